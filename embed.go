@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package freshmapper carries the sources of its own mapper, so that hack/fork
+// and hack/stage can write them into a controller-runtime tree from wherever
+// they were started, a module cache included. Programs that want the mapper
+// import github.com/freshmapper/freshmapper/apiutil.
+package freshmapper
+
+import "embed"
+
+// Source holds apiutil and internal as they stand in this module, tests
+// included. Paths are slash-separated and relative to the module's root.
+//
+//go:embed apiutil internal
+var Source embed.FS

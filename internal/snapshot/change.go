@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"maps"
+	"slices"
+)
+
+// The functions of this file return the snapshot that follows from s and one
+// event. Groups that the event does not touch keep their pointers; so does s
+// itself where nothing follows.
+
+// Clock numbers the resets. A read takes it along when it begins and hands it to
+// the function that records what it found.
+func (s *Snapshot) Clock() uint64 {
+	clock := s.resets
+	for _, n := range s.groupsResets {
+		clock = max(clock, n)
+	}
+	return clock
+}
+
+// Reset asks for a bulk read that starts after it before anything else is settled.
+func (s *Snapshot) Reset() *Snapshot {
+	next := *s
+	next.resets = s.Clock() + 1
+	return &next
+}
+
+// ResetGroup asks for a read of one group that starts after it.
+func (s *Snapshot) ResetGroup(group string) *Snapshot {
+	next := *s
+	next.groupsResets = maps.Clone(s.groupsResets)
+	if next.groupsResets == nil {
+		next.groupsResets = map[string]uint64{}
+	}
+	next.groupsResets[group] = s.Clock() + 1
+	return &next
+}
+
+// WithBulk records a bulk read that began at clock and found list. What is not in
+// it is gone. A version without a table, because the read only lists it or says
+// that it is stale, keeps the table it had.
+func (s *Snapshot) WithBulk(list *List, clock uint64) *Snapshot {
+	next := &Snapshot{
+		read: true, ordered: true, aggregated: list.aggregated,
+		resets: s.resets, readAt: max(clock, s.readAt), generation: s.generation,
+	}
+	next.groups, next.order = s.carryOverAll(list.groups), list.order
+	next.groupsResets = s.resetsAfter(clock)
+	next.settle(s)
+	return next
+}
+
+// carryOverAll is carryOver for each group; it returns its argument if nothing is carried over.
+func (s *Snapshot) carryOverAll(groups []*Group) []*Group {
+	result := groups
+	for i, g := range groups {
+		merged := s.carryOver(g)
+		if merged == g {
+			continue
+		}
+		if &result[0] == &groups[0] {
+			result = slices.Clone(groups)
+		}
+		result[i] = merged
+	}
+	return result
+}
+
+// resetsAfter returns the resets of groups that a read of everything, begun at clock, leaves open.
+func (s *Snapshot) resetsAfter(clock uint64) map[string]uint64 {
+	if len(s.groupsResets) == 0 {
+		return nil
+	}
+	open := maps.Clone(s.groupsResets)
+	maps.DeleteFunc(open, func(_ string, n uint64) bool { return n <= clock })
+	return open
+}
+
+// carryOver gives those versions of a group just read that come without a table the one they had.
+func (s *Snapshot) carryOver(g *Group) *Group {
+	old := s.Group(g.name)
+	if old == nil || g.complete {
+		return g
+	}
+	versions := slices.Clone(g.versions)
+	for i := range versions {
+		v, before := &versions[i], old.Version(versions[i].Name)
+		if v.Table != nil || before == nil {
+			continue
+		}
+		v.Table = before.Table
+		v.Outdated = before.Table != nil && (before.Outdated || !s.servable(g.name))
+		if v.Err == nil {
+			v.Err = before.Err
+		}
+	}
+	merged := NewGroup(g.name, g.preferred, versions, g.listed)
+	if old.equal(merged) {
+		return old
+	}
+	return merged
+}
+
+// WithGroup records a live read of one group that began at clock. It replaces
+// the group, but for versions that failed: they keep the table they had.
+func (s *Snapshot) WithGroup(g *Group, clock uint64) *Snapshot {
+	next := s.replace(g.name, s.carryOver(g))
+	return next.groupRead(g.name, clock)
+}
+
+// WithoutGroup records that a read begun at clock found that the group is not served.
+func (s *Snapshot) WithoutGroup(group string, clock uint64) *Snapshot {
+	return s.replace(group, nil).groupRead(group, clock)
+}
+
+func (s *Snapshot) groupRead(group string, clock uint64) *Snapshot {
+	if n, waiting := s.groupsResets[group]; !waiting || n > clock {
+		return s
+	}
+	next := *s
+	next.groupsResets = maps.Clone(s.groupsResets)
+	delete(next.groupsResets, group)
+	return &next
+}
+
+// WithVersion records a live read of one version.
+func (s *Snapshot) WithVersion(group string, v Version) *Snapshot {
+	g := s.Group(group)
+	if g == nil {
+		return s.replace(group, NewGroup(group, "", []Version{v}, false))
+	}
+	if old := g.Version(v.Name); old != nil && old.Known() && old.Err == nil && old.Table.equal(v.Table) {
+		return s
+	}
+	return s.replace(group, g.withVersion(v))
+}
+
+// WithoutVersion records that a live read found that the version is not served.
+func (s *Snapshot) WithoutVersion(group, version string) *Snapshot {
+	g := s.Group(group)
+	if g == nil || g.Version(version) == nil {
+		return s
+	}
+	return s.replace(group, g.withoutVersion(version))
+}
+
+// WithFailedVersion records that a live read of a version failed. What was known
+// of it stays; of a version never heard of nothing is kept.
+func (s *Snapshot) WithFailedVersion(group, version string, err error) *Snapshot {
+	g := s.Group(group)
+	if g == nil || g.Version(version) == nil {
+		return s
+	}
+	v := *g.Version(version)
+	v.Err = err
+	return s.replace(group, g.withVersion(v))
+}
+
+// replace returns s with g in the place of the group of that name; nil removes
+// it. A group that is new goes to the end, where the server may not have it.
+func (s *Snapshot) replace(name string, g *Group) *Snapshot {
+	old := s.Group(name)
+	if old == g || g != nil && old.equal(g) {
+		return s
+	}
+	next := *s
+	switch {
+	case old == nil:
+		next.groups = append(slices.Clip(s.groups), g)
+		next.ordered = false
+	case g == nil:
+		next.groups = slices.DeleteFunc(slices.Clone(s.groups), func(other *Group) bool { return other == old })
+	default:
+		next.groups = slices.Clone(s.groups)
+		next.groups[s.order.position[name]] = g
+	}
+	next.index(s)
+	return &next
+}
+
+// index fills in the order of next.groups, taking it over from s where it still holds.
+func (next *Snapshot) index(s *Snapshot) {
+	if s.order != nil && slices.EqualFunc(next.groups, s.groups, func(a, b *Group) bool { return a.name == b.name }) {
+		next.order = s.order
+	} else {
+		next.order = newOrder(next.groups)
+	}
+	next.settle(s)
+}
+
+// settle fills in what follows from next.groups and from the snapshot before.
+func (next *Snapshot) settle(s *Snapshot) {
+	next.incomplete = 0
+	for _, g := range next.groups {
+		if !g.tried {
+			next.incomplete++
+		}
+	}
+	if !s.read && next.read || servedDifferently(s, next) {
+		next.generation = s.generation + 1
+	}
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// ChangeType says what happened to a kind.
+type ChangeType int
+
+// The types of a Change.
+const (
+	Added ChangeType = iota
+	Removed
+	Changed
+)
+
+// Change is what happened to one kind in one version of one group.
+type Change struct {
+	Type    ChangeType
+	Mapping meta.RESTMapping // as it is now; of a removed kind, as it was last
+}
+
+// Diff lists what leads from one snapshot to another: first the kinds that went,
+// then, in the new order, those that came or changed. A kind counts as changed
+// when its scope or resource changed, or when its version became the one that a
+// lookup without a version finds. Kinds are listed as the server spells them.
+func Diff(from, to *Snapshot) []Change {
+	var changes []Change
+	for _, old := range from.groups {
+		if g := to.Group(old.name); g != old {
+			changes = appendRemoved(changes, old, g)
+		}
+	}
+	for _, g := range to.groups {
+		if old := from.Group(g.name); old != g {
+			changes = appendArrived(changes, old, g)
+		}
+	}
+	return changes
+}
+
+func appendRemoved(changes []Change, old, g *Group) []Change {
+	for i := range old.versions {
+		v := &old.versions[i]
+		now := g.tableOf(v.Name)
+		if now == v.Table {
+			continue
+		}
+		for _, kind := range v.Table.spelledKinds() {
+			if _, ok := now.exactKind(kind); !ok {
+				changes = append(changes, Change{Removed, *old.mapping(v, kind)})
+			}
+		}
+	}
+	return changes
+}
+
+func appendArrived(changes []Change, old, g *Group) []Change {
+	for i := range g.versions {
+		v := &g.versions[i]
+		before := old.tableOf(v.Name)
+		for _, kind := range v.Table.spelledKinds() {
+			was, existed := before.exactKind(kind)
+			now, _ := v.Table.exactKind(kind)
+			switch {
+			case !existed:
+				changes = append(changes, Change{Added, *g.mapping(v, kind)})
+			case was != now || g.becamePreferred(old, v, kind):
+				changes = append(changes, Change{Changed, *g.mapping(v, kind)})
+			}
+		}
+	}
+	return changes
+}
+
+// becamePreferred says that v, but not the same version of old, is where a lookup of kind without a version ends.
+func (g *Group) becamePreferred(old *Group, v *Version, kind string) bool {
+	return g.preferredVersion(kind) == v.Name && old.preferredVersion(kind) != v.Name
+}
+
+func (g *Group) preferredVersion(kind string) string {
+	if m := g.preferredMapping(kind); m != nil {
+		return m.GroupVersionKind.Version
+	}
+	return ""
+}
+
+// tableOf returns the table of a version, or nil; g may be nil.
+func (g *Group) tableOf(version string) *Table {
+	if g == nil {
+		return nil
+	}
+	if v := g.Version(version); v != nil {
+		return v.Table
+	}
+	return nil
+}
+
+// exactKind is target for the spelling of the server alone; t may be nil.
+func (t *Table) exactKind(kind string) (target, bool) {
+	if t == nil {
+		return target{}, false
+	}
+	if _, ok := t.kinds[kind]; !ok {
+		return target{}, false
+	}
+	return t.target(kind)
+}
+
+// spelledKinds lists the kinds of the table, each once, in server order; t may be nil.
+func (t *Table) spelledKinds() []string {
+	if t == nil {
+		return nil
+	}
+	kinds := make([]string, 0, len(t.kinds))
+	for i, r := range t.rows {
+		if t.kinds[r.Kind] == int32(i) {
+			kinds = append(kinds, r.Kind)
+		}
+	}
+	return kinds
+}
+
+// servedDifferently says that the two snapshots show the server serving
+// different APIs. A version read for the first time that was listed before is no
+// difference: it was served all along.
+func servedDifferently(a, b *Snapshot) bool {
+	if len(a.groups) != len(b.groups) {
+		return true
+	}
+	for i, g := range b.groups {
+		old := a.groups[i] // of the same name, most often
+		if old.name != g.name {
+			old = a.Group(g.name)
+		}
+		if old != g && (old == nil || groupServedDifferently(old, g)) {
+			return true
+		}
+	}
+	return false
+}
+
+func groupServedDifferently(old, g *Group) bool {
+	if old.preferred != g.preferred || len(old.versions) != len(g.versions) {
+		return true
+	}
+	for i := range g.versions {
+		v, before := &g.versions[i], &old.versions[i]
+		if v.Name != before.Name {
+			return true
+		}
+		if v.Table != nil && before.Table != nil && !v.Table.servesLike(before.Table) {
+			return true
+		}
+	}
+	return false
+}
+
+// servesLike compares tables without regard to the order of their rows.
+func (t *Table) servesLike(other *Table) bool {
+	return t.equal(other) || slices.Equal(t.sorted(), other.sorted())
+}
+
+func (t *Table) sorted() []Resource {
+	return slices.SortedFunc(slices.Values(t.rows), func(a, b Resource) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Singular, b.Singular))
+	})
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"slices"
+	"strings"
+)
+
+// forms is the spelled-out index that client-go builds for one group-version
+// (newDiscoveryRESTMapper in k8s.io/client-go/restmapper, on top of
+// meta.DefaultRESTMapper): where forms clash, the last one added wins. It lives
+// only while a Table is made, to find the table's exceptions.
+type forms struct {
+	kinds     map[string]target
+	kindOf    map[string]string // plural or singular → kind
+	singulars map[string]string // plural → singular
+}
+
+// spell adds every form of every row in client-go's order.
+func spell(rows []Resource) *forms {
+	f := &forms{
+		kinds:     make(map[string]target, 3*len(rows)+1),
+		kindOf:    make(map[string]string, 4*len(rows)+2),
+		singulars: make(map[string]string, 2*len(rows)+1),
+	}
+	for _, r := range rows {
+		f.add(strings.ToLower(r.Kind), r.Name, r.Singular, r.Namespaced)
+		f.add(r.Kind, r.Name, r.Singular, r.Namespaced)
+		f.addGuessed(r.Kind+listSuffix, r.Namespaced)
+	}
+	f.addGuessed(listSuffix, false)
+	return f
+}
+
+func (f *forms) addGuessed(kind string, namespaced bool) {
+	plural, singular := guess(kind)
+	f.add(kind, plural, singular, namespaced)
+}
+
+func (f *forms) add(kind, plural, singular string, namespaced bool) {
+	f.singulars[plural] = singular
+	f.kindOf[singular] = kind
+	f.kindOf[plural] = kind
+	f.kinds[kind] = target{resource: plural, namespaced: namespaced}
+}
+
+// exceptionsTo returns the answers that t would get wrong, or nil if there are none.
+// It is called before t.odd is set.
+func (f *forms) exceptionsTo(t *Table) *exceptions {
+	odd := &exceptions{kinds: map[string]target{}, names: map[string]named{}, singulars: map[string]string{}}
+	for kind, want := range f.kinds {
+		if got, ok := t.target(kind); !ok || got != want {
+			odd.kinds[kind] = want
+		}
+	}
+	for plural, want := range f.singulars {
+		if got, ok := t.singularOf(plural); !ok || got != want {
+			odd.singulars[plural] = want
+		}
+	}
+	f.oddNames(t, odd.names)
+	if len(odd.kinds)+len(odd.names)+len(odd.singulars) == 0 {
+		return nil
+	}
+	return odd
+}
+
+// oddNames collects the names whose kind or whose resources t would get wrong.
+func (f *forms) oddNames(t *Table, odd map[string]named) {
+	resources := f.resourcesByName()
+	for name, kind := range f.kindOf {
+		if name == "" {
+			continue // no query has an empty resource
+		}
+		want := named{kind: kind, resources: resources[name], exact: f.exact(name, resources[name])}
+		gotKind, _ := t.kindOf(name)
+		gotExact, found := t.resourceOf(name)
+		if gotKind != kind || !found || gotExact != want.exact || len(want.resources) != 1 {
+			odd[name] = want
+		}
+	}
+}
+
+// resourcesByName lists for each name the plurals that it is the plural or singular of, sorted.
+func (f *forms) resourcesByName() map[string][]string {
+	byName := make(map[string][]string, len(f.kindOf))
+	for plural, singular := range f.singulars {
+		byName[plural] = append(byName[plural], plural)
+		if singular != plural {
+			byName[singular] = append(byName[singular], plural)
+		}
+	}
+	for _, plurals := range byName {
+		if len(plurals) > 1 {
+			slices.Sort(plurals)
+		}
+	}
+	return byName
+}
+
+// exact picks the one resource for a fully qualified query. client-go takes the
+// first it meets in a map; we prefer the resource of that very name.
+func (f *forms) exact(name string, resources []string) string {
+	if _, ok := f.singulars[name]; ok || len(resources) == 0 {
+		return name
+	}
+	return resources[0]
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// The lookups return the answer from what is known, and whether it is settled:
+// whether no read could change it, but for changes on the server that nobody has
+// asked about. An answer that is not settled is for those who tried to read and
+// could not. NoMatch is never settled: that something is absent is for a read to say.
+
+// RESTMapping answers meta.RESTMapper.RESTMapping.
+func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.RESTMapping, settled bool, err error) {
+	g := s.Group(gk.Group)
+	if g == nil {
+		return nil, false, noKind(gk, versions)
+	}
+	if len(versions) == 0 || len(specified(versions)) == 0 {
+		m, settled = g.preferredMapping(gk.Kind), g.complete
+	} else {
+		m, settled = g.firstMapping(gk.Kind, versions)
+	}
+	if m == nil {
+		return nil, false, noKind(gk, versions)
+	}
+	return m, settled && s.servable(gk.Group), nil
+}
+
+// RESTMappings answers meta.RESTMapper.RESTMappings.
+func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (found []*meta.RESTMapping, settled bool, err error) {
+	if g := s.Group(gk.Group); g != nil {
+		found, settled = g.requestedMappings(gk.Kind, specified(versions))
+	}
+	if len(found) == 0 {
+		return nil, false, noKind(gk, versions)
+	}
+	return found, settled && s.servable(gk.Group), nil
+}
+
+// KindFor answers meta.RESTMapper.KindFor.
+func (s *Snapshot) KindFor(query schema.GroupVersionResource) (schema.GroupVersionKind, bool, error) {
+	q := coerce(query)
+	if g, v := s.exact(q); v != nil {
+		if kind, ok := v.Table.kindOf(q.Resource); ok {
+			return schema.GroupVersionKind{Group: g.name, Version: v.Name, Kind: kind}, s.settledVersion(g, v), nil
+		}
+	}
+	matches, settled, err := s.matches(query, q)
+	if err != nil {
+		return schema.GroupVersionKind{}, settled, err
+	}
+	best := bestOf(matches)
+	return best.kindIn(q.Resource), settled, nil
+}
+
+// KindsFor answers meta.RESTMapper.KindsFor.
+func (s *Snapshot) KindsFor(query schema.GroupVersionResource) ([]schema.GroupVersionKind, bool, error) {
+	q := coerce(query)
+	if g, v := s.exact(q); v != nil {
+		if kind, ok := v.Table.kindOf(q.Resource); ok {
+			return []schema.GroupVersionKind{{Group: g.name, Version: v.Name, Kind: kind}}, s.settledVersion(g, v), nil
+		}
+	}
+	matches, settled, err := s.matches(query, q)
+	if err != nil {
+		return nil, settled, err
+	}
+	kinds := make([]schema.GroupVersionKind, 0, len(matches))
+	for _, m := range matches {
+		kinds = append(kinds, m.kindIn(q.Resource))
+	}
+	return kinds, settled, nil
+}
+
+// ResourceFor answers meta.RESTMapper.ResourceFor.
+func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (schema.GroupVersionResource, bool, error) {
+	q := coerce(query)
+	if g, v := s.exact(q); v != nil {
+		if resource, ok := v.Table.resourceOf(q.Resource); ok {
+			return schema.GroupVersionResource{Group: g.name, Version: v.Name, Resource: resource}, s.settledVersion(g, v), nil
+		}
+	}
+	matches, settled, err := s.resourceMatches(query, q)
+	if err != nil {
+		return schema.GroupVersionResource{}, settled, err
+	}
+	best := bestOf(matches)
+	if resources := best.resourcesIn(q.Resource); len(resources) == 1 {
+		return resources[0], settled, nil
+	}
+	return schema.GroupVersionResource{}, settled, &meta.AmbiguousResourceError{
+		PartialResource: query, MatchingResources: allResources(matches, q.Resource),
+	}
+}
+
+// ResourcesFor answers meta.RESTMapper.ResourcesFor.
+func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) ([]schema.GroupVersionResource, bool, error) {
+	q := coerce(query)
+	if g, v := s.exact(q); v != nil {
+		if resource, ok := v.Table.resourceOf(q.Resource); ok {
+			return []schema.GroupVersionResource{{Group: g.name, Version: v.Name, Resource: resource}}, s.settledVersion(g, v), nil
+		}
+	}
+	matches, settled, err := s.resourceMatches(query, q)
+	if err != nil {
+		return nil, settled, err
+	}
+	return allResources(matches, q.Resource), settled, nil
+}
+
+// ResourceSingularizer answers meta.RESTMapper.ResourceSingularizer: the first
+// version, in server order, in which the name has one singular.
+func (s *Snapshot) ResourceSingularizer(resource string) (singular string, settled bool, err error) {
+	settled = s.complete(selection{})
+	for _, g := range s.groups {
+		for i := range g.versions {
+			v := &g.versions[i]
+			if v.Table == nil {
+				continue
+			}
+			if singular, err = v.Table.singularize(g.name, v.Name, resource); err == nil {
+				return singular, settled, nil
+			}
+		}
+	}
+	return singular, settled && !meta.IsNoMatchError(err), err
+}
+
+// singularize follows meta.DefaultRESTMapper.ResourceSingularizer, error texts included.
+func (t *Table) singularize(group, version, resource string) (string, error) {
+	q := coerce(schema.GroupVersionResource{Resource: resource})
+	if q.Resource == "" {
+		return resource, missingResource(q)
+	}
+	plurals := t.resourcesOf(q.Resource)
+	if len(plurals) == 0 {
+		return resource, &meta.NoResourceMatchError{PartialResource: q}
+	}
+	result := ""
+	for _, plural := range plurals {
+		singular, _ := t.singularOf(plural)
+		if result != "" && singular != result {
+			all := inVersion(group, version, plurals)
+			return resource, fmt.Errorf("multiple possible singular resources (%v) found for %v", all, resource)
+		}
+		result = singular
+	}
+	if result == "" {
+		return resource, fmt.Errorf("no singular of resource %v has been defined", resource)
+	}
+	return result, nil
+}
+
+// coerce follows coerceResourceForMatching in k8s.io/apimachinery/pkg/api/meta.
+func coerce(query schema.GroupVersionResource) schema.GroupVersionResource {
+	query.Resource = strings.ToLower(query.Resource)
+	if query.Version == runtime.APIVersionInternal {
+		query.Version = ""
+	}
+	return query
+}
+
+func noKind(gk schema.GroupKind, versions []string) error {
+	// Cloned, so that the caller's slice of versions may stay on its stack.
+	return &meta.NoKindMatchError{GroupKind: gk, SearchedVersions: slices.Clone(versions)}
+}
+
+func missingResource(q schema.GroupVersionResource) error {
+	return fmt.Errorf("a resource must be present, got: %v", q)
+}
+
+// exact returns the group and version of a query that names both, if it was read.
+func (s *Snapshot) exact(q schema.GroupVersionResource) (*Group, *Version) {
+	if q.Group == "" || q.Version == "" || q.Resource == "" {
+		return nil, nil
+	}
+	g := s.Group(q.Group)
+	if g == nil {
+		return nil, nil
+	}
+	v := g.Version(q.Version)
+	if v == nil || v.Table == nil {
+		return nil, nil
+	}
+	return g, v
+}
+
+func (s *Snapshot) settledVersion(g *Group, v *Version) bool {
+	return v.Known() && s.servable(g.name)
+}

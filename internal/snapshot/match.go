@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// match is one version of one group in which a resource query finds something.
+type match struct {
+	group   *Group
+	version *Version
+	index   int // of version in its group
+}
+
+// matches puts a query that does not name both group and version to the groups
+// it selects. query is the caller's own, for the error.
+func (s *Snapshot) matches(query, q schema.GroupVersionResource) ([]match, bool, error) {
+	return s.matching(query, q, func(t *Table) bool {
+		_, ok := t.kindOf(q.Resource)
+		return ok
+	})
+}
+
+// resourceMatches is matches for the lookups that answer with resources. It
+// differs only for singular names that a later resource has taken away.
+func (s *Snapshot) resourceMatches(query, q schema.GroupVersionResource) ([]match, bool, error) {
+	return s.matching(query, q, func(t *Table) bool {
+		return len(t.resourcesOf(q.Resource)) > 0
+	})
+}
+
+func (s *Snapshot) matching(query, q schema.GroupVersionResource, has func(*Table) bool) ([]match, bool, error) {
+	if q.Resource == "" && s.anyTable() {
+		return nil, true, missingResource(q)
+	}
+	if q.Group != "" && q.Version != "" {
+		return nil, false, &meta.NoResourceMatchError{PartialResource: query}
+	}
+	sel := selection{group: q.Group, version: q.Version}
+	var found []match
+	s.each(sel, func(g *Group) { found = g.appendMatches(found, sel.version, has) })
+	if len(found) == 0 {
+		return nil, false, &meta.NoResourceMatchError{PartialResource: query}
+	}
+	return found, s.complete(sel), nil
+}
+
+// anyTable says that any version was read. client-go says what is wrong with a
+// query only if it has something to put the query to.
+func (s *Snapshot) anyTable() bool {
+	return slices.ContainsFunc(s.groups, func(g *Group) bool { return g.first >= 0 })
+}
+
+// appendMatches appends the group's versions, in server order, in which has finds something.
+func (g *Group) appendMatches(found []match, version string, has func(*Table) bool) []match {
+	for i := range g.versions {
+		v := &g.versions[i]
+		if v.Table == nil || version != "" && v.Name != version || !has(v.Table) {
+			continue
+		}
+		found = append(found, match{group: g, version: v, index: i})
+	}
+	return found
+}
+
+// bestOf picks the match that meta.PriorityRESTMapper picks with client-go's
+// priorities: v1 of the core group, else the first group in server order, in it
+// the preferred version, else the first in the list. matches is not empty.
+func bestOf(matches []match) match {
+	for _, m := range matches {
+		if m.group.name == "" && m.version.Name == "v1" {
+			return m
+		}
+	}
+	best := matches[0]
+	for _, m := range matches {
+		if m.group == best.group && m.index == m.group.first {
+			return m
+		}
+	}
+	return best
+}
+
+func (m match) kindIn(name string) schema.GroupVersionKind {
+	kind, _ := m.version.Table.kindOf(name)
+	return schema.GroupVersionKind{Group: m.group.name, Version: m.version.Name, Kind: kind}
+}
+
+func (m match) resourcesIn(name string) []schema.GroupVersionResource {
+	return inVersion(m.group.name, m.version.Name, m.version.Table.resourcesOf(name))
+}
+
+func inVersion(group, version string, plurals []string) []schema.GroupVersionResource {
+	resources := make([]schema.GroupVersionResource, 0, len(plurals))
+	for _, plural := range plurals {
+		resources = append(resources, schema.GroupVersionResource{Group: group, Version: version, Resource: plural})
+	}
+	return resources
+}
+
+func allResources(matches []match, name string) []schema.GroupVersionResource {
+	var all []schema.GroupVersionResource
+	for _, m := range matches {
+		for _, plural := range m.version.Table.resourcesOf(name) {
+			all = append(all, schema.GroupVersionResource{Group: m.group.name, Version: m.version.Name, Resource: plural})
+		}
+	}
+	return all
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Resource is what a lookup needs to know of one resource. Verbs, short names,
+// categories and subresources are not kept.
+type Resource struct {
+	Name       string // plural, as in the URL
+	Singular   string // as the server says, or guessed from the kind where it says none
+	Kind       string
+	Namespaced bool
+}
+
+// Table indexes the resources of one group-version by kind and by name. It does
+// not know its group or version, so that versions that serve the same resources
+// share one.
+//
+// client-go derives further forms from each resource: the kind in lower case,
+// the kind with "List" appended, and the plural and singular guessed for that.
+// Keeping them all would more than double the size of the index, so they are
+// derived when asked for. The few that derivation would get wrong, because two
+// resources claim the same form, are found when the table is made and kept in
+// odd, which is therefore asked first.
+type Table struct {
+	rows  []Resource
+	kinds map[string]int32 // exact kind → row
+	names map[string]int32 // plural or singular → row
+	odd   *exceptions      // nil but for tables with clashing forms
+}
+
+// exceptions holds the answers that the rows and the rules of derivation do not give.
+type exceptions struct {
+	kinds     map[string]target
+	names     map[string]named
+	singulars map[string]string // plural → singular
+}
+
+// target is where a kind is served.
+type target struct {
+	resource   string
+	namespaced bool
+}
+
+// named is what a resource name, plural or singular, stands for.
+type named struct {
+	kind      string
+	resources []string // sorted; of a singular that several resources claim, all of them
+	exact     string   // the one of resources for a fully qualified query
+}
+
+const listSuffix = "List"
+
+// NewTable indexes resources, which are in the server's order. Subresources are
+// left out, and a missing singular name is guessed from the kind as client-go
+// does. The argument is not kept.
+func NewTable(resources []Resource) *Table {
+	t := &Table{rows: topLevel(resources)}
+	t.kinds = make(map[string]int32, len(t.rows))
+	t.names = make(map[string]int32, 2*len(t.rows))
+	for i, r := range t.rows {
+		t.kinds[r.Kind] = int32(i)
+		t.names[r.Singular] = int32(i)
+		t.names[r.Name] = int32(i)
+	}
+	delete(t.names, "")
+	t.odd = spell(t.rows).exceptionsTo(t)
+	return t
+}
+
+// topLevel copies the resources that are not subresources, singular names filled in.
+func topLevel(resources []Resource) []Resource {
+	rows := make([]Resource, 0, len(resources))
+	for _, r := range resources {
+		if strings.Contains(r.Name, "/") {
+			continue
+		}
+		if r.Singular == "" {
+			_, singular := guess(r.Kind)
+			r.Singular = singular
+		}
+		rows = append(rows, r)
+	}
+	return slices.Clip(rows)
+}
+
+// guess returns the plural and singular names that client-go guesses for a kind.
+func guess(kind string) (plural, singular string) {
+	p, s := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	return p.Resource, s.Resource
+}
+
+// target says where kind is served: in any of the forms that client-go knows.
+func (t *Table) target(kind string) (target, bool) {
+	if t.odd != nil {
+		if found, ok := t.odd.kinds[kind]; ok {
+			return found, true
+		}
+	}
+	if i, ok := t.kinds[kind]; ok {
+		r := &t.rows[i]
+		return target{resource: r.Name, namespaced: r.Namespaced}, true
+	}
+	return t.derivedTarget(kind)
+}
+
+// derivedTarget knows FooList, List and the lower-case form of a kind.
+func (t *Table) derivedTarget(kind string) (target, bool) {
+	if kind == listSuffix {
+		return target{resource: "lists"}, true
+	}
+	if item, ok := strings.CutSuffix(kind, listSuffix); ok {
+		if i, ok := t.kinds[item]; ok {
+			plural, _ := guess(kind)
+			return target{resource: plural, namespaced: t.rows[i].Namespaced}, true
+		}
+	}
+	if r := t.lastOfLowerKind(kind); r != nil {
+		return target{resource: r.Name, namespaced: r.Namespaced}, true
+	}
+	return target{}, false
+}
+
+// lastOfLowerKind returns the last row whose kind in lower case is lower, or nil.
+func (t *Table) lastOfLowerKind(lower string) *Resource {
+	for i := len(t.rows) - 1; i >= 0; i-- {
+		if strings.ToLower(t.rows[i].Kind) == lower {
+			return &t.rows[i]
+		}
+	}
+	return nil
+}
+
+// kindOf returns the kind that a resource name, plural or singular, stands for.
+func (t *Table) kindOf(name string) (string, bool) {
+	if t.odd != nil {
+		if found, ok := t.odd.names[name]; ok {
+			return found.kind, true
+		}
+	}
+	if i, ok := t.names[name]; ok {
+		return t.rows[i].Kind, true
+	}
+	kind, _, ok := t.derivedName(name)
+	return kind, ok
+}
+
+// resourceOf returns the one resource that a fully qualified query for name finds.
+func (t *Table) resourceOf(name string) (string, bool) {
+	if t.odd != nil {
+		if found, ok := t.odd.names[name]; ok {
+			return found.exact, len(found.resources) > 0
+		}
+	}
+	if i, ok := t.names[name]; ok {
+		return t.rows[i].Name, true
+	}
+	_, resource, ok := t.derivedName(name)
+	return resource, ok
+}
+
+// resourcesOf returns, sorted, every resource that name is the plural or singular of.
+// The caller must not change what it gets.
+func (t *Table) resourcesOf(name string) []string {
+	if t.odd != nil {
+		if found, ok := t.odd.names[name]; ok {
+			return found.resources
+		}
+	}
+	if resource, ok := t.resourceOf(name); ok {
+		return []string{resource}
+	}
+	return nil
+}
+
+// derivedName knows the names guessed for List and for every FooList.
+func (t *Table) derivedName(name string) (kind, resource string, ok bool) {
+	item, ok := strings.CutSuffix(strings.TrimSuffix(name, "s"), "list")
+	if !ok {
+		return "", "", false
+	}
+	if item == "" {
+		return listSuffix, "lists", true
+	}
+	if r := t.lastOfLowerKind(item); r != nil {
+		return r.Kind + listSuffix, item + "lists", true
+	}
+	return "", "", false
+}
+
+// singularOf returns the singular of a plural resource name.
+func (t *Table) singularOf(plural string) (string, bool) {
+	if t.odd != nil {
+		if singular, ok := t.odd.singulars[plural]; ok {
+			return singular, true
+		}
+	}
+	if i, ok := t.names[plural]; ok && t.rows[i].Name == plural {
+		return t.rows[i].Singular, true
+	}
+	if _, resource, ok := t.derivedName(plural); ok && resource == plural {
+		return strings.TrimSuffix(plural, "s"), true
+	}
+	return "", false
+}
+
+// equal says whether two tables were made of the same resources in the same order.
+func (t *Table) equal(other *Table) bool {
+	return t == other || t != nil && other != nil && slices.Equal(t.rows, other.rows)
+}
