@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/freshmapper/freshmapper/internal/share"
+)
+
+// Options bound what one request may take. The zero value is not usable.
+type Options struct {
+	RequestTimeout   time.Duration // of one request, client-go's own retries included
+	MaxResponseBytes int64         // of one response, after decompression
+}
+
+// Client reads the discovery documents of one server. Its methods must not be
+// called concurrently: whoever reads also orders the reads.
+type Client struct {
+	rest    rest.Interface
+	options Options
+	secrets []string     // never to be seen in an error
+	server  share.Server // whose documents these are, to other mappers of this process
+	last    *Bulk        // the last bulk document read
+}
+
+// NewClient makes a client that sends its requests through httpClient, with the
+// rate limiter and the other settings of cfg. It sends no request.
+func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Client, error) {
+	own := *httpClient
+	own.Transport = &roundTripper{next: transportOf(httpClient), maxBytes: options.MaxResponseBytes}
+	own.CheckRedirect = sameHost(httpClient.CheckRedirect)
+	// The discovery client's REST client has the settings that stock's has: rate
+	// limits, timeout parameter, user agent.
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &own)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{
+		rest:    client.RESTClient(),
+		options: options,
+		secrets: secretsOf(cfg),
+		server:  share.ServerOf(cfg, httpClient),
+	}, nil
+}
+
+func transportOf(c *http.Client) http.RoundTripper {
+	if c.Transport == nil {
+		return http.DefaultTransport
+	}
+	return c.Transport
+}
+
+func secretsOf(cfg *rest.Config) []string {
+	var secrets []string
+	for _, secret := range []string{cfg.BearerToken, cfg.Password} {
+		if secret != "" {
+			secrets = append(secrets, secret)
+		}
+	}
+	return secrets
+}
+
+// document is a response to a successful request.
+type document struct {
+	body        []byte
+	etag        string
+	notModified bool
+}
+
+// get reads one document. Its error is errNotServed for a 404, else an *Error.
+func (c *Client) get(ctx context.Context, path string, gv schema.GroupVersion, accept, etag string) (document, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
+	defer cancel()
+	seen := &exchange{conditional: etag != ""}
+	req := c.rest.Get().AbsPath(path).SetHeader("Accept", accept)
+	if etag != "" {
+		req.SetHeader("If-None-Match", etag)
+	}
+	body, err := req.Do(withExchange(ctx, seen)).Raw()
+	switch {
+	case err == nil:
+		return document{body: body, etag: seen.etag, notModified: seen.notModified}, nil
+	case seen.code == http.StatusNotFound:
+		return document{}, errNotServed
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("no complete answer within %v (RequestTimeout): %w", c.options.RequestTimeout, context.DeadlineExceeded)
+	default:
+		err = c.cause(err, seen.code, body)
+	}
+	return document{}, &Error{Path: path, GroupVersion: gv, Code: seen.code, Err: err}
+}
+
+// versionPath returns where the resources of a version are listed, and whether
+// the names can be those of a group and a version at all.
+func versionPath(gv schema.GroupVersion) (string, bool) {
+	if gv.Group == "" {
+		return "/api/" + gv.Version, segment(gv.Version)
+	}
+	return "/apis/" + gv.Group + "/" + gv.Version, segment(gv.Group) && segment(gv.Version)
+}
+
+// segment says that name stands for itself as one segment of a path.
+func segment(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/?#%")
+}
+
+// statusMessage returns the message of a metav1.Status, or "" if body is something else.
+func statusMessage(body []byte) string {
+	var status metav1.Status
+	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" {
+		return ""
+	}
+	return status.Message
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/share"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+const (
+	aggregatedGroup = "apidiscovery.k8s.io/"
+	aggregatedKind  = "APIGroupDiscoveryList"
+	stale           = "Stale"
+)
+
+// maxElements bounds what a document of permitted size can blow up to when it
+// is decoded. A server with 2,000 groups sends about a tenth of it.
+const maxElements = 1 << 21
+
+// jsonDocument has the fields of every document that is read in JSON.
+type jsonDocument struct {
+	Kind       string            `json:"kind"`
+	APIVersion string            `json:"apiVersion"`
+	Items      []json.RawMessage `json:"items"`    // APIGroupDiscoveryList
+	Groups     []legacyGroup     `json:"groups"`   // APIGroupList
+	Versions   []json.RawMessage `json:"versions"` // APIVersions: strings; APIGroup: objects
+	Name       string            `json:"name"`     // APIGroup
+	Preferred  legacyVersion     `json:"preferredVersion"`
+
+	GroupVersion string           `json:"groupVersion"` // APIResourceList
+	Resources    []legacyResource `json:"resources"`
+}
+
+type legacyGroup struct {
+	Name      string          `json:"name"`
+	Versions  []legacyVersion `json:"versions"`
+	Preferred legacyVersion   `json:"preferredVersion"`
+}
+
+type legacyVersion struct {
+	Version string `json:"version"`
+}
+
+type legacyResource struct {
+	Name         string `json:"name"`
+	SingularName string `json:"singularName"`
+	Kind         string `json:"kind"`
+	Namespaced   bool   `json:"namespaced"`
+}
+
+// parseJSON reads any JSON document of discovery.
+func parseJSON(body []byte) (*jsonDocument, error) {
+	if len(bytes.TrimSpace(body)) == 0 {
+		return nil, errors.New("the response is empty")
+	}
+	if bytes.Count(body, []byte{','}) > maxElements {
+		return nil, fmt.Errorf("the document has more than %d elements", maxElements)
+	}
+	doc := &jsonDocument{}
+	if err := json.Unmarshal(body, doc); err != nil {
+		return nil, fmt.Errorf("the response is no discovery document: %w", err)
+	}
+	return doc, nil
+}
+
+func (d *jsonDocument) wrongKind(want string) error {
+	return fmt.Errorf("the response is no %s but kind %q of %q", want, d.Kind, d.APIVersion)
+}
+
+// decodeBulk decodes what /api or /apis answered, whichever of the forms asked for it has.
+func decodeBulk(body []byte, path string) (*share.Document, error) {
+	doc, err := decodeForm(body, path)
+	if err != nil {
+		return nil, err
+	}
+	if len(doc.Groups) == 0 {
+		return nil, errors.New("the server lists no API groups")
+	}
+	return doc, nil
+}
+
+func decodeForm(body []byte, path string) (*share.Document, error) {
+	if bytes.HasPrefix(body, protobufMagic) {
+		return decodeProtobuf(body)
+	}
+	doc, err := parseJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case doc.Kind == aggregatedKind && strings.HasPrefix(doc.APIVersion, aggregatedGroup):
+		return shareGroups(doc.Items, "json", decodeJSONGroup)
+	case path == corePath && doc.Kind == "APIVersions":
+		core, err := doc.coreGroup()
+		return &share.Document{Groups: []*snapshot.Group{core}}, err
+	case path == namedPath && doc.Kind == "APIGroupList":
+		return doc.groupList(), nil
+	case path == corePath:
+		return nil, doc.wrongKind("APIGroupDiscoveryList or APIVersions")
+	default:
+		return nil, doc.wrongKind("APIGroupDiscoveryList or APIGroupList")
+	}
+}
+
+// shareGroups decodes those groups that no mapper of this process holds.
+func shareGroups[T ~[]byte](items []T, form string, decode func([]byte) (*snapshot.Group, error)) (*share.Document, error) {
+	doc := &share.Document{Groups: make([]*snapshot.Group, len(items)), Keys: make([]share.Key, len(items))}
+	for i, item := range items {
+		doc.Keys[i] = share.KeyOf(form, item)
+		g, err := share.Group(doc.Keys[i], func() (*snapshot.Group, error) { return decode(item) })
+		if err != nil {
+			return nil, err
+		}
+		doc.Groups[i] = g
+	}
+	return doc, nil
+}
+
+// aggregatedJSON is an APIGroupDiscovery, less what lookups do not need.
+type aggregatedJSON struct {
+	Metadata struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Versions []struct {
+		Version   string `json:"version"`
+		Freshness string `json:"freshness"`
+		Resources []struct {
+			Resource     string `json:"resource"`
+			Singular     string `json:"singularResource"`
+			Scope        string `json:"scope"`
+			ResponseKind struct {
+				Group, Version, Kind string
+			} `json:"responseKind"`
+		} `json:"resources"`
+	} `json:"versions"`
+}
+
+func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
+	group := aggregatedJSON{}
+	if err := json.Unmarshal(data, &group); err != nil {
+		return nil, fmt.Errorf("a group of the aggregated document is malformed: %w", err)
+	}
+	a := aggregated{name: group.Metadata.Name}
+	for _, v := range group.Versions {
+		a.startVersion(v.Version, v.Freshness)
+		for _, r := range v.Resources {
+			kind := r.ResponseKind
+			if kind.Group+kind.Version+kind.Kind != "" {
+				a.addResource(snapshot.Resource{Name: r.Resource, Singular: r.Singular, Kind: kind.Kind, Namespaced: r.Scope == "Namespaced"})
+			}
+		}
+	}
+	return a.group(), nil
+}
+
+// aggregated collects one group of an aggregated document. Resources without a
+// response kind are only parents of subresources; client-go drops them, and so
+// do those who call addResource.
+type aggregated struct {
+	name     string
+	versions []snapshot.Version
+	rows     [][]snapshot.Resource
+}
+
+func (a *aggregated) startVersion(name, freshness string) {
+	v := snapshot.Version{Name: name}
+	if freshness == stale {
+		gv := schema.GroupVersion{Group: a.name, Version: name}
+		path, _ := versionPath(gv)
+		v.Err = &Error{Path: path, GroupVersion: gv, Err: errStale}
+	}
+	a.versions = append(a.versions, v)
+	a.rows = append(a.rows, nil)
+}
+
+func (a *aggregated) addResource(r snapshot.Resource) {
+	last := len(a.rows) - 1
+	a.rows[last] = append(a.rows[last], r)
+}
+
+// group makes the group. A version that the server marks as stale gets no table:
+// what the document says of it "may be significantly out of date"
+// (k8s.io/api/apidiscovery/v2), and client-go leaves it out as well.
+func (a *aggregated) group() *snapshot.Group {
+	for i := range a.versions {
+		if a.versions[i].Err == nil {
+			a.versions[i].Table = snapshot.NewTable(a.rows[i])
+		}
+	}
+	preferred := ""
+	if len(a.versions) > 0 {
+		preferred = a.versions[0].Name
+	}
+	return snapshot.NewGroup(a.name, preferred, mergeVersions(a.versions), true)
+}

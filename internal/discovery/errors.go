@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Error says that a discovery document could not be read. It never stands for
+// the absence of an API: neither meta.IsNoMatchError nor apierrors.IsNotFound is
+// true of it.
+type Error struct {
+	// Path is the path of the request, without host and query.
+	Path string
+	// GroupVersion is what was asked for; its Version is empty for a whole group,
+	// and both are empty for the document of all groups.
+	GroupVersion schema.GroupVersion
+	// Code is the HTTP status of the answer; 0 if there was none.
+	Code int
+	// Err is the cause. It has no URL, no header and no response body in it.
+	Err error
+}
+
+// Error names the path, and the group-version where there is one.
+func (e *Error) Error() string {
+	if e.GroupVersion.Empty() {
+		return fmt.Sprintf("discovery of %s failed: %v", e.Path, e.Err)
+	}
+	return fmt.Sprintf("discovery of %s at %s failed: %v", strings.TrimSuffix(e.GroupVersion.String(), "/"), e.Path, e.Err)
+}
+
+// Unwrap returns the cause: an *apierrors.StatusError for an answer of the
+// server that says what is wrong, else the transport's or decoder's error.
+func (e *Error) Unwrap() error { return e.Err }
+
+// errNotServed says that the server answered 404 for a group or a version.
+var errNotServed = errors.New("not served")
+
+// errUnexpected304 is a server's fault: nobody asked whether the document had changed.
+var errUnexpected304 = errors.New("the server answered 304 Not Modified to a request without If-None-Match")
+
+// errGone says that a document was not asked for because others got no answer.
+var errGone = errors.New("not asked for: the server did not answer the requests before")
+
+// errStale is the cause for a version that the aggregated document marks as stale.
+var errStale = errors.New("the server marks this version as stale: what serves it does not answer")
+
+// cause turns what client-go returned into an error that is safe to show: the
+// URL is dropped, since Path says it better and a URL may hold credentials, and
+// of a response only what a metav1.Status in it says is kept.
+func (c *Client) cause(err error, code int, body []byte) error {
+	var status *apierrors.StatusError
+	if errors.As(err, &status) {
+		return c.statusError(status, code, body)
+	}
+	// client-go nests url.Error in url.Error.
+	for {
+		var withURL *url.Error
+		if !errors.As(err, &withURL) {
+			return err
+		}
+		err = withURL.Err
+	}
+}
+
+func (c *Client) statusError(status *apierrors.StatusError, code int, body []byte) error {
+	text := fmt.Sprintf("the server answered %d %s", code, http.StatusText(code))
+	if message := statusMessage(body); message != "" {
+		text += ": " + c.redact(message)
+	}
+	if code == http.StatusNotFound {
+		// Not a StatusError, so that nobody takes it for the absence of an API.
+		return errors.New(text)
+	}
+	safe := metav1.Status{
+		Status: metav1.StatusFailure, Code: int32(code), Reason: status.ErrStatus.Reason, Message: text,
+	}
+	if details := status.ErrStatus.Details; details != nil && details.RetryAfterSeconds > 0 {
+		safe.Details = &metav1.StatusDetails{RetryAfterSeconds: details.RetryAfterSeconds}
+	}
+	return &apierrors.StatusError{ErrStatus: safe}
+}
+
+// redact removes the credentials of the client's own configuration from a text
+// of the server's, which may echo them.
+func (c *Client) redact(text string) string {
+	for _, secret := range c.secrets {
+		text = strings.ReplaceAll(text, secret, "[redacted]")
+	}
+	return text
+}

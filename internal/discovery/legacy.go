@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/share"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// The legacy documents list a group's versions without their resources.
+
+// coreGroup reads an APIVersions. The first version is the preferred one, as
+// client-go has it.
+func (d *jsonDocument) coreGroup() (*snapshot.Group, error) {
+	var versions []legacyVersion
+	for _, raw := range d.Versions {
+		name := ""
+		if err := json.Unmarshal(raw, &name); err != nil {
+			return nil, fmt.Errorf("the list of core versions is malformed: %w", err)
+		}
+		versions = append(versions, legacyVersion{Version: name})
+	}
+	if len(versions) == 0 {
+		return nil, errors.New("the server lists no versions of the core group")
+	}
+	return listed("", versions[0].Version, versions), nil
+}
+
+func (d *jsonDocument) groupList() *share.Document {
+	doc := &share.Document{}
+	for _, g := range d.Groups {
+		doc.Groups = append(doc.Groups, listed(g.Name, g.Preferred.Version, g.Versions))
+	}
+	return doc
+}
+
+// listed makes a group whose versions have not been read.
+func listed(name, preferred string, versions []legacyVersion) *snapshot.Group {
+	unread := make([]snapshot.Version, len(versions))
+	for i, v := range versions {
+		unread[i].Name = v.Version
+	}
+	return snapshot.NewGroup(name, preferred, mergeVersions(unread), true)
+}
+
+// decodeCore reads the answer of /api to a request for the plain form.
+func decodeCore(body []byte, _ string) (*snapshot.Group, error) {
+	doc, err := parseJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	if doc.Kind != "APIVersions" {
+		return nil, doc.wrongKind("APIVersions")
+	}
+	return doc.coreGroup()
+}
+
+// decodeGroup reads the answer of /apis/<name>.
+func decodeGroup(body []byte, name string) (*snapshot.Group, error) {
+	doc, err := parseJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	if doc.Kind != "APIGroup" {
+		return nil, doc.wrongKind("APIGroup")
+	}
+	if doc.Name != name {
+		return nil, fmt.Errorf("the response is about group %q", doc.Name)
+	}
+	versions := make([]legacyVersion, len(doc.Versions))
+	for i, raw := range doc.Versions {
+		if err := json.Unmarshal(raw, &versions[i]); err != nil {
+			return nil, fmt.Errorf("the list of versions is malformed: %w", err)
+		}
+	}
+	if len(versions) == 0 {
+		return nil, errors.New("the server lists no versions of the group")
+	}
+	return listed(name, doc.Preferred.Version, versions), nil
+}
+
+// decodeResources reads the answer of /apis/<group>/<version>.
+func decodeResources(body []byte, gv schema.GroupVersion) ([]snapshot.Resource, error) {
+	doc, err := parseJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	if doc.Kind != "APIResourceList" {
+		return nil, doc.wrongKind("APIResourceList")
+	}
+	if doc.GroupVersion != gv.String() {
+		return nil, fmt.Errorf("the response is about %q", doc.GroupVersion)
+	}
+	resources := make([]snapshot.Resource, 0, len(doc.Resources))
+	for _, r := range doc.Resources {
+		resources = append(resources, snapshot.Resource{Name: r.Name, Singular: r.SingularName, Kind: r.Kind, Namespaced: r.Namespaced})
+	}
+	return resources, nil
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/freshmapper/freshmapper/internal/share"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// The aggregated document is read field by field instead of with the generated
+// types, for two reasons: to split it into groups without decoding them, and to
+// pass over verbs, short names, categories and subresources, which are most of
+// it. v2 and v2beta1 have the same wire form.
+
+// protobufMagic begins every protobuf message of an API server
+// (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
+var protobufMagic = []byte("k8s\x00")
+
+// Field numbers, from generated.proto of k8s.io/apimachinery/pkg/runtime (Unknown,
+// TypeMeta), of k8s.io/apimachinery/pkg/apis/meta/v1 (ObjectMeta,
+// GroupVersionKind) and of k8s.io/api/apidiscovery/v2.
+const (
+	unknownTypeMeta, unknownRaw = 1, 2
+	typeAPIVersion, typeKind    = 1, 2
+
+	listItems = 2
+
+	groupMeta, groupVersions = 1, 2
+	metaName                 = 1
+
+	versionName, versionResources, versionFreshness = 1, 2, 3
+
+	resourceName, resourceKind, resourceScope, resourceSingular = 1, 2, 3, 4
+
+	kindKind = 3
+)
+
+var errWire = errors.New("the aggregated document is malformed protobuf")
+
+// decodeProtobuf splits the document into groups and decodes those that are new.
+func decodeProtobuf(body []byte) (*share.Document, error) {
+	var apiVersion, kind string
+	var raw []byte
+	err := eachField(body[len(protobufMagic):], func(field protowire.Number, value []byte) error {
+		switch field {
+		case unknownTypeMeta:
+			return eachField(value, func(field protowire.Number, value []byte) error {
+				switch field {
+				case typeAPIVersion:
+					apiVersion = string(value)
+				case typeKind:
+					kind = string(value)
+				}
+				return nil
+			})
+		case unknownRaw:
+			raw = value
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if kind != aggregatedKind || !strings.HasPrefix(apiVersion, aggregatedGroup) {
+		return nil, fmt.Errorf("the response is no %s but kind %q of %q", aggregatedKind, kind, apiVersion)
+	}
+	items, err := splitItems(raw)
+	if err != nil {
+		return nil, err
+	}
+	return shareGroups(items, "protobuf", decodeProtobufGroup)
+}
+
+func splitItems(list []byte) ([][]byte, error) {
+	var items [][]byte
+	err := eachField(list, func(field protowire.Number, value []byte) error {
+		if field == listItems {
+			items = append(items, value)
+		}
+		if len(items) > maxElements {
+			return fmt.Errorf("the document has more than %d groups", maxElements)
+		}
+		return nil
+	})
+	return items, err
+}
+
+func decodeProtobufGroup(data []byte) (*snapshot.Group, error) {
+	a := aggregated{}
+	// The name comes first on the wire, but nothing promises it.
+	if err := eachField(data, func(field protowire.Number, value []byte) error {
+		if field != groupMeta {
+			return nil
+		}
+		return eachField(value, func(field protowire.Number, value []byte) error {
+			if field == metaName {
+				a.name = string(value)
+			}
+			return nil
+		})
+	}); err != nil {
+		return nil, err
+	}
+	err := eachField(data, func(field protowire.Number, value []byte) error {
+		if field != groupVersions {
+			return nil
+		}
+		return a.decodeVersion(value)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a.group(), nil
+}
+
+func (a *aggregated) decodeVersion(data []byte) error {
+	name, freshness := "", ""
+	var resources []snapshot.Resource
+	err := eachField(data, func(field protowire.Number, value []byte) error {
+		switch field {
+		case versionName:
+			name = string(value)
+		case versionFreshness:
+			freshness = string(value)
+		case versionResources:
+			r, ok, err := decodeResource(value)
+			if err != nil || !ok {
+				return err
+			}
+			resources = append(resources, r)
+		}
+		if len(resources) > maxElements {
+			return fmt.Errorf("a version of the document has more than %d resources", maxElements)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	a.startVersion(name, freshness)
+	for _, r := range resources {
+		a.addResource(r)
+	}
+	return nil
+}
+
+// decodeResource says with ok whether the resource has a kind of its own.
+func decodeResource(data []byte) (r snapshot.Resource, ok bool, err error) {
+	err = eachField(data, func(field protowire.Number, value []byte) error {
+		switch field {
+		case resourceName:
+			r.Name = string(value)
+		case resourceSingular:
+			r.Singular = string(value)
+		case resourceScope:
+			r.Namespaced = string(value) == "Namespaced"
+		case resourceKind:
+			return eachField(value, func(field protowire.Number, value []byte) error {
+				ok = ok || len(value) > 0
+				if field == kindKind {
+					r.Kind = string(value)
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	return r, ok, err
+}
+
+// eachField calls visit for every length-delimited field of a message, and
+// passes over the others.
+func eachField(message []byte, visit func(field protowire.Number, value []byte) error) error {
+	for len(message) > 0 {
+		field, wireType, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return errWire
+		}
+		message = message[n:]
+		if wireType != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(field, wireType, message); n < 0 {
+				return errWire
+			}
+			message = message[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(message)
+		if n < 0 {
+			return errWire
+		}
+		if err := visit(field, value); err != nil {
+			return err
+		}
+		message = message[n:]
+	}
+	return nil
+}

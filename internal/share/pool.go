@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.24
+
+package share
+
+import (
+	"runtime"
+	"sync"
+	"weak"
+)
+
+// pool keeps one copy of each value, for as long as somebody uses it.
+type pool[K comparable, V any] struct {
+	mu     sync.Mutex
+	values map[K]weak.Pointer[V]
+}
+
+func (p *pool[K, V]) get(key K) *V {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.values[key].Value()
+}
+
+// put keeps value under key and returns it; or, where another was faster and
+// replace is false, that other one.
+func (p *pool[K, V]) put(key K, value *V, replace bool) *V {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if other := p.values[key].Value(); other != nil && (!replace || other == value) {
+		return other
+	}
+	if p.values == nil {
+		p.values = map[K]weak.Pointer[V]{}
+	}
+	p.values[key] = weak.Make(value)
+	runtime.AddCleanup(value, p.forget, key)
+	return value
+}
+
+// forget drops key once its value is gone, unless another took its place.
+func (p *pool[K, V]) forget(key K) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.values[key].Value() == nil {
+		delete(p.values, key)
+	}
+}
+
+func (p *pool[K, V]) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.values)
+}
