@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reload
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// Query says which part of the server a lookup is about.
+type Query struct {
+	// Group is the group asked for. Lookups by resource may give the beginning of
+	// its name, or nothing at all.
+	Group string
+	// Versions are the versions asked for; none means all that the group has.
+	Versions []string
+	// ByResource says that Group is matched as client-go matches it for resources:
+	// by its beginning where no version is given, and any group where it is empty.
+	ByResource bool
+}
+
+// anyGroup says that every group of the server may answer.
+func (q Query) anyGroup() bool { return q.ByResource && q.Group == "" }
+
+// anyVersion says that every version of the group may answer.
+func (q Query) anyVersion() bool { return len(q.Versions) == 0 }
+
+// byPrefix says that groups with a longer name may answer as well.
+func (q Query) byPrefix() bool { return q.ByResource && q.anyVersion() }
+
+// covers says that g, or one of its versions, may answer.
+func (q Query) covers(g *snapshot.Group) bool {
+	return g.Name() == q.Group || q.byPrefix() && strings.HasPrefix(g.Name(), q.Group) || q.anyGroup()
+}
+
+// Read reads the part of the server that q is about, so that what the snapshot
+// says afterwards, NoMatch included, comes from a read that began after Read was
+// called. settled says whether a snapshot answers the lookup as it stands, in
+// which case reading ends early.
+//
+// It returns those group-versions in question that could not be read while the
+// server as such could; or an error if it could not, or if ctx ended.
+func (r *Reloader) Read(ctx context.Context, q Query, settled func(*snapshot.Snapshot) bool) (map[schema.GroupVersion]error, error) {
+	s := r.Snapshot()
+	known := s.Group(q.Group)
+	switch {
+	case q.anyGroup():
+		_, err := r.flights.do(ctx, scope{kind: everything}, r.read)
+		return r.failedIn(q), err
+	case !s.Read() || s.Outdated() || known == nil && q.anyVersion():
+		return r.readBulkThenRest(ctx, q, settled)
+	case s.GroupOutdated(q.Group), q.anyVersion(), len(q.Versions) > 1 && known != nil && !known.Listed():
+		return r.readGroups(ctx, q, settled)
+	default:
+		return r.readVersionsOf(ctx, q, q.Versions)
+	}
+}
+
+// readBulkThenRest reads the bulk document and, where that only lists versions
+// or could not get at them, those that q is about.
+func (r *Reloader) readBulkThenRest(ctx context.Context, q Query, settled func(*snapshot.Snapshot) bool) (failures, error) {
+	if _, err := r.flights.do(ctx, scope{kind: bulk}, r.read); err != nil {
+		return nil, err
+	}
+	s := r.Snapshot()
+	if settled(s) {
+		return nil, nil
+	}
+	if !q.anyVersion() {
+		return r.readVersionsOf(ctx, q, slices.DeleteFunc(slices.Clone(q.Versions), func(name string) bool {
+			return s.Aggregated() && !listedUnread(s.Group(q.Group), name)
+		}))
+	}
+	if len(unread(s, q)) > 0 {
+		rest := scope{kind: fill, group: q.Group, prefix: q.byPrefix()}
+		if _, err := r.flights.do(ctx, rest, r.read); err != nil {
+			return nil, err
+		}
+	}
+	return r.failedIn(q), nil
+}
+
+// listedUnread says that the aggregated document names the version but does not
+// say what is in it.
+func listedUnread(g *snapshot.Group, name string) bool {
+	if g == nil {
+		return false
+	}
+	v := g.Version(name)
+	return v != nil && !v.Known()
+}
+
+// readGroups reads the group of q live and, as long as that does not settle the
+// lookup, the known groups that may answer in its place.
+func (r *Reloader) readGroups(ctx context.Context, q Query, settled func(*snapshot.Snapshot) bool) (failures, error) {
+	names := []string{q.Group}
+	for _, g := range r.Snapshot().Groups() {
+		if q.covers(g) && g.Name() != q.Group {
+			names = append(names, g.Name())
+		}
+	}
+	for _, name := range names {
+		if _, err := r.flights.do(ctx, scope{kind: group, group: name}, r.read); err != nil {
+			return nil, err
+		}
+		if settled(r.Snapshot()) {
+			return nil, nil
+		}
+	}
+	return r.failedIn(q), nil
+}
+
+// readVersionsOf reads versions of the group of q live.
+func (r *Reloader) readVersionsOf(ctx context.Context, q Query, versions []string) (failures, error) {
+	failed := failures{}
+	for _, name := range versions {
+		gv := schema.GroupVersion{Group: q.Group, Version: name}
+		one, err := r.flights.do(ctx, scope{kind: version, group: q.Group, version: name}, r.read)
+		if err != nil {
+			return nil, err
+		}
+		if one[gv] != nil {
+			failed[gv] = one[gv]
+		}
+	}
+	return failed, nil
+}
+
+// failedIn lists the versions that q is about whose last read failed.
+func (r *Reloader) failedIn(q Query) failures {
+	failed := failures{}
+	for _, g := range r.Snapshot().Groups() {
+		if !q.covers(g) {
+			continue
+		}
+		for _, v := range g.Versions() {
+			if v.Err != nil && (q.anyVersion() || slices.Contains(q.Versions, v.Name)) {
+				failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err
+			}
+		}
+	}
+	return failed
+}
+
+// unread lists the versions that q is about which have not been read since they
+// were listed, or since they were reset.
+func unread(s *snapshot.Snapshot, q Query) []schema.GroupVersion {
+	var gvs []schema.GroupVersion
+	for _, g := range s.Groups() {
+		if !q.covers(g) {
+			continue
+		}
+		for _, v := range g.Versions() {
+			if !v.Known() {
+				gvs = append(gvs, schema.GroupVersion{Group: g.Name(), Version: v.Name})
+			}
+		}
+	}
+	return gvs
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reload
+
+import (
+	"context"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// Reloader holds the current snapshot of one server and reloads it on demand.
+// All methods may be called from any goroutine.
+type Reloader struct {
+	current atomic.Pointer[snapshot.Snapshot] // stored by publish alone
+	client  *discovery.Client                 // used by the one flight that runs
+	flights *flights
+}
+
+// New makes a reloader that knows nothing yet. It sends no request and starts no goroutine.
+func New(client *discovery.Client) *Reloader {
+	r := &Reloader{client: client, flights: newFlights()}
+	r.current.Store(&snapshot.Snapshot{})
+	return r
+}
+
+// Snapshot returns what is known now. It takes no lock and never waits.
+func (r *Reloader) Snapshot() *snapshot.Snapshot { return r.current.Load() }
+
+// Reset asks that everything be read again before it is answered from. It does
+// not wait, and sends no request itself.
+func (r *Reloader) Reset() {
+	r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.Reset() })
+}
+
+// ResetGroup is Reset for one group.
+func (r *Reloader) ResetGroup(group string) {
+	r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.ResetGroup(group) })
+}
+
+// publish replaces the current snapshot by the one that follows from it. It is
+// the only place that stores one. follow may be called again if another
+// goroutine was faster.
+func (r *Reloader) publish(follow func(*snapshot.Snapshot) *snapshot.Snapshot) {
+	for {
+		current := r.current.Load()
+		next := follow(current)
+		if next == current || r.current.CompareAndSwap(current, next) {
+			return
+		}
+	}
+}
+
+// read performs a flight. Only one runs at a time.
+func (r *Reloader) read(s scope, f *flight) {
+	// The flight belongs to all who wait for it, so it ends with none of them.
+	ctx := context.Background()
+	switch s.kind {
+	case everything:
+		f.err = r.readEverything(ctx)
+	case bulk:
+		f.err = r.readBulk(ctx)
+	case group:
+		f.err = r.readGroup(ctx, s.group)
+	case version:
+		f.failed = r.readVersions(ctx, []schema.GroupVersion{{Group: s.group, Version: s.version}})
+	case fill:
+		f.failed = r.readVersions(ctx, unread(r.Snapshot(), Query{Group: s.group, ByResource: s.prefix}))
+	}
+}
+
+// readEverything is readBulk and, on a server without the aggregated document,
+// every version that it lists.
+func (r *Reloader) readEverything(ctx context.Context) error {
+	if err := r.readBulk(ctx); err != nil {
+		return err
+	}
+	s := r.Snapshot()
+	if s.Aggregated() {
+		return nil
+	}
+	var gvs []schema.GroupVersion
+	for _, g := range s.Groups() {
+		for _, v := range g.Versions() {
+			gvs = append(gvs, schema.GroupVersion{Group: g.Name(), Version: v.Name})
+		}
+	}
+	r.readVersions(ctx, gvs)
+	return nil
+}
+
+func (r *Reloader) readBulk(ctx context.Context) error {
+	clock := r.Snapshot().Clock()
+	doc, err := r.client.Bulk(ctx)
+	if err != nil {
+		return err
+	}
+	r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithBulk(doc.List, clock) })
+	return nil
+}
+
+func (r *Reloader) readGroup(ctx context.Context, name string) error {
+	clock := r.Snapshot().Clock()
+	g, served, err := r.client.Group(ctx, name)
+	if err != nil {
+		return err
+	}
+	r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
+		if !served {
+			return s.WithoutGroup(name, clock)
+		}
+		return s.WithGroup(g, clock)
+	})
+	return nil
+}
+
+// readVersions reads and publishes one version after the other.
+func (r *Reloader) readVersions(ctx context.Context, gvs []schema.GroupVersion) failures {
+	failed := failures{}
+	r.client.Versions(ctx, gvs, func(gv schema.GroupVersion, table *snapshot.Table, served bool, err error) {
+		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
+			switch {
+			case err != nil:
+				return s.WithFailedVersion(gv.Group, gv.Version, err)
+			case !served:
+				return s.WithoutVersion(gv.Group, gv.Version)
+			default:
+				return s.WithVersion(gv.Group, snapshot.Version{Name: gv.Version, Table: table})
+			}
+		})
+		if err != nil {
+			failed[gv] = err
+		}
+	})
+	return failed
+}
