@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/reload"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// DynamicRESTMapper maps kinds to resources, and resources to kinds, as the API
+// server serves them now. It learns about the server when it is asked: the first
+// lookup reads everything that is served with two requests, and a lookup that
+// finds nothing reads the part of the server that it is about again before it
+// says so. See NewDynamicRESTMapper.
+//
+// All methods may be called from any goroutine at any time. Slices and mappings
+// that are returned belong to the caller.
+type DynamicRESTMapper struct {
+	reloader *reload.Reloader
+}
+
+var _ meta.ResettableRESTMapper = (*DynamicRESTMapper)(nil)
+
+// NewDynamicRESTMapper returns a *DynamicRESTMapper for the API server of cfg
+// that sends its requests through httpClient. It sends none itself, and starts
+// no goroutine.
+func NewDynamicRESTMapper(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
+	return NewDynamicRESTMapperWithOptions(cfg, httpClient, DynamicRESTMapperOptions{})
+}
+
+// NewDynamicRESTMapperWithOptions is NewDynamicRESTMapper with options. It
+// returns an error if an argument is nil, or cfg or opts cannot be.
+func NewDynamicRESTMapperWithOptions(
+	cfg *rest.Config, httpClient *http.Client, opts DynamicRESTMapperOptions,
+) (*DynamicRESTMapper, error) {
+	if cfg == nil {
+		return nil, errors.New("no RESTMapper without a rest.Config: cfg is nil")
+	}
+	if httpClient == nil {
+		return nil, errors.New("no RESTMapper without an HTTP client: httpClient is nil, rest.HTTPClientFor(cfg) makes one")
+	}
+	opts, err := opts.defaulted()
+	if err != nil {
+		return nil, fmt.Errorf("no RESTMapper with these options: %w", err)
+	}
+	client, err := discovery.NewClient(cfg, httpClient, discovery.Options{
+		RequestTimeout:   opts.RequestTimeout,
+		MaxResponseBytes: opts.MaxResponseBytes,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("no RESTMapper for this rest.Config: %w", err)
+	}
+	return &DynamicRESTMapper{reloader: reload.New(client)}, nil
+}
+
+// Reset makes every lookup that begins after it returns be answered from a read
+// of the server that started after it. It sends no request and does not wait: the
+// next lookup reads. As long as the server cannot be read, kinds already known go
+// on being served and the reset stays pending.
+func (m *DynamicRESTMapper) Reset() { m.ResetWithContext(context.Background()) }
+
+// ResetWithContext is Reset. The context is not used, since nothing is waited for.
+func (m *DynamicRESTMapper) ResetWithContext(context.Context) { m.reloader.Reset() }
+
+// KindFor returns the one kind that a resource stands for. Group and version may
+// be left out of it, the group may be the beginning of a group's name, and the
+// resource may be plural or singular. Of several kinds the one that the server
+// prefers is returned. The error is a *meta.NoResourceMatchError if the server
+// serves no such resource.
+func (m *DynamicRESTMapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	return m.KindForWithContext(context.Background(), resource)
+}
+
+// KindForWithContext is KindFor. A read of the server is waited for until ctx ends.
+func (m *DynamicRESTMapper) KindForWithContext(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	kind, settled, err := m.reloader.Snapshot().KindFor(resource)
+	if settled {
+		return kind, err
+	}
+	return recheck(ctx, m.reloader, resourceQuery(resource), func(s *snapshot.Snapshot) (schema.GroupVersionKind, bool, error) {
+		return s.KindFor(resource)
+	})
+}
+
+// KindsFor returns every kind that a resource stands for, in the server's order.
+// It takes what KindFor takes.
+func (m *DynamicRESTMapper) KindsFor(resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+	return m.KindsForWithContext(context.Background(), resource)
+}
+
+// KindsForWithContext is KindsFor. A read of the server is waited for until ctx ends.
+func (m *DynamicRESTMapper) KindsForWithContext(ctx context.Context, resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
+	kinds, settled, err := m.reloader.Snapshot().KindsFor(resource)
+	if settled {
+		return kinds, err
+	}
+	return recheck(ctx, m.reloader, resourceQuery(resource), func(s *snapshot.Snapshot) ([]schema.GroupVersionKind, bool, error) {
+		return s.KindsFor(resource)
+	})
+}
+
+// ResourceFor completes a resource. It takes what KindFor takes.
+func (m *DynamicRESTMapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+	return m.ResourceForWithContext(context.Background(), input)
+}
+
+// ResourceForWithContext is ResourceFor. A read of the server is waited for until ctx ends.
+func (m *DynamicRESTMapper) ResourceForWithContext(ctx context.Context, input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
+	resource, settled, err := m.reloader.Snapshot().ResourceFor(input)
+	if settled {
+		return resource, err
+	}
+	return recheck(ctx, m.reloader, resourceQuery(input), func(s *snapshot.Snapshot) (schema.GroupVersionResource, bool, error) {
+		return s.ResourceFor(input)
+	})
+}
+
+// ResourcesFor returns every resource that matches, in the server's order. It
+// takes what KindFor takes.
+func (m *DynamicRESTMapper) ResourcesFor(input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+	return m.ResourcesForWithContext(context.Background(), input)
+}
+
+// ResourcesForWithContext is ResourcesFor. A read of the server is waited for until ctx ends.
+func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
+	resources, settled, err := m.reloader.Snapshot().ResourcesFor(input)
+	if settled {
+		return resources, err
+	}
+	return recheck(ctx, m.reloader, resourceQuery(input), func(s *snapshot.Snapshot) ([]schema.GroupVersionResource, bool, error) {
+		return s.ResourcesFor(input)
+	})
+}
+
+// RESTMapping returns the mapping of a kind in the first of the versions that
+// serves it; without versions, in the one that the server prefers. The error is a
+// *meta.NoKindMatchError if the server does not serve the kind, and wraps an
+// *ErrResourceDiscoveryFailed if it could not be found out.
+func (m *DynamicRESTMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	return m.RESTMappingWithContext(context.Background(), gk, versions...)
+}
+
+// RESTMappingWithContext is RESTMapping. A read of the server is waited for until ctx ends.
+func (m *DynamicRESTMapper) RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	mapping, settled, err := m.reloader.Snapshot().RESTMapping(gk, versions)
+	if settled {
+		return mapping, err
+	}
+	versions = slices.Clone(versions) // so that those of a hit may stay on the caller's stack
+	return recheck(ctx, m.reloader, kindQuery(gk, versions), func(s *snapshot.Snapshot) (*meta.RESTMapping, bool, error) {
+		return s.RESTMapping(gk, versions)
+	})
+}
+
+// RESTMappings returns the mappings of a kind in those of the versions that serve
+// it; without versions, in all. They are in the server's order of versions. Errors
+// are those of RESTMapping.
+func (m *DynamicRESTMapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+	return m.RESTMappingsWithContext(context.Background(), gk, versions...)
+}
+
+// RESTMappingsWithContext is RESTMappings. A read of the server is waited for until ctx ends.
+func (m *DynamicRESTMapper) RESTMappingsWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+	mappings, settled, err := m.reloader.Snapshot().RESTMappings(gk, versions)
+	if settled {
+		return mappings, err
+	}
+	versions = slices.Clone(versions)
+	return recheck(ctx, m.reloader, kindQuery(gk, versions), func(s *snapshot.Snapshot) ([]*meta.RESTMapping, bool, error) {
+		return s.RESTMappings(gk, versions)
+	})
+}
+
+// ResourceSingularizer returns the singular name of a resource that any group
+// serves under that plural name. If none does, it returns the name that it was
+// given together with an error.
+func (m *DynamicRESTMapper) ResourceSingularizer(resource string) (string, error) {
+	return m.ResourceSingularizerWithContext(context.Background(), resource)
+}
+
+// ResourceSingularizerWithContext is ResourceSingularizer. A read of the server is waited for until ctx ends.
+func (m *DynamicRESTMapper) ResourceSingularizerWithContext(ctx context.Context, resource string) (string, error) {
+	singular, settled, err := m.reloader.Snapshot().ResourceSingularizer(resource)
+	if settled {
+		return singular, err
+	}
+	query := resourceQuery(schema.GroupVersionResource{Resource: resource})
+	singular, err = recheck(ctx, m.reloader, query, func(s *snapshot.Snapshot) (string, bool, error) {
+		return s.ResourceSingularizer(resource)
+	})
+	if err != nil {
+		return resource, err
+	}
+	return singular, nil
+}
