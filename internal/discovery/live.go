@@ -36,25 +36,40 @@ func (c *Client) Version(ctx context.Context, gv schema.GroupVersion) (table *sn
 	return snapshot.NewTable(resources), true, nil
 }
 
-// Group reads one group's versions, and the resources of each. served is false
-// if the server answered that there is no such group. A version that could not
-// be read carries the reason; one that went while we read is left out.
-func (c *Client) Group(ctx context.Context, name string) (group *snapshot.Group, served bool, err error) {
-	listed, served, err := c.list(ctx, name)
-	if err != nil || !served {
-		return nil, served, err
+// Group reads one group's list of versions, and the resources of each. served is
+// false if the server serves none of them. A version that could not be read
+// carries the reason; one that went while we read is left out.
+//
+// known are versions that the group had before. The list at /apis/<group> is made
+// from APIServices and runs behind the versions themselves, so that a known one
+// that is not in it is asked for as well, and stays if it is served.
+func (c *Client) Group(ctx context.Context, name string, known []string) (group *snapshot.Group, served bool, err error) {
+	list, _, err := c.List(ctx, name)
+	if err != nil {
+		return nil, false, err
 	}
-	gvs := make([]schema.GroupVersion, 0, len(listed.Versions()))
-	for _, v := range listed.Versions() {
-		gvs = append(gvs, schema.GroupVersion{Group: name, Version: v.Name})
-	}
-	versions := make([]snapshot.Version, 0, len(gvs))
-	c.Versions(ctx, gvs, func(gv schema.GroupVersion, table *snapshot.Table, served bool, err error) {
+	versions := map[string]snapshot.Version{}
+	c.Versions(ctx, toRead(list, known), func(gv schema.GroupVersion, table *snapshot.Table, served bool, err error) {
 		if err != nil || served {
-			versions = append(versions, snapshot.Version{Name: gv.Version, Table: table, Err: err})
+			versions[gv.Version] = snapshot.Version{Name: gv.Version, Table: table, Err: err}
 		}
 	})
-	return snapshot.NewGroup(name, listed.Preferred(), versions, true), len(versions) > 0, nil
+	group = list.Keep(versions)
+	return group, len(group.Versions()) > 0, nil
+}
+
+// toRead lists the versions of list, then those known ones that are not in it.
+func toRead(list *snapshot.Group, known []string) []schema.GroupVersion {
+	var gvs []schema.GroupVersion
+	for _, v := range list.Versions() {
+		gvs = append(gvs, schema.GroupVersion{Group: list.Name(), Version: v.Name})
+	}
+	for _, name := range known {
+		if list.Version(name) == nil {
+			gvs = append(gvs, schema.GroupVersion{Group: list.Name(), Version: name})
+		}
+	}
+	return gvs
 }
 
 // Versions reads one group-version after the other and hands each result, as
@@ -86,23 +101,24 @@ func unanswered(err error) bool {
 	return errors.As(err, &failed) && failed.Code == 0
 }
 
-// list reads a group's list of versions.
-func (c *Client) list(ctx context.Context, name string) (*snapshot.Group, bool, error) {
+// List reads one group's versions without their resources. listed is false, and
+// the group has no versions, if the server answered that there is no such group.
+func (c *Client) List(ctx context.Context, name string) (group *snapshot.Group, listed bool, err error) {
+	none := snapshot.NewGroup(name, "", nil, false)
 	path, decode := "/apis/"+name, decodeGroup
 	if name == "" {
 		path, decode = "/api", decodeCore
 	} else if !segment(name) {
-		return nil, false, nil
+		return none, false, nil
 	}
 	doc, err := c.get(ctx, path, schema.GroupVersion{Group: name}, acceptLegacy, "")
 	if errors.Is(err, errNotServed) {
-		return nil, false, nil
+		return none, false, nil
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	group, err := decode(doc.body, name)
-	if err != nil {
+	if group, err = decode(doc.body, name); err != nil {
 		return nil, false, &Error{Path: path, GroupVersion: schema.GroupVersion{Group: name}, Code: http.StatusOK, Err: err}
 	}
 	return group, true, nil

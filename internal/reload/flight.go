@@ -15,9 +15,11 @@ type kind int
 const (
 	everything kind = iota // all groups, and all their versions
 	bulk                   // all groups, and what the bulk document says of their versions
-	group                  // one group and its versions, live
-	version                // one version, live
 	fill                   // those versions of a group that a bulk read has left open
+	group                  // one group's list of versions, and all of them
+	listed                 // the versions of one group as they were listed last
+	list                   // one group's list of versions, and those that are new
+	version                // one version
 )
 
 // scope is what a flight reads. Lookups that need the same scope share a flight.

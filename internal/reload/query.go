@@ -50,21 +50,31 @@ func (r *Reloader) Read(ctx context.Context, q Query, settled func(*snapshot.Sna
 	known := s.Group(q.Group)
 	switch {
 	case q.anyGroup():
-		_, err := r.flights.do(ctx, scope{kind: everything}, r.read)
+		_, err := r.do(ctx, scope{kind: everything})
 		return r.failedIn(q), err
 	case !s.Read() || s.Outdated() || known == nil && q.anyVersion():
 		return r.readBulkThenRest(ctx, q, settled)
-	case s.GroupOutdated(q.Group), q.anyVersion(), len(q.Versions) > 1 && known != nil && !known.Listed():
-		return r.readGroups(ctx, q, settled)
-	default:
+	case s.GroupOutdated(q.Group) || len(q.Versions) > 1 && known != nil && !isListed(known):
+		_, err := r.do(ctx, scope{kind: group, group: q.Group})
+		return r.failedIn(q), err
+	case !q.anyVersion():
 		return r.readVersionsOf(ctx, q, q.Versions)
+	case s.Aggregated():
+		return r.readBulkThenGroup(ctx, q, settled)
+	default:
+		return r.readListedThenList(ctx, q, settled)
 	}
+}
+
+// do waits for a read of s that begins now or later.
+func (r *Reloader) do(ctx context.Context, s scope) (failures, error) {
+	return r.flights.do(ctx, s, r.read)
 }
 
 // readBulkThenRest reads the bulk document and, where that only lists versions
 // or could not get at them, those that q is about.
 func (r *Reloader) readBulkThenRest(ctx context.Context, q Query, settled func(*snapshot.Snapshot) bool) (failures, error) {
-	if _, err := r.flights.do(ctx, scope{kind: bulk}, r.read); err != nil {
+	if _, err := r.do(ctx, scope{kind: bulk}); err != nil {
 		return nil, err
 	}
 	s := r.Snapshot()
@@ -78,7 +88,7 @@ func (r *Reloader) readBulkThenRest(ctx context.Context, q Query, settled func(*
 	}
 	if len(unread(s, q)) > 0 {
 		rest := scope{kind: fill, group: q.Group, prefix: q.byPrefix()}
-		if _, err := r.flights.do(ctx, rest, r.read); err != nil {
+		if _, err := r.do(ctx, rest); err != nil {
 			return nil, err
 		}
 	}
@@ -95,32 +105,60 @@ func listedUnread(g *snapshot.Group, name string) bool {
 	return v != nil && !v.Known()
 }
 
-// readGroups reads the group of q live and, as long as that does not settle the
-// lookup, the known groups that may answer in its place.
-func (r *Reloader) readGroups(ctx context.Context, q Query, settled func(*snapshot.Snapshot) bool) (failures, error) {
-	names := []string{q.Group}
-	for _, g := range r.Snapshot().Groups() {
-		if q.covers(g) && g.Name() != q.Group {
-			names = append(names, g.Name())
-		}
+// readBulkThenGroup is for a known group of a server with the aggregated
+// document. That has a new version of a CustomResourceDefinition as soon as it is
+// served, while the list at /apis/<group> waits for an APIService to be made for
+// it; of an APIService's own versions it may hear a minute late. So it is read
+// first, and the group live unless the document shows that it has changed.
+func (r *Reloader) readBulkThenGroup(ctx context.Context, q Query, settled func(*snapshot.Snapshot) bool) (failures, error) {
+	before := r.Snapshot().Group(q.Group)
+	if _, err := r.do(ctx, scope{kind: bulk}); err != nil {
+		return nil, err
 	}
-	for _, name := range names {
-		if _, err := r.flights.do(ctx, scope{kind: group, group: name}, r.read); err != nil {
+	s := r.Snapshot()
+	if settled(s) {
+		return nil, nil
+	}
+	if s.Aggregated() && s.Group(q.Group) != before {
+		return r.failedIn(q), nil
+	}
+	_, err := r.do(ctx, scope{kind: group, group: q.Group})
+	return r.failedIn(q), err
+}
+
+// readListedThenList is the same for a server without the aggregated document.
+// The versions that are known are read first and the list is read last, unless
+// one of them has gone: then the list is most likely behind, and is left for the
+// next lookup, which will not do without it.
+func (r *Reloader) readListedThenList(ctx context.Context, q Query, settled func(*snapshot.Snapshot) bool) (failures, error) {
+	complete := isListed(r.Snapshot().Group(q.Group))
+	for _, g := range r.Snapshot().Groups() {
+		if !q.covers(g) {
+			continue
+		}
+		if _, err := r.do(ctx, scope{kind: listed, group: g.Name()}); err != nil {
 			return nil, err
 		}
 		if settled(r.Snapshot()) {
 			return nil, nil
 		}
 	}
-	return r.failedIn(q), nil
+	g := r.Snapshot().Group(q.Group)
+	if versionGone := complete && g != nil && !g.Listed(); versionGone {
+		return r.failedIn(q), nil
+	}
+	_, err := r.do(ctx, scope{kind: list, group: q.Group})
+	return r.failedIn(q), err
 }
+
+func isListed(g *snapshot.Group) bool { return g != nil && g.Listed() }
 
 // readVersionsOf reads versions of the group of q live.
 func (r *Reloader) readVersionsOf(ctx context.Context, q Query, versions []string) (failures, error) {
 	failed := failures{}
 	for _, name := range versions {
 		gv := schema.GroupVersion{Group: q.Group, Version: name}
-		one, err := r.flights.do(ctx, scope{kind: version, group: q.Group, version: name}, r.read)
+		one, err := r.do(ctx, scope{kind: version, group: q.Group, version: name})
 		if err != nil {
 			return nil, err
 		}

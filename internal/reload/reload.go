@@ -65,6 +65,10 @@ func (r *Reloader) read(s scope, f *flight) {
 		f.err = r.readBulk(ctx)
 	case group:
 		f.err = r.readGroup(ctx, s.group)
+	case listed:
+		f.failed = r.readVersions(ctx, versionsOf(r.Snapshot().Group(s.group)))
+	case list:
+		f.err = r.readList(ctx, s.group)
 	case version:
 		f.failed = r.readVersions(ctx, []schema.GroupVersion{{Group: s.group, Version: s.version}})
 	case fill:
@@ -84,11 +88,46 @@ func (r *Reloader) readEverything(ctx context.Context) error {
 	}
 	var gvs []schema.GroupVersion
 	for _, g := range s.Groups() {
-		for _, v := range g.Versions() {
-			gvs = append(gvs, schema.GroupVersion{Group: g.Name(), Version: v.Name})
-		}
+		gvs = append(gvs, versionsOf(g)...)
 	}
 	r.readVersions(ctx, gvs)
+	return nil
+}
+
+func versionsOf(g *snapshot.Group) []schema.GroupVersion {
+	if g == nil {
+		return nil
+	}
+	gvs := make([]schema.GroupVersion, 0, len(g.Versions()))
+	for _, v := range g.Versions() {
+		gvs = append(gvs, schema.GroupVersion{Group: g.Name(), Version: v.Name})
+	}
+	return gvs
+}
+
+// readList reads one group's list of versions, and of those the ones that are
+// not known. It comes after a read of those that are: they stay if they are served,
+// whether the list, which runs behind, has them or not.
+func (r *Reloader) readList(ctx context.Context, name string) error {
+	clock := r.Snapshot().Clock()
+	g, _, err := r.client.List(ctx, name)
+	if err != nil {
+		return err
+	}
+	versions := map[string]snapshot.Version{}
+	for _, v := range g.Versions() {
+		versions[v.Name] = v
+	}
+	if before := r.Snapshot().Group(name); before != nil {
+		for _, v := range before.Versions() {
+			if v.Known() {
+				versions[v.Name] = v
+			}
+		}
+	}
+	g = g.Keep(versions)
+	r.publishGroup(g, len(versions) > 0, clock)
+	r.readVersions(ctx, unread(r.Snapshot(), Query{Group: name}))
 	return nil
 }
 
@@ -104,17 +143,30 @@ func (r *Reloader) readBulk(ctx context.Context) error {
 
 func (r *Reloader) readGroup(ctx context.Context, name string) error {
 	clock := r.Snapshot().Clock()
-	g, served, err := r.client.Group(ctx, name)
+	g, served, err := r.client.Group(ctx, name, r.knownVersions(name))
 	if err != nil {
 		return err
 	}
+	r.publishGroup(g, served, clock)
+	return nil
+}
+
+func (r *Reloader) knownVersions(group string) []string {
+	var names []string
+	for _, gv := range versionsOf(r.Snapshot().Group(group)) {
+		names = append(names, gv.Version)
+	}
+	return names
+}
+
+// publishGroup publishes what a read of a group, begun at clock, has found.
+func (r *Reloader) publishGroup(g *snapshot.Group, served bool, clock uint64) {
 	r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
 		if !served {
-			return s.WithoutGroup(name, clock)
+			return s.WithoutGroup(g.Name(), clock)
 		}
 		return s.WithGroup(g, clock)
 	})
-	return nil
 }
 
 // readVersions reads and publishes one version after the other.

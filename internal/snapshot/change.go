@@ -13,18 +13,13 @@ import (
 
 // Clock numbers the resets. A read takes it along when it begins and hands it to
 // the function that records what it found.
-func (s *Snapshot) Clock() uint64 {
-	clock := s.resets
-	for _, n := range s.groupsResets {
-		clock = max(clock, n)
-	}
-	return clock
-}
+func (s *Snapshot) Clock() uint64 { return s.clock }
 
 // Reset asks for a bulk read that starts after it before anything else is settled.
 func (s *Snapshot) Reset() *Snapshot {
 	next := *s
-	next.resets = s.Clock() + 1
+	next.clock++
+	next.resets = next.clock
 	return &next
 }
 
@@ -35,7 +30,8 @@ func (s *Snapshot) ResetGroup(group string) *Snapshot {
 	if next.groupsResets == nil {
 		next.groupsResets = map[string]uint64{}
 	}
-	next.groupsResets[group] = s.Clock() + 1
+	next.clock++
+	next.groupsResets[group] = next.clock
 	return &next
 }
 
@@ -45,7 +41,7 @@ func (s *Snapshot) ResetGroup(group string) *Snapshot {
 func (s *Snapshot) WithBulk(list *List, clock uint64) *Snapshot {
 	next := &Snapshot{
 		read: true, ordered: true, aggregated: list.aggregated,
-		resets: s.resets, readAt: max(clock, s.readAt), generation: s.generation,
+		clock: s.clock, resets: s.resets, readAt: max(clock, s.readAt), generation: s.generation,
 	}
 	next.groups, next.order = s.carryOverAll(list.groups), list.order
 	next.groupsResets = s.resetsAfter(clock)
@@ -92,9 +88,10 @@ func (s *Snapshot) carryOver(g *Group) *Group {
 			continue
 		}
 		v.Table = before.Table
-		v.Outdated = before.Table != nil && (before.Outdated || !s.servable(g.name))
-		if v.Err == nil {
-			v.Err = before.Err
+		servable := s.servable(g.name)
+		v.Outdated = before.Table != nil && (before.Outdated || !servable)
+		if v.Err == nil && servable {
+			v.Err = before.Err // a reset asks for another try
 		}
 	}
 	merged := NewGroup(g.name, g.preferred, versions, g.listed)

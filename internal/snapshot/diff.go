@@ -3,9 +3,6 @@
 package snapshot
 
 import (
-	"cmp"
-	"slices"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
@@ -84,7 +81,7 @@ func (g *Group) becamePreferred(old *Group, v *Version, kind string) bool {
 }
 
 func (g *Group) preferredVersion(kind string) string {
-	if m := g.preferredMapping(kind); m != nil {
+	if m, _ := g.preferredMapping(kind); m != nil {
 		return m.GroupVersionKind.Version
 	}
 	return ""
@@ -145,15 +142,21 @@ func servedDifferently(a, b *Snapshot) bool {
 	return false
 }
 
+// groupServedDifferently does not count it as a difference that the server's list
+// puts right what a group was thought to be that was known by single versions.
 func groupServedDifferently(old, g *Group) bool {
-	if old.preferred != g.preferred || len(old.versions) != len(g.versions) {
+	if len(old.versions) != len(g.versions) {
+		return true
+	}
+	if old.preferred != g.preferred && (old.listed || old.preferred != "") {
 		return true
 	}
 	for i := range g.versions {
-		v, before := &g.versions[i], &old.versions[i]
-		if v.Name != before.Name {
+		at := old.index(g.versions[i].Name)
+		if at < 0 || at != i && old.listed {
 			return true
 		}
+		v, before := &g.versions[i], &old.versions[at]
 		if v.Table != nil && before.Table != nil && !v.Table.servesLike(before.Table) {
 			return true
 		}
@@ -161,13 +164,8 @@ func groupServedDifferently(old, g *Group) bool {
 	return false
 }
 
-// servesLike compares tables without regard to the order of their rows.
+// servesLike says that both tables give the same answers. The order of the rows
+// matters only where two of them claim the same form.
 func (t *Table) servesLike(other *Table) bool {
-	return t.equal(other) || slices.Equal(t.sorted(), other.sorted())
-}
-
-func (t *Table) sorted() []Resource {
-	return slices.SortedFunc(slices.Values(t.rows), func(a, b Resource) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Singular, b.Singular))
-	})
+	return t.equal(other) || spell(t.rows).equal(spell(other.rows))
 }

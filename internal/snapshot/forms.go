@@ -3,6 +3,7 @@
 package snapshot
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -43,6 +44,10 @@ func (f *forms) add(kind, plural, singular string, namespaced bool) {
 	f.kindOf[singular] = kind
 	f.kindOf[plural] = kind
 	f.kinds[kind] = target{resource: plural, namespaced: namespaced}
+}
+
+func (f *forms) equal(other *forms) bool {
+	return maps.Equal(f.kinds, other.kinds) && maps.Equal(f.kindOf, other.kindOf) && maps.Equal(f.singulars, other.singulars)
 }
 
 // exceptionsTo returns the answers that t would get wrong, or nil if there are none.

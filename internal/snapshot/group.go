@@ -3,6 +3,8 @@
 package snapshot
 
 import (
+	"maps"
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -37,7 +39,7 @@ type Group struct {
 	listed    bool      // versions and preferred are the server's own list
 	complete  bool      // listed, and every version is known
 	tried     bool      // listed, and every version is known or its last read failed
-	first     int       // the version that comes first in client-go's priority; -1 if none was read
+	ranked    []int32   // positions in versions in client-go's order of priority
 }
 
 // NewGroup makes a group of versions in server order. preferred may be empty or
@@ -53,21 +55,29 @@ func NewGroup(name, preferred string, versions []Version, listed bool) *Group {
 		g.complete = g.complete && versions[i].Known()
 		g.tried = g.tried && (versions[i].Known() || versions[i].Err != nil)
 	}
-	g.first = g.firstInPriority()
+	g.rank()
 	return g
 }
 
-// firstInPriority follows newDiscoveryRESTMapper in k8s.io/client-go/restmapper:
-// v1 of the core group before all, then the preferred version if it was read,
-// then the order of the list.
-func (g *Group) firstInPriority() int {
-	if i := g.index("v1"); g.name == "" && i >= 0 && g.versions[i].Table != nil {
-		return i
+// rank follows newDiscoveryRESTMapper in k8s.io/client-go/restmapper: v1 of the
+// core group before all, then the preferred version, then the order of the list.
+func (g *Group) rank() {
+	g.ranked = make([]int32, len(g.versions))
+	for i := range g.versions {
+		g.ranked[i] = int32(i)
 	}
-	if i := g.index(g.preferred); i >= 0 && g.versions[i].Table != nil {
-		return i
+	slices.SortStableFunc(g.ranked, func(a, b int32) int { return cmp.Compare(g.class(a), g.class(b)) })
+}
+
+func (g *Group) class(i int32) int {
+	switch name := g.versions[i].Name; {
+	case g.name == "" && name == "v1":
+		return 0
+	case name == g.preferred:
+		return 1
+	default:
+		return 2
 	}
-	return slices.IndexFunc(g.versions, func(v Version) bool { return v.Table != nil })
 }
 
 // Name returns the group's name; "" is the core group.
@@ -123,20 +133,18 @@ func scope(namespaced bool) meta.RESTScope {
 	return meta.RESTScopeRoot
 }
 
-// preferredMapping returns the mapping in the best version that serves kind, or nil.
-func (g *Group) preferredMapping(kind string) *meta.RESTMapping {
-	if g.first < 0 {
-		return nil
-	}
-	if m := g.mapping(&g.versions[g.first], kind); m != nil {
-		return m
-	}
-	for i := range g.versions {
-		if m := g.mapping(&g.versions[i], kind); m != nil {
-			return m
+// preferredMapping returns the mapping in the best version that serves kind, or
+// nil. settled says that no read could bring up a better one.
+func (g *Group) preferredMapping(kind string) (m *meta.RESTMapping, settled bool) {
+	settled = g.listed
+	for _, i := range g.ranked {
+		v := &g.versions[i]
+		settled = settled && v.Known()
+		if m := g.mapping(v, kind); m != nil {
+			return m, settled
 		}
 	}
-	return nil
+	return nil, settled
 }
 
 // firstMapping returns the mapping in the first of the requested versions that
@@ -167,7 +175,7 @@ func (g *Group) settled(v *Version) bool {
 
 // requestedMappings returns the mappings of kind in the requested versions, in server order.
 func (g *Group) requestedMappings(kind string, requested []string) (found []*meta.RESTMapping, settled bool) {
-	settled = g.listed
+	settled = g.listed || len(requested) == 1 // there is no order to one version
 	for i := range g.versions {
 		v := &g.versions[i]
 		if len(requested) > 0 && !slices.Contains(requested, v.Name) {
@@ -194,6 +202,24 @@ func specified(versions []string) []string {
 	return slices.DeleteFunc(slices.Clone(versions), unspecified)
 }
 
+// Keep returns the group with those of its versions that are in served, and after
+// that the other versions of served, which the server did not list.
+func (g *Group) Keep(served map[string]Version) *Group {
+	versions := make([]Version, 0, len(served))
+	for _, v := range g.versions {
+		if read, ok := served[v.Name]; ok {
+			versions = append(versions, read)
+		}
+	}
+	kept := NewGroup(g.name, g.preferred, versions, g.listed)
+	for _, name := range slices.Sorted(maps.Keys(served)) {
+		if g.index(name) < 0 {
+			kept = kept.withVersion(served[name])
+		}
+	}
+	return kept
+}
+
 // withVersion returns the group with v in the place of the version of that name.
 // A version that was not in the list goes where the API server would put it
 // among the versions of a CustomResourceDefinition, and the list no longer
@@ -214,12 +240,13 @@ func (g *Group) withVersion(v Version) *Group {
 }
 
 // withoutVersion returns the group without the version, or nil if none is left.
+// The list no longer counts as the server's own, which must have a new one.
 func (g *Group) withoutVersion(name string) *Group {
 	versions := slices.DeleteFunc(slices.Clone(g.versions), func(v Version) bool { return v.Name == name })
 	if len(versions) == 0 {
 		return nil
 	}
-	return NewGroup(g.name, g.preferred, versions, g.listed)
+	return NewGroup(g.name, g.preferred, versions, false)
 }
 
 // equal says that both groups answer alike. Groups with a version that failed

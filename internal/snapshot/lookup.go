@@ -24,7 +24,7 @@ func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.
 		return nil, false, noKind(gk, versions)
 	}
 	if len(versions) == 0 || len(specified(versions)) == 0 {
-		m, settled = g.preferredMapping(gk.Kind), g.complete
+		m, settled = g.preferredMapping(gk.Kind)
 	} else {
 		m, settled = g.firstMapping(gk.Kind, versions)
 	}

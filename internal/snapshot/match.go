@@ -13,7 +13,6 @@ import (
 type match struct {
 	group   *Group
 	version *Version
-	index   int // of version in its group
 }
 
 // matches puts a query that does not name both group and version to the groups
@@ -52,7 +51,9 @@ func (s *Snapshot) matching(query, q schema.GroupVersionResource, has func(*Tabl
 // anyTable says that any version was read. client-go says what is wrong with a
 // query only if it has something to put the query to.
 func (s *Snapshot) anyTable() bool {
-	return slices.ContainsFunc(s.groups, func(g *Group) bool { return g.first >= 0 })
+	return slices.ContainsFunc(s.groups, func(g *Group) bool {
+		return slices.ContainsFunc(g.versions, func(v Version) bool { return v.Table != nil })
+	})
 }
 
 // appendMatches appends the group's versions, in server order, in which has finds something.
@@ -62,7 +63,7 @@ func (g *Group) appendMatches(found []match, version string, has func(*Table) bo
 		if v.Table == nil || version != "" && v.Name != version || !has(v.Table) {
 			continue
 		}
-		found = append(found, match{group: g, version: v, index: i})
+		found = append(found, match{group: g, version: v})
 	}
 	return found
 }
@@ -78,7 +79,7 @@ func bestOf(matches []match) match {
 	}
 	best := matches[0]
 	for _, m := range matches {
-		if m.group == best.group && m.index == m.group.first {
+		if m.group == best.group && m.version.Name == m.group.preferred {
 			return m
 		}
 	}

@@ -21,6 +21,7 @@ type Snapshot struct {
 
 	// A reset asks for a read that starts after it. Resets are numbered; reads
 	// carry the number that was current when they began.
+	clock        uint64            // the last reset of any kind; never goes back
 	resets       uint64            // the last reset of everything
 	readAt       uint64            // the number at which the last bulk read began
 	groupsResets map[string]uint64 // groups that have to be read again, and since which number
@@ -123,15 +124,20 @@ func (s *Snapshot) complete(sel selection) bool {
 	if s.Outdated() || !s.read {
 		return false
 	}
-	if sel.group == "" {
-		return s.ordered && s.incomplete == 0 && len(s.groupsResets) == 0
+	for group := range s.groupsResets {
+		if strings.HasPrefix(group, sel.group) {
+			return false
+		}
 	}
-	complete := s.ordered
+	if sel.group == "" {
+		return s.ordered && s.incomplete == 0
+	}
+	complete, selected := true, 0
 	s.each(sel, func(g *Group) {
-		settled := g.complete || g.name != sel.group && g.tried
-		complete = complete && settled && s.servable(g.name)
+		complete = complete && (g.complete || g.name != sel.group && g.tried)
+		selected++
 	})
-	return complete
+	return complete && (s.ordered || selected == 1)
 }
 
 // selection names the groups that a resource query without a full group and

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/restmapper"
+)
+
+// document is what a server serves, in the plainest form: from it the tests make
+// a snapshot and, for comparison, client-go's mapper.
+type document []docGroup
+
+type docGroup struct {
+	name      string
+	preferred string
+	versions  []docVersion
+}
+
+type docVersion struct {
+	name      string
+	read      bool // listed alone if not
+	resources []Resource
+}
+
+// errUnread is why a version of a document could not be read.
+var errUnread = errors.New("unread")
+
+// groups makes the groups of a snapshot.
+func (d document) groups() []*Group {
+	groups := make([]*Group, 0, len(d))
+	for _, g := range d {
+		versions := make([]Version, 0, len(g.versions))
+		for _, v := range g.versions {
+			version := Version{Name: v.name}
+			if v.read {
+				version.Table = NewTable(v.resources)
+			}
+			versions = append(versions, version)
+		}
+		groups = append(groups, NewGroup(g.name, g.preferred, versions, true))
+	}
+	return groups
+}
+
+// snapshot makes the snapshot of a mapper that has read d.
+func (d document) snapshot() *Snapshot {
+	return new(Snapshot).WithBulk(NewList(d.groups(), true), 0)
+}
+
+// library makes what client-go's mapper is made of.
+func (d document) library() []*restmapper.APIGroupResources {
+	groups := make([]*restmapper.APIGroupResources, 0, len(d))
+	for _, g := range d {
+		group := &restmapper.APIGroupResources{
+			Group: metav1.APIGroup{
+				Name:             g.name,
+				PreferredVersion: metav1.GroupVersionForDiscovery{Version: g.preferred},
+			},
+			VersionedResources: map[string][]metav1.APIResource{},
+		}
+		for _, v := range g.versions {
+			group.Group.Versions = append(group.Group.Versions, metav1.GroupVersionForDiscovery{Version: v.name})
+			if v.read {
+				group.VersionedResources[v.name] = libraryResources(v.resources)
+			}
+		}
+		groups = append(groups, group)
+	}
+	return groups
+}
+
+func libraryResources(resources []Resource) []metav1.APIResource {
+	list := make([]metav1.APIResource, 0, len(resources))
+	for _, r := range resources {
+		list = append(list, metav1.APIResource{Name: r.Name, SingularName: r.Singular, Kind: r.Kind, Namespaced: r.Namespaced})
+	}
+	return list
+}
+
+// complete says that no version of d is unread.
+func (d document) complete() bool {
+	for _, g := range d {
+		if slices.ContainsFunc(g.versions, func(v docVersion) bool { return !v.read }) {
+			return false
+		}
+	}
+	return true
+}
+
+func (d document) version(group, version string) *docVersion {
+	for i := range d {
+		if d[i].name != group {
+			continue
+		}
+		for j := range d[i].versions {
+			if d[i].versions[j].name == version {
+				return &d[i].versions[j]
+			}
+		}
+	}
+	return nil
+}
+
+func (d document) clone() document {
+	d = slices.Clone(d)
+	for i := range d {
+		d[i].versions = slices.Clone(d[i].versions)
+		for j := range d[i].versions {
+			d[i].versions[j].resources = slices.Clone(d[i].versions[j].resources)
+		}
+	}
+	return d
+}
+
+// String prints d as a Go literal.
+func (d document) String() string {
+	var b strings.Builder
+	b.WriteString("document{\n")
+	for _, g := range d {
+		fmt.Fprintf(&b, "\t{name: %q, preferred: %q, versions: []docVersion{\n", g.name, g.preferred)
+		for _, v := range g.versions {
+			fmt.Fprintf(&b, "\t\t{name: %q, read: %v, resources: []Resource{", v.name, v.read)
+			for _, r := range v.resources {
+				fmt.Fprintf(&b, "\n\t\t\t{Name: %q, Singular: %q, Kind: %q, Namespaced: %v},", r.Name, r.Singular, r.Kind, r.Namespaced)
+			}
+			if len(v.resources) > 0 {
+				b.WriteString("\n\t\t")
+			}
+			b.WriteString("}},\n")
+		}
+		b.WriteString("\t}},\n")
+	}
+	b.WriteString("}")
+	return b.String()
+}
+
+// smaller returns every document that is d with one thing less, the largest things first.
+func (d document) smaller() []document {
+	var all []document
+	for i := range d {
+		all = append(all, slices.Delete(d.clone(), i, i+1))
+	}
+	for i := range d {
+		for j := range d[i].versions {
+			less := d.clone()
+			less[i].versions = slices.Delete(less[i].versions, j, j+1)
+			all = append(all, less)
+		}
+	}
+	for i := range d {
+		for j := range d[i].versions {
+			for k := range d[i].versions[j].resources {
+				less := d.clone()
+				less[i].versions[j].resources = slices.Delete(less[i].versions[j].resources, k, k+1)
+				all = append(all, less)
+			}
+		}
+	}
+	return append(all, d.plainer()...)
+}
+
+// plainer returns every document that is d with one field less.
+func (d document) plainer() []document {
+	var all []document
+	change := func(differs bool, edit func(document)) {
+		if differs {
+			less := d.clone()
+			edit(less)
+			all = append(all, less)
+		}
+	}
+	for i, g := range d {
+		change(g.preferred != "", func(d document) { d[i].preferred = "" })
+		for j, v := range g.versions {
+			change(!v.read, func(d document) { d[i].versions[j].read = true })
+			for k, r := range v.resources {
+				change(r.Singular != "", func(d document) { d[i].versions[j].resources[k].Singular = "" })
+				change(r.Namespaced, func(d document) { d[i].versions[j].resources[k].Namespaced = false })
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/restmapper"
+)
+
+// The oracle is client-go's mapper over the same groups in the same order. Ours
+// gives the same answers even where others would serve people better:
+//
+//   - A resource query with a group and no version is put to every group whose
+//     name begins with that group, and KindFor and ResourceFor answer from the
+//     first in server order. {Group: "apps", Resource: "deployments"} is answered
+//     from apps.example.com if that comes before apps and has deployments.
+//   - KindsFor and ResourcesFor never put the preferred version first.
+//   - In a query without a group "v1" of the core group wins, whatever group comes
+//     first in server order and whatever version the core group prefers.
+//   - "list" and "lists" are found in every version, and so is the kind List.
+//     FooList maps to the resource foolists, which no server has.
+//   - The lower-case form of a kind is a kind of its own: RESTMapping of "foo"
+//     succeeds, and the mapping says that the kind is foo.
+//   - Two resources with one kind: the last in the list wins, for RESTMapping too.
+//   - Names with an upper-case letter are found by no query, because queries are
+//     put in lower case.
+//   - A server without a single resource list answers the resource "" with NoMatch,
+//     any other with an error, and its ResourceSingularizer returns "" and no error.
+
+// tally counts the answers of the library. mapOrder are those that depend, in the
+// library, on map order.
+type tally struct{ asked, found, noMatch, ambiguous, otherErrors, mapOrder [methods]atomic.Int64 }
+
+func (t *tally) count(q query, a answer, mapOrder bool) {
+	t.asked[q.method].Add(1)
+	switch {
+	case a.err == nil:
+		t.found[q.method].Add(1)
+	case meta.IsNoMatchError(a.err):
+		t.noMatch[q.method].Add(1)
+	case meta.IsAmbiguousError(a.err):
+		t.ambiguous[q.method].Add(1)
+	default:
+		t.otherErrors[q.method].Add(1)
+	}
+	if mapOrder {
+		t.mapOrder[q.method].Add(1)
+	}
+}
+
+func (t *tally) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-21s%9s%9s%9s%11s%13s%10s", "method", "asked", "found", "no match", "ambiguous", "other errors", "map order")
+	for m := range methods {
+		fmt.Fprintf(&b, "\n%-21v%9d%9d%9d%11d%13d%10d", m, t.asked[m].Load(), t.found[m].Load(), t.noMatch[m].Load(),
+			t.ambiguous[m].Load(), t.otherErrors[m].Load(), t.mapOrder[m].Load())
+	}
+	return b.String()
+}
+
+const (
+	documentsPerSeed   = 700
+	queriesPerDocument = 40
+)
+
+// TestOracle puts 224,000 random queries to random documents and compares with client-go.
+func TestOracle(t *testing.T) {
+	seeds := []uint64{1, 2, 3, 4, 5, 6, 7, uint64(time.Now().UnixNano())}
+	var total tally
+	t.Run("seeds", func(t *testing.T) {
+		for _, seed := range seeds {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				if failed := compareRandom(rand.New(rand.NewPCG(seed, 0)), documentsPerSeed, soundSnapshot, &total); failed != nil {
+					t.Errorf("seed %d:\n%v", seed, failed.shrink(soundSnapshot))
+				}
+			})
+		}
+	})
+	t.Logf("the last seed was random: %v\n%v", seeds, &total)
+	for m := range methods {
+		if asked, found := total.asked[m].Load(), total.found[m].Load(); found < asked/4 || found > asked*9/10 {
+			t.Errorf("%v: %d of %d queries find something: the oracle sees one side only", m, found, asked)
+		}
+	}
+}
+
+// FuzzParity compares on one document with a few queries, all made of the fuzzer's bytes.
+func FuzzParity(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte("one group of one version"))
+	random := rand.New(rand.NewPCG(42, 0))
+	for _, size := range []int{60, 300, 1000} {
+		bytes := make([]byte, size)
+		for i := range bytes {
+			bytes[i] = byte(random.IntN(256))
+		}
+		f.Add(bytes)
+	}
+	f.Fuzz(func(t *testing.T, bytes []byte) {
+		if failed := compareRandom(&fuzzDice{bytes}, 1, soundSnapshot, new(tally)); failed != nil {
+			t.Error(failed.shrink(soundSnapshot))
+		}
+	})
+}
+
+// maker makes what is compared with the library: a snapshot, or a broken one.
+type maker func(document) lookups
+
+func soundSnapshot(d document) lookups { return d.snapshot() }
+
+// compareRandom returns the first disagreement, or nil.
+func compareRandom(d dice, documents int, make maker, total *tally) *disagreement {
+	for range documents {
+		doc := randomDocument(d)
+		ours, library := make(doc), restmapper.NewDiscoveryRESTMapper(doc.library())
+		for range queriesPerDocument {
+			if failed := compare(doc, ours, library, randomQuery(d, doc), total); failed != nil {
+				return failed
+			}
+		}
+	}
+	return nil
+}
+
+// disagreement is a query that is answered wrongly.
+type disagreement struct {
+	doc      document
+	query    query
+	ours     answer
+	expected string
+}
+
+func (d *disagreement) String() string {
+	return fmt.Sprintf("%v\n%v\nours:    %v\nlibrary: %s", d.doc, d.query, d.ours, d.expected)
+}
+
+// shrink takes away whatever d goes on failing without.
+func (d *disagreement) shrink(make maker) *disagreement {
+	for {
+		less := d.smaller(make)
+		if less == nil {
+			return d
+		}
+		d = less
+	}
+}
+
+func (d *disagreement) smaller(make maker) *disagreement {
+	again := func(doc document, q query) *disagreement {
+		return compare(doc, make(doc), restmapper.NewDiscoveryRESTMapper(doc.library()), q, new(tally))
+	}
+	for _, doc := range d.doc.smaller() {
+		if failed := again(doc, d.query); failed != nil {
+			return failed
+		}
+	}
+	for _, q := range d.query.smaller() {
+		if failed := again(d.doc, q); failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
+// compare puts q to both and returns how they disagree, or nil.
+func compare(doc document, ours lookups, library meta.RESTMapper, q query, total *tally) *disagreement {
+	want := q.askLibrary(library)
+	got, settled := q.ask(ours)
+	total.count(q, want, doc.mapOrdered(q) != nil)
+	expected := doc.expected(q, got, want)
+	switch {
+	case expected != "":
+	case settled && meta.IsNoMatchError(got.err):
+		expected = want.String() + ", which is never settled"
+	case !settled && got.err == nil && doc.complete():
+		expected = want.String() + ", which is settled: every version was read"
+	default:
+		got.scribble()
+		return nil
+	}
+	return &disagreement{doc: doc, query: q, ours: got, expected: expected}
+}
+
+// expected returns "" if got, our answer, is as good as want, the library's.
+func (d document) expected(q query, got, want answer) string {
+	possible := d.mapOrdered(q)
+	switch {
+	case possible != nil && !slices.ContainsFunc(possible, want.equal):
+		return fmt.Sprintf("%v, and the test thought it were one of %v", want, possible)
+	case possible != nil && !slices.ContainsFunc(possible, got.equal):
+		return fmt.Sprintf("one of %v", possible)
+	case possible == nil && !got.equal(want):
+		return want.String()
+	}
+	return ""
+}
+
+// equal says that both answers have the same value in the same order, or the same
+// type of error with the same contents and text.
+func (a answer) equal(other answer) bool {
+	if !reflect.DeepEqual(a.value, other.value) || reflect.TypeOf(a.err) != reflect.TypeOf(other.err) {
+		return false
+	}
+	return a.err == nil || a.err.Error() == other.err.Error() && reflect.DeepEqual(a.err, other.err)
+}
+
+// mapOrdered returns the answers among which the library picks by the order of a
+// Go map, or nil: for a fully qualified resource, it takes the first resource it
+// meets of which the name is the plural or the singular.
+func (d document) mapOrdered(q query) []answer {
+	if q.method != resourceFor && q.method != resourcesFor {
+		return nil
+	}
+	if q.gvr.Group == "" || q.gvr.Version == "" || q.gvr.Version == "__internal" {
+		return nil
+	}
+	v := d.version(q.gvr.Group, q.gvr.Version)
+	if v == nil || !v.read {
+		return nil
+	}
+	var possible []answer
+	name := strings.ToLower(q.gvr.Resource)
+	singulars := v.singulars()
+	for _, plural := range slices.Sorted(maps.Keys(singulars)) {
+		if plural != name && singulars[plural] != name {
+			continue
+		}
+		found := schema.GroupVersionResource{Group: q.gvr.Group, Version: q.gvr.Version, Resource: plural}
+		if q.method == resourceFor {
+			possible = append(possible, answer{value: found})
+		} else {
+			possible = append(possible, answer{value: []schema.GroupVersionResource{found}})
+		}
+	}
+	if name == "" || len(possible) < 2 {
+		return nil
+	}
+	return possible
+}
+
+// singulars is the singular that the library ends up with for each plural of v.
+func (v *docVersion) singulars() map[string]string {
+	singulars := map[string]string{}
+	guess := func(kind string) (plural, singular string) {
+		p, s := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+		return p.Resource, s.Resource
+	}
+	for _, r := range v.resources {
+		if strings.Contains(r.Name, "/") {
+			continue
+		}
+		if r.Singular == "" {
+			_, r.Singular = guess(r.Kind)
+		}
+		singulars[r.Name] = r.Singular
+		plural, singular := guess(r.Kind + "List")
+		singulars[plural] = singular
+	}
+	singulars["lists"] = "list"
+	return singulars
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// dice decides what the random documents and queries look like: a random number
+// generator, or the bytes that the fuzzer found.
+type dice interface {
+	IntN(n int) int
+}
+
+// fuzzDice throws one byte at a time, and zeros when none are left.
+type fuzzDice struct{ bytes []byte }
+
+func (d *fuzzDice) IntN(n int) int {
+	if len(d.bytes) == 0 {
+		return 0
+	}
+	b := d.bytes[0]
+	d.bytes = d.bytes[1:]
+	return int(b) % n
+}
+
+func oneIn(d dice, n int) bool { return d.IntN(n) == n-1 }
+
+func pick[T any](d dice, from []T) T { return from[d.IntN(len(from))] }
+
+// The words are few, so that they meet often.
+var (
+	groupWords = []string{
+		"apps", "", "", "app", "a", "apps.example.com", "apps.example", "storage.k8s.io", "storage", "example.com", "Apps", "appsx",
+	}
+	versionWords = []string{"v1", "v1beta1", "v2", "v2alpha1", "v10", "v1beta10", "odd", "1"}
+	kindWords    = []string{
+		"Foo", "foo", "FOO", "Bar", "FooList", "List", "ListList", "FooListList", "Lists", "fooList", "Foolist",
+		"Policy", "Status", "Endpoints", "FooEndpoints", "Foos", "Barlist", "", "Ä", "İx", "list",
+	}
+	nameWords = []string{
+		"foos", "foo", "bars", "bar", "lists", "list", "listlists", "listlist", "foolists", "foolist", "barlists", "barlist",
+		"policies", "statuses", "endpoints", "fooendpoints", "Foos", "foolistlists", "s", "", "äs", "endpointslists",
+	}
+)
+
+// randomDocument makes up to six groups of up to five versions of a few resources each.
+func randomDocument(d dice) document {
+	var doc document
+	for range d.IntN(7) {
+		name := pick(d, groupWords)
+		if !slices.ContainsFunc(doc, func(g docGroup) bool { return g.name == name }) {
+			doc = append(doc, randomGroup(d, name))
+		}
+	}
+	return doc
+}
+
+func randomGroup(d dice, name string) docGroup {
+	g := docGroup{name: name}
+	for range d.IntN(4) + d.IntN(3) {
+		version := pick(d, versionWords)
+		if slices.ContainsFunc(g.versions, func(v docVersion) bool { return v.name == version }) {
+			continue
+		}
+		v := docVersion{name: version, read: !oneIn(d, 8), resources: randomResources(d)}
+		if len(g.versions) > 0 && oneIn(d, 2) {
+			// As servers do: much the same in another version.
+			v.resources = append(v.resources[:len(v.resources)/2:len(v.resources)/2], pick(d, g.versions).resources...)
+		}
+		g.versions = append(g.versions, v)
+	}
+	if len(g.versions) > 0 && !oneIn(d, 6) {
+		g.preferred = pick(d, g.versions).name
+	} else if oneIn(d, 2) {
+		g.preferred = pick(d, versionWords)
+	}
+	return g
+}
+
+func randomResources(d dice) []Resource {
+	resources := make([]Resource, 0, 5)
+	for range d.IntN(4) + d.IntN(4) {
+		resources = append(resources, randomResource(d))
+	}
+	return resources
+}
+
+func randomResource(d dice) Resource {
+	r := Resource{Kind: pick(d, kindWords), Namespaced: oneIn(d, 2)}
+	plural, singular := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: r.Kind})
+	switch d.IntN(6) {
+	case 0:
+		r.Name = pick(d, nameWords)
+	case 1:
+		r.Name = singular.Resource
+	case 2:
+		r.Name = pick(d, nameWords) + "/" + pick(d, []string{"status", "scale", ""})
+	default:
+		r.Name = plural.Resource
+	}
+	switch d.IntN(6) {
+	case 0:
+		r.Singular = pick(d, nameWords)
+	case 1:
+		r.Singular = r.Name
+	case 2, 3:
+		r.Singular = singular.Resource
+	}
+	return r
+}
+
+// randomQuery asks, more often than not, for something that is in doc.
+func randomQuery(d dice, doc document) query {
+	group, version, r := randomResourceOf(d, doc)
+	q := query{method: method(d.IntN(int(methods)))}
+	switch q.method {
+	case restMapping, restMappings:
+		q.gk = schema.GroupKind{Group: randomGroupName(d, group), Kind: randomKind(d, r)}
+		q.versions = randomVersions(d, doc, version)
+	case resourceSingularizer:
+		q.resource = randomName(d, r)
+	default:
+		q.gvr = schema.GroupVersionResource{
+			Group: randomGroupPart(d, group), Version: randomVersion(d, doc, version), Resource: randomName(d, r),
+		}
+	}
+	return q
+}
+
+func randomResourceOf(d dice, doc document) (group, version string, r Resource) {
+	for range min(len(doc), 4) {
+		if g := pick(d, doc); len(g.versions) > 0 {
+			if v := pick(d, g.versions); len(v.resources) > 0 {
+				return g.name, v.name, pick(d, v.resources)
+			}
+		}
+	}
+	return pick(d, groupWords), pick(d, versionWords), randomResource(d)
+}
+
+func randomGroupName(d dice, group string) string {
+	if oneIn(d, 10) {
+		return pick(d, groupWords)
+	}
+	return group
+}
+
+// randomGroupPart returns also the beginning of the group, or nothing.
+func randomGroupPart(d dice, group string) string {
+	switch d.IntN(8) {
+	case 0, 1:
+		return ""
+	case 2:
+		return group[:d.IntN(len(group)+1)]
+	default:
+		return randomGroupName(d, group)
+	}
+}
+
+func randomVersion(d dice, doc document, version string) string {
+	switch d.IntN(16) {
+	case 0, 1, 2, 3:
+		return ""
+	case 4:
+		return pick(d, []string{"__internal", "v9", "*"})
+	case 5:
+		return pick(d, versionWords)
+	case 6:
+		_, version, _ = randomResourceOf(d, doc)
+	}
+	return version
+}
+
+func randomVersions(d dice, doc document, version string) []string {
+	switch d.IntN(6) {
+	case 0, 1:
+		return nil
+	case 2, 3:
+		return []string{version}
+	case 4:
+		return []string{randomVersion(d, doc, version)}
+	}
+	versions := []string{}
+	for range d.IntN(4) {
+		versions = append(versions, randomVersion(d, doc, version))
+	}
+	return versions
+}
+
+func randomKind(d dice, r Resource) string {
+	switch d.IntN(8) {
+	case 0:
+		return pick(d, kindWords)
+	case 1:
+		return strings.ToLower(r.Kind)
+	case 2:
+		return strings.ToUpper(r.Kind)
+	case 3:
+		return r.Kind + "List"
+	case 4:
+		return strings.ToLower(r.Kind + "List")
+	default:
+		return r.Kind
+	}
+}
+
+func randomName(d dice, r Resource) string {
+	plural, singular := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: r.Kind + "List"})
+	name := pick(d, []string{
+		r.Name, r.Name, r.Name, r.Singular, strings.ToLower(r.Kind), pick(d, nameWords), plural.Resource, singular.Resource,
+	})
+	if name == "" && !oneIn(d, 8) {
+		name = r.Name
+	}
+	if oneIn(d, 8) {
+		name = strings.ToUpper(name)
+	}
+	return name
+}
