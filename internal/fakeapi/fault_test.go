@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Each fault, in memory and over TCP, for a client that knows the document
+// already and accepts every form.
+func TestFaults(t *testing.T) {
+	const (
+		target = "/apis"
+		accept = v2Protobuf + "," + v2JSON + "," + plainJSON
+	)
+	for _, test := range []struct {
+		fault Fault
+		check func(t *testing.T, got, honest result, tcp bool)
+	}{
+		{Refused(), func(t *testing.T, got, _ result, tcp bool) {
+			if !tcp {
+				wantError(t, got, syscall.ECONNREFUSED)
+			}
+			if got.Err == nil {
+				t.Errorf("answered: %+v", got)
+			}
+		}},
+		{ResetMidBody(), func(t *testing.T, got, honest result, tcp bool) {
+			wantError(t, got, syscall.ECONNRESET)
+			if !tcp {
+				wantBody(t, got, honest.Body[:len(honest.Body)/2])
+			}
+		}},
+		{Truncated(), func(t *testing.T, got, honest result, _ bool) {
+			wantError(t, got, io.ErrUnexpectedEOF)
+			wantBody(t, got, honest.Body[:len(honest.Body)/2])
+			wantHeader(t, got, "ETag", honest.Header.Get("ETag"))
+		}},
+		{TruncatedClean(), func(t *testing.T, got, honest result, _ bool) {
+			wantAnswer(t, got, 200, v2Protobuf)
+			wantBody(t, got, honest.Body[:len(honest.Body)/2])
+			wantHeader(t, got, "ETag", honest.Header.Get("ETag"))
+		}},
+		{Status(429, 7), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 429, plainJSON)
+			wantHeader(t, got, "Retry-After", "7")
+			wantContains(t, got, `"kind":"Status"`, `"reason":"TooManyRequests"`, `"retryAfterSeconds":7`, `"code":429`)
+		}},
+		{Status(401, 0), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 401, plainJSON)
+			wantHeader(t, got, "Retry-After", "")
+			wantContains(t, got, `"reason":"Unauthorized"`)
+		}},
+		{StatusText(502), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 502, "text/html; charset=utf-8")
+			wantContains(t, got, "<h1>Bad Gateway</h1>")
+		}},
+		{LoginPage(), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 200, "text/html; charset=utf-8")
+			wantHeader(t, got, "ETag", "")
+			wantContains(t, got, "sign in")
+		}},
+		{Unexpected304(), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 304, "")
+			wantBody(t, got, "")
+		}},
+		{Empty200(), func(t *testing.T, got, honest result, _ bool) {
+			wantAnswer(t, got, 200, v2Protobuf)
+			wantBody(t, got, "")
+			wantHeader(t, got, "ETag", honest.Header.Get("ETag"))
+		}},
+		{EmptyObject(), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 200, v2JSON)
+			wantBody(t, got, "{}")
+		}},
+		{NotJSON(), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 200, v2JSON)
+			if json.Valid([]byte(got.Body)) || got.Body == "" {
+				t.Errorf("body: %q", got.Body)
+			}
+		}},
+		{GarbageProtobuf(), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 200, v2Protobuf)
+			if !strings.HasPrefix(got.Body, "k8s\x00") || len(got.Body) != 504 {
+				t.Errorf("body: %q", got.Body)
+			}
+		}},
+		{WrongContentType(), func(t *testing.T, got, honest result, _ bool) {
+			wantAnswer(t, got, 200, "text/plain")
+			wantBody(t, got, honest.Body)
+		}},
+		{WrongKind(), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 200, v2Protobuf)
+			envelope := decodeProtobuf(t, got.Body)
+			var pods corev1.PodList
+			if err := pods.Unmarshal(envelope.Raw); err != nil || envelope.Kind != "PodList" || len(pods.Items) != 1 {
+				t.Errorf("%v, %v, %v", envelope.TypeMeta, pods, err)
+			}
+		}},
+		{EmptyGroupList(), func(t *testing.T, got, honest result, _ bool) {
+			wantAnswer(t, got, 200, v2Protobuf)
+			if raw := decodeProtobuf(t, got.Body).Raw; len(raw) > 10 {
+				t.Errorf("not empty: %q", raw)
+			}
+			if etag := got.Header.Get("ETag"); etag == "" || etag == honest.Header.Get("ETag") {
+				t.Errorf("ETag %q", etag)
+			}
+		}},
+		{NullItems(), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 200, v2JSON)
+			wantBody(t, got, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":null}`+"\n")
+		}},
+		{DuplicateGroups(), func(t *testing.T, got, honest result, _ bool) {
+			wantAnswer(t, got, 200, v2Protobuf)
+			for _, name := range []string{"g0001.example.com", "g0002.example.com"} {
+				want, twice := strings.Count(honest.Body, name), strings.Count(got.Body, name)
+				if twice != 2*want {
+					t.Errorf("%s is there %d times, not twice %d", name, twice, want)
+				}
+			}
+		}},
+		{LieETag(`"lie"`), func(t *testing.T, got, honest result, _ bool) {
+			wantAnswer(t, got, 200, v2Protobuf)
+			wantBody(t, got, honest.Body)
+			wantHeader(t, got, "ETag", `"lie"`)
+		}},
+		{NoETag(), func(t *testing.T, got, honest result, _ bool) {
+			wantAnswer(t, got, 200, v2Protobuf)
+			wantBody(t, got, honest.Body)
+			wantHeader(t, got, "ETag", "")
+		}},
+		{Huge(1 << 20), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 200, v2JSON)
+			if len(got.Body) < 1<<20 || !json.Valid([]byte(got.Body)) {
+				t.Errorf("%d bytes, valid: %v", len(got.Body), json.Valid([]byte(got.Body)))
+			}
+			if items := decodeJSON(t, got.Body).Items; len(items) != 2 {
+				t.Errorf("%d groups", len(items))
+			}
+		}},
+		{Func("Teapot", func(*http.Request) (*http.Response, error) {
+			return response(418, "text/plain", []byte("short and stout")), nil
+		}), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 418, "text/plain")
+			wantBody(t, got, "short and stout")
+		}},
+		{Func("Broken", func(*http.Request) (*http.Response, error) {
+			return nil, errors.New("broken")
+		}), func(t *testing.T, got, _ result, _ bool) {
+			if got.Err == nil {
+				t.Errorf("answered: %+v", got)
+			}
+		}},
+	} {
+		t.Run(test.fault.String(), func(t *testing.T) {
+			forBothOrigins(t, func(t *testing.T, s *Server, o origin, tcp bool) {
+				honest := o.get(t, target, accept, "")
+				heal := s.SetFault(At(target), test.fault)
+				got := o.get(t, target, accept, honest.Header.Get("ETag"))
+				test.check(t, got, honest, tcp)
+				if code := o.get(t, "/api", accept, "").Code; code != 200 {
+					t.Errorf("another path: %d", code)
+				}
+				heal()
+				if code := o.get(t, target, accept, honest.Header.Get("ETag")).Code; code != 304 {
+					t.Errorf("after the fault: %d", code)
+				}
+			})
+		})
+	}
+}
+
+// The faults that end only with the request's context.
+func TestEndlessFaults(t *testing.T) {
+	for _, fault := range []Fault{Timeout(), SlowDrip(time.Millisecond), SlowDrip(time.Hour)} {
+		forBothOrigins(t, func(t *testing.T, s *Server, o origin, _ bool) {
+			s.SetFault(All(), fault)
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			defer cancel()
+			got := o.getContext(ctx, t, "/apis", v2JSON, "")
+			wantError(t, got, context.DeadlineExceeded)
+			if len(got.Body) > 100 {
+				t.Errorf("%s sent %d bytes", fault, len(got.Body))
+			}
+		})
+	}
+}
+
+func TestRedirect(t *testing.T) {
+	s := New(Typical(1, 1, 1)...)
+	s.SetFault(All(), Redirect("http://other.invalid/apis"))
+	got := inMemoryOrigin(s).get(t, "/apis", plainJSON, "")
+	wantAnswer(t, got, 200, plainJSON)
+	requests := s.TakeRequests()
+	if len(requests) != 2 || requests[0].Code != 302 || requests[1].Host != "other.invalid" {
+		t.Errorf("requests: %+v", requests)
+	}
+
+	client := *s.Client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	got = origin{&client, "http://fake.invalid"}.get(t, "/apis", plainJSON, "")
+	wantAnswer(t, got, 302, "text/html; charset=utf-8")
+	wantHeader(t, got, "Location", "http://other.invalid/apis")
+}
+
+func TestFaultsOfLivePaths(t *testing.T) {
+	for _, test := range []struct {
+		fault      Fault
+		path, want string
+	}{
+		{EmptyGroupList(), "/apis/g0001.example.com", `{"kind":"APIGroup","apiVersion":"v1","name":"g0001.example.com","versions":[],"preferredVersion":{"groupVersion":"","version":""}}`},
+		{EmptyGroupList(), "/apis/g0001.example.com/v1", `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"g0001.example.com/v1","resources":[]}`},
+		{NullItems(), "/apis/g0001.example.com/v1", `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"g0001.example.com/v1","resources":null}`},
+		{EmptyGroupList(), "/api", `{"kind":"APIVersions","versions":[],"serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":"192.0.2.1:6443"}]}`},
+	} {
+		s := New(Typical(1, 1, 1)...)
+		s.SetFault(All(), test.fault)
+		got := inMemoryOrigin(s).get(t, test.path, plainJSON, "")
+		wantAnswer(t, got, 200, plainJSON)
+		wantBody(t, got, test.want+"\n")
+	}
+}
+
+func TestTimes(t *testing.T) {
+	s := New(sample()...)
+	s.SetFault(All(), Times(1, Status(500, 0)))
+	s.SetFault(Under("/apis/"), Times(2, Status(503, 0)))
+	for _, path := range []string{"/apis/example.com", "/api", "/apis", "/apis", "/apis"} {
+		inMemoryOrigin(s).get(t, path, plainJSON, "")
+	}
+	want := []string{
+		"GET /apis/example.com  Status(503) 503",
+		"GET /api  Status(500) 500",
+		"GET /apis  Status(503) 503",
+		"GET /apis  legacy 200",
+		"GET /apis  legacy 200",
+	}
+	if diff := cmp.Diff(want, lines(s.TakeRequests())); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+
+	s.SetFault(All(), LoginPage())
+	s.SetFault(At("/api"), Unexpected304())
+	s.ClearFaults()
+	if r := inMemoryOrigin(s).get(t, "/api", plainJSON, ""); r.Code != 200 {
+		t.Errorf("after ClearFaults: %d", r.Code)
+	}
+}
+
+func TestMatchers(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		match func(*http.Request) bool
+		want  string
+	}{
+		{"At", At("/apis", "/apis/a/v1"), "/apis /apis/a/v1"},
+		{"Under", Under("/apis/a"), "/apis/a /apis/a/v1"},
+		{"Under a root", Under("/apis/"), "/apis /apis/a /apis/a/v1 /apis/ab"},
+		{"All", All(), "/api /apis /apis/a /apis/a/v1 /apis/ab"},
+	} {
+		var got []string
+		for _, path := range []string{"/api", "/apis", "/apis/a", "/apis/a/v1", "/apis/ab"} {
+			if test.match(httptest.NewRequest(http.MethodGet, path, nil)) {
+				got = append(got, path)
+			}
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s matches %v, not %s", test.name, got, test.want)
+		}
+	}
+}
+
+// A fault that is huge is not made before it is read.
+func TestHugeIsLazy(t *testing.T) {
+	s := New(sample()...)
+	s.SetFault(All(), Huge(1<<50))
+	resp, err := s.Client().Get("http://fake.invalid/apis")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
+	if err != nil || n != 1<<20 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if read := s.Requests()[0].BodyBytes; read < 1<<20 || read > 2<<20 {
+		t.Errorf("%d bytes read", read)
+	}
+}
+
+func forBothOrigins(t *testing.T, run func(t *testing.T, s *Server, o origin, tcp bool)) {
+	t.Run("memory", func(t *testing.T) {
+		s := New(Typical(2, 1, 1)...)
+		run(t, s, inMemoryOrigin(s), false)
+	})
+	t.Run("tcp", func(t *testing.T) {
+		s := New(Typical(2, 1, 1)...)
+		server := httptest.NewServer(s)
+		defer server.Close()
+		run(t, s, origin{server.Client(), server.URL}, true)
+	})
+}
+
+func wantError(t *testing.T, got result, want error) {
+	t.Helper()
+	if !errors.Is(got.Err, want) {
+		t.Errorf("error %v, want %v", got.Err, want)
+	}
+}
+
+func wantAnswer(t *testing.T, got result, code int, contentType string) {
+	t.Helper()
+	if got.Err != nil || got.Code != code {
+		t.Errorf("got %d, %v; want %d", got.Code, got.Err, code)
+	}
+	wantHeader(t, got, "Content-Type", contentType)
+}
+
+func wantHeader(t *testing.T, got result, name, want string) {
+	t.Helper()
+	if value := got.Header.Get(name); value != want {
+		t.Errorf("%s: %q, want %q", name, value, want)
+	}
+}
+
+func wantBody(t *testing.T, got result, want string) {
+	t.Helper()
+	if got.Body != want {
+		t.Errorf("body %q, want %q", got.Body, want)
+	}
+}
+
+func wantContains(t *testing.T, got result, want ...string) {
+	t.Helper()
+	for _, text := range want {
+		if !strings.Contains(got.Body, text) {
+			t.Errorf("no %q in body %q", text, got.Body)
+		}
+	}
+}

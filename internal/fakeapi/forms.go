@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeapi
+
+import (
+	"cmp"
+	"mime"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Forms says what a server speaks. Every server knows the legacy documents in
+// JSON, and the zero value nothing else.
+type Forms struct {
+	V2       bool // aggregated documents, apidiscovery.k8s.io/v2
+	V2beta1  bool // aggregated documents, apidiscovery.k8s.io/v2beta1
+	Protobuf bool // every document in protobuf as well
+	ETag     bool // aggregated documents have an ETag, and If-None-Match is heeded
+	Vary     bool // aggregated documents have Vary: Accept
+}
+
+// Aggregated is a server of Kubernetes 1.37, and what New starts with. From
+// 1.30 on there is v2; v2beta1 came to an end in between.
+func Aggregated() Forms {
+	return Forms{V2: true, Protobuf: true, ETag: true, Vary: true}
+}
+
+// V2Beta1Only is a server of Kubernetes 1.27 to 1.29.
+func V2Beta1Only() Forms {
+	return Forms{V2beta1: true, Protobuf: true, ETag: true, Vary: true}
+}
+
+// Legacy is a server before 1.26, or one with aggregated discovery turned off.
+func Legacy() Forms {
+	return Forms{Protobuf: true}
+}
+
+const (
+	discoveryGroup = "apidiscovery.k8s.io"
+	discoveryKind  = "APIGroupDiscoveryList"
+	jsonType       = "application/json"
+	protobufType   = "application/vnd.kubernetes.protobuf"
+)
+
+// A form is one way to write a document.
+type form struct {
+	version  string // of apidiscovery.k8s.io; empty: legacy
+	protobuf bool
+}
+
+// json is the same document in JSON.
+func (f form) json() form { return form{version: f.version} }
+
+func (f form) aggregated() bool { return f.version != "" }
+
+func (f form) mediaType() string {
+	if f.protobuf {
+		return protobufType
+	}
+	return jsonType
+}
+
+func (f form) contentType() string {
+	if !f.aggregated() {
+		return f.mediaType()
+	}
+	return f.mediaType() + ";g=" + discoveryGroup + ";v=" + f.version + ";as=" + discoveryKind
+}
+
+// String is the name of the form in a list of requests.
+func (f form) String() string {
+	switch {
+	case f == form{}:
+		return "legacy"
+	case !f.aggregated():
+		return "legacy+protobuf"
+	case f.protobuf:
+		return f.version + "+protobuf"
+	default:
+		return f.version + "+json"
+	}
+}
+
+// parseForm reads one media type of an Accept or Content-Type header.
+func parseForm(mediaType string) (form, map[string]string, bool) {
+	name, params, err := mime.ParseMediaType(mediaType)
+	if err != nil {
+		return form{}, nil, false
+	}
+	f := form{version: params["v"], protobuf: name == protobufType}
+	switch name {
+	case jsonType, protobufType, "application/*", "*/*":
+	default:
+		return form{}, nil, false
+	}
+	if f.aggregated() {
+		return f, params, params["g"] == discoveryGroup && params["as"] == discoveryKind
+	}
+	return f, params, params["g"] == "" && params["as"] == ""
+}
+
+// negotiate picks the most wanted form of an Accept header that the server
+// speaks. Only the two roots have aggregated forms, and there the server prefers
+// them, whatever the client says of plain JSON.
+func (f Forms) negotiate(accept string, root bool) (form, bool) {
+	if accept == "" {
+		return form{}, true
+	}
+	list := parseAccept(accept)
+	for _, wanted := range list {
+		if root && wanted.form.aggregated() && f.speaks(wanted.form) {
+			return wanted.form, true
+		}
+	}
+	for _, wanted := range list {
+		if !wanted.form.aggregated() && f.speaks(wanted.form) {
+			return wanted.form, true
+		}
+	}
+	return form{}, false
+}
+
+func (f Forms) speaks(wanted form) bool {
+	if wanted.protobuf && !f.Protobuf {
+		return false
+	}
+	switch wanted.version {
+	case "":
+		return true
+	case "v2":
+		return f.V2
+	case "v2beta1":
+		return f.V2beta1
+	default:
+		return false
+	}
+}
+
+// acceptable is one media type of an Accept header.
+type acceptable struct {
+	form    form
+	quality float64
+}
+
+// parseAccept lists the forms of an Accept header, the most wanted first, and
+// leaves out what it does not know.
+func parseAccept(accept string) []acceptable {
+	var list []acceptable
+	for _, mediaType := range strings.Split(accept, ",") {
+		if f, params, ok := parseForm(mediaType); ok {
+			list = append(list, acceptable{f, quality(params)})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b acceptable) int { return cmp.Compare(b.quality, a.quality) })
+	return list
+}
+
+func quality(params map[string]string) float64 {
+	if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
+		return q
+	}
+	return 1
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeapi
+
+// A Group is an API group. The core group's name is empty.
+type Group struct {
+	Name      string
+	Versions  []Version // in the order in which the server lists them
+	Preferred string    // only legacy documents can say it. Defaults to the first version
+}
+
+// A Version is one version of a group.
+type Version struct {
+	Name      string
+	Resources []Resource
+
+	// Stale marks a version whose APIService is down: Stale in the aggregated
+	// document, 503 at its own path, an ordinary entry in the legacy list. Of
+	// a service that answers 503 the real aggregated document forgets the
+	// resources, of one that fails otherwise it keeps those last seen; it is
+	// up to the test to clear Resources.
+	Stale bool
+}
+
+// A Resource is served just as it is described: nothing is filled in, since
+// real servers leave out singular names, too.
+type Resource struct {
+	Name, Singular, Kind   string
+	Namespaced             bool
+	ShortNames, Categories []string
+	Subresources           []string // such as "status"; "scale" is of kind autoscaling/v1 Scale
+
+	// NoKind makes a parent that exists for its subresources alone. Its
+	// aggregated entry has no responseKind, legacy lists do not have it.
+	NoKind bool
+}
+
+func (g Group) preferred() string {
+	if g.Preferred == "" && len(g.Versions) > 0 {
+		return g.Versions[0].Name
+	}
+	return g.Preferred
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeapi
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+)
+
+// A Request is one that the server was sent, and how it went.
+type Request struct {
+	Method, Host, Path                 string // Path has no query
+	Accept, IfNoneMatch, Authorization string
+
+	// Code is that of the answer: 0 while there is none, and if there never is.
+	Code int
+
+	// Form is what was answered: "v2+protobuf", "v2+json", "v2beta1+protobuf",
+	// "v2beta1+json", "legacy", "legacy+protobuf", the code of an answer that
+	// is not 200, or the name of the fault.
+	Form string
+
+	// BodyBytes is how much of the answer's body the client has read so far.
+	BodyBytes int
+}
+
+// String is a line such as "GET /apis  v2+protobuf 200" or "GET /apis  304".
+func (r Request) String() string {
+	line := r.Method + " " + r.Path + "  " + r.Form
+	switch code := strconv.Itoa(r.Code); {
+	case r.Code == 0 && r.Form == "":
+		return line + "no answer"
+	case r.Code == 0 || r.Form == code:
+		return line
+	default:
+		return line + " " + code
+	}
+}
+
+// Requests lists the requests in the order of their arrival.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listRequests()
+}
+
+// TakeRequests lists the requests and forgets them.
+func (s *Server) TakeRequests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := s.listRequests()
+	s.requests = nil
+	return list
+}
+
+func (s *Server) listRequests() []Request {
+	list := make([]Request, 0, len(s.requests))
+	for _, r := range s.requests {
+		request := r.request
+		request.BodyBytes = int(r.read.Load())
+		list = append(list, request)
+	}
+	return list
+}
+
+// A record is a request under way: the server's mutex guards the first field.
+type record struct {
+	request Request
+	read    atomic.Int64
+}
+
+func newRecord(req *http.Request, fault *Fault) *record {
+	r := &record{request: Request{
+		Method:        req.Method,
+		Host:          host(req),
+		Path:          req.URL.Path,
+		Accept:        req.Header.Get("Accept"),
+		IfNoneMatch:   req.Header.Get("If-None-Match"),
+		Authorization: req.Header.Get("Authorization"),
+	}}
+	if fault != nil {
+		r.request.Form = fault.name
+	}
+	return r
+}
+
+func (s *Server) note(r *record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests, r)
+}
+
+// complete notes how a request was answered. A nil response is no answer.
+func (s *Server) complete(r *record, resp *http.Response) {
+	if resp == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.request.Code = resp.StatusCode
+	if r.request.Form == "" {
+		r.request.Form = describe(resp)
+	}
+}
+
+func describe(resp *http.Response) string {
+	f, _, ok := parseForm(resp.Header.Get("Content-Type"))
+	if ok && resp.StatusCode == http.StatusOK {
+		return f.String()
+	}
+	return strconv.Itoa(resp.StatusCode)
+}
+
+// host is where a request was sent to: on the client's side of the wire it may
+// be in the URL alone, on the server's side it never is.
+func host(req *http.Request) string {
+	if req.Host != "" {
+		return req.Host
+	}
+	return req.URL.Host
+}
+
+type countingBody struct {
+	io.ReadCloser
+	read *atomic.Int64
+}
+
+func (b countingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.read.Add(int64(n))
+	return n, err
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeapi
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+)
+
+// Token is the bearer token that Config and Client send: a secret that must
+// not turn up in any error or log line.
+const Token = "fake-secret-token"
+
+// Config leads any client that is made from it here, without a socket. It has
+// no rate limit; a test of rate limits sets one.
+func (s *Server) Config() *rest.Config {
+	return &rest.Config{
+		Host:        "http://fake.invalid",
+		BearerToken: Token,
+		QPS:         -1,
+		Transport:   inMemory{s},
+	}
+}
+
+// Client is the HTTP client that belongs to Config. A request to any other
+// host arrives here as well; Request.Host tells.
+func (s *Server) Client() *http.Client {
+	return &http.Client{Transport: transport.NewBearerAuthRoundTripper(Token, inMemory{s})}
+}
+
+// inMemory is an http.RoundTripper that runs in the goroutine of its caller.
+type inMemory struct{ server *Server }
+
+func (t inMemory) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		defer req.Body.Close()
+	}
+	return t.server.answer(req)
+}
+
+// ServeHTTP serves the same over HTTP/1.1.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	resp, err := s.answer(req)
+	if err != nil {
+		drop(w)
+		return
+	}
+	defer resp.Body.Close()
+	for name, values := range resp.Header {
+		w.Header()[name] = values
+	}
+	if resp.ContentLength >= 0 && resp.StatusCode != http.StatusNotModified {
+		w.Header().Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
+	}
+	w.WriteHeader(resp.StatusCode)
+
+	// Of a body that ends before its Content-Length net/http makes what an
+	// unexpected EOF is: the connection is closed.
+	_, err = io.Copy(flushing{w, http.NewResponseController(w)}, resp.Body)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		drop(w)
+	}
+}
+
+// flushing writes what it is given to the wire at once.
+type flushing struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (f flushing) Write(p []byte) (int, error) {
+	n, err := f.ResponseWriter.Write(p)
+	if err != nil {
+		return n, err
+	}
+	return n, f.control.Flush()
+}
+
+// drop resets the connection under a request.
+func drop(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // close with RST, not FIN
+	}
+	_ = conn.Close()
+}
