@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package consumer puts a patched controller-runtime into somebody's module,
+// and takes it out again.
+//
+// Into writes third_party/controller-runtime and a replace directive, and
+// builds; whatever fails on the way, a signal included, is rolled back. The
+// order makes a killed run recognizable: the tree's manifest says "complete"
+// only when all is done, and holds copies of go.mod and go.sum from before they
+// were touched.
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+)
+
+// place is where the tree goes, relative to the consumer.
+const place = "third_party/controller-runtime"
+
+// Request says what to do to which module.
+type Request struct {
+	Dir   string    // the folder of its go.mod
+	Ours  fs.FS     // apiutil and internal; not needed to undo
+	Force bool      // give up hand edits, clear away an interrupted run
+	Self  string    // the command the user started, for the hints
+	Out   io.Writer // progress
+}
+
+// job is one run.
+type job struct {
+	Request
+	*module
+	slot tree.Slot
+}
+
+func open(ctx context.Context, r Request) (*job, error) {
+	m, err := openModule(ctx, r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return &job{Request: r, module: m, slot: tree.Slot{Dir: filepath.Join(m.dir, filepath.FromSlash(place))}}, nil
+}
+
+// say prints a line of progress.
+func (j *job) say(what, format string, args ...any) {
+	fmt.Fprintf(j.Out, "%-10s %s\n", what, fmt.Sprintf(format, args...))
+}
+
+// command is what to type to run this tool on the same folder.
+func (j *job) command(flags ...string) string {
+	dir := j.Dir
+	if strings.ContainsAny(dir, " \t\"'$&|;<>()*?[]#~`\\!{}") {
+		dir = "'" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
+	}
+	return strings.Join(append([]string{j.Self, "-into", dir}, flags...), " ")
+}
+
+// Into forks controller-runtime into r.Dir. Run again, it updates the tree if
+// the sources or the version have changed since, and else changes nothing.
+func Into(ctx context.Context, r Request) error {
+	j, err := open(ctx, r)
+	if err != nil {
+		return err
+	}
+	s, err := j.ready(ctx)
+	if err != nil {
+		return err
+	}
+	made, before, err := j.prepare(ctx, s)
+	if err != nil {
+		return err
+	}
+	if s.healthy() && s.manifest.Describes(made) {
+		j.say("done", "nothing to do: %s is up to date; undo: %s", place, j.command("-undo"))
+		return nil
+	}
+	return j.install(ctx, made, before)
+}
+
+// prepare makes the tree, in memory, and works out what a later undo restores.
+func (j *job) prepare(ctx context.Context, s *state) (*tree.Result, contents, error) {
+	j.say("module", "%s in %s", j.mod.Module.Path, j.Dir)
+	if j.work != "" {
+		j.say("workspace", "%s", j.work)
+	}
+	version, err := j.selected(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	j.say("upstream", "%s %s from the module cache", tree.Module, version)
+	before, err := j.baseline(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	made, err := tree.Make(ctx, version, before[goSum], j.Ours)
+	return made, before, err
+}
+
+// ready looks at what is there and clears away an interrupted run if it may.
+func (j *job) ready(ctx context.Context) (*state, error) {
+	if err := j.requires(); err != nil {
+		return nil, err
+	}
+	s, err := j.look()
+	if err == nil {
+		err = j.refuse(s)
+	}
+	if err != nil || s.interrupted == "" {
+		return s, err
+	}
+	j.say("force", "clearing away an interrupted run (%s)", s.interrupted)
+	if err := j.undo(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := j.reload(ctx); err != nil {
+		return nil, err
+	}
+	return j.look()
+}
+
+// refuse says why the fork can't go into a consumer in this state.
+func (j *job) refuse(s *state) error {
+	if s.foreign != "" {
+		return fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit -dropreplace=%s)",
+			j.show(goMod), tree.Module, s.foreign, tree.Module)
+	}
+	if s.interrupted != "" && !j.Force {
+		return fmt.Errorf("an earlier run in %s was interrupted, or is still at work (%s): run %s, or use -force to start over",
+			j.Dir, s.interrupted, j.command("-undo"))
+	}
+	if len(s.edits) > 0 && !j.Force {
+		return tree.EditedError(j.show(place), s.edits)
+	}
+	return nil
+}
+
+// Undo takes back what Into did, a run that was killed half way included.
+func Undo(ctx context.Context, r Request) error {
+	j, err := open(ctx, r)
+	if err != nil {
+		return err
+	}
+	s, err := j.look()
+	if err != nil {
+		return err
+	}
+	if s.absent() {
+		j.say("done", "nothing to undo: no fork of this tool's in %s", j.Dir)
+		return nil
+	}
+	if len(s.edits) > 0 && !j.Force {
+		return tree.EditedError(j.show(place), s.edits)
+	}
+	if err := j.undo(ctx, s); err != nil {
+		return err
+	}
+	if exists(filepath.Join(j.dir, "vendor")) {
+		j.say("vendor", "vendor/ may still hold the fork: run go mod vendor")
+	}
+	j.say("done", "the fork is out of %s", j.Dir)
+	return nil
+}
+
+func (j *job) undo(ctx context.Context, s *state) error {
+	before, err := j.baseline(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := j.restore(before); err != nil {
+		return err
+	}
+	if err := j.tellRestored(s, before); err != nil {
+		return err
+	}
+	return j.removeTree()
+}
+
+func (j *job) tellRestored(s *state, before contents) error {
+	for _, name := range j.tracked() {
+		was, known, err := j.saved(s, name)
+		if err != nil {
+			return err
+		}
+		switch {
+		case known && bytes.Equal(was, before[name]):
+			j.say(name, "as it was")
+		case name == goMod:
+			j.say(name, "your changes kept, the replace line dropped; go mod tidy drops what nothing needs now")
+		default:
+			j.say(name, "your changes kept")
+		}
+	}
+	return nil
+}
+
+// removeTree removes the tree, and third_party with it if nothing else is in it.
+func (j *job) removeTree() error {
+	if err := j.slot.Remove(); err != nil {
+		return err
+	}
+	above := filepath.Dir(j.slot.Dir)
+	left, err := os.ReadDir(above)
+	if err == nil && len(left) == 0 {
+		err = os.Remove(above)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", above, err)
+	}
+	j.say("tree", "%s is gone", place)
+	return nil
+}
+
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return !errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+)
+
+const (
+	goMod = "go.mod"
+	goSum = "go.sum"
+)
+
+// module is the consumer's module as the go command sees it.
+type module struct {
+	shown string   // the folder as the user names it
+	dir   string   // the same, absolute
+	env   []string // for every go command in it
+	work  string   // the go.work that is in effect and uses it, or ""
+	flags string   // GOFLAGS
+	mod   modFile
+}
+
+// modFile is what "go mod edit -json" and "go work edit -json" have to say.
+type modFile struct {
+	Module  struct{ Path string }
+	Require []struct{ Path, Version string }
+	Replace []replace
+	Use     []struct{ DiskPath string }
+}
+
+type replace struct{ Old, New modVersion }
+
+type modVersion struct{ Path, Version string }
+
+func (v modVersion) String() string { return strings.TrimSpace(v.Path + " " + v.Version) }
+
+// ours tells whether r is the directive that this tool writes.
+func (r replace) ours() bool {
+	return r.Old == modVersion{Path: tree.Module} && r.New == modVersion{Path: "./" + place}
+}
+
+func openModule(ctx context.Context, shown string) (*module, error) {
+	dir, err := filepath.Abs(shown)
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", shown, err)
+	}
+	m := &module{shown: shown, dir: dir}
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("no folder %s: name the one that holds your go.mod", shown)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at %s: %w", shown, err)
+	}
+	if !info.IsDir() || !exists(m.path(goMod)) {
+		return nil, fmt.Errorf("no go.mod in %s: name the folder that holds your go.mod", shown)
+	}
+	if err := m.reload(ctx); err != nil {
+		return nil, err
+	}
+	return m, m.workspace(ctx)
+}
+
+// path is where a file of the consumer's is.
+func (m *module) path(name string) string { return filepath.Join(m.dir, filepath.FromSlash(name)) }
+
+// show is path as the user would write it.
+func (m *module) show(name string) string {
+	return filepath.Join(m.shown, filepath.FromSlash(name))
+}
+
+// reload reads go.mod.
+func (m *module) reload(ctx context.Context) error {
+	m.mod = modFile{}
+	return m.parse(ctx, &m.mod, "mod", "edit", "-json")
+}
+
+func (m *module) parse(ctx context.Context, to any, args ...string) error {
+	out, err := gotool.Run(ctx, m.dir, m.env, args...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(out, to); err != nil {
+		return fmt.Errorf("read the output of go %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// workspace finds the go.work that is in effect. One that doesn't use this
+// module says nothing about it, so it is switched off.
+func (m *module) workspace(ctx context.Context) error {
+	var env struct{ GOWORK, GOFLAGS string }
+	if err := m.parse(ctx, &env, "env", "-json", "GOWORK", "GOFLAGS"); err != nil {
+		return err
+	}
+	m.flags = env.GOFLAGS
+	if env.GOWORK == "" || env.GOWORK == "off" {
+		return nil
+	}
+	var work modFile
+	if err := m.parse(ctx, &work, "work", "edit", "-json", env.GOWORK); err != nil {
+		return err
+	}
+	if !work.uses(filepath.Dir(env.GOWORK), m.dir) {
+		m.env = []string{"GOWORK=off"}
+		return nil
+	}
+	m.work = env.GOWORK
+	for _, r := range work.Replace {
+		if r.Old.Path == tree.Module {
+			return fmt.Errorf("%s replaces %s with %s, which would hide the fork: drop that replace first", m.work, tree.Module, r.New)
+		}
+	}
+	return nil
+}
+
+func (f modFile) uses(root, dir string) bool {
+	for _, use := range f.Use {
+		name := filepath.FromSlash(use.DiskPath)
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(root, name)
+		}
+		if sameFile(name, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+func sameFile(a, b string) bool {
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
+// requires makes sure that a fork has something to replace.
+func (m *module) requires() error {
+	if m.mod.Module.Path == tree.Module {
+		return fmt.Errorf("%s is %s itself: name the folder of a program that uses it", m.shown, tree.Module)
+	}
+	for _, r := range m.mod.Require {
+		if r.Path == tree.Module {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not require %s: nothing to fork (go get %s@%s adds it)",
+		m.show(goMod), tree.Module, tree.Module, tree.Newest())
+}
+
+// selected is the version of controller-runtime that the build really uses.
+func (m *module) selected(ctx context.Context) (string, error) {
+	var got struct {
+		Version string
+		Replace *struct{ Path, Version, Dir string }
+	}
+	// -mod=readonly, whatever GOFLAGS says: asking must not change a file.
+	if err := m.parse(ctx, &got, "list", "-mod=readonly", "-m", "-json", tree.Module); err != nil {
+		return "", err
+	}
+	// By folder: in a workspace the path is relative to go.work.
+	if r := got.Replace; r != nil && !sameFile(r.Dir, m.path(place)) {
+		return "", fmt.Errorf("%s is replaced with %s by another module of the workspace: drop that replace first",
+			tree.Module, modVersion{r.Path, r.Version})
+	}
+	if _, err := tree.LineOf(got.Version); err != nil {
+		return "", err
+	}
+	return got.Version, nil
+}
+
+// vendored refuses a vendor folder, which the go command would build from
+// instead of the tree.
+func (m *module) vendored() error {
+	if strings.Contains(m.flags, "-mod=mod") || strings.Contains(m.flags, "-mod=readonly") {
+		return nil
+	}
+	if isDir(m.path("vendor")) {
+		return fmt.Errorf("%s would hide the fork: remove it, run this again, then go mod vendor (or set GOFLAGS=-mod=mod to build without it)", m.show("vendor"))
+	}
+	if m.work == "" {
+		return nil
+	}
+	name := filepath.Join(filepath.Dir(m.work), "vendor")
+	if isDir(name) {
+		return fmt.Errorf("%s would hide the fork: remove it, run this again, then go work vendor (or set GOFLAGS=-mod=readonly to build without it)", name)
+	}
+	return nil
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}

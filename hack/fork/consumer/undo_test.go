@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumer
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/freshmapper/freshmapper/hack/fork/internal/forktest"
+)
+
+func rename(t *testing.T, dir, from, to string) {
+	t.Helper()
+	if err := os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEditedTree(t *testing.T) {
+	dir := forked(t)
+	const edited = place + "/pkg/client/client.go"
+	forktest.Write(t, dir, edited, "package client\n")
+	forktest.Write(t, dir, place+"/notes.txt", "mine\n")
+	want := []string{"edited by hand", "added notes.txt", "changed pkg/client/client.go", "-force"}
+	into.fails(t, dir, nil, want...)
+	undo.fails(t, dir, nil, want...)
+
+	into.must(t, dir, force)
+	if forktest.Text(t, dir, edited) == "package client\n" {
+		t.Error("-force kept the edit")
+	}
+	forktest.Write(t, dir, edited, "package client\n")
+	undo.must(t, dir, force)
+	forktest.Clean(t, dir)
+}
+
+// Whatever a killed run can leave: each state is refused, undone cleanly, and
+// cleared away by -force.
+func TestInterruptedRun(t *testing.T) {
+	const tmp, old = "third_party/.controller-runtime.freshmapper-tmp", "third_party/.controller-runtime.freshmapper-old"
+	unfinished := func(t *testing.T, dir string) {
+		name := place + "/.freshmapper/manifest.json"
+		forktest.Write(t, dir, name, strings.Replace(forktest.Text(t, dir, name), `"complete": true`, `"complete": false`, 1))
+	}
+	unreplaced := func(t *testing.T, dir string) { forktest.Write(t, dir, "go.mod", committed(t, dir, "go.mod")) }
+	tests := map[string]struct {
+		kill func(t *testing.T, dir string)
+		want string
+	}{
+		"while staging": {func(t *testing.T, dir string) {
+			unreplaced(t, dir)
+			rename(t, dir, place, tmp)
+			remove(t, dir, tmp+"/.freshmapper")
+		}, tmp},
+		"before go.mod": {unreplaced, "does not replace"},
+		"while writing mod": {func(t *testing.T, dir string) {
+			unreplaced(t, dir)
+			forktest.Write(t, dir, ".go.mod.freshmapper-tmp", "mo")
+		}, ".go.mod.freshmapper-tmp"},
+		"while building": {unfinished, "not finished"},
+		"after sums were added": {func(t *testing.T, dir string) {
+			unfinished(t, dir)
+			forktest.Write(t, dir, "go.sum", forktest.Text(t, dir, "go.sum")+"z.example/x v1.0.0 h1:abc=\n")
+		}, "not finished"},
+		"between two renames": {func(t *testing.T, dir string) { rename(t, dir, place, old); forktest.Write(t, dir, tmp+"/go.mod", "") }, old},
+		"before the sweep":    {func(t *testing.T, dir string) { forktest.Write(t, dir, old+"/go.mod", "") }, old},
+		"tree is missing":     {func(t *testing.T, dir string) { remove(t, dir, "third_party") }, "is missing"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := forked(t)
+			test.kill(t, dir)
+			into.fails(t, dir, nil, "interrupted", test.want, "-undo", "-force")
+			undo.must(t, dir, nil)
+			forktest.Clean(t, dir)
+			for name := range forktest.Snapshot(t, dir) {
+				if strings.HasPrefix(name, "third_party") {
+					t.Errorf("%s is left", name)
+				}
+			}
+		})
+	}
+}
+
+func TestForceStartsOver(t *testing.T) {
+	dir := forked(t)
+	original := committed(t, dir, "go.mod")
+	after := forktest.Snapshot(t, dir)
+	forktest.Write(t, dir, "go.mod", original)
+	into.must(t, dir, force)
+	forktest.Same(t, after, forktest.Snapshot(t, dir))
+
+	forktest.Write(t, dir, place+"/.freshmapper/manifest.json", "{")
+	into.fails(t, dir, nil, "manifest.json", "-force")
+	undo.fails(t, dir, nil, "manifest.json", "-force")
+	into.must(t, dir, force)
+	undo.must(t, dir, nil)
+	if forktest.Text(t, dir, "go.mod") != original {
+		t.Errorf("go.mod:\n%s", forktest.Text(t, dir, "go.mod"))
+	}
+}
+
+func TestUndoKeepsTheUsersChanges(t *testing.T) {
+	dir := forked(t)
+	original := committed(t, dir, "go.mod")
+	const mine = "\nretract v0.0.1 // mine\n"
+	forktest.Write(t, dir, "go.mod", forktest.Text(t, dir, "go.mod")+mine)
+	forktest.Write(t, dir, "go.sum", withoutLines(forktest.Text(t, dir, "go.sum"), "sigs.k8s.io/controller-runtime ")) // as go mod tidy does
+	forktest.Write(t, dir, "third_party/other/x.txt", "")
+
+	out := undo.must(t, dir, nil)
+	if !strings.Contains(out, "your changes kept") {
+		t.Errorf("said\n%s", out)
+	}
+	if got := forktest.Text(t, dir, "go.mod"); got != original+mine {
+		t.Errorf("go.mod:\n%s", got)
+	}
+	if status := forktest.Run(t, dir, "git", "status", "--porcelain", "-uall"); status != " M go.mod\n?? third_party/other/x.txt\n" {
+		t.Errorf("git status:\n%s", status)
+	}
+}
+
+func TestUndoKeepsModeAndUntidyText(t *testing.T) {
+	dir := forktest.Consumer(t)
+	forktest.Write(t, dir, "go.mod", "// mine\n\n\n"+strings.ReplaceAll(forktest.Text(t, dir, "go.mod"), "\n", "\r\n"))
+	if err := os.Chmod(filepath.Join(dir, "go.mod"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := forktest.Snapshot(t, dir)
+	into.must(t, dir, nil)
+	undo.must(t, dir, nil)
+	forktest.Same(t, before, forktest.Snapshot(t, dir))
+}
+
+func withoutLines(text, prefix string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, prefix) {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+func TestMissingSumsAreAdded(t *testing.T) {
+	dir := forktest.Consumer(t)
+	forktest.Write(t, dir, "go.sum", withoutLines(forktest.Text(t, dir, "go.sum"), "k8s.io/client-go "))
+	before := forktest.Snapshot(t, dir)
+	if out := into.must(t, dir, nil); !strings.Contains(out, "go.sum     added k8s.io/client-go v") {
+		t.Errorf("said\n%s", out)
+	}
+	undo.must(t, dir, nil)
+	forktest.Same(t, before, forktest.Snapshot(t, dir))
+}
+
+func TestWorkspace(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "operator")
+	if err := os.Rename(forktest.Consumer(t), dir); err != nil {
+		t.Fatal(err)
+	}
+	forktest.Write(t, top, "other/go.mod", "module example.com/other\n\ngo 1.26.0\n")
+
+	forktest.Write(t, top, "go.work", "go 1.26.0\n\nuse ./operator\n\nreplace sigs.k8s.io/controller-runtime => ./mine\n")
+	into.fails(t, dir, nil, "go.work", "./mine")
+
+	forktest.Write(t, top, "go.work", "go 1.26.0\n\nuse (\n\t./operator\n\t./other\n)\n")
+	into.must(t, dir, nil)
+	if out := into.must(t, dir, nil); !strings.Contains(out, "nothing to do") {
+		t.Errorf("the second run said\n%s", out)
+	}
+	undo.must(t, dir, nil)
+	forktest.Clean(t, dir)
+
+	forktest.Write(t, top, "vendor/modules.txt", "")
+	into.fails(t, dir, nil, "go work vendor")
+	remove(t, top, "vendor")
+
+	forktest.Write(t, top, "go.work", "go 1.26.0\n\nuse ./other\n")
+	into.must(t, dir, nil)
+	undo.must(t, dir, nil)
+	forktest.Clean(t, dir)
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package forktest has what the tests of hack/fork share: a small stand-in for
+// our sources, and a program that uses controller-runtime.
+package forktest
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+)
+
+// Ours is a mapper that compiles in the place of upstream's, in the layout of
+// the real one.
+func Ours() fstest.MapFS {
+	ours := fstest.MapFS{}
+	for name, text := range sources {
+		ours[name] = &fstest.MapFile{Data: []byte("// SPDX-License-Identifier: Apache-2.0\n\n" + text)}
+	}
+	ours["apiutil/testdata/small.json"] = &fstest.MapFile{Data: []byte("{}\n")}
+	return ours
+}
+
+var sources = map[string]string{
+	"apiutil/restmapper.go": `package apiutil
+
+import (
+	"net/http"
+
+	"github.com/freshmapper/freshmapper/internal/answer"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+)
+
+// NewDynamicRESTMapper has upstream's signature.
+func NewDynamicRESTMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	return answer.Mapper(), nil
+}
+`,
+	"apiutil/errors.go": `package apiutil
+
+import "k8s.io/apimachinery/pkg/runtime/schema"
+
+// ErrResourceDiscoveryFailed has upstream's contract.
+type ErrResourceDiscoveryFailed map[schema.GroupVersion]error
+
+func (e *ErrResourceDiscoveryFailed) Error() string { return "discovery failed" }
+`,
+	"apiutil/fresh_test.go": `package apiutil_test
+
+import (
+	"testing"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+)
+
+func TestFresh(t *testing.T) {
+	if _, err := apiutil.NewDynamicRESTMapper(nil, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+`,
+	"internal/answer/answer.go": `// Package answer maps nothing.
+package answer
+
+import "k8s.io/apimachinery/pkg/api/meta"
+
+// Mapper returns a mapper.
+func Mapper() meta.RESTMapper { return meta.NewDefaultRESTMapper(nil) }
+`,
+}
+
+// Edited is Ours with one file replaced.
+func Edited(name, text string) fstest.MapFS {
+	ours := maps.Clone(Ours())
+	ours[name] = &fstest.MapFile{Data: []byte(text)}
+	return ours
+}
+
+// tidied are the files of a program that uses nothing but a mapper, worked out
+// once.
+var tidied = sync.OnceValues(func() (map[string]string, error) {
+	return Tidy("sigs.k8s.io/controller-runtime/pkg/client/apiutil", "_, _ = apiutil.NewDynamicRESTMapper(nil, nil)")
+})
+
+// Tidy makes a program that imports one package and runs one statement, with
+// the go.mod and go.sum it takes: its files by name.
+func Tidy(imported, statement string) (map[string]string, error) {
+	dir, err := os.MkdirTemp("", "forktest-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	files := map[string]string{
+		"go.mod":  "module example.com/operator\n\ngo 1.26.0\n\nrequire " + tree.Module + " " + tree.Newest() + "\n",
+		"main.go": "package main\n\nimport \"" + imported + "\"\n\nfunc main() { " + statement + " }\n",
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	tidy := exec.Command("go", "mod", "tidy")
+	tidy.Dir = dir
+	tidy.Env = append(tidy.Environ(), "GOWORK=off")
+	tidy.Stderr = os.Stderr
+	if err := tidy.Run(); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		files[name] = string(data)
+	}
+	return files, nil
+}
+
+// Consumer makes a program that uses controller-runtime, tidy and committed to
+// a git repository of its own. It returns the folder.
+func Consumer(t *testing.T) string {
+	t.Helper()
+	return Committed(t, tidied)
+}
+
+// Committed is Consumer for a program of the caller's.
+func Committed(t *testing.T, program func() (map[string]string, error)) string {
+	t.Helper()
+	files, err := program()
+	if err != nil {
+		t.Fatalf("make a consumer: %v", err)
+	}
+	dir := t.TempDir()
+	for name, text := range files {
+		Write(t, dir, name, text)
+	}
+	Run(t, dir, "git", "init", "-q")
+	Commit(t, dir)
+	return dir
+}
+
+// Commit commits all there is in dir.
+func Commit(t *testing.T, dir string) {
+	t.Helper()
+	Run(t, dir, "git", "add", "-A")
+	Run(t, dir, "git", "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q", "-m", "all", "--allow-empty")
+}
+
+// Write writes a file below dir.
+func Write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	full := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(full, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Text reads a file below dir.
+func Text(t *testing.T, dir, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// Run runs a command in dir and returns what it wrote.
+func Run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(cmd.Environ(), "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// Clean fails the test unless git finds dir as it was committed.
+func Clean(t *testing.T, dir string) {
+	t.Helper()
+	if status := Run(t, dir, "git", "status", "--porcelain", "--ignored"); status != "" {
+		t.Errorf("git status:\n%s", status)
+	}
+}
+
+// Snapshot maps every file and folder below dir, git's own aside, to its mode
+// and digest, so that two moments can be compared.
+func Snapshot(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	seen := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name == ".git" {
+			return fs.SkipDir
+		}
+		info, err := entry.Info()
+		if err != nil || entry.IsDir() {
+			seen[name] = "folder"
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		seen[name] = info.Mode().String() + " " + tree.Digest(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+// Same fails the test unless two snapshots are equal.
+func Same(t *testing.T, before, after map[string]string) {
+	t.Helper()
+	for name, was := range before {
+		if is, ok := after[name]; !ok || is != was {
+			t.Errorf("%s: was %q, is %q", name, was, is)
+		}
+	}
+	for name := range after {
+		if _, ok := before[name]; !ok {
+			t.Errorf("%s is new", name)
+		}
+	}
+}

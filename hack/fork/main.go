@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command fork writes a controller-runtime tree with this project's mapper
+// inside, into a program that uses controller-runtime or on its own.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/freshmapper/freshmapper"
+	"github.com/freshmapper/freshmapper/hack/fork/consumer"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+)
+
+const help = `fork puts a RESTMapper that stays fresh into your controller-runtime.
+
+  fork -into DIR [-force]               fork controller-runtime into the module in DIR
+  fork -into DIR -undo [-force]         take all of it back
+  fork -o DIR [-version V] [-force]     write just the patched tree
+
+-into reads the controller-runtime version that the module in DIR selects, writes
+DIR/third_party/controller-runtime, adds one replace line to DIR/go.mod and
+builds. If the build fails, or you interrupt it, everything is rolled back. Run
+again, it updates the tree after you changed the controller-runtime version or
+this tool, and else changes nothing. -undo puts go.mod and go.sum back.
+
+  -force      give up edits made by hand in the tree, clear away what an
+              interrupted run left behind
+  -version V  the controller-runtime release for -o (default %s)
+
+Supported releases of controller-runtime: %s.
+The source comes from your own module cache. The tree, the replace line and
+go.mod belong in your repository: commit them, or let CI run this command.
+
+Examples
+  %[3]s -into ~/src/my-operator
+  %[3]s -into ~/src/my-operator -undo
+  %[3]s -o /tmp/controller-runtime -version %[1]s
+`
+
+type options struct {
+	into, out, version string
+	undo, force, help  bool
+}
+
+func main() {
+	os.Exit(run(os.Args[1:], freshmapper.Source, os.Stdout, os.Stderr))
+}
+
+// run is main with its surroundings given, and returns the exit code.
+func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	opts, err := parse(args)
+	if err == nil && opts.help {
+		fmt.Fprintf(stdout, help, tree.Newest(), tree.Supported(), self())
+		return 0
+	}
+	if err == nil {
+		err = do(ctx, opts, ours, stdout)
+	}
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "fork: %s\n", oneLine(err))
+	return 1
+}
+
+func do(ctx context.Context, opts options, ours fs.FS, stdout io.Writer) error {
+	if opts.out != "" {
+		return tree.Create(ctx, tree.Request{Dir: opts.out, Version: opts.version, Ours: ours, Force: opts.force, Out: stdout})
+	}
+	r := consumer.Request{Dir: opts.into, Ours: ours, Force: opts.force, Self: self(), Out: stdout}
+	if opts.undo {
+		return consumer.Undo(ctx, r)
+	}
+	return consumer.Into(ctx, r)
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("fork", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&o.into, "into", "", "")
+	flags.StringVar(&o.out, "o", "", "")
+	flags.StringVar(&o.version, "version", "", "")
+	flags.BoolVar(&o.undo, "undo", false, "")
+	flags.BoolVar(&o.force, "force", false, "")
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return options{help: true}, nil
+	}
+	if err == nil {
+		err = o.check(flags.Args())
+	}
+	if err != nil {
+		return o, fmt.Errorf("%w (-h explains)", err)
+	}
+	if o.version == "" {
+		o.version = tree.Newest()
+	}
+	return o, nil
+}
+
+func (o options) check(rest []string) error {
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("unexpected argument %q", rest[0])
+	case o.into == "" && o.out == "":
+		return errors.New("give -into DIR or -o DIR")
+	case o.into != "" && o.out != "":
+		return errors.New("give -into or -o, not both")
+	case o.undo && o.into == "":
+		return errors.New("-undo goes with -into")
+	case o.version != "" && o.into != "":
+		return errors.New("-version goes with -o: -into takes the version that the module selects")
+	}
+	return nil
+}
+
+func oneLine(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "interrupted"
+	}
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+// self is the command line that starts this program again: "go run" leaves it
+// in a folder that is gone a moment later.
+func self() string {
+	if !strings.Contains(os.Args[0], "go-build") {
+		return os.Args[0]
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "go run ./hack/fork"
+	}
+	return "go run " + info.Path + "@" + info.Main.Version
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/freshmapper/freshmapper/hack/fork/internal/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+)
+
+// asCommand makes the test binary be the command, with the stand-in sources, so
+// that tests can send it signals.
+const asCommand = "FORK_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		os.Exit(run(os.Args[1:], forktest.Ours(), os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+func TestHelp(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"-h"}, nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+		t.Errorf("code %d, stderr %q", code, &stderr)
+	}
+	for _, want := range []string{"-into DIR", "-undo", "-o DIR", "-version", "-force", tree.Newest(), "Examples"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("no %q in\n%s", want, &stdout)
+		}
+	}
+	if strings.Contains(stdout.String(), "%!") {
+		t.Errorf("badly formatted:\n%s", &stdout)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	tests := map[string]string{
+		"":                      "give -into DIR or -o DIR",
+		"-into a -o b":          "not both",
+		"-undo -o b":            "-undo goes with -into",
+		"-undo":                 "give -into DIR or -o DIR",
+		"-into a -version v1":   "-version goes with -o",
+		"-into a b":             `unexpected argument "b"`,
+		"-frobnicate":           "frobnicate",
+		"-into":                 "needs an argument",
+		"-o b -version v0.19.0": "v0.19.0 is not supported",
+		"-into absent":          "no folder absent",
+		"-into absent -undo":    "no folder absent",
+	}
+	t.Chdir(t.TempDir())
+	for args, want := range tests {
+		t.Run(args, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := run(strings.Fields(args), forktest.Ours(), &stdout, &stderr)
+			said := stderr.String()
+			if code != 1 || !strings.Contains(said, want) || strings.Count(said, "\n") != 1 || stdout.Len() > 0 {
+				t.Errorf("code %d, stdout %q, stderr %q", code, &stdout, said)
+			}
+		})
+	}
+}
+
+// interrupt starts the command on dir, sends it a signal when the build begins,
+// and returns what it wrote to stderr.
+func interrupt(t *testing.T, dir string, sig os.Signal) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "-into", dir)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "go build") {
+			break
+		}
+	}
+	if err := cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, stdout); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Errorf("the run ended well in spite of %s", sig)
+	}
+	return stderr.String()
+}
+
+func TestSignals(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals to send")
+	}
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			dir := forktest.Consumer(t)
+			before := forktest.Snapshot(t, dir)
+			if said := interrupt(t, dir, sig); !strings.HasPrefix(said, "fork: interrupted; ") || strings.Count(said, "\n") != 1 {
+				t.Errorf("stderr: %q", said)
+			}
+			forktest.Same(t, before, forktest.Snapshot(t, dir))
+		})
+	}
+	t.Run("killed", func(t *testing.T) {
+		dir := forktest.Consumer(t)
+		interrupt(t, dir, os.Kill)
+		var out, said bytes.Buffer
+		if code := run([]string{"-into", dir}, forktest.Ours(), &out, &said); code != 1 || !strings.Contains(said.String(), "-undo") {
+			t.Errorf("code %d, stderr %q", code, &said)
+		}
+		if code := run([]string{"-into", dir, "-undo"}, nil, &out, &said); code != 0 {
+			t.Errorf("undo: %s", &said)
+		}
+		forktest.Clean(t, dir)
+	})
+}
+
+func TestOutput(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tree")
+	var out, said bytes.Buffer
+	if code := run([]string{"-o", dir, "-version", tree.Newest()}, forktest.Ours(), &out, &said); code != 0 {
+		t.Fatalf("code %d: %s", code, &said)
+	}
+	if !strings.Contains(out.String(), "done: ") || forktest.Text(t, dir, "go.mod") == "" {
+		t.Errorf("said\n%s", &out)
+	}
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/freshmapper/freshmapper"
+	"github.com/freshmapper/freshmapper/hack/fork/internal/forktest"
+)
+
+// The real sources in programs that use as little of controller-runtime as one
+// can: what our code imports must be within reach of their own go.sum.
+func TestRealSources(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles controller-runtime")
+	}
+	programs := map[string]string{
+		"sigs.k8s.io/controller-runtime/pkg/client":  "_, _ = client.New(nil, client.Options{})",
+		"sigs.k8s.io/controller-runtime/pkg/manager": "_, _ = manager.New(nil, manager.Options{})",
+	}
+	for imported, statement := range programs {
+		t.Run(filepath.Base(imported), func(t *testing.T) {
+			dir := forktest.Committed(t, func() (map[string]string, error) { return forktest.Tidy(imported, statement) })
+			var out, said bytes.Buffer
+			if code := run([]string{"-into", dir}, freshmapper.Source, &out, &said); code != 0 {
+				t.Fatalf("%s\n%s", &said, &out)
+			}
+			if strings.Contains(out.String(), "-mod=mod") {
+				t.Errorf("the consumer's own go.sum was not enough:\n%s", &out)
+			}
+			if strings.HasSuffix(imported, "client") {
+				checkTree(t, filepath.Join(dir, "third_party", "controller-runtime"))
+			}
+			if code := run([]string{"-into", dir, "-undo"}, nil, &out, &said); code != 0 {
+				t.Fatal(&said)
+			}
+			forktest.Clean(t, dir)
+		})
+	}
+}
+
+// checkTree vets our package as it is in the tree, our tests and upstream's
+// together, and looks for imports that were left behind.
+func checkTree(t *testing.T, dir string) {
+	t.Helper()
+	const apiutil = "pkg/client/apiutil"
+	forktest.Run(t, dir, "go", "vet", "./"+apiutil+"/...")
+	imports := forktest.Run(t, dir, "go", "list", "-deps", "-test", "./"+apiutil+"/...")
+	if strings.Contains(imports, "freshmapper") {
+		t.Error("the tree still imports our module")
+	}
+	if _, err := os.Stat(filepath.Join(dir, apiutil, "internal")); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func result() *Result {
+	return &Result{Version: "v0.25.2", Files: Files{
+		"go.mod":      {Data: []byte("module m\n")},
+		"a/b/c.go":    {Data: []byte("package b\n")},
+		"hack/run.sh": {Data: []byte("#!/bin/sh\n"), Exec: true},
+	}}
+}
+
+// stage writes result into a slot's place.
+func stage(t *testing.T) (Slot, *Manifest) {
+	t.Helper()
+	slot := Slot{Dir: filepath.Join(t.TempDir(), "tree")}
+	manifest := NewManifest(result())
+	manifest.Complete = true
+	manifest.Saved = map[string]Saved{"go.mod": {Copy: "go.mod.orig", Written: "1"}, "go.sum": {}}
+	copies := map[string][]byte{"go.mod.orig": []byte("module was\n")}
+	if err := slot.Stage(context.Background(), result().Files, manifest, copies); err != nil {
+		t.Fatal(err)
+	}
+	if err := slot.Swap(); err != nil {
+		t.Fatal(err)
+	}
+	return slot, manifest
+}
+
+func TestSlotRoundTrip(t *testing.T) {
+	slot, manifest := stage(t)
+	got, err := Read(os.DirFS(slot.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range result().Files {
+		exec := got[name].Exec == want.Exec || runtime.GOOS == "windows"
+		if !bytes.Equal(got[name].Data, want.Data) || !exec {
+			t.Errorf("%s came back as %+v", name, got[name])
+		}
+	}
+	loaded, err := Load(slot.Dir)
+	if err != nil || !loaded.Describes(result()) || len(loaded.Saved) != len(manifest.Saved) {
+		t.Errorf("manifest came back as %+v, %v", loaded, err)
+	}
+	if was, err := slot.ReadCopy(loaded.Saved["go.mod"]); err != nil || string(was) != "module was\n" {
+		t.Errorf("copy: %q, %v", was, err)
+	}
+	if was, err := slot.ReadCopy(loaded.Saved["go.sum"]); err != nil || was != nil {
+		t.Errorf("copy of nothing: %q, %v", was, err)
+	}
+	if left := slot.Leftovers(); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+func TestEdits(t *testing.T) {
+	tests := map[string]struct {
+		edit func(dir string) error
+		want []string
+	}{
+		"none":    {func(string) error { return nil }, nil},
+		"changed": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "go.mod"), nil, 0o644) }, []string{"changed go.mod"}},
+		"removed": {func(dir string) error { return os.RemoveAll(filepath.Join(dir, "a")) }, []string{"removed a/b/c.go"}},
+		"added":   {func(dir string) error { return os.WriteFile(filepath.Join(dir, "a/x"), nil, 0o644) }, []string{"added a/x"}},
+		"linked":  {func(dir string) error { return os.Symlink("go.mod", filepath.Join(dir, "link")) }, []string{"added link"}},
+		"desktop": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "a/.DS_Store"), nil, 0o644) }, nil},
+		"notes":   {func(dir string) error { return os.WriteFile(filepath.Join(dir, Meta, "x"), nil, 0o644) }, nil},
+		"deeper": {func(dir string) error { return os.MkdirAll(filepath.Join(dir, "a", Meta), 0o755) },
+			nil}, // an empty folder is nothing
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			slot, manifest := stage(t)
+			if err := test.edit(slot.Dir); err != nil {
+				t.Skip(err)
+			}
+			got, err := manifest.Edits(slot.Dir)
+			if err != nil || !slices.Equal(got, test.want) {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestEditedErrorNamesThree(t *testing.T) {
+	err := EditedError("d", []string{"changed a", "added b", "removed c", "changed e"})
+	const want = "d was edited by hand (changed a, added b, removed c and 1 more)"
+	if !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "-force") {
+		t.Error(err)
+	}
+}
+
+func TestStageStopsAndCleans(t *testing.T) {
+	slot := Slot{Dir: filepath.Join(t.TempDir(), "tree")}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := slot.Stage(ctx, result().Files, NewManifest(result()), nil)
+	if !errors.Is(err, context.Canceled) || len(slot.Leftovers()) > 0 {
+		t.Errorf("%v, left over %v", err, slot.Leftovers())
+	}
+}
+
+func TestSwapRevertRemove(t *testing.T) {
+	slot, _ := stage(t)
+	next := Files{"go.mod": {Data: []byte("module next\n")}}
+	swap := func() {
+		t.Helper()
+		if err := slot.Stage(context.Background(), next, NewManifest(&Result{Files: next}), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := slot.Swap(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gomod := func() string {
+		data, err := os.ReadFile(filepath.Join(slot.Dir, "go.mod"))
+		if err != nil {
+			t.Error(err)
+		}
+		return string(data)
+	}
+	swap()
+	if got := gomod(); got != "module next\n" {
+		t.Errorf("after the swap: %q", got)
+	}
+	if err := slot.Revert(); err != nil || gomod() != "module m\n" || len(slot.Leftovers()) > 0 {
+		t.Errorf("after the revert: %v, %q, %v", err, gomod(), slot.Leftovers())
+	}
+	swap()
+	if err := slot.Remove(); err != nil || exists(slot.Dir) || len(slot.Leftovers()) > 0 {
+		t.Errorf("after the removal: %v, %v", err, slot.Leftovers())
+	}
+	if err := slot.Remove(); err != nil {
+		t.Errorf("removing nothing: %v", err)
+	}
+}
+
+func TestCurrentAfterHalfASwap(t *testing.T) {
+	slot, _ := stage(t)
+	if err := os.Rename(slot.Dir, slot.old()); err != nil {
+		t.Fatal(err)
+	}
+	if got := slot.Current(); got != slot.old() {
+		t.Errorf("current is %s", got)
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := Load(dir); !errors.Is(err, ErrNotOurs) {
+		t.Errorf("no manifest: %v", err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, Meta), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{"{": "manifest.json", `{"format": 99}`: "format 99"} {
+		if err := os.WriteFile(filepath.Join(dir, Meta, manifestName), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tree makes a controller-runtime tree with this project's mapper
+// inside.
+//
+// The tree is made in memory, as Files: upstream's source from the user's own
+// module cache, then one Patch after the other. Only then is it written, beside
+// its final place, and renamed into it. A manifest in the tree says what the
+// tool wrote, so that a later run can tell its own work from somebody's edits.
+package tree
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"path"
+)
+
+const (
+	// Module is the module the tool patches.
+	Module = "sigs.k8s.io/controller-runtime"
+	// Ours is the module the sources come from.
+	Ours = "github.com/freshmapper/freshmapper"
+)
+
+// Files is a tree in memory, by slash-separated path.
+type Files map[string]File
+
+// File is one file of a tree.
+type File struct {
+	Data []byte
+	Exec bool
+}
+
+// Digests returns the SHA-256 of every file.
+func (f Files) Digests() map[string]string {
+	sums := make(map[string]string, len(f))
+	for name, file := range f {
+		sums[name] = Digest(file.Data)
+	}
+	return sums
+}
+
+// Digest is the SHA-256 of data, in hex.
+func Digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// Read reads a tree from fsys. What the tool adds to a tree on disk (its
+// manifest's folder) is no part of it, nor are the files that a desktop drops.
+func Read(fsys fs.FS) (Files, error) {
+	files := Files{}
+	err := walk(fsys, func(name string, entry fs.DirEntry) error {
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("%s is not a regular file", name)
+		}
+		data, err := fs.ReadFile(fsys, name)
+		files[name] = File{Data: data, Exec: info.Mode()&0o111 != 0}
+		return err
+	})
+	return files, err
+}
+
+// walk calls fn for everything in fsys that is not a folder.
+func walk(fsys fs.FS, fn func(name string, entry fs.DirEntry) error) error {
+	return fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name == Meta:
+			return fs.SkipDir
+		case entry.IsDir() || path.Base(name) == ".DS_Store":
+			return nil
+		}
+		return fn(name, entry)
+	})
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// apiutilDir is where upstream's mapper lives, and ours in its place.
+const apiutilDir = "pkg/client/apiutil"
+
+// A Line is a release line of controller-runtime.
+type Line struct {
+	Minor  string // "v0.25"
+	Newest string // the newest release the tests have run on
+	Gone   []Gone // upstream files that our mapper makes way with
+}
+
+// Gone is an upstream file that has no place in the patched tree.
+type Gone struct {
+	Name     string   // below pkg/client/apiutil
+	Exports  []string // exactly what it declares for others; a file that declares more needs a look first
+	Optional bool     // the line may come without it
+}
+
+// mapperFiles are the files of upstream's mapper, the same from v0.20 on. The
+// last is the white-box test of the other two.
+var mapperFiles = []Gone{
+	{Name: "restmapper.go", Exports: []string{"NewDynamicRESTMapper"}},
+	{Name: "errors.go", Exports: []string{"ErrResourceDiscoveryFailed"}},
+	{Name: "restmapper_wb_test.go", Optional: true},
+}
+
+// Lines are the supported release lines, oldest first. A new line is a new row,
+// once the tests have passed on it.
+var Lines = []Line{
+	{Minor: "v0.25", Newest: "v0.25.2", Gone: mapperFiles},
+}
+
+var release = regexp.MustCompile(`^(v0\.[0-9]+)\.[0-9]+$`)
+
+// LineOf returns the line of a release, "v0.25.2" say. Any patch release of a
+// supported line will do; anything else is an error that names those that are.
+func LineOf(version string) (Line, error) {
+	if found := release.FindStringSubmatch(version); found != nil {
+		for _, line := range Lines {
+			if line.Minor == found[1] {
+				return line, nil
+			}
+		}
+	}
+	return Line{}, fmt.Errorf("controller-runtime %s is not supported: use a release of %s", version, Supported())
+}
+
+// Supported names the supported lines for a reader: "v0.24 (newest tested
+// v0.24.1), v0.25 (newest tested v0.25.2)".
+func Supported() string {
+	names := make([]string, len(Lines))
+	for i, line := range Lines {
+		names[i] = fmt.Sprintf("%s (newest tested %s)", line.Minor, line.Newest)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Newest is the newest tested release of the newest supported line.
+func Newest() string { return Lines[len(Lines)-1].Newest }

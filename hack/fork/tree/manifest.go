@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	// Meta is the folder of the tree that holds the tool's own notes.
+	Meta           = ".freshmapper"
+	manifestName   = "manifest.json"
+	manifestFormat = 1
+)
+
+// ErrNotOurs is what Load returns for a folder without a manifest.
+var ErrNotOurs = errors.New("was not written by this tool")
+
+// Manifest says what the tool wrote. It holds no time and no path of the
+// machine: the same input gives the same bytes.
+type Manifest struct {
+	Format   int    `json:"format"`
+	Version  string `json:"version"` // of controller-runtime
+	Complete bool   `json:"complete"`
+	// Files are the SHA-256 of every file of the tree but the manifest's folder.
+	Files map[string]string `json:"files"`
+	// Saved are the consumer's files that the tool changed or may have, by path
+	// relative to the consumer. Empty in a tree that belongs to no consumer.
+	Saved map[string]Saved `json:"saved,omitempty"`
+}
+
+// Saved is a file of the consumer's as it was.
+type Saved struct {
+	Copy    string `json:"copy,omitempty"`    // its name in the manifest's folder; none if it did not exist
+	Written string `json:"written,omitempty"` // SHA-256 of what the run left; none if it left no file
+}
+
+// NewManifest describes a tree that is being written.
+func NewManifest(r *Result) *Manifest {
+	return &Manifest{Format: manifestFormat, Version: r.Version, Files: r.Files.Digests()}
+}
+
+// Describes tells whether r is the tree that was written.
+func (m *Manifest) Describes(r *Result) bool {
+	return m.Complete && m.Version == r.Version && maps.Equal(m.Files, r.Files.Digests())
+}
+
+// Load reads the manifest of the tree in dir.
+func Load(dir string) (*Manifest, error) {
+	name := filepath.Join(dir, Meta, manifestName)
+	data, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s %w", dir, ErrNotOurs)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the manifest: %w", err)
+	}
+	m := &Manifest{}
+	if err := json.Unmarshal(data, m); err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if m.Format != manifestFormat {
+		return nil, fmt.Errorf("%s has format %d, this tool knows %d: use the release that wrote it", name, m.Format, manifestFormat)
+	}
+	return m, nil
+}
+
+// Save writes the manifest of the tree in dir, through a rename: there is
+// always a whole one.
+func (m *Manifest) Save(dir string) error {
+	data, err := json.MarshalIndent(m, "", "\t")
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(dir, Meta, manifestName)
+	if err := os.WriteFile(name+".tmp", append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write the manifest: %w", err)
+	}
+	if err := os.Rename(name+".tmp", name); err != nil {
+		return fmt.Errorf("write the manifest: %w", err)
+	}
+	return nil
+}
+
+// Edits lists how the tree in dir differs from what the tool wrote: "changed
+// pkg/x.go", "removed …", "added …", in the order of the paths.
+func (m *Manifest) Edits(dir string) ([]string, error) {
+	now, err := digests(dir)
+	if err != nil {
+		return nil, fmt.Errorf("compare %s with its manifest: %w", dir, err)
+	}
+	all := maps.Clone(now)
+	maps.Copy(all, m.Files)
+	var edits []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		was, known := m.Files[name]
+		is, there := now[name]
+		switch {
+		case !there:
+			edits = append(edits, "removed "+name)
+		case !known:
+			edits = append(edits, "added "+name)
+		case was != is:
+			edits = append(edits, "changed "+name)
+		}
+	}
+	return edits, nil
+}
+
+// digests is Digests for a tree on disk. A link is something that the tool
+// never wrote.
+func digests(dir string) (map[string]string, error) {
+	sums := map[string]string{}
+	err := walk(os.DirFS(dir), func(name string, entry fs.DirEntry) error {
+		if !entry.Type().IsRegular() {
+			sums[name] = entry.Type().String()
+			return nil
+		}
+		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		sums[name] = Digest(data)
+		return err
+	})
+	return sums, err
+}
+
+// EditedError refuses to touch a tree that somebody edited. It names up to
+// three files.
+func EditedError(dir string, edits []string) error {
+	named, more := edits, ""
+	if len(edits) > 3 {
+		named, more = edits[:3], fmt.Sprintf(" and %d more", len(edits)-3)
+	}
+	return fmt.Errorf("%s was edited by hand (%s%s): put it back, or give up the edits with -force",
+		dir, strings.Join(slices.Clone(named), ", "), more)
+}

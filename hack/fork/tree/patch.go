@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+)
+
+// A Patch is one purpose: hack/fork applies them all, hack/stage makes a commit
+// of each. A patch that does not find in upstream what it expects is an error,
+// never a guess.
+type Patch struct {
+	Name  string
+	Apply func(*Draft) error
+}
+
+// Patches lists what is done to upstream, in order.
+func Patches() []Patch {
+	return []Patch{
+		{Name: "mapper", Apply: putMapper},
+	}
+}
+
+// Draft is a tree while the patches work on it.
+type Draft struct {
+	Line    Line
+	Version string
+	Files   Files
+	Ours    fs.FS // our sources: apiutil and internal
+}
+
+// Generate makes the patched tree of a release out of upstream's files and our
+// sources. It changes upstream and returns it.
+func Generate(version string, upstream Files, ours fs.FS) (Files, error) {
+	line, err := LineOf(version)
+	if err != nil {
+		return nil, err
+	}
+	draft := &Draft{Line: line, Version: version, Files: upstream, Ours: ours}
+	for _, patch := range Patches() {
+		if err := patch.Apply(draft); err != nil {
+			return nil, fmt.Errorf("patch %q on %s %s: %w", patch.Name, Module, version, err)
+		}
+	}
+	return draft.Files, nil
+}
+
+// A Result is a patched tree, and what became of upstream's files in it.
+type Result struct {
+	Version  string
+	Files    Files
+	Kept     int // upstream's files, byte for byte
+	Replaced int // upstream's files with other content
+	Dropped  int // upstream's files without a successor
+	Added    int // ours, where upstream has nothing
+}
+
+// Make is Upstream followed by Generate.
+func Make(ctx context.Context, version string, sums []byte, ours fs.FS) (*Result, error) {
+	if _, err := LineOf(version); err != nil {
+		return nil, err // before anything is downloaded
+	}
+	upstream, err := Upstream(ctx, version, sums)
+	if err != nil {
+		return nil, err
+	}
+	before := upstream.Digests()
+	files, err := Generate(version, upstream, ours)
+	if err != nil {
+		return nil, err
+	}
+	return count(&Result{Version: version, Files: files}, before), nil
+}
+
+func count(r *Result, before map[string]string) *Result {
+	for name, file := range r.Files {
+		switch sum, known := before[name]; {
+		case !known:
+			r.Added++
+		case sum == Digest(file.Data):
+			r.Kept++
+		default:
+			r.Replaced++
+		}
+	}
+	r.Dropped = len(before) - r.Kept - r.Replaced
+	return r
+}
+
+// String says it in the words of a progress line.
+func (r *Result) String() string {
+	return fmt.Sprintf("%d files of upstream's unchanged, %d replaced, %d dropped, %d of ours added",
+		r.Kept, r.Replaced, r.Dropped, r.Added)
+}

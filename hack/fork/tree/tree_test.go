@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+const stock = "package apiutil\n\nfunc NewDynamicRESTMapper() {}\n\nfunc hidden() {}\n"
+
+// upstream is a controller-runtime in small.
+func upstream() Files {
+	return Files{
+		"go.mod":                              {Data: []byte("module sigs.k8s.io/controller-runtime\n")},
+		"hack/run.sh":                         {Data: []byte("#!/bin/sh\n"), Exec: true},
+		"pkg/client/client.go":                {Data: []byte("package client\n")},
+		"pkg/client/apiutil/apimachinery.go":  {Data: []byte("package apiutil\n")},
+		"pkg/client/apiutil/restmapper.go":    {Data: []byte(stock)},
+		"pkg/client/apiutil/errors.go":        {Data: []byte("package apiutil\n\ntype ErrResourceDiscoveryFailed map[string]error\n")},
+		"pkg/client/apiutil/testdata/crd.yml": {Data: []byte("kind: CRD\n")},
+
+		"pkg/client/apiutil/restmapper_test.go":    {Data: []byte("package apiutil_test\n")},
+		"pkg/client/apiutil/restmapper_wb_test.go": {Data: []byte("package apiutil\n\nfunc TestHidden() {}\n")},
+	}
+}
+
+func ours() fstest.MapFS {
+	return fstest.MapFS{
+		"apiutil/restmapper.go":     {Data: []byte("package apiutil\n\nimport _ \"github.com/freshmapper/freshmapper/internal/snapshot\"\n")},
+		"apiutil/options.go":        {Data: []byte("package apiutil\n")},
+		"apiutil/testdata/a.txt":    {Data: []byte("text\n")},
+		"internal/snapshot/find.go": {Data: []byte("package snapshot\n")},
+	}
+}
+
+func TestGenerate(t *testing.T) {
+	stays := upstream()
+	files, err := Generate("v0.25.2", upstream(), ours())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"go.mod", "hack/run.sh",
+		"pkg/client/apiutil/apimachinery.go",
+		"pkg/client/apiutil/internal/snapshot/find.go",
+		"pkg/client/apiutil/options.go",
+		"pkg/client/apiutil/restmapper.go",
+		"pkg/client/apiutil/restmapper_test.go",
+		"pkg/client/apiutil/testdata/a.txt", "pkg/client/apiutil/testdata/crd.yml",
+		"pkg/client/client.go",
+	}
+	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {
+		t.Errorf("files:\n%s", strings.Join(got, "\n"))
+	}
+	for _, name := range []string{"go.mod", "hack/run.sh", "pkg/client/apiutil/restmapper_test.go"} {
+		if string(files[name].Data) != string(stays[name].Data) || files[name].Exec != stays[name].Exec {
+			t.Errorf("%s is not upstream's", name)
+		}
+	}
+	mapper := string(files["pkg/client/apiutil/restmapper.go"].Data)
+	if !strings.Contains(mapper, `"sigs.k8s.io/controller-runtime/pkg/client/apiutil/internal/snapshot"`) {
+		t.Errorf("restmapper.go:\n%s", mapper)
+	}
+}
+
+func TestGenerateRefuses(t *testing.T) {
+	tests := map[string]struct {
+		version string
+		spoil   func(Files, fstest.MapFS)
+		want    []string // all in the error
+	}{
+		"unknown line":     {version: "v0.19.0", want: []string{"v0.19.0 is not supported", "v0.25"}},
+		"next line":        {version: "v0.250.1", want: []string{"not supported"}},
+		"pre-release":      {version: "v0.25.0-beta.0", want: []string{"not supported"}},
+		"no version":       {version: "0.25.2", want: []string{"not supported"}},
+		"overwrite":        {spoil: addOurs("apiutil/apimachinery.go", "package apiutil\n"), want: []string{"overwrite", "pkg/client/apiutil/apimachinery.go"}},
+		"overwrite data":   {spoil: addOurs("apiutil/testdata/crd.yml", ""), want: []string{"overwrite", "testdata/crd.yml"}},
+		"no upstream file": {spoil: dropStock("errors.go"), want: []string{"upstream has no pkg/client/apiutil/errors.go"}},
+		"new export": {spoil: editStock("restmapper.go", stock+"\nconst A, B = 1, 2\n"),
+			want: []string{"restmapper.go", `"A" "B"`}},
+		"broken upstream": {spoil: editStock("errors.go", "package"), want: []string{"errors.go"}},
+		"foreign import": {spoil: addOurs("internal/x/x.go", "package x\n\nimport _ \"github.com/freshmapper/freshmapper/hack/fork/tree\"\n"),
+			want: []string{"internal/x/x.go", "hack/fork/tree"}},
+		"root import": {spoil: addOurs("apiutil/x_test.go", "package apiutil\n\nimport _ \"github.com/freshmapper/freshmapper\"\n"),
+			want: []string{"apiutil/x_test.go", "only apiutil and internal"}},
+		"no sources": {spoil: func(_ Files, o fstest.MapFS) { clear(o) }, want: []string{"our sources have no apiutil"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			files, src := upstream(), ours()
+			if test.spoil != nil {
+				test.spoil(files, src)
+			}
+			if test.version == "" {
+				test.version = "v0.25.2"
+			}
+			_, err := Generate(test.version, files, src)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestGenerateWithoutOptionalFile(t *testing.T) {
+	files := upstream()
+	delete(files, "pkg/client/apiutil/restmapper_wb_test.go")
+	if _, err := Generate("v0.25.0", files, ours()); err != nil {
+		t.Error(err)
+	}
+}
+
+func addOurs(name, text string) func(Files, fstest.MapFS) {
+	return func(_ Files, o fstest.MapFS) { o[name] = &fstest.MapFile{Data: []byte(text)} }
+}
+
+func dropStock(name string) func(Files, fstest.MapFS) {
+	return func(f Files, _ fstest.MapFS) { delete(f, apiutilDir+"/"+name) }
+}
+
+func editStock(name, text string) func(Files, fstest.MapFS) {
+	return func(f Files, _ fstest.MapFS) { f[apiutilDir+"/"+name] = File{Data: []byte(text)} }
+}
+
+func TestLocalize(t *testing.T) {
+	const src = `// Package x is in github.com/freshmapper/freshmapper/internal/x.
+package x
+
+import (
+	"fmt"
+
+	snap "github.com/freshmapper/freshmapper/internal/snapshot"
+	. ` + "`github.com/freshmapper/freshmapper/apiutil`" + `
+	"github.com/freshmapper/freshmapperx"
+	"k8s.io/client-go/rest" // stays
+)
+
+var url = "github.com/freshmapper/freshmapper/apiutil"
+`
+	const want = `// Package x is in github.com/freshmapper/freshmapper/internal/x.
+package x
+
+import (
+	"fmt"
+
+	"github.com/freshmapper/freshmapperx"
+	"k8s.io/client-go/rest" // stays
+	. "sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	snap "sigs.k8s.io/controller-runtime/pkg/client/apiutil/internal/snapshot"
+)
+
+var url = "github.com/freshmapper/freshmapper/apiutil"
+`
+	got, err := localize("internal/x/x.go", []byte(src))
+	if err != nil || string(got) != want {
+		t.Errorf("%v\n%s", err, got)
+	}
+	for _, name := range []string{"apiutil/testdata/x.go", "apiutil/x.txt"} {
+		if got, err := localize(name, []byte(src)); err != nil || string(got) != src {
+			t.Errorf("%s was rewritten: %v", name, err)
+		}
+	}
+	untidy := "package x\nimport \"fmt\"\nvar  _ = fmt.Sprint\n"
+	if got, err := localize("apiutil/x.go", []byte(untidy)); err != nil || string(got) != untidy {
+		t.Errorf("a file without imports of ours was rewritten: %v\n%s", err, got)
+	}
+}
+
+func TestLines(t *testing.T) {
+	for i, line := range Lines {
+		got, err := LineOf(line.Newest)
+		if err != nil || got.Minor != line.Minor {
+			t.Errorf("newest of %s: %v, %v", line.Minor, got.Minor, err)
+		}
+		if i > 0 && Lines[i-1].Minor >= line.Minor {
+			t.Errorf("%s is out of order", line.Minor)
+		}
+	}
+}
