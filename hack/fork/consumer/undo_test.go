@@ -156,6 +156,7 @@ func TestMissingSumsAreAdded(t *testing.T) {
 }
 
 func TestWorkspace(t *testing.T) {
+	t.Setenv("GOWORK", "") // hack/lib.sh turns workspaces off
 	top := t.TempDir()
 	dir := filepath.Join(top, "operator")
 	if err := os.Rename(forktest.Consumer(t), dir); err != nil {
