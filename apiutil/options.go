@@ -3,10 +3,11 @@
 package apiutil
 
 import (
-	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 )
@@ -14,6 +15,23 @@ import (
 // DynamicRESTMapperOptions are the settings of a DynamicRESTMapper. The zero
 // value gives the mapper that NewDynamicRESTMapper returns.
 type DynamicRESTMapperOptions struct {
+	// RefreshInterval is how often everything is read again while Start runs, give
+	// or take a tenth. Where nothing has changed that costs two requests that are
+	// answered with 304. It bounds how long a kind that went is still mapped.
+	// Defaults to 0: no refresh by interval.
+	RefreshInterval time.Duration
+
+	// WatchAPIs refreshes, while Start runs, about a second after a
+	// CustomResourceDefinition or an APIService came, changed or went. It takes the
+	// verbs list and watch on both.
+	// Defaults to false.
+	WatchAPIs bool
+
+	// NegativeTTL is for how long after a lookup that found nothing the same lookup
+	// is answered with the same error without a request, unless something changed
+	// or was reset in the meantime. Defaults to 0: every miss is rechecked.
+	NegativeTTL time.Duration
+
 	// RequestTimeout bounds one discovery request, with the retries that client-go
 	// makes of its own accord when the server asks for them with Retry-After.
 	// Defaults to 30 seconds.
@@ -22,27 +40,46 @@ type DynamicRESTMapperOptions struct {
 	// MaxResponseBytes bounds the body of one discovery response, after
 	// decompression. A larger one is an error. Defaults to 64 MiB.
 	MaxResponseBytes int64
+
+	// UnhealthyAfter is for how long reads must have failed before Healthz fails.
+	// Defaults to 2 minutes.
+	UnhealthyAfter time.Duration
+
+	// Logger gets one line when the served API changes, when reading the server
+	// begins to fail and when it works again, and at level 1 each reload with its
+	// reason. It gets none for a lookup. Defaults to no logging.
+	Logger logr.Logger
+
+	// Metrics is told of requests, reloads and misses. Defaults to nil: none.
+	Metrics DynamicRESTMapperMetrics
 }
 
 const (
 	defaultRequestTimeout   = 30 * time.Second
 	defaultMaxResponseBytes = 64 << 20
+	defaultUnhealthyAfter   = 2 * time.Minute
 )
 
 // defaulted returns the options with defaults for what is zero, or an error that
 // names the option that cannot be.
 func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) {
-	switch {
-	case o.RequestTimeout < 0:
-		return o, errors.New("RequestTimeout must not be negative")
-	case o.MaxResponseBytes < 0:
-		return o, errors.New("MaxResponseBytes must not be negative")
+	for name, value := range map[string]int64{
+		"RefreshInterval": int64(o.RefreshInterval), "NegativeTTL": int64(o.NegativeTTL),
+		"RequestTimeout": int64(o.RequestTimeout), "MaxResponseBytes": o.MaxResponseBytes,
+		"UnhealthyAfter": int64(o.UnhealthyAfter),
+	} {
+		if value < 0 {
+			return o, fmt.Errorf("%s must not be negative", name)
+		}
 	}
 	if o.RequestTimeout == 0 {
 		o.RequestTimeout = defaultRequestTimeout
 	}
 	if o.MaxResponseBytes == 0 {
 		o.MaxResponseBytes = defaultMaxResponseBytes
+	}
+	if o.UnhealthyAfter == 0 {
+		o.UnhealthyAfter = defaultUnhealthyAfter
 	}
 	return o, nil
 }

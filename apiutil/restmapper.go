@@ -8,12 +8,15 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/refresh"
 	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -28,6 +31,12 @@ import (
 // that are returned belong to the caller.
 type DynamicRESTMapper struct {
 	reloader *reload.Reloader
+	options  DynamicRESTMapperOptions // defaults filled in
+	absent   absences                 // used only if there is a NegativeTTL
+
+	watchers []*refresh.Watcher // none unless WatchAPIs
+	started  atomic.Bool        // Start was called
+	running  atomic.Bool        // Start refreshes
 }
 
 var _ meta.ResettableRESTMapper = (*DynamicRESTMapper)(nil)
@@ -54,24 +63,25 @@ func NewDynamicRESTMapperWithOptions(
 	if err != nil {
 		return nil, fmt.Errorf("no RESTMapper with these options: %w", err)
 	}
+	m := &DynamicRESTMapper{options: opts}
 	client, err := discovery.NewClient(cfg, httpClient, discovery.Options{
 		RequestTimeout:   opts.RequestTimeout,
 		MaxResponseBytes: opts.MaxResponseBytes,
+		Requested:        m.requested(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("no RESTMapper for this rest.Config: %w", err)
 	}
-	return &DynamicRESTMapper{reloader: reload.New(client)}, nil
+	m.reloader = reload.New(client, m.report)
+	if opts.WatchAPIs {
+		watches, err := metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), httpClient)
+		if err != nil {
+			return nil, fmt.Errorf("no watch of API changes for this rest.Config: %w", err)
+		}
+		m.watchers = refresh.NewWatchers(watches, opts.Logger)
+	}
+	return m, nil
 }
-
-// Reset makes every lookup that begins after it returns be answered from a read
-// of the server that started after it. It sends no request and does not wait: the
-// next lookup reads. As long as the server cannot be read, kinds already known go
-// on being served and the reset stays pending.
-func (m *DynamicRESTMapper) Reset() { m.ResetWithContext(context.Background()) }
-
-// ResetWithContext is Reset. The context is not used, since nothing is waited for.
-func (m *DynamicRESTMapper) ResetWithContext(context.Context) { m.reloader.Reset() }
 
 // KindFor returns the one kind that a resource stands for. Group and version may
 // be left out of it, the group may be the beginning of a group's name, and the
@@ -88,7 +98,7 @@ func (m *DynamicRESTMapper) KindForWithContext(ctx context.Context, resource sch
 	if settled {
 		return kind, err
 	}
-	return recheck(ctx, m.reloader, resourceQuery(resource), func(s *snapshot.Snapshot) (schema.GroupVersionKind, bool, error) {
+	return recheck(ctx, m, resourceQuery(resource), func(s *snapshot.Snapshot) (schema.GroupVersionKind, bool, error) {
 		return s.KindFor(resource)
 	})
 }
@@ -105,7 +115,7 @@ func (m *DynamicRESTMapper) KindsForWithContext(ctx context.Context, resource sc
 	if settled {
 		return kinds, err
 	}
-	return recheck(ctx, m.reloader, resourceQuery(resource), func(s *snapshot.Snapshot) ([]schema.GroupVersionKind, bool, error) {
+	return recheck(ctx, m, resourceQuery(resource), func(s *snapshot.Snapshot) ([]schema.GroupVersionKind, bool, error) {
 		return s.KindsFor(resource)
 	})
 }
@@ -121,7 +131,7 @@ func (m *DynamicRESTMapper) ResourceForWithContext(ctx context.Context, input sc
 	if settled {
 		return resource, err
 	}
-	return recheck(ctx, m.reloader, resourceQuery(input), func(s *snapshot.Snapshot) (schema.GroupVersionResource, bool, error) {
+	return recheck(ctx, m, resourceQuery(input), func(s *snapshot.Snapshot) (schema.GroupVersionResource, bool, error) {
 		return s.ResourceFor(input)
 	})
 }
@@ -138,7 +148,7 @@ func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input s
 	if settled {
 		return resources, err
 	}
-	return recheck(ctx, m.reloader, resourceQuery(input), func(s *snapshot.Snapshot) ([]schema.GroupVersionResource, bool, error) {
+	return recheck(ctx, m, resourceQuery(input), func(s *snapshot.Snapshot) ([]schema.GroupVersionResource, bool, error) {
 		return s.ResourcesFor(input)
 	})
 }
@@ -158,7 +168,7 @@ func (m *DynamicRESTMapper) RESTMappingWithContext(ctx context.Context, gk schem
 		return mapping, err
 	}
 	versions = slices.Clone(versions) // so that those of a hit may stay on the caller's stack
-	return recheck(ctx, m.reloader, kindQuery(gk, versions), func(s *snapshot.Snapshot) (*meta.RESTMapping, bool, error) {
+	return recheck(ctx, m, kindQuery(gk, versions), func(s *snapshot.Snapshot) (*meta.RESTMapping, bool, error) {
 		return s.RESTMapping(gk, versions)
 	})
 }
@@ -177,7 +187,7 @@ func (m *DynamicRESTMapper) RESTMappingsWithContext(ctx context.Context, gk sche
 		return mappings, err
 	}
 	versions = slices.Clone(versions)
-	return recheck(ctx, m.reloader, kindQuery(gk, versions), func(s *snapshot.Snapshot) ([]*meta.RESTMapping, bool, error) {
+	return recheck(ctx, m, kindQuery(gk, versions), func(s *snapshot.Snapshot) ([]*meta.RESTMapping, bool, error) {
 		return s.RESTMappings(gk, versions)
 	})
 }
@@ -196,7 +206,7 @@ func (m *DynamicRESTMapper) ResourceSingularizerWithContext(ctx context.Context,
 		return singular, err
 	}
 	query := resourceQuery(schema.GroupVersionResource{Resource: resource})
-	singular, err = recheck(ctx, m.reloader, query, func(s *snapshot.Snapshot) (string, bool, error) {
+	singular, err = recheck(ctx, m, query, func(s *snapshot.Snapshot) (string, bool, error) {
 		return s.ResourceSingularizer(resource)
 	})
 	if err != nil {

@@ -23,6 +23,10 @@ import (
 type Options struct {
 	RequestTimeout   time.Duration // of one request, client-go's own retries included
 	MaxResponseBytes int64         // of one response, after decompression
+
+	// Requested, if not nil, is called after every request that was sent with its
+	// path and the status of the answer, 0 if there was none.
+	Requested func(path string, code int)
 }
 
 // Client reads the discovery documents of one server. Its methods must not be
@@ -39,7 +43,7 @@ type Client struct {
 // rate limiter and the other settings of cfg. It sends no request.
 func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Client, error) {
 	own := *httpClient
-	own.Transport = &roundTripper{next: transportOf(httpClient), maxBytes: options.MaxResponseBytes}
+	own.Transport = &roundTripper{next: transportOf(httpClient), maxBytes: options.MaxResponseBytes, requested: options.Requested}
 	own.CheckRedirect = sameHost(httpClient.CheckRedirect)
 	// The discovery client's REST client has the settings that stock's has: rate
 	// limits, timeout parameter, user agent.

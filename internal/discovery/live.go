@@ -88,15 +88,15 @@ func (c *Client) Versions(
 			continue
 		}
 		table, served, err := c.Version(ctx, gv)
-		if silent++; !unanswered(err) {
+		if silent++; !Unanswered(err) {
 			silent = 0
 		}
 		record(gv, table, served, err)
 	}
 }
 
-// unanswered says that a request got no answer at all.
-func unanswered(err error) bool {
+// Unanswered says that the read that ended with err got no answer at all.
+func Unanswered(err error) bool {
 	var failed *Error
 	return errors.As(err, &failed) && failed.Code == 0
 }

@@ -28,13 +28,17 @@ func withExchange(ctx context.Context, e *exchange) context.Context {
 // roundTripper lets 304 and the validators through client-go's REST client, which
 // takes every answer but 200 to 206 for a failure, and bounds every body.
 type roundTripper struct {
-	next     http.RoundTripper
-	maxBytes int64
+	next      http.RoundTripper
+	maxBytes  int64
+	requested func(path string, code int) // may be nil
 }
 
 // RoundTrip implements http.RoundTripper.
 func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := rt.next.RoundTrip(req)
+	if rt.requested != nil {
+		rt.requested(req.URL.Path, codeOf(resp))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +52,13 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &boundedBody{ReadCloser: resp.Body, left: rt.maxBytes, max: rt.maxBytes}
 	return resp, nil
+}
+
+func codeOf(resp *http.Response) int {
+	if resp == nil {
+		return 0
+	}
+	return resp.StatusCode
 }
 
 // asOK makes an empty 200 of a 304 that was asked for.

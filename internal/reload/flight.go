@@ -20,6 +20,7 @@ const (
 	listed                 // the versions of one group as they were listed last
 	list                   // one group's list of versions, and those that are new
 	version                // one version
+	refresh                // all groups, and those versions that have been read before
 )
 
 // scope is what a flight reads. Lookups that need the same scope share a flight.
@@ -33,32 +34,36 @@ type scope struct {
 // once the flight is done.
 type failures map[schema.GroupVersion]error
 
-// flight is one read of the server. err and failed are written once, before done is closed.
+// flight is one read of the server. Its results are written once, before done is closed.
 type flight struct {
-	done   chan struct{}
+	ctx  context.Context // of its requests: it ends with none of those who wait, but for a refresh
+	done chan struct{}
+
 	err    error    // nothing could be read
 	failed failures // what could not be read while the rest could
+	report *Report  // nil if nothing was read
 
 	waiters int // guarded by flights.mu
 }
 
-// flights are the reads that have been asked for and have not begun. The zero
-// value is not usable; see newFlights.
+// flights are the reads that have been asked for and have not begun.
 type flights struct {
-	slot chan struct{} // holds one token while a flight runs
+	read   func(scope, *flight) // fills in the results; runs once at a time
+	report func(Report)         // may be nil
+	slot   chan struct{}        // holds one token while a flight runs
 
 	mu      sync.Mutex // held for map operations only
 	waiting map[scope]*flight
 }
 
-func newFlights() *flights {
-	return &flights{slot: make(chan struct{}, 1), waiting: map[scope]*flight{}}
+func newFlights(read func(scope, *flight), report func(Report)) *flights {
+	return &flights{read: read, report: report, slot: make(chan struct{}, 1), waiting: map[scope]*flight{}}
 }
 
 // do waits for a read of s that begins after do was called. When ctx ends first,
 // its error is returned and the flight goes on without this waiter.
-func (fs *flights) do(ctx context.Context, s scope, read func(scope, *flight)) (failures, error) {
-	f := fs.join(s, read)
+func (fs *flights) do(ctx context.Context, s scope) (failures, error) {
+	f := fs.join(context.Background(), s)
 	select {
 	case <-f.done:
 		return f.failed, f.err
@@ -68,15 +73,15 @@ func (fs *flights) do(ctx context.Context, s scope, read func(scope, *flight)) (
 	}
 }
 
-// join returns the flight that is waiting to read s; it starts one if there is none.
-func (fs *flights) join(s scope, read func(scope, *flight)) *flight {
+// join returns the flight that is waiting to read s; it starts one, under ctx, if there is none.
+func (fs *flights) join(ctx context.Context, s scope) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f := fs.waiting[s]
 	if f == nil {
-		f = &flight{done: make(chan struct{})}
+		f = &flight{ctx: ctx, done: make(chan struct{})}
 		fs.waiting[s] = f
-		go fs.run(s, f, read)
+		go fs.run(s, f)
 	}
 	f.waiters++
 	return f
@@ -89,20 +94,31 @@ func (fs *flights) leave(f *flight) {
 }
 
 // run waits for its turn, closes the flight to those who come later, and reads.
-// It ends by the timeouts of the requests before it and of its own.
-func (fs *flights) run(s scope, f *flight, read func(scope, *flight)) {
-	fs.slot <- struct{}{}
-	defer func() { <-fs.slot }()
-	defer close(f.done)
-	if fs.start(s, f) {
-		read(s, f)
+// It ends by the timeouts of the requests before it and of its own. report is
+// called last, when nobody waits any more, so that it may take its time and may
+// use the mapper.
+func (fs *flights) run(s scope, f *flight) {
+	select {
+	case fs.slot <- struct{}{}:
+		if fs.start(s) > 0 {
+			fs.read(s, f)
+		}
+		<-fs.slot
+	case <-f.ctx.Done():
+		fs.start(s)
+		f.err = context.Cause(f.ctx)
+	}
+	close(f.done)
+	if f.report != nil && fs.report != nil {
+		fs.report(*f.report)
 	}
 }
 
-// start takes f off the waiting list. It says no if everybody who waited for f has left.
-func (fs *flights) start(s scope, f *flight) bool {
+// start takes the flight that is waiting to read s off the list, and says how many wait for it.
+func (fs *flights) start(s scope) int {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	f := fs.waiting[s]
 	delete(fs.waiting, s)
-	return f.waiters > 0
+	return f.waiters
 }

@@ -68,7 +68,7 @@ func (r *Reloader) Read(ctx context.Context, q Query, settled func(*snapshot.Sna
 
 // do waits for a read of s that begins now or later.
 func (r *Reloader) do(ctx context.Context, s scope) (failures, error) {
-	return r.flights.do(ctx, s, r.read)
+	return r.flights.do(ctx, s)
 }
 
 // readBulkThenRest reads the bulk document and, where that only lists versions
@@ -85,6 +85,11 @@ func (r *Reloader) readBulkThenRest(ctx context.Context, q Query, settled func(*
 		return r.readVersionsOf(ctx, q, slices.DeleteFunc(slices.Clone(q.Versions), func(name string) bool {
 			return s.Aggregated() && !listedUnread(s.Group(q.Group), name)
 		}))
+	}
+	if !s.Aggregated() && q.byPrefix() {
+		// Of groups with a longer name there may be tables that are older than this lookup.
+		_, err := r.readListed(ctx, q, settled)
+		return r.failedIn(q), err
 	}
 	if len(unread(s, q)) > 0 {
 		rest := scope{kind: fill, group: q.Group, prefix: q.byPrefix()}
@@ -132,16 +137,8 @@ func (r *Reloader) readBulkThenGroup(ctx context.Context, q Query, settled func(
 // next lookup, which will not do without it.
 func (r *Reloader) readListedThenList(ctx context.Context, q Query, settled func(*snapshot.Snapshot) bool) (failures, error) {
 	complete := isListed(r.Snapshot().Group(q.Group))
-	for _, g := range r.Snapshot().Groups() {
-		if !q.covers(g) {
-			continue
-		}
-		if _, err := r.do(ctx, scope{kind: listed, group: g.Name()}); err != nil {
-			return nil, err
-		}
-		if settled(r.Snapshot()) {
-			return nil, nil
-		}
+	if done, err := r.readListed(ctx, q, settled); done || err != nil {
+		return nil, err
 	}
 	g := r.Snapshot().Group(q.Group)
 	if versionGone := complete && g != nil && !g.Listed(); versionGone {
@@ -149,6 +146,23 @@ func (r *Reloader) readListedThenList(ctx context.Context, q Query, settled func
 	}
 	_, err := r.do(ctx, scope{kind: list, group: q.Group})
 	return r.failedIn(q), err
+}
+
+// readListed reads the versions, as they are listed, of every group that q is
+// about. It says whether that settles the lookup.
+func (r *Reloader) readListed(ctx context.Context, q Query, settled func(*snapshot.Snapshot) bool) (bool, error) {
+	for _, g := range r.Snapshot().Groups() {
+		if !q.covers(g) {
+			continue
+		}
+		if _, err := r.do(ctx, scope{kind: listed, group: g.Name()}); err != nil {
+			return false, err
+		}
+		if settled(r.Snapshot()) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func isListed(g *snapshot.Group) bool { return g != nil && g.Listed() }

@@ -5,6 +5,7 @@ package reload
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -16,19 +17,58 @@ import (
 // All methods may be called from any goroutine.
 type Reloader struct {
 	current atomic.Pointer[snapshot.Snapshot] // stored by publish alone
+	changed atomic.Pointer[chan struct{}]     // closed and replaced by publish
+	health  atomic.Pointer[Health]            // stored by the one flight that runs
 	client  *discovery.Client                 // used by the one flight that runs
 	flights *flights
 }
 
-// New makes a reloader that knows nothing yet. It sends no request and starts no goroutine.
-func New(client *discovery.Client) *Reloader {
-	r := &Reloader{client: client, flights: newFlights()}
+// New makes a reloader that knows nothing yet. It sends no request and starts no
+// goroutine. report, which may be nil, is called after every flight, from the
+// flight's goroutine.
+func New(client *discovery.Client, report func(Report)) *Reloader {
+	r := &Reloader{client: client}
+	r.flights = newFlights(r.read, report)
+	changed := make(chan struct{})
+	r.changed.Store(&changed)
+	r.health.Store(&Health{})
 	r.current.Store(&snapshot.Snapshot{})
 	return r
 }
 
 // Snapshot returns what is known now. It takes no lock and never waits.
 func (r *Reloader) Snapshot() *snapshot.Snapshot { return r.current.Load() }
+
+// Changed returns a channel that is closed at the next change of the snapshot.
+// Whoever must not miss one gets the channel first and then the snapshot.
+func (r *Reloader) Changed() <-chan struct{} { return *r.changed.Load() }
+
+// Health says how the reads of the server have gone so far.
+func (r *Reloader) Health() Health { return *r.health.Load() }
+
+// Refresh reads everything again that has been read before, and what is new.
+// When ctx ends it stops reading, and returns once that has stopped.
+func (r *Reloader) Refresh(ctx context.Context) error {
+	f := r.flights.join(ctx, scope{kind: refresh})
+	<-f.done
+	return f.err
+}
+
+// ReadAll reads everything that the server serves.
+func (r *Reloader) ReadAll(ctx context.Context) error {
+	_, err := r.do(ctx, scope{kind: everything})
+	return err
+}
+
+// ReadLive reads a version live, or the whole group where gv names none. Failing,
+// it leaves what is known.
+func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) {
+	s := scope{kind: version, group: gv.Group, version: gv.Version}
+	if gv.Version == "" {
+		s.kind = group
+	}
+	_, _ = r.do(ctx, s)
+}
 
 // Reset asks that everything be read again before it is answered from. It does
 // not wait, and sends no request itself.
@@ -48,16 +88,35 @@ func (r *Reloader) publish(follow func(*snapshot.Snapshot) *snapshot.Snapshot) {
 	for {
 		current := r.current.Load()
 		next := follow(current)
-		if next == current || r.current.CompareAndSwap(current, next) {
+		if next == current {
+			return
+		}
+		if r.current.CompareAndSwap(current, next) {
+			changed := make(chan struct{})
+			close(*r.changed.Swap(&changed))
 			return
 		}
 	}
 }
 
-// read performs a flight. Only one runs at a time.
+// read performs a flight and keeps its record. Only one runs at a time.
 func (r *Reloader) read(s scope, f *flight) {
-	// The flight belongs to all who wait for it, so it ends with none of them.
-	ctx := context.Background()
+	start, from, before := time.Now(), r.Snapshot(), r.Health()
+	r.fly(s, f)
+	if f.ctx.Err() != nil {
+		return // given up, which says nothing of the server
+	}
+	now := time.Now()
+	then := before.after(now, f.failure())
+	r.health.Store(&then)
+	f.report = &Report{
+		Reason: s.kind.String(), Duration: now.Sub(start), Err: f.failure(),
+		From: from, To: r.Snapshot(), Before: before, Then: then,
+	}
+}
+
+func (r *Reloader) fly(s scope, f *flight) {
+	ctx := f.ctx
 	switch s.kind {
 	case everything:
 		f.err = r.readEverything(ctx)
@@ -71,9 +130,35 @@ func (r *Reloader) read(s scope, f *flight) {
 		f.err = r.readList(ctx, s.group)
 	case version:
 		f.failed = r.readVersions(ctx, []schema.GroupVersion{{Group: s.group, Version: s.version}})
+	case refresh:
+		f.err = r.refresh(ctx)
 	case fill:
 		f.failed = r.readVersions(ctx, unread(r.Snapshot(), Query{Group: s.group, ByResource: s.prefix}))
 	}
+}
+
+// refresh is readBulk and, on a server without the aggregated document, every
+// version that was read before; or every version at all, if all were.
+func (r *Reloader) refresh(ctx context.Context) error {
+	before := r.Snapshot()
+	if err := r.readBulk(ctx); err != nil {
+		return err
+	}
+	s := r.Snapshot()
+	if s.Aggregated() {
+		return nil
+	}
+	all := before.Complete()
+	var gvs []schema.GroupVersion
+	for _, g := range s.Groups() {
+		for _, v := range g.Versions() {
+			if all || v.Table != nil {
+				gvs = append(gvs, schema.GroupVersion{Group: g.Name(), Version: v.Name})
+			}
+		}
+	}
+	r.readVersions(ctx, gvs)
+	return nil
 }
 
 // readEverything is readBulk and, on a server without the aggregated document,

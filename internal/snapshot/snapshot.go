@@ -3,6 +3,7 @@
 package snapshot
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -39,15 +40,28 @@ func newOrder(groups []*Group) *order {
 	for i, g := range groups {
 		o.position[g.name] = i
 	}
-	for i, g := range groups {
-		// Every prefix of the name may be the name of another group.
-		for end := 1; end < len(g.name); end++ {
-			if _, ok := o.position[g.name[:end]]; ok {
-				o.longer[g.name[:end]] = append(o.longer[g.name[:end]], i)
-			}
+	o.findLonger()
+	return o
+}
+
+// findLonger goes through the names in alphabetical order, in which those that
+// begin with a name come right after it.
+func (o *order) findLonger() {
+	var begun []string // the names that the current one begins with, shorter ones first
+	for _, name := range slices.Sorted(maps.Keys(o.position)) {
+		for len(begun) > 0 && !strings.HasPrefix(name, begun[len(begun)-1]) {
+			begun = begun[:len(begun)-1]
+		}
+		for _, shorter := range begun {
+			o.longer[shorter] = append(o.longer[shorter], o.position[name])
+		}
+		if name != "" {
+			begun = append(begun, name)
 		}
 	}
-	return o
+	for _, longer := range o.longer {
+		slices.Sort(longer)
+	}
 }
 
 // List is the groups of one server with their order. Snapshots of servers that
@@ -88,6 +102,9 @@ func (s *Snapshot) Read() bool { return s.read }
 
 // Aggregated says that the last bulk read was of the aggregated document.
 func (s *Snapshot) Aggregated() bool { return s.aggregated }
+
+// Complete says that every version of every group has been read, or tried to.
+func (s *Snapshot) Complete() bool { return s.complete(selection{}) }
 
 // Outdated says that a reset is waiting for a bulk read that starts after it.
 func (s *Snapshot) Outdated() bool { return s.readAt < s.resets }

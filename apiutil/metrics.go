@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil
+
+import (
+	"strings"
+	"time"
+
+	"github.com/freshmapper/freshmapper/internal/reload"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// DynamicRESTMapperMetrics is told what a mapper does. Its methods may be called
+// from several goroutines at once, and never on a hit.
+type DynamicRESTMapperMetrics interface {
+	// Request is called after each request. path is the class of its path: "bulk",
+	// "group" or "version"; code is the status of the answer, 0 if there was none.
+	Request(path string, code int)
+
+	// Reload is called after each reload, which may take several requests. reason
+	// is the part of the server that was asked for; err is nil if it could be read.
+	Reload(reason string, duration time.Duration, err error)
+
+	// Miss is called for each lookup that the mapper could not answer from what it
+	// knew. outcome is "found", "absent" or "failed".
+	Miss(outcome string)
+
+	// Served is called after each reload with what is known then. lastSuccess is
+	// when the server was last read, the zero time if never.
+	Served(generation uint64, groups, kinds int, lastSuccess time.Time)
+}
+
+// requested returns the function that discovery calls after each request.
+func (m *DynamicRESTMapper) requested() func(string, int) {
+	metrics := m.options.Metrics
+	if metrics == nil {
+		return nil
+	}
+	return func(path string, code int) { metrics.Request(pathClass(path), code) }
+}
+
+// pathClass tells /api and /apis from /apis/<group> and from what lists a version.
+func pathClass(path string) string {
+	_, rest, named := strings.Cut(path, "/apis")
+	switch slashes := strings.Count(rest, "/"); {
+	case named && slashes == 0, !named && strings.HasSuffix(path, "/api"):
+		return "bulk"
+	case named && slashes == 1:
+		return "group"
+	default:
+		return "version"
+	}
+}
+
+// report logs and counts what a flight has done.
+func (m *DynamicRESTMapper) report(r reload.Report) {
+	log := m.options.Logger
+	log.V(1).Info("reloaded API discovery", "reason", r.Reason, "duration", r.Duration, "error", r.Err)
+	switch {
+	case r.Err != nil && r.Before.LastError == nil:
+		log.Error(r.Err, "API discovery fails, known APIs go on being served")
+	case r.Err == nil && r.Before.LastError != nil:
+		log.Info("API discovery works again", "failures", r.Before.ConsecutiveFailures, "since", r.Before.FailingSince)
+	}
+	if r.From.Read() && r.From.Generation() != r.To.Generation() && log.Enabled() {
+		added, removed, changed := summarize(snapshot.Diff(r.From, r.To))
+		log.Info("served APIs changed", "generation", r.To.Generation(), "added", added, "removed", removed, "changed", changed)
+	}
+	if metrics := m.options.Metrics; metrics != nil {
+		metrics.Reload(r.Reason, r.Duration, r.Err)
+		metrics.Served(r.To.Generation(), len(r.To.Groups()), r.To.Kinds(), r.Then.LastSuccess)
+	}
+}
+
+// summarize lists kinds by what happened to them, in the form group/version.Kind,
+// at most mostLogged of each.
+func summarize(changes []snapshot.Change) (added, removed, changed []string) {
+	lists := map[snapshot.ChangeType]*[]string{snapshot.Added: &added, snapshot.Removed: &removed, snapshot.Changed: &changed}
+	for _, c := range changes {
+		list := lists[c.Type]
+		gvk := c.Mapping.GroupVersionKind
+		switch len(*list) {
+		case mostLogged:
+			*list = append(*list, "and more")
+		case mostLogged + 1:
+		default:
+			*list = append(*list, gvk.GroupVersion().String()+"."+gvk.Kind)
+		}
+	}
+	return added, removed, changed
+}
+
+const mostLogged = 20

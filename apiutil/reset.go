@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil
+
+import (
+	"context"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Reset makes every lookup that begins after it returns be answered from a read
+// of the server that started after it. It sends no request and does not wait: the
+// next lookup reads. As long as the server cannot be read, kinds already known go
+// on being served and the reset stays pending.
+func (m *DynamicRESTMapper) Reset() { m.ResetWithContext(context.Background()) }
+
+// ResetWithContext is Reset. The context is not used, since nothing is waited for.
+func (m *DynamicRESTMapper) ResetWithContext(context.Context) { m.reloader.Reset() }
+
+// ResetGroup is Reset for one group, "" being the core group: the next lookup in
+// it reads the group live. Lookups in other groups go on without a request.
+func (m *DynamicRESTMapper) ResetGroup(group string) { m.reloader.ResetGroup(group) }
+
+// resettable and resettableWithContext are what meta.MaybeResetRESTMapper looks
+// for. The second is not in every version of apimachinery that this compiles with.
+type (
+	resettable            interface{ Reset() }
+	resettableWithContext interface{ ResetWithContext(context.Context) }
+)
+
+// ResetOnNoMatch resets those of the mappers that can be reset if err, however
+// wrapped or joined, says that discovery is stale: if it is a NoMatch of either
+// kind, or an *ErrResourceDiscoveryFailed around one, or the 404 that an API
+// server gives for a resource that it does not serve (but not the 404 of an object
+// that does not exist). It returns whether it has reset anything. A nil err and
+// nil mappers are passed over.
+//
+// It is a no-op with controller-runtime's own mapper, which cannot be reset.
+func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
+	if !meta.IsNoMatchError(err) && !anyError(err, isUnservedResource) {
+		return false
+	}
+	reset := false
+	for _, mapper := range mappers {
+		if own, ok := mapper.(*DynamicRESTMapper); ok && own == nil {
+			continue
+		}
+		switch mapper := mapper.(type) {
+		case resettableWithContext:
+			mapper.ResetWithContext(context.Background())
+			reset = true
+		case resettable:
+			mapper.Reset()
+			reset = true
+		}
+	}
+	return reset
+}
+
+// anyError says whether is holds for any error in the tree of err. errors.As
+// would look at the first of a type only.
+func anyError(err error, is func(error) bool) bool {
+	if err == nil || is(err) {
+		return err != nil
+	}
+	switch err := err.(type) { //nolint:errorlint // This is what walks the tree.
+	case interface{ Unwrap() error }:
+		return anyError(err.Unwrap(), is)
+	case interface{ Unwrap() []error }:
+		for _, e := range err.Unwrap() {
+			if anyError(e, is) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isUnservedResource says that err is the answer for a path that the server does
+// not know. It names no object; or, where client-go has filled in the name of the
+// request, it says that the server's answer was no metav1.Status
+// (apierrors.NewGenericServerResponse).
+func isUnservedResource(err error) bool {
+	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // anyError unwraps.
+	if !ok || status.Status().Code != http.StatusNotFound {
+		return false
+	}
+	details := status.Status().Details
+	if details == nil || details.Name == "" {
+		return true
+	}
+	for _, cause := range details.Causes {
+		if cause.Type == metav1.CauseTypeUnexpectedServerResponse {
+			return true
+		}
+	}
+	return false
+}

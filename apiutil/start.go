@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil
+
+import (
+	"context"
+	"errors"
+
+	"github.com/freshmapper/freshmapper/internal/refresh"
+)
+
+// Start refreshes the mapper in the background, as RefreshInterval and WatchAPIs
+// say, until ctx ends. It blocks; nothing that it started is left when it
+// returns. It has the shape of controller-runtime's manager.Runnable:
+// mgr.Add(mapper). With neither option it only waits. It returns an error if it
+// was called before.
+func (m *DynamicRESTMapper) Start(ctx context.Context) error {
+	if m.started.Swap(true) {
+		return errors.New("the RESTMapper was started before: Start may be called once")
+	}
+	options := refresh.Options{Interval: m.options.RefreshInterval, Watchers: m.watchers}
+	m.running.Store(options.Interval > 0 || len(options.Watchers) > 0)
+	defer m.running.Store(false)
+	refresh.Run(ctx, options, m.reloader.Refresh)
+	return nil
+}
+
+// NeedLeaderElection says that Start runs on every replica: each has a mapper of its own.
+func (m *DynamicRESTMapper) NeedLeaderElection() bool { return false }

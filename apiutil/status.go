@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/refresh"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// DynamicRESTMapperStatus says what a mapper knows and how its reads of the
+// server have gone. It belongs to the caller.
+type DynamicRESTMapperStatus struct {
+	Generation    uint64 // see DynamicRESTMapper.Generation
+	Groups, Kinds int    // known now; a kind counts once for each version
+
+	LastAttempt         time.Time // when the last read of the server ended; zero before the first
+	LastSuccess         time.Time // of a read, whether anything had changed or not
+	LastError           error     // of the last read; nil after a success
+	ConsecutiveFailures int       // reads that failed since the last success
+	UnhealthySince      time.Time // the first of them; zero while healthy
+
+	// FailedGroupVersions are those whose last read failed, while the server as
+	// such could be read: what serves them does not answer.
+	FailedGroupVersions map[schema.GroupVersion]error
+
+	// Watching says that all watches for API changes are open.
+	Watching bool
+}
+
+// Status returns the status of now. It takes no lock and sends no request.
+func (m *DynamicRESTMapper) Status() DynamicRESTMapperStatus {
+	s, health := m.reloader.Snapshot(), m.reloader.Health()
+	return DynamicRESTMapperStatus{
+		Generation:          s.Generation(),
+		Groups:              len(s.Groups()),
+		Kinds:               s.Kinds(),
+		LastAttempt:         health.LastAttempt,
+		LastSuccess:         health.LastSuccess,
+		LastError:           health.LastError,
+		ConsecutiveFailures: health.ConsecutiveFailures,
+		UnhealthySince:      health.FailingSince,
+		FailedGroupVersions: failedGroupVersions(s),
+		Watching:            watching(m.watchers),
+	}
+}
+
+func failedGroupVersions(s *snapshot.Snapshot) map[schema.GroupVersion]error {
+	failed := map[schema.GroupVersion]error{}
+	for _, g := range s.Groups() {
+		for _, v := range g.Versions() {
+			if v.Err != nil {
+				failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err
+			}
+		}
+	}
+	return failed
+}
+
+func watching(watchers []*refresh.Watcher) bool {
+	for _, w := range watchers {
+		if !w.Watching() {
+			return false
+		}
+	}
+	return len(watchers) > 0
+}
+
+// Healthz has the shape of controller-runtime's healthz.Checker. It fails once
+// reads of the server have failed for longer than UnhealthyAfter, with since when
+// and why, and not after the next success. It sends no request.
+func (m *DynamicRESTMapper) Healthz(*http.Request) error {
+	health := m.reloader.Health()
+	if health.FailingSince.IsZero() || time.Since(health.FailingSince) <= m.options.UnhealthyAfter {
+		return nil
+	}
+	return fmt.Errorf("API discovery has failed since %s, %d times in a row: %w",
+		health.FailingSince.UTC().Format(time.RFC3339), health.ConsecutiveFailures, health.LastError)
+}
+
+// Generation moves when the served API changes as the mapper knows it: when a
+// group, version or kind comes or goes, or a kind's scope, resource name or
+// preferred version changes; and only then. It takes no lock and sends no request.
+func (m *DynamicRESTMapper) Generation() uint64 { return m.reloader.Snapshot().Generation() }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// APIChangeType says what happened to a kind.
+type APIChangeType string
+
+// The types of an APIChange.
+const (
+	APIAdded   APIChangeType = "Added"
+	APIRemoved APIChangeType = "Removed"
+	// APIChanged is for a kind whose scope or resource name changed, or whose
+	// version became the one that a lookup without a version finds.
+	APIChanged APIChangeType = "Changed"
+)
+
+// APIChange says what happened to one kind in one version of one group.
+type APIChange struct {
+	Type    APIChangeType
+	Mapping meta.RESTMapping // as it is now; of a removed kind, as it was last
+}
+
+// Subscribe returns a channel of what changes about the served API, as the mapper
+// learns of it. The first slice has everything that is served now as Added; to
+// that end the server is read, again and again while that fails. After that come
+// differences: first what was removed, then what was added or changed, in the
+// server's order. Who receives slowly gets them merged, and always ends at what
+// is known then. Nobody waits for a subscriber. The channel is closed when ctx
+// ends. What is sent belongs to the receiver.
+//
+// Without RefreshInterval and WatchAPIs the mapper learns of changes only from
+// lookups that miss, and from Reset.
+func (m *DynamicRESTMapper) Subscribe(ctx context.Context) <-chan []APIChange {
+	changes := make(chan []APIChange)
+	go func() {
+		defer close(changes)
+		m.readAll(ctx)
+		m.deliver(ctx, changes)
+	}()
+	return changes
+}
+
+// readAll makes the snapshot complete, or waits until ctx ends.
+func (m *DynamicRESTMapper) readAll(ctx context.Context) {
+	backoff := pollBackoff()
+	for ctx.Err() == nil && !m.reloader.Snapshot().Complete() && m.reloader.ReadAll(ctx) != nil {
+		pause(ctx, backoff.Step())
+	}
+}
+
+func (m *DynamicRESTMapper) deliver(ctx context.Context, changes chan<- []APIChange) {
+	delivered := &snapshot.Snapshot{}
+	for ctx.Err() == nil {
+		changed := m.reloader.Changed()
+		now := m.reloader.Snapshot()
+		var out chan<- []APIChange // nil, which blocks, if there is nothing to send
+		batch := apiChanges(snapshot.Diff(delivered, now))
+		if len(batch) > 0 {
+			out = changes
+		}
+		select {
+		case out <- batch:
+			delivered = now
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func apiChanges(diff []snapshot.Change) []APIChange {
+	types := map[snapshot.ChangeType]APIChangeType{
+		snapshot.Added: APIAdded, snapshot.Removed: APIRemoved, snapshot.Changed: APIChanged,
+	}
+	changes := make([]APIChange, 0, len(diff))
+	for _, c := range diff {
+		changes = append(changes, APIChange{Type: types[c.Type], Mapping: c.Mapping})
+	}
+	return changes
+}
+
+// pollBackoff is how often the mapper asks by itself where nothing else would.
+func pollBackoff() wait.Backoff {
+	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 30, Cap: mostPoll}
+}
+
+const mostPoll = 30 * time.Second
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package refresh
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Options say when to refresh. With neither interval nor watchers Run only waits.
+type Options struct {
+	Interval time.Duration // 0: not by interval
+	Watchers []*Watcher    // whose events ring
+}
+
+const (
+	// settle is how long after the first ring of a burst the refresh begins. A CRD
+	// is served some 100 ms after its first event; the event that says so rings again.
+	settle = 200 * time.Millisecond
+	// spacing is the least time between the starts of two refreshes that were rung for.
+	spacing = time.Second
+
+	jitter       = 0.1 // of every wait, so that a fleet does not beat in time
+	firstBackoff = time.Second
+	mostBackoff  = 2 * time.Minute
+)
+
+// Doorbell asks for a refresh. Any number of rings before it is answered count as one.
+type Doorbell chan struct{}
+
+// NewDoorbell makes a doorbell.
+func NewDoorbell() Doorbell { return make(Doorbell, 1) }
+
+// Ring never blocks.
+func (d Doorbell) Ring() {
+	select {
+	case d <- struct{}{}:
+	default:
+	}
+}
+
+// Run refreshes until ctx ends, beginning at once, and returns when everything
+// that it started has ended. refresh returns an error if the server could not be
+// read; it is then called again after a backoff that grows from a second, and
+// after the first success at the interval again.
+func Run(ctx context.Context, options Options, refresh func(context.Context) error) {
+	if options.Interval == 0 && len(options.Watchers) == 0 {
+		<-ctx.Done()
+		return
+	}
+	bell := NewDoorbell()
+	var watchers sync.WaitGroup
+	for _, w := range options.Watchers {
+		watchers.Add(1)
+		go func(w *Watcher) {
+			defer watchers.Done()
+			w.run(ctx, bell)
+		}(w)
+	}
+	loop(ctx, options.Interval, bell, refresh)
+	watchers.Wait()
+}
+
+func loop(ctx context.Context, interval time.Duration, bell Doorbell, refresh func(context.Context) error) {
+	backoff := newBackoff()
+	for ctx.Err() == nil {
+		started := time.Now()
+		next := interval
+		if refresh(ctx) == nil {
+			backoff = newBackoff()
+		} else if retry := backoff.Step(); interval == 0 || retry < interval {
+			next = retry
+		}
+		next = lengthen(next)
+		if rung := sleep(ctx, next, bell); rung {
+			// Let the burst pass, and keep the distance to the refresh before.
+			sleep(ctx, max(settle, spacing-time.Since(started)), nil)
+			drain(bell)
+		}
+	}
+}
+
+func newBackoff() wait.Backoff {
+	return wait.Backoff{Duration: firstBackoff, Factor: 2, Jitter: jitter, Steps: 30, Cap: mostBackoff}
+}
+
+// lengthen adds jitter to a wait; a wait of 0 stays for ever.
+func lengthen(d time.Duration) time.Duration {
+	if d == 0 {
+		return 0
+	}
+	return wait.Jitter(d, jitter)
+}
+
+// sleep waits for d, for ever if that is 0, or until bell rings or ctx ends. It
+// says whether the bell rang.
+func sleep(ctx context.Context, d time.Duration, bell Doorbell) (rung bool) {
+	var after <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		after = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-after:
+		return false
+	case <-bell:
+		return true
+	}
+}
+
+// drain forgets rings that the refresh about to begin answers as well.
+func drain(bell Doorbell) {
+	select {
+	case <-bell:
+	default:
+	}
+}
