@@ -50,7 +50,8 @@ type DynamicRESTMapperOptions struct {
 	// reason. It gets none for a lookup. Defaults to no logging.
 	Logger logr.Logger
 
-	// Metrics is told of requests, reloads and misses. Defaults to nil: none.
+	// Metrics is told of requests, reloads and misses. Defaults to nil: none; in a
+	// controller-runtime tree with this mapper inside, to its registry.
 	Metrics DynamicRESTMapperMetrics
 }
 
@@ -77,6 +78,9 @@ func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) 
 	}
 	if o.MaxResponseBytes == 0 {
 		o.MaxResponseBytes = defaultMaxResponseBytes
+	}
+	if o.Metrics == nil {
+		o.Metrics = defaultMetrics()
 	}
 	if o.UnhealthyAfter == 0 {
 		o.UnhealthyAfter = defaultUnhealthyAfter
