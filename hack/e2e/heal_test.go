@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package e2e replays, on a real API server, the failures that controllers on
+// stock controller-runtime have, and shows the same programs healed on the fork.
+//
+// It reads files of other modules, which the go command's test cache does not
+// know of: run it with -count=1.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
+)
+
+func TestHeal(t *testing.T) {
+	e := newEnvironment(t, "heal")
+	t.Run("R1", e.newVersion)
+	t.Run("R2", e.reconciler)
+	t.Run("R2-reset", e.resetIsReal)
+	t.Run("R2-version", e.versionGiven)
+	t.Run("R3", e.deletedKind)
+	t.Run("R4", e.otherScope)
+	t.Run("R5-miss", e.preferredVersionAfterMiss)
+	t.Run("R5-reset", e.preferredVersionAfterReset)
+	t.Run("bad input", e.badInput)
+}
+
+// installed returns the steps that bring a kind and wait until the live
+// endpoints show it.
+func (r *replay) installed(kind runner.Kind) []func() error {
+	return []func() error{
+		func() error { return r.server.Install(r.ctx, kind) },
+		func() error { return r.server.AwaitServed(r.ctx, kind) },
+	}
+}
+
+// settled returns the steps that bring a kind and wait until the bulk document
+// shows it too. A reset mapper reads nothing else, and a server may be some
+// milliseconds late with it.
+func (r *replay) settled(kind runner.Kind, preferred string) []func() error {
+	return []func() error{
+		func() error { return r.server.Install(r.ctx, kind) },
+		func() error { return r.server.AwaitSettled(r.ctx, kind, preferred) },
+	}
+}
+
+// given brings a kind before the replay begins.
+func (r *replay) given(kind runner.Kind) {
+	r.t.Helper()
+	r.change(kind.Kind+" is served at "+strings.Join(kind.Versions, ", "), r.settled(kind, kind.Versions[0])...)
+}
+
+func (e *environment) newVersion(t *testing.T) {
+	r := e.replay(t, "R1", "a version appears after its group was read")
+	r.given(runner.Kind{Group: "r1.example.com", Kind: "Anchor", Versions: []string{"v1"}})
+	r.startReports()
+	r.ask("look up Anchor", "lookup Anchor.r1.example.com", mapped("r1.example.com/v1", "namespace"))
+	r.change("CRD Widget comes, at v2 only", r.installed(runner.Kind{Group: "r1.example.com", Kind: "Widget", Versions: []string{"v2"}})...)
+	r.heal("look up Widget", mapped("r1.example.com/v2", "namespace"), "lookup Widget.r1.example.com")
+	r.judge(false)
+}
+
+func (e *environment) resetIsReal(t *testing.T) {
+	r := e.replay(t, "R2-reset", "the same, with MaybeResetRESTMapper before each lookup")
+	r.given(runner.Kind{Group: "r2-reset.example.com", Kind: "Anchor", Versions: []string{"v1"}})
+	r.startReports()
+	r.ask("look up Widget", "lookup Widget.r2-reset.example.com", noMatch)
+	r.change("CRD Widget comes, at v2", r.settled(runner.Kind{Group: "r2-reset.example.com", Kind: "Widget", Versions: []string{"v2"}}, "v2")...)
+	r.heal("reset, look up Widget", mapped("r2-reset.example.com/v2", "namespace"), "reset", "lookup Widget.r2-reset.example.com")
+	r.judge(false)
+
+	// Anchor is known to both: only a mapper that was really reset reads again.
+	r.both("reset, look up Anchor", func(s *side) (runner.Step, error) {
+		reset, err := s.ask("reset")
+		if err != nil {
+			return runner.Step{}, err
+		}
+		anchor, err := s.ask("lookup Anchor.r2-reset.example.com")
+		step := runner.Step{Outcome: "no reset", OK: reset.OK, Requests: anchor.DiscoveryRequests}
+		if reset.OK {
+			step.Outcome = "reset"
+		}
+		if really := anchor.DiscoveryRequests > 0; really != s.result.Fork || reset.OK != s.result.Fork {
+			err = fmt.Errorf("reset answered %+v, and the lookup after it %+v: want a reset on the fork, none on stock", reset, anchor)
+		}
+		return step, err
+	})
+}
+
+// versionGiven is the case that stock gets right: it asks the server for a
+// version that it does not know whenever it is asked for it.
+func (e *environment) versionGiven(t *testing.T) {
+	r := e.replay(t, "R2-version", "a wholly new group, looked up with its version (stock recovers)")
+	r.given(runner.Kind{Group: "r2-anchor.example.com", Kind: "Anchor", Versions: []string{"v1"}})
+	r.startReports()
+	r.ask("look up Anchor", "lookup Anchor.r2-anchor.example.com", done)
+	r.ask("look up Widget in v1", "lookup Widget.r2-version.example.com v1", noMatch)
+	r.ask("again", "lookup Widget.r2-version.example.com v1", noMatch)
+	r.change("CRD Widget comes, at v1", r.installed(runner.Kind{Group: "r2-version.example.com", Kind: "Widget", Versions: []string{"v1"}})...)
+	r.heal("look up Widget in v1", mapped("r2-version.example.com/v1", "namespace"), "lookup Widget.r2-version.example.com v1")
+	r.judge(true)
+	for _, s := range r.sides {
+		if s.result.Tries != 1 || s.result.Requests != 1 {
+			t.Errorf("%s: %s, want one request and one try", s.result.Build, s.result.Verdict())
+		}
+	}
+}
+
+func (e *environment) deletedKind(t *testing.T) {
+	widget := runner.Kind{Group: "r3.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	r := e.replay(t, "R3", "a kind is deleted, the mapper is reset")
+	r.given(widget)
+	r.startReports()
+	r.ask("look up Widget", "lookup Widget.r3.example.com", mapped("r3.example.com/v1", "namespace"))
+	r.change("CRD Widget is deleted",
+		func() error { return e.server.Uninstall(e.ctx, widget) },
+		func() error { return e.server.AwaitGone(e.ctx, widget) })
+	r.heal("reset, look up Widget", noMatch, "reset", "lookup Widget.r3.example.com")
+	r.judge(false)
+}
+
+func (e *environment) otherScope(t *testing.T) {
+	widget := runner.Kind{Group: "r4.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	r := e.replay(t, "R4", "a kind comes back with another scope, the mapper is reset")
+	r.given(widget)
+	r.startReports()
+	r.ask("look up Widget", "lookup Widget.r4.example.com", mapped("r4.example.com/v1", "namespace"))
+	again := widget
+	again.Cluster = true
+	steps := append([]func() error{func() error { return e.server.Uninstall(e.ctx, widget) }}, r.settled(again, "v1")...)
+	r.change("CRD Widget is deleted, comes back cluster-wide", steps...)
+	r.heal("reset, look up Widget", mapped("r4.example.com/v1", "root"), "reset", "lookup Widget.r4.example.com")
+	r.judge(false)
+}
+
+func (e *environment) preferredVersionAfterMiss(t *testing.T) {
+	e.preferredVersion(t, "R5-miss", "the preferred version changes, then a lookup in that group misses",
+		"r5-miss.example.com", "miss, look up Widget", "lookup Absent.r5-miss.example.com")
+}
+
+func (e *environment) preferredVersionAfterReset(t *testing.T) {
+	e.preferredVersion(t, "R5-reset", "the preferred version changes, then the mapper is reset",
+		"r5-reset.example.com", "reset, look up Widget", "reset")
+}
+
+func (e *environment) preferredVersion(t *testing.T, name, title, group, what, before string) {
+	widget := runner.Kind{Group: group, Kind: "Widget", Versions: []string{"v1beta1"}}
+	r := e.replay(t, name, title)
+	r.given(widget)
+	r.startReports()
+	r.ask("look up Widget", "lookup Widget."+group, mapped(group+"/v1beta1", "namespace"))
+	widget.Versions = []string{"v1beta1", "v1"}
+	r.change("CRD Widget gains v1, which is preferred", r.settled(widget, "v1")...)
+	// A hit is not rechecked, neither here nor there.
+	r.ask("look up Widget", "lookup Widget."+group, mapped(group+"/v1beta1", "namespace"))
+	r.heal(what, mapped(group+"/v1", "namespace"), before, "lookup Widget."+group)
+	r.judge(false)
+}
+
+// reconciler runs `heal manager`: one namespace and ConfigMap a side, since both
+// managers run at the same time.
+func (e *environment) reconciler(t *testing.T) {
+	r := e.replay(t, "R2", "a CRD comes after the first reconcile, nobody resets anything")
+	r.given(runner.Kind{Group: "r2.example.com", Kind: "Anchor", Versions: []string{"v1"}})
+	for _, s := range r.sides {
+		if err := e.request(s.namespace(), "Widget.r2.example.com"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.start(func(s *side) []string {
+		return []string{"manager", "-namespace", s.namespace(), "-retry", tryEvery.String()}
+	})
+	before := map[*side]status{}
+	r.both("reconcile", func(s *side) (runner.Step, error) {
+		now, err := e.await(s, func(now status) bool { return now.attempts >= 2 })
+		return runner.Step{Outcome: now.state, OK: now.state == "NotServed", Requests: now.requests}, err
+	})
+	r.change("CRD Widget comes, at v2", r.installed(runner.Kind{Group: "r2.example.com", Kind: "Widget", Versions: []string{"v2"}})...)
+	for _, s := range r.sides {
+		now, err := e.status(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before[s] = now
+	}
+	r.both("later reconciles", func(s *side) (runner.Step, error) { return e.reconciled(s, before[s]) })
+	r.judge(false)
+
+	// The attempt after the one last recorded may have begun before the server
+	// served the kind. The next has not.
+	if fork := r.sides[1].result; fork.Healed && fork.Tries > 2 {
+		fork.Expected = false
+		t.Errorf("%s: the reconcile after the CRD came did not find it: %s", fork.Build, fork.Verdict())
+	}
+}
+
+// reconciled waits until the side's reconciler finds its kind, or has failed to
+// as often as a lookup is tried elsewhere.
+func (e *environment) reconciled(s *side, before status) (runner.Step, error) {
+	start := time.Now()
+	now, err := e.await(s, func(now status) bool {
+		return now.state == "Ready" || now.attempts >= before.attempts+giveUpAfter
+	})
+	s.result.Healed = now.state == "Ready"
+	s.result.Millis = millisSince(start)
+	s.result.Tries = now.attempts - before.attempts
+	s.result.Requests = now.requests - before.requests
+	return runner.Step{Outcome: times(now.state, s.result.Tries), OK: s.result.Healed, Requests: s.result.Requests}, err
+}
+
+func (s *side) namespace() string {
+	if s.result.Fork {
+		return "r2-fork"
+	}
+	return "r2-stock"
+}
+
+const configMap = "ask"
+
+// request makes a namespace with a ConfigMap that asks for a kind.
+func (e *environment) request(namespace, kind string) error {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if err := e.server.Client.Create(e.ctx, ns); err != nil {
+		return err
+	}
+	return e.server.Client.Create(e.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: configMap, Annotations: map[string]string{"heal.example.com/kind": kind},
+	}})
+}
+
+// status is what the reconciler wrote into the ConfigMap.
+type status struct {
+	state              string
+	attempts, requests int
+}
+
+func (e *environment) status(s *side) (status, error) {
+	var cm corev1.ConfigMap
+	if err := e.server.Client.Get(e.ctx, client.ObjectKey{Namespace: s.namespace(), Name: configMap}, &cm); err != nil {
+		return status{}, err
+	}
+	attempts, _ := strconv.Atoi(cm.Data["attempts"]) // none written yet
+	requests, _ := strconv.Atoi(cm.Data["discoveryRequests"])
+	return status{state: cm.Data["state"], attempts: attempts, requests: requests}, nil
+}
+
+func (e *environment) await(s *side, enough func(status) bool) (now status, err error) {
+	err = e.server.Await(e.ctx, "the reconciler of "+s.result.Build, func() (bool, error) {
+		now, err = e.status(s)
+		return enough(now), err
+	})
+	return now, err
+}
+
+// badInput ends the program with a clear message and an error status.
+func (e *environment) badInput(t *testing.T) {
+	tests := map[string]struct {
+		args  []string
+		input string
+		want  string
+	}{
+		"no command":      {nil, "", "usage"},
+		"unknown command": {[]string{"mend"}, "", `unknown command "mend"`},
+		"negative retry":  {[]string{"manager", "-retry", "-1s"}, "", "-retry must be positive"},
+		"unknown line":    {[]string{"report"}, "look Widget", `line 1: do not understand "look Widget"`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(e.ctx, 20*time.Second)
+			defer cancel()
+			p, err := runner.Start(ctx, e.programs.Fork, e.server.Kubeconfig, test.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stderr, err := p.Finish(test.input)
+			if err == nil {
+				t.Error("want an error status")
+			}
+			if !strings.Contains(stderr, test.want) {
+				t.Errorf("wrote %q, want %q in it", stderr, test.want)
+			}
+		})
+	}
+}

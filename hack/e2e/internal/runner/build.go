@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// programsEnv names a folder with NAME-stock and NAME-fork, made by someone who
+// wants to show how: hack/demo.sh.
+const programsEnv = "FRESHMAPPER_E2E_PROGRAMS"
+
+const controllerRuntime = "sigs.k8s.io/controller-runtime"
+
+// Programs are one consumer's program, built twice.
+type Programs struct {
+	Stock, Fork string // paths of binaries
+	Version     string // the controller-runtime release that both are about
+}
+
+// Build builds testdata/consumers/NAME of the checkout in root, as it stands and
+// again in a copy after hack/fork was there. It writes below dir, nothing else.
+func Build(ctx context.Context, root, dir, name string) (*Programs, error) {
+	consumer := filepath.Join(root, "testdata", "consumers", name)
+	version, err := command(ctx, consumer, "go", "list", "-m", "-f", "{{.Version}}", controllerRuntime)
+	if err != nil {
+		return nil, err
+	}
+	p := &Programs{Version: version}
+	if built := os.Getenv(programsEnv); built != "" {
+		p.Stock, p.Fork = filepath.Join(built, name+"-stock"), filepath.Join(built, name+"-fork")
+		return p, p.check()
+	}
+	p.Stock, p.Fork = filepath.Join(dir, name+"-stock"), filepath.Join(dir, name+"-fork")
+	if _, err := command(ctx, consumer, "go", "build", "-o", p.Stock, "."); err != nil {
+		return nil, err
+	}
+	return p, buildFork(ctx, root, consumer, filepath.Join(dir, name), p.Fork)
+}
+
+func buildFork(ctx context.Context, root, consumer, forked, binary string) error {
+	if err := os.CopyFS(forked, os.DirFS(consumer)); err != nil {
+		return err
+	}
+	if _, err := command(ctx, root, "go", "run", "./hack/fork", "-into", forked); err != nil {
+		return err
+	}
+	// Without the replacement both binaries would be stock, and alike.
+	replaced, err := command(ctx, forked, "go", "list", "-m", "-f", "{{with .Replace}}{{.Path}}{{end}}", controllerRuntime)
+	if err != nil {
+		return err
+	}
+	if replaced == "" {
+		return fmt.Errorf("hack/fork -into left %s/go.mod without a replace for %s", forked, controllerRuntime)
+	}
+	_, err = command(ctx, forked, "go", "build", "-o", binary, ".")
+	return err
+}
+
+func (p *Programs) check() error {
+	for _, binary := range []string{p.Stock, p.Fork} {
+		if _, err := os.Stat(binary); err != nil {
+			return fmt.Errorf("%s is set: %w", programsEnv, err)
+		}
+	}
+	return nil
+}
+
+// Assets returns the folder with kube-apiserver and etcd: $KUBEBUILDER_ASSETS, or
+// what hack/envtest.sh prints, which may take minutes the first time.
+func Assets(ctx context.Context, root string) (string, error) {
+	dir, source := os.Getenv("KUBEBUILDER_ASSETS"), "KUBEBUILDER_ASSETS"
+	if dir == "" {
+		var err error
+		dir, err = command(ctx, root, "bash", "hack/envtest.sh", "latest")
+		if err != nil {
+			return "", fmt.Errorf("no API server to test against, set KUBEBUILDER_ASSETS or repair this: %w", err)
+		}
+		source = "hack/envtest.sh latest"
+	}
+	for _, name := range []string{"kube-apiserver", "etcd"} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err == nil && info.IsDir() {
+			err = fs.ErrInvalid
+		}
+		if err != nil {
+			return "", fmt.Errorf("no API server to test against, %s says %s: %w", source, dir, err)
+		}
+	}
+	return dir, nil
+}
+
+// command runs a command in dir and returns what it printed, trimmed. What it
+// said on stderr is in the error.
+func command(ctx context.Context, dir, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // both clean up after themselves
+	cmd.WaitDelay = 10 * time.Second
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return strings.TrimSpace(stdout.String()), nil
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+const (
+	pollEvery = 5 * time.Millisecond
+	pollFor   = 30 * time.Second
+)
+
+// Server is a real API server with its etcd.
+type Server struct {
+	Kubeconfig string        // path of a file, for an administrator
+	Client     client.Client // the test's own; core types and CRDs
+
+	env        *envtest.Environment
+	discovery  *discovery.DiscoveryClient
+	aggregated bool // it has aggregated discovery
+}
+
+// StartServer starts the API server that is in assets. Below dir it writes a
+// kubeconfig. It is the caller's to stop.
+func StartServer(assets, dir string) (*Server, error) {
+	s := &Server{
+		Kubeconfig: filepath.Join(dir, "kubeconfig"),
+		env:        &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: time.Minute},
+	}
+	if _, err := s.env.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("the API server in %s: %w", assets, err), s.env.Stop())
+	}
+	if err := s.connect(); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+func (s *Server) connect() error {
+	if err := os.WriteFile(s.Kubeconfig, s.env.KubeConfig, 0o600); err != nil {
+		return err
+	}
+	types := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(types), apiextensionsv1.AddToScheme(types)); err != nil {
+		return err
+	}
+	var err error
+	if s.Client, err = client.New(s.env.Config, client.Options{Scheme: types}); err != nil {
+		return err
+	}
+	if s.discovery, err = discovery.NewDiscoveryClientForConfig(s.env.Config); err != nil {
+		return err
+	}
+	_, resources, _, err := s.discovery.GroupsAndMaybeResources()
+	s.aggregated = resources != nil
+	return err
+}
+
+// Stop ends the server and removes its data.
+func (s *Server) Stop() error { return s.env.Stop() }
+
+// Kind is a custom resource, namespaced unless said otherwise.
+type Kind struct {
+	Group, Kind string
+	Versions    []string // all served; the first is stored
+	Cluster     bool     // of the cluster, not of a namespace
+}
+
+func (k Kind) gv(version string) schema.GroupVersion {
+	return schema.GroupVersion{Group: k.Group, Version: version}
+}
+
+// Install creates the kind's CRD, or updates its versions.
+func (s *Server) Install(ctx context.Context, kind Kind) error {
+	want := kind.crd()
+	err := s.Client.Create(ctx, want)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	have := &apiextensionsv1.CustomResourceDefinition{}
+	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
+		return err
+	}
+	before := client.MergeFrom(have.DeepCopy())
+	have.Spec.Versions = want.Spec.Versions
+	return s.Client.Patch(ctx, have, before)
+}
+
+// Uninstall deletes the kind's CRD and waits until it is gone.
+func (s *Server) Uninstall(ctx context.Context, kind Kind) error {
+	crd := kind.crd()
+	if err := s.Client.Delete(ctx, crd); err != nil {
+		return err
+	}
+	return s.Await(ctx, "the deletion of "+crd.Name, func() (bool, error) {
+		err := s.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+}
+
+// AwaitServed returns once the server serves the kind in all of its versions, as
+// /apis/g/v says. A server without aggregated discovery must list the versions at
+// /apis/g as well, some milliseconds later: nothing else there shows them to a
+// client that does not know them.
+func (s *Server) AwaitServed(ctx context.Context, kind Kind) error {
+	return s.Await(ctx, kind.Kind+" in "+kind.Group, func() (bool, error) {
+		served, err := s.served(kind)
+		if !served || err != nil || s.aggregated {
+			return served, err
+		}
+		group, err := s.group(ctx, kind.Group)
+		return has(group, kind.Versions), err
+	})
+}
+
+// AwaitSettled returns once all of the server's documents agree: each shows the
+// kind, and preferred as its group's preferred version.
+func (s *Server) AwaitSettled(ctx context.Context, kind Kind, preferred string) error {
+	return s.Await(ctx, kind.Kind+" in all documents of "+kind.Group, func() (bool, error) {
+		served, err := s.served(kind)
+		if !served || err != nil {
+			return false, err
+		}
+		group, err := s.group(ctx, kind.Group)
+		if err != nil || !has(group, kind.Versions) || group.PreferredVersion.Version != preferred {
+			return false, err
+		}
+		return s.bulkShows(kind, preferred)
+	})
+}
+
+// AwaitGone returns once neither a live endpoint nor the bulk document shows the kind.
+func (s *Server) AwaitGone(ctx context.Context, kind Kind) error {
+	return s.Await(ctx, "the end of "+kind.Kind+" in "+kind.Group, func() (bool, error) {
+		for _, version := range kind.Versions {
+			live, err := s.version(kind.gv(version))
+			if err != nil || kind.in(live, false) || kind.in(live, true) {
+				return false, err
+			}
+		}
+		_, resources, _, err := s.discovery.GroupsAndMaybeResources()
+		for _, version := range kind.Versions {
+			bulk := resources[kind.gv(version)]
+			if err != nil || kind.in(bulk, false) || kind.in(bulk, true) {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+}
+
+// Await asks until the answer is yes.
+func (s *Server) Await(ctx context.Context, what string, yes func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, pollFor)
+	defer cancel()
+	for {
+		ok, err := yes()
+		if ok && err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", what, errors.Join(ctx.Err(), err))
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+func (s *Server) served(kind Kind) (bool, error) {
+	for _, version := range kind.Versions {
+		resources, err := s.version(kind.gv(version))
+		if err != nil || !kind.in(resources, !kind.Cluster) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// bulkShows looks at groups only where the server has no aggregated discovery:
+// then its bulk document has nothing else.
+func (s *Server) bulkShows(kind Kind, preferred string) (bool, error) {
+	groups, resources, _, err := s.discovery.GroupsAndMaybeResources()
+	if err != nil {
+		return false, err
+	}
+	for _, version := range kind.Versions {
+		if s.aggregated && !kind.in(resources[kind.gv(version)], !kind.Cluster) {
+			return false, nil
+		}
+	}
+	return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool {
+		return g.Name == kind.Group && g.PreferredVersion.Version == preferred
+	}), nil
+}
+
+func (s *Server) group(ctx context.Context, name string) (*metav1.APIGroup, error) {
+	group := &metav1.APIGroup{}
+	err := s.discovery.RESTClient().Get().AbsPath("/apis/" + name).Do(ctx).Into(group)
+	return group, client.IgnoreNotFound(err)
+}
+
+func (s *Server) version(gv schema.GroupVersion) (*metav1.APIResourceList, error) {
+	resources, err := s.discovery.ServerResourcesForGroupVersion(gv.String())
+	return resources, client.IgnoreNotFound(err)
+}
+
+func has(group *metav1.APIGroup, versions []string) bool {
+	for _, version := range versions {
+		if !slices.ContainsFunc(group.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == version }) {
+			return false
+		}
+	}
+	return true
+}
+
+func (k Kind) in(list *metav1.APIResourceList, namespaced bool) bool {
+	return list != nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
+		return r.Kind == k.Kind && r.Namespaced == namespaced
+	})
+}

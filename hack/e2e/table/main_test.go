@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	stock = `{"replay":"R1","title":"a story","build":"stock v1","tries":5,"requests":5,"millis":1003,"expected":true,
+		"steps":[{"seconds":0,"what":"CRD comes"},{"seconds":0.5,"what":"look up","outcome":"no match","requests":5}]}`
+	fork = `{"replay":"R1","title":"a story","build":"fork v1","fork":true,"healed":true,"tries":1,"requests":2,"millis":4.2,"expected":true,
+		"steps":[{"seconds":0,"what":"CRD comes"},{"seconds":0.5,"what":"look up","outcome":"v2","ok":true,"requests":2}]}`
+)
+
+func table(t *testing.T, results string, color bool) (string, error) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "results")
+	if err := os.WriteFile(name, []byte(results), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	err := run(&out, name, color)
+	return out.String(), err
+}
+
+func TestTable(t *testing.T) {
+	got, err := table(t, stock+fork, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `R1           a story
+       s                        stock v1                               fork v1
+    0.00 CRD comes
+    0.50 look up                ✗ no match · 5 requests                ✓ v2 · 2 requests
+
+time to heal stock v1                               fork v1                                as expected
+R1           never: 5 tries, 5 requests, 1003 ms    4.2 ms, 2 requests                     yes
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if colored, _ := table(t, stock+fork, true); !strings.Contains(colored, "\x1b[31m✗ no match") {
+		t.Errorf("no red in\n%q", colored)
+	}
+}
+
+func TestTableFails(t *testing.T) {
+	for results, want := range map[string]string{
+		"":                   "0 results",
+		stock:                "1 result, want two",
+		fork + stock:         "want one result of stock",
+		stock + stock:        "want one result of stock",
+		stock + fork + "{":   "result 3",
+		stock + "no results": "result 2",
+		strings.Replace(stock, `"expected":true`, `"expected":false`, 1) + fork: "not every replay",
+	} {
+		if _, err := table(t, results, false); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+const commands = "want \"lookup KIND.GROUP [VERSION...]\" or \"reset\""
+
+// report answers one command.
+type report struct {
+	Command           string  `json:"command"`
+	OK                bool    `json:"ok"`
+	GroupVersion      string  `json:"groupVersion,omitempty"`
+	Resource          string  `json:"resource,omitempty"`
+	Scope             string  `json:"scope,omitempty"`
+	NoMatch           bool    `json:"noMatch,omitempty"` // the server does not serve the kind
+	Error             string  `json:"error,omitempty"`
+	DiscoveryRequests int64   `json:"discoveryRequests"` // made by this command
+	Milliseconds      float64 `json:"milliseconds"`
+}
+
+// reporter has one mapper for as long as it runs, as a manager has.
+type reporter struct {
+	mapper   meta.RESTMapper
+	requests *discoveryRequests
+}
+
+func newReporter(cfg *rest.Config) (*reporter, error) {
+	requests := &discoveryRequests{}
+	cfg.Wrap(requests.count)
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(cfg, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	return &reporter{mapper: mapper, requests: requests}, nil
+}
+
+// run reads a command a line and answers each with a line of JSON. A command
+// that it does not know ends it.
+func (r *reporter) run(in io.Reader, out io.Writer) error {
+	lines := bufio.NewScanner(in)
+	answers := json.NewEncoder(out)
+	for n := 1; lines.Scan(); n++ {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 {
+			continue
+		}
+		answer, err := r.answer(words)
+		if err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+		if err := answers.Encode(answer); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+func (r *reporter) answer(words []string) (*report, error) {
+	start, before := time.Now(), r.requests.made()
+	answer := &report{Command: strings.Join(words, " ")}
+	var err error
+	switch {
+	case words[0] == "lookup" && len(words) >= 2:
+		err = r.lookup(answer, schema.ParseGroupKind(words[1]), words[2:])
+	case words[0] == "reset" && len(words) == 1:
+		err = r.reset()
+	default:
+		return nil, fmt.Errorf("do not understand %q, %s", answer.Command, commands)
+	}
+	answer.OK, answer.NoMatch = err == nil, meta.IsNoMatchError(err)
+	if err != nil {
+		answer.Error = err.Error()
+	}
+	answer.DiscoveryRequests = r.requests.made() - before
+	answer.Milliseconds = float64(time.Since(start).Microseconds()) / 1000
+	return answer, nil
+}
+
+// lookup asks for a kind in one of the versions, or in whichever version the
+// server prefers.
+func (r *reporter) lookup(answer *report, gk schema.GroupKind, versions []string) error {
+	mapping, err := r.mapper.RESTMapping(gk, versions...)
+	if err != nil {
+		return err
+	}
+	answer.GroupVersion = mapping.GroupVersionKind.GroupVersion().String()
+	answer.Resource = mapping.Resource.Resource
+	answer.Scope = string(mapping.Scope.Name())
+	return nil
+}
+
+// reset makes the mapper forget what it knows. MaybeResetRESTMapper says nothing
+// of a mapper that cannot, so this does.
+func (r *reporter) reset() error {
+	meta.MaybeResetRESTMapper(r.mapper)
+	if _, ok := r.mapper.(meta.ResettableRESTMapper); !ok {
+		return errors.New("the mapper cannot be reset: MaybeResetRESTMapper did nothing")
+	}
+	return nil
+}
