@@ -50,10 +50,10 @@ func (m *DynamicRESTMapper) Subscribe(ctx context.Context) <-chan []APIChange {
 	return changes
 }
 
-// readAll makes the snapshot complete, or waits until ctx ends.
+// readAll reads everything, trying again until that succeeds or ctx ends.
 func (m *DynamicRESTMapper) readAll(ctx context.Context) {
 	backoff := pollBackoff()
-	for ctx.Err() == nil && !m.reloader.Snapshot().Complete() && m.reloader.ReadAll(ctx) != nil {
+	for ctx.Err() == nil && m.reloader.ReadAll(ctx) != nil {
 		pause(ctx, backoff.Step())
 	}
 }

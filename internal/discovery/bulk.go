@@ -88,7 +88,7 @@ func (c *Client) bulkDocument(ctx context.Context, path string, last *share.Docu
 	}
 	decoded, err := decodeBulk(doc.body, path)
 	if err != nil {
-		return nil, &Error{Path: path, Code: http.StatusOK, Err: err}
+		return nil, c.failure(path, schema.GroupVersion{}, http.StatusOK, err)
 	}
 	decoded.ETag = doc.etag
 	return decoded, nil

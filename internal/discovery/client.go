@@ -66,16 +66,6 @@ func transportOf(c *http.Client) http.RoundTripper {
 	return c.Transport
 }
 
-func secretsOf(cfg *rest.Config) []string {
-	var secrets []string
-	for _, secret := range []string{cfg.BearerToken, cfg.Password} {
-		if secret != "" {
-			secrets = append(secrets, secret)
-		}
-	}
-	return secrets
-}
-
 // document is a response to a successful request.
 type document struct {
 	body        []byte
@@ -103,7 +93,7 @@ func (c *Client) get(ctx context.Context, path string, gv schema.GroupVersion, a
 	default:
 		err = c.cause(err, seen.code, body)
 	}
-	return document{}, &Error{Path: path, GroupVersion: gv, Code: seen.code, Err: err}
+	return document{}, c.failure(path, gv, seen.code, err)
 }
 
 // versionPath returns where the resources of a version are listed, and whether

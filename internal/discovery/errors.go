@@ -3,15 +3,19 @@
 package discovery
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 )
 
 // Error says that a discovery document could not be read. It never stands for
@@ -74,7 +78,7 @@ func (c *Client) cause(err error, code int, body []byte) error {
 func (c *Client) statusError(status *apierrors.StatusError, code int, body []byte) error {
 	text := fmt.Sprintf("the server answered %d %s", code, http.StatusText(code))
 	if message := statusMessage(body); message != "" {
-		text += ": " + c.redact(message)
+		text = c.redact(text + ": " + message)
 	}
 	if code == http.StatusNotFound {
 		// Not a StatusError, so that nobody takes it for the absence of an API.
@@ -89,11 +93,48 @@ func (c *Client) statusError(status *apierrors.StatusError, code int, body []byt
 	return &apierrors.StatusError{ErrStatus: safe}
 }
 
-// redact removes the credentials of the client's own configuration from a text
-// of the server's, which may echo them.
+// failure makes an Error of one that may quote the server.
+func (c *Client) failure(path string, gv schema.GroupVersion, code int, err error) *Error {
+	if shown := c.redact(err.Error()); shown != err.Error() {
+		err = errors.New(shown)
+	}
+	return &Error{Path: path, GroupVersion: gv, Code: code, Err: err}
+}
+
+// maxErrorText is more than any honest server has to say, and bounds what a
+// dishonest one writes into logs.
+const maxErrorText = 1000
+
+// redact removes credentials from a text of the server's, or of whatever stands
+// before it: it may repeat what it was sent.
 func (c *Client) redact(text string) string {
 	for _, secret := range c.secrets {
 		text = strings.ReplaceAll(text, secret, "[redacted]")
 	}
+	text = authorization.ReplaceAllString(text, "$1 [redacted]")
+	if len(text) > maxErrorText {
+		text = strings.ToValidUTF8(text[:maxErrorText-len("...")], "") + "..."
+	}
 	return text
+}
+
+// authorization finds credentials that the configuration does not know: tokens
+// are read from files and replaced while the program runs.
+var authorization = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[\w.~+/=-]{12,}`)
+
+// secretsOf lists the credentials of a configuration, in the forms in which they are sent.
+func secretsOf(cfg *rest.Config) []string {
+	secrets := []string{cfg.BearerToken, cfg.Password, basicAuth(cfg.Username, cfg.Password)}
+	if host, err := url.Parse(cfg.Host); err == nil && host.User != nil {
+		password, _ := host.User.Password()
+		secrets = append(secrets, password, basicAuth(host.User.Username(), password))
+	}
+	return slices.DeleteFunc(secrets, func(secret string) bool { return secret == "" })
+}
+
+func basicAuth(user, password string) string {
+	if password == "" {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 }

@@ -91,10 +91,12 @@ func decodeResources(body []byte, gv schema.GroupVersion) ([]snapshot.Resource, 
 	if err != nil {
 		return nil, err
 	}
-	if doc.Kind != "APIResourceList" {
+	// One of the two is enough: servers behind APIServices may leave out the other.
+	unnamed := doc.Kind == "" && doc.GroupVersion != ""
+	if doc.Kind != "APIResourceList" && !unnamed {
 		return nil, doc.wrongKind("APIResourceList")
 	}
-	if doc.GroupVersion != gv.String() {
+	if doc.GroupVersion != "" && doc.GroupVersion != gv.String() {
 		return nil, fmt.Errorf("the response is about %q", doc.GroupVersion)
 	}
 	resources := make([]snapshot.Resource, 0, len(doc.Resources))

@@ -31,7 +31,7 @@ func (c *Client) Version(ctx context.Context, gv schema.GroupVersion) (table *sn
 	}
 	resources, err := decodeResources(doc.body, gv)
 	if err != nil {
-		return nil, false, &Error{Path: path, GroupVersion: gv, Code: http.StatusOK, Err: err}
+		return nil, false, c.failure(path, gv, http.StatusOK, err)
 	}
 	return snapshot.NewTable(resources), true, nil
 }
@@ -119,7 +119,7 @@ func (c *Client) List(ctx context.Context, name string) (group *snapshot.Group, 
 		return nil, false, err
 	}
 	if group, err = decode(doc.body, name); err != nil {
-		return nil, false, &Error{Path: path, GroupVersion: schema.GroupVersion{Group: name}, Code: http.StatusOK, Err: err}
+		return nil, false, c.failure(path, schema.GroupVersion{Group: name}, http.StatusOK, err)
 	}
 	return group, true, nil
 }

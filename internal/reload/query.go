@@ -114,7 +114,7 @@ func listedUnread(g *snapshot.Group, name string) bool {
 // document. That has a new version of a CustomResourceDefinition as soon as it is
 // served, while the list at /apis/<group> waits for an APIService to be made for
 // it; of an APIService's own versions it may hear a minute late. So it is read
-// first, and the group live unless the document shows that it has changed.
+// first, and the group live unless the document shows it changed.
 func (r *Reloader) readBulkThenGroup(ctx context.Context, q Query, settled func(*snapshot.Snapshot) bool) (failures, error) {
 	before := r.Snapshot().Group(q.Group)
 	if _, err := r.do(ctx, scope{kind: bulk}); err != nil {
@@ -124,11 +124,20 @@ func (r *Reloader) readBulkThenGroup(ctx context.Context, q Query, settled func(
 	if settled(s) {
 		return nil, nil
 	}
-	if s.Aggregated() && s.Group(q.Group) != before {
+	if s.Aggregated() && changed(before, s.Group(q.Group)) {
 		return r.failedIn(q), nil
 	}
 	_, err := r.do(ctx, scope{kind: group, group: q.Group})
 	return r.failedIn(q), err
+}
+
+// changed says that a group shows something else than before. That one of its
+// versions still fails is no change, whatever the error.
+func changed(before, now *snapshot.Group) bool {
+	return now == nil || now.Preferred() != before.Preferred() ||
+		!slices.EqualFunc(now.Versions(), before.Versions(), func(a, b snapshot.Version) bool {
+			return a.Name == b.Name && a.Table == b.Table && (a.Err == nil) == (b.Err == nil)
+		})
 }
 
 // readListedThenList is the same for a server without the aggregated document.

@@ -21,6 +21,7 @@ type Reloader struct {
 	health  atomic.Pointer[Health]            // stored by the one flight that runs
 	client  *discovery.Client                 // used by the one flight that runs
 	flights *flights
+	all     atomic.Bool // everything was asked for once, so refreshes read everything
 }
 
 // New makes a reloader that knows nothing yet. It sends no request and starts no
@@ -54,8 +55,9 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	return f.err
 }
 
-// ReadAll reads everything that the server serves.
+// ReadAll reads everything that the server serves, and makes every later Refresh do so.
 func (r *Reloader) ReadAll(ctx context.Context) error {
+	r.all.Store(true)
 	_, err := r.do(ctx, scope{kind: everything})
 	return err
 }
@@ -138,9 +140,9 @@ func (r *Reloader) fly(s scope, f *flight) {
 }
 
 // refresh is readBulk and, on a server without the aggregated document, every
-// version that was read before; or every version at all, if all were.
+// version that was read before; or every version at all, if somebody wants to
+// know of all.
 func (r *Reloader) refresh(ctx context.Context) error {
-	before := r.Snapshot()
 	if err := r.readBulk(ctx); err != nil {
 		return err
 	}
@@ -148,7 +150,7 @@ func (r *Reloader) refresh(ctx context.Context) error {
 	if s.Aggregated() {
 		return nil
 	}
-	all := before.Complete()
+	all := r.all.Load()
 	var gvs []schema.GroupVersion
 	for _, g := range s.Groups() {
 		for _, v := range g.Versions() {

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reload
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newReloader makes a reloader of a fake server.
+func newReloader(t *testing.T, server *fakeapi.Server) *Reloader {
+	t.Helper()
+	client, err := discovery.NewClient(server.Config(), server.Client(), discovery.Options{
+		RequestTimeout: 30 * time.Second, MaxResponseBytes: 1 << 20,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(client, nil)
+}
+
+// checkInvariants returns what is wrong with s, as far as it shows from outside;
+// package snapshot checks the rest of its own.
+func checkInvariants(s *snapshot.Snapshot) error {
+	groups := map[string]bool{}
+	for _, g := range s.Groups() {
+		if groups[g.Name()] {
+			return fmt.Errorf("two groups %q", g.Name())
+		}
+		groups[g.Name()] = true
+		if s.Group(g.Name()) != g {
+			return fmt.Errorf("group %q is not found by its name", g.Name())
+		}
+		if len(g.Versions()) == 0 {
+			return fmt.Errorf("group %q has no versions", g.Name())
+		}
+		versions := map[string]bool{}
+		for i := range g.Versions() {
+			v := &g.Versions()[i]
+			if versions[v.Name] || g.Version(v.Name) != v {
+				return fmt.Errorf("group %q: version %q is twice or nowhere", g.Name(), v.Name)
+			}
+			versions[v.Name] = true
+			if v.Outdated && v.Table == nil {
+				return fmt.Errorf("group %q: version %q has nothing that could be outdated", g.Name(), v.Name)
+			}
+		}
+	}
+	switch {
+	case !s.Read() && s.Aggregated():
+		return fmt.Errorf("aggregated, but never read")
+	case s.Read() && s.Generation() == 0:
+		return fmt.Errorf("read, but of no generation")
+	}
+	return nil
+}
