@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Writes the discovery documents of both API servers of hack/envtest.sh into
+# testdata/discovery, which discovery_test.go reads.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+cd "$root"
+for server in latest:v2 legacy:v2beta1; do
+	assets=$(hack/envtest.sh "${server%:*}")
+	say "capturing the documents of the ${server%:*} server"
+	(cd hack/e2e && go run ./capture -assets "$assets" -version "${server#*:}" -o "$root/testdata/discovery/${server%:*}")
+done
