@@ -28,13 +28,13 @@ type Change struct {
 // lookup without a version finds. Kinds are listed as the server spells them.
 func Diff(from, to *Snapshot) []Change {
 	var changes []Change
-	for _, old := range from.groups {
-		if g := to.Group(old.name); g != old {
+	for i, old := range from.groups {
+		if g := to.groupAt(i, old.name); g != old {
 			changes = appendRemoved(changes, old, g)
 		}
 	}
-	for _, g := range to.groups {
-		if old := from.Group(g.name); old != g {
+	for i, g := range to.groups {
+		if old := from.groupAt(i, g.name); old != g {
 			changes = appendArrived(changes, old, g)
 		}
 	}
@@ -123,6 +123,14 @@ func (t *Table) spelledKinds() []string {
 	return kinds
 }
 
+// groupAt is Group for a name that is most often that of the group at i.
+func (s *Snapshot) groupAt(i int, name string) *Group {
+	if i < len(s.groups) && s.groups[i].name == name {
+		return s.groups[i]
+	}
+	return s.Group(name)
+}
+
 // servedDifferently says that the two snapshots show the server serving
 // different APIs. A version read for the first time that was listed before is no
 // difference: it was served all along.
@@ -131,10 +139,7 @@ func servedDifferently(a, b *Snapshot) bool {
 		return true
 	}
 	for i, g := range b.groups {
-		old := a.groups[i] // of the same name, most often
-		if old.name != g.name {
-			old = a.Group(g.name)
-		}
+		old := a.groupAt(i, g.name)
 		if old != g && (old == nil || groupServedDifferently(old, g)) {
 			return true
 		}

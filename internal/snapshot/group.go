@@ -3,8 +3,8 @@
 package snapshot
 
 import (
-	"maps"
 	"cmp"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"

@@ -104,6 +104,9 @@ func checkTable(t *Table) error {
 	if !maps.Equal(kinds, t.kinds) || !maps.Equal(names, t.names) {
 		return errors.New("index is not of these rows")
 	}
+	if t.lower != nil {
+		return errors.New("keeps what only making it needs")
+	}
 	if t.odd != nil && len(t.odd.kinds)+len(t.odd.names)+len(t.odd.singulars) == 0 {
 		return errors.New("exceptions without an exception")
 	}
@@ -194,6 +197,7 @@ func TestCheckInvariants(t *testing.T) {
 		"kind index":       {func(s *Snapshot) { s.groups[0].versions[0].Table.kinds["Foo"] = 1 }, "index"},
 		"name index":       {func(s *Snapshot) { delete(s.groups[0].versions[0].Table.names, "foo") }, "index"},
 		"exceptions":       {func(s *Snapshot) { s.groups[0].versions[0].Table.odd = new(exceptions) }, "exceptions"},
+		"lower kinds":      {func(s *Snapshot) { s.groups[0].versions[0].Table.lower = map[string]int32{} }, "only making it"},
 		"no order":         {func(s *Snapshot) { s.order = nil }, "no order"},
 		"positions":        {func(s *Snapshot) { s.order.position["more"] = 3 }, "4 positions"},
 		"position":         {func(s *Snapshot) { s.order.position["apps"] = 1 }, `group "apps" is at 2`},

@@ -48,7 +48,7 @@ func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (found [
 // KindFor answers meta.RESTMapper.KindFor.
 func (s *Snapshot) KindFor(query schema.GroupVersionResource) (schema.GroupVersionKind, bool, error) {
 	q := coerce(query)
-	if g, v := s.exact(q); v != nil {
+	if g, v := s.foremost(q); v != nil {
 		if kind, ok := v.Table.kindOf(q.Resource); ok {
 			return schema.GroupVersionKind{Group: g.name, Version: v.Name, Kind: kind}, s.settledVersion(g, v), nil
 		}
@@ -83,8 +83,8 @@ func (s *Snapshot) KindsFor(query schema.GroupVersionResource) ([]schema.GroupVe
 // ResourceFor answers meta.RESTMapper.ResourceFor.
 func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (schema.GroupVersionResource, bool, error) {
 	q := coerce(query)
-	if g, v := s.exact(q); v != nil {
-		if resource, ok := v.Table.resourceOf(q.Resource); ok {
+	if g, v := s.foremost(q); v != nil {
+		if resource, ok := v.Table.resourceOf(q.Resource); ok && (q.Group != "" || v.Table.unambiguous(q.Resource)) {
 			return schema.GroupVersionResource{Group: g.name, Version: v.Name, Resource: resource}, s.settledVersion(g, v), nil
 		}
 	}
@@ -187,6 +187,24 @@ func (s *Snapshot) exact(q schema.GroupVersionResource) (*Group, *Version) {
 		return nil, nil
 	}
 	v := g.Version(q.Version)
+	if v == nil || v.Table == nil {
+		return nil, nil
+	}
+	return g, v
+}
+
+// foremost returns the version that KindFor and ResourceFor answer from if it has
+// an answer: the one that the query names, or v1 of the core group, which comes
+// before all others where no group is named.
+func (s *Snapshot) foremost(q schema.GroupVersionResource) (*Group, *Version) {
+	if q.Group != "" || q.Version != "" && q.Version != "v1" || q.Resource == "" {
+		return s.exact(q)
+	}
+	g := s.Group("")
+	if g == nil {
+		return nil, nil
+	}
+	v := g.Version("v1")
 	if v == nil || v.Table == nil {
 		return nil, nil
 	}

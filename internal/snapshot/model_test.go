@@ -141,6 +141,9 @@ func sameAnswers(a, b []Resource) bool {
 		doc := document{{name: "g", versions: []docVersion{{name: "v", read: true, resources: resources}}}}
 		return restmapper.NewDiscoveryRESTMapper(doc.library())
 	}
+	if !maps.Equal(unaskable(a), unaskable(b)) {
+		return false
+	}
 	ours, others := of(a), of(b)
 	for _, r := range slices.Concat(a, b) {
 		for _, kind := range []string{r.Kind, strings.ToLower(r.Kind), r.Kind + "List", "List"} {
@@ -160,6 +163,19 @@ func sameAnswers(a, b []Resource) bool {
 		}
 	}
 	return true
+}
+
+// unaskable collects the names that count although no query can ask for them.
+func unaskable(resources []Resource) map[string]bool {
+	names := map[string]bool{}
+	for _, r := range NewTable(resources).rows {
+		for _, name := range []string{r.Name, r.Singular} {
+			if name != strings.ToLower(name) {
+				names[name] = true
+			}
+		}
+	}
+	return names
 }
 
 // bulk records a bulk read that began at a certain time.
@@ -254,6 +270,7 @@ func (m *model) withoutVersion(group, version string) {
 	before := m.clone()
 	if i := m.find(group); i >= 0 && m.groups[i].find(version) >= 0 {
 		g := m.groups[i]
+		g.listed = false
 		g.versions = slices.DeleteFunc(slices.Clone(g.versions), func(v modelVersion) bool { return v.name == version })
 		m.put(group, g)
 	}
@@ -301,7 +318,7 @@ func (g *modelGroup) compareState(got *Group) error {
 		case other.Name != v.name:
 			return fmt.Errorf("version %d is %s, not %s", i, other.Name, v.name)
 		case other.Outdated != v.outdated || !errors.Is(other.Err, v.err) || v.err == nil && other.Err != nil:
-			return fmt.Errorf("%s: outdated %v, error %v, not %v, %v", v.name, other.Outdated, other.Err, v.outdated, v.err)
+			return fmt.Errorf("%s: outdated %v, error %w, not %v, %w", v.name, other.Outdated, other.Err, v.outdated, v.err)
 		case (other.Table != nil) != v.read:
 			return fmt.Errorf("%s: read %v, not %v", v.name, other.Table != nil, v.read)
 		case v.read && !slices.Equal(other.Table.rows, NewTable(v.resources).rows):
@@ -314,10 +331,9 @@ func (g *modelGroup) compareState(got *Group) error {
 // compareAnswer returns how s answers q otherwise than client-go's mapper, or
 // settles it although a read could change the answer, or does not settle it
 // although none could.
-func (m *model) compareAnswer(s *Snapshot, q query) error {
-	doc := m.document()
+func (m *model) compareAnswer(s *Snapshot, doc document, library meta.RESTMapper, q query) error {
 	got, settled := q.ask(s)
-	want := doc.ask(q)
+	want := q.askLibrary(library)
 	if expected := doc.expected(q, got, want); expected != "" {
 		return errors.New((&disagreement{doc, q, got, expected}).String())
 	}
@@ -325,7 +341,7 @@ func (m *model) compareAnswer(s *Snapshot, q query) error {
 	switch {
 	case settled && why != "":
 		return fmt.Errorf("%v\n%v\nis settled as %v although %s", doc, q, got, why)
-	case !settled && why == "" && m.exact(q):
+	case !settled && why == "" && m.exact(doc, q, want):
 		return fmt.Errorf("%v\n%v\nis not settled as %v although nothing could change that", doc, q, got)
 	}
 	return nil
@@ -335,19 +351,21 @@ func (m *model) compareAnswer(s *Snapshot, q query) error {
 // settled whenever nothing can change it. Searches through several versions or
 // groups are more careful, and so is everything that asks for lists, because
 // no table can change what those are.
-func (m *model) exact(q query) bool {
-	if strings.Contains(strings.ToLower(q.gvr.Resource+q.gk.Kind), "list") || m.document().mapOrdered(q) != nil {
+func (m *model) exact(doc document, q query, want answer) bool {
+	if strings.Contains(strings.ToLower(q.gvr.Resource+q.gk.Kind), "list") || doc.mapOrdered(q) != nil {
 		return false
 	}
 	switch q.method {
 	case restMapping:
-		return true
+		i := m.find(q.gk.Group)
+		// The library takes "*" for any version, but serves none of that name.
+		return i >= 0 && (m.groups[i].listed || len(specified(q.versions)) > 0 && !slices.Contains(q.versions, "*"))
 	case restMappings:
 		return len(q.versions) == len(slices.Compact(slices.Sorted(slices.Values(q.versions))))
 	case resourceSingularizer:
 		return false
 	default:
-		return q.gvr.Group != "" && q.gvr.Version != "" && q.gvr.Version != "__internal"
+		return !q.searches() || q.endsInCore(want)
 	}
 }
 
@@ -363,11 +381,11 @@ func (m *model) unsettled(doc document, q query, want answer) string {
 		return "everything was reset"
 	}
 	for group := range m.groupReset {
-		if q.selects(group) {
+		if q.selects(group) && (group == "" || !q.endsInCore(want)) {
 			return fmt.Sprintf("group %q was reset", group)
 		}
 	}
-	for description, other := range m.possible(doc, q) {
+	for description, other := range m.possible(doc, q, want) {
 		if a := other.ask(q); !a.equal(want) && doc.mapOrdered(q) == nil && other.mapOrdered(q) == nil {
 			return fmt.Sprintf("%s may change it to %v", description, a)
 		}
@@ -377,11 +395,16 @@ func (m *model) unsettled(doc document, q query, want answer) string {
 
 // possible returns, by what was read for it, documents that may turn out to be
 // the true ones. Each has one change that is as bad as can be for q.
-func (m *model) possible(doc document, q query) map[string]document {
+func (m *model) possible(doc document, q query, want answer) map[string]document {
 	all := map[string]document{}
+	// Searches do without versions that were tried, but for those of the very
+	// group asked for.
+	gaveUp := func(g modelGroup, v modelVersion) bool {
+		return v.err != nil && q.searches() && (q.gvr.Group == "" || q.gvr.Group != g.name) && !q.endsInCore(want)
+	}
 	for i, g := range m.groups {
 		for j, v := range g.versions {
-			if v.known() || v.err != nil && q.searches() && q.gvr.Group != g.name || v.err != nil && q.gvr.Group == "" && q.searches() {
+			if v.known() || gaveUp(g, v) {
 				continue
 			}
 			for k, resources := range q.spoilers() {

@@ -5,6 +5,7 @@ package snapshot
 import (
 	"slices"
 	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,6 +35,7 @@ type Table struct {
 	kinds map[string]int32 // exact kind → row
 	names map[string]int32 // plural or singular → row
 	odd   *exceptions      // nil but for tables with clashing forms
+	lower map[string]int32 // kind in lower case → row; only while the table is made
 }
 
 // exceptions holds the answers that the rows and the rules of derivation do not give.
@@ -71,8 +73,19 @@ func NewTable(resources []Resource) *Table {
 		t.names[r.Name] = int32(i)
 	}
 	delete(t.names, "")
+	t.lower = lowerKinds(t.rows)
 	t.odd = spell(t.rows).exceptionsTo(t)
+	t.lower = nil
 	return t
+}
+
+// lowerKinds saves exceptionsTo from trying every row for every kind.
+func lowerKinds(rows []Resource) map[string]int32 {
+	lower := make(map[string]int32, len(rows))
+	for i, r := range rows {
+		lower[strings.ToLower(r.Kind)] = int32(i)
+	}
+	return lower
 }
 
 // topLevel copies the resources that are not subresources, singular names filled in.
@@ -130,6 +143,15 @@ func (t *Table) derivedTarget(kind string) (target, bool) {
 
 // lastOfLowerKind returns the last row whose kind in lower case is lower, or nil.
 func (t *Table) lastOfLowerKind(lower string) *Resource {
+	if strings.ContainsFunc(lower, func(r rune) bool { return unicode.ToLower(r) != r }) {
+		return nil // as of most kinds that are asked for, without trying them all
+	}
+	if t.lower != nil {
+		if i, ok := t.lower[lower]; ok {
+			return &t.rows[i]
+		}
+		return nil
+	}
 	for i := len(t.rows) - 1; i >= 0; i-- {
 		if strings.ToLower(t.rows[i].Kind) == lower {
 			return &t.rows[i]
@@ -164,6 +186,11 @@ func (t *Table) resourceOf(name string) (string, bool) {
 	}
 	_, resource, ok := t.derivedName(name)
 	return resource, ok
+}
+
+// unambiguous says that no more than one resource has name as its plural or singular.
+func (t *Table) unambiguous(name string) bool {
+	return t.odd == nil || len(t.odd.names[name].resources) < 2
 }
 
 // resourcesOf returns, sorted, every resource that name is the plural or singular of.
