@@ -43,6 +43,7 @@ func TestAllocations(t *testing.T) {
 	singular := schema.GroupVersionResource{Group: "group33.example.com", Version: "v1", Resource: "kind1of33"}
 	pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	anyPods := schema.GroupVersionResource{Resource: "pods"}
+	anyVersion := schema.GroupVersionResource{Group: "group33.example.com", Resource: "kind1of33s"}
 	tests := []struct {
 		name   string
 		want   float64
@@ -52,9 +53,12 @@ func TestAllocations(t *testing.T) {
 		{"RESTMapping", 1, func() (bool, error) { _, settled, err := s.RESTMapping(gk, nil); return settled, err }},
 		{"RESTMapping in a later version", 1, func() (bool, error) { _, settled, err := s.RESTMapping(later, nil); return settled, err }},
 		{"RESTMapping in the core group", 1, func() (bool, error) { _, settled, err := s.RESTMapping(pod, versions); return settled, err }},
+		{"RESTMappings", 2, func() (bool, error) { _, settled, err := s.RESTMappings(gk, nil); return settled, err }},
 		{"RESTMappings of a version", 2, func() (bool, error) { _, settled, err := s.RESTMappings(gk, versions); return settled, err }},
 		{"KindFor", 0, func() (bool, error) { _, settled, err := s.KindFor(gvr); return settled, err }},
 		{"KindFor a singular", 0, func() (bool, error) { _, settled, err := s.KindFor(singular); return settled, err }},
+		{"KindsFor without a version", 2, func() (bool, error) { _, settled, err := s.KindsFor(anyVersion); return settled, err }},
+		{"ResourcesFor without a version", 2, func() (bool, error) { _, settled, err := s.ResourcesFor(anyVersion); return settled, err }},
 		{"KindFor in the core group", 0, func() (bool, error) { _, settled, err := s.KindFor(pods); return settled, err }},
 		{"KindFor in the core group without a version", 0, func() (bool, error) { _, settled, err := s.KindFor(anyPods); return settled, err }},
 		{"ResourceFor", 0, func() (bool, error) { _, settled, err := s.ResourceFor(gvr); return settled, err }},

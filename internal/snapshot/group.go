@@ -119,7 +119,12 @@ func (g *Group) mapping(v *Version, kind string) *meta.RESTMapping {
 	if !ok {
 		return nil
 	}
-	return &meta.RESTMapping{
+	m := g.mappingTo(v, kind, found)
+	return &m
+}
+
+func (g *Group) mappingTo(v *Version, kind string, found target) meta.RESTMapping {
+	return meta.RESTMapping{
 		Resource:         schema.GroupVersionResource{Group: g.name, Version: v.Name, Resource: found.resource},
 		GroupVersionKind: schema.GroupVersionKind{Group: g.name, Version: v.Name, Kind: kind},
 		Scope:            scope(found.namespaced),
@@ -176,17 +181,35 @@ func (g *Group) settled(v *Version) bool {
 // requestedMappings returns the mappings of kind in the requested versions, in server order.
 func (g *Group) requestedMappings(kind string, requested []string) (found []*meta.RESTMapping, settled bool) {
 	settled = g.listed || len(requested) == 1 // there is no order to one version
+	var mappings []meta.RESTMapping           // all in one piece
 	for i := range g.versions {
 		v := &g.versions[i]
 		if len(requested) > 0 && !slices.Contains(requested, v.Name) {
 			continue
 		}
 		settled = settled && v.Known()
-		if m := g.mapping(v, kind); m != nil {
-			found = append(found, m)
+		if v.Table == nil {
+			continue
+		}
+		if to, ok := v.Table.target(kind); ok {
+			if mappings == nil {
+				mappings = make([]meta.RESTMapping, 0, len(g.versions)-i)
+			}
+			mappings = append(mappings, g.mappingTo(v, kind, to))
 		}
 	}
-	return found, settled
+	return pointersTo(mappings), settled
+}
+
+func pointersTo(mappings []meta.RESTMapping) []*meta.RESTMapping {
+	if len(mappings) == 0 {
+		return nil
+	}
+	pointers := make([]*meta.RESTMapping, len(mappings))
+	for i := range mappings {
+		pointers[i] = &mappings[i]
+	}
+	return pointers
 }
 
 // unspecified says that client-go ignores version in a list of versions to search.

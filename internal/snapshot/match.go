@@ -28,7 +28,8 @@ func (s *Snapshot) matches(query, q schema.GroupVersionResource) ([]match, bool,
 // differs only for singular names that a later resource has taken away.
 func (s *Snapshot) resourceMatches(query, q schema.GroupVersionResource) ([]match, bool, error) {
 	return s.matching(query, q, func(t *Table) bool {
-		return len(t.resourcesOf(q.Resource)) > 0
+		_, ok := t.resourceOf(q.Resource)
+		return ok
 	})
 }
 
@@ -40,7 +41,7 @@ func (s *Snapshot) matching(query, q schema.GroupVersionResource, has func(*Tabl
 		return nil, false, &meta.NoResourceMatchError{PartialResource: query}
 	}
 	sel := selection{group: q.Group, version: q.Version}
-	var found []match
+	found := make([]match, 0, 4) // one for each version of a group, most often
 	s.each(sel, func(g *Group) { found = g.appendMatches(found, sel.version, has) })
 	if len(found) == 0 {
 		return nil, false, &meta.NoResourceMatchError{PartialResource: query}
@@ -92,7 +93,23 @@ func (m match) kindIn(name string) schema.GroupVersionKind {
 }
 
 func (m match) resourcesIn(name string) []schema.GroupVersionResource {
-	return inVersion(m.group.name, m.version.Name, m.version.Table.resourcesOf(name))
+	return m.appendResources(nil, name)
+}
+
+// appendResources appends, sorted, the resources of the version that name stands for.
+func (m match) appendResources(all []schema.GroupVersionResource, name string) []schema.GroupVersionResource {
+	gv := schema.GroupVersion{Group: m.group.name, Version: m.version.Name}
+	t := m.version.Table
+	if t.unambiguous(name) { // as nearly all are
+		if resource, ok := t.resourceOf(name); ok {
+			all = append(all, gv.WithResource(resource))
+		}
+		return all
+	}
+	for _, plural := range t.resourcesOf(name) {
+		all = append(all, gv.WithResource(plural))
+	}
+	return all
 }
 
 func inVersion(group, version string, plurals []string) []schema.GroupVersionResource {
@@ -104,11 +121,9 @@ func inVersion(group, version string, plurals []string) []schema.GroupVersionRes
 }
 
 func allResources(matches []match, name string) []schema.GroupVersionResource {
-	var all []schema.GroupVersionResource
+	all := make([]schema.GroupVersionResource, 0, len(matches))
 	for _, m := range matches {
-		for _, plural := range m.version.Table.resourcesOf(name) {
-			all = append(all, schema.GroupVersionResource{Group: m.group.name, Version: m.version.Name, Resource: plural})
-		}
+		all = m.appendResources(all, name)
 	}
 	return all
 }
