@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -34,7 +35,8 @@ type Server struct {
 
 	env        *envtest.Environment
 	discovery  *discovery.DiscoveryClient
-	aggregated bool // it has aggregated discovery
+	aggregated bool      // it has aggregated discovery
+	revived    *exec.Cmd // the API server, once Kill has started it again
 }
 
 // StartServer starts the API server that is in assets. Below dir it writes a
@@ -74,7 +76,7 @@ func (s *Server) connect() error {
 }
 
 // Stop ends the server and removes its data.
-func (s *Server) Stop() error { return s.env.Stop() }
+func (s *Server) Stop() error { return errors.Join(s.stopRevived(), s.env.Stop()) }
 
 // Kind is a custom resource, namespaced unless said otherwise.
 type Kind struct {

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Kill ends the API server at once, with SIGKILL; its etcd goes on. revive starts
+// it again on the same port, with the same arguments, and returns when it is
+// ready. envtest can do neither. It takes Linux's /proc.
+func (s *Server) Kill() (revive func(context.Context) error, err error) {
+	pid, args, err := s.process()
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return nil, err
+	}
+	if s.revived != nil {
+		_ = s.revived.Wait() // it was killed; this is how it is reaped
+		s.revived = nil
+	}
+	return func(ctx context.Context) error {
+		cmd := exec.Command(args[0], args[1:]...)
+		// It must not outlive the test.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		s.revived = cmd
+		return s.Await(ctx, "the API server", s.ready)
+	}, nil
+}
+
+// ready says whether the API server answers /readyz with 200.
+func (s *Server) ready() (bool, error) {
+	_, err := s.discovery.RESTClient().Get().AbsPath("/readyz").DoRaw(context.Background())
+	return err == nil, nil
+}
+
+// process finds the API server that listens where s does.
+func (s *Server) process() (pid int, args []string, err error) {
+	host, err := url.Parse(s.env.Config.Host)
+	if err != nil {
+		return 0, nil, err
+	}
+	port := host.Port()
+	if port == "" {
+		_, port, _ = strings.Cut(s.env.Config.Host, ":")
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil {
+			continue // it has ended meanwhile
+		}
+		args := strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00")
+		if filepath.Base(args[0]) == "kube-apiserver" && slices.Contains(args, "--secure-port="+port) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			return pid, args, err
+		}
+	}
+	return 0, nil, fmt.Errorf("no kube-apiserver with port %s in /proc", port)
+}
+
+// stopRevived ends an API server that Kill has started again.
+func (s *Server) stopRevived() error {
+	if s.revived == nil {
+		return nil
+	}
+	err := s.revived.Process.Signal(syscall.SIGTERM)
+	var exit *exec.ExitError
+	if waited := s.revived.Wait(); waited != nil && !errors.As(waited, &exit) {
+		err = errors.Join(err, waited)
+	}
+	s.revived = nil
+	return err
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
+)
+
+// lifecycle is a manager of controller-runtime that runs our mapper, on a real API server.
+type lifecycle struct {
+	server *runner.Server
+	config *rest.Config
+	mapper *apiutil.DynamicRESTMapper
+}
+
+// startLifecycle starts a manager with a mapper made with options, the way README says.
+func startLifecycle(t *testing.T, s *runner.Server, cfg *rest.Config, options apiutil.DynamicRESTMapperOptions) *lifecycle {
+	t.Helper()
+	ctrl.SetLogger(logr.Discard())
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Metrics:        server.Options{BindAddress: "0"},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var runnable manager.Runnable = mapper
+	if err := errors.Join(mgr.Add(runnable), mgr.AddHealthzCheck("restmapper", mapper.Healthz)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the manager: %v", err)
+		}
+	})
+	return &lifecycle{server: s, config: cfg, mapper: mapper}
+}
+
+func startServer(t *testing.T) (*runner.Server, *rest.Config) {
+	t.Helper()
+	assets, err := runner.Assets(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := runner.StartServer(assets, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.QPS = -1
+	return s, cfg
+}
+
+// eventually waits until yes holds, and says how long that took.
+func eventually(t *testing.T, within time.Duration, what string, yes func() bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for !yes() {
+		if time.Since(begun) > within {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return time.Since(begun)
+}
+
+// next receives changes until one is of that type and kind.
+func next(t *testing.T, changes <-chan []apiutil.APIChange, want apiutil.APIChangeType, kind string) apiutil.APIChange {
+	t.Helper()
+	timeout := time.After(20 * time.Second)
+	for {
+		select {
+		case batch := <-changes:
+			for _, c := range batch {
+				if c.Type == want && c.Mapping.GroupVersionKind.Kind == kind {
+					return c
+				}
+			}
+		case <-timeout:
+			t.Fatalf("not told that %s was %s", kind, want)
+		}
+	}
+}
+
+// TestWatch follows a CRD through its life with WatchAPIs: nobody looks anything
+// up, nothing is reset, and there is no interval.
+func TestWatch(t *testing.T) {
+	s, cfg := startServer(t)
+	l := startLifecycle(t, s, cfg, apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
+	ctx := t.Context()
+	changes := l.mapper.Subscribe(ctx)
+	next(t, changes, apiutil.APIAdded, "Pod")
+	eventually(t, 10*time.Second, "the watches are open", func() bool { return l.mapper.Status().Watching })
+
+	kind := runner.Kind{Group: "watch.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	told := func(what string, want apiutil.APIChangeType, act func(context.Context, runner.Kind) error) apiutil.APIChange {
+		begun := time.Now()
+		if err := act(ctx, kind); err != nil {
+			t.Fatal(err)
+		}
+		change := next(t, changes, want, "Widget")
+		t.Logf("%s: told after %v", what, time.Since(begun).Round(time.Millisecond))
+		return change
+	}
+	told("CRD created", apiutil.APIAdded, s.Install)
+	told("CRD deleted", apiutil.APIRemoved, s.Uninstall)
+	kind.Cluster = true
+	if again := told("CRD created with the other scope", apiutil.APIAdded, s.Install); again.Mapping.Scope != meta.RESTScopeRoot {
+		t.Errorf("scope %s", again.Mapping.Scope.Name())
+	}
+	kind.Versions = []string{"v1", "v2"}
+	told("CRD gains a version", apiutil.APIAdded, s.Install)
+	told("CRD deleted", apiutil.APIRemoved, s.Uninstall)
+}
+
+// TestKilledServer kills the API server ten times while lookups, refresh and watch go on.
+func TestKilledServer(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the API server is found by way of /proc")
+	}
+	s, cfg := startServer(t)
+	const interval = 500 * time.Millisecond
+	l := startLifecycle(t, s, cfg, apiutil.DynamicRESTMapperOptions{
+		RefreshInterval: interval, WatchAPIs: true, UnhealthyAfter: 100 * time.Millisecond, RequestTimeout: 5 * time.Second,
+	})
+	kind := runner.Kind{Group: "kill.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	if err := errors.Join(s.Install(t.Context(), kind), s.AwaitServed(t.Context(), kind)); err != nil {
+		t.Fatal(err)
+	}
+	gvk := schema.GroupVersionKind{Group: kind.Group, Version: "v1", Kind: "Widget"}
+	if err := l.mapper.WaitForKinds(t.Context(), gvk); err != nil {
+		t.Fatal(err)
+	}
+	stop := l.lookUpMeanwhile(t, gvk)
+	for round := 1; round <= 10; round++ {
+		revive, err := s.Kill()
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 20*time.Second, "Healthz fails", func() bool { return l.mapper.Healthz(nil) != nil })
+		if err := revive(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		took := eventually(t, 20*time.Second, "Healthz is fine again", func() bool { return l.mapper.Healthz(nil) == nil })
+		t.Logf("round %d: healthy %v after the server was ready again", round, took.Round(time.Millisecond))
+		// One step of backoff, here the interval; and a second or two that the server
+		// asks for while it starts (Retry-After), which client-go waits before it tries again.
+		if most := interval + 4*time.Second; took > most {
+			t.Errorf("round %d: healthy after %v, more than %v", round, took, most)
+		}
+	}
+	t.Logf("%d lookups meanwhile, all right", stop())
+}
+
+// lookUpMeanwhile looks up kinds that exist, known and not, without a pause. No
+// answer may be wrong, and none may be NoMatch. stop ends it and counts the lookups.
+func (l *lifecycle) lookUpMeanwhile(t *testing.T, gvk schema.GroupVersionKind) (stop func() int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	lookups := 0
+	done.Add(1)
+	go func() {
+		defer done.Done()
+		for ; ctx.Err() == nil; lookups++ {
+			m, err := l.mapper.RESTMapping(gvk.GroupKind())
+			if err != nil || m.Resource.Resource != "widgets" || m.Scope != meta.RESTScopeNamespace {
+				t.Errorf("Widget: %v, %v", m, err)
+				return
+			}
+			if lookups%50 == 0 { // by resetting, ask for a read each time
+				l.mapper.ResetGroup(gvk.Group)
+				if _, err := l.mapper.KindFor(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}); err != nil {
+					t.Errorf("deployments: %v", err)
+				}
+				_, err := l.mapper.RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: "Absent"}, "v1")
+				if err == nil {
+					t.Error("Absent was found")
+				}
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return func() int {
+		cancel()
+		done.Wait()
+		return lookups
+	}
+}
+
+// TestForbiddenWatch runs as a service account that may discover but not watch,
+// until it may.
+func TestForbiddenWatch(t *testing.T) {
+	s, admin := startServer(t)
+	cfg := rest.CopyConfig(admin)
+	cfg.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:default:watcher", Groups: []string{"system:authenticated", "system:serviceaccounts"},
+	}
+	lines := &logged{}
+	l := startLifecycle(t, s, cfg, apiutil.DynamicRESTMapperOptions{
+		RefreshInterval: 300 * time.Millisecond, WatchAPIs: true,
+		Logger: funcr.New(lines.add, funcr.Options{}),
+	})
+	eventually(t, 10*time.Second, "the missing rule is logged for both resources", func() bool {
+		return lines.count("customresourcedefinitions", "verbs list and watch") == 1 && lines.count("apiservices", "verbs list and watch") == 1
+	})
+	kind := runner.Kind{Group: "rbac.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	changes := l.mapper.Subscribe(t.Context())
+	if err := s.Install(t.Context(), kind); err != nil {
+		t.Fatal(err)
+	}
+	next(t, changes, apiutil.APIAdded, "Widget") // by the interval
+	if l.mapper.Status().Watching {
+		t.Error("Watching without permission")
+	}
+	if n := lines.count("customresourcedefinitions"); n != 1 {
+		t.Errorf("%d lines about customresourcedefinitions, want one", n)
+	}
+	permit(t, s)
+	eventually(t, time.Minute, "it watches once it may", func() bool { return l.mapper.Status().Watching })
+}
+
+// permit applies the rules of README.
+func permit(t *testing.T, s *runner.Server) {
+	t.Helper()
+	name := metav1.ObjectMeta{Name: "restmapper-watch"}
+	verbs := []string{"list", "watch"}
+	role := &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: verbs},
+		{APIGroups: []string{"apiregistration.k8s.io"}, Resources: []string{"apiservices"}, Verbs: verbs},
+	}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: name,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: corev1.NamespaceDefault, Name: "watcher"}},
+	}
+	if err := errors.Join(s.Client.Create(t.Context(), role), s.Client.Create(t.Context(), binding)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// logged collects lines of a logger.
+type logged struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *logged) add(prefix, args string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, prefix+" "+args)
+}
+
+// count counts the lines that have all parts.
+func (l *logged) count(parts ...string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, line := range l.lines {
+		all := true
+		for _, part := range parts {
+			all = all && strings.Contains(line, part)
+		}
+		if all {
+			n++
+		}
+	}
+	return n
+}
