@@ -39,6 +39,11 @@ func (s *Snapshot) ResetGroup(group string) *Snapshot {
 // it is gone. A version without a table, because the read only lists it or says
 // that it is stale, keeps the table it had.
 func (s *Snapshot) WithBulk(list *List, clock uint64) *Snapshot {
+	if s.holds(list) {
+		next := *s
+		next.readAt, next.groupsResets = max(clock, s.readAt), s.resetsAfter(clock)
+		return &next
+	}
 	next := &Snapshot{
 		read: true, ordered: true, aggregated: list.aggregated,
 		clock: s.clock, resets: s.resets, readAt: max(clock, s.readAt), generation: s.generation,
@@ -47,6 +52,13 @@ func (s *Snapshot) WithBulk(list *List, clock uint64) *Snapshot {
 	next.groupsResets = s.resetsAfter(clock)
 	next.settle(s)
 	return next
+}
+
+// holds says that s is what a bulk read has made of list, and nothing has
+// happened since.
+func (s *Snapshot) holds(list *List) bool {
+	return s.read && s.ordered && s.aggregated == list.aggregated && len(s.groups) == len(list.groups) &&
+		(len(s.groups) == 0 || &s.groups[0] == &list.groups[0])
 }
 
 // carryOverAll is carryOver for each group; it returns its argument if nothing is carried over.
@@ -77,8 +89,11 @@ func (s *Snapshot) resetsAfter(clock uint64) map[string]uint64 {
 
 // carryOver gives those versions of a group just read that come without a table the one they had.
 func (s *Snapshot) carryOver(g *Group) *Group {
+	if g.complete {
+		return g
+	}
 	old := s.Group(g.name)
-	if old == nil || g.complete {
+	if old == nil {
 		return g
 	}
 	versions := slices.Clone(g.versions)
@@ -180,7 +195,7 @@ func (s *Snapshot) replace(name string, g *Group) *Snapshot {
 
 // index fills in the order of next.groups, taking it over from s where it still holds.
 func (next *Snapshot) index(s *Snapshot) {
-	if s.order != nil && slices.EqualFunc(next.groups, s.groups, func(a, b *Group) bool { return a.name == b.name }) {
+	if s.order != nil && sameNames(next.groups, s.groups) {
 		next.order = s.order
 	} else {
 		next.order = newOrder(next.groups)

@@ -117,34 +117,40 @@ func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) ([]schema.Gro
 }
 
 // ResourceSingularizer answers meta.RESTMapper.ResourceSingularizer: the first
-// version, in server order, in which the name has one singular.
+// version, in server order, in which the name has one singular; else what the
+// last version has to say.
 func (s *Snapshot) ResourceSingularizer(resource string) (singular string, settled bool, err error) {
+	q := coerce(schema.GroupVersionResource{Resource: resource})
 	settled = s.complete(selection{})
+	absent := false
 	for _, g := range s.groups {
 		for i := range g.versions {
 			v := &g.versions[i]
 			if v.Table == nil {
 				continue
 			}
-			if singular, err = v.Table.singularize(g.name, v.Name, resource); err == nil {
+			if absent = q.Resource != "" && !v.Table.has(q.Resource); absent {
+				continue
+			}
+			if singular, err = v.Table.singularize(g.name, v.Name, resource, q); err == nil {
 				return singular, settled, nil
 			}
 		}
 	}
-	return singular, settled && !meta.IsNoMatchError(err), err
+	if absent {
+		return resource, false, &meta.NoResourceMatchError{PartialResource: q}
+	}
+	return singular, settled, err
 }
 
-// singularize follows meta.DefaultRESTMapper.ResourceSingularizer, error texts included.
-func (t *Table) singularize(group, version, resource string) (string, error) {
-	q := coerce(schema.GroupVersionResource{Resource: resource})
+// singularize follows meta.DefaultRESTMapper.ResourceSingularizer, error texts
+// included, for a resource that the table has; q is what it was coerced to.
+func (t *Table) singularize(group, version, resource string, q schema.GroupVersionResource) (string, error) {
 	if q.Resource == "" {
 		return resource, missingResource(q)
 	}
-	plurals := t.resourcesOf(q.Resource)
-	if len(plurals) == 0 {
-		return resource, &meta.NoResourceMatchError{PartialResource: q}
-	}
 	result := ""
+	plurals := t.resourcesOf(q.Resource)
 	for _, plural := range plurals {
 		singular, _ := t.singularOf(plural)
 		if result != "" && singular != result {

@@ -28,8 +28,7 @@ func (s *Snapshot) matches(query, q schema.GroupVersionResource) ([]match, bool,
 // differs only for singular names that a later resource has taken away.
 func (s *Snapshot) resourceMatches(query, q schema.GroupVersionResource) ([]match, bool, error) {
 	return s.matching(query, q, func(t *Table) bool {
-		_, ok := t.resourceOf(q.Resource)
-		return ok
+		return t.has(q.Resource)
 	})
 }
 

@@ -79,6 +79,22 @@ func NewList(groups []*Group, aggregated bool) *List {
 	return &List{groups: slices.Clip(groups), order: newOrder(groups), aggregated: aggregated}
 }
 
+// Next is NewList for the list that follows on l, which may be nil: where only
+// what is in the groups has changed, it saves working out their order again.
+func (l *List) Next(groups []*Group, aggregated bool) *List {
+	if l == nil || !sameNames(groups, l.groups) {
+		return NewList(groups, aggregated)
+	}
+	return &List{groups: slices.Clip(groups), order: l.order, aggregated: aggregated}
+}
+
+// Unique says that no two groups have the same name.
+func (l *List) Unique() bool { return len(l.order.position) == len(l.groups) }
+
+func sameNames(a, b []*Group) bool {
+	return slices.EqualFunc(a, b, func(a, b *Group) bool { return a.name == b.name })
+}
+
 // Group returns the group of that name, or nil.
 func (s *Snapshot) Group(name string) *Group {
 	if s.order == nil {

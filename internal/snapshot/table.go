@@ -73,10 +73,45 @@ func NewTable(resources []Resource) *Table {
 		t.names[r.Name] = int32(i)
 	}
 	delete(t.names, "")
-	t.lower = lowerKinds(t.rows)
-	t.odd = spell(t.rows).exceptionsTo(t)
-	t.lower = nil
+	if !t.regular() {
+		t.lower = lowerKinds(t.rows)
+		t.odd = spell(t.rows).exceptionsTo(t)
+		t.lower = nil
+	}
 	return t
+}
+
+// NewTableLike is NewTable, but returns other, which may be nil, if that was made
+// of the same resources.
+func NewTableLike(other *Table, resources []Resource) *Table {
+	if other != nil && slices.Equal(topLevel(resources), other.rows) {
+		return other
+	}
+	return NewTable(resources)
+}
+
+// regular says that no two forms of the rows can clash, so that there is nothing
+// to find exceptions among: all kinds differ, in lower case too; all names do; and
+// none looks like one that is guessed for a list.
+func (t *Table) regular() bool {
+	names, lower := 0, make(map[string]struct{}, len(t.rows))
+	for _, r := range t.rows {
+		kind := strings.ToLower(r.Kind)
+		if !plain(kind) || !plain(r.Name) || !plain(r.Singular) {
+			return false
+		}
+		lower[kind] = struct{}{}
+		if names++; r.Singular != r.Name {
+			names++
+		}
+	}
+	return len(lower) == len(t.rows) && len(t.kinds) == len(t.rows) && len(t.names) == names
+}
+
+// plain says that a form is not empty, is ASCII, and does not end as a list's does.
+func plain(form string) bool {
+	ascii := !strings.ContainsFunc(form, func(r rune) bool { return r > unicode.MaxASCII })
+	return form != "" && ascii && !strings.HasSuffix(strings.TrimSuffix(form, "s"), "list")
 }
 
 // lowerKinds saves exceptionsTo from trying every row for every kind.
@@ -186,6 +221,12 @@ func (t *Table) resourceOf(name string) (string, bool) {
 	}
 	_, resource, ok := t.derivedName(name)
 	return resource, ok
+}
+
+// has says that a resource has name as its plural or singular.
+func (t *Table) has(name string) bool {
+	_, ok := t.resourceOf(name)
+	return ok
 }
 
 // unambiguous says that no more than one resource has name as its plural or singular.
