@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	stock "sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// A flavour is one of the mappers that are compared.
+type flavour struct {
+	name   string
+	make   func(*rest.Config, *http.Client) (meta.RESTMapper, error)
+	accept string // the form of the bulk document that it gets
+}
+
+const (
+	aggregatedJSON     = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	aggregatedProtobuf = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+)
+
+var flavours = []flavour{
+	{"ours", apiutil.NewDynamicRESTMapper, aggregatedProtobuf},
+	{"stock", stock.NewDynamicRESTMapper, aggregatedJSON},
+	{"deferred", newDeferred, aggregatedJSON},
+}
+
+func newDeferred(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client)), nil
+}
+
+// newMapper makes a mapper that has read nothing yet.
+func (f flavour) newMapper(tb testing.TB, e *endpoint) meta.RESTMapper {
+	tb.Helper()
+	mapper, err := f.make(&rest.Config{Host: "http://fake.invalid", QPS: -1}, e.client)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return mapper
+}
+
+// warmMapper makes a mapper that has read the server.
+func (f flavour) warmMapper(tb testing.TB, e *endpoint) meta.RESTMapper {
+	tb.Helper()
+	mapper := f.newMapper(tb, e)
+	mustFind(tb, mapper, e.kind)
+	return mapper
+}
+
+// fresh makes the mapper's next answer come from the server, and returns the
+// mapper to ask: a new one where the mapper cannot be reset.
+func (f flavour) fresh(tb testing.TB, e *endpoint, mapper meta.RESTMapper) meta.RESTMapper {
+	resettable, ok := mapper.(meta.ResettableRESTMapper)
+	if !ok {
+		return f.newMapper(tb, e)
+	}
+	resettable.Reset()
+	return mapper
+}
+
+// askAbsent asks for a kind that is not served and wants a NoMatch from the
+// server itself. The deferred mapper says NoMatch without asking anybody, so it
+// has to be reset first.
+func askAbsent(mapper meta.RESTMapper, gk schema.GroupKind, versions ...string) error {
+	if deferred, ok := mapper.(*restmapper.DeferredDiscoveryRESTMapper); ok {
+		deferred.Reset()
+	}
+	_, err := mapper.RESTMapping(gk, versions...)
+	if !meta.IsNoMatchError(err) {
+		return fmt.Errorf("%v: got %w, want no match", gk, cmp.Or(err, error(errFound)))
+	}
+	return nil
+}
+
+func mustFind(tb testing.TB, mapper meta.RESTMapper, gk schema.GroupKind, versions ...string) {
+	tb.Helper()
+	if _, err := mapper.RESTMapping(gk, versions...); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+type benchError string
+
+func (e benchError) Error() string { return string(e) }
+
+const errFound = benchError("a mapping")
+
+// An endpoint is an API server and the HTTP client of one program that talks to it.
+type endpoint struct {
+	server *fakeapi.Server
+	client *http.Client
+	kind   schema.GroupKind // one that is served
+	line   *line
+}
+
+// line can be cut, so that a mapper, which keeps its client, does not keep the
+// server's documents.
+type line struct{ http.RoundTripper }
+
+func newEndpoint(groups []fakeapi.Group) *endpoint {
+	server := fakeapi.New(groups...)
+	l := &line{server.Client().Transport}
+	last := groups[len(groups)-1]
+	return &endpoint{
+		server: server,
+		client: &http.Client{Transport: l},
+		kind:   schema.GroupKind{Group: last.Name, Kind: last.Versions[0].Resources[0].Kind},
+		line:   l,
+	}
+}
+
+func (e *endpoint) hangUp() {
+	e.line.RoundTripper = nil
+	e.server = nil
+}
+
+// render makes the server write its bulk documents, which takes it longer than
+// anything that is measured here, and forgets the requests so far.
+func (e *endpoint) render(tb testing.TB, accept string) {
+	tb.Helper()
+	for _, path := range []string{"/api", "/apis"} {
+		req, err := http.NewRequest(http.MethodGet, "http://fake.invalid"+path, nil)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		req.Header.Set("Accept", accept)
+		resp, err := e.client.Do(req)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	e.server.TakeRequests()
+}
+
+// traffic is how many requests there were since it was last asked for, and how
+// many bytes of documents they brought.
+func (e *endpoint) traffic() (requests, docBytes int) {
+	for _, r := range e.server.TakeRequests() {
+		requests++
+		docBytes += r.BodyBytes
+	}
+	return requests, docBytes
+}
+
+// groupsOf describes a server with 2 versions and 3 kinds in each group.
+func groupsOf(n int) []fakeapi.Group { return fakeapi.Typical(n, 2, 3) }
+
+var unique int
+
+// uniqueGroupsOf is groupsOf with names that this process has not seen, so that
+// no mapper profits from what another one has read. Sizes stay the same.
+func uniqueGroupsOf(n int) []fakeapi.Group {
+	unique++
+	groups := groupsOf(n)
+	for i := range groups {
+		groups[i].Name = strings.Replace(groups[i].Name, "example", fmt.Sprintf("%07d", unique), 1)
+	}
+	return groups
+}
+
+var absentGroup = schema.GroupKind{Group: "absent.example.com", Kind: "Absent"}
+
+// forEach runs a benchmark for every number of groups and every flavour, the
+// flavours next to each other.
+func forEach(b *testing.B, sizes []int, run func(b *testing.B, groups int, f flavour)) {
+	for _, groups := range sizes {
+		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
+			for _, f := range flavours {
+				b.Run("mapper="+f.name, func(b *testing.B) { run(b, groups, f) })
+			}
+		})
+	}
+}

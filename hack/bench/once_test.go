@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// heap is what is in use, garbage and what only weak pointers lead to left out.
+func heap() float64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return float64(stats.HeapAlloc)
+}
+
+// forgetServers makes this process forget the bulk documents that it keeps for
+// mappers to come, as far as their number is what limits them, by reading many
+// small servers: else they would be dropped, and counted as gain, later.
+func forgetServers(tb testing.TB) {
+	for range 32 {
+		e := newEndpoint(groupsOf(1))
+		flavours[0].warmMapper(tb, e)
+		e.hangUp()
+	}
+}
+
+// BenchmarkOnceHeap: what a mapper keeps once the server's documents are gone,
+// its HTTP client included.
+func BenchmarkOnceHeap(b *testing.B) {
+	count := map[int]int{10: 100, 100: 30, 500: 8, 2000: 4}
+	b.Run("mapper_of=own_server", func(b *testing.B) {
+		forEach(b, hitSizes, func(b *testing.B, groups int, f flavour) {
+			reportHeap(b, f, count[groups], true, func() *endpoint { return newEndpoint(uniqueGroupsOf(groups)) })
+		})
+	})
+	b.Run("mapper_of=equal_server", func(b *testing.B) {
+		forEach(b, hitSizes, func(b *testing.B, groups int, f flavour) {
+			first := f.warmMapper(b, newEndpoint(groupsOf(groups)))
+			reportHeap(b, f, count[groups], true, func() *endpoint { return newEndpoint(groupsOf(groups)) })
+			runtime.KeepAlive(first)
+		})
+	})
+	b.Run("mapper_of=same_server", func(b *testing.B) {
+		forEach(b, hitSizes, func(b *testing.B, groups int, f flavour) {
+			e := newEndpoint(groupsOf(groups))
+			first := f.warmMapper(b, e)
+			reportHeap(b, f, count[groups], false, func() *endpoint { return e })
+			runtime.KeepAlive(first)
+		})
+	})
+}
+
+// reportHeap makes n mappers, each of the server that next returns. own says that
+// it is made for that mapper alone, so that it can go.
+func reportHeap(b *testing.B, f flavour, n int, own bool, next func() *endpoint) {
+	for b.Loop() {
+		forgetServers(b)
+		mappers := make([]meta.RESTMapper, n)
+		before := heap()
+		for i := range mappers {
+			e := next()
+			mappers[i] = f.warmMapper(b, e)
+			e.server.TakeRequests()
+			if own {
+				e.hangUp()
+			}
+		}
+		after := heap()
+		runtime.KeepAlive(mappers)
+		b.ReportMetric((after-before)/float64(n), "B/mapper")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkOnceFleet: 20 mappers on one server, each new one asked once. The
+// time is that of all of them.
+func BenchmarkOnceFleet(b *testing.B) {
+	const further = 19
+	forEach(b, []int{100, 500}, func(b *testing.B, groups int, f flavour) {
+		for b.Loop() {
+			b.StopTimer()
+			forgetServers(b)
+			e := newEndpoint(uniqueGroupsOf(groups))
+			e.render(b, f.accept)
+			runtime.GC()
+
+			b.StartTimer()
+			first := f.warmMapper(b, e)
+			b.StopTimer()
+			_, firstBytes := e.traffic()
+			before := heap()
+
+			var rest [further]meta.RESTMapper
+			start := time.Now()
+			b.StartTimer()
+			for i := range rest {
+				rest[i] = f.warmMapper(b, e)
+			}
+			b.StopTimer()
+			elapsed := time.Since(start)
+			_, restBytes := e.traffic()
+			after := heap()
+			runtime.KeepAlive(first)
+			runtime.KeepAlive(&rest)
+
+			b.ReportMetric(float64(firstBytes), "first-doc-B")
+			b.ReportMetric(float64(restBytes)/further, "further-doc-B/mapper")
+			b.ReportMetric((after-before)/further, "further-B/mapper")
+			b.ReportMetric(float64(elapsed)/further, "further-ns/mapper")
+			b.StartTimer()
+		}
+	})
+}
+
+// BenchmarkOnceStorm: 200 goroutines miss the same kind in a known version at
+// once, on a server that takes 20 ms to answer. The deferred mapper, which would
+// not ask, is reset by each of them.
+func BenchmarkOnceStorm(b *testing.B) {
+	const concurrent = 200
+	forEach(b, []int{100, 500}, func(b *testing.B, groups int, f flavour) {
+		for b.Loop() {
+			b.StopTimer()
+			e := newEndpoint(groupsOf(groups))
+			mapper := f.warmMapper(b, e)
+			e.render(b, f.accept)
+			e.server.SetLatency(20 * time.Millisecond)
+			absent := schema.GroupKind{Group: e.kind.Group, Kind: "Absent"}
+			b.StartTimer()
+			if err := atOnce(concurrent, func() error { return askAbsent(mapper, absent, "v1") }); err != nil {
+				b.Fatal(err)
+			}
+			b.StopTimer()
+			requests, docBytes := e.traffic()
+			b.ReportMetric(float64(requests), "requests/op")
+			b.ReportMetric(float64(docBytes), "doc-B/op")
+			b.StartTimer()
+		}
+	})
+}
+
+// atOnce calls ask from n goroutines and returns the first error.
+func atOnce(n int, ask func() error) error {
+	var (
+		gate  = make(chan struct{})
+		wg    sync.WaitGroup
+		once  sync.Once
+		first error
+	)
+	for range n {
+		wg.Go(func() {
+			<-gate
+			if err := ask(); err != nil {
+				once.Do(func() { first = err })
+			}
+		})
+	}
+	close(gate)
+	wg.Wait()
+	return first
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/share"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// BenchmarkPublish: what it takes to get from a decoded group to the next
+// snapshot when one of 2,000 groups has changed, after a live read of that group
+// and after a bulk read; and what it takes to list the changes for subscribers.
+func BenchmarkPublish(b *testing.B) {
+	const count, changed = 2000, 1000
+	groups := make([]*snapshot.Group, 0, count)
+	for _, g := range groupsOf(count)[1:] {
+		groups = append(groups, decoded(g, 0))
+	}
+	// The changed group takes turns with itself, a kind more and a kind less.
+	turns := [2]*snapshot.Group{groups[changed], decoded(groupsOf(count)[1+changed], 1)}
+	start := new(snapshot.Snapshot).WithBulk(snapshot.NewList(groups, true), 0)
+
+	b.Run("after=live", func(b *testing.B) {
+		b.ReportAllocs()
+		s, turn := start, 0
+		for b.Loop() {
+			turn = 1 - turn
+			s = s.WithGroup(turns[turn], 0)
+		}
+		if s.Generation() == start.Generation() {
+			b.Fatal("nothing was published")
+		}
+	})
+	b.Run("after=bulk", func(b *testing.B) {
+		b.ReportAllocs()
+		s, turn := start, 0
+		keys := make([]share.Key, count)
+		list := share.List(groups, keys, nil)
+		for b.Loop() {
+			b.StopTimer()
+			turn = 1 - turn
+			all := slices.Clone(groups)
+			all[changed] = turns[turn]
+			unique++
+			binary.LittleEndian.PutUint64(keys[changed][:], uint64(unique))
+			b.StartTimer()
+			list = share.List(all, keys, list)
+			s = s.WithBulk(list, 0)
+		}
+		if s.Generation() == start.Generation() {
+			b.Fatal("nothing was published")
+		}
+	})
+	b.Run("after=diff", func(b *testing.B) {
+		b.ReportAllocs()
+		next := start.WithGroup(turns[1], 0)
+		for b.Loop() {
+			if changes := snapshot.Diff(start, next); len(changes) != 2 {
+				b.Fatalf("%d changes, want the new kind in 2 versions", len(changes))
+			}
+		}
+	})
+}
+
+// decoded is the group as a mapper holds it, with so many kinds more.
+func decoded(g fakeapi.Group, more int) *snapshot.Group {
+	var versions []snapshot.Version
+	for _, v := range g.Versions {
+		var resources []snapshot.Resource
+		for _, r := range append(slices.Clone(v.Resources), moreKinds(more)...) {
+			resources = append(resources, snapshot.Resource{Name: r.Name, Singular: r.Singular, Kind: r.Kind, Namespaced: r.Namespaced})
+		}
+		versions = append(versions, snapshot.Version{Name: v.Name, Table: snapshot.NewTable(resources)})
+	}
+	return snapshot.NewGroup(g.Name, g.Versions[0].Name, versions, true)
+}
+
+func moreKinds(n int) []fakeapi.Resource {
+	return slices.Repeat([]fakeapi.Resource{{Name: "extras", Singular: "extra", Kind: "Extra", Namespaced: true}}, n)
+}
