@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -39,13 +41,15 @@ func (m *DynamicRESTMapper) requested() func(string, int) {
 	return func(path string, code int) { metrics.Request(pathClass(path), code) }
 }
 
-// pathClass tells /api and /apis from /apis/<group> and from what lists a version.
+// pathClass tells /api and /apis from /apis/<group> and from what lists a version,
+// whatever the server's own address puts before them.
 func pathClass(path string) string {
-	_, rest, named := strings.Cut(path, "/apis")
-	switch slashes := strings.Count(rest, "/"); {
-	case named && slashes == 0, !named && strings.HasSuffix(path, "/api"):
+	segments := strings.Split(path, "/")
+	last := len(segments) - 1
+	switch {
+	case segments[last] == "api" || segments[last] == "apis":
 		return "bulk"
-	case named && slashes == 1:
+	case last > 0 && segments[last-1] == "apis":
 		return "group"
 	default:
 		return "version"
@@ -63,7 +67,7 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 		log.Info("API discovery works again", "failures", r.Before.ConsecutiveFailures, "since", r.Before.FailingSince)
 	}
 	if r.From.Read() && r.From.Generation() != r.To.Generation() && log.Enabled() {
-		added, removed, changed := summarize(snapshot.Diff(r.From, r.To))
+		added, removed, changed := summarize(r.From, r.To)
 		log.Info("served APIs changed", "generation", r.To.Generation(), "added", added, "removed", removed, "changed", changed)
 	}
 	if metrics := m.options.Metrics; metrics != nil {
@@ -73,21 +77,38 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 }
 
 // summarize lists kinds by what happened to them, in the form group/version.Kind,
-// at most mostLogged of each.
-func summarize(changes []snapshot.Change) (added, removed, changed []string) {
+// and versions whose kinds are not known, at most mostLogged of each.
+func summarize(from, to *snapshot.Snapshot) (added, removed, changed []string) {
 	lists := map[snapshot.ChangeType]*[]string{snapshot.Added: &added, snapshot.Removed: &removed, snapshot.Changed: &changed}
-	for _, c := range changes {
-		list := lists[c.Type]
+	for _, c := range snapshot.Diff(from, to) {
 		gvk := c.Mapping.GroupVersionKind
-		switch len(*list) {
-		case mostLogged:
-			*list = append(*list, "and more")
-		case mostLogged + 1:
-		default:
-			*list = append(*list, gvk.GroupVersion().String()+"."+gvk.Kind)
+		*lists[c.Type] = append(*lists[c.Type], gvk.GroupVersion().String()+"."+gvk.Kind)
+	}
+	added = append(added, unreadSince(from, to)...)
+	removed = append(removed, unreadSince(to, from)...)
+	return shortened(added), shortened(removed), shortened(changed)
+}
+
+// unreadSince lists the versions that now has and before has not, if nobody has
+// read what is in them.
+func unreadSince(before, now *snapshot.Snapshot) []string {
+	var unread []string
+	for _, g := range now.Groups() {
+		old := before.Group(g.Name())
+		for _, v := range g.Versions() {
+			if v.Table == nil && (old == nil || old.Version(v.Name) == nil) {
+				unread = append(unread, schema.GroupVersion{Group: g.Name(), Version: v.Name}.String())
+			}
 		}
 	}
-	return added, removed, changed
+	return unread
+}
+
+func shortened(list []string) []string {
+	if len(list) > mostLogged {
+		list = append(list[:mostLogged], "and more")
+	}
+	return list
 }
 
 const mostLogged = 20

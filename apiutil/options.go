@@ -93,6 +93,10 @@ func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) 
 // cluster and client.
 func DynamicRESTMapperProvider(opts DynamicRESTMapperOptions) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
-		return NewDynamicRESTMapperWithOptions(cfg, httpClient, opts)
+		m, err := NewDynamicRESTMapperWithOptions(cfg, httpClient, opts)
+		if err != nil {
+			return nil, err // m in a meta.RESTMapper would not be nil
+		}
+		return m, nil
 	}
 }

@@ -45,7 +45,7 @@ var _ meta.ResettableRESTMapper = (*DynamicRESTMapper)(nil)
 // that sends its requests through httpClient. It sends none itself, and starts
 // no goroutine.
 func NewDynamicRESTMapper(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
-	return NewDynamicRESTMapperWithOptions(cfg, httpClient, DynamicRESTMapperOptions{})
+	return DynamicRESTMapperProvider(DynamicRESTMapperOptions{})(cfg, httpClient)
 }
 
 // NewDynamicRESTMapperWithOptions is NewDynamicRESTMapper with options. It

@@ -15,53 +15,70 @@ import (
 )
 
 // WaitForKinds returns nil once the server serves all of the kinds, at once if it
-// does already; or an error that wraps ctx's when ctx ends first. A kind without
-// a version waits for any version. It rechecks when the mapper learns of a change,
-// and asks by itself, every second at first and every 30 seconds in the end, unless
-// Start refreshes in the background.
+// does already; or an error that wraps the cause of ctx's end when that comes
+// first. A kind without a version waits for any version. It rechecks when the
+// mapper learns of a change, and asks by itself, every second at first and every
+// 30 seconds in the end, unless Start refreshes in the background.
 func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.GroupVersionKind) error {
+	_, err := m.awaitServed(ctx, gvks)
+	return err
+}
+
+// awaitServed is WaitForKinds. It returns the mappings with which it found the
+// kinds served, all in one snapshot.
+func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.GroupVersionKind) ([]meta.RESTMapping, error) {
 	backoff := pollBackoff()
-	ask := true
-	for {
-		changed := m.reloader.Changed()
-		missing, err := m.missing(ctx, ask, gvks)
+	var asked uint64   // the generation when the server was asked
+	var err error      // what it failed with
+	var next time.Time // when it may be asked again
+	for ask := true; ; {
+		if ask {
+			asked = m.Generation()
+			err = m.ask(ctx, gvks)
+			next = time.Now().Add(backoff.Step())
+		}
+		changed, s := m.reloader.Changed(), m.reloader.Snapshot()
+		mappings, missing := mappingsOf(s, gvks)
 		if len(missing) == 0 {
-			return nil
+			return mappings, nil
 		}
-		due := m.awaitChange(ctx, changed, backoff.Duration)
-		if due {
-			backoff.Step()
-		}
-		// Without the aggregated document a change does not say what is in a new version.
-		ask = due || !m.reloader.Snapshot().Aggregated()
 		if ctx.Err() != nil {
-			return fmt.Errorf("waiting for %v to be served: %w (last: %w)", missing, context.Cause(ctx), err)
+			return nil, errors.Join(fmt.Errorf("waiting for %v to be served: %w", missing, context.Cause(ctx)), err)
 		}
+		ask = m.awaitChange(ctx, changed, next, func() bool {
+			// Without the aggregated document a refresh lists new versions, and does
+			// not say what is in them.
+			return !m.refreshes() || !s.Aggregated() && (err != nil || s.Generation() != asked)
+		})
 	}
 }
 
-// missing lists the kinds that are not served, and why not: as the server says if
-// ask is true, else as the mapper knows.
-func (m *DynamicRESTMapper) missing(ctx context.Context, ask bool, gvks []schema.GroupVersionKind) ([]schema.GroupVersionKind, error) {
-	var missing []schema.GroupVersionKind
+// ask reads the parts of the server that those kinds are about whose mapping is
+// not settled. The snapshot takes up what it finds; that is not a lookup, and
+// NegativeTTL does not apply.
+func (m *DynamicRESTMapper) ask(ctx context.Context, gvks []schema.GroupVersionKind) error {
 	var errs []error
 	for _, gvk := range gvks {
-		_, _, err := m.reloader.Snapshot().RESTMapping(gvk.GroupKind(), []string{gvk.Version})
-		if ask && err != nil {
-			_, err = m.RESTMappingWithContext(ctx, gvk.GroupKind(), gvk.Version)
+		versions := []string{gvk.Version}
+		settled := func(s *snapshot.Snapshot) bool {
+			_, settled, _ := s.RESTMapping(gvk.GroupKind(), versions)
+			return settled
 		}
-		if err != nil {
-			missing = append(missing, gvk)
-			errs = append(errs, err)
+		if settled(m.reloader.Snapshot()) {
+			continue
+		}
+		q := kindQuery(gvk.GroupKind(), versions)
+		if failed, err := m.reloader.Read(ctx, q.Query, settled); err != nil || len(failed) > 0 {
+			errs = append(errs, lookupError(q, failed, err))
 		}
 	}
-	return missing, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
-// awaitChange waits until changed is closed or ctx ends. It says whether it is
-// time to ask instead: after d, unless Start refreshes.
-func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan struct{}, d time.Duration) (ask bool) {
-	timer := time.NewTimer(d)
+// awaitChange waits until changed is closed or ctx ends. It returns true if
+// instead it is time to ask: if next has come, and must says so.
+func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan struct{}, next time.Time, must func() bool) (ask bool) {
+	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
 	for {
 		select {
@@ -70,10 +87,10 @@ func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan stru
 		case <-ctx.Done():
 			return false
 		case <-timer.C:
-			if !m.running.Load() {
+			if must() {
 				return true
 			}
-			timer.Reset(d) // Start may have ended by then
+			timer.Reset(mostPoll) // Start may have ended by then
 		}
 	}
 }
@@ -96,8 +113,12 @@ func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan stru
 func (m *DynamicRESTMapper) RunWhileServed(
 	ctx context.Context, run func(context.Context) error, gvks ...schema.GroupVersionKind,
 ) error {
-	for m.WaitForKinds(ctx, gvks...) == nil {
-		stopped, err := m.runOnce(ctx, run, gvks)
+	for {
+		served, err := m.awaitServed(ctx, gvks)
+		if err != nil {
+			return nil
+		}
+		stopped, err := m.runOnce(ctx, run, served, gvks)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -105,17 +126,15 @@ func (m *DynamicRESTMapper) RunWhileServed(
 			return err
 		}
 	}
-	return nil
 }
 
-// runOnce runs run until it returns. stopped says that it was told to, because of
-// the kinds or because ctx ended.
+// runOnce runs run until it returns. stopped says that it was told to, because
+// the kinds are no longer served as in served, or because ctx ended.
 func (m *DynamicRESTMapper) runOnce(
-	ctx context.Context, run func(context.Context) error, gvks []schema.GroupVersionKind,
+	ctx context.Context, run func(context.Context) error, served []meta.RESTMapping, gvks []schema.GroupVersionKind,
 ) (stopped bool, err error) {
 	runCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	served := mappingsOf(m.reloader.Snapshot(), gvks)
 	returned := make(chan error, 1)
 	go func() { returned <- run(runCtx) }()
 
@@ -137,13 +156,15 @@ func (m *DynamicRESTMapper) runOnce(
 
 // awaitGone returns when the kinds are no longer served as they are in served, or ctx ends.
 func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMapping, gvks []schema.GroupVersionKind) {
+	next := time.Now().Add(mostPoll)
 	for ctx.Err() == nil {
 		changed := m.reloader.Changed()
-		if !equalMappings(served, mappingsOf(m.reloader.Snapshot(), gvks)) {
+		if now, _ := mappingsOf(m.reloader.Snapshot(), gvks); !equalMappings(served, now) {
 			return
 		}
-		if m.awaitChange(ctx, changed, mostPoll) {
+		if m.awaitChange(ctx, changed, next, func() bool { return !m.refreshes() }) {
 			m.askAgain(ctx, gvks)
+			next = time.Now().Add(mostPoll)
 		}
 	}
 }
@@ -159,15 +180,16 @@ func (m *DynamicRESTMapper) askAgain(ctx context.Context, gvks []schema.GroupVer
 	}
 }
 
-// mappingsOf returns the mappings of those kinds that are served.
-func mappingsOf(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) []meta.RESTMapping {
-	mappings := make([]meta.RESTMapping, 0, len(gvks))
+// mappingsOf returns the mappings of those kinds that are served, and the others.
+func mappingsOf(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) (served []meta.RESTMapping, missing []schema.GroupVersionKind) {
 	for _, gvk := range gvks {
 		if mapping, _, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version}); err == nil {
-			mappings = append(mappings, *mapping)
+			served = append(served, *mapping)
+		} else {
+			missing = append(missing, gvk)
 		}
 	}
-	return mappings
+	return served, missing
 }
 
 func equalMappings(a, b []meta.RESTMapping) bool {

@@ -5,9 +5,11 @@ package discovery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/share"
@@ -52,26 +54,30 @@ func (c *Client) Bulk(ctx context.Context) (*Bulk, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.last = last
 	if core != &last.Core || named != &last.Named {
-		c.last = newBulk(core, named)
+		if last, err = newBulk(core, named, last.List); err != nil {
+			return nil, c.failure(namedPath, schema.GroupVersion{}, http.StatusOK, err)
+		}
 	}
+	c.last = last
 	share.Remember(c.server, c.last)
 	return c.last, nil
 }
 
-// newBulk joins the core group with the named ones.
-func newBulk(core, named *share.Document) *Bulk {
+// newBulk joins the core group with the named ones. last is the list before, or nil.
+func newBulk(core, named *share.Document, last *snapshot.List) (*Bulk, error) {
 	b := &Bulk{Core: *core, Named: *named}
 	groups := slices.Concat(core.Groups, named.Groups)
 	keys := slices.Concat(core.Keys, named.Keys)
 	aggregated := len(keys) == len(groups)
-	if aggregated && !duplicates(groups) {
-		b.List = share.List(groups, keys)
-	} else {
-		b.List = snapshot.NewList(merge(groups), aggregated)
+	if aggregated {
+		if b.List = share.List(groups, keys, last); b.List.Unique() {
+			return b, nil
+		}
 	}
-	return b
+	merged, err := merge(groups)
+	b.List = snapshot.NewList(merged, aggregated)
+	return b, err
 }
 
 // bulkDocument reads one of the two paths. It returns last if that has not changed.
@@ -103,42 +109,80 @@ func notServed(path string) (*share.Document, error) {
 	return nil, &Error{Path: path, Code: http.StatusNotFound, Err: errors.New("the server answered 404 Not Found")}
 }
 
-func duplicates(groups []*snapshot.Group) bool {
-	seen := make(map[string]bool, len(groups))
-	for _, g := range groups {
-		if seen[g.Name()] {
-			return true
-		}
-		seen[g.Name()] = true
-	}
-	return false
-}
-
 // merge joins groups of the same name, which no server should send, into the first of them.
-func merge(groups []*snapshot.Group) []*snapshot.Group {
-	at := make(map[string]int, len(groups))
-	merged := make([]*snapshot.Group, 0, len(groups))
+func merge(groups []*snapshot.Group) ([]*snapshot.Group, error) {
+	versions := make(map[string][]snapshot.Version, len(groups))
 	for _, g := range groups {
-		i, ok := at[g.Name()]
-		if !ok {
-			at[g.Name()] = len(merged)
-			merged = append(merged, g)
+		versions[g.Name()] = append(versions[g.Name()], g.Versions()...)
+	}
+	merged := make([]*snapshot.Group, 0, len(versions))
+	for _, g := range groups {
+		all, first := versions[g.Name()]
+		if !first {
 			continue
 		}
-		versions := mergeVersions(slices.Concat(merged[i].Versions(), g.Versions()))
-		merged[i] = snapshot.NewGroup(g.Name(), merged[i].Preferred(), versions, true)
+		delete(versions, g.Name())
+		if len(all) > len(g.Versions()) {
+			var err error
+			if g, err = newGroup(g.Name(), g.Preferred(), all); err != nil {
+				return nil, err
+			}
+		}
+		merged = append(merged, g)
 	}
-	return merged
+	return merged, nil
+}
+
+// What no server exceeds that stores its APIs in etcd, whoever may create some:
+// names are DNS subdomains, a thousand groups are many, and groups with ten
+// versions are rare. Within these bounds it does not matter what a group takes up
+// besides its bytes, that snapshots search versions one by one, and that they
+// look up every beginning of a name.
+const (
+	maxGroups    = 1 << 16
+	maxGroupName = 253
+	maxVersions  = 1 << 12
+)
+
+// newGroup makes a group as the server lists it. It changes versions. Those that
+// no path can lead to, or that lookups take for no version at all, are left out.
+func newGroup(name, preferred string, versions []snapshot.Version) (*snapshot.Group, error) {
+	versions = slices.DeleteFunc(versions, func(v snapshot.Version) bool {
+		return !segment(v.Name) || v.Name == runtime.APIVersionInternal
+	})
+	if err := checkSize(name, len(versions)); err != nil {
+		return nil, err
+	}
+	return snapshot.NewGroup(name, preferred, mergeVersions(versions), true), nil
+}
+
+func checkCount(groups int) error {
+	if groups > maxGroups {
+		return fmt.Errorf("the document has more than %d groups", maxGroups)
+	}
+	return nil
+}
+
+func checkSize(group string, versions int) error {
+	if len(group) > maxGroupName {
+		return fmt.Errorf("the name of a group has more than %d bytes", maxGroupName)
+	}
+	if versions > maxVersions {
+		return fmt.Errorf("group %q has more than %d versions", group, maxVersions)
+	}
+	return nil
 }
 
 // mergeVersions drops later versions of a name that has come before, but for
 // those that were read where the earlier was not.
 func mergeVersions(versions []snapshot.Version) []snapshot.Version {
+	at := make(map[string]int, len(versions))
 	merged := make([]snapshot.Version, 0, len(versions))
 	for _, v := range versions {
-		i := slices.IndexFunc(merged, func(other snapshot.Version) bool { return other.Name == v.Name })
+		i, ok := at[v.Name]
 		switch {
-		case i < 0:
+		case !ok:
+			at[v.Name] = len(merged)
 			merged = append(merged, v)
 		case merged[i].Table == nil:
 			merged[i] = v

@@ -48,15 +48,12 @@ func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Cli
 	// The discovery client's REST client has the settings that stock's has: rate
 	// limits, timeout parameter, user agent.
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &own)
+	c := &Client{options: options, secrets: secretsOf(cfg), server: share.ServerOf(cfg, httpClient)}
 	if err != nil {
-		return nil, err
+		return nil, c.safe(err)
 	}
-	return &Client{
-		rest:    client.RESTClient(),
-		options: options,
-		secrets: secretsOf(cfg),
-		server:  share.ServerOf(cfg, httpClient),
-	}, nil
+	c.rest = client.RESTClient()
+	return c, nil
 }
 
 func transportOf(c *http.Client) http.RoundTripper {

@@ -102,7 +102,7 @@ func decodeForm(body []byte, path string) (*share.Document, error) {
 		core, err := doc.coreGroup()
 		return &share.Document{Groups: []*snapshot.Group{core}}, err
 	case path == namedPath && doc.Kind == "APIGroupList":
-		return doc.groupList(), nil
+		return doc.groupList()
 	case path == corePath:
 		return nil, doc.wrongKind("APIGroupDiscoveryList or APIVersions")
 	default:
@@ -112,6 +112,9 @@ func decodeForm(body []byte, path string) (*share.Document, error) {
 
 // shareGroups decodes those groups that no mapper of this process holds.
 func shareGroups[T ~[]byte](items []T, form string, decode func([]byte) (*snapshot.Group, error)) (*share.Document, error) {
+	if err := checkCount(len(items)); err != nil {
+		return nil, err
+	}
 	doc := &share.Document{Groups: make([]*snapshot.Group, len(items)), Keys: make([]share.Key, len(items))}
 	for i, item := range items {
 		doc.Keys[i] = share.KeyOf(form, item)
@@ -158,7 +161,7 @@ func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
 			}
 		}
 	}
-	return a.group(), nil
+	return a.group()
 }
 
 // aggregated collects one group of an aggregated document. Resources without a
@@ -189,15 +192,20 @@ func (a *aggregated) addResource(r snapshot.Resource) {
 // group makes the group. A version that the server marks as stale gets no table:
 // what the document says of it "may be significantly out of date"
 // (k8s.io/api/apidiscovery/v2), and client-go leaves it out as well.
-func (a *aggregated) group() *snapshot.Group {
+func (a *aggregated) group() (*snapshot.Group, error) {
+	if err := checkSize(a.name, len(a.versions)); err != nil {
+		return nil, err
+	}
+	var last *snapshot.Table
 	for i := range a.versions {
 		if a.versions[i].Err == nil {
-			a.versions[i].Table = snapshot.NewTable(a.rows[i])
+			last = snapshot.NewTableLike(last, a.rows[i])
+			a.versions[i].Table = last
 		}
 	}
 	preferred := ""
 	if len(a.versions) > 0 {
 		preferred = a.versions[0].Name
 	}
-	return snapshot.NewGroup(a.name, preferred, mergeVersions(a.versions), true)
+	return newGroup(a.name, preferred, a.versions)
 }

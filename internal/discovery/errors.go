@@ -95,10 +95,15 @@ func (c *Client) statusError(status *apierrors.StatusError, code int, body []byt
 
 // failure makes an Error of one that may quote the server.
 func (c *Client) failure(path string, gv schema.GroupVersion, code int, err error) *Error {
+	return &Error{Path: path, GroupVersion: gv, Code: code, Err: c.safe(err)}
+}
+
+// safe returns err if all of its text may be shown, else an error with what may.
+func (c *Client) safe(err error) error {
 	if shown := c.redact(err.Error()); shown != err.Error() {
-		err = errors.New(shown)
+		return errors.New(shown)
 	}
-	return &Error{Path: path, GroupVersion: gv, Code: code, Err: err}
+	return err
 }
 
 // maxErrorText is more than any honest server has to say, and bounds what a
@@ -112,15 +117,19 @@ func (c *Client) redact(text string) string {
 		text = strings.ReplaceAll(text, secret, "[redacted]")
 	}
 	text = authorization.ReplaceAllString(text, "$1 [redacted]")
+	text = userinfo.ReplaceAllString(text, "//[redacted]@")
 	if len(text) > maxErrorText {
 		text = strings.ToValidUTF8(text[:maxErrorText-len("...")], "") + "..."
 	}
 	return text
 }
 
-// authorization finds credentials that the configuration does not know: tokens
-// are read from files and replaced while the program runs.
-var authorization = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[\w.~+/=-]{12,}`)
+// These find credentials that the configuration does not know: tokens are read
+// from files and replaced while the program runs.
+var (
+	authorization = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[\w.~+/=-]{12,}`)
+	userinfo      = regexp.MustCompile(`//[^/\s@]+@`)
+)
 
 // secretsOf lists the credentials of a configuration, in the forms in which they are sent.
 func secretsOf(cfg *rest.Config) []string {

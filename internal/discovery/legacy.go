@@ -29,24 +29,31 @@ func (d *jsonDocument) coreGroup() (*snapshot.Group, error) {
 	if len(versions) == 0 {
 		return nil, errors.New("the server lists no versions of the core group")
 	}
-	return listed("", versions[0].Version, versions), nil
+	return listed("", versions[0].Version, versions)
 }
 
-func (d *jsonDocument) groupList() *share.Document {
-	doc := &share.Document{}
-	for _, g := range d.Groups {
-		doc.Groups = append(doc.Groups, listed(g.Name, g.Preferred.Version, g.Versions))
+func (d *jsonDocument) groupList() (*share.Document, error) {
+	if err := checkCount(len(d.Groups)); err != nil {
+		return nil, err
 	}
-	return doc
+	doc := &share.Document{}
+	for _, entry := range d.Groups {
+		g, err := listed(entry.Name, entry.Preferred.Version, entry.Versions)
+		if err != nil {
+			return nil, err
+		}
+		doc.Groups = append(doc.Groups, g)
+	}
+	return doc, nil
 }
 
 // listed makes a group whose versions have not been read.
-func listed(name, preferred string, versions []legacyVersion) *snapshot.Group {
+func listed(name, preferred string, versions []legacyVersion) (*snapshot.Group, error) {
 	unread := make([]snapshot.Version, len(versions))
 	for i, v := range versions {
 		unread[i].Name = v.Version
 	}
-	return snapshot.NewGroup(name, preferred, mergeVersions(unread), true)
+	return newGroup(name, preferred, unread)
 }
 
 // decodeCore reads the answer of /api to a request for the plain form.
@@ -82,7 +89,7 @@ func decodeGroup(body []byte, name string) (*snapshot.Group, error) {
 	if len(versions) == 0 {
 		return nil, errors.New("the server lists no versions of the group")
 	}
-	return listed(name, doc.Preferred.Version, versions), nil
+	return listed(name, doc.Preferred.Version, versions)
 }
 
 // decodeResources reads the answer of /apis/<group>/<version>.

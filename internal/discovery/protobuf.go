@@ -83,10 +83,7 @@ func splitItems(list []byte) ([][]byte, error) {
 		if field == listItems {
 			items = append(items, value)
 		}
-		if len(items) > maxElements {
-			return fmt.Errorf("the document has more than %d groups", maxElements)
-		}
-		return nil
+		return checkCount(len(items))
 	})
 	return items, err
 }
@@ -116,7 +113,7 @@ func decodeProtobufGroup(data []byte) (*snapshot.Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.group(), nil
+	return a.group()
 }
 
 func (a *aggregated) decodeVersion(data []byte) error {

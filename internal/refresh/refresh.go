@@ -83,8 +83,9 @@ func loop(ctx context.Context, interval time.Duration, bell Doorbell, refresh fu
 	}
 }
 
+// newBackoff has no jitter: loop lengthens every wait.
 func newBackoff() wait.Backoff {
-	return wait.Backoff{Duration: firstBackoff, Factor: 2, Jitter: jitter, Steps: 30, Cap: mostBackoff}
+	return wait.Backoff{Duration: firstBackoff, Factor: 2, Steps: 30, Cap: mostBackoff}
 }
 
 // lengthen adds jitter to a wait; a wait of 0 stays for ever.

@@ -4,6 +4,7 @@ package refresh
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
@@ -71,6 +72,12 @@ func (w *Watcher) open(ctx context.Context, o metav1.ListOptions, bell Doorbell)
 	stream, err := w.client.Resource(w.resource).Watch(ctx, o)
 	if err != nil {
 		w.watching.Store(false)
+		if o.SendInitialEvents != nil {
+			// After a refused connection or a 429 to a watch that is to list as well,
+			// client-go waits for up to a minute without a look at the context. After
+			// any other error it lists, and is done for now if that fails.
+			err = errors.New(err.Error())
+		}
 		return nil, err
 	}
 	if !w.watching.Swap(true) {

@@ -116,6 +116,7 @@ func TestLeavers(t *testing.T) {
 		}
 		wg.Wait()
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if !slices.Equal(log.flown, []string{"under way", "shared"}) || len(log.waiting) != 0 {
 			t.Errorf("flown %v, %d still waiting", log.flown, len(log.waiting))
 		}

@@ -4,6 +4,7 @@ package share
 
 import (
 	"crypto/sha256"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,8 +45,8 @@ func Group(key Key, decode func() (*snapshot.Group, error)) (*snapshot.Group, er
 }
 
 // List returns the list of those groups of an aggregated document whose keys are
-// given in the same order.
-func List(all []*snapshot.Group, keys []Key) *snapshot.List {
+// given in the same order. last, which may be nil, is the list that it follows on.
+func List(all []*snapshot.Group, keys []Key, last *snapshot.List) *snapshot.List {
 	h := sha256.New()
 	for i := range keys {
 		h.Write(keys[i][:])
@@ -54,7 +55,7 @@ func List(all []*snapshot.Group, keys []Key) *snapshot.List {
 	if l := lists.get(key); l != nil {
 		return l
 	}
-	return lists.put(key, snapshot.NewList(all, true), false)
+	return lists.put(key, last.Next(all, true), false)
 }
 
 // Document is what was read from one of the two bulk paths.
@@ -94,30 +95,35 @@ const (
 // makes a mapper, drops it and makes the next one does not start from nothing.
 type hold struct {
 	mu    sync.Mutex
-	bulks []*Bulk // oldest first, at most holdMost
+	bulks []held // the one used last at the end, at most holdMost
+	added uint64
+}
+
+type held struct {
+	number uint64 // what its timer knows it by
+	bulk   *Bulk
 }
 
 func (h *hold) add(b *Bulk) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.drop(b)
-	if h.bulks = append(h.bulks, b); len(h.bulks) > holdMost {
-		h.drop(h.bulks[0])
-	}
-	// Not stopped when b is added again: then b merely goes a little early.
-	time.AfterFunc(holdFor, func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.drop(b)
-	})
-}
-
-func (h *hold) drop(b *Bulk) {
-	kept := make([]*Bulk, 0, holdMost)
-	for _, other := range h.bulks {
-		if other != b {
-			kept = append(kept, other)
+	for i, other := range h.bulks {
+		if other.bulk == b { // its time is not prolonged: it merely goes a little early
+			h.bulks = append(slices.Delete(h.bulks, i, i+1), other)
+			return
 		}
 	}
-	h.bulks = kept
+	h.added++
+	h.bulks = append(h.bulks, held{h.added, b})
+	if len(h.bulks) > holdMost {
+		h.bulks = slices.Delete(h.bulks, 0, 1)
+	}
+	number := h.added // not b, which the timer would keep alive when it has long been replaced
+	time.AfterFunc(holdFor, func() { h.drop(number) })
+}
+
+func (h *hold) drop(number uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.bulks = slices.DeleteFunc(h.bulks, func(other held) bool { return other.number == number })
 }

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// echo makes a fault that answers with what say makes of the Authorization header.
+func echo(code int, contentType string, say func(authorization string) string) fakeapi.Fault {
+	return fakeapi.Func("echo", func(req *http.Request) (*http.Response, error) {
+		body := say(req.Header.Get("Authorization"))
+		return &http.Response{
+			StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+			Header: http.Header{"Content-Type": {contentType}},
+			Body:   io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
+		}, nil
+	})
+}
+
+func asStatus(message string) string {
+	body, _ := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Message: message,
+		Reason: metav1.StatusReasonForbidden,
+	})
+	return string(body)
+}
+
+// A server, or a proxy before it, that says in its answer what it was sent.
+func TestErrorsDoNotEchoCredentials(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	const jsonType, user, password = "application/json", "someone", "password-of-someone"
+	basic := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+	faults := map[string]fakeapi.Fault{
+		"a Status":          echo(403, jsonType, func(sent string) string { return asStatus("refused: " + sent) }),
+		"a Status with 500": echo(500, jsonType, asStatus),
+		"a page":            echo(401, "text/html", func(sent string) string { return "<p>" + sent }),
+		"a text with 200":   echo(200, jsonType, func(sent string) string { return sent }),
+		"a kind":            echo(200, jsonType, func(sent string) string { return fmt.Sprintf(`{"kind":%q,"apiVersion":%q}`, sent, sent) }),
+		"a wrong type":      echo(200, jsonType, func(sent string) string { return fmt.Sprintf(`{"items":%q}`, sent) }),
+		"a group-version":   echo(200, jsonType, func(sent string) string { return fmt.Sprintf(`{"kind":"APIResourceList","groupVersion":%q}`, sent) }),
+		"a group":           echo(200, jsonType, func(sent string) string { return fmt.Sprintf(`{"kind":"APIGroup","name":%q}`, sent) }),
+		"a redirect":        redirectEcho(),
+		"an error of a proxy": fakeapi.Func("proxy", func(req *http.Request) (*http.Response, error) {
+			return nil, errors.New(req.Header.Get("Authorization"))
+		}),
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			for _, scheme := range []string{"bearer", "basic", "rotated"} {
+				if scheme == "rotated" && name == "a redirect" {
+					continue // nobody can tell that this host's name is a token
+				}
+				server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
+				cfg, client := server.Config(), server.Client()
+				if scheme == "basic" {
+					cfg.BearerToken, cfg.Username, cfg.Password = "", user, password
+					client = &http.Client{Transport: transport.NewBasicAuthRoundTripper(user, password, cfg.Transport)}
+				}
+				if scheme == "rotated" { // what the transport sends is not what the configuration says
+					cfg.BearerToken = "an-older-token"
+				}
+				m, err := apiutil.NewDynamicRESTMapper(cfg, client)
+				if err != nil {
+					t.Fatal(err)
+				}
+				server.SetFault(fakeapi.All(), fault)
+				wantSilence(t, m, fakeapi.Token, password, basic)
+				server.ClearFaults()
+				if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}); err != nil {
+					t.Fatal(err)
+				}
+				server.SetFault(fakeapi.All(), fault)
+				wantSilence(t, m, fakeapi.Token, password, basic)
+			}
+		})
+	}
+}
+
+func redirectEcho() fakeapi.Fault {
+	return fakeapi.Func("redirect", func(req *http.Request) (*http.Response, error) {
+		sent := strings.Fields(req.Header.Get("Authorization"))
+		return &http.Response{
+			StatusCode: 302, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody,
+			Header: http.Header{"Location": {"http://" + strings.TrimRight(sent[len(sent)-1], "=") + ".invalid/apis"}},
+		}, nil
+	})
+}
+
+// wantSilence asks for what is not there, and looks for secrets in the errors.
+func wantSilence(t *testing.T, m meta.RESTMapper, secrets ...string) {
+	t.Helper()
+	_, versioned := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Absent"}, "v1")
+	_, anyVersion := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Absent"})
+	_, anyGroup := m.KindFor(schema.GroupVersionResource{Resource: "absents"})
+	for _, err := range []error{versioned, anyVersion, anyGroup} {
+		if err == nil || meta.IsNoMatchError(err) {
+			t.Errorf("got %v", err)
+			continue
+		}
+		for cause := err; cause != nil; cause = errors.Unwrap(cause) {
+			for _, secret := range secrets {
+				if strings.Contains(strings.ToLower(cause.Error()), strings.ToLower(strings.TrimRight(secret, "="))) {
+					t.Errorf("%q is in: %v", secret, cause)
+				}
+			}
+		}
+	}
+}
+
+// What the user put into the URL stays out of errors, whichever way the request fails.
+func TestErrorsDoNotShowUserinfo(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	const user, password = "user-of-the-url", "password-of-the-url"
+	for _, fault := range []fakeapi.Fault{
+		fakeapi.Refused(), fakeapi.ResetMidBody(), fakeapi.Truncated(), fakeapi.Timeout(), fakeapi.Unexpected304(),
+		fakeapi.Status(503, 0), fakeapi.StatusText(502), fakeapi.LoginPage(), fakeapi.Huge(1 << 20),
+		fakeapi.Redirect("http://elsewhere.invalid/apis"),
+		echo(403, "application/json", asStatus),
+	} {
+		t.Run(fault.String(), func(t *testing.T) {
+			server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
+			cfg := server.Config()
+			cfg.Host = "http://" + user + ":" + password + "@fake.invalid"
+			m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, &http.Client{Transport: cfg.Transport},
+				apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Millisecond, MaxResponseBytes: 64 << 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.SetFault(fakeapi.All(), fault)
+			wantSilence(t, m, user, password, base64.StdEncoding.EncodeToString([]byte(user+":"+password)))
+		})
+	}
+}
+
+// Something that does not even speak HTTP, and repeats what it hears.
+func TestErrorsDoNotShowWhatIsNoHTTP(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			buffer := make([]byte, 4096)
+			n, _ := conn.Read(buffer)
+			_, sent, _ := bytes.Cut(buffer[:n], []byte("Authorization: "))
+			line, _, _ := bytes.Cut(sent, []byte("\r\n"))
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n%s\r\n\r\n", line) // a header without a colon
+			conn.Close()
+		}
+	}()
+	cfg := &rest.Config{Host: "http://" + listener.Addr().String(), BearerToken: fakeapi.Token}
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	m, err := apiutil.NewDynamicRESTMapper(cfg, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSilence(t, m, fakeapi.Token)
+}
+
+// A redirect is followed on the same host, and never to another one: client-go's
+// transport would send the credentials along.
+func TestRedirects(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	for to, want := range map[string]string{
+		"http://fake.invalid/apis?moved": "GET /api  v2+protobuf 200; GET /apis  Redirect 302; GET /apis  v2+protobuf 200",
+		"http://elsewhere.invalid/apis":  "GET /api  v2+protobuf 200; GET /apis  Redirect 302",
+		"http://fake.invalid:81/apis":    "GET /api  v2+protobuf 200; GET /apis  Redirect 302",
+		"//elsewhere.invalid/apis":       "GET /api  v2+protobuf 200; GET /apis  Redirect 302",
+	} {
+		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		server.SetFault(fakeapi.At("/apis"), fakeapi.Times(1, fakeapi.Func("Redirect", func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 302, Body: http.NoBody, Header: http.Header{"Location": {to}}}, nil
+		})))
+		_, err := m.RESTMappingWithContext(context.Background(), schema.GroupKind{Group: "example.com", Kind: "Foo"}, "v1")
+		if followed := strings.Contains(to, "moved"); followed != (err == nil) || meta.IsNoMatchError(err) {
+			t.Errorf("%s: %v", to, err)
+		}
+		requests := server.Requests()
+		if got := textOfAll(requests, fakeapi.Request.String); got != want {
+			t.Errorf("%s: %s", to, got)
+		}
+		for _, r := range requests {
+			if r.Host != "fake.invalid" {
+				t.Errorf("%s: a request to %s with Authorization %q", to, r.Host, r.Authorization)
+			}
+		}
+	}
+}
+
+// The causes that a caller may want to tell apart can be told apart.
+func TestCauses(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
+	m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Millisecond})
+	for _, test := range []struct {
+		fault fakeapi.Fault
+		is    error
+	}{
+		{fakeapi.Refused(), syscall.ECONNREFUSED},
+		{fakeapi.ResetMidBody(), syscall.ECONNRESET},
+		{fakeapi.Timeout(), context.DeadlineExceeded},
+		{fakeapi.Truncated(), io.ErrUnexpectedEOF},
+	} {
+		server.ClearFaults()
+		server.SetFault(fakeapi.All(), test.fault)
+		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); !errors.Is(err, test.is) {
+			t.Errorf("%s: %v is not %v", test.fault, err, test.is)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// How much of the truth gets past a fault.
+type faultReach int
+
+const (
+	hidesAll  faultReach = iota // nothing: every lookup that reads must fail
+	hidesSome                   // what does get through must be right
+	hidesNone                   // everything: the fault is one of form
+)
+
+// A faultCase is a row of the table of faults.
+type faultCase struct {
+	name  string
+	fault fakeapi.Fault
+	match func(*http.Request) bool // nil: every request
+	reach faultReach
+}
+
+func faultCases() []faultCase {
+	roots := fakeapi.At("/api", "/apis")
+	return []faultCase{
+		{name: "refused", fault: fakeapi.Refused()},
+		{name: "reset in mid-body", fault: fakeapi.ResetMidBody()},
+		{name: "timeout", fault: fakeapi.Timeout()},
+		{name: "slow drip", fault: fakeapi.SlowDrip(100 * time.Millisecond)},
+		{name: "401", fault: fakeapi.Status(401, 0)},
+		{name: "403", fault: fakeapi.Status(403, 0)},
+		{name: "404 on /apis", fault: fakeapi.Status(404, 0), match: fakeapi.At("/apis"), reach: hidesSome},
+		{name: "404 on /apis as text", fault: fakeapi.StatusText(404), match: fakeapi.At("/apis"), reach: hidesSome},
+		{name: "429", fault: fakeapi.Status(429, 1)},
+		{name: "500", fault: fakeapi.Status(500, 0)},
+		{name: "502 as a page", fault: fakeapi.StatusText(502)},
+		{name: "503", fault: fakeapi.Status(503, 0)},
+		{name: "503 with Retry-After", fault: fakeapi.Status(503, 2)},
+		{name: "truncated", fault: fakeapi.Truncated()},
+		{name: "truncated, Content-Length too", fault: fakeapi.TruncatedClean()},
+		{name: "not JSON", fault: fakeapi.NotJSON()},
+		{name: "garbage protobuf", fault: fakeapi.GarbageProtobuf()},
+		{name: "wrong Content-Type", fault: fakeapi.WrongContentType(), reach: hidesNone},
+		{name: "wrong kind", fault: fakeapi.WrongKind()},
+		{name: "empty body", fault: fakeapi.Empty200()},
+		{name: "{}", fault: fakeapi.EmptyObject()},
+		{name: "login page", fault: fakeapi.LoginPage()},
+		{name: "304 nobody asked for", fault: fakeapi.Unexpected304(), match: unconditional, reach: hidesSome},
+		{name: "over the limit", fault: fakeapi.Huge(1 << 20)},
+		{name: "redirect to another host", fault: fakeapi.Redirect("http://elsewhere.invalid/apis")},
+		{name: "empty group list", fault: fakeapi.EmptyGroupList(), match: roots, reach: hidesSome},
+		{name: "null group list", fault: fakeapi.NullItems(), match: roots, reach: hidesSome},
+		{name: "duplicate groups", fault: fakeapi.DuplicateGroups(), reach: hidesNone},
+	}
+}
+
+func unconditional(req *http.Request) bool { return req.Header.Get("If-None-Match") == "" }
+
+// What a mapper has behind it when the fault begins.
+var faultStages = []string{"at first use", "after warm-up", "after Reset"}
+
+// TestFaults meets each fault with each form of lookup, at each stage, on both
+// kinds of server: never NoMatch for what the fault hid, what is known is served,
+// and the first lookup after the fault is right again.
+func TestFaults(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // after the parallel ones
+	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
+		for _, fc := range faultCases() {
+			t.Run(mode+"/"+fc.name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					for _, stage := range faultStages {
+						for i, form := range lookupForms(faultKnown) {
+							if strings.Contains(form.name, "sFor ") && stage != "after warm-up" {
+								continue // they go the way of their singular, and there is a lot to do
+							}
+							f := &faultPlay{faultCase: fc, forms: forms, stage: stage, form: i}
+							f.play(t, faultNewKind)
+							switch {
+							case strings.HasPrefix(form.name, "RESTMapping "):
+								f.play(t, faultNewGroup)
+								f.play(t, faultAbsent)
+							case strings.HasPrefix(form.name, "ResourceFor "):
+								f.play(t, faultAbsent)
+							}
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+var (
+	faultKnown    = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Known"}
+	faultNewKind  = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "New"}
+	faultNewGroup = schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Newer"}
+	faultAbsent   = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Absent"}
+)
+
+// A faultPlay is one encounter of a mapper with a fault.
+type faultPlay struct {
+	faultCase
+	forms fakeapi.Forms
+	stage string
+	form  int // of lookupForms
+
+	server *fakeapi.Server
+	mapper *apiutil.DynamicRESTMapper
+}
+
+func (f *faultPlay) play(t *testing.T, wanted schema.GroupVersionKind) {
+	t.Helper()
+	f.begin(t)
+	known, form := lookupForms(faultKnown)[f.form], lookupForms(wanted)[f.form]
+	if f.match == nil {
+		f.match = fakeapi.All()
+	}
+	heal := f.server.SetFault(f.match, f.fault)
+	f.wantKnown(t, known)
+	answer, err := form.ask(context.Background(), f.mapper)
+	f.judge(t, form, wanted, answer, err)
+	f.wantKnown(t, known)
+	heal()
+	if wanted != faultAbsent {
+		form.wantAnswer(t, f.mapper, f.stage+", healed")
+	} else if answer, err := form.ask(context.Background(), f.mapper); !meta.IsNoMatchError(err) {
+		t.Errorf("%s, %s, healed: %q, %v; want NoMatch", form.name, f.stage, answer, err)
+	}
+	known.wantAnswer(t, f.mapper, f.stage+", healed")
+}
+
+// begin makes a server and a mapper, warms it up or not, and adds to the server
+// what the mapper cannot know.
+func (f *faultPlay) begin(t *testing.T) {
+	f.server = fakeapi.New(
+		fakeGroup("", fakeVersion("v1", "Pod")),
+		fakeGroup("example.com", fakeVersion("v1", "Known"), fakeVersion("v1alpha1", "Other")),
+	)
+	f.server.SetForms(f.forms)
+	f.mapper = newFakeMapper(t, f.server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 5 * time.Second, MaxResponseBytes: 64 << 10})
+	if f.stage != "at first use" {
+		lookupForms(faultKnown)[0].wantAnswer(t, f.mapper, "warming up") // in any group, which reads all
+	}
+	f.server.PutVersion("example.com", fakeVersion("v1", "Known", "New"))
+	f.server.PutVersion("example.org", fakeVersion("v1", "Newer"))
+	if f.stage == "after Reset" {
+		f.mapper.Reset()
+	}
+	f.server.TakeRequests()
+}
+
+// wantKnown asks for what the mapper knows, if it does. Only after a Reset may it try the server first.
+func (f *faultPlay) wantKnown(t *testing.T, known lookupForm) {
+	t.Helper()
+	if f.stage == "at first use" {
+		return
+	}
+	before := len(f.server.Requests())
+	known.wantAnswer(t, f.mapper, f.stage+", during the fault")
+	if n := len(f.server.Requests()) - before; n > 0 && f.stage == "after warm-up" && f.reach != hidesNone {
+		t.Errorf("%s, %s: %d requests for what is known", known.name, f.stage, n)
+	}
+}
+
+// judge looks at what a lookup of wanted found during the fault.
+func (f *faultPlay) judge(t *testing.T, form lookupForm, wanted schema.GroupVersionKind, answer string, err error) {
+	t.Helper()
+	served := wanted != faultAbsent
+	switch {
+	case err == nil && served && f.reach != hidesAll && answer == form.want:
+		return
+	case err != nil && meta.IsNoMatchError(err) && !served && f.reach != hidesAll:
+		return
+	case err == nil, meta.IsNoMatchError(err), f.reach == hidesNone:
+		t.Errorf("%s, %s, for %s: %q, %v", form.name, f.stage, wanted.Kind, answer, err)
+		return
+	}
+	f.judgeError(t, form, err)
+}
+
+func (f *faultPlay) judgeError(t *testing.T, form lookupForm, err error) {
+	t.Helper()
+	for _, want := range []string{"/api", form.group, form.version} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s, %s: no %q in: %v", form.name, f.stage, want, err)
+		}
+	}
+	if strings.Contains(err.Error(), fakeapi.Token) {
+		t.Errorf("%s, %s: the token is in: %v", form.name, f.stage, err)
+	}
+	var failed *apiutil.ErrResourceDiscoveryFailed
+	if f.stage == "after warm-up" && form.version != "" {
+		gv := schema.GroupVersion{Group: form.group, Version: form.version}
+		if !errors.As(err, &failed) || (*failed)[gv] == nil || !strings.Contains(err.Error(), "/apis/"+gv.String()) {
+			t.Errorf("%s, %s: not said of which version: %v", form.name, f.stage, err)
+		}
+	}
+	for _, r := range f.server.Requests() {
+		if r.Host != "fake.invalid" {
+			t.Errorf("%s, %s: a request to %s, with Authorization %q", form.name, f.stage, r.Host, r.Authorization)
+		}
+	}
+}

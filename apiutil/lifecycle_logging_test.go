@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// A change of the served API is one line that says what came, went and changed.
+func TestLogOfChanges(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newLifeLog()
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		lifeReadAll(t, m)
+		synctest.Wait()
+		if lines := log.take("INFO"); len(lines) != 0 {
+			t.Errorf("at the first read: %q", lines)
+		}
+		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Baz"))
+		server.Remove(lifeOther.Group)
+		lifeReadAll(t, m)
+		synctest.Wait()
+		lifeWantLine(t, log.take("INFO"), "served APIs changed", `"added"=["example.com/v1.Baz"]`,
+			`"removed"=["example.com/v1.Bar" "other.example.com/v1.Other"]`, `"changed"=["example.com/v1.Foo"]`,
+			fmt.Sprintf(`"generation"=%d`, m.Generation()))
+
+		lifeServe(server, lifeNew)
+		lifeWantServed(t, m, lifeNew)
+		synctest.Wait()
+		lifeWantLine(t, log.take("INFO"), `"added"=["new.example.com/v1.New"]`)
+		lifeReadAll(t, m)
+		synctest.Wait()
+		if lines := log.take("INFO"); len(lines) != 0 {
+			t.Errorf("nothing has changed: %q", lines)
+		}
+		server.Remove(lifeNew.Group)
+		m.Reset()
+		lifeWantAbsent(t, m, lifeNew)
+		synctest.Wait()
+		lifeWantLine(t, log.take("INFO"), `"removed"=["new.example.com/v1.New"]`)
+	})
+}
+
+// Of very many changes it names a few.
+func TestLogOfManyChanges(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newLifeLog()
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		lifeReadAll(t, m)
+		server.SetGroups(fakeapi.Typical(500, 1, 5)...)
+		lifeReadAll(t, m)
+		synctest.Wait()
+		lines := log.take("INFO")
+		lifeWantLine(t, lines, "g0001.example.com/v1.Kind0001A", "and more", `"other.example.com/v1.Other"`)
+		if len(lines[0]) > 2000 {
+			t.Errorf("a line of %d bytes", len(lines[0]))
+		}
+	})
+}
+
+// A lookup without a version finds a new group in two steps where there is no
+// aggregated document. What appeared is named all the same.
+func TestLogOfChangesFoundByLookup(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newLifeLog()
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		lifeReadAll(t, m)
+		lifeServe(server, lifeNew)
+		if _, err := m.RESTMapping(lifeNew.GroupKind()); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		lifeWantLine(t, log.take("INFO"), "new.example.com/v1")
+	})
+}
+
+// Reloads are logged at level 1 with their reason, and lookups not at all.
+func TestLogOfReloads(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Aggregated())
+		log, logger := newLifeLog()
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger, RefreshInterval: time.Minute})
+		server.SetLatency(100 * time.Millisecond) // so that a line is written before the next read is over
+		want := func(what string, reasons ...string) {
+			t.Helper()
+			synctest.Wait()
+			lines := log.take("")
+			if len(lines) != len(reasons) {
+				t.Errorf("%s: %q; want reasons %q", what, lines, reasons)
+				return
+			}
+			for i, reason := range reasons {
+				lifeWantLine(t, lines[i:i+1], `V1 "msg"="reloaded API discovery"`, fmt.Sprintf(`"reason"=%q`, reason), `"duration"=`, `"error"=`)
+			}
+		}
+		lifeWantServed(t, m, lifeFoo)
+		want("the first lookup", "bulk")
+		lifeWantServed(t, m, lifeFoo, lifeBar, lifeOther)
+		want("hits")
+		lifeWantAbsent(t, m, lifeNew)
+		want("a miss", "version")
+		_, _ = m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"})
+		want("a miss without a version", "bulk", "group")
+		_, _ = m.KindFor(schema.GroupVersionResource{Resource: "absents"})
+		want("a miss in any group", "everything")
+		m.Reset()
+		want("a reset")
+		lifeWantServed(t, m, lifeFoo)
+		want("a lookup after a reset", "bulk")
+		stop := lifeStart(t, m)
+		time.Sleep(time.Second)
+		want("a refresh", "refresh")
+		stop()
+		want("the end")
+	})
+}
+
+// A failure is logged once when it begins and once when it is over.
+func TestLogOfFailures(t *testing.T) {
+	for name, fault := range map[string]fakeapi.Fault{"refused": fakeapi.Refused(), "503": fakeapi.Status(503, 0), "login page": fakeapi.LoginPage()} {
+		t.Run(name, func(t *testing.T) {
+			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+				log, logger := newLifeLog()
+				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger, RefreshInterval: time.Minute})
+				stop := lifeStart(t, m)
+				time.Sleep(10 * time.Minute)
+				log.take("")
+				for range 3 {
+					heal := server.SetFault(fakeapi.All(), fault)
+					for range 100 {
+						m.Reset()
+						_ = lifeAsk(m, lifeFoo)
+						_ = lifeAsk(m, lifeNew)
+						time.Sleep(10 * time.Second)
+					}
+					lines := log.take("ERROR")
+					lifeWantLine(t, lines, "API discovery fails", "/api")
+					if strings.Contains(fmt.Sprint(lines), fakeapi.Token) {
+						t.Errorf("the token is in: %q", lines)
+					}
+					failures := m.Status().ConsecutiveFailures
+					heal()
+					time.Sleep(10 * time.Minute)
+					lifeWantLine(t, log.take("INFO"), "API discovery works again", fmt.Sprintf(`"failures"=%d`, failures))
+					time.Sleep(time.Hour)
+					if lines := append(log.take("INFO"), log.take("ERROR")...); len(lines) != 0 {
+						t.Errorf("an hour later: %q", lines)
+					}
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// One version that fails is no failure of the server, and makes no line for each lookup.
+func TestLogOfFailedVersion(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newLifeLog()
+		dead := fakeVersion("v1", "New")
+		dead.Stale = true
+		server.PutVersion(lifeNew.Group, dead)
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		lifeReadAll(t, m)
+		for range 10 {
+			_ = lifeAsk(m, lifeNew)
+		}
+		synctest.Wait()
+		for _, line := range log.take("") {
+			if !strings.HasPrefix(line, "V1") {
+				t.Errorf("logged %s", line)
+			}
+		}
+	})
+}
+
+// The zero Logger is none.
+func TestNoLogger(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Aggregated())
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		lifeReadAll(t, m)
+		server.Remove(lifeFoo.Group)
+		lifeReadAll(t, m)
+		server.SetFault(fakeapi.All(), fakeapi.Refused())
+		_ = lifeAsk(m, lifeNew)
+		synctest.Wait()
+	})
+}

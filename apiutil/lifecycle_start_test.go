@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// jittered says that a wait of d may last for got.
+func jittered(d, got time.Duration) bool { return got >= d && got <= d+d/10 }
+
+func TestStartRefreshesByInterval(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		clock := newLifeClock(server, "/apis")
+		m := newLifeMapper(t, server, clock, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := lifeStart(t, m)
+		time.Sleep(time.Hour)
+		stop()
+
+		gaps := clock.gaps()
+		if len(gaps) < 54 || len(gaps) > 60 {
+			t.Errorf("%d refreshes in an hour", len(gaps))
+		}
+		different := false
+		for _, gap := range gaps {
+			if !jittered(time.Minute, gap) {
+				t.Errorf("%v between two refreshes", gap)
+			}
+			different = different || gap != gaps[0]
+		}
+		if !different {
+			t.Errorf("no jitter: all intervals are of %v", gaps[0])
+		}
+	})
+}
+
+// Where nothing changes a refresh is two 304s, and between them there is nothing.
+func TestIdleRefreshIsTwo304s(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Aggregated())
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := lifeStart(t, m)
+		synctest.Wait()
+		lifeWantRequests(t, server, "the first read", "/api 200", "/apis 200")
+		generation := m.Generation()
+		for range 10 {
+			time.Sleep(66 * time.Second)
+			for _, r := range server.Requests() {
+				if r.BodyBytes != 0 {
+					t.Errorf("%s with a body of %d bytes", r, r.BodyBytes)
+				}
+			}
+			requests := server.TakeRequests()
+			if len(requests) != 2 && len(requests) != 4 {
+				t.Errorf("%d requests in an interval", len(requests))
+			}
+			for _, r := range requests {
+				if r.Code != http.StatusNotModified {
+					t.Errorf("%s", r)
+				}
+			}
+		}
+		if m.Generation() != generation {
+			t.Errorf("generation %d after %d, nothing has changed", m.Generation(), generation)
+		}
+		stop()
+		lifeWantRequests(t, server, "after Start has returned")
+		time.Sleep(time.Hour)
+		lifeWantRequests(t, server, "an hour later")
+	})
+}
+
+// A server without the aggregated document is asked again for what was read, and no more.
+func TestLegacyRefresh(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Legacy())
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		lifeWantServed(t, m, lifeFoo)
+		server.TakeRequests()
+		stop := lifeStart(t, m)
+		synctest.Wait()
+		lifeWantRequests(t, server, "a refresh", "/api 200", "/apis 200", "/apis/example.com/v1 200")
+		stop()
+	})
+}
+
+// After a failure the server is asked again after 1 s, 2 s, 4 s and so on, up to
+// 2 minutes or the interval; and at the interval from the first success on.
+func TestBackoff(t *testing.T) {
+	for name, fault := range map[string]fakeapi.Fault{
+		"503": fakeapi.Status(503, 0), "refused": fakeapi.Refused(), "login page": fakeapi.LoginPage(),
+	} {
+		for interval, most := range map[time.Duration]time.Duration{
+			10 * time.Second: 10 * time.Second, 30 * time.Minute: 2 * time.Minute,
+		} {
+			t.Run(name+" "+interval.String(), func(t *testing.T) {
+				lifeBubble(t, func(t *testing.T) {
+					server := lifeServer(fakeapi.Aggregated())
+					clock := newLifeClock(server, "/api")
+					m := newLifeMapper(t, server, clock, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
+					heal := server.SetFault(fakeapi.All(), fault)
+					stop := lifeStart(t, m)
+					defer stop()
+					time.Sleep(15 * time.Minute)
+					failures := clock.gaps()
+					wantBackoff(t, failures, most)
+					heal()
+					time.Sleep(65 * time.Minute)
+					wantIntervals(t, clock.gaps()[len(failures)+1:], interval)
+
+					// The next trouble begins with a second again.
+					heal = server.SetFault(fakeapi.All(), fault)
+					before := clock.count()
+					for clock.count() == before {
+						time.Sleep(time.Second)
+					}
+					time.Sleep(15 * time.Minute)
+					wantBackoff(t, clock.gaps()[before:], most)
+					heal()
+				})
+			})
+		}
+	}
+}
+
+func wantBackoff(t *testing.T, gaps []time.Duration, most time.Duration) {
+	t.Helper()
+	want := time.Second
+	for i, gap := range gaps {
+		if !jittered(want, gap) {
+			t.Errorf("failure %d is followed by %v, want %v and a tenth at most", i+1, gap, want)
+		}
+		want = min(2*want, most)
+	}
+	if len(gaps) < 10 {
+		t.Errorf("only %d tries", len(gaps))
+	}
+}
+
+func wantIntervals(t *testing.T, gaps []time.Duration, interval time.Duration) {
+	t.Helper()
+	for _, gap := range gaps {
+		if !jittered(interval, gap) {
+			t.Errorf("%v between two refreshes, want %v and a tenth at most", gap, interval)
+		}
+	}
+	if len(gaps) == 0 {
+		t.Error("no refreshes")
+	}
+}
+
+func TestStartTwice(t *testing.T) {
+	for name, opts := range map[string]apiutil.DynamicRESTMapperOptions{"idle": {}, "interval": {RefreshInterval: time.Minute}} {
+		t.Run(name, func(t *testing.T) {
+			lifeBubble(t, func(t *testing.T) {
+				m := newFakeMapper(t, lifeServer(fakeapi.Aggregated()), opts)
+				stop := lifeStart(t, m)
+				synctest.Wait()
+				if err := m.Start(context.Background()); err == nil {
+					t.Error("Start is not told that the mapper runs already")
+				}
+				stop()
+				if err := m.Start(context.Background()); err == nil {
+					t.Error("Start is not told that the mapper has run")
+				}
+			})
+		})
+	}
+}
+
+func TestStartWithoutOptionsWaits(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		if err := m.Start(ctx); err != nil || time.Since(start) != time.Hour {
+			t.Errorf("Start returned %v after %v", err, time.Since(start))
+		}
+		lifeWantRequests(t, server, "Start without options")
+		if m.NeedLeaderElection() {
+			t.Error("Start would wait for leader election")
+		}
+	})
+}
+
+func TestStartWithEndedContext(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Aggregated())
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := m.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		lifeWantRequests(t, server, "Start after the end")
+	})
+}
+
+// When its context ends Start gives up its own request, at once.
+func TestStartEndsInRequest(t *testing.T) {
+	for name, fault := range map[string]fakeapi.Fault{"timeout": fakeapi.Timeout(), "slow drip": fakeapi.SlowDrip(time.Second)} {
+		t.Run(name, func(t *testing.T) {
+			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+				server.SetFault(fakeapi.All(), fault)
+				stop := lifeStart(t, m)
+				time.Sleep(10 * time.Second)
+				if len(server.Requests()) == 0 {
+					t.Error("no request is under way")
+				}
+				start := time.Now()
+				stop()
+				if took := time.Since(start); took > 0 {
+					t.Errorf("Start returned %v after its context ended", took)
+				}
+				status := m.Status()
+				if status.ConsecutiveFailures != 0 || status.LastError != nil {
+					t.Errorf("a request that was given up counts as a failure: %+v", status)
+				}
+			})
+		})
+	}
+}
+
+// It does not wait for the request of a lookup either, which goes on.
+func TestStartEndsWhileLookupReads(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Aggregated())
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		server.SetLatency(10 * time.Second)
+		found := make(chan error)
+		go func() { found <- lifeAsk(m, lifeFoo) }()
+		synctest.Wait()
+		stop := lifeStart(t, m)
+		time.Sleep(time.Second)
+		start := time.Now()
+		stop()
+		if took := time.Since(start); took > 0 {
+			t.Errorf("Start returned %v after its context ended", took)
+		}
+		if err := <-found; err != nil {
+			t.Errorf("the lookup: %v", err)
+		}
+	})
+}
+
+// What came, changed or went is known after a refresh, and costs a lookup nothing.
+func TestStartFindsAPIs(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		lifeReadAll(t, m)
+		stop := lifeStart(t, m)
+		defer stop()
+		synctest.Wait()
+		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster"))
+		server.Remove("other.example.com")
+		time.Sleep(67 * time.Second)
+		server.TakeRequests()
+		mapping, err := m.RESTMapping(lifeFoo.GroupKind())
+		if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
+			t.Errorf("%v, %v", mapping, err)
+		}
+		lifeWantRequests(t, server, "a hit after a refresh")
+		lifeWantAbsent(t, m, lifeOther, lifeBar)
+	})
+}
+
+// F4: a kind that went is mapped for no longer than the interval, its jitter and
+// the requests of two refreshes: of the one that just missed the change, and the next.
+func TestStalePositivesEnd(t *testing.T) {
+	const interval, latency = time.Minute, 100 * time.Millisecond
+	const most = interval + interval/10 + 8*latency
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
+		server.SetLatency(latency)
+		stop := lifeStart(t, m)
+		defer stop()
+		random := rand.New(rand.NewPCG(1, 2))
+		longest := time.Duration(0)
+		for range 50 {
+			lifeServe(server, lifeNew)
+			lifeWantServed(t, m, lifeNew)
+			time.Sleep(time.Duration(random.Int64N(int64(2 * interval))))
+			removed := time.Now()
+			server.Remove(lifeNew.Group)
+			lived := staleFor(m, lifeNew, removed)
+			if longest = max(longest, lived); lived > most {
+				t.Errorf("a kind that went was mapped for %v", lived)
+			}
+		}
+		if longest < interval/2 {
+			t.Errorf("no kind that went was mapped for longer than %v: the test shows nothing", longest)
+		}
+	})
+}
+
+// staleFor returns for how long the mapper, which is not told to read, maps a
+// kind that is gone.
+func staleFor(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind, removed time.Time) time.Duration {
+	for lifeAsk(m, gvk) == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(removed)
+}

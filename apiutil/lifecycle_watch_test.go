@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// watchInBubble runs test in a bubble with a mapper that watches, started, and
+// stops it. Informers of k8s.io/client-go before v0.35 wait for a channel of their
+// package: time in a bubble would stand still. Those from v0.36 on are recognised.
+func watchInBubble(
+	t *testing.T, opts apiutil.DynamicRESTMapperOptions, prepare func(*watchServer),
+	test func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper),
+) {
+	t.Helper()
+	if _, ok := any(&cache.DeltaFIFO{}).(interface{ Name() string }); !ok {
+		t.Skip("informers of this k8s.io/client-go do not run in a bubble")
+	}
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Aggregated())
+		watched := newWatchServer(server)
+		if prepare != nil {
+			prepare(watched)
+		}
+		opts.WatchAPIs = true
+		m := newLifeMapper(t, server, watched, opts)
+		stop := lifeStart(t, m)
+		test(t, server, watched, m)
+		start := time.Now()
+		stop()
+		if took := time.Since(start); took > 0 {
+			t.Errorf("Start returned %v after its context ended", took)
+		}
+		if m.Status().Watching {
+			t.Error("watching after Start has returned")
+		}
+		synctest.Wait()
+		for path, list := range watched.lists {
+			if n := list.watches(); n != 0 {
+				t.Errorf("%d watches left open at %s", n, path)
+			}
+		}
+	})
+}
+
+// settled waits until what the watch has begun with is over.
+func settled(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	t.Helper()
+	time.Sleep(5 * time.Second)
+	if !m.Status().Watching {
+		t.Error("not watching")
+	}
+	server.TakeRequests()
+}
+
+func TestWatch(t *testing.T) {
+	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, func(s *watchServer) {
+		for n := range 100 {
+			s.lists[crdsPath].put(fmt.Sprintf("old%d", n))
+		}
+	}, func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+		synctest.Wait()
+		if n := len(server.TakeRequests()); n != 2 {
+			t.Errorf("%d discovery requests at the start, want those of one refresh", n)
+		}
+		time.Sleep(5 * time.Second)
+		if n := len(server.Requests()); n > 2 {
+			t.Errorf("%d discovery requests for what the watches found first, want those of one refresh", n)
+		}
+		settled(t, server, m)
+
+		for _, path := range []string{crdsPath, apiServicesPath} {
+			list := watched.lists[path]
+			for name, change := range map[string]func(){
+				"come": func() { lifeServe(server, lifeNew); list.put("news") },
+				"change": func() {
+					server.PutVersion(lifeNew.Group, fakeVersion("v1", "New:cluster"))
+					list.put("news")
+				},
+			} {
+				generation := m.Generation()
+				change()
+				time.Sleep(1200 * time.Millisecond)
+				lifeWantRequests(t, server, name+" at "+path, "/api 304", "/apis 200")
+				if m.Generation() == generation {
+					t.Errorf("%s at %s was not noticed", name, path)
+				}
+				time.Sleep(5 * time.Second)
+			}
+			server.Remove(lifeNew.Group)
+			list.remove("news")
+			time.Sleep(1200 * time.Millisecond)
+			lifeWantRequests(t, server, "going at "+path, "/api 304", "/apis 200")
+			time.Sleep(5 * time.Second)
+		}
+
+		time.Sleep(24 * time.Hour)
+		lifeWantRequests(t, server, "a day without events")
+		for _, accept := range append(watched.lists[crdsPath].accepts(), watched.lists[apiServicesPath].accepts()...) {
+			if !strings.Contains(accept, "as=PartialObjectMetadata") {
+				t.Errorf("more than metadata is asked for: Accept %q", accept)
+			}
+		}
+	})
+}
+
+// 500 CRDs in a minute cost no more than a read each second.
+func TestWatchBurst(t *testing.T) {
+	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
+		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+			settled(t, server, m)
+			for n := range 500 {
+				server.Put(fakeGroup(fmt.Sprintf("g%d.example.com", n), fakeVersion("v1", "Foo")))
+				watched.lists[crdsPath].put(fmt.Sprintf("foos.g%d.example.com", n))
+				time.Sleep(time.Minute / 500)
+			}
+			time.Sleep(2 * time.Second)
+			if n := len(server.TakeRequests()); n > 2*62 {
+				t.Errorf("%d discovery requests", n)
+			}
+			if n := m.Status().Groups; n != 503 {
+				t.Errorf("%d groups", n)
+			}
+		})
+}
+
+// Who may not watch, or finds nothing to watch, is told once for each resource,
+// what is missing, and goes on by interval. When it works, that is noticed.
+func TestWatchRefused(t *testing.T) {
+	tests := map[string]struct {
+		failure listFailure
+		says    []string
+	}{
+		"may not list or watch": {listFailure{code: http.StatusForbidden}, []string{"ClusterRole", "list", "watch"}},
+		"may not watch":         {listFailure{code: http.StatusForbidden, verb: "watch"}, []string{"ClusterRole", "list", "watch"}},
+		"unauthorized":          {listFailure{code: http.StatusUnauthorized}, []string{"ClusterRole", "list", "watch"}},
+		"no such resource":      {listFailure{code: http.StatusNotFound}, []string{"does not serve"}},
+		"out of order":          {listFailure{code: http.StatusInternalServerError}, []string{"trying again"}},
+		"not there":             {listFailure{refused: true}, []string{"trying again"}},
+	}
+	for name, tt := range tests {
+		for _, path := range []string{crdsPath, apiServicesPath} {
+			segments := strings.Split(path, "/")
+			t.Run(name+"/"+segments[4], func(t *testing.T) {
+				log, logger := newLifeLog()
+				opts := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, Logger: logger}
+				watchInBubble(t, opts, func(s *watchServer) { s.lists[path].setFailure(tt.failure) },
+					func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+						time.Sleep(10 * time.Minute)
+						lines := log.containing("cannot watch")
+						lifeWantLine(t, lines, append(tt.says, "ERROR", segments[2], segments[4])...)
+						if m.Status().Watching {
+							t.Error("watching what it may not watch")
+						}
+						list := watched.lists[path]
+						if n := list.count("list") + list.count("watch") + list.count("stream"); n < 10 || n > 150 {
+							t.Errorf("%d tries in 10 minutes", n)
+						}
+						if n := len(server.TakeRequests()); n < 18 {
+							t.Errorf("%d discovery requests in 10 minutes: the interval has stopped", n)
+						}
+
+						list.setFailure(listFailure{})
+						time.Sleep(time.Minute + 10*time.Second) // client-go waits for up to a minute
+						wantWatching(t, server, list, m)
+
+						// The next trouble is told again. That an open watch can't be resumed
+						// for the moment is not: client-go keeps it to itself.
+						want := 2
+						if tt.failure.refused {
+							want = 1
+						}
+						list.setFailure(tt.failure)
+						time.Sleep(5 * time.Minute)
+						if lines := log.containing("cannot watch"); len(lines) != want {
+							t.Errorf("%d lines after the second trouble, want %d: %q", len(lines), want, lines)
+						}
+						if m.Status().Watching {
+							t.Error("watching in the second trouble")
+						}
+					})
+			})
+		}
+	}
+}
+
+// wantWatching fails the test unless an event is answered within about a second.
+func wantWatching(t *testing.T, server *fakeapi.Server, list *watchedList, m *apiutil.DynamicRESTMapper) {
+	t.Helper()
+	settled(t, server, m)
+	lifeServe(server, lifeNew)
+	list.put("news")
+	time.Sleep(1200 * time.Millisecond)
+	server.TakeRequests()
+	lifeWantServed(t, m, lifeNew)
+	lifeWantRequests(t, server, "what the watch has found")
+}
+
+// Servers before 1.32 do not know watches that list, which younger versions of
+// client-go try first. That is no trouble.
+func TestWatchOfOldServer(t *testing.T) {
+	log, logger := newLifeLog()
+	watchInBubble(t, apiutil.DynamicRESTMapperOptions{Logger: logger}, func(s *watchServer) {
+		s.lists[crdsPath].setFailure(listFailure{code: http.StatusUnprocessableEntity, verb: "stream"})
+		s.lists[apiServicesPath].setFailure(listFailure{code: http.StatusUnprocessableEntity, verb: "stream"})
+	}, func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+		wantWatching(t, server, watched.lists[crdsPath], m)
+		if lines := log.containing("watch"); len(lines) != 0 {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
+
+// A server ends watches all the time; what happened in between is not lost.
+func TestWatchGoesOn(t *testing.T) {
+	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
+		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+			settled(t, server, m)
+			list := watched.lists[crdsPath]
+			for n := range 10 {
+				list.drop()
+				lifeServe(server, lifeNew)
+				list.put(fmt.Sprintf("news%d", n))
+				time.Sleep(5 * time.Second)
+				server.TakeRequests()
+				lifeWantServed(t, m, lifeNew)
+				lifeWantRequests(t, server, "what happened while the watch was closed")
+				server.Remove(lifeNew.Group)
+				list.put(fmt.Sprintf("news%d", n))
+				time.Sleep(time.Minute)
+			}
+		})
+}
+
+// Start ends at once even if client-go waits between two tries at that moment.
+func TestWatchEndsWhileServerIsDown(t *testing.T) {
+	for name, failure := range map[string]listFailure{
+		"refused": {refused: true}, "429": {code: http.StatusTooManyRequests}, "403": {code: http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			watchInBubble(t, apiutil.DynamicRESTMapperOptions{},
+				func(s *watchServer) {
+					s.lists[crdsPath].setFailure(failure)
+					s.lists[apiServicesPath].setFailure(failure)
+				},
+				func(t *testing.T, server *fakeapi.Server, _ *watchServer, _ *apiutil.DynamicRESTMapper) {
+					server.SetFault(fakeapi.All(), fakeapi.Refused())
+					time.Sleep(10*time.Minute + 7*time.Second)
+				})
+		})
+	}
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// lifeEventually waits in real time for what other goroutines are about to do.
+func lifeEventually(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(time.Minute)
+	for !happened() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// The way of a watch with every client-go there is, on the clock on the wall: a
+// role that lacks, the role, an event, the end.
+func TestWatchInRealTime(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	log, logger := newLifeLog()
+	server := lifeServer(fakeapi.Aggregated())
+	watched := newWatchServer(server)
+	crds := watched.lists[crdsPath]
+	crds.setFailure(listFailure{code: http.StatusForbidden})
+	m := newLifeMapper(t, server, watched, apiutil.DynamicRESTMapperOptions{WatchAPIs: true, Logger: logger})
+	stop := lifeStart(t, m)
+	lifeEventually(t, "the missing role is logged", func() bool { return len(log.containing("ClusterRole")) > 0 })
+	crds.setFailure(listFailure{})
+	lifeEventually(t, "the watch opens", func() bool { return m.Status().Watching })
+	lifeEventually(t, "the server is read", func() bool { return m.Status().Kinds > 0 })
+
+	lifeServe(server, lifeNew)
+	before := m.Generation()
+	crds.put("news.new.example.com")
+	lifeEventually(t, "the event is answered", func() bool { return m.Generation() > before })
+	lifeWantServed(t, m, lifeNew)
+	lifeWantLine(t, log.containing("ClusterRole"), "customresourcedefinitions")
+
+	start := time.Now()
+	stop()
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("Start returned %v after its context ended", took)
+	}
+}

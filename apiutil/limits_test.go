@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// endlessBody is an error page without an end.
+type endlessBody struct{ read *int }
+
+func (b endlessBody) Read(p []byte) (int, error) {
+	*b.read += len(p)
+	return copy(p, strings.Repeat("x", len(p))), nil
+}
+
+func TestBodiesAreBounded(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	const limit = 64 << 10
+	foo := schema.GroupKind{Group: "example.com", Kind: "Foo"}
+	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
+		t.Run(mode, func(t *testing.T) {
+			server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
+			server.SetForms(forms)
+			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxResponseBytes: limit})
+			for _, path := range []string{"/api", "/apis", "/apis/example.com", "/apis/example.com/v1"} {
+				server.ClearFaults()
+				server.SetFault(fakeapi.At(path), fakeapi.Huge(1<<40))
+				server.TakeRequests()
+				_, err := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Absent"})
+				for _, r := range server.TakeRequests() {
+					if r.BodyBytes > limit+1 {
+						t.Errorf("%s: %d bytes read", r, r.BodyBytes)
+					}
+					if r.Path == path && r.Form == "Huge(1099511627776)" && (err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "MaxResponseBytes")) {
+						t.Errorf("%s: %v", path, err)
+					}
+				}
+				if path != "/api" { // after the first round the mapper knows what there is
+					server.ClearFaults()
+					if _, err := m.RESTMapping(foo); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+
+			read := 0
+			server.SetFault(fakeapi.All(), fakeapi.Func("endless", func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 500, Body: io.NopCloser(endlessBody{&read})}, nil
+			}))
+			if _, err := m.RESTMapping(foo, "v9"); err == nil || meta.IsNoMatchError(err) || len(err.Error()) > 4000 {
+				t.Errorf("an endless error page: %v", err)
+			}
+			if read > 2*limit {
+				t.Errorf("%d bytes of an endless error page read", read)
+			}
+		})
+	}
+}
+
+// What a server says is quoted, but not at any length.
+func TestErrorsAreBounded(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	long := strings.Repeat("long ", 1<<14)
+	for name, fault := range map[string]fakeapi.Fault{
+		"a Status":  echo(500, "application/json", func(string) string { return asStatus(long) }),
+		"a kind":    echo(200, "application/json", func(string) string { return `{"kind":"` + long + `"}` }),
+		"no JSON":   echo(200, "application/json", func(string) string { return long }),
+		"an option": echo(200, "application/json", func(string) string { return `{"kind":"APIResourceList","groupVersion":"` + long + `"}` }),
+	} {
+		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); err != nil {
+			t.Fatal(err)
+		}
+		server.SetFault(fakeapi.All(), fault)
+		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Absent"}, "v1"); err == nil || len(err.Error()) > 2000 {
+			t.Errorf("%s: an error of %d bytes", name, len(err.Error()))
+		}
+	}
+}
+
+// Retry-After is heeded as client-go does: the lookup waits and asks again, ten
+// times at most, and no longer than RequestTimeout (at whose end it still begins
+// one more request, which is not sent).
+func TestRetryAfter(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	for _, test := range []struct {
+		name     string
+		fault    fakeapi.Fault
+		timeout  time.Duration
+		took     time.Duration
+		requests int
+		text     string // empty: it works out
+	}{
+		{"once", fakeapi.Times(1, fakeapi.Status(429, 3)), 30 * time.Second, 3 * time.Second, 2, ""},
+		{"503 twice", fakeapi.Times(2, fakeapi.Status(503, 3)), 30 * time.Second, 6 * time.Second, 3, ""},
+		{"for ever", fakeapi.Status(429, 1), 30 * time.Second, 10 * time.Second, 11, "429 Too Many Requests"},
+		{"longer than RequestTimeout", fakeapi.Status(429, 3), 5 * time.Second, 5 * time.Second, 3, "RequestTimeout"},
+		{"not said when", fakeapi.Status(429, 0), 30 * time.Second, 0, 1, "429 Too Many Requests"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
+				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: test.timeout})
+				if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); err != nil {
+					t.Fatal(err)
+				}
+				server.PutVersion("example.com", fakeVersion("v1", "Foo", "New"))
+				server.SetFault(fakeapi.All(), test.fault)
+				server.TakeRequests()
+				start := time.Now()
+				_, err := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "New"}, "v1")
+				if took := time.Since(start); took != test.took {
+					t.Errorf("took %v, not %v", took, test.took)
+				}
+				if requests := server.TakeRequests(); len(requests) != test.requests {
+					t.Errorf("%d requests, not %d: %v", len(requests), test.requests, requests)
+				}
+				switch {
+				case test.text == "":
+					if err != nil {
+						t.Error(err)
+					}
+				case err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), test.text):
+					t.Errorf("got %v, want something of %q", err, test.text)
+				}
+			})
+		})
+	}
+}
+
+// Each request has RequestTimeout for itself, and a server that has stopped
+// answering is given up after two of them, however many versions a lookup needs.
+func TestRequestTimeout(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	synctest.Test(t, func(t *testing.T) {
+		groups := fakeapi.Typical(50, 2, 1)
+		server := fakeapi.New(groups...)
+		server.SetForms(fakeapi.Legacy())
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 7 * time.Second})
+		server.SetFault(fakeapi.Under("/apis/g0001.example.com"), fakeapi.Timeout())
+		server.SetFault(fakeapi.Under("/apis/g0002.example.com"), fakeapi.Timeout())
+		start := time.Now()
+		_, err := m.KindFor(schema.GroupVersionResource{Resource: "absents"})
+		if took := time.Since(start); took != 14*time.Second {
+			t.Errorf("took %v", took)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || meta.IsNoMatchError(err) {
+			t.Errorf("got %v", err)
+		}
+		server.ClearFaults()
+		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "kind0050as"}); err != nil {
+			t.Errorf("healed: %v", err)
+		}
+	})
+}
+
+// A rate limit of the rest.Config counts for discovery, too.
+func TestRateLimit(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	synctest.Test(t, func(t *testing.T) {
+		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
+		cfg := server.Config()
+		cfg.QPS, cfg.Burst = 0.5, 1
+		m, err := apiutil.NewDynamicRESTMapper(cfg, server.Client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("two requests took %v", took)
+		}
+	})
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// recordedMetrics keeps what it is told, a line a call.
+type recordedMetrics struct {
+	mu    sync.Mutex
+	lines []string
+	last  time.Time // Served's lastSuccess
+}
+
+func (m *recordedMetrics) add(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lines = append(m.lines, fmt.Sprintf(format, args...))
+}
+
+func (m *recordedMetrics) Request(path string, code int) { m.add("request %s %d", path, code) }
+func (m *recordedMetrics) Miss(outcome string)           { m.add("miss %s", outcome) }
+
+func (m *recordedMetrics) Reload(reason string, duration time.Duration, err error) {
+	m.add("reload %s %v %t", reason, duration, err == nil)
+}
+
+func (m *recordedMetrics) Served(generation uint64, groups, kinds int, lastSuccess time.Time) {
+	m.add("served %d %d %d", generation, groups, kinds)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = lastSuccess
+}
+
+// take returns the lines so far, misses last: they come from another goroutine
+// than the rest.
+func (m *recordedMetrics) take() []string {
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lines := m.lines
+	m.lines = nil
+	slices.SortStableFunc(lines, func(a, b string) int {
+		isMiss := func(line string) int { return len(line) - len(strings.TrimPrefix(line, "miss")) }
+		return isMiss(a) - isMiss(b)
+	})
+	return lines
+}
+
+func (m *recordedMetrics) want(t *testing.T, what string, want ...string) {
+	t.Helper()
+	if got := m.take(); !slices.Equal(got, want) {
+		t.Errorf("%s:\n got %q\nwant %q", what, got, want)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Aggregated())
+		metrics := &recordedMetrics{}
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics, NegativeTTL: time.Minute, RefreshInterval: time.Hour})
+		metrics.want(t, "the constructor")
+		server.SetLatency(100 * time.Millisecond)
+		lifeWantServed(t, m, lifeFoo)
+		metrics.want(t, "the first lookup", "request bulk 200", "request bulk 200", "reload bulk 200ms true", "served 1 3 5", "miss found")
+		if !metrics.last.Equal(m.Status().LastSuccess) {
+			t.Errorf("the last success was at %v, they are told %v", m.Status().LastSuccess, metrics.last)
+		}
+		lifeWantServed(t, m, lifeFoo, lifeBar, lifeOther)
+		metrics.want(t, "hits")
+
+		lifeWantAbsent(t, m, lifeNew)
+		metrics.want(t, "a miss", "request version 404", "reload version 100ms true", "served 1 3 5", "miss absent")
+		lifeWantAbsent(t, m, lifeNew)
+		metrics.want(t, "a miss that is remembered")
+		core := schema.GroupVersionKind{Version: "v1", Kind: "Absent"}
+		lifeWantAbsent(t, m, core)
+		metrics.want(t, "a miss in the core group", "request version 200", "reload version 100ms true", "served 1 3 5", "miss absent")
+		_, _ = m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"})
+		metrics.want(t, "a miss without a version",
+			"request bulk 304", "request bulk 304", "reload bulk 200ms true", "served 1 3 5",
+			"request group 200", "request version 200", "reload group 200ms true", "served 1 3 5", "miss absent")
+
+		lifeServe(server, lifeNew)
+		m.Reset()
+		metrics.want(t, "a reset")
+		lifeWantServed(t, m, lifeNew)
+		metrics.want(t, "a lookup after it", "request bulk 304", "request bulk 200", "reload bulk 200ms true", "served 2 4 6", "miss found")
+
+		success := m.Status().LastSuccess
+		server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
+		_ = lifeAsk(m, core) // remembered, but for the change
+		metrics.want(t, "a 503", "request version 503", "reload version 100ms true", "served 2 4 6", "miss failed")
+		success = m.Status().LastSuccess
+		server.SetFault(fakeapi.All(), fakeapi.Refused())
+		m.Reset()
+		lifeWantServed(t, m, lifeFoo)
+		metrics.want(t, "no connection, a known kind", "request bulk 0", "reload bulk 100ms false", "served 2 4 6", "miss found")
+		if !metrics.last.Equal(success) {
+			t.Errorf("the last success was at %v, they are told %v", success, metrics.last)
+		}
+		server.ClearFaults()
+		stop := lifeStart(t, m)
+		time.Sleep(time.Second)
+		metrics.want(t, "a refresh", "request bulk 304", "request bulk 304", "reload refresh 200ms true", "served 2 4 6")
+		stop()
+	})
+}
+
+func TestMetricsOfLegacyServer(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Legacy())
+		metrics := &recordedMetrics{}
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
+		server.SetLatency(100 * time.Millisecond) // so that a report is over before the next one
+		lifeWantServed(t, m, lifeFoo)
+		metrics.want(t, "the first lookup",
+			"request bulk 200", "request bulk 200", "reload bulk 200ms true", "served 1 3 0",
+			"request version 200", "reload version 100ms true", "served 1 3 2", "miss found")
+		lifeWantServed(t, m, lifeFoo, lifeBar)
+		metrics.want(t, "hits")
+		_, _ = m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"})
+		metrics.want(t, "a miss without a version",
+			"request version 200", "reload listed versions 100ms true", "served 1 3 2",
+			"request group 200", "reload group list 100ms true", "served 1 3 2", "miss absent")
+	})
+}
+
+// A server behind a path of a proxy has the same classes of paths.
+func TestMetricsBehindPrefix(t *testing.T) {
+	for _, prefix := range []string{"/k8s/clusters/c-1", "/apis-of/mine", "/api"} {
+		t.Run(prefix, func(t *testing.T) {
+			lifeBubble(t, func(t *testing.T) {
+				server := lifeServer(fakeapi.Aggregated())
+				metrics := &recordedMetrics{}
+				cfg := server.Config()
+				cfg.Host += prefix
+				client := &http.Client{Transport: withoutPrefix{server.Client().Transport, prefix}}
+				m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, client, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Foo"})
+				_, _ = m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"})
+				_, _ = m.RESTMapping(schema.GroupKind{Kind: "Absent"}, "v1")
+				var requests []string
+				for _, line := range metrics.take() {
+					if strings.HasPrefix(line, "request") {
+						requests = append(requests, line)
+					}
+				}
+				if want := []string{
+					"request bulk 200", "request bulk 200", "request bulk 304", "request bulk 304",
+					"request group 200", "request version 200", "request version 200",
+				}; !slices.Equal(requests, want) {
+					t.Errorf("%q; want %q", requests, want)
+				}
+			})
+		})
+	}
+}
+
+// withoutPrefix is the proxy.
+type withoutPrefix struct {
+	next   http.RoundTripper
+	prefix string
+}
+
+func (p withoutPrefix) RoundTrip(req *http.Request) (*http.Response, error) {
+	inner := req.Clone(req.Context())
+	inner.URL.Path = strings.TrimPrefix(req.URL.Path, p.prefix)
+	return p.next.RoundTrip(inner)
+}
+
+// Metrics may use the mapper, and take their time, without holding anybody up.
+func TestMetricsMayUseTheMapper(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		metrics := &curiousMetrics{}
+		server := lifeServer(fakeapi.Aggregated())
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
+		metrics.mapper = m
+		start := time.Now()
+		lifeWantServed(t, m, lifeFoo)
+		lifeWantAbsent(t, m, lifeNew)
+		if took := time.Since(start); took > 0 {
+			t.Errorf("the lookups took %v", took)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+type curiousMetrics struct {
+	recordedMetrics
+	mapper *apiutil.DynamicRESTMapper
+}
+
+func (m *curiousMetrics) Served(uint64, int, int, time.Time) {
+	m.mapper.Reset()
+	_ = m.mapper.Status()
+	time.Sleep(time.Minute)
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil_test
+
+import (
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// Whatever the options, a constructor asks nothing and leaves nothing running.
+func TestConstructorsDoNothing(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
+	cfg, client := server.Config(), server.Client()
+	before := runtime.NumGoroutine()
+	mappers := []meta.RESTMapper{}
+	keep := func(m meta.RESTMapper, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		mappers = append(mappers, m)
+	}
+	for range 20 {
+		keep(apiutil.NewDynamicRESTMapper(cfg, client))
+		keep(apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{})(cfg, client))
+		keep(apiutil.NewDynamicRESTMapperWithOptions(cfg, client, apiutil.DynamicRESTMapperOptions{
+			RefreshInterval: time.Millisecond, WatchAPIs: true, NegativeTTL: time.Hour, UnhealthyAfter: time.Nanosecond,
+		}))
+	}
+	for _, m := range mappers {
+		meta.MaybeResetRESTMapper(m)
+	}
+	if after := runtime.NumGoroutine(); after > before {
+		t.Errorf("%d goroutines, %d before", after, before)
+	}
+	if requests := server.TakeRequests(); len(requests) > 0 {
+		t.Errorf("requests: %v", requests)
+	}
+}
+
+func TestArgumentsThatCannotBe(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	const secret = "password-in-the-url"
+	cfg, client := &rest.Config{Host: "http://fake.invalid"}, &http.Client{}
+	for name, test := range map[string]struct {
+		cfg    *rest.Config
+		client *http.Client
+		opts   apiutil.DynamicRESTMapperOptions
+		want   string
+	}{
+		"no config":        {nil, client, apiutil.DynamicRESTMapperOptions{}, "cfg is nil"},
+		"no client":        {cfg, nil, apiutil.DynamicRESTMapperOptions{}, "httpClient is nil"},
+		"neither":          {nil, nil, apiutil.DynamicRESTMapperOptions{}, "nil"},
+		"host":             {&rest.Config{Host: "http://user:" + secret + "@[fake.invalid"}, client, apiutil.DynamicRESTMapperOptions{}, "rest.Config"},
+		"RefreshInterval":  {cfg, client, apiutil.DynamicRESTMapperOptions{RefreshInterval: -1}, "RefreshInterval"},
+		"NegativeTTL":      {cfg, client, apiutil.DynamicRESTMapperOptions{NegativeTTL: -1}, "NegativeTTL"},
+		"RequestTimeout":   {cfg, client, apiutil.DynamicRESTMapperOptions{RequestTimeout: -1}, "RequestTimeout"},
+		"MaxResponseBytes": {cfg, client, apiutil.DynamicRESTMapperOptions{MaxResponseBytes: -1}, "MaxResponseBytes"},
+		"UnhealthyAfter":   {cfg, client, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: -1}, "UnhealthyAfter"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := apiutil.NewDynamicRESTMapperWithOptions(test.cfg, test.client, test.opts)
+			wantRefusal(t, m == nil, err, test.want, secret)
+			mapper, err := apiutil.DynamicRESTMapperProvider(test.opts)(test.cfg, test.client)
+			wantRefusal(t, mapper == nil, err, test.want, secret)
+			if test.opts == (apiutil.DynamicRESTMapperOptions{}) {
+				mapper, err := apiutil.NewDynamicRESTMapper(test.cfg, test.client)
+				wantRefusal(t, mapper == nil, err, test.want, secret)
+			}
+		})
+	}
+}
+
+func wantRefusal(t *testing.T, none bool, err error, want, secret string) {
+	t.Helper()
+	switch {
+	case err == nil || !strings.Contains(err.Error(), want):
+		t.Errorf("got %v, want something of %q", err, want)
+	case strings.Contains(err.Error(), secret):
+		t.Errorf("the password is in: %v", err)
+	case !none:
+		t.Errorf("a mapper that is not nil beside the error")
+	}
+}
+
+// What the caller gave away and what it was given are its own: the mapper does
+// not look at the one any more, nor mind what becomes of the other.
+func TestArgumentsAndAnswersBelongToTheCaller(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo"), fakeVersion("v2", "Foo")))
+	cfg, client := server.Config(), server.Client()
+	m, err := apiutil.NewDynamicRESTMapper(cfg, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := client.Transport
+	*cfg, *client = rest.Config{Host: "http://elsewhere.invalid"}, http.Client{}
+	foo := schema.GroupKind{Group: "example.com", Kind: "Foo"}
+	for range 2 {
+		versions := []string{"v1", "v2"}
+		mappings, err := m.RESTMappings(foo, versions...)
+		if err != nil || len(mappings) != 2 || mappings[0].Resource.Resource != "foos" {
+			t.Fatalf("%v, %v", mappings, err)
+		}
+		versions[0] = "v9"
+		*mappings[0] = meta.RESTMapping{}
+		mappings[1] = nil
+		kinds, err := m.KindsFor(schema.GroupVersionResource{Resource: "foos"})
+		if err != nil || len(kinds) != 2 || kinds[0].Kind != "Foo" {
+			t.Fatalf("%v, %v", kinds, err)
+		}
+		kinds[0].Kind = "Bar"
+		resources, err := m.ResourcesFor(schema.GroupVersionResource{Group: "example.com", Resource: "foos"})
+		if err != nil || len(resources) != 2 || resources[0].Resource != "foos" {
+			t.Fatalf("%v, %v", resources, err)
+		}
+		resources[0].Resource = "bars"
+	}
+	for _, r := range server.TakeRequests() {
+		if r.Host != "fake.invalid" {
+			t.Errorf("%s went to %s", r, r.Host)
+		}
+	}
+	if client.Transport != nil || transport == nil {
+		t.Error("the caller's client was changed")
+	}
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil_test
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+var rewriteScripts = flag.Bool("rewrite", false, "write what the scripts in testdata/requests print into them")
+
+// TestRequestScripts plays the scripts in testdata/requests: what each lookup
+// answers, and every request that it sends. A script's name begins with the way in
+// which its server speaks; the README beside them lists the commands.
+func TestRequestScripts(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	paths, err := filepath.Glob(filepath.Join("testdata", "requests", "*.txt"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	modes := map[string]fakeapi.Forms{
+		"aggregated": fakeapi.Aggregated(), "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
+	}
+	for _, path := range paths {
+		name := strings.TrimSuffix(filepath.Base(path), ".txt")
+		mode, _, _ := strings.Cut(name, "-")
+		t.Run(name, func(t *testing.T) {
+			forms, ok := modes[mode]
+			if !ok {
+				t.Fatalf("no server speaks %q", mode)
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := playScript(t, string(want), forms)
+			if *rewriteScripts {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+				t.Errorf("%s (-want +got; if it is meant: go test -run TestRequestScripts -rewrite):\n%s", path, diff)
+			}
+		})
+	}
+}
+
+// playScript returns the script with what it prints now in the place of what it
+// printed before.
+func playScript(t *testing.T, script string, forms fakeapi.Forms) string {
+	var result []string
+	stage := &scriptStage{forms: forms}
+	var printed []string
+	printing := false // between ---- and the empty line
+	for number, line := range strings.Split(script, "\n") {
+		switch {
+		case printing && line != "":
+			continue
+		case line == "" || line[0] == '#':
+			printing = false
+		case line == "----":
+			result = append(append(result, line), printed...)
+			printed, printing = nil, true
+			continue
+		default:
+			output, err := stage.command(strings.Fields(line))
+			if err != nil {
+				t.Fatalf("line %d, %q: %v", number+1, line, err)
+			}
+			printed = append(printed, output...)
+		}
+		if line == "" && len(printed) > 0 {
+			t.Fatalf("line %d: the commands before it print something and have no ----", number+1)
+		}
+		result = append(result, line)
+	}
+	return strings.Join(result, "\n")
+}
+
+// A scriptStage is a server, a mapper of it, and what a script has made of them.
+type scriptStage struct {
+	forms  fakeapi.Forms
+	groups []fakeapi.Group
+	server *fakeapi.Server
+	client *http.Client
+	mapper *apiutil.DynamicRESTMapper
+}
+
+// command returns what it prints, a line each.
+func (s *scriptStage) command(words []string) ([]string, error) {
+	name, args := words[0], words[1:]
+	switch {
+	case name == "new" && len(args) == 0:
+		return nil, s.newServer()
+	case name == "mapper" && len(args) == 0:
+		return nil, s.newMapper()
+	case name == "reset" && len(args) == 0:
+		s.mapper.Reset()
+		return nil, nil
+	case name == "lookup" && len(args) >= 3:
+		answer, err := s.lookup(args[0], args[1], args[2], args[3:])
+		return s.withRequests(answer), err
+	case name == "singular" && len(args) == 1:
+		answer, err := s.mapper.ResourceSingularizer(args[0])
+		return s.withRequests(answered(answer, err)), nil
+	default:
+		return nil, s.change(name, args)
+	}
+}
+
+func (s *scriptStage) newServer() error {
+	s.groups = []fakeapi.Group{
+		fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")),
+		fakeGroup("apps", fakeVersion("v1", "Deployment")),
+	}
+	s.server = fakeapi.New(s.groups...)
+	s.server.SetForms(s.forms)
+	s.client = s.server.Client()
+	return s.newMapper()
+}
+
+func (s *scriptStage) newMapper() (err error) {
+	s.mapper, err = apiutil.NewDynamicRESTMapperWithOptions(s.server.Config(), s.client, apiutil.DynamicRESTMapperOptions{})
+	return err
+}
+
+func (s *scriptStage) withRequests(answer string) []string {
+	lines := []string{answer}
+	for _, r := range s.server.TakeRequests() {
+		lines = append(lines, "  "+r.String())
+	}
+	return lines
+}
+
+func (s *scriptStage) lookup(what, group, name string, versions []string) (string, error) {
+	switch group {
+	case "core", "any":
+		group = ""
+	}
+	gk := schema.GroupKind{Group: group, Kind: name}
+	gvr := schema.GroupVersionResource{Group: group, Version: strings.Join(versions, ","), Resource: name}
+	switch what {
+	case "kind":
+		mapping, err := s.mapper.RESTMapping(gk, versions...)
+		return answered(mappingText(mapping), err), nil
+	case "kinds":
+		mappings, err := s.mapper.RESTMappings(gk, versions...)
+		return answered(textOfAll(mappings, mappingText), err), nil
+	case "resource":
+		resource, err := s.mapper.ResourceFor(gvr)
+		return answered(resourceText(resource), err), nil
+	case "resources":
+		resources, err := s.mapper.ResourcesFor(gvr)
+		return answered(textOfAll(resources, resourceText), err), nil
+	case "kind-of":
+		kind, err := s.mapper.KindFor(gvr)
+		return answered(kindText(kind), err), nil
+	case "kinds-of":
+		kinds, err := s.mapper.KindsFor(gvr)
+		return answered(textOfAll(kinds, kindText), err), nil
+	default:
+		return "", fmt.Errorf("no lookup of a %s", what)
+	}
+}
+
+// change changes what the server serves, or how.
+func (s *scriptStage) change(name string, args []string) error {
+	switch {
+	case name == "serve" && len(args) == 3:
+		s.edit(args[0], func(g *fakeapi.Group) {
+			v := fakeVersion(args[1], strings.Split(args[2], ",")...)
+			if i := findVersion(g, v.Name); i >= 0 {
+				g.Versions[i] = v
+			} else {
+				g.Versions = append(g.Versions, v)
+			}
+		})
+	case name == "remove" && len(args) == 1:
+		s.edit(args[0], func(g *fakeapi.Group) { g.Versions = nil })
+	case name == "remove" && len(args) == 2:
+		s.edit(args[0], func(g *fakeapi.Group) {
+			g.Versions = slices.DeleteFunc(g.Versions, func(v fakeapi.Version) bool { return v.Name == args[1] })
+		})
+	case name == "prefer" && len(args) == 2:
+		s.edit(args[0], func(g *fakeapi.Group) {
+			i := findVersion(g, args[1])
+			g.Versions = slices.Insert(slices.Delete(slices.Clone(g.Versions), i, i+1), 0, g.Versions[i])
+		})
+	case (name == "stale" || name == "recover") && len(args) == 2:
+		s.edit(args[0], func(g *fakeapi.Group) { g.Versions[findVersion(g, args[1])].Stale = name == "stale" })
+	case name == "fail" && len(args) == 1:
+		s.server.SetFault(fakeapi.At(args[0]), fakeapi.Status(http.StatusServiceUnavailable, 0))
+	case name == "lag" && len(args) == 1:
+		before := fakeapi.New(slices.Clone(s.groups)...)
+		before.SetForms(s.forms)
+		s.server.SetFault(fakeapi.At(args[0]), fakeapi.Func("behind", before.Client().Transport.RoundTrip))
+	case name == "heal" && len(args) == 0:
+		s.server.ClearFaults()
+	default:
+		return fmt.Errorf("no such command with %d arguments", len(args))
+	}
+	return nil
+}
+
+// edit changes one group, adds it if there is none, and removes it if it has no versions left.
+func (s *scriptStage) edit(name string, edit func(*fakeapi.Group)) {
+	if name == "core" {
+		name = ""
+	}
+	s.groups = slices.Clone(s.groups)
+	i := slices.IndexFunc(s.groups, func(g fakeapi.Group) bool { return g.Name == name })
+	if i < 0 {
+		i = len(s.groups)
+		s.groups = append(s.groups, fakeapi.Group{Name: name})
+	}
+	group := s.groups[i]
+	group.Versions = slices.Clone(group.Versions)
+	edit(&group)
+	if s.groups[i] = group; len(group.Versions) == 0 {
+		s.groups = slices.Delete(s.groups, i, i+1)
+	}
+	s.server.SetGroups(slices.Clone(s.groups)...)
+}
+
+func findVersion(g *fakeapi.Group, name string) int {
+	return slices.IndexFunc(g.Versions, func(v fakeapi.Version) bool { return v.Name == name })
+}
+
+// fakeGroup and fakeVersion describe what a fake server serves. A kind is
+// namespaced unless it ends in ":cluster".
+func fakeGroup(name string, versions ...fakeapi.Version) fakeapi.Group {
+	return fakeapi.Group{Name: name, Versions: versions}
+}
+
+func fakeVersion(name string, kinds ...string) fakeapi.Version {
+	v := fakeapi.Version{Name: name}
+	for _, kind := range kinds {
+		kind, cluster := strings.CutSuffix(kind, ":cluster")
+		singular := strings.ToLower(kind)
+		v.Resources = append(v.Resources, fakeapi.Resource{
+			Name: singular + "s", Singular: singular, Kind: kind, Namespaced: !cluster, Subresources: []string{"status"},
+		})
+	}
+	return v
+}
+
+func answered(answer string, err error) string {
+	switch {
+	case meta.IsNoMatchError(err):
+		return "no match"
+	case err != nil:
+		return "error: " + err.Error()
+	default:
+		return answer
+	}
+}
+
+func mappingText(m *meta.RESTMapping) string {
+	if m == nil {
+		return ""
+	}
+	return kindText(m.GroupVersionKind) + " -> " + m.Resource.Resource + ", " + string(m.Scope.Name())
+}
+
+func kindText(gvk schema.GroupVersionKind) string {
+	return gvk.GroupVersion().String() + " " + gvk.Kind
+}
+
+func resourceText(gvr schema.GroupVersionResource) string {
+	return gvr.GroupVersion().String() + " " + gvr.Resource
+}
+
+func textOfAll[T any](list []T, text func(T) string) string {
+	var texts []string
+	for _, item := range list {
+		texts = append(texts, text(item))
+	}
+	return strings.Join(texts, "; ")
+}

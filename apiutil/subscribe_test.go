@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// A subscriber keeps what it is sent.
+type subscriber struct {
+	changes <-chan []apiutil.APIChange
+	cancel  context.CancelFunc
+	kinds   map[schema.GroupVersionKind]string // the mappings of what is served, as text
+}
+
+func subscribe(m *apiutil.DynamicRESTMapper) *subscriber {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &subscriber{changes: m.Subscribe(ctx), cancel: cancel, kinds: map[schema.GroupVersionKind]string{}}
+}
+
+// take returns what has been sent by now as text, a line each; nil if nothing has been.
+func (s *subscriber) take(t *testing.T) []string {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case batch, open := <-s.changes:
+		if !open {
+			t.Error("the channel is closed")
+		}
+		return s.apply(t, batch)
+	default:
+		return nil
+	}
+}
+
+// apply takes over a batch, which must be a difference to what was sent before.
+func (s *subscriber) apply(t *testing.T, batch []apiutil.APIChange) []string {
+	t.Helper()
+	if len(batch) == 0 {
+		t.Error("an empty batch")
+	}
+	var lines []string
+	removing := true
+	for _, change := range batch {
+		gvk, text := change.Mapping.GroupVersionKind, mappingText(&change.Mapping)
+		before, known := s.kinds[gvk]
+		switch change.Type {
+		case apiutil.APIAdded, apiutil.APIChanged:
+			if removing = false; known != (change.Type == apiutil.APIChanged) {
+				t.Errorf("%s of %s, which was %q", change.Type, gvk, before)
+			}
+			s.kinds[gvk] = text
+		case apiutil.APIRemoved:
+			if !known || !removing || text != before {
+				t.Errorf("removal of %q, which was %q; or after an addition", text, before)
+			}
+			delete(s.kinds, gvk)
+		default:
+			t.Errorf("a change of type %q", change.Type)
+		}
+		lines = append(lines, fmt.Sprintf("%s %s", change.Type, text))
+	}
+	return lines
+}
+
+func (s *subscriber) want(t *testing.T, what string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, s.take(t)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// close ends the subscription and waits until the channel is closed.
+func (s *subscriber) close(t *testing.T) {
+	t.Helper()
+	s.cancel()
+	synctest.Wait()
+	select {
+	case batch, open := <-s.changes:
+		if open {
+			t.Errorf("%v was sent after the end", batch)
+		}
+	default:
+		t.Error("the channel is still open")
+	}
+}
+
+func TestSubscribe(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := lifeStart(t, m)
+		s := subscribe(m)
+		s.want(t, "at first",
+			"Added v1 Pod -> pods, namespace", "Added v1 Node -> nodes, root",
+			"Added example.com/v1 Foo -> foos, namespace", "Added example.com/v1 Bar -> bars, namespace",
+			"Added other.example.com/v1 Other -> others, namespace")
+
+		const interval = 67 * time.Second
+		time.Sleep(10 * interval)
+		s.want(t, "nothing has changed")
+
+		lifeServe(server, lifeNew)
+		time.Sleep(interval)
+		s.want(t, "a new group", "Added new.example.com/v1 New -> news, namespace")
+		renamed := fakeVersion("v1", "New")
+		renamed.Resources[0].Name = "novelties"
+		server.PutVersion(lifeNew.Group, renamed)
+		time.Sleep(interval)
+		s.want(t, "a resource's name", "Changed new.example.com/v1 New -> novelties, namespace")
+
+		server.PutVersion(lifeFoo.Group, fakeVersion("v1", "Foo:cluster", "Baz"))
+		time.Sleep(interval)
+		s.want(t, "in a group", "Removed example.com/v1 Bar -> bars, namespace",
+			"Changed example.com/v1 Foo -> foos, root", "Added example.com/v1 Baz -> bazs, namespace")
+		server.PutVersion(lifeFoo.Group, fakeVersion("v2", "Foo:cluster"))
+		time.Sleep(interval)
+		s.want(t, "a version behind", "Added example.com/v2 Foo -> foos, root")
+		server.Put(fakeGroup("example.com", fakeVersion("v2", "Foo:cluster"), fakeVersion("v1", "Foo:cluster", "Baz")))
+		time.Sleep(interval)
+		s.want(t, "the preferred version", "Changed example.com/v2 Foo -> foos, root")
+
+		server.Remove(lifeFoo.Group)
+		server.Remove(lifeOther.Group)
+		time.Sleep(interval)
+		got := s.take(t)
+		slices.Sort(got)
+		if want := []string{
+			"Removed example.com/v1 Baz -> bazs, namespace", "Removed example.com/v1 Foo -> foos, root",
+			"Removed example.com/v2 Foo -> foos, root", "Removed other.example.com/v1 Other -> others, namespace",
+		}; !slices.Equal(got, want) {
+			t.Errorf("two groups went: %q", got)
+		}
+		s.close(t)
+		stop()
+	})
+}
+
+// Who does not receive gets one batch of all that has become of it meanwhile, and
+// nobody else waits for it.
+func TestSlowSubscriber(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := lifeStart(t, m)
+		never, slow, quick := subscribe(m), subscribe(m), subscribe(m)
+		slow.take(t)
+		quick.take(t)
+		for n := range 20 {
+			server.PutVersion("example.com", fakeVersion("v1", "Foo", fmt.Sprintf("Passing%d", n)))
+			if n == 10 {
+				lifeServe(server, lifeNew)
+			}
+			time.Sleep(67 * time.Second)
+			if len(quick.take(t)) == 0 {
+				t.Errorf("nobody was told of change %d", n)
+			}
+		}
+		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar"))
+		time.Sleep(67 * time.Second)
+		slow.want(t, "all that became of it", "Changed example.com/v1 Foo -> foos, root", "Added new.example.com/v1 New -> news, namespace")
+		slow.want(t, "and no more")
+		quick.take(t)
+		if diff := cmp.Diff(quick.kinds, slow.kinds); diff != "" {
+			t.Errorf("they end at different places:\n%s", diff)
+		}
+		never.take(t)
+		if diff := cmp.Diff(quick.kinds, never.kinds); diff != "" {
+			t.Errorf("they end at different places:\n%s", diff)
+		}
+		for _, s := range []*subscriber{never, slow, quick} {
+			s.close(t)
+		}
+		stop()
+	})
+}
+
+// What came and went again is not sent, and neither is what changed back.
+func TestSubscriberMissesDetours(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := lifeStart(t, m)
+		s := subscribe(m)
+		s.take(t)
+		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Baz"))
+		time.Sleep(67 * time.Second)
+		server.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar"))
+		time.Sleep(67 * time.Second)
+		s.want(t, "there and back")
+		s.close(t)
+		stop()
+	})
+}
+
+// A client of random changes and a subscriber that receives now and then agree in
+// the end with what the server serves.
+func TestSubscriberEndsWhereServerIs(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+				stop := lifeStart(t, m)
+				s := subscribe(m)
+				for range 100 {
+					changeAtRandom(server, random)
+					lookUpAtRandom(m, random)
+					time.Sleep(time.Duration(random.Int64N(int64(time.Minute))))
+					if random.IntN(4) == 0 {
+						s.take(t)
+					}
+				}
+				server.ClearFaults()
+				time.Sleep(5 * time.Minute) // until a refresh after the last failure
+				for s.take(t) != nil {
+				}
+				if diff := cmp.Diff(servedKinds(t, server), s.kinds); diff != "" {
+					t.Errorf("the server's kinds (-want +got):\n%s", diff)
+				}
+				s.close(t)
+				stop()
+			})
+		})
+	}
+}
+
+func changeAtRandom(server *fakeapi.Server, random *rand.Rand) {
+	group := fmt.Sprintf("g%d.example.com", random.IntN(4))
+	version := fmt.Sprintf("v%d", random.IntN(3))
+	switch random.IntN(6) {
+	case 0:
+		server.Remove(group)
+	case 1:
+		server.RemoveVersion(group, version)
+	case 2:
+		server.SetFault(fakeapi.Under("/apis"), fakeapi.Times(1+random.IntN(5), fakeapi.Status(503, 0)))
+	default:
+		var kinds []string
+		for _, kind := range []string{"A", "B", "C", "D"} {
+			if random.IntN(2) == 0 {
+				kinds = append(kinds, kind+[]string{"", ":cluster"}[random.IntN(2)])
+			}
+		}
+		server.PutVersion(group, fakeVersion(version, kinds...))
+	}
+}
+
+func lookUpAtRandom(m *apiutil.DynamicRESTMapper, random *rand.Rand) {
+	gk := schema.GroupKind{Group: fmt.Sprintf("g%d.example.com", random.IntN(5)), Kind: []string{"A", "B", "E"}[random.IntN(3)]}
+	switch random.IntN(5) {
+	case 0:
+		m.Reset()
+	case 1:
+		m.ResetGroup(gk.Group)
+	case 2:
+		_, _ = m.RESTMapping(gk)
+	case 3:
+		_, _ = m.RESTMapping(gk, fmt.Sprintf("v%d", random.IntN(4)))
+	}
+}
+
+// servedKinds reads what the server serves with a new mapper.
+func servedKinds(t *testing.T, server *fakeapi.Server) map[schema.GroupVersionKind]string {
+	t.Helper()
+	m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	kinds := map[schema.GroupVersionKind]string{}
+	groups := []string{"", lifeFoo.Group, lifeOther.Group}
+	for n := range 4 {
+		groups = append(groups, fmt.Sprintf("g%d.example.com", n))
+	}
+	for _, group := range groups {
+		for _, kind := range []string{"Pod", "Node", "Foo", "Bar", "Other", "A", "B", "C", "D"} {
+			mappings, err := m.RESTMappings(schema.GroupKind{Group: group, Kind: kind})
+			if err != nil && !meta.IsNoMatchError(err) {
+				t.Error(err)
+			}
+			for _, mapping := range mappings {
+				kinds[mapping.GroupVersionKind] = mappingText(mapping)
+			}
+		}
+	}
+	return kinds
+}
+
+// In a lookup's answer a server without the aggregated document may list a new
+// group that nobody has asked for. The subscriber is told of it all the same.
+func TestSubscriberHearsOfWhatLookupsListed(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := lifeStart(t, m)
+		s := subscribe(m)
+		s.take(t)
+		lifeServe(server, lifeNew)
+		if _, err := m.RESTMapping(schema.GroupKind{Group: "absent.example.com", Kind: "Absent"}); !meta.IsNoMatchError(err) {
+			t.Error(err)
+		}
+		time.Sleep(67 * time.Second)
+		s.want(t, "a new group", "Added new.example.com/v1 New -> news, namespace")
+		s.close(t)
+		stop()
+	})
+}
+
+// Without Start a subscriber hears of what lookups find.
+func TestSubscribeWithoutStart(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		s := subscribe(m)
+		if got := s.take(t); len(got) != 5 {
+			t.Errorf("at first: %q", got)
+		}
+		server.TakeRequests()
+		lifeServe(server, lifeNew)
+		time.Sleep(time.Hour)
+		s.want(t, "nobody has asked")
+		lifeWantRequests(t, server, "an hour without a lookup")
+		lifeWantServed(t, m, lifeNew)
+		s.want(t, "a lookup", "Added new.example.com/v1 New -> news, namespace")
+		server.Remove(lifeNew.Group)
+		m.Reset()
+		synctest.Wait()
+		lifeWantRequests(t, server, "a miss, and a reset", "/apis/new.example.com/v1 200")
+		lifeWantAbsent(t, m, lifeNew)
+		s.want(t, "a lookup after a reset", "Removed new.example.com/v1 New -> news, namespace")
+		s.close(t)
+	})
+}
+
+// At first the server is read until that succeeds.
+func TestSubscribeDuringOutage(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		for _, opts := range []apiutil.DynamicRESTMapperOptions{{}, {RefreshInterval: time.Minute}} {
+			heal := server.SetFault(fakeapi.All(), fakeapi.Refused())
+			m := newFakeMapper(t, server, opts)
+			stop := lifeStart(t, m)
+			s, impatient := subscribe(m), subscribe(m)
+			time.Sleep(10 * time.Minute)
+			s.want(t, "during the outage")
+			impatient.close(t)
+			if n := len(server.TakeRequests()); n < 20 || n > 100 {
+				t.Errorf("%d requests in 10 minutes", n)
+			}
+			heal()
+			time.Sleep(time.Minute)
+			if got := s.take(t); len(got) != 5 {
+				t.Errorf("after the outage: %q", got)
+			}
+			s.close(t)
+			stop()
+		}
+	})
+}
+
+// Of an API whose service is down at first a subscriber hears when it answers.
+func TestSubscribeWithDeadVersion(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		dead := fakeVersion("v1", "New")
+		dead.Stale = true
+		server.PutVersion(lifeNew.Group, dead)
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := lifeStart(t, m)
+		s := subscribe(m)
+		if got := s.take(t); len(got) != 5 || strings.Contains(fmt.Sprint(got), "New") {
+			t.Errorf("at first: %q", got)
+		}
+		lifeServe(server, lifeNew)
+		time.Sleep(67 * time.Second)
+		s.want(t, "when it answers", "Added new.example.com/v1 New -> news, namespace")
+		server.PutVersion(lifeNew.Group, dead)
+		time.Sleep(67 * time.Second)
+		s.want(t, "when it is down again")
+		s.close(t)
+		stop()
+	})
+}
+
+// The channel is closed when the context ends, whatever goes on.
+func TestSubscribeEnds(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		pending := subscribe(m) // is never received from
+		synctest.Wait()
+		pending.cancel()
+		synctest.Wait()
+		for range pending.changes {
+			t.Error("sent after the end")
+		}
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		for range m.Subscribe(ended) {
+			t.Error("sent after the end")
+		}
+		server.SetLatency(time.Second)
+		reading := subscribe(m)
+		synctest.Wait()
+		reading.close(t)
+		time.Sleep(time.Minute)
+	})
+}
+
+// What is sent belongs to the receiver.
+func TestSubscribersShareNothing(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		spoiler := subscribe(m)
+		batch := <-spoiler.changes
+		for i := range batch {
+			batch[i] = apiutil.APIChange{}
+		}
+		s := subscribe(m)
+		if got := s.take(t); len(got) != 5 {
+			t.Errorf("at first: %q", got)
+		}
+		spoiler.close(t)
+		s.close(t)
+	})
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// oddities is a server with something of everything that documents can say.
+func oddities() []fakeapi.Group {
+	groups := fakeapi.Typical(3, 2, 3)
+	return append(groups,
+		fakeapi.Group{Name: "odd.example.com", Versions: []fakeapi.Version{
+			{Name: "v2", Resources: []fakeapi.Resource{
+				{Name: "nosingulars", Kind: "NoSingular"},
+				{Name: "parents", Kind: "Parent", NoKind: true, Subresources: []string{"scale"}},
+				{Name: "scales", Singular: "scale", Kind: "Scaled", Namespaced: true, Subresources: []string{"scale", "status"}},
+				{Name: "ünïcödes", Singular: "ünïcöde", Kind: "Ünïcöde", Namespaced: true},
+			}},
+			{Name: "v1"},
+			{Name: "v3beta1", Stale: true, Resources: []fakeapi.Resource{{Name: "olds", Singular: "old", Kind: "Old"}}},
+		}},
+		fakeapi.Group{Name: "down.example.com", Versions: []fakeapi.Version{{Name: "v1", Stale: true}}},
+	)
+}
+
+// dump writes down all that a snapshot says of its groups.
+func dump(s *snapshot.Snapshot) []string {
+	var lines []string
+	for _, g := range s.Groups() {
+		lines = append(lines, fmt.Sprintf("group %q prefers %q", g.Name(), g.Preferred()))
+		for _, v := range g.Versions() {
+			lines = append(lines, fmt.Sprintf("  %s known %v failed %v", v.Name, v.Known(), v.Err != nil))
+		}
+	}
+	for _, change := range snapshot.Diff(new(snapshot.Snapshot), s) {
+		m := change.Mapping
+		lines = append(lines, fmt.Sprintf("%v %v %v", m.GroupVersionKind, m.Resource, m.Scope.Name()))
+		singular, _, err := s.ResourceSingularizer(m.Resource.Resource)
+		lines = append(lines, fmt.Sprintf("  %s %v", singular, err))
+	}
+	return lines
+}
+
+// Whichever form a server speaks, what it says is the same.
+func TestFormsAgree(t *testing.T) {
+	var want []string
+	for _, test := range []struct {
+		name  string
+		forms fakeapi.Forms
+		form  string // of the answers to /api and /apis
+	}{
+		{"aggregated", fakeapi.Aggregated(), "v2+protobuf"},
+		{"without protobuf", fakeapi.Forms{V2: true, ETag: true}, "v2+json"},
+		{"both versions", fakeapi.Forms{V2: true, V2beta1: true, Protobuf: true}, "v2+protobuf"},
+		{"v2beta1", fakeapi.V2Beta1Only(), "v2beta1+protobuf"},
+		{"v2beta1 without protobuf", fakeapi.Forms{V2beta1: true}, "v2beta1+json"},
+		{"legacy", fakeapi.Legacy(), "legacy"},
+		{"legacy without protobuf", fakeapi.Forms{}, "legacy"},
+	} {
+		server := fakeapi.New(oddities()...)
+		server.SetForms(test.forms)
+		got := dump(everything(t, newClient(t, server)))
+		if want == nil {
+			want = got
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-aggregated +this):\n%s", test.name, diff)
+		}
+		for _, r := range server.Requests()[:2] {
+			if r.Form != test.form {
+				t.Errorf("%s: %s", test.name, r)
+			}
+		}
+	}
+}
+
+// Live reads agree with the document, too.
+func TestLiveAgreesWithBulk(t *testing.T) {
+	server := fakeapi.New(oddities()...)
+	c := newClient(t, server)
+	s := everything(t, c)
+	live := s
+	for _, g := range s.Groups() {
+		group, served, err := c.Group(context.Background(), g.Name(), nil)
+		if err != nil || served != (len(g.Versions()) > 0) {
+			t.Errorf("group %q: served %v, %v", g.Name(), served, err)
+			continue
+		}
+		live = live.WithGroup(group, 0)
+	}
+	if diff := cmp.Diff(dump(s), dump(live)); diff != "" {
+		t.Errorf("(-bulk +live):\n%s", diff)
+	}
+}
+
+// A server that changes its mind, or a proxy that gets in between, is followed:
+// at each step the client knows what is served, and asks with validators only
+// where they were given.
+func TestServerChangesItsMind(t *testing.T) {
+	server := fakeapi.New(fakeapi.Typical(3, 1, 1)...)
+	c := newClient(t, server)
+	noVary := fakeapi.Aggregated()
+	noVary.Vary = false
+	for i, step := range []struct {
+		forms fakeapi.Forms
+		fault fakeapi.Fault
+		want  string
+	}{
+		{fakeapi.Legacy(), fakeapi.Fault{}, "legacy 200"},
+		{fakeapi.V2Beta1Only(), fakeapi.Fault{}, "v2beta1+protobuf 200"},
+		{fakeapi.Aggregated(), fakeapi.Fault{}, "v2+protobuf 200"},
+		{fakeapi.Aggregated(), fakeapi.NoETag(), "NoETag 200"},
+		{fakeapi.Aggregated(), fakeapi.LieETag(`W/"weak"`), "LieETag 200"},
+		{fakeapi.Aggregated(), fakeapi.LieETag("no quotes"), "LieETag 200"},
+		{noVary, fakeapi.Fault{}, "v2+protobuf 200"},
+		{fakeapi.Forms{V2: true, ETag: true}, fakeapi.Fault{}, "v2+json 200"},
+		{fakeapi.Aggregated(), fakeapi.WrongContentType(), "WrongContentType 200"},
+		{fakeapi.Legacy(), fakeapi.Fault{}, "legacy 200"},
+		{fakeapi.Forms{}, fakeapi.Fault{}, "legacy 200"},
+		{fakeapi.Aggregated(), fakeapi.Fault{}, "v2+protobuf 200"},
+	} {
+		name := fmt.Sprintf("step %d", i)
+		server.PutVersion("changing.example.com", fakeapi.Version{Name: fmt.Sprintf("v%d", i+1), Resources: []fakeapi.Resource{
+			{Name: "things", Singular: "thing", Kind: fmt.Sprintf("Thing%d", i)},
+		}})
+		server.SetForms(step.forms)
+		server.ClearFaults()
+		if step.fault.String() != "" {
+			server.SetFault(fakeapi.At("/api", "/apis"), step.fault)
+		}
+		server.TakeRequests()
+		fresh := newClient(t, server)
+		if diff := cmp.Diff(dump(everything(t, fresh)), dump(everything(t, c))); diff != "" {
+			t.Errorf("%s (-fresh +this):\n%s", name, diff)
+		}
+		if got := server.TakeRequests()[1].String(); got != "GET /apis  "+step.want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// What could not be read leaves no validator behind: the next read is not
+// answered with 304.
+func TestSpoiledDocumentsAreNotRemembered(t *testing.T) {
+	for _, fault := range []fakeapi.Fault{
+		fakeapi.Truncated(), fakeapi.TruncatedClean(), fakeapi.NotJSON(), fakeapi.GarbageProtobuf(), fakeapi.Empty200(),
+		fakeapi.EmptyObject(), fakeapi.WrongKind(), fakeapi.EmptyGroupList(), fakeapi.NullItems(), fakeapi.Huge(16 << 20),
+	} {
+		server := fakeapi.New(fakeapi.Typical(3, 1, 1)...)
+		c := newClient(t, server)
+		for _, path := range []string{"/api", "/apis"} {
+			heal := server.SetFault(fakeapi.At(path), fault)
+			_, err := c.Bulk(context.Background())
+			var failed *Error
+			if !errors.As(err, &failed) || failed.Path != path {
+				t.Errorf("%s at %s: %v", fault, path, err)
+			}
+			heal()
+		}
+		server.PutVersion("changing.example.com", fakeapi.Version{Name: "v1"})
+		server.TakeRequests()
+		if s := everything(t, c); s.Group("changing.example.com") == nil || len(s.Groups()) != 5 {
+			t.Errorf("%s: %d groups afterwards", fault, len(s.Groups()))
+		}
+		for _, r := range server.TakeRequests() {
+			if r.Code != 200 {
+				t.Errorf("%s: afterwards %s", fault, r)
+			}
+		}
+	}
+}
+
+// Names that are no names of groups or versions are not served, and no request
+// goes astray for them.
+func TestOddNames(t *testing.T) {
+	server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
+	c := newClient(t, server)
+	for _, name := range []string{"a/b", "..", ".", "x?y", "x#y", "%2e%2e", "../../api/v1/secrets", "/", "a/../b", "?", "..%2fapi"} {
+		for _, gv := range []schema.GroupVersion{{Group: name, Version: "v1"}, {Group: "g0001.example.com", Version: name}, {Version: name}} {
+			if _, served, err := c.Version(context.Background(), gv); served || err != nil {
+				t.Errorf("%q: served %v, %v", gv, served, err)
+			}
+		}
+		if g, served, err := c.Group(context.Background(), name, nil); served || err != nil || len(g.Versions()) > 0 {
+			t.Errorf("group %q: served %v, %v", name, served, err)
+		}
+	}
+	if _, served, err := c.Version(context.Background(), schema.GroupVersion{Group: "g0001.example.com"}); served || err != nil {
+		t.Errorf("no version: served %v, %v", served, err)
+	}
+	if requests := server.TakeRequests(); len(requests) > 0 {
+		t.Errorf("requests: %v", requests)
+	}
+	for name, path := range map[string]string{"with space": "/apis/with space/v1", "ü": "/apis/ü/v1", "a:b": "/apis/a:b/v1", "a;b": "/apis/a;b/v1"} {
+		if _, served, err := c.Version(context.Background(), schema.GroupVersion{Group: name, Version: "v1"}); served || err != nil {
+			t.Errorf("%q: served %v, %v", name, served, err)
+		}
+		if requests := server.TakeRequests(); len(requests) != 1 || requests[0].Path != path {
+			t.Errorf("%q: %v", name, requests)
+		}
+	}
+}
+
+// Names and paths of versions that an odd document lists are not asked for either.
+func TestOddDocument(t *testing.T) {
+	server := fakeapi.New(append(fakeapi.Typical(1, 1, 1),
+		fakeapi.Group{Name: "a/b", Versions: []fakeapi.Version{{Name: "v1"}}},
+		fakeapi.Group{Name: "..", Versions: []fakeapi.Version{{Name: "../.."}, {Name: ""}}},
+	)...)
+	server.SetForms(fakeapi.Legacy())
+	c := newClient(t, server)
+	bulk, err := c.Bulk(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := new(snapshot.Snapshot).WithBulk(bulk.List, 0)
+	server.TakeRequests()
+	for _, name := range []string{"a/b", ".."} {
+		for _, v := range s.Group(name).Versions() {
+			if _, served, err := c.Version(context.Background(), schema.GroupVersion{Group: name, Version: v.Name}); served || err != nil {
+				t.Errorf("%q %q: %v, %v", name, v.Name, served, err)
+			}
+		}
+	}
+	if requests := server.TakeRequests(); len(requests) > 0 {
+		t.Errorf("requests: %v", requests)
+	}
+}

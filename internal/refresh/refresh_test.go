@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package refresh
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// A recorder is a refresh that notes when it was called. It takes as long as
+// takes says, and fails as long as fails is set.
+type recorder struct {
+	takes time.Duration
+
+	mu     sync.Mutex
+	fails  bool
+	starts []time.Time
+	now    int // calls under way
+	twice  bool
+}
+
+func (r *recorder) refresh(ctx context.Context) error {
+	r.mu.Lock()
+	r.starts = append(r.starts, time.Now())
+	r.now++
+	r.twice = r.twice || r.now > 1
+	fails := r.fails
+	r.mu.Unlock()
+	select {
+	case <-time.After(r.takes):
+	case <-ctx.Done():
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now--
+	if fails {
+		return errors.New("failing")
+	}
+	return nil
+}
+
+func (r *recorder) fail(fails bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fails = fails
+}
+
+func (r *recorder) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.starts)
+}
+
+// since returns how long after start each refresh after the first one began.
+func (r *recorder) since(start time.Time) []time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []time.Duration
+	for _, s := range r.starts[1:] {
+		all = append(all, s.Sub(start))
+	}
+	return all
+}
+
+// inLoop runs the loop in a bubble while test rings. It begins when the first
+// refresh is over.
+func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *testing.T, bell Doorbell)) {
+	t.Helper()
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		bell, ended := NewDoorbell(), make(chan struct{})
+		go func() {
+			defer close(ended)
+			loop(ctx, interval, bell, r.refresh)
+		}()
+		time.Sleep(r.takes)
+		synctest.Wait()
+		if n := r.count(); n != 1 {
+			t.Errorf("%d refreshes at the beginning", n)
+		}
+		test(t, bell)
+		cancel()
+		<-ended
+		if r.twice {
+			t.Error("two refreshes at once")
+		}
+	})
+}
+
+// A ring is answered 200 ms later; the answer to the next one keeps a distance of a second.
+func TestRing(t *testing.T) {
+	r := &recorder{}
+	inLoop(t, 0, r, func(t *testing.T, bell Doorbell) {
+		time.Sleep(time.Hour)
+		start := time.Now()
+		bell.Ring()
+		time.Sleep(300 * time.Millisecond)
+		bell.Ring()
+		time.Sleep(10 * time.Second)
+		bell.Ring()
+		time.Sleep(time.Hour)
+		wantTimes(t, r.since(start), settle, settle+spacing, 10300*time.Millisecond+settle)
+	})
+}
+
+func wantTimes(t *testing.T, got []time.Duration, want ...time.Duration) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("refreshes after %v; want %v", got, want)
+	}
+}
+
+// Rings that come before the answer begins are one.
+func TestRingsBeforeTheAnswer(t *testing.T) {
+	r := &recorder{}
+	inLoop(t, 0, r, func(t *testing.T, bell Doorbell) {
+		time.Sleep(time.Hour)
+		start := time.Now()
+		for range 190 {
+			bell.Ring()
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Hour)
+		wantTimes(t, r.since(start), settle)
+	})
+}
+
+// A ring while a refresh is under way may be about what that has missed.
+func TestRingDuringRefresh(t *testing.T) {
+	r := &recorder{takes: 3 * time.Second}
+	inLoop(t, 0, r, func(t *testing.T, bell Doorbell) {
+		time.Sleep(time.Hour)
+		start := time.Now()
+		bell.Ring()
+		time.Sleep(time.Second)
+		bell.Ring()
+		bell.Ring()
+		time.Sleep(time.Hour)
+		wantTimes(t, r.since(start), settle, settle+r.takes+settle)
+	})
+}
+
+// 500 events in a minute cost a refresh a second, and the last one is answered.
+func TestBurst(t *testing.T) {
+	for name, r := range map[string]*recorder{
+		"fast": {}, "slow": {takes: 400 * time.Millisecond}, "slower": {takes: 5 * time.Second}, "failing": {fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inLoop(t, 0, r, func(t *testing.T, bell Doorbell) {
+				start := time.Now()
+				for range 500 {
+					bell.Ring()
+					time.Sleep(time.Minute / 500)
+				}
+				last := time.Since(start)
+				time.Sleep(2 * time.Second)
+				if n := r.count(); n > 62 || n < 5 {
+					t.Errorf("%d refreshes", n)
+				}
+				r.fail(false)
+				time.Sleep(10 * time.Second)
+				times := r.since(start)
+				if times[len(times)-1] < last-2*time.Second {
+					t.Errorf("the last ring, after %v, was not answered: %v", last, times)
+				}
+			})
+		})
+	}
+}
+
+// Rings neither stop the interval nor are lost to it.
+func TestRingsBetweenIntervals(t *testing.T) {
+	r := &recorder{}
+	inLoop(t, time.Minute, r, func(t *testing.T, bell Doorbell) {
+		start := time.Now()
+		time.Sleep(30 * time.Second)
+		bell.Ring()
+		time.Sleep(10 * time.Minute)
+		times := r.since(start)
+		if times[0] != 30*time.Second+settle {
+			t.Errorf("the ring was answered after %v", times[0])
+		}
+		for i := 1; i < len(times); i++ {
+			if gap := times[i] - times[i-1]; gap < time.Minute || gap > 66*time.Second {
+				t.Errorf("%v after %v", gap, times[i-1])
+			}
+		}
+		if len(times) < 9 {
+			t.Errorf("refreshes after %v", times)
+		}
+	})
+}
+
+// With no interval a failure is tried again all the same.
+func TestFailureWithoutInterval(t *testing.T) {
+	r := &recorder{fails: true}
+	inLoop(t, 0, r, func(t *testing.T, _ Doorbell) {
+		time.Sleep(10 * time.Minute)
+		if n := r.count(); n < 9 || n > 12 {
+			t.Errorf("%d tries in 10 minutes", n)
+		}
+		r.fail(false)
+		time.Sleep(3 * time.Minute)
+		n := r.count()
+		time.Sleep(24 * time.Hour)
+		if r.count() != n {
+			t.Errorf("%d refreshes that nobody asked for", r.count()-n)
+		}
+	})
+}
+
+func TestRunEndsWhileWaiting(t *testing.T) {
+	for name, during := range map[string]time.Duration{"refresh": 0, "interval": 2 * time.Second, "settling": 5100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			synctest.Test(t, func(t *testing.T) {
+				r := &recorder{takes: time.Second}
+				ctx, cancel := context.WithCancel(context.Background())
+				bell, ended := NewDoorbell(), make(chan struct{})
+				go func() {
+					defer close(ended)
+					loop(ctx, time.Minute, bell, r.refresh)
+				}()
+				time.AfterFunc(5*time.Second, bell.Ring)
+				time.Sleep(during)
+				start := time.Now()
+				cancel()
+				<-ended
+				if took := time.Since(start); took > 0 {
+					t.Errorf("took %v to end", took)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+func TestRunWithoutOptionsOnlyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		start := time.Now()
+		Run(ctx, Options{}, r.refresh)
+		if took := time.Since(start); took != time.Hour || r.count() != 0 {
+			t.Errorf("%d refreshes in %v", r.count(), took)
+		}
+	})
+}
+
+func TestRingNeverBlocks(t *testing.T) {
+	bell := NewDoorbell()
+	for range 1000 {
+		bell.Ring()
+	}
+	drain(bell)
+	select {
+	case <-bell:
+		t.Error("rings pile up")
+	default:
+	}
+	drain(bell)
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package share
+
+import (
+	"runtime"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Kept says how many groups, lists and bulk documents the process holds.
+func Kept() [3]int { return [3]int{groups.len(), lists.len(), bulks.len()} }
+
+// collected runs the garbage collector until done says that it has had its effect.
+func collected(done func() bool) bool {
+	for range 100 {
+		runtime.GC()
+		if done() {
+			return true
+		}
+		runtime.Gosched()
+	}
+	return false
+}
+
+// Collected is collected, for tests from outside.
+func Collected(done func() bool) bool { return collected(done) }

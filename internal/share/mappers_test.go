@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.24
+
+package share_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/reload"
+	"github.com/freshmapper/freshmapper/internal/share"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// newReloader makes what is inside a mapper.
+func newReloader(t *testing.T, cfg *rest.Config, client *http.Client) *reload.Reloader {
+	t.Helper()
+	c, err := discovery.NewClient(cfg, client, discovery.Options{RequestTimeout: 10 * time.Second, MaxResponseBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reload.New(c, nil)
+}
+
+// read reads everything and returns what is known then.
+func read(t *testing.T, r *reload.Reloader) *snapshot.Snapshot {
+	t.Helper()
+	if err := r.ReadAll(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return r.Snapshot()
+}
+
+func requestsOf(server *fakeapi.Server) []string {
+	var lines []string
+	for _, r := range server.TakeRequests() {
+		lines = append(lines, r.String())
+	}
+	return lines
+}
+
+func wantRequests(t *testing.T, server *fakeapi.Server, what string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, requestsOf(server)); diff != "" {
+		t.Errorf("%s: requests (-want +got):\n%s", what, diff)
+	}
+}
+
+var (
+	bothRead      = []string{"GET /api  v2+protobuf 200", "GET /apis  v2+protobuf 200"}
+	bothUnchanged = []string{"GET /api  304", "GET /apis  304"}
+)
+
+// Servers that have nothing to do with each other serve mostly the same. What is
+// equal is there once, and what is not is each one's own.
+func TestEqualGroupsAreThereOnce(t *testing.T) {
+	for name, forms := range map[string]fakeapi.Forms{
+		"protobuf": fakeapi.Aggregated(), "JSON": {V2: true, ETag: true}, "v2beta1": fakeapi.V2Beta1Only(),
+	} {
+		a, b := fakeapi.New(fakeapi.Typical(20, 2, 2)...), fakeapi.New(fakeapi.Typical(20, 2, 2)...)
+		b.PutVersion("g0007.example.com", fakeapi.Version{Name: "v1"})
+		a.SetForms(forms)
+		b.SetForms(forms)
+		inA := read(t, newReloader(t, a.Config(), a.Client()))
+		inB := read(t, newReloader(t, b.Config(), b.Client()))
+		for _, g := range inA.Groups() {
+			if shared := inB.Group(g.Name()) == g; shared == (g.Name() == "g0007.example.com") {
+				t.Errorf("%s: group %q: shared is %v", name, g.Name(), shared)
+			}
+		}
+		if v := inB.Group("g0007.example.com").Version("v1"); v == nil || v.Table == inA.Group("g0007.example.com").Version("v1").Table {
+			t.Errorf("%s: the group that differs is not each one's own", name)
+		}
+	}
+}
+
+// A new mapper of a server that the process knows starts with two 304, and with
+// the very groups of the others.
+func TestNewMappersStartWith304(t *testing.T) {
+	server := fakeapi.New(fakeapi.Typical(5, 1, 1)...)
+	cfg, client := server.Config(), server.Client()
+	first := newReloader(t, cfg, client)
+	known := read(t, first)
+	wantRequests(t, server, "the first mapper", bothRead...)
+	for range 3 {
+		s := read(t, newReloader(t, cfg, client))
+		wantRequests(t, server, "another mapper", bothUnchanged...)
+		if !slices.Equal(s.Groups(), known.Groups()) {
+			t.Error("another mapper has groups of its own")
+		}
+	}
+	server.PutVersion("g0002.example.com", fakeapi.Version{Name: "v9"})
+	s := read(t, newReloader(t, cfg, client))
+	wantRequests(t, server, "after a change", "GET /api  304", "GET /apis  v2+protobuf 200")
+	if s.Group("g0002.example.com").Version("v9") == nil || s.Group("g0001.example.com") != known.Group("g0001.example.com") {
+		t.Error("the change is not there, or what did not change is not shared")
+	}
+	runtime.KeepAlive(first)
+}
+
+// The same over TCP, with a client per mapper as rest.HTTPClientFor makes them.
+func TestClientsOfTheSameTransport(t *testing.T) {
+	server := fakeapi.New(fakeapi.Typical(5, 1, 1)...)
+	listener := httptest.NewServer(server)
+	defer listener.Close()
+	cfg := &rest.Config{Host: listener.URL, BearerToken: fakeapi.Token, QPS: -1}
+	for i := range 3 {
+		client, err := rest.HTTPClientFor(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read(t, newReloader(t, cfg, client))
+		want := bothUnchanged
+		if i == 0 {
+			want = bothRead
+		}
+		wantRequests(t, server, "a mapper with a client of its own", want...)
+	}
+	other := rest.CopyConfig(cfg)
+	other.BearerToken = "another"
+	client, err := rest.HTTPClientFor(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read(t, newReloader(t, other, client))
+	wantRequests(t, server, "a mapper with another token", bothRead...)
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	client.CloseIdleConnections()
+}
+
+// Who is somebody else, or reaches the server some other way, starts anew.
+func TestValidatorsAreNotSharedWithOthers(t *testing.T) {
+	server := fakeapi.New(fakeapi.Typical(5, 1, 1)...)
+	cfg, client := server.Config(), server.Client()
+	first := newReloader(t, cfg, client)
+	read(t, first)
+	server.TakeRequests()
+	for name, change := range map[string]func(*rest.Config){
+		"another token":   func(c *rest.Config) { c.BearerToken = "another" },
+		"another user":    func(c *rest.Config) { c.Username = "another" },
+		"impersonation":   func(c *rest.Config) { c.Impersonate.UserName = "another" },
+		"another CA":      func(c *rest.Config) { c.CAData = []byte("another") },
+		"insecure":        func(c *rest.Config) { c.Insecure = true },
+		"another address": func(c *rest.Config) { c.Host = "http://other.invalid" },
+	} {
+		other := rest.CopyConfig(cfg)
+		change(other)
+		read(t, newReloader(t, other, client))
+		wantRequests(t, server, name, bothRead...)
+	}
+	read(t, newReloader(t, cfg, server.Client()))
+	wantRequests(t, server, "a transport that nobody sees through", bothRead...)
+	runtime.KeepAlive(first)
+}
+
+// fillHold makes the hold keep nobody's documents instead of those of the tests before.
+func fillHold(clients *[8]http.Client) {
+	for i := range clients {
+		clients[i].Transport = &http.Transport{}
+		share.Remember(share.ServerOf(&rest.Config{}, &clients[i]), &share.Bulk{})
+	}
+}
+
+// What no mapper uses any more goes, once the hold has let go of it as well.
+func TestUnusedDocumentsGo(t *testing.T) {
+	nothing := func() bool { kept := share.Kept(); return kept[0] == 0 && kept[1] == 0 }
+	fillHold(new([8]http.Client))
+	if !share.Collected(nothing) {
+		t.Fatalf("%v groups, lists and documents are kept of other tests", share.Kept())
+	}
+	func() {
+		server := fakeapi.New(fakeapi.Typical(30, 1, 1)...)
+		client := server.Client()
+		read(t, newReloader(t, server.Config(), client))
+		runtime.GC()
+		read(t, newReloader(t, server.Config(), client))
+		wantRequests(t, server, "make and drop", append(slices.Clone(bothRead), bothUnchanged...)...)
+		if kept := share.Kept(); kept[0] != 31 {
+			t.Errorf("%d groups are kept of one server", kept[0])
+		}
+	}()
+	fillHold(new([8]http.Client))
+	if !share.Collected(nothing) {
+		t.Errorf("%v groups, lists and documents are kept of nobody's", share.Kept())
+	}
+}
+
+// A hostile server B claims to be as A is. That changes nothing for A's mappers.
+func TestHostileServers(t *testing.T) {
+	gk := schema.GroupKind{Group: "g0001.example.com", Kind: "Kind0001A"}
+	etagOf := func(server *fakeapi.Server) string {
+		req, _ := http.NewRequest(http.MethodGet, "http://fake.invalid/apis", nil)
+		req.Header.Set("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+		resp, err := server.Client().Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		server.TakeRequests()
+		return resp.Header.Get("ETag")
+	}
+	lies := map[string]func(a *fakeapi.Server) fakeapi.Fault{
+		"A's ETag over another body": func(a *fakeapi.Server) fakeapi.Fault { return fakeapi.LieETag(etagOf(a)) },
+		"304 to everything": func(*fakeapi.Server) fakeapi.Fault {
+			return fakeapi.Func("304", func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 304, Header: http.Header{}, Body: http.NoBody}, nil
+			})
+		},
+		"304 with A's ETag": func(a *fakeapi.Server) fakeapi.Fault {
+			etag := etagOf(a)
+			return fakeapi.Func("304", func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: 304, Header: http.Header{"Etag": {etag}}, Body: http.NoBody}, nil
+			})
+		},
+		"no ETag": func(*fakeapi.Server) fakeapi.Fault { return fakeapi.NoETag() },
+	}
+	for name, lie := range lies {
+		a, b := fakeapi.New(fakeapi.Typical(3, 1, 1)...), fakeapi.New(fakeapi.Typical(3, 1, 1)...)
+		b.PutVersion(gk.Group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{{Name: "evils", Singular: "evil", Kind: gk.Kind}}})
+		clientA, clientB := a.Client(), b.Client()
+		ofA := newReloader(t, a.Config(), clientA)
+		wantResource := func(r *reload.Reloader, when, want string) {
+			t.Helper()
+			_ = r.ReadAll(context.Background())
+			m, _, err := r.Snapshot().RESTMapping(gk, nil)
+			if err != nil || m.Resource.Resource != want {
+				t.Errorf("%s, %s: %v, %v; want %s", name, when, m, err, want)
+			}
+		}
+		wantResource(ofA, "before", "kind0001as")
+
+		ofB := newReloader(t, b.Config(), clientB)
+		heal := b.SetFault(fakeapi.All(), lie(a))
+		_ = ofB.ReadAll(context.Background())
+		ofB.Reset()
+		_ = ofB.ReadAll(context.Background())
+		_ = newReloader(t, b.Config(), clientB).ReadAll(context.Background())
+		if m, _, err := ofB.Snapshot().RESTMapping(gk, nil); err == nil && m.Resource.Resource != "evils" {
+			t.Errorf("%s: B is said to serve %v", name, m)
+		}
+
+		wantResource(ofA, "after", "kind0001as")
+		wantResource(newReloader(t, a.Config(), clientA), "a new mapper of A", "kind0001as")
+		for _, r := range a.TakeRequests() {
+			if r.IfNoneMatch != "" && r.IfNoneMatch != etagOf(a) && r.Path == "/apis" {
+				t.Errorf("%s: A is asked for %s", name, r.IfNoneMatch)
+			}
+		}
+		for _, r := range b.TakeRequests() {
+			if name != "A's ETag over another body" && r.IfNoneMatch == etagOf(a) {
+				t.Errorf("%s: B is asked for A's document", name)
+			}
+		}
+		heal()
+		wantResource(ofB, "healed", "evils")
+		wantResource(newReloader(t, b.Config(), clientB), "a new mapper of B", "evils")
+	}
+}

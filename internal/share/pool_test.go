@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package share
+
+import (
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// big is a value that no allocator puts together with others, as it does with tiny ones.
+type big [16]*byte
+
+func TestPoolKeepsOneCopy(t *testing.T) {
+	var p pool[int, big]
+	first, second := new(big), new(big)
+	if p.get(1) != nil || p.put(1, first, false) != first {
+		t.Error("the first is not kept")
+	}
+	if p.put(1, second, false) != first || p.get(1) != first {
+		t.Error("the second has taken the first one's place")
+	}
+	if p.put(1, second, true) != second || p.get(1) != second {
+		t.Error("the second has not taken the first one's place")
+	}
+	runtime.KeepAlive(first)
+	runtime.KeepAlive(second)
+}
+
+func TestPoolForgets(t *testing.T) {
+	var p pool[int, big]
+	kept := p.put(0, new(big), false)
+	for key := range 100 {
+		p.put(key+1, new(big), false)
+	}
+	if !collected(func() bool { return p.len() == 1 }) {
+		t.Errorf("%d values are left", p.len())
+	}
+	if p.get(0) != kept {
+		t.Error("what is in use has gone")
+	}
+	runtime.KeepAlive(kept)
+}
+
+// The cleanup of a value must not take away the one that has replaced it.
+func TestPoolForgetsNoSuccessor(t *testing.T) {
+	var p pool[int, big]
+	for range 50 {
+		p.put(1, new(big), true)
+		successor := p.put(1, new(big), true)
+		runtime.GC()
+		if p.get(1) != successor {
+			t.Fatal("the successor has gone")
+		}
+		runtime.KeepAlive(successor)
+	}
+	if !collected(func() bool { return p.len() == 0 }) {
+		t.Error("the last one is left")
+	}
+}
+
+// Goroutines that put the same key at once agree on one value.
+func TestPoolRace(t *testing.T) {
+	var p pool[int, big]
+	for key := range 50 {
+		values := make([]*big, 8)
+		var wg sync.WaitGroup
+		for i := range values {
+			wg.Go(func() { values[i] = p.put(key, new(big), false) })
+		}
+		wg.Wait()
+		for _, v := range values {
+			if v != values[0] {
+				t.Fatal("two values for one key")
+			}
+		}
+	}
+}
+
+func TestGroupIsDecodedOnce(t *testing.T) {
+	key, decoded := KeyOf("test", []byte("once")), 0
+	decode := func() (*snapshot.Group, error) {
+		decoded++
+		return snapshot.NewGroup("once", "", []snapshot.Version{{Name: "v1"}}, true), nil
+	}
+	first, _ := Group(key, decode)
+	second, _ := Group(key, decode)
+	if first != second || decoded != 1 {
+		t.Errorf("decoded %d times", decoded)
+	}
+	all := []*snapshot.Group{first}
+	if list := List(all, []Key{key}, nil); list != List(all, []Key{key}, nil) {
+		t.Error("equal lists are not shared")
+	}
+	runtime.KeepAlive(first)
+}
+
+// The hold keeps the last few documents for a minute, and none longer.
+func TestHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &hold{}
+		count := func() int {
+			synctest.Wait()
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			return len(h.bulks)
+		}
+		first := &Bulk{}
+		h.add(first)
+		h.add(first)
+		if n := count(); n != 1 {
+			t.Errorf("the same document is held %d times", n)
+		}
+		for range 2 * holdMost {
+			h.add(&Bulk{})
+		}
+		if n := count(); n != holdMost {
+			t.Errorf("%d documents are held", n)
+		}
+		time.Sleep(holdFor - time.Nanosecond)
+		if n := count(); n != holdMost {
+			t.Errorf("%d documents are held after %v", n, holdFor-time.Nanosecond)
+		}
+		time.Sleep(time.Nanosecond)
+		if n := count(); n != 0 {
+			t.Errorf("%d documents are held after %v", n, holdFor)
+		}
+	})
+}
+
+// A program that makes ever new mappers leaves nothing behind.
+func TestNothingIsLeft(t *testing.T) {
+	before := Kept()
+	for i := range 50 {
+		key := KeyOf("left", []byte(strconv.Itoa(i)))
+		_, _ = Group(key, func() (*snapshot.Group, error) {
+			return snapshot.NewGroup("left", "", []snapshot.Version{{Name: "v1"}}, true), nil
+		})
+	}
+	if !collected(func() bool { return Kept()[0] <= before[0] }) {
+		t.Errorf("%v kept, not %v", Kept(), before)
+	}
+}
