@@ -29,7 +29,7 @@ import (
 // compiles with are asserted here, outside of what the fork carries.
 var (
 	_ meta.RESTMapperWithContext           = (*apiutil.DynamicRESTMapper)(nil)
-	_ meta.ResettableRESTMapper            = (*apiutil.DynamicRESTMapper)(nil) //nolint:staticcheck // Both are implemented.
+	_ meta.ResettableRESTMapper            = (*apiutil.DynamicRESTMapper)(nil)
 	_ meta.ResettableRESTMapperWithContext = (*apiutil.DynamicRESTMapper)(nil)
 )
 

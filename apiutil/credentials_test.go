@@ -162,7 +162,7 @@ func TestErrorsDoNotShowWhatIsNoHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
+	defer func() { _ = listener.Close() }()
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -174,7 +174,7 @@ func TestErrorsDoNotShowWhatIsNoHTTP(t *testing.T) {
 			_, sent, _ := bytes.Cut(buffer[:n], []byte("Authorization: "))
 			line, _, _ := bytes.Cut(sent, []byte("\r\n"))
 			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n%s\r\n\r\n", line) // a header without a colon
-			conn.Close()
+			_ = conn.Close()
 		}
 	}()
 	cfg := &rest.Config{Host: "http://" + listener.Addr().String(), BearerToken: fakeapi.Token}

@@ -97,8 +97,8 @@ func TestErrorsAreBounded(t *testing.T) {
 }
 
 // Retry-After is heeded as client-go does: the lookup waits and asks again, ten
-// times at most, and no longer than RequestTimeout (at whose end it still begins
-// one more request, which is not sent).
+// times at most. RequestTimeout bounds that too, though older releases sleep on to
+// the end of the pause, and newer ones begin one more request, which is not sent.
 func TestRetryAfter(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for _, test := range []struct {
@@ -112,7 +112,7 @@ func TestRetryAfter(t *testing.T) {
 		{"once", fakeapi.Times(1, fakeapi.Status(429, 3)), 30 * time.Second, 3 * time.Second, 2, ""},
 		{"503 twice", fakeapi.Times(2, fakeapi.Status(503, 3)), 30 * time.Second, 6 * time.Second, 3, ""},
 		{"for ever", fakeapi.Status(429, 1), 30 * time.Second, 10 * time.Second, 11, "429 Too Many Requests"},
-		{"longer than RequestTimeout", fakeapi.Status(429, 3), 5 * time.Second, 5 * time.Second, 3, "RequestTimeout"},
+		{"longer than RequestTimeout", fakeapi.Status(429, 3), 5 * time.Second, 5 * time.Second, 2, "RequestTimeout"},
 		{"not said when", fakeapi.Status(429, 0), 30 * time.Second, 0, 1, "429 Too Many Requests"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -127,10 +127,11 @@ func TestRetryAfter(t *testing.T) {
 				server.TakeRequests()
 				start := time.Now()
 				_, err := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "New"}, "v1")
-				if took := time.Since(start); took != test.took {
+				late := test.text == "RequestTimeout"
+				if took := time.Since(start); took != test.took && !(late && took == 6*time.Second) {
 					t.Errorf("took %v, not %v", took, test.took)
 				}
-				if requests := server.TakeRequests(); len(requests) != test.requests {
+				if requests := server.TakeRequests(); len(requests) != test.requests && !(late && len(requests) == 3) {
 					t.Errorf("%d requests, not %d: %v", len(requests), test.requests, requests)
 				}
 				switch {

@@ -102,11 +102,10 @@ func TestMetrics(t *testing.T) {
 		lifeWantServed(t, m, lifeNew)
 		metrics.want(t, "a lookup after it", "request bulk 304", "request bulk 200", "reload bulk 200ms true", "served 2 4 6", "miss found")
 
-		success := m.Status().LastSuccess
 		server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
 		_ = lifeAsk(m, core) // remembered, but for the change
 		metrics.want(t, "a 503", "request version 503", "reload version 100ms true", "served 2 4 6", "miss failed")
-		success = m.Status().LastSuccess
+		success := m.Status().LastSuccess
 		server.SetFault(fakeapi.All(), fakeapi.Refused())
 		m.Reset()
 		lifeWantServed(t, m, lifeFoo)

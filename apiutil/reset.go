@@ -84,7 +84,7 @@ func anyError(err error, is func(error) bool) bool {
 // request, it says that the server's answer was no metav1.Status
 // (apierrors.NewGenericServerResponse).
 func isUnservedResource(err error) bool {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // anyError unwraps.
+	status, ok := err.(apierrors.APIStatus)
 	if !ok || status.Status().Code != http.StatusNotFound {
 		return false
 	}

@@ -262,7 +262,7 @@ func TestResetOnNoMatchErrors(t *testing.T) {
 		"403":                             forbidden,
 		"500":                             apierrors.NewInternalError(errors.New("broken")),
 		"503, not from the API server":    apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "get", resource, "my-foo", "", 0, true),
-		"gone":                            apierrors.NewGone("gone"),
+		"gone":                            apierrors.NewResourceExpired("gone"),
 		"an ambiguous kind":               &meta.AmbiguousKindError{},
 		"discovery failed":                discoveryFailed(errors.New("503")),
 		"discovery failed around a 403":   discoveryFailed(forbidden),

@@ -389,7 +389,7 @@ func (c *controller) wantReturn(t *testing.T, cancel bool, want error) {
 	}
 	select {
 	case err := <-c.returned:
-		if err != want {
+		if !errors.Is(err, want) {
 			t.Errorf("RunWhileServed returned %v; want %v", err, want)
 		}
 	case <-time.After(time.Hour):

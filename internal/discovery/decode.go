@@ -88,7 +88,7 @@ func decodeBulk(body []byte, path string) (*share.Document, error) {
 }
 
 func decodeForm(body []byte, path string) (*share.Document, error) {
-	if bytes.HasPrefix(body, protobufMagic) {
+	if bytes.HasPrefix(body, []byte(protobufMagic)) {
 		return decodeProtobuf(body)
 	}
 	doc, err := parseJSON(body)

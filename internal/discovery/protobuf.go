@@ -20,7 +20,7 @@ import (
 
 // protobufMagic begins every protobuf message of an API server
 // (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
-var protobufMagic = []byte("k8s\x00")
+const protobufMagic = "k8s\x00"
 
 // Field numbers, from generated.proto of k8s.io/apimachinery/pkg/runtime (Unknown,
 // TypeMeta), of k8s.io/apimachinery/pkg/apis/meta/v1 (ObjectMeta,

@@ -17,10 +17,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watched are the resources that tell of a change of the served API.
-var watched = [...]schema.GroupVersionResource{
-	{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
-	{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
+// watched lists the resources that tell of a change of the served API.
+func watched() []schema.GroupVersionResource {
+	return []schema.GroupVersionResource{
+		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+		{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"},
+	}
 }
 
 // Watcher rings whenever an object of one resource comes, changes or goes. It
@@ -36,8 +38,8 @@ type Watcher struct {
 
 // NewWatchers makes a watcher for each resource that tells of a change of the API.
 func NewWatchers(client metadata.Interface, log logr.Logger) []*Watcher {
-	watchers := make([]*Watcher, 0, len(watched))
-	for _, resource := range watched {
+	var watchers []*Watcher
+	for _, resource := range watched() {
 		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log})
 	}
 	return watchers

@@ -83,7 +83,7 @@ func TestServerOf(t *testing.T) {
 		}
 		servers[server] = name
 	}
-	if ServerOf(base(), client) != ServerOf(base(), client) {
+	if one, other := ServerOf(base(), client), ServerOf(base(), client); one != other {
 		t.Error("equal settings make different servers")
 	}
 }
