@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runner
+
+import (
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Gateway is a way to a server that writes down who passes, and may be closed
+// for a while. Everyone is an administrator behind it.
+type Gateway struct {
+	server *httptest.Server
+	proxy  http.Handler
+
+	mu    sync.Mutex
+	calls []Call
+	held  chan struct{} // closed when those who wait may pass; nil: nobody waits
+}
+
+// Call is a request that was answered.
+type Call struct {
+	Method, Path string
+	Code         int
+	Begun, Ended time.Time
+}
+
+// NewGateway makes a gateway to the server. It is the caller's to close.
+func (s *Server) NewGateway() (*Gateway, error) {
+	target, _, err := rest.DefaultServerUrlFor(s.env.Config)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := rest.TransportFor(s.env.Config)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{proxy: &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host}) },
+		Transport: transport,
+		ErrorLog:  log.New(io.Discard, "", 0), // clients give up on purpose
+	}}
+	g.server = httptest.NewServer(g)
+	return g, nil
+}
+
+// Close lets all pass who wait, and closes the gateway for good.
+func (g *Gateway) Close() {
+	g.Release()
+	g.server.Close()
+}
+
+// Kubeconfig leads through the gateway.
+func (g *Gateway) Kubeconfig() ([]byte, error) { return Kubeconfig(g.server.URL) }
+
+// Kubeconfig leads to a server that asks for no credentials.
+func Kubeconfig(server string) ([]byte, error) {
+	config := api.NewConfig()
+	config.Clusters["server"] = &api.Cluster{Server: server}
+	config.Contexts["server"] = &api.Context{Cluster: "server"}
+	config.CurrentContext = "server"
+	return clientcmd.Write(*config)
+}
+
+// Hang makes requests wait, as on a network that loses them.
+func (g *Gateway) Hang() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held == nil {
+		g.held = make(chan struct{})
+	}
+}
+
+// Release ends what Hang began.
+func (g *Gateway) Release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.held != nil {
+		close(g.held)
+		g.held = nil
+	}
+}
+
+// Calls returns the calls that began since then and are as wanted, in the order
+// in which they ended.
+func (g *Gateway) Calls(since time.Time, wanted func(Call) bool) []Call {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(g.calls), func(c Call) bool { return c.Begun.Before(since) || !wanted(c) })
+}
+
+// ServeHTTP is the gateway's inside.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	call := Call{Method: req.Method, Path: req.URL.Path, Begun: time.Now()}
+	if !g.wait(req) {
+		return // the client has given up
+	}
+	status := &statusWriter{ResponseWriter: w, code: http.StatusOK}
+	g.proxy.ServeHTTP(status, req)
+	call.Code, call.Ended = status.code, time.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.calls = append(g.calls, call)
+}
+
+func (g *Gateway) wait(req *http.Request) bool {
+	g.mu.Lock()
+	held := g.held
+	g.mu.Unlock()
+	if held == nil {
+		return true
+	}
+	select {
+	case <-held:
+		return true
+	case <-req.Context().Done():
+		return false
+	}
+}
+
+type statusWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+func (w *statusWriter) WriteHeader(code int) {
+	w.code = code
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// IsDiscovery is true of a call that asked what the server serves.
+func (c Call) IsDiscovery() bool {
+	parts := strings.Split(strings.Trim(c.Path, "/"), "/")
+	return parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) <= 3
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+)
+
+// request asks for one tenant of one mesh. A request for a whole mesh would be
+// simpler, but then a tenant that hangs would hold up its siblings, and one that
+// fails would have them all wait for its backoff.
+type request struct {
+	Mesh   types.NamespacedName
+	Tenant string
+}
+
+// reconciler pushes a Peer into a tenant, again and again.
+type reconciler struct {
+	client         client.Client
+	live           client.Reader // reads the hosting cluster itself, not a cache
+	tenants        *tenants
+	peer           schema.GroupKind
+	interval       time.Duration
+	retry          time.Duration
+	resetOnNoMatch bool
+}
+
+func (r *reconciler) setup(mgr ctrl.Manager, workers int) error {
+	return builder.TypedControllerManagedBy[request](mgr).
+		Named("tenant").
+		// Only the spec counts, so that writing to the status starts no new reconcile.
+		Watches(newObject(), handler.TypedEnqueueRequestsFromMapFunc(requests),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.TypedOptions[request]{MaxConcurrentReconciles: workers}).
+		WithLogConstructor(logger(mgr.GetLogger())).
+		Complete(r)
+}
+
+// requests are for the tenants in the spec, and for those that the status still
+// has. Of a mesh that changed it is asked twice, for what it was and what it is,
+// so that there is a request for a tenant that was taken out, too.
+func requests(ctx context.Context, object client.Object) []request {
+	mesh, err := decode(object.(*unstructured.Unstructured))
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "ClusterMesh ignored")
+		return nil
+	}
+	names := mesh.tenantNames()
+	for _, t := range mesh.Status.Tenants {
+		names = append(names, t.Name)
+	}
+	all := make([]request, 0, len(names))
+	for _, name := range names { // the queue makes one request of two that are equal
+		all = append(all, request{client.ObjectKeyFromObject(object), name})
+	}
+	return all
+}
+
+func logger(log logr.Logger) func(*request) logr.Logger {
+	return func(req *request) logr.Logger {
+		if req == nil {
+			return log
+		}
+		return log.WithValues("mesh", req.Mesh, "tenant", req.Tenant)
+	}
+}
+
+// Reconcile pushes the Peer of one tenant and writes down how that went. The
+// queue never has the same tenant reconciled twice at the same time.
+func (r *reconciler) Reconcile(ctx context.Context, req request) (ctrl.Result, error) {
+	object := newObject()
+	if err := r.client.Get(ctx, req.Mesh, object); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, err
+	}
+	mesh, err := decode(object) // empty if there is none
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	tenant, ok := mesh.tenant(req.Tenant)
+	if !ok {
+		r.tenants.forget(req)
+		return ctrl.Result{}, r.record(ctx, req, "", metav1.Condition{})
+	}
+	version, err := r.push(ctx, req, mesh, tenant)
+	if recordErr := r.record(ctx, req, version, condition(err)); recordErr != nil {
+		return ctrl.Result{}, errors.Join(err, recordErr)
+	}
+	if why := (*incomplete)(nil); errors.As(err, &why) {
+		// Not a failure: whoever installs the tenant has not finished. Backoff
+		// would only make the wait longer the later that is.
+		ctrl.LoggerFrom(ctx).Info("the tenant cannot have its Peer yet", "reason", why.reason, "error", why.Error())
+		return ctrl.Result{RequeueAfter: r.retry}, nil
+	}
+	return ctrl.Result{RequeueAfter: r.interval}, err
+}
+
+// condition is what a tenant is told about a push.
+func condition(err error) metav1.Condition {
+	if err == nil {
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonPushed, Message: "the Peer is up to date"}
+	}
+	failed := metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonFailed, Message: err.Error()}
+	if why := (*incomplete)(nil); errors.As(err, &why) {
+		failed.Reason = why.reason
+	}
+	return failed
+}
+
+// manyWriters is the patience of one of many that write the same status.
+var manyWriters = wait.Backoff{Steps: 10, Duration: 10 * time.Millisecond, Factor: 1.5, Jitter: 1}
+
+// record writes how a tenant fares into the status of its mesh, and whether all
+// tenants fare well. The other workers write to the same status: each bases its
+// change on the latest, and begins anew if another one was faster.
+func (r *reconciler) record(ctx context.Context, req request, peerVersion string, ready metav1.Condition) error {
+	return retry.RetryOnConflict(manyWriters, func() error {
+		object := newObject()
+		if err := r.live.Get(ctx, req.Mesh, object); err != nil {
+			return client.IgnoreNotFound(err) // deleted meanwhile: then nobody is left to tell
+		}
+		mesh, err := decode(object)
+		if err != nil {
+			return err
+		}
+		before := object.DeepCopy()
+		mesh.record(req.Tenant, peerVersion, ready)
+		if err := mesh.encodeStatus(object); err != nil {
+			return err
+		}
+		if equality.Semantic.DeepEqual(before, object) {
+			return nil
+		}
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		return client.IgnoreNotFound(r.client.Status().Patch(ctx, object, patch))
+	})
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+)
+
+// tenants keeps a cluster.Cluster for every tenant, and with it the connections
+// to it and what its mapper has read.
+type tenants struct {
+	timeout time.Duration
+
+	mu  sync.Mutex // guards all; nothing waits for a tenant while it is held
+	all map[request]tenant
+}
+
+type tenant struct {
+	kubeconfig []byte
+	cluster    cluster.Cluster
+}
+
+func newTenants(timeout time.Duration) *tenants {
+	return &tenants{timeout: timeout, all: map[request]tenant{}}
+}
+
+// get returns a tenant's cluster: the same one for as long as the kubeconfig is
+// the same. It sends no request.
+func (t *tenants) get(key request, kubeconfig []byte) (cluster.Cluster, error) {
+	t.mu.Lock()
+	known, ok := t.all[key]
+	t.mu.Unlock()
+	if ok && bytes.Equal(known.kubeconfig, kubeconfig) {
+		return known.cluster, nil
+	}
+	t.forget(key)
+	c, err := t.connect(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	t.all[key] = tenant{kubeconfig, c}
+	t.mu.Unlock()
+	return c, nil
+}
+
+// forget drops a tenant that is none any more, or no longer the same.
+func (t *tenants) forget(key request) {
+	t.mu.Lock()
+	known, ok := t.all[key]
+	delete(t.all, key)
+	t.mu.Unlock()
+	if ok {
+		known.cluster.GetHTTPClient().CloseIdleConnections()
+	}
+}
+
+// connect makes a cluster that is never started: what it is asked, it asks the
+// tenant. One with a cache would have to run, and stop when it is forgotten.
+func (t *tenants) connect(kubeconfig []byte) (cluster.Cluster, error) {
+	cfg, err := restConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	// The timeout is for each request, those of the mapper included, which may
+	// know of no context. It would cut watches short, but there are none.
+	cfg.Timeout = t.timeout
+	return cluster.New(cfg, func(opts *cluster.Options) { opts.NewClient = uncached })
+}
+
+func uncached(cfg *rest.Config, opts client.Options) (client.Client, error) {
+	opts.Cache = nil
+	return client.New(cfg, opts)
+}
+
+var errNotKubeconfig = errors.New("the Secret holds no valid kubeconfig")
+
+// restConfig reads a kubeconfig. What is wrong with one that cannot be parsed is
+// not in the error: the parser's message may quote from the Secret.
+func restConfig(kubeconfig []byte) (*rest.Config, error) {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, errNotKubeconfig
+	}
+	if err := selfContained(config); err != nil {
+		return nil, err
+	}
+	cfg, err := clientcmd.NewDefaultClientConfig(*config, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotKubeconfig, err)
+	}
+	return cfg, nil
+}
+
+// selfContained refuses a kubeconfig that would run programs or read files here:
+// who may write a Secret must not be given the operator's own rights by that.
+func selfContained(config *api.Config) error {
+	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {
+		user := config.AuthInfos[name]
+		if user.Exec != nil || user.AuthProvider != nil || user.ClientCertificate+user.ClientKey+user.TokenFile != "" {
+			return fmt.Errorf("user %q in the kubeconfig must hold its credentials itself, not name a program or a file", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(config.Clusters)) {
+		if config.Clusters[name].CertificateAuthority != "" {
+			return fmt.Errorf("cluster %q in the kubeconfig must hold its certificate authority itself, not name a file", name)
+		}
+	}
+	return nil
+}
