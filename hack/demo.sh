@@ -8,7 +8,7 @@ source "$root/hack/envtest/process.sh"
 
 usage() {
 	cat <<'END'
-usage: hack/demo.sh
+usage: hack/demo.sh [-all]
 
 Gets a real API server, builds a sample controller (testdata/consumers/heal) once
 as it stands and once with controller-runtime forked by one replace line, lets
@@ -20,13 +20,19 @@ compiles Kubernetes libraries, and builds an API server if none can be downloade
 minutes. Nothing is left behind but Go's caches and the API server's
 (see hack/envtest.sh). Progress is on stderr.
 
+  -all                 also the three larger examples (multicluster, lazywatch,
+                       selfheal), each built on stock and on the fork: some
+                       minutes more
+
   NO_COLOR=1           no colours, which are used only on a terminal
   KUBEBUILDER_ASSETS   a folder with kube-apiserver and etcd, to use those
 END
 }
 
+all=false
 case "${1:-} $#" in
 ' 0') ;;
+'-all 1') all=true ;;
 '-h 1' | '--help 1')
 	usage
 	exit 0
@@ -79,6 +85,23 @@ replay() (
 	exec "$work/e2e.test" -test.run '^TestHeal$' -test.v
 )
 
+# examples builds its programs itself, as hack/test.sh does.
+examples() (
+	cd "$root/hack/e2e"
+	export KUBEBUILDER_ASSETS=$assets FRESHMAPPER_E2E_RESULTS=$work/results
+	exec "$work/e2e.test" -test.run '^Test(Multicluster|MapperProvider|ManyTenants|Lazywatch|Selfheal)$' -test.v
+)
+
+# must NAME COMMAND... runs replays quietly; if they go wrong it shows all they said.
+must() {
+	local name=$1
+	shift
+	run "$@" >"$work/log" 2>&1 && return
+	cat "$work/log" >&2
+	if [[ -s $work/results ]]; then table || true; fi
+	die "$name did not go as they should"
+}
+
 table() {
 	local color=false
 	if [[ -t 1 && -z ${NO_COLOR:-} ]]; then color=true; fi
@@ -107,9 +130,9 @@ run go -C hack/e2e test -c -o "$work/e2e.test" .
 run go -C hack/e2e build -o "$work/table" ./table
 
 say "starting the API server and replaying R1 to R5, about 20 seconds"
-if ! run replay >"$work/log" 2>&1; then
-	cat "$work/log" >&2
-	if [[ -s $work/results ]]; then table || true; fi
-	die "the replays did not go as they should"
+must "the replays" replay
+if $all; then
+	say "building and running the larger examples, some minutes"
+	must "the examples" examples
 fi
 table

@@ -86,10 +86,18 @@ replays() {
 	return "$status"
 }
 
+# consumers runs the examples' own unit tests.
+consumers() {
+	local folder status=0
+	for folder in testdata/consumers/*/; do gotest "$folder" ./... || status=$?; done
+	return "$status"
+}
+
 broken=false
 gotestsum=$(tool -n gotestsum)
 part "verify" hack/verify.sh
 part "root module, -race" gotest . -race -timeout 20m ./...
+part "the examples' own tests" consumers
 if $quick; then
 	echo "skipped: what needs an API server (-quick)" >>"$work/parts"
 else

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
+)
+
+const (
+	lazyObject = "one"
+	lazyReady  = time.Second // to answer from memory, on a busy machine
+)
+
+// lazywatch is an environment with a client that needs no mapper: the test must
+// not go stale as the programs do.
+type lazywatch struct {
+	*environment
+	objects   dynamic.Interface
+	addresses map[*side]string // of the programs' HTTP servers
+}
+
+func newLazywatch(t *testing.T) *lazywatch {
+	t.Helper()
+	l := &lazywatch{environment: newEnvironment(t, "lazywatch"), addresses: map[*side]string{}}
+	l.must(t, l.programs.RebuildFork(l.ctx, "lazywatch", "freshmapper"))
+	cfg, err := clientcmd.BuildConfigFromFlags("", l.server.Kubeconfig)
+	l.must(t, err)
+	l.objects, err = dynamic.NewForConfig(cfg)
+	l.must(t, err)
+	for _, s := range []*side{{result: &runner.Result{}}, {result: &runner.Result{Fork: true}}} {
+		for _, name := range []string{lazySource(s), lazyTarget(s)} {
+			l.must(t, l.server.Client.Create(l.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+		}
+	}
+	return l
+}
+
+func (l *lazywatch) must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Both programs mirror whatever is marked, so each has kinds and namespaces of its own.
+func (s *side) own(name string) string {
+	if s.result.Fork {
+		return "fork-" + name
+	}
+	return "stock-" + name
+}
+
+func lazySource(s *side) string { return s.own("source") }
+func lazyTarget(s *side) string { return s.own("target") }
+
+func lazyKind(s *side, replay string) runner.Kind {
+	return runner.Kind{Group: s.own(replay) + ".example.com", Kind: "Widget", Versions: []string{"v1"}}
+}
+
+func (l *lazywatch) install(kind runner.Kind) error {
+	return errors.Join(l.server.Install(l.ctx, kind), l.server.AwaitServed(l.ctx, kind))
+}
+
+// startAll starts the programs for all kinds but the other side's.
+func (l *lazywatch) startAll(r *replay) {
+	r.t.Helper()
+	l.startOn(r, func(s *side) []string {
+		other := r.sides[0]
+		if s == other {
+			other = r.sides[1]
+		}
+		return []string{"-exclude", "Event,Event.events.k8s.io,Widget." + lazyKind(other, "l1").Group}
+	})
+}
+
+func (l *lazywatch) startOn(r *replay, args func(*side) []string) {
+	r.t.Helper()
+	for _, s := range r.sides {
+		address, err := freeAddress(l.ctx)
+		l.must(r.t, err)
+		l.addresses[s] = address
+	}
+	r.start(func(s *side) []string {
+		rescan := lazyRescan
+		if s.result.Fork {
+			rescan = lazyForkRescan
+		}
+		return append(args(s), "-bind-address", l.addresses[s], "-rescan", rescan.String(), "-probe-interval", "500ms")
+	})
+}
+
+// freeAddress returns a local address that nobody listens at.
+func freeAddress(ctx context.Context) (string, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
+}
+
+// given installs Widget, starts the programs for it, and waits until they mirror.
+func (l *lazywatch) given(r *replay, replay string) {
+	r.t.Helper()
+	l.startOn(r, func(s *side) []string { return []string{"-include", "Widget." + lazyKind(s, replay).Group} })
+	r.both("CRD Widget comes", func(s *side) (runner.Step, error) {
+		step, err := l.heal(s, lazyKind(s, replay), "widgets", l.install)
+		if err == nil && !s.result.Healed {
+			err = errors.New("this should work to begin with")
+		}
+		return step, err
+	})
+}
+
+func (l *lazywatch) heal(s *side, kind runner.Kind, plural string, install func(runner.Kind) error) (runner.Step, error) {
+	return l.healTo(s, kind, plural, install, lazyTarget(s))
+}
+
+// healTo installs a kind, waits until the program has seen it, which is what the
+// result says, creates a marked object, and waits until that is mirrored.
+func (l *lazywatch) healTo(
+	s *side, kind runner.Kind, plural string, install func(runner.Kind) error, targets ...string,
+) (runner.Step, error) {
+	before, err := l.status(s)
+	if err := errors.Join(err, install(kind), l.server.AwaitServed(l.ctx, kind)); err != nil {
+		return runner.Step{}, err
+	}
+	start := time.Now()
+	if err := l.awaitPickup(s, kind); err != nil {
+		return runner.Step{}, err
+	}
+	seen := time.Since(start)
+	// The server holds the first object back until the kind is two seconds old, so
+	// that the time until it is mirrored would say little.
+	if err := l.mark(s, kind, plural, targets...); err != nil {
+		return runner.Step{}, err
+	}
+	s.result.Healed, err = l.mirrored(s, kind, plural)
+	s.result.Tries, s.result.Millis = 1, millisSince(start)
+	now, statusErr := l.status(s)
+	s.result.Requests = now.DiscoveryRequests - before.DiscoveryRequests
+	outcome := "not mirrored: " + now.of(kind).String()
+	if s.result.Healed {
+		outcome = "seen, mirrored"
+		s.result.Millis = float64(seen.Microseconds()) / 1000
+	}
+	return runner.Step{Outcome: outcome, OK: s.result.Healed, Requests: s.result.Requests}, errors.Join(err, statusErr)
+}
+
+// mark creates an object that is to be mirrored. A server that has just begun to
+// serve a kind may say once more that it does not.
+func (l *lazywatch) mark(s *side, kind runner.Kind, plural string, targets ...string) error {
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": "large"}}}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.Group, Version: kind.Versions[0], Kind: kind.Kind})
+	object.SetName(lazyObject)
+	object.SetLabels(map[string]string{"lazywatch.example.com/mirror": "source"})
+	object.SetAnnotations(map[string]string{"lazywatch.example.com/to": strings.Join(targets, ",")})
+	resource := l.resource(kind, plural).Namespace(lazySource(s))
+	return l.server.Await(l.ctx, "the creation of an object of "+plural, func() (bool, error) {
+		_, err := resource.Create(l.ctx, object, metav1.CreateOptions{})
+		return err == nil, err
+	})
+}
+
+func (l *lazywatch) resource(kind runner.Kind, plural string) dynamic.NamespaceableResourceInterface {
+	return l.objects.Resource(schema.GroupVersionResource{Group: kind.Group, Version: kind.Versions[0], Resource: plural})
+}
+
+// mirrored says whether the object is mirrored before lazyGiveUp.
+func (l *lazywatch) mirrored(s *side, kind runner.Kind, plural string) (bool, error) {
+	var object *unstructured.Unstructured
+	for start := time.Now(); time.Since(start) < lazyGiveUp; time.Sleep(10 * time.Millisecond) {
+		var err error
+		object, err = l.resource(kind, plural).Namespace(lazyTarget(s)).Get(l.ctx, lazyObject, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			size, _, _ := unstructured.NestedString(object.Object, "spec", "size")
+			return err == nil && size == "large", err
+		}
+	}
+	return false, nil
+}
+
+// goes deletes a kind, waits until its source has stopped, and looks at readiness.
+func (l *lazywatch) goes(s *side, kind runner.Kind) (runner.Step, error) {
+	if err := errors.Join(l.server.Uninstall(l.ctx, kind), l.server.AwaitGone(l.ctx, kind)); err != nil {
+		return runner.Step{}, err
+	}
+	start := time.Now()
+	if _, err := l.get(s, "/readyz"); err != nil {
+		return runner.Step{}, fmt.Errorf("readiness as soon as the kind is gone: %w", err)
+	}
+	if took := time.Since(start); took > lazyReady {
+		return runner.Step{}, fmt.Errorf("readiness took %s to answer, want %s at most", took, lazyReady)
+	}
+	_, err := l.awaitState(s, kind, "NotServed")
+	return runner.Step{Outcome: fmt.Sprintf("ready, stopped in %.1f s", time.Since(start).Seconds()), OK: true}, err
+}
+
+// lazyStatus is what /kinds answers.
+type lazyStatus struct {
+	Kinds             map[string]lazyEntry `json:"kinds"`
+	DiscoveryRequests int                  `json:"discoveryRequests"`
+}
+
+type lazyEntry struct {
+	State   string `json:"state"`
+	Message string `json:"message"`
+}
+
+func (e lazyEntry) String() string { return strings.TrimSpace(e.State + " " + e.Message) }
+
+func (s lazyStatus) of(kind runner.Kind) lazyEntry { return s.Kinds[kind.Kind+"."+kind.Group] }
+
+func (s lazyStatus) count(state string) (n int) {
+	for _, e := range s.Kinds {
+		if e.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *lazywatch) status(s *side) (now lazyStatus, err error) {
+	err = l.server.Await(l.ctx, "the status of "+s.result.Build, func() (bool, error) {
+		body, err := l.get(s, "/kinds")
+		if err == nil {
+			err = json.Unmarshal(body, &now)
+		}
+		return err == nil, err
+	})
+	return now, err
+}
+
+func (l *lazywatch) awaitReady(s *side) (now lazyStatus, err error) {
+	err = l.server.Await(l.ctx, "readiness of "+s.result.Build, func() (bool, error) {
+		_, err := l.get(s, "/readyz")
+		return err == nil, err
+	})
+	if err != nil {
+		return now, err
+	}
+	return l.status(s)
+}
+
+// awaitPickup waits until the program has begun with a kind, whatever comes of it.
+func (l *lazywatch) awaitPickup(s *side, kind runner.Kind) error {
+	return l.server.Await(l.ctx, kind.Kind+" to be picked up", func() (bool, error) {
+		now, err := l.status(s)
+		state := now.of(kind).State
+		return state != "" && state != "NotServed", err
+	})
+}
+
+func (l *lazywatch) awaitState(s *side, kind runner.Kind, state string) (entry lazyEntry, err error) {
+	err = l.server.Await(l.ctx, kind.Kind+" to be "+state, func() (bool, error) {
+		now, err := l.status(s)
+		entry = now.of(kind)
+		return entry.State == state, err
+	})
+	return entry, err
+}
+
+// get asks the program's own server, which is to answer at once.
+func (l *lazywatch) get(s *side, path string) ([]byte, error) {
+	return httpGet(l.ctx, l.addresses[s], path)
+}
+
+func httpGet(ctx context.Context, address, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }() // read to the end below
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %s", path, resp.Status, body)
+	}
+	return body, err
+}
+
+// awaitEvents waits for events about the side's object that begin so.
+func (l *lazywatch) awaitEvents(s *side, beginnings ...string) error {
+	for _, beginning := range beginnings {
+		err := l.server.Await(l.ctx, "the event "+beginning, func() (bool, error) {
+			var events corev1.EventList
+			err := l.server.Client.List(l.ctx, &events, client.InNamespace(lazySource(s)))
+			for _, event := range events.Items {
+				if strings.HasPrefix(event.Reason+": "+event.Message, beginning) {
+					return true, err
+				}
+			}
+			return false, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// judgeSoon holds the fork to its promise.
+func (l *lazywatch) judgeSoon(t *testing.T, r *replay) {
+	t.Helper()
+	if fork := r.sides[1].result; fork.Millis > float64(lazySoon.Milliseconds()) {
+		fork.Expected = false
+		t.Errorf("%s: %s, want %s at most", fork.Build, fork.Verdict(), lazySoon)
+	}
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
+)
+
+// lazyRescan is how often stock's lazywatch asks what is served. The fork's is
+// told, and asks so seldom that it cannot be the reason.
+const (
+	lazyRescan     = 5 * time.Second
+	lazyForkRescan = 10 * time.Minute
+	lazyGiveUp     = 3 * lazyRescan
+
+	// lazySoon is "within about a second" on a busy machine.
+	lazySoon = 3 * time.Second
+)
+
+func TestLazywatch(t *testing.T) {
+	l := newLazywatch(t)
+	t.Run("L1", l.kindComes)
+	t.Run("L2", l.kindComesBack)
+	t.Run("L3", l.otherResource)
+	t.Run("L4", l.badSource)
+	t.Run("bad input", l.badInput)
+}
+
+// kindComes runs without an include list: every kind of the server has a source.
+func (l *lazywatch) kindComes(t *testing.T) {
+	r := l.replay(t, "L1", "a kind is installed at run time, stock scans every "+lazyRescan.String())
+	l.startAll(r)
+	r.both("at start, of all kinds", func(s *side) (runner.Step, error) {
+		now, err := l.awaitReady(s)
+		watched := now.count("Running")
+		return runner.Step{Outcome: runner.Count(watched, "controller", "controllers"), OK: watched == 0, Requests: now.DiscoveryRequests}, err
+	})
+	r.both("CRD Widget comes", func(s *side) (runner.Step, error) { return l.heal(s, lazyKind(s, "l1"), "widgets", l.install) })
+	r.judge(true)
+	l.judgeSoon(t, r)
+}
+
+func (l *lazywatch) kindComesBack(t *testing.T) {
+	r := l.replay(t, "L2", "a kind goes and comes back, stock scans every "+lazyRescan.String())
+	l.given(r, "l2")
+	r.both("CRD Widget is deleted", func(s *side) (runner.Step, error) {
+		return l.goes(s, lazyKind(s, "l2"))
+	})
+	r.both("CRD Widget comes back", func(s *side) (runner.Step, error) { return l.heal(s, lazyKind(s, "l2"), "widgets", l.install) })
+	r.judge(true)
+	l.judgeSoon(t, r)
+}
+
+// otherResource is where a scan does not help: it sees the new resource, and the
+// mapper that every client and cache asks does not.
+func (l *lazywatch) otherResource(t *testing.T) {
+	r := l.replay(t, "L3", "a kind comes back under another resource name")
+	l.given(r, "l3")
+	r.both("CRD Widget is deleted", func(s *side) (runner.Step, error) {
+		return l.goes(s, lazyKind(s, "l3"))
+	})
+	r.both("it comes back as gizmos", func(s *side) (runner.Step, error) {
+		return l.heal(s, lazyKind(s, "l3"), "gizmos", func(kind runner.Kind) error {
+			return l.server.InstallAs(l.ctx, kind, "gizmos")
+		})
+	})
+	r.judge(false)
+}
+
+// badSource has a kind that cannot be listed, and an object with a target that
+// does not exist, and with more targets than it may have.
+func (l *lazywatch) badSource(t *testing.T) {
+	r := l.replay(t, "L4", "one kind cannot be listed, one target does not exist; the rest goes on")
+	bad := func(s *side) runner.Kind {
+		return runner.Kind{Group: lazyKind(s, "l4").Group, Kind: "Bad", Versions: []string{"v1"}}
+	}
+	for _, s := range r.sides {
+		l.must(t, l.install(bad(s)), l.mark(s, bad(s), "bads", lazyTarget(s)), l.server.Break(l.ctx, bad(s), "v2"))
+	}
+	l.startOn(r, func(s *side) []string {
+		return []string{"-include", "Bad." + bad(s).Group + ",Widget." + bad(s).Group, "-max-targets", "2"}
+	})
+	r.both("Bad cannot be listed", func(s *side) (runner.Step, error) {
+		now, err := l.awaitState(s, bad(s), "Failed")
+		if err == nil && !strings.Contains(now.Message, "conversion webhook") {
+			err = fmt.Errorf("the reason should be there: %+v", now)
+		}
+		return runner.Step{Outcome: "Failed", OK: true}, err
+	})
+	r.both("CRD Widget comes", func(s *side) (runner.Step, error) {
+		return l.healTo(s, lazyKind(s, "l4"), "widgets", l.install, "absent", lazyTarget(s), "left-out")
+	})
+	r.both("is it said what failed?", func(s *side) (runner.Step, error) {
+		err := l.awaitEvents(s, "MirrorFailed: into namespace absent", "TooManyTargets: 3 namespaces are more than -max-targets=2, left out: left-out")
+		return runner.Step{Outcome: "yes, in events", OK: err == nil}, err
+	})
+	r.judge(true)
+}
+
+// badInput ends the program with a clear message. A kind that is not served is
+// no bad input: it may come.
+func (l *lazywatch) badInput(t *testing.T) {
+	for args, want := range map[string]string{
+		"-rescan 0":                   "-rescan must be positive, not 0s",
+		"-probe-interval -1s":         "-probe-interval must be positive, not -1s",
+		"-max-targets 0":              "-max-targets must be positive, not 0",
+		"-include configmaps":         `"configmaps" is no kind, want KIND.GROUP such as ConfigMap or Deployment.apps`,
+		"-include ConfigMap,,Service": `"" is no kind`,
+		"-kubeconfig absent":          "absent",
+	} {
+		t.Run(args, func(t *testing.T) {
+			l.badArguments(t, strings.Fields(args), want)
+		})
+	}
+	t.Run("unknown kind", l.unknownKind)
+}
+
+func (e *environment) badArguments(t *testing.T, args []string, want string) {
+	ctx, cancel := context.WithTimeout(e.ctx, 20*time.Second)
+	defer cancel()
+	for _, binary := range []string{e.programs.Stock, e.programs.Fork} {
+		p, err := runner.Start(ctx, binary, e.server.Kubeconfig, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stderr, err := p.Finish(""); err == nil || !strings.Contains(stderr, want) {
+			t.Errorf("ended with %v and wrote %q, want an error status and %q", err, stderr, want)
+		}
+	}
+}
+
+func (l *lazywatch) unknownKind(t *testing.T) {
+	r := l.replay(t, "L5", "the include list has a kind that does not exist")
+	l.startOn(r, func(s *side) []string {
+		return []string{"-include", "Nope.example.com,Widget." + lazyKind(s, "l5").Group}
+	})
+	r.both("Nope.example.com", func(s *side) (runner.Step, error) {
+		_, err := l.awaitState(s, runner.Kind{Group: "example.com", Kind: "Nope"}, "NotServed")
+		return runner.Step{Outcome: "NotServed", OK: true}, err
+	})
+	r.both("CRD Widget comes", func(s *side) (runner.Step, error) { return l.heal(s, lazyKind(s, "l5"), "widgets", l.install) })
+	r.judge(true)
+}

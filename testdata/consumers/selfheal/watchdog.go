@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+var errRepairing = errors.New("a repair is running already")
+
+// watchdog looks after a view. All repairs run in the goroutine of start, one at
+// a time; repairing says that one runs or is about to, and whoever sets it is
+// the only one to have asked.
+type watchdog struct {
+	view      view
+	opts      options
+	log       logr.Logger
+	repairing atomic.Bool
+	asked     chan struct{} // one slot: repairing lets nobody ask twice
+
+	mu     sync.Mutex
+	status status
+}
+
+func newWatchdog(v view, opts options, log logr.Logger) *watchdog {
+	s, err := load(opts.status)
+	if err != nil {
+		log.Error(err, "beginning with a new status")
+	}
+	return &watchdog{view: v, opts: opts, log: log, asked: make(chan struct{}, 1), status: s}
+}
+
+// start blocks until ctx ends.
+func (w *watchdog) start(ctx context.Context) error {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-w.asked:
+			w.repair(ctx)
+		case <-time.After(w.opts.check):
+		}
+		now := w.look()
+		// After giving up, wait for a restart, for someone to ask, or for the server.
+		if now.State == unhealthy && w.askRepair() == nil {
+			w.log.Info("unhealthy, repairing", "since", now.Since, "reason", now.Reason)
+		}
+	}
+	return nil
+}
+
+// askRepair returns at once: errRepairing, or nil and the repair is about to begin.
+func (w *watchdog) askRepair() error {
+	if !w.repairing.CompareAndSwap(false, true) {
+		return errRepairing
+	}
+	w.asked <- struct{}{}
+	return nil
+}
+
+// repair tries until it succeeds, or until its deadline or ctx ends it.
+func (w *watchdog) repair(ctx context.Context) {
+	defer w.repairing.Store(false)
+	limited, cancel := context.WithTimeout(ctx, w.opts.deadline)
+	defer cancel()
+	backoff := wait.Backoff{Duration: w.opts.backoff, Factor: 2, Jitter: 0.1, Steps: 30, Cap: w.opts.most}
+	for limited.Err() == nil {
+		err := w.attempt(limited)
+		if err == nil {
+			w.log.Info("repaired")
+			return
+		}
+		w.log.Error(err, "repair failed")
+		pause(limited, backoff.Step())
+	}
+	if ctx.Err() == nil {
+		w.log.Info("gave up", "deadline", w.opts.deadline.String())
+		w.update(func(s status) status { s.State = gaveUp; return s })
+	}
+}
+
+func (w *watchdog) attempt(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, w.opts.attempt)
+	defer cancel()
+	err := w.view.Repair(ctx)
+	w.update(func(s status) status { return s.attempted(err, time.Now()) })
+	w.look()
+	return err
+}
+
+// look takes up what the view says of itself.
+func (w *watchdog) look() status {
+	h := w.view.Health()
+	return w.update(func(s status) status { return s.observed(h, w.opts.tolerate, time.Now()) })
+}
+
+// update changes the status, and saves it if that made a difference. Only the
+// goroutine of start calls it, so that files are written in order.
+func (w *watchdog) update(change func(status) status) status {
+	before := w.now()
+	after := change(before)
+	if after == before {
+		return after
+	}
+	w.mu.Lock()
+	w.status = after
+	w.mu.Unlock()
+	if err := save(w.opts.status, after); err != nil {
+		w.log.Error(err, "the status will not survive a restart")
+	}
+	return after
+}
+
+func (w *watchdog) now() status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+// ready is a healthz.Checker: it fails while the view is not to be relied on.
+func (w *watchdog) ready(*http.Request) error {
+	if s := w.now(); s.bad() || s.State == unknown {
+		return fmt.Errorf("%s since %s: %s", s.State, s.Since.UTC().Format(time.RFC3339), s.Reason)
+	}
+	return nil
+}
+
+// alive is a healthz.Checker: it fails when a restart is all that is left to try.
+func (w *watchdog) alive(*http.Request) error {
+	if s := w.now(); s.State == gaveUp {
+		return fmt.Errorf("gave up after %d attempts, unhealthy since %s: %s", s.Attempts, s.Since.UTC().Format(time.RFC3339), s.Reason)
+	}
+	return nil
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
