@@ -225,16 +225,17 @@ func TestRedirects(t *testing.T) {
 func TestCauses(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
-	m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Millisecond})
 	for _, test := range []struct {
-		fault fakeapi.Fault
-		is    error
+		fault   fakeapi.Fault
+		timeout time.Duration
+		is      error
 	}{
-		{fakeapi.Refused(), syscall.ECONNREFUSED},
-		{fakeapi.ResetMidBody(), syscall.ECONNRESET},
-		{fakeapi.Timeout(), context.DeadlineExceeded},
-		{fakeapi.Truncated(), io.ErrUnexpectedEOF},
+		{fakeapi.Refused(), time.Minute, syscall.ECONNREFUSED},
+		{fakeapi.ResetMidBody(), time.Minute, syscall.ECONNRESET},
+		{fakeapi.Timeout(), time.Millisecond, context.DeadlineExceeded},
+		{fakeapi.Truncated(), time.Minute, io.ErrUnexpectedEOF},
 	} {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: test.timeout})
 		server.ClearFaults()
 		server.SetFault(fakeapi.All(), test.fault)
 		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); !errors.Is(err, test.is) {

@@ -76,7 +76,9 @@ func watching(watchers []*refresh.Watcher) bool {
 // and why, and not after the next success. It sends no request.
 func (m *DynamicRESTMapper) Healthz(*http.Request) error {
 	health := m.reloader.Health()
-	if health.FailingSince.IsZero() || time.Since(health.FailingSince) <= m.options.UnhealthyAfter {
+	// Counted to the last read, not to now: one failure with only hits after it,
+	// which ask nothing of the server, must not fail a liveness probe for good.
+	if health.FailingSince.IsZero() || health.LastAttempt.Sub(health.FailingSince) <= m.options.UnhealthyAfter {
 		return nil
 	}
 	return fmt.Errorf("API discovery has failed since %s, %d times in a row: %w",

@@ -63,6 +63,9 @@ func newFlights(read func(scope, *flight), report func(Report)) *flights {
 // do waits for a read of s that begins after do was called. When ctx ends first,
 // its error is returned and the flight goes on without this waiter.
 func (fs *flights) do(ctx context.Context, s scope) (failures, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx) // or a flight might take off for nobody
+	}
 	f := fs.join(context.Background(), s)
 	select {
 	case <-f.done:

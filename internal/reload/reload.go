@@ -4,6 +4,7 @@ package reload
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -154,7 +155,7 @@ func (r *Reloader) refresh(ctx context.Context) error {
 	var gvs []schema.GroupVersion
 	for _, g := range s.Groups() {
 		for _, v := range g.Versions() {
-			if all || v.Table != nil {
+			if all || v.Table != nil || v.Err != nil {
 				gvs = append(gvs, schema.GroupVersion{Group: g.Name(), Version: v.Name})
 			}
 		}
@@ -193,8 +194,9 @@ func versionsOf(g *snapshot.Group) []schema.GroupVersion {
 }
 
 // readList reads one group's list of versions, and of those the ones that are
-// not known. It comes after a read of those that are: they stay if they are served,
-// whether the list, which runs behind, has them or not.
+// new. It comes after a read of the others: those that are known stay if they are
+// served, whether the list, which runs behind, has them or not, and those that
+// failed are not waited for twice.
 func (r *Reloader) readList(ctx context.Context, name string) error {
 	clock := r.Snapshot().Clock()
 	g, _, err := r.client.List(ctx, name)
@@ -214,7 +216,10 @@ func (r *Reloader) readList(ctx context.Context, name string) error {
 	}
 	g = g.Keep(versions)
 	r.publishGroup(g, len(versions) > 0, clock)
-	r.readVersions(ctx, unread(r.Snapshot(), Query{Group: name}))
+	s := r.Snapshot()
+	r.readVersions(ctx, slices.DeleteFunc(unread(s, Query{Group: name}), func(gv schema.GroupVersion) bool {
+		return s.Group(name).Version(gv.Version).Err != nil // as a moment ago
+	}))
 	return nil
 }
 
