@@ -125,7 +125,9 @@ func (f fakeAPIs) Served(ctx context.Context, found func([]schema.GroupKind)) {
 	<-ctx.Done()
 }
 
-func (f fakeAPIs) Mapping(schema.GroupKind) (*meta.RESTMapping, error) { return nil, errors.ErrUnsupported }
+func (f fakeAPIs) Mapping(schema.GroupKind) (*meta.RESTMapping, error) {
+	return nil, errors.ErrUnsupported
+}
 
 func (f fakeAPIs) RunWhileServed(ctx context.Context, run func(context.Context) error, kinds ...schema.GroupVersionKind) error {
 	for _, kind := range f {
