@@ -36,8 +36,9 @@ type failures map[schema.GroupVersion]error
 
 // flight is one read of the server. Its results are written once, before done is closed.
 type flight struct {
-	ctx  context.Context // of its requests: it ends with none of those who wait, but for a refresh
-	done chan struct{}
+	ctx      context.Context // of its requests: it ends with none of those who wait, but for a refresh
+	done     chan struct{}
+	reported chan struct{} // closed after done, when report has been called
 
 	err    error    // nothing could be read
 	failed failures // what could not be read while the rest could
@@ -51,13 +52,16 @@ type flights struct {
 	read   func(scope, *flight) // fills in the results; runs once at a time
 	report func(Report)         // may be nil
 	slot   chan struct{}        // holds one token while a flight runs
+	last   <-chan struct{}      // reported of the flight that ran last; guarded by slot
 
 	mu      sync.Mutex // held for map operations only
 	waiting map[scope]*flight
 }
 
 func newFlights(read func(scope, *flight), report func(Report)) *flights {
-	return &flights{read: read, report: report, slot: make(chan struct{}, 1), waiting: map[scope]*flight{}}
+	none := make(chan struct{})
+	close(none)
+	return &flights{read: read, report: report, slot: make(chan struct{}, 1), last: none, waiting: map[scope]*flight{}}
 }
 
 // do waits for a read of s that begins after do was called. When ctx ends first,
@@ -82,7 +86,7 @@ func (fs *flights) join(ctx context.Context, s scope) *flight {
 	defer fs.mu.Unlock()
 	f := fs.waiting[s]
 	if f == nil {
-		f = &flight{ctx: ctx, done: make(chan struct{})}
+		f = &flight{ctx: ctx, done: make(chan struct{}), reported: make(chan struct{})}
 		fs.waiting[s] = f
 		go fs.run(s, f)
 	}
@@ -97,21 +101,30 @@ func (fs *flights) leave(f *flight) {
 }
 
 // run waits for its turn, closes the flight to those who come later, and reads.
-// It ends by the timeouts of the requests before it and of its own. report is
-// called last, when nobody waits any more, so that it may take its time and may
-// use the mapper.
+// It ends by the timeouts of the requests before it and of its own.
+//
+// Reports are made one after the other, in the order of the flights: what they
+// say of the server would be wrong in any other. They are made when nobody waits
+// for the flight any more and the next one may start, so that a report may take
+// its time and may use the mapper.
 func (fs *flights) run(s scope, f *flight) {
+	defer close(f.reported)
 	select {
 	case fs.slot <- struct{}{}:
-		if fs.start(s) > 0 {
-			fs.read(s, f)
-		}
-		<-fs.slot
 	case <-f.ctx.Done():
 		fs.start(s)
 		f.err = context.Cause(f.ctx)
+		close(f.done)
+		return
 	}
+	if fs.start(s) > 0 {
+		fs.read(s, f)
+	}
+	before := fs.last
+	fs.last = f.reported
+	<-fs.slot
 	close(f.done)
+	<-before
 	if f.report != nil && fs.report != nil {
 		fs.report(*f.report)
 	}

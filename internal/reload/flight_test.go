@@ -164,3 +164,31 @@ func TestReportMayFly(t *testing.T) {
 		}
 	})
 }
+
+// Reports are made in the order of the flights, however long one takes, and keep
+// no flight waiting.
+func TestReportsAreInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reports []string // written by one report at a time, or the race detector tells
+		fs := newFlights(func(s scope, f *flight) {
+			f.report = &Report{Reason: s.version}
+		}, func(r Report) {
+			if r.Reason == "v1" {
+				time.Sleep(time.Minute)
+			}
+			reports = append(reports, r.Reason)
+		})
+		start, last := time.Now(), (*flight)(nil)
+		for _, name := range []string{"v1", "v2", "v3"} {
+			last = fs.join(context.Background(), aVersion(name))
+			<-last.done
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("flights waited %v for a report", took)
+		}
+		<-last.reported
+		if !slices.Equal(reports, []string{"v1", "v2", "v3"}) {
+			t.Errorf("reports in the order %q", reports)
+		}
+	})
+}

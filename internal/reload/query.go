@@ -33,9 +33,17 @@ func (q Query) anyVersion() bool { return len(q.Versions) == 0 }
 // byPrefix says that groups with a longer name may answer as well.
 func (q Query) byPrefix() bool { return q.ByResource && q.anyVersion() }
 
-// covers says that g, or one of its versions, may answer.
-func (q Query) covers(g *snapshot.Group) bool {
-	return g.Name() == q.Group || q.byPrefix() && strings.HasPrefix(g.Name(), q.Group) || q.anyGroup()
+// groups lists the groups of s in which something may answer, in server order.
+func (q Query) groups(s *snapshot.Snapshot) []*snapshot.Group {
+	if !q.byPrefix() && !q.anyGroup() {
+		if g := s.Group(q.Group); g != nil {
+			return []*snapshot.Group{g}
+		}
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.Groups()), func(g *snapshot.Group) bool {
+		return !strings.HasPrefix(g.Name(), q.Group) // which is empty where any group may answer
+	})
 }
 
 // Read reads the part of the server that q is about, so that what the snapshot
@@ -160,10 +168,7 @@ func (r *Reloader) readListedThenList(ctx context.Context, q Query, settled func
 // readListed reads the versions, as they are listed, of every group that q is
 // about. It says whether that settles the lookup.
 func (r *Reloader) readListed(ctx context.Context, q Query, settled func(*snapshot.Snapshot) bool) (bool, error) {
-	for _, g := range r.Snapshot().Groups() {
-		if !q.covers(g) {
-			continue
-		}
+	for _, g := range q.groups(r.Snapshot()) {
 		if _, err := r.do(ctx, scope{kind: listed, group: g.Name()}); err != nil {
 			return false, err
 		}
@@ -195,10 +200,7 @@ func (r *Reloader) readVersionsOf(ctx context.Context, q Query, versions []strin
 // failedIn lists the versions that q is about whose last read failed.
 func (r *Reloader) failedIn(q Query) failures {
 	failed := failures{}
-	for _, g := range r.Snapshot().Groups() {
-		if !q.covers(g) {
-			continue
-		}
+	for _, g := range q.groups(r.Snapshot()) {
 		for _, v := range g.Versions() {
 			if v.Err != nil && (q.anyVersion() || slices.Contains(q.Versions, v.Name)) {
 				failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err
@@ -212,10 +214,7 @@ func (r *Reloader) failedIn(q Query) failures {
 // were listed, or since they were reset.
 func unread(s *snapshot.Snapshot, q Query) []schema.GroupVersion {
 	var gvs []schema.GroupVersion
-	for _, g := range s.Groups() {
-		if !q.covers(g) {
-			continue
-		}
+	for _, g := range q.groups(s) {
 		for _, v := range g.Versions() {
 			if !v.Known() {
 				gvs = append(gvs, schema.GroupVersion{Group: g.Name(), Version: v.Name})

@@ -26,8 +26,8 @@ type Reloader struct {
 }
 
 // New makes a reloader that knows nothing yet. It sends no request and starts no
-// goroutine. report, which may be nil, is called after every flight, from the
-// flight's goroutine.
+// goroutine. report, which may be nil, is called after every flight, in their
+// order, from the flight's goroutine.
 func New(client *discovery.Client, report func(Report)) *Reloader {
 	r := &Reloader{client: client}
 	r.flights = newFlights(r.read, report)
@@ -49,10 +49,15 @@ func (r *Reloader) Changed() <-chan struct{} { return *r.changed.Load() }
 func (r *Reloader) Health() Health { return *r.health.Load() }
 
 // Refresh reads everything again that has been read before, and what is new.
-// When ctx ends it stops reading, and returns once that has stopped.
+// It returns an error if the server did not answer. When ctx ends it stops
+// reading, and returns once that has stopped. It returns when its report has been
+// made, so a report must not call it.
 func (r *Reloader) Refresh(ctx context.Context) error {
 	f := r.flights.join(ctx, scope{kind: refresh})
-	<-f.done
+	<-f.reported
+	if f.err == nil && f.ctx.Err() == nil {
+		return f.failure()
+	}
 	return f.err
 }
 
@@ -122,7 +127,7 @@ func (r *Reloader) fly(s scope, f *flight) {
 	ctx := f.ctx
 	switch s.kind {
 	case everything:
-		f.err = r.readEverything(ctx)
+		f.failed, f.err = r.readEverything(ctx)
 	case bulk:
 		f.err = r.readBulk(ctx)
 	case group:
@@ -134,7 +139,7 @@ func (r *Reloader) fly(s scope, f *flight) {
 	case version:
 		f.failed = r.readVersions(ctx, []schema.GroupVersion{{Group: s.group, Version: s.version}})
 	case refresh:
-		f.err = r.refresh(ctx)
+		f.failed, f.err = r.refresh(ctx)
 	case fill:
 		f.failed = r.readVersions(ctx, unread(r.Snapshot(), Query{Group: s.group, ByResource: s.prefix}))
 	}
@@ -143,13 +148,13 @@ func (r *Reloader) fly(s scope, f *flight) {
 // refresh is readBulk and, on a server without the aggregated document, every
 // version that was read before; or every version at all, if somebody wants to
 // know of all.
-func (r *Reloader) refresh(ctx context.Context) error {
+func (r *Reloader) refresh(ctx context.Context) (failures, error) {
 	if err := r.readBulk(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	s := r.Snapshot()
 	if s.Aggregated() {
-		return nil
+		return nil, nil
 	}
 	all := r.all.Load()
 	var gvs []schema.GroupVersion
@@ -160,26 +165,34 @@ func (r *Reloader) refresh(ctx context.Context) error {
 			}
 		}
 	}
-	r.readVersions(ctx, gvs)
-	return nil
+	return r.readMany(ctx, gvs), nil
 }
 
 // readEverything is readBulk and, on a server without the aggregated document,
 // every version that it lists.
-func (r *Reloader) readEverything(ctx context.Context) error {
+func (r *Reloader) readEverything(ctx context.Context) (failures, error) {
 	if err := r.readBulk(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	s := r.Snapshot()
 	if s.Aggregated() {
-		return nil
+		return nil, nil
 	}
 	var gvs []schema.GroupVersion
 	for _, g := range s.Groups() {
 		gvs = append(gvs, versionsOf(g)...)
 	}
-	r.readVersions(ctx, gvs)
-	return nil
+	return r.readMany(ctx, gvs), nil
+}
+
+// readMany is readVersions for a flight that is not about them alone: failures
+// count for it only if no version was read.
+func (r *Reloader) readMany(ctx context.Context, gvs []schema.GroupVersion) failures {
+	failed := r.readVersions(ctx, gvs)
+	if len(failed) < len(gvs) {
+		return nil
+	}
+	return failed
 }
 
 func versionsOf(g *snapshot.Group) []schema.GroupVersion {
