@@ -15,10 +15,10 @@ import (
 // DynamicRESTMapperOptions are the settings of a DynamicRESTMapper. The zero
 // value gives the mapper that NewDynamicRESTMapper returns.
 type DynamicRESTMapperOptions struct {
-	// RefreshInterval is how often everything is read again while Start runs, give
-	// or take a tenth. Where nothing has changed that costs two requests that are
-	// answered with 304. It bounds how long a kind that went is still mapped.
-	// Defaults to 0: no refresh by interval.
+	// RefreshInterval is how long at most, while Start runs, it takes until everything
+	// is read again; each wait is shorter by up to a tenth, at random. Where nothing
+	// has changed that costs two requests that are answered with 304. It bounds for
+	// how long a kind that went is still mapped. Defaults to 0: no refresh by interval.
 	RefreshInterval time.Duration
 
 	// WatchAPIs refreshes, while Start runs, about a second after a

@@ -78,7 +78,7 @@ func NewDynamicRESTMapperWithOptions(
 		if err != nil {
 			return nil, fmt.Errorf("no watch of API changes for this rest.Config: %w", err)
 		}
-		m.watchers = refresh.NewWatchers(watches, opts.Logger)
+		m.watchers = refresh.NewWatchers(watches, opts.Logger, client.Safe)
 	}
 	return m, nil
 }

@@ -50,7 +50,7 @@ func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Cli
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &own)
 	c := &Client{options: options, secrets: secretsOf(cfg), server: share.ServerOf(cfg, httpClient)}
 	if err != nil {
-		return nil, c.safe(err)
+		return nil, c.Safe(err)
 	}
 	c.rest = client.RESTClient()
 	return c, nil

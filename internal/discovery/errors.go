@@ -95,11 +95,11 @@ func (c *Client) statusError(status *apierrors.StatusError, code int, body []byt
 
 // failure makes an Error of one that may quote the server.
 func (c *Client) failure(path string, gv schema.GroupVersion, code int, err error) *Error {
-	return &Error{Path: path, GroupVersion: gv, Code: code, Err: c.safe(err)}
+	return &Error{Path: path, GroupVersion: gv, Code: code, Err: c.Safe(err)}
 }
 
-// safe returns err if all of its text may be shown, else an error with what may.
-func (c *Client) safe(err error) error {
+// Safe returns err if all of its text may be shown, else an error with what may.
+func (c *Client) Safe(err error) error {
 	if shown := c.redact(err.Error()); shown != err.Error() {
 		return errors.New(shown)
 	}

@@ -4,6 +4,7 @@ package refresh
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -23,7 +24,9 @@ const (
 	// spacing is the least time between the starts of two refreshes that were rung for.
 	spacing = time.Second
 
-	jitter       = 0.1 // of every wait, so that a fleet does not beat in time
+	// jitter is the part of every wait that may be left out, so that a fleet does
+	// not beat in time. Nothing is added: the interval is what users rely on.
+	jitter       = 0.1
 	firstBackoff = time.Second
 	mostBackoff  = 2 * time.Minute
 )
@@ -68,13 +71,13 @@ func loop(ctx context.Context, interval time.Duration, bell Doorbell, refresh fu
 	backoff := newBackoff()
 	for ctx.Err() == nil {
 		started := time.Now()
-		next := interval
-		if refresh(ctx) == nil {
+		err := refresh(ctx)
+		next := rest(shorten(interval), time.Since(started))
+		if err == nil {
 			backoff = newBackoff()
-		} else if retry := backoff.Step(); interval == 0 || retry < interval {
+		} else if retry := shorten(backoff.Step()); interval == 0 || retry < next {
 			next = retry
 		}
-		next = lengthen(next)
 		if rung := sleep(ctx, next, bell); rung {
 			// Let the burst pass, and keep the distance to the refresh before.
 			sleep(ctx, max(settle, spacing-time.Since(started)), nil)
@@ -83,17 +86,22 @@ func loop(ctx context.Context, interval time.Duration, bell Doorbell, refresh fu
 	}
 }
 
-// newBackoff has no jitter: loop lengthens every wait.
+// newBackoff has no jitter: loop shortens every wait.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: firstBackoff, Factor: 2, Steps: 30, Cap: mostBackoff}
 }
 
-// lengthen adds jitter to a wait; a wait of 0 stays for ever.
-func lengthen(d time.Duration) time.Duration {
-	if d == 0 {
-		return 0
-	}
-	return wait.Jitter(d, jitter)
+// shorten takes the jitter off a wait; a wait of 0 stays for ever.
+func shorten(d time.Duration) time.Duration {
+	return d - time.Duration(rand.Float64()*jitter*float64(d))
+}
+
+// rest is what is left of an interval that is counted from the start of a refresh,
+// so that what a refresh has just missed is seen by the next within the interval.
+// It leaves a server that takes longer than that a pause. An interval of 0 stays
+// for ever.
+func rest(interval, spent time.Duration) time.Duration {
+	return max(interval-spent, min(interval, settle))
 }
 
 // sleep waits for d, for ever if that is 0, or until bell rings or ctx ends. It

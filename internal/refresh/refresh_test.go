@@ -191,7 +191,7 @@ func TestRingsBetweenIntervals(t *testing.T) {
 			t.Errorf("the ring was answered after %v", times[0])
 		}
 		for i := 1; i < len(times); i++ {
-			if gap := times[i] - times[i-1]; gap < time.Minute || gap > 66*time.Second {
+			if gap := times[i] - times[i-1]; gap < 54*time.Second || gap > time.Minute {
 				t.Errorf("%v after %v", gap, times[i-1])
 			}
 		}

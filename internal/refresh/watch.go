@@ -31,16 +31,19 @@ type Watcher struct {
 	client   metadata.Interface
 	resource schema.GroupVersionResource
 	log      logr.Logger
+	safe     func(error) error // what may be shown of an error
 
 	watching atomic.Bool // a watch is open
 	troubled atomic.Bool // the trouble has been logged
 }
 
 // NewWatchers makes a watcher for each resource that tells of a change of the API.
-func NewWatchers(client metadata.Interface, log logr.Logger) []*Watcher {
+// What goes wrong is logged as safe returns it, which takes out credentials that a
+// server may repeat.
+func NewWatchers(client metadata.Interface, log logr.Logger, safe func(error) error) []*Watcher {
 	var watchers []*Watcher
 	for _, resource := range watched() {
-		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log})
+		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log, safe: safe})
 	}
 	return watchers
 }
@@ -110,11 +113,11 @@ func (w *Watcher) failed(ctx context.Context, err error) {
 	log := w.log.WithValues("group", w.resource.Group, "resource", w.resource.Resource)
 	switch {
 	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
-		log.Error(err, "cannot watch for API changes: a ClusterRole must allow the verbs list and watch on this resource; "+
+		log.Error(w.safe(err), "cannot watch for API changes: a ClusterRole must allow the verbs list and watch on this resource; "+
 			"until then only the interval and misses refresh")
 	case apierrors.IsNotFound(err):
-		log.Error(err, "cannot watch for API changes: the server does not serve this resource; only the interval and misses refresh")
+		log.Error(w.safe(err), "cannot watch for API changes: the server does not serve this resource; only the interval and misses refresh")
 	default:
-		log.Error(err, "cannot watch for API changes now, trying again")
+		log.Error(w.safe(err), "cannot watch for API changes now, trying again")
 	}
 }
