@@ -5,20 +5,22 @@
 # compiler. The first run also builds the tools and, where none can be
 # downloaded, the API servers; they are cached outside the checkout.
 #
-#	hack/test.sh          everything
+#	hack/test.sh          everything, with the newest and the oldest supported controller-runtime
 #	hack/test.sh -quick   without what needs an API server
+#	hack/test.sh -matrix  instead: upstream's tests on stock and fork of every supported
+#	                      controller-runtime; writes hack/fork/MATRIX.md, takes an hour and a half
 #
 # A part that fails does not stop the others. The last line counts the tests of
 # all parts: "N passed, N failed, N skipped". Reasons for skips stand above it.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-upstream=v0.25.2
 quick=false
 case "${1:-}" in
 '') ;;
 -quick) quick=true ;;
-*) die "usage: hack/test.sh [-quick]" ;;
+-matrix) exec "$root/hack/matrix.sh" "${@:2}" ;;
+*) die "usage: hack/test.sh [-quick | -matrix]" ;;
 esac
 
 cd "$root"
@@ -62,19 +64,29 @@ count() { grep -c "\"Action\":\"$1\",\"Package\":\"[^\"]*\",\"Test\":" "$2" || t
 servers() {
 	KUBEBUILDER_ASSETS=$(hack/envtest.sh latest) || return
 	export KUBEBUILDER_ASSETS
+	legacy=$(hack/envtest.sh legacy) || return
 	hack/envtest.sh legacy-store "$work/store" >"$work/store.env"
 }
 
-# forked runs upstream's own test of the mapper, unmodified, and ours beside it.
+# lines prints the newest tested release of each supported line, oldest first.
+lines() { go run ./hack/fork -h | grep -o 'newest tested v[0-9.]*[0-9]' | awk '{ print $3 }'; }
+
+# forked VERSION FLAGS... runs upstream's own tests of the mapper and the client,
+# unmodified, in a forked tree, and ours beside them.
 forked() {
-	local tree="$work/tree" stock
-	go run ./hack/fork -o "$tree" -version "$upstream" || return
-	stock=$(go mod download -json "sigs.k8s.io/controller-runtime@$upstream" | sed -n 's/.*"Dir": "\(.*\)",*/\1/p')
+	local version=$1 tree="$work/$1" environment="$work/$1.env" stock status=0
+	shift
+	go run ./hack/fork -o "$tree" -version "$version" || return
+	stock=$(cd "$work" && go mod download -json "sigs.k8s.io/controller-runtime@$version" | sed -n 's/.*"Dir": "\(.*\)",*/\1/p')
 	cmp "$stock/pkg/client/apiutil/restmapper_test.go" "$tree/pkg/client/apiutil/restmapper_test.go" || return
-	(cd "$tree" && go build ./... && go vet ./pkg/client/apiutil/...) || return
-	# The test without aggregated discovery looks for its server in setup-envtest's store.
-	local environment="$work/store.env"
-	gotest "$tree" -race -count=1 -timeout 15m ./pkg/client/apiutil/...
+	(cd "$tree" && go build ./... && go vet ./pkg/client/... ./pkg/metrics/...) || return
+	gotest "$tree" "$@" -count=1 -timeout 15m ./pkg/client || status=$?
+	# The test without aggregated discovery looks for its server in setup-envtest's
+	# store; in v0.20 both parts take the same server, which has to be the old one.
+	cp "$work/store.env" "$environment"
+	grep -q DownloadBinaryAssets "$tree/pkg/client/apiutil/restmapper_test.go" || echo "export KUBEBUILDER_ASSETS='$legacy'" >>"$environment"
+	gotest "$tree" "$@" -count=1 -timeout 15m ./pkg/client/apiutil/... || status=$?
+	return "$status"
 }
 
 # replays shows after the tests how stock and fork fared, side by side.
@@ -102,7 +114,9 @@ if $quick; then
 	echo "skipped: what needs an API server (-quick)" >>"$work/parts"
 else
 	part "API servers" servers
-	part "upstream's test in the forked $upstream tree" forked
+	oldest=$(lines | head -n 1) newest=$(lines | tail -n 1)
+	part "upstream's tests in the forked $newest tree, -race" forked "$newest" -race
+	part "upstream's tests in the forked $oldest tree" forked "$oldest"
 	part "replays on an API server" replays
 fi
 

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/freshmapper/freshmapper/hack/fork/internal/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 

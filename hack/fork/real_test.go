@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/freshmapper/freshmapper"
-	"github.com/freshmapper/freshmapper/hack/fork/internal/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 )
 
 // The real sources in programs that use as little of controller-runtime as one

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshmapper/freshmapper/hack/fork/internal/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 )
 
 func rename(t *testing.T, dir, from, to string) {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/freshmapper/freshmapper/hack/fork/internal/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 

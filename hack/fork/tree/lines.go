@@ -36,6 +36,11 @@ var mapperFiles = []Gone{
 // Lines are the supported release lines, oldest first. A new line is a new row,
 // once the tests have passed on it.
 var Lines = []Line{
+	{Minor: "v0.20", Newest: "v0.20.4", Gone: mapperFiles},
+	{Minor: "v0.21", Newest: "v0.21.0", Gone: mapperFiles},
+	{Minor: "v0.22", Newest: "v0.22.5", Gone: mapperFiles},
+	{Minor: "v0.23", Newest: "v0.23.3", Gone: mapperFiles},
+	{Minor: "v0.24", Newest: "v0.24.1", Gone: mapperFiles},
 	{Minor: "v0.25", Newest: "v0.25.2", Gone: mapperFiles},
 }
 

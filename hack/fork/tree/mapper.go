@@ -35,7 +35,7 @@ func (d *Draft) dropStock() error {
 			continue
 		}
 		if !ok {
-			return fmt.Errorf("upstream has no %s: this release needs a row of its own in the table of lines", name)
+			return missing(name)
 		}
 		if err := checkExports(name, file.Data, gone.Exports); err != nil {
 			return err
@@ -43,6 +43,10 @@ func (d *Draft) dropStock() error {
 		delete(d.Files, name)
 	}
 	return nil
+}
+
+func missing(name string) error {
+	return fmt.Errorf("upstream has no %s: this release needs a row of its own in the table of lines", name)
 }
 
 // checkExports makes sure that dropping a file drops no name that others use

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 )
 
 // A Patch is one purpose: hack/fork applies them all, hack/stage makes a commit
@@ -20,6 +21,8 @@ type Patch struct {
 func Patches() []Patch {
 	return []Patch{
 		{Name: "mapper", Apply: putMapper},
+		{Name: "client", Apply: keepClientFresh},
+		{Name: "metrics", Apply: registerMetrics},
 	}
 }
 
@@ -34,17 +37,54 @@ type Draft struct {
 // Generate makes the patched tree of a release out of upstream's files and our
 // sources. It changes upstream and returns it.
 func Generate(version string, upstream Files, ours fs.FS) (Files, error) {
+	draft, err := newDraft(version, upstream, ours)
+	if err != nil {
+		return nil, err
+	}
+	for _, patch := range Patches() {
+		if err := draft.apply(patch); err != nil {
+			return nil, err
+		}
+	}
+	return draft.Files, nil
+}
+
+// Step is what a patch has made of the tree.
+type Step struct {
+	Patch string // its name
+	Files Files
+}
+
+// Steps is Generate, with the tree as it is after each patch. It leaves upstream
+// as it is.
+func Steps(version string, upstream Files, ours fs.FS) ([]Step, error) {
+	draft, err := newDraft(version, maps.Clone(upstream), ours)
+	if err != nil {
+		return nil, err
+	}
+	var steps []Step
+	for _, patch := range Patches() {
+		if err := draft.apply(patch); err != nil {
+			return nil, err
+		}
+		steps = append(steps, Step{Patch: patch.Name, Files: maps.Clone(draft.Files)})
+	}
+	return steps, nil
+}
+
+func newDraft(version string, upstream Files, ours fs.FS) (*Draft, error) {
 	line, err := LineOf(version)
 	if err != nil {
 		return nil, err
 	}
-	draft := &Draft{Line: line, Version: version, Files: upstream, Ours: ours}
-	for _, patch := range Patches() {
-		if err := patch.Apply(draft); err != nil {
-			return nil, fmt.Errorf("patch %q on %s %s: %w", patch.Name, Module, version, err)
-		}
+	return &Draft{Line: line, Version: version, Files: upstream, Ours: ours}, nil
+}
+
+func (d *Draft) apply(patch Patch) error {
+	if err := patch.Apply(d); err != nil {
+		return fmt.Errorf("patch %q on %s %s: %w", patch.Name, Module, d.Version, err)
 	}
-	return draft.Files, nil
+	return nil
 }
 
 // A Result is a patched tree, and what became of upstream's files in it.

@@ -12,12 +12,41 @@ import (
 
 const stock = "package apiutil\n\nfunc NewDynamicRESTMapper() {}\n\nfunc hidden() {}\n"
 
+// stockClient has the shape of the client's cache.
+const stockClient = `package client
+
+type clientRestResources struct {
+	mapper meta.RESTMapper
+	byKind map[string]*resourceMeta
+	mu     sync.RWMutex
+}
+
+func (c *clientRestResources) getResource(kind string) (*resourceMeta, error) {
+	c.mu.RLock()
+	r, known := c.byKind[kind]
+	c.mu.RUnlock()
+	if known {
+		return r, nil
+	}
+	var err error
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, err = c.newResource(kind)
+	if err != nil {
+		return nil, err
+	}
+	c.byKind[kind] = r
+	return r, err
+}
+`
+
 // upstream is a controller-runtime in small.
 func upstream() Files {
 	return Files{
 		"go.mod":                              {Data: []byte("module sigs.k8s.io/controller-runtime\n")},
 		"hack/run.sh":                         {Data: []byte("#!/bin/sh\n"), Exec: true},
 		"pkg/client/client.go":                {Data: []byte("package client\n")},
+		clientFile:                            {Data: []byte(stockClient)},
 		"pkg/client/apiutil/apimachinery.go":  {Data: []byte("package apiutil\n")},
 		"pkg/client/apiutil/restmapper.go":    {Data: []byte(stock)},
 		"pkg/client/apiutil/errors.go":        {Data: []byte("package apiutil\n\ntype ErrResourceDiscoveryFailed map[string]error\n")},
@@ -32,6 +61,7 @@ func ours() fstest.MapFS {
 	return fstest.MapFS{
 		"apiutil/restmapper.go":     {Data: []byte("package apiutil\n\nimport _ \"github.com/freshmapper/freshmapper/internal/snapshot\"\n")},
 		"apiutil/options.go":        {Data: []byte("package apiutil\n")},
+		"apiutil/defaults.go":       {Data: []byte("package apiutil\n")},
 		"apiutil/testdata/a.txt":    {Data: []byte("text\n")},
 		"internal/snapshot/find.go": {Data: []byte("package snapshot\n")},
 	}
@@ -46,12 +76,21 @@ func TestGenerate(t *testing.T) {
 	want := []string{
 		"go.mod", "hack/run.sh",
 		"pkg/client/apiutil/apimachinery.go",
+		"pkg/client/apiutil/defaults.go",
 		"pkg/client/apiutil/internal/snapshot/find.go",
+		"pkg/client/apiutil/metrics_registry_test.go",
 		"pkg/client/apiutil/options.go",
 		"pkg/client/apiutil/restmapper.go",
 		"pkg/client/apiutil/restmapper_test.go",
 		"pkg/client/apiutil/testdata/a.txt", "pkg/client/apiutil/testdata/crd.yml",
 		"pkg/client/client.go",
+		"pkg/client/client_rest_resources.go",
+		"pkg/client/client_rest_resources_generation.go",
+		"pkg/client/client_rest_resources_generation_test.go",
+		"pkg/client/client_rest_resources_kept_test.go",
+		"pkg/client/client_rest_resources_server_test.go",
+		"pkg/internal/mappermetrics/mappermetrics.go",
+		"pkg/metrics/restmapper.go",
 	}
 	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {
 		t.Errorf("files:\n%s", strings.Join(got, "\n"))
@@ -73,7 +112,7 @@ func TestGenerateRefuses(t *testing.T) {
 		spoil   func(Files, fstest.MapFS)
 		want    []string // all in the error
 	}{
-		"unknown line":     {version: "v0.19.0", want: []string{"v0.19.0 is not supported", "v0.25"}},
+		"unknown line":     {version: "v0.19.0", want: []string{"v0.19.0 is not supported", "v0.20", "v0.25"}},
 		"next line":        {version: "v0.250.1", want: []string{"not supported"}},
 		"pre-release":      {version: "v0.25.0-beta.0", want: []string{"not supported"}},
 		"no version":       {version: "0.25.2", want: []string{"not supported"}},
@@ -87,6 +126,12 @@ func TestGenerateRefuses(t *testing.T) {
 			want: []string{"internal/x/x.go", "hack/fork/tree"}},
 		"root import": {spoil: addOurs("apiutil/x_test.go", "package apiutil\n\nimport _ \"github.com/freshmapper/freshmapper\"\n"),
 			want: []string{"apiutil/x_test.go", "only apiutil and internal"}},
+		"no client": {spoil: func(f Files, _ fstest.MapFS) { delete(f, clientFile) }, want: []string{"upstream has no " + clientFile}},
+		"other client": {spoil: func(f Files, _ fstest.MapFS) { f[clientFile] = File{Data: []byte("package client\n")} },
+			want: []string{clientFile, "clientRestResources", `patch "client"`}},
+		"no seam": {spoil: func(_ Files, o fstest.MapFS) { delete(o, "apiutil/defaults.go") }, want: []string{"apiutil/defaults.go"}},
+		"metrics taken": {spoil: func(f Files, _ fstest.MapFS) { f["pkg/metrics/restmapper.go"] = File{} },
+			want: []string{"overwrite", "pkg/metrics/restmapper.go"}},
 		"no sources": {spoil: func(_ Files, o fstest.MapFS) { clear(o) }, want: []string{"our sources have no apiutil"}},
 	}
 	for name, test := range tests {

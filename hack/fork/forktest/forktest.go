@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package forktest has what the tests of hack/fork share: a small stand-in for
-// our sources, and a program that uses controller-runtime.
+// Package forktest has what the tests of hack/fork and hack/stage share: a small
+// stand-in for our sources, and a program that uses controller-runtime.
 package forktest
 
 import (
@@ -33,6 +33,7 @@ var sources = map[string]string{
 	"apiutil/restmapper.go": `package apiutil
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/freshmapper/freshmapper/internal/answer"
@@ -44,6 +45,26 @@ import (
 func NewDynamicRESTMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return answer.Mapper(), nil
 }
+
+// DynamicRESTMapper has those methods of the real one that tests in the tree use.
+type DynamicRESTMapper struct{ meta.RESTMapper }
+
+// DynamicRESTMapperOptions has those fields.
+type DynamicRESTMapperOptions struct{ WatchAPIs bool }
+
+// NewDynamicRESTMapperWithOptions has the signature of the real one.
+func NewDynamicRESTMapperWithOptions(*rest.Config, *http.Client, DynamicRESTMapperOptions) (*DynamicRESTMapper, error) {
+	return &DynamicRESTMapper{answer.Mapper()}, nil
+}
+
+// Reset does nothing.
+func (*DynamicRESTMapper) Reset() {}
+
+// Start only waits.
+func (*DynamicRESTMapper) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
 `,
 	"apiutil/errors.go": `package apiutil
 
@@ -53,6 +74,22 @@ import "k8s.io/apimachinery/pkg/runtime/schema"
 type ErrResourceDiscoveryFailed map[schema.GroupVersion]error
 
 func (e *ErrResourceDiscoveryFailed) Error() string { return "discovery failed" }
+`,
+	"apiutil/metrics.go": `package apiutil
+
+import "time"
+
+// DynamicRESTMapperMetrics has the methods of the real one.
+type DynamicRESTMapperMetrics interface {
+	Request(path string, code int)
+	Reload(reason string, duration time.Duration, err error)
+	Miss(outcome string)
+	Served(generation uint64, groups, kinds int, lastSuccess time.Time)
+}
+`,
+	"apiutil/defaults.go": `package apiutil
+
+func defaultMetrics() DynamicRESTMapperMetrics { return nil }
 `,
 	"apiutil/fresh_test.go": `package apiutil_test
 

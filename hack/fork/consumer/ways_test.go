@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumer
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/freshmapper/freshmapper/hack/fork/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+)
+
+// The ways in that README.md describes, beside the plain one and a workspace.
+
+const mapperPackage = tree.Module + "/pkg/client/apiutil"
+
+// builtFrom returns the folder that a program in dir takes the mapper from. There
+// must be one only, whoever imports it.
+func builtFrom(t *testing.T, dir string, flags ...string) string {
+	t.Helper()
+	list := append([]string{"list", "-deps", "-f", "{{if eq .ImportPath \"" + mapperPackage + "\"}}{{.Dir}}{{end}}"}, flags...)
+	return strings.TrimSpace(forktest.Run(t, dir, "go", append(list, "./...")...))
+}
+
+// A vendor folder is made from the fork, and is in the way of an update only.
+func TestVendored(t *testing.T) {
+	dir := forktest.Consumer(t)
+	into.must(t, dir, nil)
+	forktest.Run(t, dir, "go", "mod", "vendor")
+	forktest.Run(t, dir, "go", "build", "-mod=vendor", "-o", os.DevNull, "./...")
+	if from, want := builtFrom(t, dir, "-mod=vendor"), filepath.Join(dir, "vendor", mapperPackage); from != want {
+		t.Errorf("the mapper is built from %s, not from %s", from, want)
+	}
+	if got, want := forktest.Text(t, dir, "vendor/"+mapperPackage+"/restmapper.go"), forktest.Text(t, dir, place+"/pkg/client/apiutil/restmapper.go"); got != want {
+		t.Errorf("vendored:\n%s", got)
+	}
+	if out := into.must(t, dir, nil); !strings.Contains(out, "nothing to do") {
+		t.Errorf("the second run said\n%s", out)
+	}
+
+	newer := with(forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n"))
+	into.fails(t, dir, newer, "vendor", "go mod vendor")
+	remove(t, dir, "vendor")
+	into.must(t, dir, newer)
+	forktest.Run(t, dir, "go", "mod", "vendor")
+	forktest.Run(t, dir, "go", "build", "-mod=vendor", "-o", os.DevNull, "./...")
+}
+
+// A dependency that uses controller-runtime, too, and asks for an older release
+// of it, is built with the fork as well.
+func TestOtherDependency(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "operator")
+	if err := os.Rename(forktest.Consumer(t), dir); err != nil {
+		t.Fatal(err)
+	}
+	forktest.Write(t, top, "library/go.mod", "module example.com/library\n\ngo 1.26.0\n\nrequire "+tree.Module+" v0.25.0\n")
+	forktest.Write(t, top, "library/library.go", "package library\n\nimport \""+mapperPackage+"\"\n\n"+
+		"// Mapper makes a mapper.\nfunc Mapper() { _, _ = apiutil.NewDynamicRESTMapper(nil, nil) }\n")
+	forktest.Write(t, dir, "library.go", "package main\n\nimport \"example.com/library\"\n\nvar _ = library.Mapper\n")
+	forktest.Run(t, dir, "go", "mod", "edit", "-require=example.com/library@v0.0.0", "-replace=example.com/library=../library")
+	forktest.Run(t, dir, "go", "mod", "tidy")
+	forktest.Commit(t, dir)
+
+	into.must(t, dir, nil)
+	if from, want := builtFrom(t, dir), filepath.Join(dir, place, "pkg/client/apiutil"); from != want {
+		t.Errorf("the mapper is built from %q, not from %s alone", from, want)
+	}
+	undo.must(t, dir, nil)
+	forktest.Clean(t, dir)
+}
+
+// A tree that was pushed to a git host takes the place of controller-runtime by
+// its version.
+func TestPushedTree(t *testing.T) {
+	const module, version = "git.example.invalid/you/controller-runtime.git", "v0.25.2-fresh.1"
+	repository := filepath.Join(t.TempDir(), "controller-runtime")
+	request := tree.Request{Dir: repository, Version: tree.Newest(), Ours: forktest.Ours(), Out: io.Discard}
+	if err := tree.Create(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	forktest.Run(t, repository, "git", "init", "-q")
+	forktest.Commit(t, repository)
+	forktest.Run(t, repository, "git", "tag", version)
+
+	proxy := download(t, repository, module+"@"+version)
+	cache := strings.TrimSpace(forktest.Run(t, repository, "go", "env", "GOMODCACHE"))
+	host, _, _ := strings.Cut(module, "/")
+	clean := func() { scrap(t, filepath.Join(cache, host), filepath.Join(cache, "cache", "download", host)) }
+	clean()
+	t.Cleanup(clean)
+
+	dir := forktest.Consumer(t)
+	others := strings.TrimSpace(forktest.Run(t, dir, "go", "env", "GOPROXY"))
+	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(proxy)+","+others)
+	t.Setenv("GONOSUMDB", host)
+	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"="+module+"@"+version)
+	forktest.Run(t, dir, "go", "build", "-mod=mod", "-o", os.DevNull, "./...")
+	forktest.Run(t, dir, "go", "mod", "verify")
+	from := builtFrom(t, dir)
+	if want := filepath.Join(cache, module+"@"+version, "pkg/client/apiutil"); from != want {
+		t.Errorf("the mapper is built from %q, not from %s", from, want)
+	}
+	if got, want := forktest.Text(t, from, "restmapper.go"), forktest.Text(t, repository, "pkg/client/apiutil/restmapper.go"); got != want {
+		t.Errorf("pushed:\n%s", got)
+	}
+}
+
+// download has the go command get a module with git, from a folder that stands in
+// for its host, and returns the folder of what it got, in the form of a proxy.
+func download(t *testing.T, repository, module string) string {
+	t.Helper()
+	path, _, _ := strings.Cut(module, "@")
+	cache := t.TempDir()
+	t.Cleanup(func() { scrap(t, cache) })
+	cmd := exec.Command("go", "mod", "download", module)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(cmd.Environ(), "GOWORK=off", "GOMODCACHE="+cache, "GOPROXY=direct", "GONOSUMDB=*",
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://"+filepath.ToSlash(repository)+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+strings.TrimSuffix(path, ".git"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return filepath.Join(cache, "cache", "download")
+}
+
+// scrap removes folders of a module cache, whose files are read-only.
+func scrap(t *testing.T, folders ...string) {
+	t.Helper()
+	for _, folder := range folders {
+		_ = filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() {
+				err = os.Chmod(name, 0o755)
+			}
+			return err
+		})
+		if err := os.RemoveAll(folder); err != nil {
+			t.Error(err)
+		}
+	}
+}
