@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command stage writes this project's changes to controller-runtime as a series
+// of patches for upstream.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/mail"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/freshmapper/freshmapper"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+	"github.com/freshmapper/freshmapper/hack/stage/series"
+)
+
+const help = `stage writes a patch series for controller-runtime.
+
+  stage -o DIR [-base V] [-author 'NAME <ADDRESS>']
+
+DIR must be absent or empty, or hold an earlier series, which is replaced. The
+series applies to a checkout of the tag V with
+
+  git am DIR/*.patch
+
+and each of its patches builds and passes its tests by itself. upstream asks
+contributors to sign a CLA: the author of the commits must be somebody who did.
+
+  -base V     the controller-runtime release to change (default %[1]s)
+  -author A   who the commits are by (default %[2]s)
+
+What to say with it is in hack/stage/PROPOSAL.md.
+`
+
+const nobody = "freshmapper <freshmapper@example.invalid>"
+
+type options struct {
+	out, base, author string
+	help              bool
+}
+
+func main() {
+	os.Exit(run(os.Args[1:], freshmapper.Source, os.Stdout, os.Stderr))
+}
+
+// run is main with its surroundings given, and returns the exit code.
+func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	opts, err := parse(args)
+	if err == nil && opts.help {
+		fmt.Fprintf(stdout, help, tree.Newest(), nobody)
+		return 0
+	}
+	if err == nil {
+		err = stage(ctx, opts, ours, stdout)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "stage: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return 1
+	}
+	return 0
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("stage", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&o.out, "o", "", "")
+	flags.StringVar(&o.base, "base", tree.Newest(), "")
+	flags.StringVar(&o.author, "author", nobody, "")
+	err := flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return options{help: true}, nil
+	case err != nil:
+	case flags.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case o.out == "":
+		err = errors.New("give -o DIR")
+	default:
+		_, err = mail.ParseAddress(o.author)
+	}
+	if err != nil {
+		return o, fmt.Errorf("%w (-h explains)", err)
+	}
+	return o, nil
+}
+
+func stage(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
+	if _, err := tree.LineOf(o.base); err != nil {
+		return err
+	}
+	old, err := earlier(o.out)
+	if err != nil {
+		return err
+	}
+	upstream, err := tree.Upstream(ctx, o.base, nil)
+	if err != nil {
+		return err
+	}
+	patches, err := series.Make(o.base, o.author, upstream, ours)
+	if err != nil {
+		return err
+	}
+	for _, name := range old {
+		if err := os.Remove(name); err != nil {
+			return fmt.Errorf("remove an earlier patch: %w", err)
+		}
+	}
+	if err := os.MkdirAll(o.out, 0o755); err != nil {
+		return fmt.Errorf("make a place for the series: %w", err)
+	}
+	for _, patch := range patches {
+		name := filepath.Join(o.out, patch.File)
+		if err := os.WriteFile(name, patch.Mail, 0o644); err != nil {
+			return fmt.Errorf("write the series: %w", err)
+		}
+		fmt.Fprintln(stdout, name)
+	}
+	return nil
+}
+
+// earlier lists the patches of an earlier series in dir. Anything else there
+// is somebody's.
+func earlier(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at %s: %w", dir, err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if matched, err := filepath.Match("[0-9][0-9][0-9][0-9]-*.patch", entry.Name()); err != nil || !matched || !entry.Type().IsRegular() {
+			return nil, fmt.Errorf("%s holds %s, which is no patch of a series: choose a new folder", dir, entry.Name())
+		}
+		names = append(names, filepath.Join(dir, entry.Name()))
+	}
+	return names, nil
+}
