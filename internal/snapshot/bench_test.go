@@ -18,6 +18,7 @@ var (
 	kindsSink    []schema.GroupVersionKind
 	gvrSink      schema.GroupVersionResource
 	gvrsSink     []schema.GroupVersionResource
+	stringSink   string
 )
 
 // benchmark runs lookup on snapshots of several sizes, with a group, a kind and a
@@ -117,9 +118,73 @@ func BenchmarkKindForWithoutVersion(b *testing.B) {
 }
 
 func BenchmarkKindForWithoutGroup(b *testing.B) {
-	benchmark(b, func(s *Snapshot, _ schema.GroupVersionKind, gvr schema.GroupVersionResource) {
-		kindSink, _, _ = s.KindFor(schema.GroupVersionResource{Resource: gvr.Resource})
+	benchmarkWithoutGroup(b, func(s *Snapshot, resource string) {
+		kindSink, _, _ = s.KindFor(schema.GroupVersionResource{Resource: resource})
 	})
+}
+
+func BenchmarkKindsForWithoutGroup(b *testing.B) {
+	benchmarkWithoutGroup(b, func(s *Snapshot, resource string) {
+		kindsSink, _, _ = s.KindsFor(schema.GroupVersionResource{Version: "v1", Resource: resource})
+	})
+}
+
+func BenchmarkResourceForWithoutGroup(b *testing.B) {
+	benchmarkWithoutGroup(b, func(s *Snapshot, resource string) {
+		gvrSink, _, _ = s.ResourceFor(schema.GroupVersionResource{Resource: resource})
+	})
+}
+
+func BenchmarkResourcesForWithoutGroup(b *testing.B) {
+	benchmarkWithoutGroup(b, func(s *Snapshot, resource string) {
+		gvrsSink, _, _ = s.ResourcesFor(schema.GroupVersionResource{Resource: resource})
+	})
+}
+
+func BenchmarkResourceSingularizer(b *testing.B) {
+	benchmarkWithoutGroup(b, func(s *Snapshot, resource string) {
+		stringSink, _, _ = s.ResourceSingularizer(resource)
+	})
+}
+
+// benchmarkWithoutGroup runs lookup for a resource of the last group, once the
+// snapshot has an index of names.
+func benchmarkWithoutGroup(b *testing.B, lookup func(s *Snapshot, resource string)) {
+	for _, groups := range []int{10, 100, 500, 2000} {
+		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
+			s := typical(groups).snapshot()
+			resource := fmt.Sprintf("kind1of%ds", groups-2)
+			for range walksBeforeIndex {
+				lookup(s, resource)
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				lookup(s, resource)
+			}
+		})
+	}
+}
+
+// BenchmarkWalk is the same lookup without an index: what BenchmarkNameIndex takes
+// should be about walksBeforeIndex times that.
+func BenchmarkWalk(b *testing.B) {
+	s := typical(2000).snapshot()
+	s.names = nil
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		stringSink, _, _ = s.ResourceSingularizer("kind1of1998s")
+	}
+}
+
+func BenchmarkNameIndex(b *testing.B) {
+	s := typical(2000).snapshot()
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		s.names.fill(s.groups)
+	}
 }
 
 func BenchmarkKindsFor(b *testing.B) {

@@ -49,9 +49,22 @@ func (s *Snapshot) WithBulk(list *List, clock uint64) *Snapshot {
 		clock: s.clock, resets: s.resets, readAt: max(clock, s.readAt), generation: s.generation,
 	}
 	next.groups, next.order = s.carryOverAll(list.groups), list.order
+	next.names = s.namesAfter(next.groups, list)
 	next.groupsResets = s.resetsAfter(clock)
 	next.settle(s)
 	return next
+}
+
+// namesAfter returns the index of names that belongs to groups, which were made of list.
+func (s *Snapshot) namesAfter(groups []*Group, list *List) *nameIndex {
+	switch {
+	case slices.Equal(groups, s.groups):
+		return s.names
+	case slices.Equal(groups, list.groups):
+		return list.names
+	default:
+		return new(nameIndex)
+	}
 }
 
 // holds says that s is what a bulk read has made of list, and nothing has
@@ -193,8 +206,10 @@ func (s *Snapshot) replace(name string, g *Group) *Snapshot {
 	return &next
 }
 
-// index fills in the order of next.groups, taking it over from s where it still holds.
+// index fills in the order of next.groups, taking it over from s where it still
+// holds, and leaves it to lookups to index their names.
 func (next *Snapshot) index(s *Snapshot) {
+	next.names = new(nameIndex)
 	if s.order != nil && sameNames(next.groups, s.groups) {
 		next.order = s.order
 	} else {

@@ -6,7 +6,8 @@
 // Pure: no clock, no I/O, no lock, no goroutine, no logger. A Snapshot, a Group
 // and a Table never change once made; With… and Without… make a new Snapshot
 // that shares every group it did not touch. Any number of goroutines may read
-// one, and groups may be shared by snapshots of different servers.
+// one, and groups may be shared by snapshots of different servers. The one thing
+// added later, by lookups and atomically, is an index that changes no answer.
 //
 // Every answer equals the one that
 // k8s.io/client-go/restmapper.NewDiscoveryRESTMapper gives over the same groups

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiversion "k8s.io/apimachinery/pkg/version"
 )
 
@@ -119,16 +118,18 @@ func (g *Group) mapping(v *Version, kind string) *meta.RESTMapping {
 	if !ok {
 		return nil
 	}
-	m := g.mappingTo(v, kind, found)
-	return &m
+	m := new(meta.RESTMapping)
+	g.fill(m, v, kind, found)
+	return m
 }
 
-func (g *Group) mappingTo(v *Version, kind string, found target) meta.RESTMapping {
-	return meta.RESTMapping{
-		Resource:         schema.GroupVersionResource{Group: g.name, Version: v.Name, Resource: found.resource},
-		GroupVersionKind: schema.GroupVersionKind{Group: g.name, Version: v.Name, Kind: kind},
-		Scope:            scope(found.namespaced),
-	}
+// fill makes m the mapping of a kind. It sets the fields one by one, because
+// copying a whole mapping to the heap takes longer.
+func (g *Group) fill(m *meta.RESTMapping, v *Version, kind string, found target) {
+	m.Resource.Group, m.GroupVersionKind.Group = g.name, g.name
+	m.Resource.Version, m.GroupVersionKind.Version = v.Name, v.Name
+	m.Resource.Resource, m.GroupVersionKind.Kind = found.resource, kind
+	m.Scope = scope(found.namespaced)
 }
 
 func scope(namespaced bool) meta.RESTScope {
@@ -180,10 +181,15 @@ func (g *Group) settled(v *Version) bool {
 
 // requestedMappings returns the mappings of kind in the requested versions, in server order.
 func (g *Group) requestedMappings(kind string, requested []string) (found []*meta.RESTMapping, settled bool) {
-	settled = g.listed || len(requested) == 1 // there is no order to one version
-	var mappings []meta.RESTMapping           // all in one piece
-	for i := range g.versions {
-		v := &g.versions[i]
+	versions := g.versions
+	settled = g.listed
+	if len(requested) == 1 {
+		versions = g.only(requested[0])
+		settled = true // there is no order to one version
+	}
+	var mappings []meta.RESTMapping // what found points to
+	for i := range versions {
+		v := &versions[i]
 		if len(requested) > 0 && !slices.Contains(requested, v.Name) {
 			continue
 		}
@@ -192,24 +198,45 @@ func (g *Group) requestedMappings(kind string, requested []string) (found []*met
 			continue
 		}
 		if to, ok := v.Table.target(kind); ok {
-			if mappings == nil {
-				mappings = make([]meta.RESTMapping, 0, len(g.versions)-i)
+			if found == nil {
+				mappings, found = roomFor(len(versions) - i)
 			}
-			mappings = append(mappings, g.mappingTo(v, kind, to))
+			m := &mappings[len(found)]
+			g.fill(m, v, kind, to)
+			found = append(found, m)
 		}
 	}
-	return pointersTo(mappings), settled
+	return found, settled
 }
 
-func pointersTo(mappings []meta.RESTMapping) []*meta.RESTMapping {
-	if len(mappings) == 0 {
-		return nil
+// only returns the version of that name alone, or none.
+func (g *Group) only(version string) []Version {
+	if i := g.index(version); i >= 0 {
+		return g.versions[i : i+1]
 	}
-	pointers := make([]*meta.RESTMapping, len(mappings))
-	for i := range mappings {
-		pointers[i] = &mappings[i]
+	return nil
+}
+
+// roomFor returns n mappings and room for pointers to them. One or two, as most
+// kinds have, are in one piece with their pointers: memory is most of what the
+// lookup costs.
+func roomFor(n int) ([]meta.RESTMapping, []*meta.RESTMapping) {
+	switch n {
+	case 1:
+		var one struct {
+			mapping [1]meta.RESTMapping
+			pointer [1]*meta.RESTMapping
+		}
+		return one.mapping[:], one.pointer[:0]
+	case 2:
+		var two struct {
+			mappings [2]meta.RESTMapping
+			pointers [2]*meta.RESTMapping
+		}
+		return two.mappings[:], two.pointers[:0]
+	default:
+		return make([]meta.RESTMapping, n), make([]*meta.RESTMapping, 0, n)
 	}
-	return pointers
 }
 
 // unspecified says that client-go ignores version in a list of versions to search.

@@ -31,7 +31,7 @@ func checkInvariants(s *Snapshot) error {
 	if s.incomplete != incomplete {
 		return fmt.Errorf("%d groups are incomplete, not %d", incomplete, s.incomplete)
 	}
-	return cmp.Or(checkOrder(s), checkResets(s))
+	return cmp.Or(checkOrder(s), checkResets(s), checkNames(s))
 }
 
 func checkGroup(g *Group) error {
@@ -140,6 +140,55 @@ func checkOrder(s *Snapshot) error {
 	return nil
 }
 
+// checkNames looks every name that a group knows up in the index, if it was made.
+func checkNames(s *Snapshot) error {
+	if s.names == nil {
+		if len(s.groups) > 0 {
+			return errors.New("no index of names to make")
+		}
+		return nil
+	}
+	byStem := s.names.byStem.Load()
+	if byStem == nil {
+		return nil
+	}
+	for key, groups := range *byStem {
+		last := -1
+		for _, g := range groups {
+			at := slices.Index(s.groups, g)
+			if at <= last {
+				return fmt.Errorf("group %q, found by %q, is at %d, not after %d", g.name, key, at, last)
+			}
+			last = at
+		}
+	}
+	for _, g := range s.groups {
+		for name := range g.knownNames() {
+			if !slices.Contains(s.names.among(s.groups, name), g) {
+				return fmt.Errorf("group %q is not found by %q, which it knows", g.name, name)
+			}
+		}
+	}
+	return nil
+}
+
+// knownNames collects all names, plural and singular, that stand for something in a version of g.
+func (g *Group) knownNames() map[string]bool {
+	names := map[string]bool{}
+	for i := range g.versions {
+		t := g.versions[i].Table
+		if t == nil {
+			continue
+		}
+		for name := range spell(t.rows).kindOf {
+			_, ok := t.kindOf(name)
+			names[name] = ok || t.has(name)
+		}
+	}
+	maps.DeleteFunc(names, func(_ string, known bool) bool { return !known })
+	return names
+}
+
 func checkResets(s *Snapshot) error {
 	clock := s.Clock()
 	switch {
@@ -167,8 +216,11 @@ func intact() *Snapshot {
 		NewGroup("apps.example", "v1", []Version{{Name: "v1", Table: foos}, {Name: "v2", Table: clashing, Outdated: true}}, true),
 		NewGroup("apps", "", []Version{{Name: "v1", Err: errUnread}}, true),
 	}, false), 1)
-	return s.Reset().ResetGroup("apps")
+	return s.Reset().ResetGroup("apps").indexed()
 }
+
+// nameIndex is what lookups without a group have left behind in s.
+func (s *Snapshot) nameIndex() map[string][]*Group { return *s.names.byStem.Load() }
 
 // TestCheckInvariants breaks a snapshot in every way that checkInvariants looks for.
 func TestCheckInvariants(t *testing.T) {
@@ -205,6 +257,11 @@ func TestCheckInvariants(t *testing.T) {
 		"clock":            {func(s *Snapshot) { s.readAt = 9 }, "is behind"},
 		"ordered":          {func(s *Snapshot) { s.read = false }, "never read"},
 		"generation":       {func(s *Snapshot) { s.generation = 0 }, "no generation"},
+		"no names":         {func(s *Snapshot) { s.names = nil }, "no index of names"},
+		"name missing":     {func(s *Snapshot) { delete(s.nameIndex(), "foo") }, "not found by"},
+		"group missing":    {func(s *Snapshot) { s.nameIndex()["bar"] = nil }, "not found by"},
+		"group of another": {func(s *Snapshot) { s.nameIndex()["bar"] = intact().groups }, "is at -1"},
+		"groups turned":    {func(s *Snapshot) { slices.Reverse(s.nameIndex()["foo"]) }, "not after 1"},
 		"reset done":       {func(s *Snapshot) { s.groupsResets["apps"] = 1 }, "waits for reset 1"},
 	}
 	for name, test := range tests {

@@ -122,14 +122,10 @@ func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) ([]schema.Gro
 func (s *Snapshot) ResourceSingularizer(resource string) (singular string, settled bool, err error) {
 	q := coerce(schema.GroupVersionResource{Resource: resource})
 	settled = s.complete(selection{})
-	absent := false
-	for _, g := range s.groups {
+	for _, g := range s.names.among(s.groups, q.Resource) {
 		for i := range g.versions {
 			v := &g.versions[i]
-			if v.Table == nil {
-				continue
-			}
-			if absent = q.Resource != "" && !v.Table.has(q.Resource); absent {
+			if v.Table == nil || q.Resource != "" && !v.Table.has(q.Resource) {
 				continue
 			}
 			if singular, err = v.Table.singularize(g.name, v.Name, resource, q); err == nil {
@@ -137,10 +133,22 @@ func (s *Snapshot) ResourceSingularizer(resource string) (singular string, settl
 			}
 		}
 	}
-	if absent {
+	if last := s.lastTable(); last != nil && q.Resource != "" && !last.has(q.Resource) {
 		return resource, false, &meta.NoResourceMatchError{PartialResource: q}
 	}
 	return singular, settled, err
+}
+
+// lastTable returns the table of the last version that was read, in server order, or nil.
+func (s *Snapshot) lastTable() *Table {
+	for _, g := range slices.Backward(s.groups) {
+		for i := len(g.versions) - 1; i >= 0; i-- {
+			if t := g.versions[i].Table; t != nil {
+				return t
+			}
+		}
+	}
+	return nil
 }
 
 // singularize follows meta.DefaultRESTMapper.ResourceSingularizer, error texts
@@ -149,20 +157,33 @@ func (t *Table) singularize(group, version, resource string, q schema.GroupVersi
 	if q.Resource == "" {
 		return resource, missingResource(q)
 	}
-	result := ""
-	plurals := t.resourcesOf(q.Resource)
-	for _, plural := range plurals {
-		singular, _ := t.singularOf(plural)
-		if result != "" && singular != result {
-			all := inVersion(group, version, plurals)
-			return resource, fmt.Errorf("multiple possible singular resources (%v) found for %v", all, resource)
-		}
-		result = singular
+	singular, ok := t.singularFor(q.Resource)
+	if !ok {
+		all := inVersion(group, version, t.resourcesOf(q.Resource))
+		return resource, fmt.Errorf("multiple possible singular resources (%v) found for %v", all, resource)
 	}
-	if result == "" {
+	if singular == "" {
 		return resource, fmt.Errorf("no singular of resource %v has been defined", resource)
 	}
-	return result, nil
+	return singular, nil
+}
+
+// singularFor returns the singular of the resources that have name as their plural
+// or singular, unless they have different ones.
+func (t *Table) singularFor(name string) (singular string, ok bool) {
+	if t.unambiguous(name) { // as nearly all are
+		plural, _ := t.resourceOf(name)
+		singular, _ = t.singularOf(plural)
+		return singular, true
+	}
+	for _, plural := range t.resourcesOf(name) {
+		next, _ := t.singularOf(plural)
+		if singular != "" && next != singular {
+			return "", false
+		}
+		singular = next
+	}
+	return singular, true
 }
 
 // coerce follows coerceResourceForMatching in k8s.io/apimachinery/pkg/api/meta.

@@ -41,7 +41,13 @@ func (s *Snapshot) matching(query, q schema.GroupVersionResource, has func(*Tabl
 	}
 	sel := selection{group: q.Group, version: q.Version}
 	found := make([]match, 0, 4) // one for each version of a group, most often
-	s.each(sel, func(g *Group) { found = g.appendMatches(found, sel.version, has) })
+	if sel.group == "" {
+		for _, g := range s.names.among(s.groups, q.Resource) {
+			found = g.appendMatches(found, sel.version, has)
+		}
+	} else {
+		s.each(sel, func(g *Group) { found = g.appendMatches(found, sel.version, has) })
+	}
 	if len(found) == 0 {
 		return nil, false, &meta.NoResourceMatchError{PartialResource: query}
 	}

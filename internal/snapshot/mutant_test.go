@@ -137,6 +137,17 @@ func (m neverSettled) KindFor(query schema.GroupVersionResource) (schema.GroupVe
 	return kind, false, err
 }
 
+// oldIndex looks names up as they were before the last group came.
+type oldIndex struct{ *Snapshot }
+
+func withOldIndex(d document) lookups {
+	s := d.snapshot()
+	if len(d) > 1 {
+		s.names = d[:len(d)-1].snapshot().indexed().names
+	}
+	return oldIndex{s}
+}
+
 func TestOracleCatchesMutants(t *testing.T) {
 	mutants := map[string]maker{
 		"worst version":     func(d document) lookups { return worstVersion{d.snapshot()} },
@@ -149,6 +160,7 @@ func TestOracleCatchesMutants(t *testing.T) {
 		"case sensitive":    func(d document) lookups { return caseSensitive{d.snapshot()} },
 		"settled absence":   func(d document) lookups { return settledAbsence{d.snapshot()} },
 		"never settled":     func(d document) lookups { return neverSettled{d.snapshot()} },
+		"old index":         withOldIndex,
 		"other group order": func(d document) lookups { d = d.clone(); slices.Reverse(d); return d.snapshot() },
 		"no preference": func(d document) lookups {
 			d = d.clone()

@@ -128,8 +128,33 @@ type lookups interface {
 	ResourceSingularizer(string) (string, bool, error)
 }
 
-// ask puts q to a snapshot.
+// ask puts q to a snapshot; to a sound one twice, without its index of names and
+// with it. That both answer the same counts as part of the answer.
 func (q query) ask(s lookups) (a answer, settled bool) {
+	sound, ok := s.(*Snapshot)
+	if !ok {
+		return q.askOnce(s)
+	}
+	without := *sound
+	without.names = nil
+	b, settledWithout := q.askOnce(&without)
+	a, settled = q.askOnce(sound.indexed())
+	if !a.equal(b) || settled != settledWithout {
+		a.err = fmt.Errorf("%v, settled: %v, and without the index of names %v, settled: %v", a, settled, b, settledWithout)
+	}
+	b.scribble()
+	return a, settled
+}
+
+// indexed is s, which has its index of names from now on.
+func (s *Snapshot) indexed() *Snapshot {
+	if s.names != nil && s.names.byStem.Load() == nil {
+		s.names.fill(s.groups)
+	}
+	return s
+}
+
+func (q query) askOnce(s lookups) (a answer, settled bool) {
 	switch q.method {
 	case kindFor:
 		a.value, settled, a.err = s.KindFor(q.gvr)

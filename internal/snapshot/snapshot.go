@@ -11,8 +11,9 @@ import (
 // Snapshot is what one server was last known to serve. The zero Snapshot knows
 // nothing and is where every mapper starts.
 type Snapshot struct {
-	groups []*Group // in server order
-	order  *order   // where each group stands; shared by snapshots of the same groups
+	groups []*Group   // in server order
+	order  *order     // where each group stands; shared by snapshots whose groups have the same names
+	names  *nameIndex // nil only where there are no groups; shared by snapshots of the same groups
 
 	read       bool   // a bulk read has succeeded
 	aggregated bool   // and it said what is in every version
@@ -69,6 +70,7 @@ func (o *order) findLonger() {
 type List struct {
 	groups     []*Group
 	order      *order
+	names      *nameIndex
 	aggregated bool
 }
 
@@ -76,7 +78,11 @@ type List struct {
 // keeps groups. aggregated says that they come from a document that says what is
 // in every version, so that one it does not list is not served.
 func NewList(groups []*Group, aggregated bool) *List {
-	return &List{groups: slices.Clip(groups), order: newOrder(groups), aggregated: aggregated}
+	return newList(groups, newOrder(groups), aggregated)
+}
+
+func newList(groups []*Group, order *order, aggregated bool) *List {
+	return &List{groups: slices.Clip(groups), order: order, names: new(nameIndex), aggregated: aggregated}
 }
 
 // Next is NewList for the list that follows on l, which may be nil: where only
@@ -85,7 +91,7 @@ func (l *List) Next(groups []*Group, aggregated bool) *List {
 	if l == nil || !sameNames(groups, l.groups) {
 		return NewList(groups, aggregated)
 	}
-	return &List{groups: slices.Clip(groups), order: l.order, aggregated: aggregated}
+	return newList(groups, l.order, aggregated)
 }
 
 // Unique says that no two groups have the same name.

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/restmapper"
+)
+
+// withoutGroup are the lookups of a resource that name no group.
+func withoutGroup(resource string) []query {
+	gvr := schema.GroupVersionResource{Resource: resource}
+	return []query{
+		{method: kindFor, gvr: gvr},
+		{method: kindsFor, gvr: gvr},
+		{method: resourceFor, gvr: gvr},
+		{method: resourcesFor, gvr: gvr.GroupResource().WithVersion("v1")},
+		{method: resourceSingularizer, resource: resource},
+	}
+}
+
+// groupsWith lists the groups and versions that s, asked once, finds a resource in.
+func groupsWith(s *Snapshot, resource string) []string {
+	var groups []string
+	kinds, _, _ := s.KindsFor(schema.GroupVersionResource{Resource: resource})
+	for _, gvk := range kinds {
+		groups = append(groups, gvk.Group+"/"+gvk.Version)
+	}
+	return groups
+}
+
+// TestIndexFollowsWhatIsPublished: what was indexed before is not what is found after.
+func TestIndexFollowsWhatIsPublished(t *testing.T) {
+	list := NewList([]*Group{group("a", read("v1", foos)), group("b", read("v1", foos), listed("v2"))}, true)
+	s := new(Snapshot).WithBulk(list, 0).indexed()
+	relisted := NewList([]*Group{group("b", read("v1", bars)), s.Group("a")}, true)
+	tests := map[string]struct {
+		next       *Snapshot
+		foos, bars []string
+	}{
+		"WithVersion, new group": {s.WithVersion("c", read("v1", bars)), []string{"a/v1", "b/v1"}, []string{"c/v1"}},
+		"WithVersion, first":     {s.WithVersion("b", read("v2", bars)), []string{"a/v1", "b/v1"}, []string{"b/v2"}},
+		"WithVersion, changed":   {s.WithVersion("b", read("v1", bars)), []string{"a/v1"}, []string{"b/v1"}},
+		"WithGroup":              {s.WithGroup(group("a", read("v2", bars, foos)), 0), []string{"a/v2", "b/v1"}, []string{"a/v2"}},
+		"WithoutVersion":         {s.WithoutVersion("b", "v1"), []string{"a/v1"}, nil},
+		"WithoutGroup":           {s.WithoutGroup("a", 0), []string{"b/v1"}, nil},
+		"WithBulk":               {s.WithBulk(relisted, 0), []string{"a/v1"}, []string{"b/v1"}},
+		"WithBulk and back":      {s.WithBulk(relisted, 0).indexed().WithBulk(list, 0), []string{"a/v1", "b/v1"}, nil},
+		"Reset":                  {s.Reset(), []string{"a/v1", "b/v1"}, nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			for i := range walksBeforeIndex + 2 { // without an index at first, then with one
+				if diff := cmp.Diff(test.foos, groupsWith(test.next, "foos")); diff != "" {
+					t.Fatalf("foos, time %d (-want +got):\n%s", i, diff)
+				}
+				if diff := cmp.Diff(test.bars, groupsWith(test.next, "bars")); diff != "" {
+					t.Fatalf("bars, time %d (-want +got):\n%s", i, diff)
+				}
+			}
+			if err := checkInvariants(test.next); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if diff := cmp.Diff([]string{"a/v1", "b/v1"}, groupsWith(s, "foos")); diff != "" {
+		t.Errorf("foos of the first snapshot (-want +got):\n%s", diff)
+	}
+}
+
+// TestIndexIsShared by snapshots of the same groups, and by no others.
+func TestIndexIsShared(t *testing.T) {
+	list := NewList([]*Group{group("a", read("v1", foos)), group("b", read("v1", foos), listed("v2"))}, false)
+	s := new(Snapshot).WithBulk(list, 0)
+	same := NewList([]*Group{s.Group("a"), group("b", listed("v1"), listed("v2"))}, false)
+	for name, next := range map[string]*Snapshot{
+		"of another mapper": new(Snapshot).WithBulk(list, 0),
+		"Reset":             s.Reset(),
+		"ResetGroup":        s.ResetGroup("a"),
+		"WithGroup":         s.ResetGroup("a").WithGroup(s.Group("a"), 1),
+		"WithBulk":          s.WithBulk(list, 0),
+		"WithBulk, carried": s.WithBulk(same, 0),
+		"there and back":    s.WithoutGroup("a", 0).WithBulk(list, 0),
+	} {
+		if next.names != s.names {
+			t.Errorf("%s: an index of its own for the same groups", name)
+		}
+	}
+	for name, next := range map[string]*Snapshot{
+		"WithVersion":       s.WithVersion("a", read("v1", bars)),
+		"WithFailedVersion": s.WithFailedVersion("b", "v2", errUnread),
+		"WithoutGroup":      s.WithoutGroup("a", 0),
+		"WithBulk":          s.WithBulk(list.Next([]*Group{group("a", read("v1", bars)), s.Group("b")}, false), 0),
+	} {
+		if next.names == s.names || next.names == list.names {
+			t.Errorf("%s: the index of other groups", name)
+		}
+	}
+}
+
+// TestIndexIsMadeOnDemand: those who do not need it do not pay for it.
+func TestIndexIsMadeOnDemand(t *testing.T) {
+	others := []query{
+		{method: restMapping, gk: schema.GroupKind{Group: "group3.example.com", Kind: "Kind0Of3"}},
+		{method: kindFor, gvr: schema.GroupVersionResource{Group: "group3.example.com", Version: "v1", Resource: "kind0of3s"}},
+		{method: kindsFor, gvr: schema.GroupVersionResource{Group: "group3", Resource: "kind0of3s"}},
+		{method: kindFor, gvr: schema.GroupVersionResource{Resource: "pods"}}, // v1 of the core group comes first
+	}
+	for _, q := range withoutGroup("kind0of3s") {
+		t.Run(q.method.String(), func(t *testing.T) {
+			s := typical(5).snapshot()
+			for range 2 * walksBeforeIndex {
+				for _, other := range others {
+					if a, _ := other.askOnce(s); a.err != nil {
+						t.Fatalf("%v: %v", other, a)
+					}
+				}
+			}
+			for i := range walksBeforeIndex {
+				if s.names.byStem.Load() != nil {
+					t.Fatalf("made after %d lookups", i)
+				}
+				if a, _ := q.askOnce(s); a.err != nil {
+					t.Fatal(a)
+				}
+			}
+			if s.names.byStem.Load() == nil {
+				t.Errorf("not made after %d lookups", walksBeforeIndex)
+			}
+		})
+	}
+}
+
+// TestIndexIsMadeMeanwhile by one of many who ask: the others do not wait, and all get the same answers.
+func TestIndexIsMadeMeanwhile(t *testing.T) {
+	s := typical(50).snapshot()
+	queries := withoutGroup("kind1of33s")
+	want := make([]answer, len(queries))
+	for i, q := range queries {
+		want[i], _ = q.askOnce(typical(50).snapshot())
+	}
+	var askers sync.WaitGroup
+	for range 4 {
+		askers.Add(1)
+		go func() {
+			defer askers.Done()
+			for range walksBeforeIndex {
+				for i, q := range queries {
+					if a, _ := q.askOnce(s); !a.equal(want[i]) {
+						t.Errorf("%v: %v, not %v", q, a, want[i])
+					}
+				}
+			}
+		}()
+	}
+	askers.Wait()
+	if err := checkInvariants(s); err != nil || s.names.byStem.Load() == nil {
+		t.Errorf("made: %v, error %v", s.names.byStem.Load() != nil, err)
+	}
+}
+
+// TestUnusualNames are found whether they are looked up in the index or not.
+func TestUnusualNames(t *testing.T) {
+	resources := []Resource{
+		{Name: "classes", Singular: "class", Kind: "Class"},
+		{Name: "dns", Singular: "dns", Kind: "DNS"},
+		{Name: "allowlists", Singular: "allowlist", Kind: "AllowList"},
+		{Name: "allows", Singular: "allow", Kind: "Denied"},
+		{Name: "lists", Singular: "s", Kind: "List"},
+		{Name: "Uppers", Singular: "Upper", Kind: "UPPER"},
+		{Name: "kelvins", Singular: "\u212a", Kind: "\u212a"}, // in lower case, a k
+		{Name: "invalids", Singular: "\xff", Kind: "\xff"},
+	}
+	var doc document
+	for i := range resources {
+		doc = append(doc, docGroup{name: fmt.Sprintf("g%d", i), versions: []docVersion{
+			{name: "v1", read: true, resources: resources[i : i+1]}, {name: "v2", read: true, resources: resources[:i]},
+		}})
+	}
+	s := doc.snapshot().indexed()
+	if err := checkInvariants(s); err != nil {
+		t.Error(err)
+	}
+	library := restmapper.NewDiscoveryRESTMapper(doc.library())
+	for _, g := range s.groups {
+		for name := range g.knownNames() {
+			for _, q := range withoutGroup(name) {
+				if failed := compare(doc, s, library, q, new(tally)); failed != nil {
+					t.Error(failed)
+				}
+			}
+		}
+	}
+}
