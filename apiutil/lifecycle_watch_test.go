@@ -66,6 +66,47 @@ func settled(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)
 	server.TakeRequests()
 }
 
+// settleEchoes waits until a change has been looked for as often as it is.
+func settleEchoes(t *testing.T, server *fakeapi.Server, what string) {
+	t.Helper()
+	time.Sleep(2 * time.Minute)
+	requests := server.TakeRequests()
+	for _, r := range requests {
+		if r.Code != http.StatusNotModified {
+			t.Errorf("after %s: %s", what, r)
+		}
+	}
+	if len(requests) != 8 {
+		t.Errorf("%d requests in the 2 minutes after %s, want 4 times two 304s", len(requests), what)
+	}
+}
+
+// The document may hear of an API later than the watch does, or of its end.
+func TestWatchIsAheadOfTheDocument(t *testing.T) {
+	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
+		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+			settled(t, server, m)
+			list := watched.lists[apiServicesPath]
+			for _, late := range []time.Duration{3 * time.Second, 15 * time.Second, time.Minute} {
+				w := waitFor(m, lifeNew)
+				time.Sleep(time.Second)
+				list.put("v1.new.example.com")
+				time.Sleep(late)
+				lifeServe(server, lifeNew)
+				w.wantWithin(t, 70*time.Second)
+
+				list.remove("v1.new.example.com")
+				time.Sleep(late)
+				server.Remove(lifeNew.Group)
+				time.Sleep(70 * time.Second)
+				if lifeAsk(m, lifeNew) == nil {
+					t.Errorf("a kind that went %v after its event is still mapped", late)
+				}
+				time.Sleep(5 * time.Minute)
+			}
+		})
+}
+
 func TestWatch(t *testing.T) {
 	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, func(s *watchServer) {
 		for n := range 100 {
@@ -98,13 +139,13 @@ func TestWatch(t *testing.T) {
 				if m.Generation() == generation {
 					t.Errorf("%s at %s was not noticed", name, path)
 				}
-				time.Sleep(5 * time.Second)
+				settleEchoes(t, server, name+" at "+path)
 			}
 			server.Remove(lifeNew.Group)
 			list.remove("news")
 			time.Sleep(1200 * time.Millisecond)
 			lifeWantRequests(t, server, "going at "+path, "/api 304", "/apis 200")
-			time.Sleep(5 * time.Second)
+			settleEchoes(t, server, "going at "+path)
 		}
 
 		time.Sleep(24 * time.Hour)

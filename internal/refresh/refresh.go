@@ -6,6 +6,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -31,18 +32,35 @@ const (
 	mostBackoff  = 2 * time.Minute
 )
 
+// echoes are the pauses after which the ring of an event is answered again. The
+// event may be ahead of the document: another replica of the API server serves
+// that, or the event is about an APIService, whose own document is fetched up to a
+// minute later. Where nothing else has changed each costs two 304s.
+func echoes() []time.Duration {
+	return []time.Duration{2 * time.Second, 6 * time.Second, 12 * time.Second, 50 * time.Second}
+}
+
 // Doorbell asks for a refresh. Any number of rings before it is answered count as one.
-type Doorbell chan struct{}
+type Doorbell struct {
+	rung  chan struct{}
+	event atomic.Bool // of the rings that have not been answered one was of an event
+}
 
 // NewDoorbell makes a doorbell.
-func NewDoorbell() Doorbell { return make(Doorbell, 1) }
+func NewDoorbell() *Doorbell { return &Doorbell{rung: make(chan struct{}, 1)} }
 
 // Ring never blocks.
-func (d Doorbell) Ring() {
+func (d *Doorbell) Ring() {
 	select {
-	case d <- struct{}{}:
+	case d.rung <- struct{}{}:
 	default:
 	}
+}
+
+// RingEvent is Ring because something came, changed or went just now.
+func (d *Doorbell) RingEvent() {
+	d.event.Store(true)
+	d.Ring()
 }
 
 // Run refreshes until ctx ends, beginning at once, and returns when everything
@@ -67,8 +85,9 @@ func Run(ctx context.Context, options Options, refresh func(context.Context) err
 	watchers.Wait()
 }
 
-func loop(ctx context.Context, interval time.Duration, bell Doorbell, refresh func(context.Context) error) {
+func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh func(context.Context) error) {
 	backoff := newBackoff()
+	var again []time.Duration // what is left of the echoes of the last ring
 	for ctx.Err() == nil {
 		started := time.Now()
 		err := refresh(ctx)
@@ -78,10 +97,15 @@ func loop(ctx context.Context, interval time.Duration, bell Doorbell, refresh fu
 		} else if retry := shorten(backoff.Step()); interval == 0 || retry < next {
 			next = retry
 		}
-		if rung := sleep(ctx, next, bell); rung {
+		if len(again) > 0 && (next == 0 || again[0] < next) {
+			next, again = again[0], again[1:]
+		}
+		if rung := sleep(ctx, next, bell.rung); rung {
 			// Let the burst pass, and keep the distance to the refresh before.
 			sleep(ctx, max(settle, spacing-time.Since(started)), nil)
-			drain(bell)
+			if bell.drain() {
+				again = echoes()
+			}
 		}
 	}
 }
@@ -106,7 +130,7 @@ func rest(interval, spent time.Duration) time.Duration {
 
 // sleep waits for d, for ever if that is 0, or until bell rings or ctx ends. It
 // says whether the bell rang.
-func sleep(ctx context.Context, d time.Duration, bell Doorbell) (rung bool) {
+func sleep(ctx context.Context, d time.Duration, bell <-chan struct{}) (rung bool) {
 	var after <-chan time.Time
 	if d > 0 {
 		timer := time.NewTimer(d)
@@ -123,10 +147,12 @@ func sleep(ctx context.Context, d time.Duration, bell Doorbell) (rung bool) {
 	}
 }
 
-// drain forgets rings that the refresh about to begin answers as well.
-func drain(bell Doorbell) {
+// drain forgets rings that the refresh about to begin answers as well, and says
+// whether one of all those that it answers was of an event.
+func (d *Doorbell) drain() (event bool) {
 	select {
-	case <-bell:
+	case <-d.rung:
 	default:
 	}
+	return d.event.Swap(false)
 }

@@ -73,7 +73,7 @@ func (r *recorder) since(start time.Time) []time.Duration {
 
 // inLoop runs the loop in a bubble while test rings. It begins when the first
 // refresh is over.
-func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *testing.T, bell Doorbell)) {
+func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *testing.T, bell *Doorbell)) {
 	t.Helper()
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +100,7 @@ func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *test
 // A ring is answered 200 ms later; the answer to the next one keeps a distance of a second.
 func TestRing(t *testing.T) {
 	r := &recorder{}
-	inLoop(t, 0, r, func(t *testing.T, bell Doorbell) {
+	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
 		time.Sleep(time.Hour)
 		start := time.Now()
 		bell.Ring()
@@ -123,7 +123,7 @@ func wantTimes(t *testing.T, got []time.Duration, want ...time.Duration) {
 // Rings that come before the answer begins are one.
 func TestRingsBeforeTheAnswer(t *testing.T) {
 	r := &recorder{}
-	inLoop(t, 0, r, func(t *testing.T, bell Doorbell) {
+	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
 		time.Sleep(time.Hour)
 		start := time.Now()
 		for range 190 {
@@ -138,7 +138,7 @@ func TestRingsBeforeTheAnswer(t *testing.T) {
 // A ring while a refresh is under way may be about what that has missed.
 func TestRingDuringRefresh(t *testing.T) {
 	r := &recorder{takes: 3 * time.Second}
-	inLoop(t, 0, r, func(t *testing.T, bell Doorbell) {
+	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
 		time.Sleep(time.Hour)
 		start := time.Now()
 		bell.Ring()
@@ -156,7 +156,7 @@ func TestBurst(t *testing.T) {
 		"fast": {}, "slow": {takes: 400 * time.Millisecond}, "slower": {takes: 5 * time.Second}, "failing": {fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLoop(t, 0, r, func(t *testing.T, bell Doorbell) {
+			inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
 				start := time.Now()
 				for range 500 {
 					bell.Ring()
@@ -181,7 +181,7 @@ func TestBurst(t *testing.T) {
 // Rings neither stop the interval nor are lost to it.
 func TestRingsBetweenIntervals(t *testing.T) {
 	r := &recorder{}
-	inLoop(t, time.Minute, r, func(t *testing.T, bell Doorbell) {
+	inLoop(t, time.Minute, r, func(t *testing.T, bell *Doorbell) {
 		start := time.Now()
 		time.Sleep(30 * time.Second)
 		bell.Ring()
@@ -201,10 +201,44 @@ func TestRingsBetweenIntervals(t *testing.T) {
 	})
 }
 
+// What an event says may reach the document late: it is answered again for more
+// than a minute, from the last event on. A watch that opens is no event.
+func TestEchoes(t *testing.T) {
+	r := &recorder{}
+	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
+		time.Sleep(time.Hour)
+		start := time.Now()
+		bell.RingEvent()
+		time.Sleep(5 * time.Second)
+		bell.RingEvent()
+		bell.Ring()
+		time.Sleep(time.Hour)
+		again := 5*time.Second + settle
+		wantTimes(t, r.since(start), settle, settle+2*time.Second,
+			again, again+2*time.Second, again+8*time.Second, again+20*time.Second, again+70*time.Second)
+	})
+}
+
+// Where the interval is shorter there is nothing to add to it.
+func TestEchoesWithInterval(t *testing.T) {
+	r := &recorder{}
+	inLoop(t, time.Second, r, func(t *testing.T, bell *Doorbell) {
+		start := time.Now()
+		bell.RingEvent()
+		time.Sleep(2 * time.Minute)
+		times := r.since(start)
+		for i := 2; i < len(times); i++ {
+			if gap := times[i] - times[i-1]; gap < 900*time.Millisecond {
+				t.Errorf("%v after %v", gap, times[i-1])
+			}
+		}
+	})
+}
+
 // With no interval a failure is tried again all the same.
 func TestFailureWithoutInterval(t *testing.T) {
 	r := &recorder{fails: true}
-	inLoop(t, 0, r, func(t *testing.T, _ Doorbell) {
+	inLoop(t, 0, r, func(t *testing.T, _ *Doorbell) {
 		time.Sleep(10 * time.Minute)
 		if n := r.count(); n < 9 || n > 12 {
 			t.Errorf("%d tries in 10 minutes", n)
@@ -263,11 +297,11 @@ func TestRingNeverBlocks(t *testing.T) {
 	for range 1000 {
 		bell.Ring()
 	}
-	drain(bell)
+	bell.drain()
 	select {
-	case <-bell:
+	case <-bell.rung:
 		t.Error("rings pile up")
 	default:
 	}
-	drain(bell)
+	bell.drain()
 }

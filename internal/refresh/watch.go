@@ -53,7 +53,7 @@ func (w *Watcher) Watching() bool { return w.watching.Load() }
 
 // run watches until ctx ends. client-go's informer lists, watches, resumes, and
 // tries again with a backoff of up to half a minute.
-func (w *Watcher) run(ctx context.Context, bell Doorbell) {
+func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 	defer w.watching.Store(false)
 	//nolint:staticcheck // The variants with a context are too young for k8s.io/client-go v0.32.
 	source := &cache.ListWatch{
@@ -64,16 +64,22 @@ func (w *Watcher) run(ctx context.Context, bell Doorbell) {
 	// None of the three fails before the informer runs.
 	_ = informer.SetTransform(onlyIdentity)
 	_ = informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { w.failed(ctx, err) })
-	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { bell.Ring() },
-		UpdateFunc: func(_, _ any) { bell.Ring() },
-		DeleteFunc: func(any) { bell.Ring() },
+	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(_ any, old bool) {
+			if old {
+				bell.Ring()
+			} else {
+				bell.RingEvent()
+			}
+		},
+		UpdateFunc: func(_, _ any) { bell.RingEvent() },
+		DeleteFunc: func(any) { bell.RingEvent() },
 	})
 	informer.Run(ctx.Done())
 }
 
 // open opens a watch, and rings if there was none: the trouble may have hidden something.
-func (w *Watcher) open(ctx context.Context, o metav1.ListOptions, bell Doorbell) (watch.Interface, error) {
+func (w *Watcher) open(ctx context.Context, o metav1.ListOptions, bell *Doorbell) (watch.Interface, error) {
 	stream, err := w.client.Resource(w.resource).Watch(ctx, o)
 	if err != nil {
 		w.watching.Store(false)
