@@ -4,6 +4,7 @@ package reload
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,12 +31,22 @@ type scope struct {
 	prefix         bool // of a fill: groups that only begin with group, too
 }
 
+// subject is what flights take turns by: the server as a whole, or a group.
+func (s scope) subject() scope {
+	switch s.kind {
+	case everything, bulk, refresh:
+		return scope{kind: bulk}
+	}
+	return scope{kind: group, group: s.group}
+}
+
 // failures are the group-versions that a flight could not read. It is not changed
 // once the flight is done.
 type failures map[schema.GroupVersion]error
 
 // flight is one read of the server. Its results are written once, before done is closed.
 type flight struct {
+	scope    scope
 	ctx      context.Context // of its requests: it ends with none of those who wait, but for a refresh
 	done     chan struct{}
 	reported chan struct{} // closed after done, when report has been called
@@ -47,21 +58,25 @@ type flight struct {
 	waiters int // guarded by flights.mu
 }
 
-// flights are the reads that have been asked for and have not begun.
+// flights are the reads that have been asked for and have not begun. One runs at
+// a time.
 type flights struct {
-	read   func(scope, *flight) // fills in the results; runs once at a time
+	read   func(scope, *flight) // fills in the results
 	report func(Report)         // may be nil
-	slot   chan struct{}        // holds one token while a flight runs
-	last   <-chan struct{}      // reported of the flight that ran last; guarded by slot
 
-	mu      sync.Mutex // held for map operations only
-	waiting map[scope]*flight
+	mu      sync.Mutex // held for short work in memory only
+	waiting []*flight  // in the order in which they were asked for; no two of the same scope
+	flying  bool       // a goroutine is in fly
+
+	// These belong to the goroutine in fly.
+	last     scope           // the subject of the flight before
+	reported <-chan struct{} // of the flight before
 }
 
 func newFlights(read func(scope, *flight), report func(Report)) *flights {
 	none := make(chan struct{})
 	close(none)
-	return &flights{read: read, report: report, slot: make(chan struct{}, 1), last: none, waiting: map[scope]*flight{}}
+	return &flights{read: read, report: report, reported: none}
 }
 
 // do waits for a read of s that begins after do was called. When ctx ends first,
@@ -84,57 +99,70 @@ func (fs *flights) do(ctx context.Context, s scope) (failures, error) {
 func (fs *flights) join(ctx context.Context, s scope) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	f := fs.waiting[s]
-	if f == nil {
-		f = &flight{ctx: ctx, done: make(chan struct{}), reported: make(chan struct{})}
-		fs.waiting[s] = f
-		go fs.run(s, f)
+	i := slices.IndexFunc(fs.waiting, func(f *flight) bool { return f.scope == s })
+	if i < 0 {
+		i = len(fs.waiting)
+		fs.waiting = append(fs.waiting, &flight{scope: s, ctx: ctx, done: make(chan struct{}), reported: make(chan struct{})})
 	}
+	f := fs.waiting[i]
 	f.waiters++
+	if !fs.flying {
+		fs.flying = true
+		go fs.fly()
+	}
 	return f
 }
 
-func (fs *flights) leave(f *flight) {
+// leave gives up waiting for f. A flight that nobody waits for does not take off:
+// off says that f never will.
+func (fs *flights) leave(f *flight) (off bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f.waiters--
+	i := slices.Index(fs.waiting, f)
+	if f.waiters > 0 || i < 0 {
+		return false
+	}
+	fs.waiting = slices.Delete(fs.waiting, i, i+1)
+	return true
 }
 
-// run waits for its turn, closes the flight to those who come later, and reads.
-// It ends by the timeouts of the requests before it and of its own.
-//
-// Reports are made one after the other, in the order of the flights: what they
-// say of the server would be wrong in any other. They are made when nobody waits
-// for the flight any more and the next one may start, so that a report may take
-// its time and may use the mapper.
-func (fs *flights) run(s scope, f *flight) {
-	defer close(f.reported)
-	select {
-	case fs.slot <- struct{}{}:
-	case <-f.ctx.Done():
-		fs.start(s)
-		f.err = context.Cause(f.ctx)
+// fly performs what is waiting, one flight after the other. It ends by the
+// timeouts of their requests.
+func (fs *flights) fly() {
+	for f := fs.next(); f != nil; f = fs.next() {
+		fs.read(f.scope, f)
 		close(f.done)
-		return
+		go fs.reportAfter(fs.reported, f)
+		fs.reported = f.reported
 	}
-	if fs.start(s) > 0 {
-		fs.read(s, f)
+}
+
+// next takes off the list, and so closes to those who come later, the first flight
+// that is about something else than the one before, or else the first: a group
+// that does not answer costs the others one of its timeouts, and not all.
+func (fs *flights) next() *flight {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if len(fs.waiting) == 0 {
+		fs.flying = false
+		return nil
 	}
-	before := fs.last
-	fs.last = f.reported
-	<-fs.slot
-	close(f.done)
+	i := max(0, slices.IndexFunc(fs.waiting, func(f *flight) bool { return f.scope.subject() != fs.last }))
+	f := fs.waiting[i]
+	fs.waiting = slices.Delete(fs.waiting, i, i+1)
+	fs.last = f.scope.subject()
+	return f
+}
+
+// reportAfter reports what f has done. Reports are made one after the other, in
+// the order of the flights: what they say of the server would be wrong in any
+// other. Nobody waits for the flight any more and the next one may run, so that a
+// report may take its time and may use the mapper.
+func (fs *flights) reportAfter(before <-chan struct{}, f *flight) {
+	defer close(f.reported)
 	<-before
 	if f.report != nil && fs.report != nil {
 		fs.report(*f.report)
 	}
-}
-
-// start takes the flight that is waiting to read s off the list, and says how many wait for it.
-func (fs *flights) start(s scope) int {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	f := fs.waiting[s]
-	delete(fs.waiting, s)
-	return f.waiters
 }

@@ -192,3 +192,50 @@ func TestReportsAreInOrder(t *testing.T) {
 		}
 	})
 }
+
+// A group that does not answer keeps the others waiting for one flight, and not
+// for all that are waiting for it.
+func TestFlightsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newFlightLog(t)
+		var wg sync.WaitGroup
+		ask := func(s scope) {
+			wg.Go(func() { _, _ = log.do(context.Background(), s) })
+			synctest.Wait()
+		}
+		for _, name := range []string{"v1", "v2", "v3", "v4"} {
+			ask(aVersion(name))
+		}
+		ask(scope{kind: version, group: "other.example.com", version: "other"})
+		ask(scope{kind: bulk, version: "bulk"})
+		ask(scope{kind: group, group: "other.example.com", version: "other's group"})
+		wg.Wait()
+		if want := []string{"v1", "other", "v2", "bulk", "v3", "other's group", "v4"}; !slices.Equal(log.flown, want) {
+			t.Errorf("flown %q, want %q", log.flown, want)
+		}
+	})
+}
+
+// A refresh whose context ends while it waits gives up its place.
+func TestRefreshGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := newFlightLog(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go func() { _, _ = log.do(context.Background(), aVersion("v1")) }()
+		synctest.Wait()
+		ended := make(chan error, 1)
+		go func() { ended <- (&Reloader{flights: log.flights}).Refresh(ctx) }()
+		synctest.Wait()
+		start := time.Now()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) || time.Since(start) != 0 {
+			t.Errorf("ended after %v with %v", time.Since(start), err)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if len(log.flown) != 1 {
+			t.Errorf("flown %q", log.flown)
+		}
+	})
+}

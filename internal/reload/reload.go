@@ -54,8 +54,15 @@ func (r *Reloader) Health() Health { return *r.health.Load() }
 // made, so a report must not call it.
 func (r *Reloader) Refresh(ctx context.Context) error {
 	f := r.flights.join(ctx, scope{kind: refresh})
-	<-f.reported
-	if f.err == nil && f.ctx.Err() == nil {
+	select {
+	case <-f.reported:
+	case <-ctx.Done():
+		if r.flights.leave(f) {
+			return context.Cause(ctx)
+		}
+		<-f.reported // its requests end with ctx
+	}
+	if f.err == nil && ctx.Err() == nil {
 		return f.failure()
 	}
 	return f.err
