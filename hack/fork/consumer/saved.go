@@ -211,4 +211,4 @@ func withSums(now, was []byte) []byte {
 
 // copyName is what a file is called in the manifest's folder. It must not be
 // go.mod: that would make the folder a module.
-func copyName(name string) string { return path.Base(name) + ".orig" }
+func copyName(name string) string { return path.Base(name) + ".before" }

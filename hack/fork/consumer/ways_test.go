@@ -32,7 +32,7 @@ func TestVendored(t *testing.T) {
 	dir := forktest.Consumer(t)
 	into.must(t, dir, nil)
 	forktest.Run(t, dir, "go", "mod", "vendor")
-	forktest.Run(t, dir, "go", "build", "-mod=vendor", "-o", os.DevNull, "./...")
+	forktest.Run(t, dir, "go", "build", "-trimpath", "-mod=vendor", "-o", os.DevNull, "./...")
 	if from, want := builtFrom(t, dir, "-mod=vendor"), filepath.Join(dir, "vendor", mapperPackage); from != want {
 		t.Errorf("the mapper is built from %s, not from %s", from, want)
 	}
@@ -48,7 +48,7 @@ func TestVendored(t *testing.T) {
 	remove(t, dir, "vendor")
 	into.must(t, dir, newer)
 	forktest.Run(t, dir, "go", "mod", "vendor")
-	forktest.Run(t, dir, "go", "build", "-mod=vendor", "-o", os.DevNull, "./...")
+	forktest.Run(t, dir, "go", "build", "-trimpath", "-mod=vendor", "-o", os.DevNull, "./...")
 }
 
 // A dependency that uses controller-runtime, too, and asks for an older release

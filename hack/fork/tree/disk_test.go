@@ -28,8 +28,8 @@ func stage(t *testing.T) (Slot, *Manifest) {
 	slot := Slot{Dir: filepath.Join(t.TempDir(), "tree")}
 	manifest := NewManifest(result())
 	manifest.Complete = true
-	manifest.Saved = map[string]Saved{"go.mod": {Copy: "go.mod.orig", Written: "1"}, "go.sum": {}}
-	copies := map[string][]byte{"go.mod.orig": []byte("module was\n")}
+	manifest.Saved = map[string]Saved{"go.mod": {Copy: "go.mod.before", Written: "1"}, "go.sum": {}}
+	copies := map[string][]byte{"go.mod.before": []byte("module was\n")}
 	if err := slot.Stage(context.Background(), result().Files, manifest, copies); err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func dress(files, upstream tree.Files) (tree.Files, error) {
 		if path.Ext(name) != ".go" || !bytes.HasPrefix(file.Data, []byte(spdx)) {
 			continue
 		}
-		file.Data = slices.Concat(header.Data, file.Data[len(spdx):])
+		file.Data = withHeader(header.Data, file.Data[len(spdx):])
 		dressed[name] = file
 		if err := collectImports(imports, name, file.Data); err != nil {
 			return nil, err
@@ -51,6 +51,17 @@ func dress(files, upstream tree.Files) (tree.Files, error) {
 	}
 	dressed[goMod] = tree.File{Data: requireDirectly(mod.Data, imports)}
 	return dressed, nil
+}
+
+// withHeader puts the header above a file, and a build constraint above that, where
+// gofmt wants it if the header is no line comment.
+func withHeader(header, body []byte) []byte {
+	const constraint = "\n//go:build "
+	if !bytes.HasPrefix(body, []byte(constraint)) {
+		return slices.Concat(header, body)
+	}
+	line, rest, _ := bytes.Cut(body[1:], []byte("\n"))
+	return slices.Concat(line, []byte("\n\n"), header, rest)
 }
 
 func collectImports(to map[string]bool, name string, src []byte) error {
