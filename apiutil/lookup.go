@@ -37,7 +37,12 @@ func recheck[T any](
 		return answer, err
 	}
 	started := m.reloader.Snapshot().Clock()
-	failed, readErr := m.reloader.Read(ctx, q.Query, func(s *snapshot.Snapshot) bool {
+	reading, cancel := m.reading(ctx, func() bool {
+		_, _, err := find(m.reloader.Snapshot())
+		return err == nil
+	})
+	defer cancel()
+	failed, readErr := m.reloader.Read(reading, q.Query, func(s *snapshot.Snapshot) bool {
 		_, settled, _ := find(s)
 		return settled
 	})
@@ -59,6 +64,17 @@ func recheck[T any](
 	m.missed("failed")
 	var none T
 	return none, lookupError(q, failed, readErr)
+}
+
+// reading returns the context of a read for a lookup that ends with ctx. While the
+// server cannot be read, a kind that is known waits for it only so long: a server
+// that does not answer at all must not cost every lookup a RequestTimeout after a
+// Reset, and one that has recovered answers sooner.
+func (m *DynamicRESTMapper) reading(ctx context.Context, known func() bool) (context.Context, context.CancelFunc) {
+	if m.reloader.Health().LastError == nil || !known() {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, 3*time.Second)
 }
 
 func lookupError(q query, failed map[schema.GroupVersion]error, err error) error {
@@ -88,9 +104,16 @@ func (m *DynamicRESTMapper) knownAbsent(q query) bool {
 // rememberAbsent notes that q found nothing in s, after a read before which clock
 // was the number of the last reset.
 func (m *DynamicRESTMapper) rememberAbsent(q query, s *snapshot.Snapshot, clock uint64) {
-	if m.options.NegativeTTL > 0 {
+	if m.options.NegativeTTL > 0 && !listIsBehind(s, q) {
 		m.absent.put(q.key(), absence{until: time.Now().Add(m.options.NegativeTTL), generation: s.Generation(), clock: clock})
 	}
+}
+
+// listIsBehind says that a lookup without a version found a version of the group
+// gone, and left its list unread for the next one (DESIGN.md, legacy servers).
+func listIsBehind(s *snapshot.Snapshot, q query) bool {
+	g := s.Group(q.Group)
+	return g != nil && !g.Listed() && !s.Aggregated() && len(q.Versions) == 0
 }
 
 // key tells queries apart.

@@ -61,9 +61,9 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 	log := m.options.Logger
 	log.V(1).Info("reloaded API discovery", "reason", r.Reason, "duration", r.Duration, "error", r.Err)
 	switch {
-	case r.Err != nil && r.Before.LastError == nil:
+	case !r.Then.FailingSince.IsZero() && r.Before.FailingSince.IsZero():
 		log.Error(r.Err, "API discovery fails, known APIs go on being served")
-	case r.Err == nil && r.Before.LastError != nil:
+	case r.Then.FailingSince.IsZero() && !r.Before.FailingSince.IsZero():
 		log.Info("API discovery works again", "failures", r.Before.ConsecutiveFailures, "since", r.Before.FailingSince)
 	}
 	if r.From.Read() && r.From.Generation() != r.To.Generation() && log.Enabled() {

@@ -104,7 +104,7 @@ func TestMetrics(t *testing.T) {
 
 		server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
 		_ = lifeAsk(m, core) // remembered, but for the change
-		metrics.want(t, "a 503", "request version 503", "reload version 100ms true", "served 2 4 6", "miss failed")
+		metrics.want(t, "a 503", "request version 503", "reload version 100ms false", "served 2 4 6", "miss failed")
 		success := m.Status().LastSuccess
 		server.SetFault(fakeapi.All(), fakeapi.Refused())
 		m.Reset()

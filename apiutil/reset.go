@@ -5,6 +5,8 @@ package apiutil
 import (
 	"context"
 	"net/http"
+	"reflect" //nolint:depguard // Only it can tell a nil pointer of a type that is not ours.
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -38,14 +40,15 @@ type (
 // that does not exist). It returns whether it has reset anything. A nil err and
 // nil mappers are passed over.
 //
-// It is a no-op with controller-runtime's own mapper, which cannot be reset.
+// A mapper that cannot be reset, as that of controller-runtime v0.25 and before, is
+// passed over as well.
 func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
 	if !meta.IsNoMatchError(err) && !anyError(err, isUnservedResource) {
 		return false
 	}
 	reset := false
 	for _, mapper := range mappers {
-		if own, ok := mapper.(*DynamicRESTMapper); ok && own == nil {
+		if isNilPointer(mapper) {
 			continue
 		}
 		switch mapper := mapper.(type) {
@@ -60,6 +63,13 @@ func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
 	return reset
 }
 
+// isNilPointer is true of a pointer to no mapper in an interface, which is what an
+// optional field of a concrete type turns into.
+func isNilPointer(mapper meta.RESTMapper) bool {
+	v := reflect.ValueOf(mapper)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
 // anyError says whether is holds for any error in the tree of err. errors.As
 // would look at the first of a type only.
 func anyError(err error, is func(error) bool) bool {
@@ -70,11 +80,9 @@ func anyError(err error, is func(error) bool) bool {
 	case interface{ Unwrap() error }:
 		return anyError(err.Unwrap(), is)
 	case interface{ Unwrap() []error }:
-		for _, e := range err.Unwrap() {
-			if anyError(e, is) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(err.Unwrap(), func(err error) bool { return anyError(err, is) })
+	case interface{ Errors() []error }: // apimachinery's util/errors.Aggregate
+		return slices.ContainsFunc(err.Errors(), func(err error) bool { return anyError(err, is) })
 	}
 	return false
 }

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/restmapper"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -276,7 +278,10 @@ func TestResetOnNoMatchErrors(t *testing.T) {
 		"joined behind a missing object": func(err error) error {
 			return fmt.Errorf("both: %w", errors.Join(missingObject, fmt.Errorf("wrapped: %w", err)))
 		},
-		"joined in the text":     func(err error) error { return fmt.Errorf("%w and %w", forbidden, err) },
+		"joined in the text": func(err error) error { return fmt.Errorf("%w and %w", forbidden, err) },
+		"aggregated": func(err error) error {
+			return fmt.Errorf("both: %w", utilerrors.NewAggregate([]error{errors.New("first"), err}))
+		},
 		"in a discovery failure": func(err error) error { return discoveryFailed(errors.Join(forbidden, err)) },
 	}
 	for wrapping, wrap := range wrappings {
@@ -318,6 +323,7 @@ func TestResetOnNoMatchMappers(t *testing.T) {
 		{name: "nil", mappers: []meta.RESTMapper{nil, nil}},
 		{name: "a nil pointer", mappers: []meta.RESTMapper{(*apiutil.DynamicRESTMapper)(nil)}},
 		{name: "another nil pointer", mappers: []meta.RESTMapper{nilPlain}},
+		{name: "a nil pointer to what can be reset", mappers: []meta.RESTMapper{(*restmapper.DeferredDiscoveryRESTMapper)(nil)}},
 		{name: "one that cannot be reset", mappers: []meta.RESTMapper{plainMapper{}, meta.NewDefaultRESTMapper(nil)}},
 		{name: "one that can", mappers: []meta.RESTMapper{resettableMapper{}}, plain: 1, want: true},
 		{name: "only with a context", mappers: []meta.RESTMapper{withContextMapper{}}, withContext: 1, want: true},

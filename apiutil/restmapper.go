@@ -72,11 +72,11 @@ func NewDynamicRESTMapperWithOptions(
 	if err != nil {
 		return nil, fmt.Errorf("no RESTMapper for this rest.Config: %w", err)
 	}
-	m.reloader = reload.New(client, m.report)
+	m.reloader = reload.New(client, opts.UnhealthyAfter, m.report)
 	if opts.WatchAPIs {
-		watches, err := metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), httpClient)
+		watches, err := metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), discovery.WatchClient(httpClient, opts.MaxResponseBytes))
 		if err != nil {
-			return nil, fmt.Errorf("no watch of API changes for this rest.Config: %w", err)
+			return nil, fmt.Errorf("no watch of API changes for this rest.Config: %w", client.Safe(err))
 		}
 		m.watchers = refresh.NewWatchers(watches, opts.Logger, client.Safe)
 	}

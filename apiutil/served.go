@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -98,10 +99,12 @@ func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan stru
 // RunWhileServed runs run while the server serves all of the kinds. It waits for
 // them; calls run with a context that it cancels when one of them goes, or is
 // served with another scope or resource name; waits for run to return; and begins
-// again. It returns run's own error as soon as run returns of its own accord, nil
-// included; an error that run returns after it was cancelled, unless that is the
+// again. A kind without a version goes when the version goes that the server
+// preferred when run began: run may have settled on it. RunWhileServed returns
+// run's own error as soon as run returns of its own accord, nil included; an error
+// that run returns after it was cancelled, unless that is nothing but the
 // cancellation; and nil when ctx ends, after run has returned. run is never called
-// twice at once.
+// twice at once, and runs in the caller's goroutine.
 //
 // It fits controller-runtime's manager in one line:
 //
@@ -113,19 +116,34 @@ func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan stru
 func (m *DynamicRESTMapper) RunWhileServed(
 	ctx context.Context, run func(context.Context) error, gvks ...schema.GroupVersionKind,
 ) error {
-	for {
+	for ctx.Err() == nil {
 		served, err := m.awaitServed(ctx, gvks)
-		if err != nil {
-			return nil
+		if err != nil || ctx.Err() != nil {
+			return nil //nolint:nilerr // It fails only when ctx ends.
 		}
 		stopped, err := m.runOnce(ctx, run, served, gvks)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // As documented.
 		}
-		if !stopped || err != nil && !errors.Is(err, context.Canceled) {
+		if !stopped || err != nil && !onlyCanceled(err) {
 			return err
 		}
 	}
+	return nil
+}
+
+// onlyCanceled says that err is the cancellation of a context, however wrapped,
+// and nothing besides.
+func onlyCanceled(err error) bool {
+	switch joined := err.(type) { //nolint:errorlint // This is what walks the tree.
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !onlyCanceled(err) })
+	case interface{ Unwrap() error }:
+		if inner := joined.Unwrap(); inner != nil {
+			return onlyCanceled(inner)
+		}
+	}
+	return errors.Is(err, context.Canceled)
 }
 
 // runOnce runs run until it returns. stopped says that it was told to, because
@@ -133,25 +151,19 @@ func (m *DynamicRESTMapper) RunWhileServed(
 func (m *DynamicRESTMapper) runOnce(
 	ctx context.Context, run func(context.Context) error, served []meta.RESTMapping, gvks []schema.GroupVersionKind,
 ) (stopped bool, err error) {
-	runCtx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	returned := make(chan error, 1)
-	go func() { returned <- run(runCtx) }()
-
+	ctx, cancel := context.WithCancel(ctx)
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		m.awaitGone(runCtx, served, gvks)
+		m.awaitGone(ctx, served, gvks)
+		cancel()
 	}()
-	select {
-	case err = <-returned:
+	defer func() { // even if run panics
 		cancel()
 		<-gone
-		return false, err
-	case <-gone:
-		cancel()
-		return true, <-returned
-	}
+	}()
+	err = run(ctx)
+	return ctx.Err() != nil, err
 }
 
 // awaitGone returns when the kinds are no longer served as they are in served, or ctx ends.
@@ -159,7 +171,7 @@ func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMap
 	next := time.Now().Add(mostPoll)
 	for ctx.Err() == nil {
 		changed := m.reloader.Changed()
-		if now, _ := mappingsOf(m.reloader.Snapshot(), gvks); !equalMappings(served, now) {
+		if !stillServed(m.reloader.Snapshot(), served) {
 			return
 		}
 		if m.awaitChange(ctx, changed, next, func() bool { return !m.refreshes() }) {
@@ -192,12 +204,12 @@ func mappingsOf(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) (served []
 	return served, missing
 }
 
-func equalMappings(a, b []meta.RESTMapping) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Resource != b[i].Resource || a[i].Scope.Name() != b[i].Scope.Name() {
+// stillServed says that s has all of the mappings, in the version that each is of.
+func stillServed(s *snapshot.Snapshot, mappings []meta.RESTMapping) bool {
+	for i := range mappings {
+		was := &mappings[i]
+		now, _, err := s.RESTMapping(was.GroupVersionKind.GroupKind(), []string{was.GroupVersionKind.Version})
+		if err != nil || now.Resource != was.Resource || now.Scope.Name() != was.Scope.Name() {
 			return false
 		}
 	}

@@ -145,7 +145,7 @@ func TestWaitForKindsWithStart(t *testing.T) {
 		w := waitFor(m, lifeNew, lifeFoo)
 		time.Sleep(5 * time.Second) // in which the first refresh may make it ask once more
 		server.TakeRequests()
-		time.Sleep(9 * time.Minute)
+		time.Sleep(8 * time.Minute)
 		lifeWantRequests(t, server, "waiting between two refreshes")
 		lifeServe(server, lifeNew)
 		w.wantWithin(t, 2*time.Minute+time.Millisecond)

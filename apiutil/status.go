@@ -23,10 +23,14 @@ type DynamicRESTMapperStatus struct {
 	LastSuccess         time.Time // of a read, whether anything had changed or not
 	LastError           error     // of the last read; nil after a success
 	ConsecutiveFailures int       // reads that failed since the last success
-	UnhealthySince      time.Time // the first of them; zero while healthy
 
-	// FailedGroupVersions are those whose last read failed, while the server as
-	// such could be read: what serves them does not answer.
+	// UnhealthySince is when the first of them failed, if it is the server that
+	// fails. It is zero while healthy, and while all that is known is that single
+	// group-versions do not answer: the server itself is asked before they count for it.
+	UnhealthySince time.Time
+
+	// FailedGroupVersions are those whose last read failed: what serves them, an
+	// APIService perhaps, does not answer.
 	FailedGroupVersions map[schema.GroupVersion]error
 
 	// Watching says that all watches for API changes are open.

@@ -50,10 +50,11 @@ func (m *DynamicRESTMapper) Subscribe(ctx context.Context) <-chan []APIChange {
 	return changes
 }
 
-// readAll reads everything, trying again until that succeeds or ctx ends.
+// readAll reads everything, trying again until that succeeds or ctx ends. A server
+// without the aggregated document may list its versions and answer for none.
 func (m *DynamicRESTMapper) readAll(ctx context.Context) {
 	backoff := pollBackoff()
-	for ctx.Err() == nil && m.reloader.ReadAll(ctx) != nil {
+	for ctx.Err() == nil && (m.reloader.ReadAll(ctx) != nil || m.reloader.Snapshot().Kinds() == 0) {
 		pause(ctx, backoff.Step())
 	}
 }

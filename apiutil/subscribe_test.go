@@ -365,6 +365,24 @@ func TestSubscribeDuringOutage(t *testing.T) {
 	})
 }
 
+// A server may list its versions and answer for none: that is not all there is.
+func TestSubscribeWhileNoVersionAnswers(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Legacy())
+		versions := []string{"/api/v1", "/apis/example.com/v1", "/apis/other.example.com/v1"}
+		heal := server.SetFault(fakeapi.At(versions...), fakeapi.Status(503, 0))
+		s := subscribe(newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{}))
+		time.Sleep(10 * time.Minute)
+		s.want(t, "while no version answers")
+		heal()
+		time.Sleep(time.Minute)
+		if got := s.take(t); len(got) != 5 {
+			t.Errorf("afterwards: %q", got)
+		}
+		s.close(t)
+	})
+}
+
 // Of an API whose service is down at first a subscriber hears when it answers.
 func TestSubscribeWithDeadVersion(t *testing.T) {
 	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {

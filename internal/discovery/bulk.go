@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -39,13 +38,7 @@ const (
 // their tables, else they are only listed. Documents that have not changed since
 // the last call are not sent, and if neither has, the result is the last one.
 func (c *Client) Bulk(ctx context.Context) (*Bulk, error) {
-	last := c.last
-	if last == nil {
-		last = share.Recall(c.server)
-	}
-	if last == nil {
-		last = &Bulk{}
-	}
+	last := c.known()
 	core, err := c.bulkDocument(ctx, corePath, &last.Core)
 	if err != nil {
 		return nil, err
@@ -56,12 +49,38 @@ func (c *Client) Bulk(ctx context.Context) (*Bulk, error) {
 	}
 	if core != &last.Core || named != &last.Named {
 		if last, err = newBulk(core, named, last.List); err != nil {
-			return nil, c.failure(namedPath, schema.GroupVersion{}, http.StatusOK, err)
+			return nil, c.failure(request{path: namedPath}, http.StatusOK, err, nil)
 		}
 	}
 	c.last = last
 	share.Remember(c.server, c.last)
 	return c.last, nil
+}
+
+// known returns the last bulk document, or an empty one. It may be that of another mapper.
+func (c *Client) known() *Bulk {
+	if c.last != nil {
+		return c.last
+	}
+	if last := share.Recall(c.server); last != nil {
+		return last
+	}
+	return &Bulk{}
+}
+
+// Ping returns nil if the server answers: if it has a core group as before, or
+// says that this has not changed. Else the error is an *Error. Nothing of the
+// answer is kept.
+func (c *Client) Ping(ctx context.Context) error {
+	last := c.known()
+	core, err := c.bulkDocument(ctx, corePath, &last.Core)
+	if err != nil {
+		return err
+	}
+	if none := last.List != nil && len(last.Core.Groups) == 0; len(core.Groups) == 0 && !none {
+		return notFound(corePath)
+	}
+	return nil
 }
 
 // newBulk joins the core group with the named ones. last is the list before, or nil.
@@ -82,22 +101,22 @@ func newBulk(core, named *share.Document, last *snapshot.List) (*Bulk, error) {
 
 // bulkDocument reads one of the two paths. It returns last if that has not changed.
 func (c *Client) bulkDocument(ctx context.Context, path string, last *share.Document) (*share.Document, error) {
-	doc, err := c.get(ctx, path, schema.GroupVersion{}, acceptBulk, last.ETag)
+	r := request{path: path, accept: acceptBulk, etag: last.ETag}
+	doc, err := get(ctx, c, r, func(doc document) (*share.Document, error) {
+		if doc.notModified {
+			return last, nil
+		}
+		decoded, err := decodeBulk(doc.body, path)
+		if err != nil {
+			return nil, err
+		}
+		decoded.ETag = doc.etag
+		return decoded, nil
+	})
 	if errors.Is(err, errNotServed) {
 		return notServed(path)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if doc.notModified {
-		return last, nil
-	}
-	decoded, err := decodeBulk(doc.body, path)
-	if err != nil {
-		return nil, c.failure(path, schema.GroupVersion{}, http.StatusOK, err)
-	}
-	decoded.ETag = doc.etag
-	return decoded, nil
+	return doc, err
 }
 
 // notServed tolerates that a server has no core group: those that only extend
@@ -106,7 +125,11 @@ func notServed(path string) (*share.Document, error) {
 	if path == corePath {
 		return &share.Document{}, nil
 	}
-	return nil, &Error{Path: path, Code: http.StatusNotFound, Err: errors.New("the server answered 404 Not Found")}
+	return nil, notFound(path)
+}
+
+func notFound(path string) *Error {
+	return &Error{Path: path, Code: http.StatusNotFound, Err: errors.New("the server answered 404 Not Found")}
 }
 
 // merge joins groups of the same name, which no server should send, into the first of them.
@@ -168,7 +191,7 @@ func checkSize(group string, versions int) error {
 		return fmt.Errorf("the name of a group has more than %d bytes", maxGroupName)
 	}
 	if versions > maxVersions {
-		return fmt.Errorf("group %q has more than %d versions", group, maxVersions)
+		return fmt.Errorf("a group has more than %d versions", maxVersions)
 	}
 	return nil
 }

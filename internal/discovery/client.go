@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -34,7 +33,7 @@ type Options struct {
 type Client struct {
 	rest    rest.Interface
 	options Options
-	secrets []string     // never to be seen in an error
+	secrets []string     // never to be seen in an error, besides what a request has sent
 	server  share.Server // whose documents these are, to other mappers of this process
 	last    *Bulk        // the last bulk document read
 }
@@ -50,7 +49,7 @@ func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Cli
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &own)
 	c := &Client{options: options, secrets: secretsOf(cfg), server: share.ServerOf(cfg, httpClient)}
 	if err != nil {
-		return nil, c.Safe(err)
+		return nil, c.Safe(hostError(cfg.Host, err))
 	}
 	c.rest = client.RESTClient()
 	return c, nil
@@ -63,6 +62,13 @@ func transportOf(c *http.Client) http.RoundTripper {
 	return c.Transport
 }
 
+// request is what one document is asked for with.
+type request struct {
+	path         string
+	gv           schema.GroupVersion // for errors
+	accept, etag string              // etag may be empty
+}
+
 // document is a response to a successful request.
 type document struct {
 	body        []byte
@@ -70,27 +76,43 @@ type document struct {
 	notModified bool
 }
 
-// get reads one document. Its error is errNotServed for a 404, else an *Error.
-func (c *Client) get(ctx context.Context, path string, gv schema.GroupVersion, accept, etag string) (document, error) {
+// get reads one document and decodes it. Its error is errNotServed for a 404 of
+// the server's own, else an *Error. It decodes here because what decode says may
+// repeat the credentials that were sent, which are known until get returns.
+func get[T any](ctx context.Context, c *Client, r request, decode func(document) (T, error)) (T, error) {
+	var nothing T
+	seen := &exchange{conditional: r.etag != ""}
+	body, err := c.send(ctx, r, seen)
+	if err != nil {
+		return nothing, err
+	}
+	result, err := decode(document{body: body, etag: seen.etag, notModified: seen.notModified})
+	if err != nil {
+		return nothing, c.failure(r, http.StatusOK, err, seen.sent)
+	}
+	return result, nil
+}
+
+// send returns the body of a successful response.
+func (c *Client) send(ctx context.Context, r request, seen *exchange) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
-	seen := &exchange{conditional: etag != ""}
-	req := c.rest.Get().AbsPath(path).SetHeader("Accept", accept)
-	if etag != "" {
-		req.SetHeader("If-None-Match", etag)
+	req := c.rest.Get().AbsPath(r.path).SetHeader("Accept", r.accept)
+	if r.etag != "" {
+		req.SetHeader("If-None-Match", r.etag)
 	}
 	body, err := req.Do(withExchange(ctx, seen)).Raw()
 	switch {
 	case err == nil:
-		return document{body: body, etag: seen.etag, notModified: seen.notModified}, nil
-	case seen.code == http.StatusNotFound:
-		return document{}, errNotServed
+		return body, nil
+	case seen.code == http.StatusNotFound && !seen.page:
+		return nil, errNotServed
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("no complete answer within %v (RequestTimeout): %w", c.options.RequestTimeout, context.DeadlineExceeded)
 	default:
-		err = c.cause(err, seen.code, body)
+		err = c.cause(err, seen, body)
 	}
-	return document{}, c.failure(path, gv, seen.code, err)
+	return nil, c.failure(r, seen.code, err, seen.sent)
 }
 
 // versionPath returns where the resources of a version are listed, and whether
@@ -107,9 +129,10 @@ func segment(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/?#%")
 }
 
-// statusMessage returns the message of a metav1.Status, or "" if body is something else.
+// statusMessage returns the message of a metav1.Status, or "" if body is something
+// else. It decodes no more of it, so that long lists in it take no room.
 func statusMessage(body []byte) string {
-	var status metav1.Status
+	var status struct{ Kind, Message string }
 	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" {
 		return ""
 	}

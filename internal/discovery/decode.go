@@ -21,9 +21,12 @@ const (
 	stale           = "Stale"
 )
 
-// maxElements bounds what a document of permitted size can blow up to when it
-// is decoded. A server with 2,000 groups sends about a tenth of it.
-const maxElements = 1 << 21
+// maxElements bounds what a document of permitted size can blow up to when it is
+// decoded: its groups, versions and resources together. A server with 2,000 groups
+// of two versions with 30 kinds each sends a quarter of it.
+const maxElements = 1 << 19
+
+var errElements = fmt.Errorf("the document has more than %d elements", maxElements)
 
 // jsonDocument has the fields of every document that is read in JSON.
 type jsonDocument struct {
@@ -61,14 +64,47 @@ func parseJSON(body []byte) (*jsonDocument, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil, errors.New("the response is empty")
 	}
-	if bytes.Count(body, []byte{','}) > maxElements {
-		return nil, fmt.Errorf("the document has more than %d elements", maxElements)
+	if bytes.Count(body, []byte{','}) > maxElements && elements(body) > maxElements {
+		return nil, errElements
 	}
 	doc := &jsonDocument{}
 	if err := json.Unmarshal(body, doc); err != nil {
 		return nil, fmt.Errorf("the response is no discovery document: %w", err)
 	}
 	return doc, nil
+}
+
+// decodedDepth is how deep the lists are that are decoded: items, their versions
+// and the resources of those, each in an object. What is deeper is passed over.
+const decodedDepth = 6
+
+// elements counts the commas in lists that are decoded. A comma in a list costs
+// less to send than what it stands for takes in memory, and most of those that
+// honest servers send are elsewhere. Of what is no JSON it counts something.
+func elements(body []byte) (commas int) {
+	var list [decodedDepth + 1]bool // what is open at each depth
+	depth := 0
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; c {
+		case '"':
+			for i++; i < len(body) && body[i] != '"'; i++ {
+				if body[i] == '\\' {
+					i++
+				}
+			}
+		case '[', '{':
+			if depth++; depth <= decodedDepth {
+				list[depth] = c == '['
+			}
+		case ']', '}':
+			depth = max(depth-1, 0)
+		case ',':
+			if depth <= decodedDepth && list[depth] {
+				commas++
+			}
+		}
+	}
+	return commas
 }
 
 func (d *jsonDocument) wrongKind(want string) error {
@@ -152,6 +188,9 @@ func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
 		return nil, fmt.Errorf("a group of the aggregated document is malformed: %w", err)
 	}
 	a := aggregated{name: group.Metadata.Name}
+	if err := checkSize(a.name, len(group.Versions)); err != nil {
+		return nil, err
+	}
 	for _, v := range group.Versions {
 		a.startVersion(v.Version, v.Freshness)
 		for _, r := range v.Resources {
@@ -193,9 +232,6 @@ func (a *aggregated) addResource(r snapshot.Resource) {
 // what the document says of it "may be significantly out of date"
 // (k8s.io/api/apidiscovery/v2), and client-go leaves it out as well.
 func (a *aggregated) group() (*snapshot.Group, error) {
-	if err := checkSize(a.name, len(a.versions)); err != nil {
-		return nil, err
-	}
 	var last *snapshot.Table
 	for i := range a.versions {
 		if a.versions[i].Err == nil {

@@ -9,5 +9,6 @@
 // bytes received: their form is recognised by what they hold, not by the
 // Content-Type above them. What is not a discovery document, whole and of the
 // kind asked for, is an error. Only a 404 for a group or a version says that it
-// is not served.
+// is not served, and not even that if it comes with a page of HTML: gateways
+// answer so when they have lost their server.
 package discovery

@@ -3,19 +3,15 @@
 package discovery
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 )
 
 // Error says that a discovery document could not be read. It never stands for
@@ -60,10 +56,10 @@ var errStale = errors.New("the server marks this version as stale: what serves i
 // cause turns what client-go returned into an error that is safe to show: the
 // URL is dropped, since Path says it better and a URL may hold credentials, and
 // of a response only what a metav1.Status in it says is kept.
-func (c *Client) cause(err error, code int, body []byte) error {
+func (c *Client) cause(err error, seen *exchange, body []byte) error {
 	var status *apierrors.StatusError
 	if errors.As(err, &status) {
-		return c.statusError(status, code, body)
+		return c.statusError(status, seen, body)
 	}
 	// client-go nests url.Error in url.Error.
 	for {
@@ -75,17 +71,17 @@ func (c *Client) cause(err error, code int, body []byte) error {
 	}
 }
 
-func (c *Client) statusError(status *apierrors.StatusError, code int, body []byte) error {
-	text := fmt.Sprintf("the server answered %d %s", code, http.StatusText(code))
+func (c *Client) statusError(status *apierrors.StatusError, seen *exchange, body []byte) error {
+	text := fmt.Sprintf("the server answered %d %s", seen.code, http.StatusText(seen.code))
 	if message := statusMessage(body); message != "" {
-		text = c.redact(text + ": " + message)
+		text = c.redact(text+": "+message, seen.sent)
 	}
-	if code == http.StatusNotFound {
+	if seen.code == http.StatusNotFound {
 		// Not a StatusError, so that nobody takes it for the absence of an API.
-		return errors.New(text)
+		return errors.New(text + " with a page of HTML: this was not the API server, but something before it")
 	}
 	safe := metav1.Status{
-		Status: metav1.StatusFailure, Code: int32(code), Reason: status.ErrStatus.Reason, Message: text,
+		Status: metav1.StatusFailure, Code: int32(seen.code), Reason: status.ErrStatus.Reason, Message: text,
 	}
 	if details := status.ErrStatus.Details; details != nil && details.RetryAfterSeconds > 0 {
 		safe.Details = &metav1.StatusDetails{RetryAfterSeconds: details.RetryAfterSeconds}
@@ -93,57 +89,7 @@ func (c *Client) statusError(status *apierrors.StatusError, code int, body []byt
 	return &apierrors.StatusError{ErrStatus: safe}
 }
 
-// failure makes an Error of one that may quote the server.
-func (c *Client) failure(path string, gv schema.GroupVersion, code int, err error) *Error {
-	return &Error{Path: path, GroupVersion: gv, Code: code, Err: c.Safe(err)}
-}
-
-// Safe returns err if all of its text may be shown, else an error with what may.
-func (c *Client) Safe(err error) error {
-	if shown := c.redact(err.Error()); shown != err.Error() {
-		return errors.New(shown)
-	}
-	return err
-}
-
-// maxErrorText is more than any honest server has to say, and bounds what a
-// dishonest one writes into logs.
-const maxErrorText = 1000
-
-// redact removes credentials from a text of the server's, or of whatever stands
-// before it: it may repeat what it was sent.
-func (c *Client) redact(text string) string {
-	for _, secret := range c.secrets {
-		text = strings.ReplaceAll(text, secret, "[redacted]")
-	}
-	text = authorization.ReplaceAllString(text, "$1 [redacted]")
-	text = userinfo.ReplaceAllString(text, "//[redacted]@")
-	if len(text) > maxErrorText {
-		text = strings.ToValidUTF8(text[:maxErrorText-len("...")], "") + "..."
-	}
-	return text
-}
-
-// These find credentials that the configuration does not know: tokens are read
-// from files and replaced while the program runs.
-var (
-	authorization = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[\w.~+/=-]{12,}`)
-	userinfo      = regexp.MustCompile(`//[^/\s@]+@`)
-)
-
-// secretsOf lists the credentials of a configuration, in the forms in which they are sent.
-func secretsOf(cfg *rest.Config) []string {
-	secrets := []string{cfg.BearerToken, cfg.Password, basicAuth(cfg.Username, cfg.Password)}
-	if host, err := url.Parse(cfg.Host); err == nil && host.User != nil {
-		password, _ := host.User.Password()
-		secrets = append(secrets, password, basicAuth(host.User.Username(), password))
-	}
-	return slices.DeleteFunc(secrets, func(secret string) bool { return secret == "" })
-}
-
-func basicAuth(user, password string) string {
-	if password == "" {
-		return ""
-	}
-	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+// failure makes an Error of one that may quote the server, or what was sent to it.
+func (c *Client) failure(r request, code int, err error, sent []string) *Error {
+	return &Error{Path: r.path, GroupVersion: r.gv, Code: code, Err: c.safe(err, sent)}
 }

@@ -15,6 +15,8 @@ import (
 
 // The legacy documents list a group's versions without their resources.
 
+var errNoCoreVersions = errors.New("the server lists no versions of the core group")
+
 // coreGroup reads an APIVersions. The first version is the preferred one, as
 // client-go has it.
 func (d *jsonDocument) coreGroup() (*snapshot.Group, error) {
@@ -27,7 +29,7 @@ func (d *jsonDocument) coreGroup() (*snapshot.Group, error) {
 		versions = append(versions, legacyVersion{Version: name})
 	}
 	if len(versions) == 0 {
-		return nil, errors.New("the server lists no versions of the core group")
+		return nil, errNoCoreVersions
 	}
 	return listed("", versions[0].Version, versions)
 }
@@ -56,16 +58,27 @@ func listed(name, preferred string, versions []legacyVersion) (*snapshot.Group, 
 	return newGroup(name, preferred, unread)
 }
 
-// decodeCore reads the answer of /api to a request for the plain form.
+// decodeCore reads the answer of /api to a request for the plain form. A cache
+// that drops Vary may hand out the aggregated one, of which only the list is
+// taken: how old its resources are nobody knows. There is no other form of single
+// groups and versions, so that nothing of the kind can happen there.
 func decodeCore(body []byte, _ string) (*snapshot.Group, error) {
-	doc, err := parseJSON(body)
+	doc, err := decodeForm(body, corePath)
 	if err != nil {
 		return nil, err
 	}
-	if doc.Kind != "APIVersions" {
-		return nil, doc.wrongKind("APIVersions")
+	if len(doc.Groups) != 1 || doc.Groups[0].Name() != "" {
+		return nil, errors.New("the response is not about the core group")
 	}
-	return doc.coreGroup()
+	core := doc.Groups[0]
+	var versions []legacyVersion
+	for _, v := range core.Versions() {
+		versions = append(versions, legacyVersion{Version: v.Name})
+	}
+	if len(versions) == 0 {
+		return nil, errNoCoreVersions
+	}
+	return listed("", core.Preferred(), versions)
 }
 
 // decodeGroup reads the answer of /apis/<name>.

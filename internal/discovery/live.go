@@ -5,7 +5,6 @@ package discovery
 import (
 	"context"
 	"errors"
-	"net/http"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -22,16 +21,14 @@ func (c *Client) Version(ctx context.Context, gv schema.GroupVersion) (table *sn
 	if !ok {
 		return nil, false, nil
 	}
-	doc, err := c.get(ctx, path, gv, acceptLegacy, "")
+	resources, err := get(ctx, c, request{path: path, gv: gv, accept: acceptLegacy}, func(doc document) ([]snapshot.Resource, error) {
+		return decodeResources(doc.body, gv)
+	})
 	if errors.Is(err, errNotServed) {
 		return nil, false, nil
 	}
 	if err != nil {
 		return nil, false, err
-	}
-	resources, err := decodeResources(doc.body, gv)
-	if err != nil {
-		return nil, false, c.failure(path, gv, http.StatusOK, err)
 	}
 	return snapshot.NewTable(resources), true, nil
 }
@@ -74,15 +71,19 @@ func toRead(list *snapshot.Group, known []string) []schema.GroupVersion {
 
 // Versions reads one group-version after the other and hands each result, as
 // Version returns it, to record. One that is not answered does not keep the
-// others from being read; after the second in a row the server counts as gone,
-// and the rest fail alike without waiting for as many timeouts.
+// others from being read: it may be an aggregated API that hangs, and so may the
+// next. But after each two in a row the server itself is asked. If it does not
+// answer either the rest fail alike, without waiting for as many timeouts.
 func (c *Client) Versions(
 	ctx context.Context, gvs []schema.GroupVersion,
 	record func(gv schema.GroupVersion, table *snapshot.Table, served bool, err error),
 ) {
-	silent := 0
+	silent, gone := 0, false
 	for _, gv := range gvs {
-		if silent >= 2 {
+		if silent == 2 {
+			silent, gone = 0, c.Ping(ctx) != nil
+		}
+		if gone {
 			path, _ := versionPath(gv)
 			record(gv, nil, false, &Error{Path: path, GroupVersion: gv, Err: errGone})
 			continue
@@ -111,15 +112,10 @@ func (c *Client) List(ctx context.Context, name string) (group *snapshot.Group, 
 	} else if !segment(name) {
 		return none, false, nil
 	}
-	doc, err := c.get(ctx, path, schema.GroupVersion{Group: name}, acceptLegacy, "")
+	r := request{path: path, gv: schema.GroupVersion{Group: name}, accept: acceptLegacy}
+	group, err = get(ctx, c, r, func(doc document) (*snapshot.Group, error) { return decode(doc.body, name) })
 	if errors.Is(err, errNotServed) {
 		return none, false, nil
 	}
-	if err != nil {
-		return nil, false, err
-	}
-	if group, err = decode(doc.body, name); err != nil {
-		return nil, false, c.failure(path, schema.GroupVersion{Group: name}, http.StatusOK, err)
-	}
-	return group, true, nil
+	return group, err == nil, err
 }

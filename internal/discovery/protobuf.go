@@ -74,21 +74,33 @@ func decodeProtobuf(body []byte) (*share.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	return shareGroups(items, "protobuf", decodeProtobufGroup)
+	left := maxElements - len(items)
+	return shareGroups(items, "protobuf", func(data []byte) (*snapshot.Group, error) {
+		return decodeProtobufGroup(data, &left)
+	})
 }
 
 func splitItems(list []byte) ([][]byte, error) {
 	var items [][]byte
 	err := eachField(list, func(field protowire.Number, value []byte) error {
-		if field == listItems {
-			items = append(items, value)
+		if field != listItems {
+			return nil
 		}
+		items = append(items, value)
 		return checkCount(len(items))
 	})
 	return items, err
 }
 
-func decodeProtobufGroup(data []byte) (*snapshot.Group, error) {
+// take counts an element, before it is made, against what the document may still have.
+func take(left *int) error {
+	if *left--; *left < 0 {
+		return errElements
+	}
+	return nil
+}
+
+func decodeProtobufGroup(data []byte, left *int) (*snapshot.Group, error) {
 	a := aggregated{}
 	// The name comes first on the wire, but nothing promises it.
 	if err := eachField(data, func(field protowire.Number, value []byte) error {
@@ -108,7 +120,7 @@ func decodeProtobufGroup(data []byte) (*snapshot.Group, error) {
 		if field != groupVersions {
 			return nil
 		}
-		return a.decodeVersion(value)
+		return a.decodeVersion(value, left)
 	})
 	if err != nil {
 		return nil, err
@@ -116,7 +128,13 @@ func decodeProtobufGroup(data []byte) (*snapshot.Group, error) {
 	return a.group()
 }
 
-func (a *aggregated) decodeVersion(data []byte) error {
+func (a *aggregated) decodeVersion(data []byte, left *int) error {
+	if err := checkSize(a.name, len(a.versions)+1); err != nil {
+		return err
+	}
+	if err := take(left); err != nil {
+		return err
+	}
 	name, freshness := "", ""
 	var resources []snapshot.Resource
 	err := eachField(data, func(field protowire.Number, value []byte) error {
@@ -126,14 +144,14 @@ func (a *aggregated) decodeVersion(data []byte) error {
 		case versionFreshness:
 			freshness = string(value)
 		case versionResources:
+			if err := take(left); err != nil {
+				return err
+			}
 			r, ok, err := decodeResource(value)
 			if err != nil || !ok {
 				return err
 			}
 			resources = append(resources, r)
-		}
-		if len(resources) > maxElements {
-			return fmt.Errorf("a version of the document has more than %d resources", maxElements)
 		}
 		return nil
 	})
@@ -141,9 +159,7 @@ func (a *aggregated) decodeVersion(data []byte) error {
 		return err
 	}
 	a.startVersion(name, freshness)
-	for _, r := range resources {
-		a.addResource(r)
-	}
+	a.rows[len(a.rows)-1] = resources
 	return nil
 }
 

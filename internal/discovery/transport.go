@@ -3,6 +3,7 @@
 package discovery
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -17,6 +18,8 @@ type exchange struct {
 	notModified bool
 	etag        string
 	code        int
+	page        bool     // the body is HTML
+	sent        []string // credentials, in the forms in which a server may repeat them
 }
 
 type exchangeKey struct{}
@@ -47,10 +50,12 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	e.code, e.etag = resp.StatusCode, strongETag(resp.Header)
+	e.sent = sentBy(resp, req)
 	if resp.StatusCode == http.StatusNotModified {
-		return rt.asOK(resp, e)
+		return asOK(resp, e)
 	}
-	resp.Body = &boundedBody{ReadCloser: resp.Body, left: rt.maxBytes, max: rt.maxBytes}
+	e.page = strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "text/html")
+	resp.Body = &sniffedBody{ReadCloser: bounded(resp.Body, rt.maxBytes), seen: e}
 	return resp, nil
 }
 
@@ -61,15 +66,17 @@ func codeOf(resp *http.Response) int {
 	return resp.StatusCode
 }
 
-// asOK makes an empty 200 of a 304 that was asked for.
-func (rt *roundTripper) asOK(resp *http.Response, e *exchange) (*http.Response, error) {
+// asOK makes an empty 200 of a 304 that was asked for. If there is a body all the
+// same it is not read: closing it drops the rest, or the connection.
+func asOK(resp *http.Response, e *exchange) (*http.Response, error) {
+	resp.Body.Close()
 	if !e.conditional {
-		resp.Body.Close()
 		return nil, errUnexpected304
 	}
 	e.notModified = true
 	ok := *resp
 	ok.StatusCode, ok.Status = http.StatusOK, "200 OK"
+	ok.Body, ok.ContentLength = http.NoBody, 0
 	return &ok, nil
 }
 
@@ -88,10 +95,35 @@ func strongETag(header http.Header) string {
 	return etag
 }
 
+// sniffedBody recognises HTML by its first character. Gateways do not always say
+// what their pages are, and client-go drops bodies of a type that it does not know.
+type sniffedBody struct {
+	io.ReadCloser
+	seen  *exchange
+	known bool
+}
+
+// Read implements io.Reader.
+func (b *sniffedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.known {
+		return n, err
+	}
+	if start := bytes.TrimSpace(p[:n]); len(start) > 0 {
+		b.known = true
+		b.seen.page = b.seen.page || start[0] == '<'
+	}
+	return n, err
+}
+
 // boundedBody fails once a server has sent more than it may.
 type boundedBody struct {
 	io.ReadCloser
 	left, max int64
+}
+
+func bounded(body io.ReadCloser, limit int64) io.ReadCloser {
+	return &boundedBody{ReadCloser: body, left: limit, max: limit}
 }
 
 // Read implements io.Reader.

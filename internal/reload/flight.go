@@ -51,9 +51,10 @@ type flight struct {
 	done     chan struct{}
 	reported chan struct{} // closed after done, when report has been called
 
-	err    error    // nothing could be read
-	failed failures // what could not be read while the rest could
-	report *Report  // nil if nothing was read
+	err     error    // nothing could be read
+	failed  failures // versions that could not be read
+	nothing bool     // versions were asked for, and none of them could be read
+	report  *Report  // nil if the flight was given up
 
 	waiters int // guarded by flights.mu
 }

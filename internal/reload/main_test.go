@@ -25,7 +25,7 @@ func newReloader(t *testing.T, server *fakeapi.Server) *Reloader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(client, nil)
+	return New(client, time.Minute, nil)
 }
 
 // checkInvariants returns what is wrong with s, as far as it shows from outside;

@@ -4,6 +4,7 @@ package reload
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -63,8 +64,7 @@ func (r *Reloader) Read(ctx context.Context, q Query, settled func(*snapshot.Sna
 	case !s.Read() || s.Outdated() || known == nil && q.anyVersion():
 		return r.readBulkThenRest(ctx, q, settled)
 	case s.GroupOutdated(q.Group) || len(q.Versions) > 1 && known != nil && !isListed(known):
-		_, err := r.do(ctx, scope{kind: group, group: q.Group})
-		return r.failedIn(q), err
+		return r.readGroupThenRest(ctx, q, settled)
 	case !q.anyVersion():
 		return r.readVersionsOf(ctx, q, q.Versions)
 	case s.Aggregated():
@@ -137,6 +137,30 @@ func (r *Reloader) readBulkThenGroup(ctx context.Context, q Query, settled func(
 	}
 	_, err := r.do(ctx, scope{kind: group, group: q.Group})
 	return r.failedIn(q), err
+}
+
+// readGroupThenRest reads a group live, and what its list, which may be behind,
+// leaves open: versions that are asked for and not in it, or else what the
+// aggregated document says.
+func (r *Reloader) readGroupThenRest(ctx context.Context, q Query, settled func(*snapshot.Snapshot) bool) (failures, error) {
+	if _, err := r.do(ctx, scope{kind: group, group: q.Group}); err != nil {
+		return nil, err
+	}
+	s := r.Snapshot()
+	if settled(s) {
+		return nil, nil
+	}
+	if q.anyVersion() && s.Aggregated() {
+		_, err := r.do(ctx, scope{kind: bulk})
+		return r.failedIn(q), err
+	}
+	g := s.Group(q.Group)
+	unlisted := slices.DeleteFunc(slices.Clone(q.Versions), func(name string) bool { return g != nil && g.Version(name) != nil })
+	failed, err := r.readVersionsOf(ctx, q, unlisted)
+	if err == nil {
+		maps.Copy(failed, r.failedIn(q))
+	}
+	return failed, err
 }
 
 // changed says that a group shows something else than before. That one of its

@@ -22,14 +22,17 @@ type Reloader struct {
 	health  atomic.Pointer[Health]            // stored by the one flight that runs
 	client  *discovery.Client                 // used by the one flight that runs
 	flights *flights
-	all     atomic.Bool // everything was asked for once, so refreshes read everything
+
+	patience time.Duration // see healthAfter
+	all      atomic.Bool   // everything was asked for once, so refreshes read everything
 }
 
 // New makes a reloader that knows nothing yet. It sends no request and starts no
-// goroutine. report, which may be nil, is called after every flight, in their
-// order, from the flight's goroutine.
-func New(client *discovery.Client, report func(Report)) *Reloader {
-	r := &Reloader{client: client}
+// goroutine. patience is how long a server need not be heard of before it is asked
+// whether it is what fails. report, which may be nil, is called after every flight,
+// in their order.
+func New(client *discovery.Client, patience time.Duration, report func(Report)) *Reloader {
+	r := &Reloader{client: client, patience: patience}
 	r.flights = newFlights(r.read, report)
 	changed := make(chan struct{})
 	r.changed.Store(&changed)
@@ -121,11 +124,11 @@ func (r *Reloader) read(s scope, f *flight) {
 	if f.ctx.Err() != nil {
 		return // given up, which says nothing of the server
 	}
-	now := time.Now()
-	then := before.after(now, f.failure())
+	took, err := time.Since(start), f.failure()
+	then := r.healthAfter(f, before, err)
 	r.health.Store(&then)
 	f.report = &Report{
-		Reason: s.kind.String(), Duration: now.Sub(start), Err: f.failure(),
+		Reason: s.kind.String(), Duration: took, Err: err,
 		From: from, To: r.Snapshot(), Before: before, Then: then,
 	}
 }
@@ -134,34 +137,34 @@ func (r *Reloader) fly(s scope, f *flight) {
 	ctx := f.ctx
 	switch s.kind {
 	case everything:
-		f.failed, f.err = r.readEverything(ctx)
+		f.err = r.readEverything(f)
 	case bulk:
 		f.err = r.readBulk(ctx)
 	case group:
 		f.err = r.readGroup(ctx, s.group)
 	case listed:
-		f.failed = r.readVersions(ctx, versionsOf(r.Snapshot().Group(s.group)))
+		r.readVersions(f, versionsOf(r.Snapshot().Group(s.group)))
 	case list:
-		f.err = r.readList(ctx, s.group)
+		f.err = r.readList(f, s.group)
 	case version:
-		f.failed = r.readVersions(ctx, []schema.GroupVersion{{Group: s.group, Version: s.version}})
+		r.readVersions(f, []schema.GroupVersion{{Group: s.group, Version: s.version}})
 	case refresh:
-		f.failed, f.err = r.refresh(ctx)
+		f.err = r.refresh(f)
 	case fill:
-		f.failed = r.readVersions(ctx, unread(r.Snapshot(), Query{Group: s.group, ByResource: s.prefix}))
+		r.readVersions(f, unread(r.Snapshot(), Query{Group: s.group, ByResource: s.prefix}))
 	}
 }
 
 // refresh is readBulk and, on a server without the aggregated document, every
 // version that was read before; or every version at all, if somebody wants to
 // know of all.
-func (r *Reloader) refresh(ctx context.Context) (failures, error) {
-	if err := r.readBulk(ctx); err != nil {
-		return nil, err
+func (r *Reloader) refresh(f *flight) error {
+	if err := r.readBulk(f.ctx); err != nil {
+		return err
 	}
 	s := r.Snapshot()
 	if s.Aggregated() {
-		return nil, nil
+		return nil
 	}
 	all := r.all.Load()
 	var gvs []schema.GroupVersion
@@ -172,34 +175,26 @@ func (r *Reloader) refresh(ctx context.Context) (failures, error) {
 			}
 		}
 	}
-	return r.readMany(ctx, gvs), nil
+	r.readVersions(f, gvs)
+	return nil
 }
 
 // readEverything is readBulk and, on a server without the aggregated document,
 // every version that it lists.
-func (r *Reloader) readEverything(ctx context.Context) (failures, error) {
-	if err := r.readBulk(ctx); err != nil {
-		return nil, err
+func (r *Reloader) readEverything(f *flight) error {
+	if err := r.readBulk(f.ctx); err != nil {
+		return err
 	}
 	s := r.Snapshot()
 	if s.Aggregated() {
-		return nil, nil
+		return nil
 	}
 	var gvs []schema.GroupVersion
 	for _, g := range s.Groups() {
 		gvs = append(gvs, versionsOf(g)...)
 	}
-	return r.readMany(ctx, gvs), nil
-}
-
-// readMany is readVersions for a flight that is not about them alone: failures
-// count for it only if no version was read.
-func (r *Reloader) readMany(ctx context.Context, gvs []schema.GroupVersion) failures {
-	failed := r.readVersions(ctx, gvs)
-	if len(failed) < len(gvs) {
-		return nil
-	}
-	return failed
+	r.readVersions(f, gvs)
+	return nil
 }
 
 func versionsOf(g *snapshot.Group) []schema.GroupVersion {
@@ -217,9 +212,9 @@ func versionsOf(g *snapshot.Group) []schema.GroupVersion {
 // new. It comes after a read of the others: those that are known stay if they are
 // served, whether the list, which runs behind, has them or not, and those that
 // failed are not waited for twice.
-func (r *Reloader) readList(ctx context.Context, name string) error {
+func (r *Reloader) readList(f *flight, name string) error {
 	clock := r.Snapshot().Clock()
-	g, _, err := r.client.List(ctx, name)
+	g, _, err := r.client.List(f.ctx, name)
 	if err != nil {
 		return err
 	}
@@ -237,9 +232,10 @@ func (r *Reloader) readList(ctx context.Context, name string) error {
 	g = g.Keep(versions)
 	r.publishGroup(g, len(versions) > 0, clock)
 	s := r.Snapshot()
-	r.readVersions(ctx, slices.DeleteFunc(unread(s, Query{Group: name}), func(gv schema.GroupVersion) bool {
+	r.readVersions(f, slices.DeleteFunc(unread(s, Query{Group: name}), func(gv schema.GroupVersion) bool {
 		return s.Group(name).Version(gv.Version).Err != nil // as a moment ago
 	}))
+	f.nothing = false // the list was read
 	return nil
 }
 
@@ -281,10 +277,14 @@ func (r *Reloader) publishGroup(g *snapshot.Group, served bool, clock uint64) {
 	})
 }
 
-// readVersions reads and publishes one version after the other.
-func (r *Reloader) readVersions(ctx context.Context, gvs []schema.GroupVersion) failures {
-	failed := failures{}
-	r.client.Versions(ctx, gvs, func(gv schema.GroupVersion, table *snapshot.Table, served bool, err error) {
+// readVersions reads and publishes one version after the other, and notes in f
+// which failed.
+func (r *Reloader) readVersions(f *flight, gvs []schema.GroupVersion) {
+	f.failed = failures{}
+	r.client.Versions(f.ctx, gvs, func(gv schema.GroupVersion, table *snapshot.Table, served bool, err error) {
+		if f.ctx.Err() != nil {
+			return // given up, which says nothing of the version
+		}
 		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
 			switch {
 			case err != nil:
@@ -296,8 +296,8 @@ func (r *Reloader) readVersions(ctx context.Context, gvs []schema.GroupVersion) 
 			}
 		})
 		if err != nil {
-			failed[gv] = err
+			f.failed[gv] = err
 		}
 	})
-	return failed
+	f.nothing = len(gvs) > 0 && len(f.failed) == len(gvs)
 }

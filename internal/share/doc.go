@@ -10,7 +10,8 @@
 //     Equal bytes decode to equal groups, so whoever sent them first does not matter.
 //   - A bulk document with its ETags is found by the server it was read from, and
 //     that means: the same address, TLS settings and credentials, through the same
-//     transport. The server still has to confirm it with a 304.
+//     transport, or the same client where somebody's own wrapper may lead requests
+//     elsewhere. The server still has to confirm it with a 304.
 //
 // Nothing here keeps anything alive but, for a minute, the last few bulk
 // documents: programs that make a client for each piece of work find theirs

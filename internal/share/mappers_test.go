@@ -31,7 +31,7 @@ func newReloader(t *testing.T, cfg *rest.Config, client *http.Client) *reload.Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reload.New(c, nil)
+	return reload.New(c, time.Minute, nil)
 }
 
 // read reads everything and returns what is known then.
@@ -195,6 +195,58 @@ func TestUnusedDocumentsGo(t *testing.T) {
 	if !share.Collected(nothing) {
 		t.Errorf("%v groups, lists and documents are kept of nobody's", share.Kept())
 	}
+}
+
+// routed leads requests to one of the servers behind a gateway, and says what is below it.
+type routed struct {
+	next http.RoundTripper
+	to   string
+}
+
+func (rt *routed) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set("X-Cluster", rt.to)
+	return rt.next.RoundTrip(req)
+}
+
+func (rt *routed) WrappedRoundTripper() http.RoundTripper { return rt.next }
+
+// Servers behind one address, to which a wrapper leads requests, are not one
+// server: none can make another confirm its document.
+func TestServersBehindAGateway(t *testing.T) {
+	gk := schema.GroupKind{Group: "g0001.example.com", Kind: "Kind0001A"}
+	honest, hostile := fakeapi.New(fakeapi.Typical(3, 1, 1)...), fakeapi.New(fakeapi.Typical(3, 1, 1)...)
+	hostile.PutVersion(gk.Group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{{Name: "evils", Singular: "evil", Kind: gk.Kind}}})
+	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.Header.Get("X-Cluster") == "hostile" {
+			hostile.ServeHTTP(w, req)
+		} else {
+			honest.ServeHTTP(w, req)
+		}
+	}))
+	defer gateway.Close()
+	newRouted := func(to string) *reload.Reloader {
+		cfg := &rest.Config{Host: gateway.URL, QPS: -1}
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &routed{next, to} })
+		client, err := rest.HTTPClientFor(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return newReloader(t, cfg, client)
+	}
+	first := newRouted("hostile")
+	read(t, first)
+	m, _, err := read(t, newRouted("honest")).RESTMapping(gk, nil)
+	if err != nil || m.Resource.Resource != "kind0001as" {
+		t.Errorf("the honest server is said to serve %v, %v", m, err)
+	}
+	for _, r := range honest.TakeRequests() {
+		if r.IfNoneMatch != "" {
+			t.Errorf("the honest server is asked for the hostile one's document: %s", r)
+		}
+	}
+	runtime.KeepAlive(first)
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 }
 
 // A hostile server B claims to be as A is. That changes nothing for A's mappers.

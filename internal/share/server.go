@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect" //nolint:depguard // the types of client-go's transports have no other names
 	"slices"
+	"strings"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
@@ -52,20 +54,28 @@ func configKey(cfg *rest.Config) Key {
 	return Key(h.Sum(nil))
 }
 
-// baseTransport looks through client-go's wrappers. It returns nil for a
-// transport that it cannot see the bottom of.
+// baseTransport looks through the wrappers that client-go itself puts around a
+// transport, which leave alone where a request goes. It returns nil for a transport
+// that it cannot see the bottom of: anybody else's wrapper, one that a rest.Config
+// has as WrapTransport say, may lead requests to another server.
 func baseTransport(rt http.RoundTripper) *http.Transport {
 	if rt == nil {
 		rt = http.DefaultTransport
 	}
 	for {
-		switch t := rt.(type) {
-		case *http.Transport:
+		if t, ok := rt.(*http.Transport); ok {
 			return t
-		case utilnet.RoundTripperWrapper:
-			rt = t.WrappedRoundTripper()
-		default:
+		}
+		wrapper, ok := rt.(utilnet.RoundTripperWrapper)
+		if !ok || !fromClientGo(rt) {
 			return nil
 		}
+		rt = wrapper.WrappedRoundTripper()
 	}
+}
+
+func fromClientGo(rt http.RoundTripper) bool {
+	// By reflection, because client-go exports none of these types.
+	t := reflect.TypeOf(rt)
+	return t.Kind() == reflect.Pointer && strings.HasSuffix(t.Elem().PkgPath(), "k8s.io/client-go/transport")
 }

@@ -91,6 +91,12 @@ func TestServerOf(t *testing.T) {
 // opaque is a round tripper that nobody can see through.
 type opaque struct{ http.RoundTripper }
 
+// seeThrough is somebody's round tripper that says what is below it. It may send
+// requests anywhere all the same.
+type seeThrough struct{ http.RoundTripper }
+
+func (rt seeThrough) WrappedRoundTripper() http.RoundTripper { return rt.RoundTripper }
+
 func TestTransports(t *testing.T) {
 	cfg := &rest.Config{Host: "https://one.invalid"}
 	base, otherBase := &http.Transport{}, &http.Transport{}
@@ -98,6 +104,7 @@ func TestTransports(t *testing.T) {
 		return &http.Client{Transport: transport.NewUserAgentRoundTripper("test", rt)}
 	}
 	hidden := &http.Client{Transport: opaque{base}}
+	routed := &http.Client{Transport: transport.NewDebuggingRoundTripper(&seeThrough{base})}
 	for name, test := range map[string]struct {
 		a, b *http.Client
 		same bool
@@ -110,11 +117,48 @@ func TestTransports(t *testing.T) {
 		"one that nobody sees through": {hidden, &http.Client{Transport: opaque{base}}, false},
 		"that one's own base":          {hidden, &http.Client{Transport: base}, false},
 		"the same client":              {hidden, hidden, true},
+		"somebody's wrappers":          {wrapped(seeThrough{base}), wrapped(seeThrough{base}), false},
+		"pointers to them":             {routed, &http.Client{Transport: transport.NewDebuggingRoundTripper(&seeThrough{base})}, false},
+		"one, and its own base":        {wrapped(seeThrough{base}), wrapped(base), false},
+		"one in the same client":       {routed, routed, true},
 	} {
 		a, b := ServerOf(cfg, test.a), ServerOf(cfg, test.b)
 		if a.known() && (a == b) != test.same {
 			t.Errorf("%s: same is %v", name, a == b)
 		}
+	}
+}
+
+// Each call of rest.HTTPClientFor makes a client of its own; those of equal
+// configurations reach the same server with the same credentials.
+func TestClientsOfEqualConfigurations(t *testing.T) {
+	servers := map[Server]string{}
+	for name, change := range map[string]func(*rest.Config){
+		"nothing":       func(*rest.Config) {},
+		"token":         func(c *rest.Config) { c.BearerToken = "one" },
+		"token file":    func(c *rest.Config) { c.BearerTokenFile = "share_test.go" },
+		"password":      func(c *rest.Config) { c.Username, c.Password = "one", "one" },
+		"impersonation": func(c *rest.Config) { c.Impersonate.UserName = "one" },
+		"insecure":      func(c *rest.Config) { c.Insecure = true },
+		"server name":   func(c *rest.Config) { c.ServerName = "one" },
+	} {
+		of := func() Server {
+			cfg := &rest.Config{Host: "https://one.invalid", UserAgent: "one"}
+			change(cfg)
+			client, err := rest.HTTPClientFor(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ServerOf(cfg, client)
+		}
+		server := of()
+		if server != of() {
+			t.Errorf("%s: equal configurations make different servers", name)
+		}
+		if other, taken := servers[server]; taken && server.known() {
+			t.Errorf("%s: the same server as %s", name, other)
+		}
+		servers[server] = name
 	}
 }
 

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// A server that refuses everything is unhealthy, whatever the lookups meanwhile
+// ask for, and one line says when that began.
+func TestOutageOfRefusals(t *testing.T) {
+	for _, code := range []int{401, 403, 429, 500, 503} {
+		for name, opts := range map[string]apiutil.DynamicRESTMapperOptions{
+			"refreshed": {RefreshInterval: time.Minute}, "asked for one version": {},
+		} {
+			t.Run(fmt.Sprintf("%d %s", code, name), func(t *testing.T) {
+				lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+					log, logger := newLifeLog()
+					opts.Logger = logger
+					m := newFakeMapper(t, server, opts)
+					lifeReadAll(t, m)
+					stop := lifeStart(t, m)
+					time.Sleep(5 * time.Minute)
+					log.take("")
+					heal := server.SetFault(fakeapi.All(), fakeapi.Status(code, 0))
+					since := time.Now()
+					for range 20 {
+						time.Sleep(30 * time.Second)
+						if err := lifeAsk(m, lifeNew); err == nil || meta.IsNoMatchError(err) {
+							t.Errorf("a lookup that cannot be answered: %v", err)
+						}
+					}
+					status := m.Status()
+					if status.LastSuccess.After(since) || status.LastError == nil || status.UnhealthySince.Sub(since) > time.Minute {
+						t.Errorf("after 10 minutes: %+v", status)
+					}
+					if m.Healthz(nil) == nil {
+						t.Error("Healthz is fine after 10 minutes")
+					}
+					heal()
+					lifeWantAbsent(t, m, lifeNew)
+					time.Sleep(3 * time.Minute)
+					if err := m.Healthz(nil); err != nil {
+						t.Errorf("Healthz when all is well again: %v", err)
+					}
+					if lines := withoutVerbose(log.take("")); len(lines) != 2 {
+						t.Errorf("logged %q, want a line when it began and one when it ended", lines)
+					}
+					stop()
+				})
+			})
+		}
+	}
+}
+
+func withoutVerbose(lines []string) []string {
+	var rest []string
+	for _, line := range lines {
+		if !strings.HasPrefix(line, "V1") {
+			rest = append(rest, line)
+		}
+	}
+	return rest
+}
+
+// One version that hangs, an APIService that is down say, is no reason to restart
+// the program: the server answers when it is asked itself.
+func TestHangingVersionIsNotUnhealthy(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newLifeLog()
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		lifeReadAll(t, m)
+		server.SetFault(fakeapi.Under("/apis/example.com/v1"), fakeapi.Timeout())
+		absent := lifeFoo
+		absent.Kind = "Absent"
+		for range 20 {
+			if err := lifeAsk(m, absent); err == nil || meta.IsNoMatchError(err) {
+				t.Errorf("a lookup that cannot be answered: %v", err)
+			}
+			lifeWantServed(t, m, lifeFoo, lifeOther)
+		}
+		if err := m.Healthz(nil); err != nil || !m.Status().UnhealthySince.IsZero() {
+			t.Errorf("Healthz: %v, status %+v", err, m.Status())
+		}
+		if m.Status().FailedGroupVersions[lifeFoo.GroupVersion()] == nil {
+			t.Error("the version that hangs is not among those that failed")
+		}
+		if lines := withoutVerbose(log.take("")); len(lines) != 0 {
+			t.Errorf("logged %q", lines)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// Misses in a group that hangs keep a miss in another waiting for one of them only.
+func TestHangingGroupDoesNotBlockOthers(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		lifeReadAll(t, m)
+		server.SetFault(fakeapi.Under("/apis/example.com"), fakeapi.Timeout())
+		for i := range 10 {
+			absent := lifeFoo
+			absent.Kind, absent.Version = "Absent", fmt.Sprintf("v%d", i+1)
+			go func() { _ = lifeAsk(m, absent) }()
+		}
+		time.Sleep(time.Millisecond)
+		lifeServe(server, lifeNew)
+		start := time.Now()
+		lifeWantServed(t, m, lifeNew)
+		if took := time.Since(start); took > 30*time.Second {
+			t.Errorf("a lookup in a healthy group took %v", took)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+// Two versions in a row that hang do not hide what comes after them.
+func TestHangingVersionsDoNotHideOthers(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := fakeapi.New(
+			fakeGroup("", fakeVersion("v1", "Pod")),
+			fakeGroup("a.example.com", fakeVersion("v1", "A")),
+			fakeGroup("b.example.com", fakeVersion("v1", "B")),
+			fakeGroup("c.example.com", fakeVersion("v1", "C", "D")),
+		)
+		server.SetForms(fakeapi.Legacy())
+		heal := server.SetFault(fakeapi.At("/apis/a.example.com/v1", "/apis/b.example.com/v1"), fakeapi.Timeout())
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Minute})
+		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "cs"}); err != nil {
+			t.Error(err)
+		}
+		stop := lifeStart(t, m)
+		server.PutVersion("c.example.com", fakeVersion("v1", "D")) // C goes
+		time.Sleep(10 * time.Minute)
+		if err := lifeAsk(m, schema.GroupVersionKind{Group: "c.example.com", Version: "v1", Kind: "C"}); !meta.IsNoMatchError(err) {
+			t.Errorf("a kind that went two intervals ago: %v", err)
+		}
+		heal()
+		stop()
+	})
+}
+
+// F3: while the server does not answer after a Reset, known kinds are served, and
+// only the first lookup waits for all of a timeout.
+func TestResetOfSilentServer(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		lifeReadAll(t, m)
+		heal := server.SetFault(fakeapi.All(), fakeapi.Timeout())
+		m.Reset()
+		for n := range 5 {
+			start := time.Now()
+			lifeWantServed(t, m, lifeFoo)
+			if took := time.Since(start); n > 0 && took > 3*time.Second {
+				t.Errorf("lookup %d took %v", n+1, took)
+			}
+		}
+		if err := lifeAsk(m, lifeNew); err == nil || meta.IsNoMatchError(err) {
+			t.Errorf("an unknown kind: %v", err)
+		}
+		heal()
+		server.Remove(lifeFoo.Group)
+		time.Sleep(time.Minute) // the reads that were under way
+		lifeWantAbsent(t, m, lifeFoo)
+	})
+}
+
+// A refresh that is given up in the middle says nothing of what it has not read.
+func TestStoppedRefreshFailsNothing(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Legacy())
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		lifeReadAll(t, m)
+		server.SetLatency(time.Second)
+		stop := lifeStart(t, m)
+		time.Sleep(2500 * time.Millisecond)
+		stop()
+		if failed := m.Status().FailedGroupVersions; len(failed) > 0 {
+			t.Errorf("failed: %v", failed)
+		}
+	})
+}
+
+// The list of a group may be behind the versions that are served.
+func TestResetGroupBesideALateList(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		lifeReadAll(t, m)
+		server.SetFault(fakeapi.At("/apis/new.example.com"), fakeapi.Status(404, 0))
+		lifeServe(server, lifeNew)
+		m.ResetGroup(lifeNew.Group)
+		lifeWantServed(t, m, lifeNew)
+
+		later := schema.GroupVersionKind{Group: lifeNew.Group, Version: "v2", Kind: "Later"}
+		lifeServe(server, later)
+		m.ResetGroup(lifeNew.Group)
+		lifeWantServed(t, m, later)
+	})
+}
+
+func TestResetGroupBesideALateListWithoutVersion(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Aggregated())
+		lifeServe(server, lifeNew)
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		lifeReadAll(t, m)
+		server.SetFault(fakeapi.At("/apis/new.example.com"), fakeapi.Status(404, 0))
+		lifeServe(server, schema.GroupVersionKind{Group: lifeNew.Group, Version: "v2", Kind: "Later"})
+		m.ResetGroup(lifeNew.Group)
+		if _, err := m.RESTMapping(schema.GroupKind{Group: lifeNew.Group, Kind: "Later"}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The one NoMatch that a legacy server's late list makes too old is not kept.
+func TestNegativeTTLIsNotForALateList(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Legacy())
+		server.Put(fakeGroup("example.com", fakeVersion("v2", "Foo"), fakeVersion("v1", "Bar")))
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
+		lifeReadAll(t, m)
+		server.Put(fakeGroup("example.com", fakeVersion("v3", "Later"), fakeVersion("v1", "Bar")))
+		later := schema.GroupKind{Group: "example.com", Kind: "Later"}
+		_, _ = m.RESTMapping(later)
+		if _, err := m.RESTMapping(later); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What RunWhileServed does at its edges.
+func TestRunWhileServedEdges(t *testing.T) {
+	serve := func(t *testing.T, run func(*apiutil.DynamicRESTMapper, *fakeapi.Server, context.Context, context.CancelFunc)) {
+		lifeBubble(t, func(t *testing.T) {
+			server := lifeServer(fakeapi.Aggregated())
+			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second})
+			stop := lifeStart(t, m)
+			defer stop()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			run(m, server, ctx, cancel)
+		})
+	}
+	until := func(result func(error) error) func(context.Context) error {
+		return func(ctx context.Context) error { <-ctx.Done(); return result(ctx.Err()) }
+	}
+	t.Run("its own error beside the cancellation", func(t *testing.T) {
+		serve(t, func(m *apiutil.DynamicRESTMapper, server *fakeapi.Server, ctx context.Context, _ context.CancelFunc) {
+			own := errors.New("could not flush")
+			time.AfterFunc(time.Minute, func() { server.Remove("example.com") })
+			err := m.RunWhileServed(ctx, until(func(err error) error { return fmt.Errorf("stopping: %w", errors.Join(err, own)) }), lifeFoo)
+			if !errors.Is(err, own) {
+				t.Errorf("returned %v", err)
+			}
+		})
+	})
+	t.Run("another version is preferred, then its own goes", func(t *testing.T) {
+		serve(t, func(m *apiutil.DynamicRESTMapper, server *fakeapi.Server, ctx context.Context, cancel context.CancelFunc) {
+			runs := 0
+			v1, v2 := fakeVersion("v1", "Foo", "Bar"), fakeVersion("v2", "Foo")
+			time.AfterFunc(1*time.Minute, func() { server.Put(fakeGroup("example.com", v2, v1)) })
+			time.AfterFunc(2*time.Minute, func() {
+				if runs != 1 {
+					t.Errorf("%d runs while the kind never went", runs)
+				}
+				server.Put(fakeGroup("example.com", v2))
+			})
+			time.AfterFunc(3*time.Minute, cancel)
+			err := m.RunWhileServed(ctx, func(ctx context.Context) error { runs++; <-ctx.Done(); return nil },
+				schema.GroupVersionKind{Group: "example.com", Kind: "Foo"})
+			if err != nil || runs != 2 {
+				t.Errorf("%v after %d runs", err, runs)
+			}
+		})
+	})
+	t.Run("ctx has ended", func(t *testing.T) {
+		serve(t, func(m *apiutil.DynamicRESTMapper, _ *fakeapi.Server, ctx context.Context, cancel context.CancelFunc) {
+			lifeWantServed(t, m, lifeFoo)
+			cancel()
+			err := m.RunWhileServed(ctx, func(context.Context) error { return errors.New("it was run") }, lifeFoo)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("run panics", func(t *testing.T) {
+		serve(t, func(m *apiutil.DynamicRESTMapper, _ *fakeapi.Server, ctx context.Context, _ context.CancelFunc) {
+			defer func() {
+				if recover() != "from run" {
+					t.Error("the panic did not reach the caller")
+				}
+			}()
+			_ = m.RunWhileServed(ctx, func(context.Context) error { panic("from run") }, lifeFoo)
+		})
+	})
+}

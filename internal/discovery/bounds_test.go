@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// allocated returns how many bytes f takes from the heap, garbage included.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A document that says too much is given up before it has taken the memory that
+// it asks for, whichever part of it says too much.
+func TestTooMuchIsNotDecoded(t *testing.T) {
+	const size = 4 << 20
+	kind := string(message{}.with(resourceKind, string(message{}.with(kindKind, "K"))))
+	version := func(resources int) string {
+		v := message{}.with(versionName, "v1")
+		return string(append(v, bytes.Repeat(message{}.with(versionResources, kind), resources)...))
+	}
+	group := func(i int, versions ...string) string {
+		g := message{}.with(groupMeta, string(message{}.with(metaName, fmt.Sprintf("g%d", i))))
+		for _, v := range versions {
+			g = g.with(groupVersions, v)
+		}
+		return string(g)
+	}
+	spread, spreadJSON := message{}, make([]string, 0, 100)
+	for i := range 100 {
+		spread = spread.with(listItems, group(i, version(maxElements/80)))
+		resources := strings.Repeat(`{"responseKind":{"kind":"K"}},`, maxElements/80)
+		spreadJSON = append(spreadJSON, fmt.Sprintf(`{"metadata":{"name":"g%d"},"versions":[{"resources":[%s{}]}]}`, i, resources))
+	}
+	inJSON := func(items string) []byte {
+		return []byte(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[` + items + `]}`)
+	}
+	for name, test := range map[string]struct {
+		body []byte
+		want string
+		most uint64
+	}{
+		"versions of nothing":         {aggregatedProtobuf(message{}.with(listItems, strings.Repeat("\x12\x00", size/2))), "4096 versions", 4 << 20},
+		"versions of nothing in JSON": {inJSON(`{"versions":[` + strings.Repeat(`{},`, maxElements/2) + `{}]}`), "4096 versions", 128 << 20},
+		"resources of one version":    {aggregatedProtobuf(message{}.with(listItems, group(0, version(maxElements)))), "elements", 256 << 20},
+		"resources of many groups":    {aggregatedProtobuf(spread), "elements", 1 << 30}, // tables and all
+		"the same in JSON":            {inJSON(strings.Join(spreadJSON, ",")), "elements", 1 << 20},
+		"quotes":                      {inJSON(`{"a":"\\\",[{` + strings.Repeat(`,`, maxElements) + `"},` + strings.Repeat(`{},`, maxElements) + `{}`), "elements", 1 << 20},
+	} {
+		var err error
+		took := allocated(func() { _, err = decodeBulk(test.body, namedPath) })
+		if err == nil || !strings.Contains(err.Error(), test.want) || took > test.most {
+			t.Errorf("%s: %d bytes were taken for %d, and the error is %v", name, took, len(test.body), err)
+		}
+	}
+	status := []byte(`{"kind":"Status","message":"why","details":{"causes":[{}` + strings.Repeat(",{}", size/3) + `]}}`)
+	var message string
+	if took := allocated(func() { message = statusMessage(status) }); message != "why" || took > 1<<20 {
+		t.Errorf("a Status: %d bytes were taken for %d, message %q", took, len(status), message)
+	}
+}
+
+// A large server is no hostile one: this one has 2,000 groups of two versions with
+// 30 kinds each.
+func TestLargeServersAreRead(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	server := fakeapi.New(fakeapi.Typical(1, 2, 30)[1:]...)
+	forms := strings.Split(acceptBulk, ",")
+	inJSON := body(t, server, "/apis", forms[1])
+	start := bytes.Index(inJSON, []byte(`"items":[`)) + len(`"items":[`)
+	end := bytes.LastIndexByte(inJSON, ']')
+	item, list, items := inJSON[start:end], message{}, make([]string, 2000)
+	inProtobuf := body(t, server, "/apis", forms[0])
+	_ = eachField(inProtobuf[len(protobufMagic):], func(field protowire.Number, value []byte) error {
+		if field == unknownRaw {
+			list = value
+		}
+		return nil
+	})
+	var many message
+	for i := range items {
+		name := fmt.Sprintf("g%04d", i) // as long as the one group's name, so that the lengths are still right
+		items[i] = strings.ReplaceAll(string(item), "g0001", name)
+		many = append(many, bytes.ReplaceAll(list, []byte("g0001"), []byte(name))...)
+	}
+	for form, data := range map[string][]byte{
+		"JSON":     slices.Concat(inJSON[:start], []byte(strings.Join(items, ",")), inJSON[end:]),
+		"protobuf": aggregatedProtobuf(many),
+	} {
+		doc, err := decodeBulk(data, namedPath)
+		if err != nil || len(doc.Groups) != 2000 || len(doc.Groups[1999].Versions()) != 2 {
+			t.Errorf("%s, %d MiB: %v", form, len(data)>>20, err)
+		}
+	}
+}

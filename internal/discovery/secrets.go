@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/client-go/rest"
+)
+
+// Safe returns err if all of its text may be shown, else an error with what may.
+func (c *Client) Safe(err error) error { return c.safe(err, nil) }
+
+func (c *Client) safe(err error, sent []string) error {
+	if shown := c.redact(err.Error(), sent); shown != err.Error() {
+		return errors.New(shown)
+	}
+	return err
+}
+
+// maxErrorText is more than any honest server has to say, and bounds what a
+// dishonest one writes into logs.
+const maxErrorText = 1000
+
+// redact removes credentials from a text of the server's, or of whatever stands
+// before it: it may repeat what it was sent.
+func (c *Client) redact(text string, sent []string) string {
+	text = withoutAny(text, slices.Concat(c.secrets, sent))
+	text = authorization.ReplaceAllString(text, "$1 [redacted]")
+	text = userinfo.ReplaceAllString(text, "//[redacted]@")
+	if len(text) > maxErrorText {
+		text = strings.ToValidUTF8(text[:maxErrorText-len("...")], "") + "..."
+	}
+	return text
+}
+
+// withoutAny removes secrets from a text, as they are and as %q writes them. The
+// longest go first: one that is a part of another would leave the rest of that.
+func withoutAny(text string, secrets []string) string {
+	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	var pairs []string
+	for _, secret := range secrets {
+		quoted := strconv.Quote(secret)
+		pairs = append(pairs, quoted[1:len(quoted)-1], "[redacted]", secret, "[redacted]")
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+// These find credentials that are known from nowhere: the answer to who sent them
+// may never have come.
+var (
+	authorization = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[\w.~+/=-]{12,}`)
+	userinfo      = regexp.MustCompile(`//[^/\s@]+@`)
+)
+
+// secretsOf lists the credentials of a configuration, in the forms in which they are sent.
+func secretsOf(cfg *rest.Config) []string {
+	secrets := []string{cfg.BearerToken, cfg.Password, basicAuth(cfg.Username, cfg.Password)}
+	host, ok := hostURL(cfg.Host)
+	if !ok { // client-go takes it for a host without a scheme then
+		host, ok = hostURL("http://" + cfg.Host)
+	}
+	if ok && host.User != nil {
+		password, _ := host.User.Password()
+		secrets = append(secrets, password, basicAuth(host.User.Username(), password))
+	}
+	return slices.DeleteFunc(secrets, func(secret string) bool { return secret == "" })
+}
+
+func basicAuth(user, password string) string {
+	if password == "" {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+}
+
+// hostURL says whether a host is a whole URL, as client-go sees it.
+func hostURL(host string) (*url.URL, bool) {
+	u, err := url.Parse(host)
+	return u, err == nil && u.Scheme != "" && u.Host != ""
+}
+
+// hostError returns the reason why there is no client for a host without the user
+// and password in it. Where net/url could not make out which part they are its
+// words may quote any of them, so that none are taken over.
+func hostError(host string, reason error) error {
+	at := strings.LastIndex(host, "@")
+	if _, ok := hostURL(host); ok || at < 0 {
+		return reason
+	}
+	return fmt.Errorf("the host %q, with a user and a password before it, must be a URL or a host:port pair", host[at+1:])
+}
+
+// sentBy lists the credentials that were sent with a request. Transports add them
+// below this package, from files or plugins, and the response tells what they were.
+func sentBy(resp *http.Response, req *http.Request) []string {
+	if resp.Request != nil {
+		req = resp.Request
+	}
+	var sent []string
+	for _, value := range req.Header["Authorization"] {
+		scheme, token, _ := strings.Cut(value, " ")
+		sent = append(sent, value, strings.Trim(token, " ="))
+		if pair, err := base64.StdEncoding.DecodeString(token); err == nil && strings.EqualFold(scheme, "Basic") {
+			user, password, _ := strings.Cut(string(pair), ":")
+			sent = append(sent, user, password)
+		}
+	}
+	return slices.DeleteFunc(sent, func(secret string) bool { return len(secret) < minSent })
+}
+
+// minSent is what is too short to be a secret, and too likely to be a part of
+// some word that explains the error.
+const minSent = 4
