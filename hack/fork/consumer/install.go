@@ -236,5 +236,15 @@ func (j *job) complete(ctx context.Context, manifest *tree.Manifest) error {
 
 func (j *job) summary(made *tree.Result) {
 	fmt.Fprintf(j.Out, "\ndone: %s now builds with %s %s and this mapper inside.\n", j.mod.Module.Path, tree.Module, made.Version)
+	if j.dockerfileCopiesGoMod() {
+		fmt.Fprintf(j.Out, "docker: the Dockerfile copies go.mod by itself; add \"COPY third_party/ third_party/\" before go mod download\n")
+	}
 	fmt.Fprintf(j.Out, "undo: %s\n", j.command("-undo"))
+}
+
+// dockerfileCopiesGoMod says that go mod download runs in an image before the tree
+// is there, as in the Dockerfiles that kubebuilder makes.
+func (j *job) dockerfileCopiesGoMod() bool {
+	text, err := os.ReadFile(j.path("Dockerfile"))
+	return err == nil && strings.Contains(string(text), "COPY go.mod") && !strings.Contains(string(text), "third_party")
 }

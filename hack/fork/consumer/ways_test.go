@@ -51,6 +51,21 @@ func TestVendored(t *testing.T) {
 	forktest.Run(t, dir, "go", "build", "-trimpath", "-mod=vendor", "-o", os.DevNull, "./...")
 }
 
+// kubebuilder's Dockerfile downloads modules before it copies anything but go.mod.
+func TestDockerfile(t *testing.T) {
+	const hint = "COPY third_party/ third_party/"
+	dir := forktest.Consumer(t)
+	forktest.Write(t, dir, "Dockerfile", "FROM golang\nCOPY go.mod go.sum ./\nRUN go mod download\nCOPY . .\n")
+	if out := into.must(t, dir, nil); !strings.Contains(out, hint) {
+		t.Errorf("no word about the Dockerfile in\n%s", out)
+	}
+	undo.must(t, dir, nil)
+	forktest.Write(t, dir, "Dockerfile", "FROM golang\nCOPY . .\nRUN go mod download\n")
+	if out := into.must(t, dir, nil); strings.Contains(out, hint) {
+		t.Errorf("a word about a Dockerfile that is fine in\n%s", out)
+	}
+}
+
 // A dependency that uses controller-runtime, too, and asks for an older release
 // of it, is built with the fork as well.
 func TestOtherDependency(t *testing.T) {
