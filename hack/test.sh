@@ -62,10 +62,11 @@ gotest() {
 count() { grep -c "\"Action\":\"$1\",\"Package\":\"[^\"]*\",\"Test\":" "$2" || true; }
 
 servers() {
-	KUBEBUILDER_ASSETS=$(hack/envtest.sh latest) || return
-	export KUBEBUILDER_ASSETS
+	local latest
 	legacy=$(hack/envtest.sh legacy) || return
-	hack/envtest.sh legacy-store "$work/store" >"$work/store.env"
+	hack/envtest.sh legacy-store "$work/store" >"$work/store.env" || return
+	latest=$(hack/envtest.sh latest) || return
+	export KUBEBUILDER_ASSETS=$latest
 }
 
 # lines prints the newest tested release of each supported line, oldest first.
