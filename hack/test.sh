@@ -75,7 +75,7 @@ lines() { go run ./hack/fork -h | grep -o 'newest tested v[0-9.]*[0-9]' | awk '{
 # forked VERSION FLAGS... runs upstream's own tests of the mapper and the client,
 # unmodified, in a forked tree, and ours beside them.
 forked() {
-	local version=$1 tree="$work/$1" environment="$work/$1.env" stock status=0
+	local version=$1 tree="$work/$1" environment="$work/store.env" stock status=0
 	shift
 	go run ./hack/fork -o "$tree" -version "$version" || return
 	stock=$(cd "$work" && go mod download -json "sigs.k8s.io/controller-runtime@$version" | sed -n 's/.*"Dir": "\(.*\)",*/\1/p')
@@ -84,6 +84,7 @@ forked() {
 	gotest "$tree" "$@" -count=1 -timeout 15m ./pkg/client || status=$?
 	# The test without aggregated discovery looks for its server in setup-envtest's
 	# store; in v0.20 both parts take the same server, which has to be the old one.
+	environment="$work/$version.env"
 	cp "$work/store.env" "$environment"
 	grep -q DownloadBinaryAssets "$tree/pkg/client/apiutil/restmapper_test.go" || echo "export KUBEBUILDER_ASSETS='$legacy'" >>"$environment"
 	gotest "$tree" "$@" -count=1 -timeout 15m ./pkg/client/apiutil/... || status=$?
