@@ -130,5 +130,6 @@ else
 fi
 
 printf '\n' && cat "$work/parts"
-printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+if $broken; then verdict='; parts FAILED, see above'; else verdict=''; fi
+printf '\n%d passed, %d failed, %d skipped%s\n' "$passed" "$failed" "$skipped" "$verdict"
 if $broken; then exit 1; fi
