@@ -140,8 +140,8 @@ func (fs *flights) fly() {
 }
 
 // next takes off the list, and so closes to those who come later, the first flight
-// that is about something else than the one before, or else the first: a group
-// that does not answer costs the others one of its timeouts, and not all.
+// that is not about the same group as the one before, or else the first: a group
+// that does not answer costs the others one flight of it, and not all.
 func (fs *flights) next() *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -149,7 +149,7 @@ func (fs *flights) next() *flight {
 		fs.flying = false
 		return nil
 	}
-	i := max(0, slices.IndexFunc(fs.waiting, func(f *flight) bool { return f.scope.subject() != fs.last }))
+	i := max(0, slices.IndexFunc(fs.waiting, func(f *flight) bool { return f.scope.subject() != fs.last || fs.last.kind == bulk }))
 	f := fs.waiting[i]
 	fs.waiting = slices.Delete(fs.waiting, i, i+1)
 	fs.last = f.scope.subject()
