@@ -178,6 +178,28 @@ func TestResetOfSilentServer(t *testing.T) {
 	})
 }
 
+// F3: that a version is dead, which is the last that was heard of the server, is
+// no reason to answer from before a Reset because the server takes its time.
+func TestResetOfSlowServerBesideDeadVersion(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		lifeReadAll(t, m)
+		server.SetFault(fakeapi.At("/apis/other.example.com/v1"), fakeapi.Status(503, 0))
+		absent := lifeOther
+		absent.Kind = "Absent"
+		if err := lifeAsk(m, absent); err == nil || m.Status().LastError == nil {
+			t.Fatalf("a lookup in the dead version: %v", err)
+		}
+		server.PutVersion(lifeFoo.Group, fakeVersion(lifeFoo.Version, "Foo:cluster"))
+		server.SetLatency(5 * time.Second)
+		m.Reset()
+		mapping, err := m.RESTMapping(lifeFoo.GroupKind(), lifeFoo.Version)
+		if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
+			t.Errorf("answered from before the reset: %v, %v", mapping, err)
+		}
+	})
+}
+
 // A refresh that is given up in the middle says nothing of what it has not read.
 func TestStoppedRefreshFailsNothing(t *testing.T) {
 	lifeBubble(t, func(t *testing.T) {

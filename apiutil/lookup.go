@@ -66,12 +66,13 @@ func recheck[T any](
 	return none, lookupError(q, failed, readErr)
 }
 
-// reading returns the context of a read for a lookup that ends with ctx. While the
-// server cannot be read, a kind that is known waits for it only so long: a server
-// that does not answer at all must not cost every lookup a RequestTimeout after a
-// Reset, and one that has recovered answers sooner.
+// reading returns the context of a read for a lookup that ends with ctx. Once the
+// server has failed a read that began after the last reset, a kind that is known
+// waits for it only so long: a server that does not answer at all must not cost
+// every lookup a RequestTimeout, and one that has recovered answers sooner.
 func (m *DynamicRESTMapper) reading(ctx context.Context, known func() bool) (context.Context, context.CancelFunc) {
-	if m.reloader.Health().LastError == nil || !known() {
+	health := m.reloader.Health()
+	if health.FailingSince.IsZero() || health.Clock < m.reloader.Snapshot().Clock() || !known() {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, 3*time.Second)

@@ -19,6 +19,7 @@ type Health struct {
 	LastError           error     // of the last read; nil after a success
 	ConsecutiveFailures int       // since the last success
 	FailingSince        time.Time // the first of them, if it is the server that fails; else zero
+	Clock               uint64    // the number of the last reset when the last read began
 
 	firstFailure time.Time // the first of them, whatever fails
 	asked        time.Time // when the server was last asked whether it is what fails

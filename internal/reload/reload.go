@@ -126,6 +126,7 @@ func (r *Reloader) read(s scope, f *flight) {
 	}
 	took, err := time.Since(start), f.failure()
 	then := r.healthAfter(f, before, err)
+	then.Clock = from.Clock()
 	r.health.Store(&then)
 	f.report = &Report{
 		Reason: s.kind.String(), Duration: took, Err: err,
