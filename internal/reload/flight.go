@@ -51,10 +51,10 @@ type flight struct {
 	done     chan struct{}
 	reported chan struct{} // closed after done, when report has been called
 
-	err     error    // nothing could be read
-	failed  failures // versions that could not be read
-	nothing bool     // versions were asked for, and none of them could be read
-	report  *Report  // nil if the flight was given up
+	err    error    // nothing could be read
+	failed failures // versions that could not be read
+	silent error    // why, if versions were asked for and none could be read
+	report *Report  // nil if the flight was given up
 
 	waiters int // guarded by flights.mu
 }
@@ -62,8 +62,8 @@ type flight struct {
 // flights are the reads that have been asked for and have not begun. One runs at
 // a time.
 type flights struct {
-	read   func(scope, *flight) // fills in the results
-	report func(Report)         // may be nil
+	read   func(*flight) // fills in the results
+	report func(Report)  // may be nil
 
 	mu      sync.Mutex // held for short work in memory only
 	waiting []*flight  // in the order in which they were asked for; no two of the same scope
@@ -74,7 +74,7 @@ type flights struct {
 	reported <-chan struct{} // of the flight before
 }
 
-func newFlights(read func(scope, *flight), report func(Report)) *flights {
+func newFlights(read func(*flight), report func(Report)) *flights {
 	none := make(chan struct{})
 	close(none)
 	return &flights{read: read, report: report, reported: none}
@@ -132,7 +132,7 @@ func (fs *flights) leave(f *flight) (off bool) {
 // timeouts of their requests.
 func (fs *flights) fly() {
 	for f := fs.next(); f != nil; f = fs.next() {
-		fs.read(f.scope, f)
+		fs.read(f)
 		close(f.done)
 		go fs.reportAfter(fs.reported, f)
 		fs.reported = f.reported

@@ -25,11 +25,11 @@ type flightLog struct {
 
 func newFlightLog(t *testing.T) *flightLog {
 	log := &flightLog{}
-	log.flights = newFlights(func(s scope, f *flight) {
+	log.flights = newFlights(func(f *flight) {
 		if log.underway++; log.underway != 1 {
 			t.Errorf("%d flights at once", log.underway)
 		}
-		log.flown = append(log.flown, s.version)
+		log.flown = append(log.flown, f.scope.version)
 		time.Sleep(time.Second)
 		log.underway--
 		f.err = fmt.Errorf("flight %d", len(log.flown))
@@ -148,9 +148,9 @@ func TestReportMayFly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fs *flights
 		reports := 0
-		fs = newFlights(func(s scope, f *flight) {
+		fs = newFlights(func(f *flight) {
 			time.Sleep(time.Second)
-			f.report = &Report{Reason: s.version}
+			f.report = &Report{Reason: f.scope.version}
 		}, func(r Report) {
 			if reports++; r.Reason == "v1" {
 				_, _ = fs.do(context.Background(), aVersion("v2"))
@@ -170,8 +170,8 @@ func TestReportMayFly(t *testing.T) {
 func TestReportsAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reports []string // written by one report at a time, or the race detector tells
-		fs := newFlights(func(s scope, f *flight) {
-			f.report = &Report{Reason: s.version}
+		fs := newFlights(func(f *flight) {
+			f.report = &Report{Reason: f.scope.version}
 		}, func(r Report) {
 			if r.Reason == "v1" {
 				time.Sleep(time.Minute)

@@ -93,21 +93,13 @@ type Report struct {
 // failure returns why a flight counts as a failure, or nil. One that has read
 // anything does not.
 func (f *flight) failure() error {
-	if f.err != nil || !f.nothing {
+	if f.err != nil {
 		return f.err
 	}
-	for _, err := range f.failed {
-		if certain(err) {
-			return err
-		}
-	}
-	if f.scope.subject().kind == bulk {
+	if f.scope.subject().kind == bulk && !certain(f.silent) {
 		return nil // the lists were read
 	}
-	for _, err := range f.failed {
-		return err
-	}
-	return nil
+	return f.silent
 }
 
 // certain says that err is the server's, whatever was asked for: it cannot be

@@ -118,9 +118,9 @@ func (r *Reloader) publish(follow func(*snapshot.Snapshot) *snapshot.Snapshot) {
 }
 
 // read performs a flight and keeps its record. Only one runs at a time.
-func (r *Reloader) read(s scope, f *flight) {
+func (r *Reloader) read(f *flight) {
 	start, from, before := time.Now(), r.Snapshot(), r.Health()
-	r.fly(s, f)
+	r.fly(f)
 	if f.ctx.Err() != nil {
 		return // given up, which says nothing of the server
 	}
@@ -129,13 +129,13 @@ func (r *Reloader) read(s scope, f *flight) {
 	then.Clock = from.Clock()
 	r.health.Store(&then)
 	f.report = &Report{
-		Reason: s.kind.String(), Duration: took, Err: err,
+		Reason: f.scope.kind.String(), Duration: took, Err: err,
 		From: from, To: r.Snapshot(), Before: before, Then: then,
 	}
 }
 
-func (r *Reloader) fly(s scope, f *flight) {
-	ctx := f.ctx
+func (r *Reloader) fly(f *flight) {
+	ctx, s := f.ctx, f.scope
 	switch s.kind {
 	case everything:
 		f.err = r.readEverything(f)
@@ -236,7 +236,7 @@ func (r *Reloader) readList(f *flight, name string) error {
 	r.readVersions(f, slices.DeleteFunc(unread(s, Query{Group: name}), func(gv schema.GroupVersion) bool {
 		return s.Group(name).Version(gv.Version).Err != nil // as a moment ago
 	}))
-	f.nothing = false // the list was read
+	f.silent = nil // the list was read
 	return nil
 }
 
@@ -281,7 +281,7 @@ func (r *Reloader) publishGroup(g *snapshot.Group, served bool, clock uint64) {
 // readVersions reads and publishes one version after the other, and notes in f
 // which failed.
 func (r *Reloader) readVersions(f *flight, gvs []schema.GroupVersion) {
-	f.failed = failures{}
+	f.failed, f.silent = failures{}, nil
 	r.client.Versions(f.ctx, gvs, func(gv schema.GroupVersion, table *snapshot.Table, served bool, err error) {
 		if f.ctx.Err() != nil {
 			return // given up, which says nothing of the version
@@ -299,6 +299,11 @@ func (r *Reloader) readVersions(f *flight, gvs []schema.GroupVersion) {
 		if err != nil {
 			f.failed[gv] = err
 		}
+		if f.silent == nil || certain(err) && !certain(f.silent) {
+			f.silent = err
+		}
 	})
-	f.nothing = len(gvs) > 0 && len(f.failed) == len(gvs)
+	if len(f.failed) < len(gvs) {
+		f.silent = nil
+	}
 }
