@@ -192,7 +192,7 @@ type selection struct {
 func (s *Snapshot) each(sel selection, visit func(*Group)) {
 	at, exact := -1, false
 	if s.order != nil {
-		at, exact = lookup(s.order.position, sel.group)
+		at, exact = s.order.position[sel.group]
 	}
 	if sel.group == "" || !exact {
 		for _, g := range s.groups {
@@ -211,9 +211,4 @@ func (s *Snapshot) each(sel selection, visit func(*Group)) {
 	for _, i := range longer[before:] {
 		visit(s.groups[i])
 	}
-}
-
-func lookup(m map[string]int, key string) (int, bool) {
-	i, ok := m[key]
-	return i, ok
 }
