@@ -131,9 +131,9 @@ func TestSeriesBuilds(t *testing.T) {
 	tests := []string{"test", "-trimpath", "-count=1"}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Run("with an API server", func(t *testing.T) {
-			t.Skip("KUBEBUILDER_ASSETS is not set: without TestClient, TestClientFollowsScopeOnServer and TestLazyRestMapperProvider")
+			t.Skip("KUBEBUILDER_ASSETS is not set: without TestApiMachinery, TestClient, TestClientFollowsScopeOnServer and TestLazyRestMapperProvider")
 		})
-		tests = append(tests, "-skip", "^(TestClient|TestClientFollowsScopeOnServer|TestLazyRestMapperProvider)$")
+		tests = append(tests, "-skip", "^(TestApiMachinery|TestClient|TestClientFollowsScopeOnServer|TestLazyRestMapperProvider)$")
 	}
 	changed := [][]string{
 		{"./pkg/client/apiutil/..."},
