@@ -5,6 +5,8 @@ package apiutil
 import (
 	"sync"
 	"time"
+
+	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
 // absences remembers lookups that found nothing, for NegativeTTL. It has no part
@@ -16,8 +18,9 @@ type absences struct {
 
 // absence holds as long as it is young and nothing has changed or been reset.
 type absence struct {
-	until             time.Time
-	generation, clock uint64
+	until      time.Time
+	generation uint64
+	reset      snapshot.Tick
 }
 
 // mostAbsences bounds what lookups for ever new names can take up.

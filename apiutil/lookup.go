@@ -12,78 +12,52 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// query is what a lookup is about. name is the kind or resource that is looked
-// for; it tells lookups apart that read the same part of the server.
-type query struct {
-	reload.Query
-	name string
-}
-
-// recheck is where a lookup goes that the snapshot does not settle. It reads the
-// part of the server that q is about and asks the snapshot once more. find is the
-// lookup.
+// recheck is where a lookup goes that the snapshot does not settle. It reads what
+// the lookup still needs of the server. find is the lookup.
 //
 // What is known is returned even if the server could not be read; that something
 // is absent is returned only if it could.
 func recheck[T any](
-	ctx context.Context, m *DynamicRESTMapper, q query, find func(*snapshot.Snapshot) (T, bool, error),
+	ctx context.Context, m *DynamicRESTMapper, q snapshot.Query, find func(*snapshot.Snapshot) (T, bool, error),
 ) (T, error) {
 	if m.knownAbsent(q) {
 		answer, _, err := find(m.reloader.Snapshot())
 		return answer, err
 	}
-	started := m.reloader.Snapshot().Clock()
-	reading, cancel := m.reading(ctx, func() bool {
-		_, _, err := find(m.reloader.Snapshot())
-		return err == nil
+	began := m.reloader.Snapshot()
+	found := m.reloader.Lookup(ctx, q, func(s *snapshot.Snapshot) (known, settled bool) {
+		_, settled, err := find(s)
+		return !meta.IsNoMatchError(err), settled
 	})
-	defer cancel()
-	failed, readErr := m.reloader.Read(reading, q.Query, func(s *snapshot.Snapshot) bool {
-		_, settled, _ := find(s)
-		return settled
-	})
-	s := m.reloader.Snapshot()
-	answer, _, err := find(s)
+	answer, _, err := find(found.Snapshot)
 	switch {
-	case readErr != nil && !s.Read():
-		// Nothing is known yet.
-	case readErr != nil && ctx.Err() != nil:
-		// The caller did not wait for the server, so nobody knows what it would have said.
+	case found.Err != nil && (!found.Snapshot.Read() || ctx.Err() != nil):
+		// Nothing is known yet; or the caller did not wait for the server, so that
+		// nobody knows what it would have said.
 	case !meta.IsNoMatchError(err):
 		m.missed("found")
 		return answer, err
-	case readErr == nil && len(failed) == 0:
+	case found.Err == nil && len(found.Failed) == 0:
 		m.missed("absent")
-		m.rememberAbsent(q, s, started)
+		if !found.Partial {
+			m.rememberAbsent(q, found.Snapshot, began)
+		}
 		return answer, err
 	}
 	m.missed("failed")
 	var none T
-	return none, lookupError(q, failed, readErr)
+	return none, lookupError(q, found.Failed, found.Err)
 }
 
-// reading returns the context of a read for a lookup that ends with ctx. Once the
-// server has failed a read that began after the last reset, a kind that is known
-// waits for it only so long: a server that does not answer at all must not cost
-// every lookup a RequestTimeout, and one that has recovered answers sooner.
-func (m *DynamicRESTMapper) reading(ctx context.Context, known func() bool) (context.Context, context.CancelFunc) {
-	health := m.reloader.Health()
-	if health.FailingSince.IsZero() || health.Clock < m.reloader.Snapshot().Clock() || !known() {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, 3*time.Second)
-}
-
-func lookupError(q query, failed map[schema.GroupVersion]error, err error) error {
+func lookupError(q snapshot.Query, failed map[schema.GroupVersion]error, err error) error {
 	if err == nil {
 		discoveryFailed := ErrResourceDiscoveryFailed(failed)
 		err = &discoveryFailed
 	}
-	return fmt.Errorf("failed to look up %s: %w", q, err)
+	return fmt.Errorf("failed to look up %s: %w", textOf(q), err)
 }
 
 func (m *DynamicRESTMapper) missed(outcome string) {
@@ -92,59 +66,53 @@ func (m *DynamicRESTMapper) missed(outcome string) {
 	}
 }
 
-// knownAbsent says that a lookup found nothing less than NegativeTTL ago.
-func (m *DynamicRESTMapper) knownAbsent(q query) bool {
+// knownAbsent reports whether a lookup found nothing less than NegativeTTL ago.
+func (m *DynamicRESTMapper) knownAbsent(q snapshot.Query) bool {
 	if m.options.NegativeTTL == 0 {
 		return false
 	}
 	s := m.reloader.Snapshot()
-	found, ok := m.absent.get(q.key())
-	return ok && time.Now().Before(found.until) && found.generation == s.Generation() && found.clock == s.Clock()
+	found, ok := m.absent.get(keyOf(q))
+	return ok && time.Now().Before(found.until) && found.generation == s.Generation() && found.reset == s.LastResetOfAny()
 }
 
-// rememberAbsent notes that q found nothing in s, after a read before which clock
-// was the number of the last reset.
-func (m *DynamicRESTMapper) rememberAbsent(q query, s *snapshot.Snapshot, clock uint64) {
-	if m.options.NegativeTTL > 0 && !listIsBehind(s, q) {
-		m.absent.put(q.key(), absence{until: time.Now().Add(m.options.NegativeTTL), generation: s.Generation(), clock: clock})
+// rememberAbsent notes that q found nothing in s, which was read since began.
+func (m *DynamicRESTMapper) rememberAbsent(q snapshot.Query, s, began *snapshot.Snapshot) {
+	if m.options.NegativeTTL > 0 {
+		m.absent.put(keyOf(q), absence{
+			until: time.Now().Add(m.options.NegativeTTL), generation: s.Generation(), reset: began.LastResetOfAny(),
+		})
 	}
 }
 
-// listIsBehind says that a lookup without a version found a version of the group
-// gone, and left its list unread for the next one (DESIGN.md, legacy servers).
-func listIsBehind(s *snapshot.Snapshot, q query) bool {
-	g := s.Group(q.Group)
-	return g != nil && !g.Listed() && !s.Aggregated() && len(q.Versions) == 0
+// keyOf tells queries apart.
+func keyOf(q snapshot.Query) string {
+	return fmt.Sprintf("%t %q %q %q", q.ByResource, q.Group, q.Versions, q.Name)
 }
 
-// key tells queries apart.
-func (q query) key() string {
-	return fmt.Sprintf("%t %q %q %q", q.ByResource, q.Group, q.Versions, q.name)
-}
-
-// String says what the query looks for, for an error.
-func (q query) String() string {
+// textOf says what the query looks for, for an error.
+func textOf(q snapshot.Query) string {
 	what := "kind"
 	if q.ByResource {
 		what = "resource"
 	}
 	switch {
 	case q.ByResource && q.Group == "":
-		return fmt.Sprintf("%s %q in any group", what, q.name)
+		return fmt.Sprintf("%s %q in any group", what, q.Name)
 	case len(q.Versions) == 0:
-		return fmt.Sprintf("%s %q in group %q", what, q.name, q.Group)
+		return fmt.Sprintf("%s %q in group %q", what, q.Name, q.Group)
 	default:
-		return fmt.Sprintf("%s %q in group %q, versions %q", what, q.name, q.Group, q.Versions)
+		return fmt.Sprintf("%s %q in group %q, versions %q", what, q.Name, q.Group, q.Versions)
 	}
 }
 
-func kindQuery(gk schema.GroupKind, versions []string) query {
-	return query{reload.Query{Group: gk.Group, Versions: specified(versions)}, gk.Kind}
+func kindQuery(gk schema.GroupKind, versions []string) snapshot.Query {
+	return snapshot.Query{Group: gk.Group, Versions: specified(versions), Name: gk.Kind}
 }
 
-func resourceQuery(resource schema.GroupVersionResource) query {
+func resourceQuery(resource schema.GroupVersionResource) snapshot.Query {
 	versions := specified([]string{resource.Version})
-	return query{reload.Query{Group: resource.Group, Versions: versions, ByResource: true}, resource.Resource}
+	return snapshot.Query{Group: resource.Group, Versions: versions, Name: resource.Resource, ByResource: true}
 }
 
 // specified returns the versions to search, each once, without those that client-go

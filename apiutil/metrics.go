@@ -12,8 +12,10 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// DynamicRESTMapperMetrics is told what a mapper does. Its methods may be called
-// from several goroutines at once, and never on a hit.
+// DynamicRESTMapperMetrics is told what a mapper does, and never on a hit. Its
+// methods may be called from several goroutines at once. Lookups wait for Miss and
+// for nothing else; of the other calls, which are made one after the other, the
+// oldest are dropped once 1,024 wait.
 type DynamicRESTMapperMetrics interface {
 	// Request is called after each request. path is the class of its path: "bulk",
 	// "group" or "version"; code is the status of the answer, 0 if there was none.
@@ -38,7 +40,9 @@ func (m *DynamicRESTMapper) requested() func(string, int) {
 	if metrics == nil {
 		return nil
 	}
-	return func(path string, code int) { metrics.Request(pathClass(path), code) }
+	return func(path string, code int) {
+		m.reports.Add(func() { metrics.Request(pathClass(path), code) })
+	}
 }
 
 // pathClass tells /api and /apis from /apis/<group> and from what lists a version,
@@ -66,14 +70,24 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 	case r.Then.FailingSince.IsZero() && !r.Before.FailingSince.IsZero():
 		log.Info("API discovery works again", "failures", r.Before.ConsecutiveFailures, "since", r.Before.FailingSince)
 	}
-	if r.From.Read() && r.From.Generation() != r.To.Generation() && log.Enabled() {
-		added, removed, changed := summarize(r.From, r.To)
-		log.Info("served APIs changed", "generation", r.To.Generation(), "added", added, "removed", removed, "changed", changed)
-	}
+	m.logChange()
 	if metrics := m.options.Metrics; metrics != nil {
+		s := m.reloader.Snapshot()
 		metrics.Reload(r.Reason, r.Duration, r.Err)
-		metrics.Served(r.To.Generation(), len(r.To.Groups()), r.To.Kinds(), r.Then.LastSuccess)
+		metrics.Served(s.Generation(), len(s.Groups()), s.Kinds(), m.reloader.Health().LastSuccess)
 	}
+}
+
+// logChange logs what has changed since it was called last. Reports are made one
+// after the other, and so is this.
+func (m *DynamicRESTMapper) logChange() {
+	from, to := m.logged, m.reloader.Snapshot()
+	m.logged = to
+	if from == nil || !from.Read() || from.Generation() == to.Generation() || !m.options.Logger.Enabled() {
+		return
+	}
+	added, removed, changed := summarize(from, to)
+	m.options.Logger.Info("served APIs changed", "generation", to.Generation(), "added", added, "removed", removed, "changed", changed)
 }
 
 // summarize lists kinds by what happened to them, in the form group/version.Kind,

@@ -27,14 +27,19 @@ type DynamicRESTMapperOptions struct {
 	// Defaults to false.
 	WatchAPIs bool
 
+	// MaxAge is how old what is in use may be before it is confirmed: the first lookup
+	// that is answered after that starts a refresh and does not wait for it. Where
+	// nothing has changed that costs two requests that are answered with 304. It takes
+	// no Start, and costs nothing while nobody asks. Negative stands for never.
+	// Defaults to 30 seconds.
+	MaxAge time.Duration
+
 	// NegativeTTL is for how long after a lookup that found nothing the same lookup
 	// is answered with the same error without a request, unless something changed
 	// or was reset in the meantime. Defaults to 0: every miss is rechecked.
 	NegativeTTL time.Duration
 
-	// RequestTimeout bounds one discovery request, with the retries that client-go
-	// makes of its own accord when the server asks for them with Retry-After.
-	// Defaults to 30 seconds.
+	// RequestTimeout bounds one discovery request. Defaults to 30 seconds.
 	RequestTimeout time.Duration
 
 	// MaxResponseBytes bounds the body of one discovery response, after
@@ -56,6 +61,7 @@ type DynamicRESTMapperOptions struct {
 }
 
 const (
+	defaultMaxAge           = 30 * time.Second
 	defaultRequestTimeout   = 30 * time.Second
 	defaultMaxResponseBytes = 64 << 20
 	defaultUnhealthyAfter   = 2 * time.Minute
@@ -72,6 +78,9 @@ func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) 
 		if value < 0 {
 			return o, fmt.Errorf("%s must not be negative", name)
 		}
+	}
+	if o.MaxAge == 0 {
+		o.MaxAge = defaultMaxAge
 	}
 	if o.RequestTimeout == 0 {
 		o.RequestTimeout = defaultRequestTimeout

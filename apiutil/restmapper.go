@@ -31,6 +31,8 @@ import (
 // that are returned belong to the caller.
 type DynamicRESTMapper struct {
 	reloader *reload.Reloader
+	reports  reload.Queue             // log and metrics, for which nobody waits
+	logged   *snapshot.Snapshot       // what the log has heard of; used by reports alone
 	options  DynamicRESTMapperOptions // defaults filled in
 	absent   absences                 // used only if there is a NegativeTTL
 
@@ -49,7 +51,7 @@ func NewDynamicRESTMapper(cfg *rest.Config, httpClient *http.Client) (meta.RESTM
 }
 
 // NewDynamicRESTMapperWithOptions is NewDynamicRESTMapper with options. It
-// returns an error if an argument is nil, or cfg or opts cannot be.
+// returns an error if an argument is nil or invalid.
 func NewDynamicRESTMapperWithOptions(
 	cfg *rest.Config, httpClient *http.Client, opts DynamicRESTMapperOptions,
 ) (*DynamicRESTMapper, error) {
@@ -72,7 +74,9 @@ func NewDynamicRESTMapperWithOptions(
 	if err != nil {
 		return nil, fmt.Errorf("no RESTMapper for this rest.Config: %w", err)
 	}
-	m.reloader = reload.New(client, opts.UnhealthyAfter, m.report)
+	m.reloader = reload.New(client, &m.reports, reload.Options{
+		MaxAge: opts.MaxAge, UnhealthyAfter: opts.UnhealthyAfter, Report: m.report,
+	})
 	if opts.WatchAPIs {
 		watches, err := metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), discovery.WatchClient(httpClient, opts.MaxResponseBytes))
 		if err != nil {
@@ -81,6 +85,14 @@ func NewDynamicRESTMapperWithOptions(
 		m.watchers = refresh.NewWatchers(watches, opts.Logger, client.Safe)
 	}
 	return m, nil
+}
+
+// hit is called by every lookup that is answered without a read. What is in use is
+// confirmed now and then; nobody waits for that.
+func (m *DynamicRESTMapper) hit() {
+	if m.reloader.Due() {
+		m.reloader.Confirm()
+	}
 }
 
 // KindFor returns the one kind that a resource stands for. Group and version may
@@ -96,6 +108,7 @@ func (m *DynamicRESTMapper) KindFor(resource schema.GroupVersionResource) (schem
 func (m *DynamicRESTMapper) KindForWithContext(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
 	kind, settled, err := m.reloader.Snapshot().KindFor(resource)
 	if settled {
+		m.hit()
 		return kind, err
 	}
 	return recheck(ctx, m, resourceQuery(resource), func(s *snapshot.Snapshot) (schema.GroupVersionKind, bool, error) {
@@ -113,6 +126,7 @@ func (m *DynamicRESTMapper) KindsFor(resource schema.GroupVersionResource) ([]sc
 func (m *DynamicRESTMapper) KindsForWithContext(ctx context.Context, resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
 	kinds, settled, err := m.reloader.Snapshot().KindsFor(resource)
 	if settled {
+		m.hit()
 		return kinds, err
 	}
 	return recheck(ctx, m, resourceQuery(resource), func(s *snapshot.Snapshot) ([]schema.GroupVersionKind, bool, error) {
@@ -129,6 +143,7 @@ func (m *DynamicRESTMapper) ResourceFor(input schema.GroupVersionResource) (sche
 func (m *DynamicRESTMapper) ResourceForWithContext(ctx context.Context, input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
 	resource, settled, err := m.reloader.Snapshot().ResourceFor(input)
 	if settled {
+		m.hit()
 		return resource, err
 	}
 	return recheck(ctx, m, resourceQuery(input), func(s *snapshot.Snapshot) (schema.GroupVersionResource, bool, error) {
@@ -146,6 +161,7 @@ func (m *DynamicRESTMapper) ResourcesFor(input schema.GroupVersionResource) ([]s
 func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
 	resources, settled, err := m.reloader.Snapshot().ResourcesFor(input)
 	if settled {
+		m.hit()
 		return resources, err
 	}
 	return recheck(ctx, m, resourceQuery(input), func(s *snapshot.Snapshot) ([]schema.GroupVersionResource, bool, error) {
@@ -165,6 +181,7 @@ func (m *DynamicRESTMapper) RESTMapping(gk schema.GroupKind, versions ...string)
 func (m *DynamicRESTMapper) RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	mapping, settled, err := m.reloader.Snapshot().RESTMapping(gk, versions)
 	if settled {
+		m.hit()
 		return mapping, err
 	}
 	versions = slices.Clone(versions) // so that those of a hit may stay on the caller's stack
@@ -184,6 +201,7 @@ func (m *DynamicRESTMapper) RESTMappings(gk schema.GroupKind, versions ...string
 func (m *DynamicRESTMapper) RESTMappingsWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
 	mappings, settled, err := m.reloader.Snapshot().RESTMappings(gk, versions)
 	if settled {
+		m.hit()
 		return mappings, err
 	}
 	versions = slices.Clone(versions)
@@ -203,6 +221,7 @@ func (m *DynamicRESTMapper) ResourceSingularizer(resource string) (string, error
 func (m *DynamicRESTMapper) ResourceSingularizerWithContext(ctx context.Context, resource string) (string, error) {
 	singular, settled, err := m.reloader.Snapshot().ResourceSingularizer(resource)
 	if settled {
+		m.hit()
 		return singular, err
 	}
 	query := resourceQuery(schema.GroupVersionResource{Resource: resource})

@@ -61,16 +61,13 @@ func (m *DynamicRESTMapper) ask(ctx context.Context, gvks []schema.GroupVersionK
 	var errs []error
 	for _, gvk := range gvks {
 		versions := []string{gvk.Version}
-		settled := func(s *snapshot.Snapshot) bool {
-			_, settled, _ := s.RESTMapping(gvk.GroupKind(), versions)
-			return settled
-		}
-		if settled(m.reloader.Snapshot()) {
-			continue
+		find := func(s *snapshot.Snapshot) (known, settled bool) {
+			_, settled, err := s.RESTMapping(gvk.GroupKind(), versions)
+			return err == nil, settled
 		}
 		q := kindQuery(gvk.GroupKind(), versions)
-		if failed, err := m.reloader.Read(ctx, q.Query, settled); err != nil || len(failed) > 0 {
-			errs = append(errs, lookupError(q, failed, err))
+		if found := m.reloader.Lookup(ctx, q, find); found.Err != nil || len(found.Failed) > 0 {
+			errs = append(errs, lookupError(q, found.Failed, found.Err))
 		}
 	}
 	return errors.Join(errs...)

@@ -80,13 +80,13 @@ func watching(watchers []*refresh.Watcher) bool {
 // and why, and not after the next success. It sends no request.
 func (m *DynamicRESTMapper) Healthz(*http.Request) error {
 	health := m.reloader.Health()
-	// Counted to the last read, not to now: one failure with only hits after it,
+	// Counted to the last failure, not to now: one failure with only hits after it,
 	// which ask nothing of the server, must not fail a liveness probe for good.
-	if health.FailingSince.IsZero() || health.LastAttempt.Sub(health.FailingSince) <= m.options.UnhealthyAfter {
+	if health.FailedLast.Sub(health.FailingSince) <= m.options.UnhealthyAfter {
 		return nil
 	}
 	return fmt.Errorf("API discovery has failed since %s, %d times in a row: %w",
-		health.FailingSince.UTC().Format(time.RFC3339), health.ConsecutiveFailures, health.LastError)
+		health.FailingSince.UTC().Format(time.RFC3339), health.ConsecutiveFailures, health.FailedWith)
 }
 
 // Generation moves when the served API changes as the mapper knows it: when a

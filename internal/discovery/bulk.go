@@ -33,19 +33,27 @@ const (
 	namedPath = "/apis"
 )
 
-// Bulk reads the groups of the server in its order, with two requests: /api and
-// /apis. Where the server has the aggregated document the versions come with
-// their tables, else they are only listed. Documents that have not changed since
-// the last call are not sent, and if neither has, the result is the last one.
-func (c *Client) Bulk(ctx context.Context) (*Bulk, error) {
+// Halves says which halves of the document to read.
+type Halves struct{ Core, Named bool }
+
+// Document reads the groups of the server in its order: the core group at /api,
+// the others at /apis. Where the server has the aggregated document the versions
+// come with their tables, else they are only listed. A half that has not changed
+// since the last call is not sent, one that is not asked for counts as not changed,
+// and if neither has, the result is the last one. The first call must ask for both.
+func (c *Client) Document(ctx context.Context, halves Halves) (*Bulk, error) {
 	last := c.known()
-	core, err := c.bulkDocument(ctx, corePath, &last.Core)
-	if err != nil {
-		return nil, err
+	core, named := &last.Core, &last.Named
+	var err error
+	if halves.Core {
+		if core, err = c.bulkDocument(ctx, corePath, core); err != nil {
+			return nil, err
+		}
 	}
-	named, err := c.bulkDocument(ctx, namedPath, &last.Named)
-	if err != nil {
-		return nil, err
+	if halves.Named {
+		if named, err = c.bulkDocument(ctx, namedPath, named); err != nil {
+			return nil, err
+		}
 	}
 	if core != &last.Core || named != &last.Named {
 		if last, err = newBulk(core, named, last.List); err != nil {
@@ -66,21 +74,6 @@ func (c *Client) known() *Bulk {
 		return last
 	}
 	return &Bulk{}
-}
-
-// Ping returns nil if the server answers: if it has a core group as before, or
-// says that this has not changed. Else the error is an *Error. Nothing of the
-// answer is kept.
-func (c *Client) Ping(ctx context.Context) error {
-	last := c.known()
-	core, err := c.bulkDocument(ctx, corePath, &last.Core)
-	if err != nil {
-		return err
-	}
-	if none := last.List != nil && len(last.Core.Groups) == 0; len(core.Groups) == 0 && !none {
-		return notFound(corePath)
-	}
-	return nil
 }
 
 // newBulk joins the core group with the named ones. last is the list before, or nil.
@@ -176,7 +169,7 @@ func newGroup(name, preferred string, versions []snapshot.Version) (*snapshot.Gr
 	if err := checkSize(name, len(versions)); err != nil {
 		return nil, err
 	}
-	return snapshot.NewGroup(name, preferred, mergeVersions(versions), true), nil
+	return snapshot.NewGroup(name, preferred, mergeVersions(versions)), nil
 }
 
 func checkCount(groups int) error {

@@ -20,7 +20,7 @@ import (
 
 // Options bound what one request may take. The zero value is not usable.
 type Options struct {
-	RequestTimeout   time.Duration // of one request, client-go's own retries included
+	RequestTimeout   time.Duration // of one request
 	MaxResponseBytes int64         // of one response, after decompression
 
 	// Requested, if not nil, is called after every request that was sent with its
@@ -28,14 +28,14 @@ type Options struct {
 	Requested func(path string, code int)
 }
 
-// Client reads the discovery documents of one server. Its methods must not be
-// called concurrently: whoever reads also orders the reads.
+// Client reads the discovery documents of one server. Its methods may be called
+// concurrently, but for Document: what one call finds is where the next begins.
 type Client struct {
 	rest    rest.Interface
 	options Options
 	secrets []string     // never to be seen in an error, besides what a request has sent
 	server  share.Server // whose documents these are, to other mappers of this process
-	last    *Bulk        // the last bulk document read
+	last    *Bulk        // the last bulk document read; used by Document alone
 }
 
 // NewClient makes a client that sends its requests through httpClient, with the
@@ -77,7 +77,7 @@ type document struct {
 }
 
 // get reads one document and decodes it. Its error is errNotServed for a 404 of
-// the server's own, else an *Error. It decodes here because what decode says may
+// the API server's own, else an *Error. It decodes here because what decode says may
 // repeat the credentials that were sent, which are known until get returns.
 func get[T any](ctx context.Context, c *Client, r request, decode func(document) (T, error)) (T, error) {
 	var nothing T
@@ -97,7 +97,9 @@ func get[T any](ctx context.Context, c *Client, r request, decode func(document)
 func (c *Client) send(ctx context.Context, r request, seen *exchange) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
-	req := c.rest.Get().AbsPath(r.path).SetHeader("Accept", r.accept)
+	// No retries below us: client-go would sleep for a Retry-After, while others wait
+	// for this read. Who asks again, and when, is for the callers to say.
+	req := c.rest.Get().AbsPath(r.path).SetHeader("Accept", r.accept).MaxRetries(0)
 	if r.etag != "" {
 		req.SetHeader("If-None-Match", r.etag)
 	}
@@ -105,7 +107,7 @@ func (c *Client) send(ctx context.Context, r request, seen *exchange) ([]byte, e
 	switch {
 	case err == nil:
 		return body, nil
-	case seen.code == http.StatusNotFound && !seen.page:
+	case seen.code == http.StatusNotFound && isAbsence(seen.notFound.String()):
 		return nil, errNotServed
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("no complete answer within %v (RequestTimeout): %w", c.options.RequestTimeout, context.DeadlineExceeded)
@@ -129,12 +131,28 @@ func segment(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/?#%")
 }
 
-// statusMessage returns the message of a metav1.Status, or "" if body is something
-// else. It decodes no more of it, so that long lists in it take no room.
-func statusMessage(body []byte) string {
-	var status struct{ Kind, Message string }
-	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" {
-		return ""
+// pageNotFound is the text of the API server's 404 for a path that nobody serves
+// (net/http.NotFound). A 404 of a handler of its own has a metav1.Status.
+const pageNotFound = "404 page not found"
+
+// isAbsence reports whether the body of a 404 is the API server's. Anything else
+// is of a gateway or a proxy before it, which knows nothing of what it serves.
+func isAbsence(body string) bool {
+	if strings.TrimSpace(body) == pageNotFound {
+		return true
 	}
-	return status.Message
+	status, ok := statusOf([]byte(body))
+	return ok && (status.Code == 0 || status.Code == http.StatusNotFound)
+}
+
+// briefStatus is what is read of a metav1.Status. Long lists in it take no room.
+type briefStatus struct {
+	Kind, Message string
+	Code          int
+}
+
+// statusOf reports whether body is a metav1.Status.
+func statusOf(body []byte) (status briefStatus, ok bool) {
+	err := json.Unmarshal(body, &status)
+	return status, err == nil && status.Kind == "Status"
 }

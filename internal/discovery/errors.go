@@ -47,8 +47,8 @@ var errNotServed = errors.New("not served")
 // errUnexpected304 is a server's fault: nobody asked whether the document had changed.
 var errUnexpected304 = errors.New("the server answered 304 Not Modified to a request without If-None-Match")
 
-// errGone says that a document was not asked for because others got no answer.
-var errGone = errors.New("not asked for: the server did not answer the requests before")
+// errNotAsked is the cause where others of the group got no answer.
+var errNotAsked = errors.New("not asked for: the server did not answer the requests before")
 
 // errStale is the cause for a version that the aggregated document marks as stale.
 var errStale = errors.New("the server marks this version as stale: what serves it does not answer")
@@ -73,12 +73,12 @@ func (c *Client) cause(err error, seen *exchange, body []byte) error {
 
 func (c *Client) statusError(status *apierrors.StatusError, seen *exchange, body []byte) error {
 	text := fmt.Sprintf("the server answered %d %s", seen.code, http.StatusText(seen.code))
-	if message := statusMessage(body); message != "" {
-		text = c.redact(text+": "+message, seen.sent)
+	if said, ok := statusOf(body); ok && said.Message != "" {
+		text = c.redact(text+": "+said.Message, seen.sent)
 	}
 	if seen.code == http.StatusNotFound {
 		// Not a StatusError, so that nobody takes it for the absence of an API.
-		return errors.New(text + " with a page of HTML: this was not the API server, but something before it")
+		return errors.New(text + " with a body that is not the API server's: this was something before it")
 	}
 	safe := metav1.Status{
 		Status: metav1.StatusFailure, Code: int32(seen.code), Reason: status.ErrStatus.Reason, Message: text,

@@ -18,8 +18,8 @@ type exchange struct {
 	notModified bool
 	etag        string
 	code        int
-	page        bool     // the body is HTML
-	sent        []string // credentials, in the forms in which a server may repeat them
+	notFound    bytes.Buffer // the beginning of the body of a 404
+	sent        []string     // credentials, in the forms in which a server may repeat them
 }
 
 type exchangeKey struct{}
@@ -54,8 +54,11 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode == http.StatusNotModified {
 		return asOK(resp, e)
 	}
-	e.page = strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "text/html")
-	resp.Body = &sniffedBody{ReadCloser: bounded(resp.Body, rt.maxBytes), seen: e}
+	resp.Body = bounded(resp.Body, rt.maxBytes)
+	if e.code == http.StatusNotFound {
+		e.notFound.Reset()
+		resp.Body = &keptBody{ReadCloser: resp.Body, kept: &e.notFound}
+	}
 	return resp, nil
 }
 
@@ -95,24 +98,20 @@ func strongETag(header http.Header) string {
 	return etag
 }
 
-// sniffedBody recognises HTML by its first character. Gateways do not always say
-// what their pages are, and client-go drops bodies of a type that it does not know.
-type sniffedBody struct {
+// keptBody keeps the beginning of a body while it is read. client-go drops bodies
+// of a type that it does not know.
+type keptBody struct {
 	io.ReadCloser
-	seen  *exchange
-	known bool
+	kept *bytes.Buffer
 }
 
+// mostKept is more than any metav1.Status takes that says that a path is not served.
+const mostKept = 16 << 10
+
 // Read implements io.Reader.
-func (b *sniffedBody) Read(p []byte) (int, error) {
+func (b *keptBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.known {
-		return n, err
-	}
-	if start := bytes.TrimSpace(p[:n]); len(start) > 0 {
-		b.known = true
-		b.seen.page = b.seen.page || start[0] == '<'
-	}
+	b.kept.Write(p[:min(n, max(0, mostKept-b.kept.Len()))])
 	return n, err
 }
 

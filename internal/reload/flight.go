@@ -6,164 +6,187 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// kind says how much of the server a flight reads.
-type kind int
-
-const (
-	everything kind = iota // all groups, and all their versions
-	bulk                   // all groups, and what the bulk document says of their versions
-	fill                   // those versions of a group that a bulk read has left open
-	group                  // one group's list of versions, and all of them
-	listed                 // the versions of one group as they were listed last
-	list                   // one group's list of versions, and those that are new
-	version                // one version
-	refresh                // all groups, and those versions that have been read before
-)
-
-// scope is what a flight reads. Lookups that need the same scope share a flight.
-type scope struct {
-	kind           kind
-	group, version string
-	prefix         bool // of a fill: groups that only begin with group, too
-}
-
-// subject is what flights take turns by: the server as a whole, or a group.
-func (s scope) subject() scope {
-	switch s.kind {
-	case everything, bulk, refresh:
-		return scope{kind: bulk}
-	}
-	return scope{kind: group, group: s.group}
-}
-
-// failures are the group-versions that a flight could not read. It is not changed
-// once the flight is done.
-type failures map[schema.GroupVersion]error
-
-// flight is one read of the server. Its results are written once, before done is closed.
+// flight is one read of the server, shared by all who asked for it before it
+// started. What it has found is written once, before done is closed.
 type flight struct {
-	scope    scope
-	ctx      context.Context // of its requests: it ends with none of those who wait, but for a refresh
-	done     chan struct{}
-	reported chan struct{} // closed after done, when report has been called
+	read   snapshot.Read
+	ctx    context.Context // of its requests; it ends with none of those who wait, unless the last abandons it
+	cancel context.CancelFunc
+	done   chan struct{}
 
-	err    error    // nothing could be read
-	failed failures // versions that could not be read
-	silent error    // why, if versions were asked for and none could be read
-	report *Report  // nil if the flight was given up
+	outcome snapshot.Outcome
+	seen    *snapshot.Snapshot // what was known right after it, what it has found included
 
 	waiters int // guarded by flights.mu
 }
 
-// flights are the reads that have been asked for and have not begun. One runs at
-// a time.
+// lane is what flights wait for each other in: all of one group, or of the document.
+type lane struct {
+	document bool
+	group    string
+}
+
+func laneOf(r snapshot.Read) lane {
+	return lane{document: r.Part.Document(), group: r.Group}
+}
+
+const (
+	// mostQuick is how many groups are read at a time.
+	mostQuick = 8
+	// mostSlow is how many more may hang: of groups that did not answer the last time,
+	// and of those that have not answered for slowAfter.
+	mostSlow  = 8
+	slowAfter = time.Second
+)
+
+// flights are the reads that have been asked for. Those in one lane run one after
+// the other, in the order in which they were asked for; lanes run side by side.
+// That of the document is always free to start.
 type flights struct {
-	read   func(*flight) // fills in the results
-	report func(Report)  // may be nil
+	perform func(*flight) // fills in what it has found
 
 	mu      sync.Mutex // held for short work in memory only
-	waiting []*flight  // in the order in which they were asked for; no two of the same scope
-	flying  bool       // a goroutine is in fly
-
-	// These belong to the goroutine in fly.
-	last     scope           // the subject of the flight before
-	reported <-chan struct{} // of the flight before
+	waiting []*flight  // have not started; no two of the same read
+	flying  map[lane]bool
+	slow    map[lane]bool // the lane's last flight got no answer
+	inQuick int           // flights that count against mostQuick
+	inSlow  int           // and against mostSlow
 }
 
-func newFlights(read func(*flight), report func(Report)) *flights {
-	none := make(chan struct{})
-	close(none)
-	return &flights{read: read, report: report, reported: none}
+func newFlights(perform func(*flight)) *flights {
+	return &flights{perform: perform, flying: map[lane]bool{}, slow: map[lane]bool{}}
 }
 
-// do waits for a read of s that begins after do was called. When ctx ends first,
-// its error is returned and the flight goes on without this waiter.
-func (fs *flights) do(ctx context.Context, s scope) (failures, error) {
+// do waits for a read that begins after do was called. When ctx ends first, its
+// cause is returned and the flight goes on without this waiter.
+func (fs *flights) do(ctx context.Context, r snapshot.Read) (*flight, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx) // or a flight might take off for nobody
 	}
-	f := fs.join(context.Background(), s)
+	f := fs.join(r)
 	select {
 	case <-f.done:
-		return f.failed, f.err
+		return f, nil
 	case <-ctx.Done():
 		fs.leave(f)
 		return nil, context.Cause(ctx)
 	}
 }
 
-// join returns the flight that is waiting to read s; it starts one, under ctx, if there is none.
-func (fs *flights) join(ctx context.Context, s scope) *flight {
+// doWhile is do for one that abandons the flight when ctx ends: it goes on only if
+// somebody else waits for it, and else has ended when doWhile returns.
+func (fs *flights) doWhile(ctx context.Context, r snapshot.Read) (*flight, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	f := fs.join(r)
+	select {
+	case <-f.done:
+		return f, nil
+	case <-ctx.Done():
+		if fs.leave(f) {
+			f.cancel()
+			<-f.done
+		}
+		return nil, context.Cause(ctx)
+	}
+}
+
+// join returns the flight that waits to read r, or a new one.
+func (fs *flights) join(r snapshot.Read) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	i := slices.IndexFunc(fs.waiting, func(f *flight) bool { return f.scope == s })
+	i := slices.IndexFunc(fs.waiting, func(f *flight) bool { return f.read == r })
 	if i < 0 {
 		i = len(fs.waiting)
-		fs.waiting = append(fs.waiting, &flight{scope: s, ctx: ctx, done: make(chan struct{}), reported: make(chan struct{})})
+		ctx, cancel := context.WithCancel(context.Background())
+		fs.waiting = append(fs.waiting, &flight{read: r, ctx: ctx, cancel: cancel, done: make(chan struct{})})
 	}
 	f := fs.waiting[i]
 	f.waiters++
-	if !fs.flying {
-		fs.flying = true
-		go fs.fly()
-	}
+	fs.start()
 	return f
 }
 
-// leave gives up waiting for f. A flight that nobody waits for does not take off:
-// off says that f never will.
-func (fs *flights) leave(f *flight) (off bool) {
+// leave gives up waiting for f. A flight that nobody waits for does not start.
+// alone reports whether it has started and nobody waits for it any more.
+func (fs *flights) leave(f *flight) (alone bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f.waiters--
-	i := slices.Index(fs.waiting, f)
-	if f.waiters > 0 || i < 0 {
+	if f.waiters > 0 {
 		return false
 	}
-	fs.waiting = slices.Delete(fs.waiting, i, i+1)
+	if i := slices.Index(fs.waiting, f); i >= 0 {
+		fs.waiting = slices.Delete(fs.waiting, i, i+1)
+		f.cancel()
+		return false
+	}
 	return true
 }
 
-// fly performs what is waiting, one flight after the other. It ends by the
-// timeouts of their requests.
-func (fs *flights) fly() {
-	for f := fs.next(); f != nil; f = fs.next() {
-		fs.read(f)
-		close(f.done)
-		go fs.reportAfter(fs.reported, f)
-		fs.reported = f.reported
-	}
+// start starts every flight that may start now. fs.mu is held.
+func (fs *flights) start() {
+	fs.waiting = slices.DeleteFunc(fs.waiting, func(f *flight) bool {
+		l := laneOf(f.read)
+		if fs.flying[l] {
+			return false
+		}
+		room := &fs.inQuick
+		switch {
+		case l.document:
+			room = new(int)
+		case fs.slow[l] && fs.inSlow < mostSlow:
+			room = &fs.inSlow
+		case fs.slow[l] || fs.inQuick >= mostQuick:
+			return false
+		}
+		*room++
+		fs.flying[l] = true
+		go fs.fly(f, l, room)
+		return true
+	})
 }
 
-// next takes off the list, and so closes to those who come later, the first flight
-// that is not about the same group as the one before, or else the first: a group
-// that does not answer costs the others one flight of it, and not all.
-func (fs *flights) next() *flight {
+// fly performs f, which counts against room, and lets others start. It ends by
+// the timeout of its requests at the latest.
+func (fs *flights) fly(f *flight, l lane, room *int) {
+	patience := time.AfterFunc(slowAfter, func() {
+		fs.mu.Lock()
+		defer fs.mu.Unlock()
+		if room == &fs.inQuick && fs.flying[l] && fs.inSlow < mostSlow {
+			*room--
+			room = &fs.inSlow
+			*room++
+			fs.start()
+		}
+	})
+	fs.perform(f)
+	patience.Stop()
+	f.cancel()
+
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	if len(fs.waiting) == 0 {
-		fs.flying = false
-		return nil
+	*room--
+	room = nil
+	delete(fs.flying, l)
+	delete(fs.slow, l)
+	if discovery.Unanswered(f.outcome.Err) {
+		fs.slow[l] = true
 	}
-	i := max(0, slices.IndexFunc(fs.waiting, func(f *flight) bool { return f.scope.subject() != fs.last || fs.last.kind == bulk }))
-	f := fs.waiting[i]
-	fs.waiting = slices.Delete(fs.waiting, i, i+1)
-	fs.last = f.scope.subject()
-	return f
+	close(f.done)
+	fs.start()
 }
 
-// reportAfter reports what f has done. Reports are made one after the other, in
-// the order of the flights: what they say of the server would be wrong in any
-// other. Nobody waits for the flight any more and the next one may run, so that a
-// report may take its time and may use the mapper.
-func (fs *flights) reportAfter(before <-chan struct{}, f *flight) {
-	defer close(f.reported)
-	<-before
-	if f.report != nil && fs.report != nil {
-		fs.report(*f.report)
-	}
+// hangs reports whether the last flight of a group got no answer.
+func (fs *flights) hangs(group string) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.slow[lane{group: group}]
 }

@@ -5,10 +5,8 @@ package reload
 import (
 	"errors"
 	"net"
-	"net/http"
 	"time"
 
-	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -18,104 +16,77 @@ type Health struct {
 	LastSuccess         time.Time // of a read, whether anything had changed or not
 	LastError           error     // of the last read; nil after a success
 	ConsecutiveFailures int       // since the last success
-	FailingSince        time.Time // the first of them, if it is the server that fails; else zero
-	Clock               uint64    // the number of the last reset when the last read began
 
-	firstFailure time.Time // the first of them, whatever fails
-	asked        time.Time // when the server was last asked whether it is what fails
+	// FailingSince is when the server failed first, and FailedLast when last, with
+	// FailedWith, since it last answered anything. What serves a single group may
+	// fail, with any error, without the server failing.
+	FailingSince, FailedLast time.Time
+	FailedWith               error
+
+	failed snapshot.Tick // of the server's last failure
 }
 
-// succeeded returns the health that follows from a read that ended now.
-func (h Health) succeeded(now time.Time) Health {
-	return Health{LastAttempt: now, LastSuccess: now, asked: h.asked}
-}
-
-// failed returns the health that follows from a read that ended now with err.
-func (h Health) failed(now time.Time, err error) Health {
-	h.LastAttempt, h.LastError = now, err
+// after returns the health that follows from a read that ended now.
+func (h Health) after(now time.Time, r snapshot.Read, o snapshot.Outcome) Health {
+	if o.Err == nil {
+		return Health{LastAttempt: now, LastSuccess: now}
+	}
+	h.LastAttempt, h.LastError = now, o.Err
 	h.ConsecutiveFailures++
-	if h.firstFailure.IsZero() {
-		h.firstFailure = now
+	if r.Part.Document() || unreachable(o.Err) {
+		h.FailedLast, h.FailedWith, h.failed = now, o.Err, o.Tick
+		if h.FailingSince.IsZero() {
+			h.FailingSince = now
+		}
 	}
 	return h
 }
 
-// failing returns the health that follows if it was the server that failed.
-func (h Health) failing() Health {
-	if h.FailingSince.IsZero() {
-		h.FailingSince = h.firstFailure
-	}
-	return h
+// unreachable reports whether err says that there is no connection to the server.
+func unreachable(err error) bool {
+	var failed *net.OpError
+	return errors.As(err, &failed) && failed.Op == "dial"
 }
 
-// heardOf says when the server was last known to answer, or was asked whether it does.
-func (h Health) heardOf() time.Time {
-	if h.asked.After(h.LastSuccess) {
-		return h.asked
+// doubtful reports whether reads fail, and it is long ago that the server itself
+// was heard of, or was found to fail: then it may be the server or what serves the group.
+func (h Health) doubtful(now time.Time, patience time.Duration) bool {
+	heard := h.LastSuccess
+	if h.FailedLast.After(heard) {
+		heard = h.FailedLast
 	}
-	return h.LastSuccess
+	return h.LastError != nil && now.Sub(heard) >= patience
 }
 
-// healthAfter returns the health after a flight that ended with err.
-//
-// A flight that got nothing out of single versions may have failed because of what
-// serves them, an APIService that is down say, while the server is fine. Where the
-// error does not tell, the server itself is asked, but not more often than
-// patience: until then the failure counts, and nobody is called unhealthy for it.
-func (r *Reloader) healthAfter(f *flight, before Health, err error) Health {
+// record keeps how a flight has ended. Where that leaves open whether it is the
+// server that fails, the server is asked, and nobody waits for the answer.
+func (r *Reloader) record(f *flight, from *snapshot.Snapshot, took time.Duration) {
 	now := time.Now()
-	if err == nil {
-		return before.succeeded(now)
+	for {
+		before := r.health.Load()
+		then := before.after(now, f.read, f.outcome)
+		if !r.health.CompareAndSwap(before, &then) {
+			continue
+		}
+		if r.options.Report != nil {
+			report := Report{
+				Reason: f.read.Part.String(), Duration: took, Err: f.outcome.Err,
+				From: from, To: f.seen, Before: *before, Then: then,
+			}
+			r.reports.Add(func() { r.options.Report(report) })
+		}
+		if from.Read() && then.doubtful(now, r.options.UnhealthyAfter/4) {
+			r.flights.join(snapshot.Read{Part: snapshot.PartCore})
+		}
+		return
 	}
-	then := before.failed(now, err)
-	if f.err != nil || certain(err) {
-		return then.failing()
-	}
-	if now.Sub(before.heardOf()) < r.patience {
-		return then
-	}
-	then.asked = now
-	if r.client.Ping(f.ctx) == nil {
-		return then.succeeded(time.Now())
-	}
-	return then.failing()
 }
 
-// Report says what one flight has done.
+// Report says what one read has done.
 type Report struct {
 	Reason       string // which part of the server was read
 	Duration     time.Duration
 	Err          error
 	From, To     *snapshot.Snapshot // before and after
 	Before, Then Health
-}
-
-// failure returns why a flight counts as a failure, or nil. One that has read
-// anything does not.
-func (f *flight) failure() error {
-	if f.err != nil {
-		return f.err
-	}
-	if f.scope.subject().kind == bulk && !certain(f.silent) {
-		return nil // the lists were read
-	}
-	return f.silent
-}
-
-// certain says that err is the server's, whatever was asked for: it cannot be
-// reached, or does not know who asks.
-func certain(err error) bool {
-	var failed *discovery.Error
-	if errors.As(err, &failed) && failed.Code == http.StatusUnauthorized {
-		return true
-	}
-	var unreachable *net.OpError
-	return errors.As(err, &unreachable) && unreachable.Op == "dial"
-}
-
-func (k kind) String() string {
-	return [...]string{
-		everything: "everything", bulk: "bulk", fill: "open versions", group: "group",
-		listed: "listed versions", list: "group list", version: "version", refresh: "refresh",
-	}[k]
 }

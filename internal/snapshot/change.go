@@ -11,188 +11,237 @@ import (
 // event. Groups that the event does not touch keep their pointers; so does s
 // itself where nothing follows.
 
-// Clock numbers the resets. A read takes it along when it begins and hands it to
-// the function that records what it found.
-func (s *Snapshot) Clock() uint64 { return s.clock }
-
-// Reset asks for a bulk read that starts after it before anything else is settled.
-func (s *Snapshot) Reset() *Snapshot {
+// Reset makes everything count as unread that was read before now.
+func (s *Snapshot) Reset(now Tick) *Snapshot {
 	next := *s
-	next.clock++
-	next.resets = next.clock
+	next.reset, next.resetOfAny = max(now, s.reset), max(now, s.resetOfAny)
 	return &next
 }
 
-// ResetGroup asks for a read of one group that starts after it.
-func (s *Snapshot) ResetGroup(group string) *Snapshot {
+// ResetGroup makes one group count as unread until it is read live after now.
+func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 	next := *s
-	next.groupsResets = maps.Clone(s.groupsResets)
-	if next.groupsResets == nil {
-		next.groupsResets = map[string]uint64{}
+	next.groupResets = maps.Clone(s.groupResets)
+	if next.groupResets == nil {
+		next.groupResets = map[string]Tick{}
 	}
-	next.clock++
-	next.groupsResets[group] = next.clock
+	next.groupResets[group] = max(now, s.groupResets[group])
+	next.resetOfAny = max(now, s.resetOfAny)
 	return &next
 }
 
-// WithBulk records a bulk read that began at clock and found list. What is not in
-// it is gone. A version without a table, because the read only lists it or says
-// that it is stale, keeps the table it had.
-func (s *Snapshot) WithBulk(list *List, clock uint64) *Snapshot {
-	if s.holds(list) {
-		next := *s
-		next.readAt, next.groupsResets = max(clock, s.readAt), s.resetsAfter(clock)
+// WithDocument records that a read of the document found list: of its core half,
+// read at core, and of its named half, read at named. 0 stands for a half that was
+// not read, of which list says what it said before.
+func (s *Snapshot) WithDocument(list *List, core, named Tick) *Snapshot {
+	next := *s
+	next.core, next.named = max(core, s.core), max(named, s.named)
+	next.aggregated, next.ordered, next.doc = list.aggregated, true, list
+	next.groupResets = s.resetsOfKnownGroups(next.core, next.named)
+	if list == s.doc && s.private == 0 && s.ordered {
 		return &next
 	}
-	next := &Snapshot{
-		read: true, ordered: true, aggregated: list.aggregated,
-		clock: s.clock, resets: s.resets, readAt: max(clock, s.readAt), generation: s.generation,
-	}
-	next.groups, next.order = s.carryOverAll(list.groups), list.order
-	next.names = s.namesAfter(next.groups, list)
-	next.groupsResets = s.resetsAfter(clock)
-	next.settle(s)
-	return next
-}
-
-// namesAfter returns the index of names that belongs to groups, which were made of list.
-func (s *Snapshot) namesAfter(groups []*Group, list *List) *nameIndex {
+	next.news = s.newsAfter(&next)
+	next.groups = s.restated(&next)
 	switch {
-	case slices.Equal(groups, s.groups):
-		return s.names
-	case slices.Equal(groups, list.groups):
-		return list.names
+	case slices.Equal(next.groups, s.groups):
+		next.order, next.names = s.order, s.names
+	case slices.Equal(next.groups, list.groups):
+		next.order, next.names = list.order, list.names
 	default:
-		return new(nameIndex)
+		next.index(s)
 	}
+	next.settle(s)
+	return &next
 }
 
-// holds says that s is what a bulk read has made of list, and nothing has
-// happened since.
-func (s *Snapshot) holds(list *List) bool {
-	return s.read && s.ordered && s.aggregated == list.aggregated && len(s.groups) == len(list.groups) &&
-		(len(s.groups) == 0 || &s.groups[0] == &list.groups[0])
-}
-
-// carryOverAll is carryOver for each group; it returns its argument if nothing is carried over.
-func (s *Snapshot) carryOverAll(groups []*Group) []*Group {
-	result := groups
-	for i, g := range groups {
-		merged := s.carryOver(g)
-		if merged == g {
-			continue
-		}
-		if &result[0] == &groups[0] {
-			result = slices.Clone(groups)
-		}
-		result[i] = merged
+// newsAfter notes for which groups the document of next has lost versions that
+// were known to s.
+func (s *Snapshot) newsAfter(next *Snapshot) map[string]Tick {
+	if next.doc == s.doc || !s.Read() {
+		return s.news
 	}
-	return result
+	var news map[string]Tick
+	for i, g := range next.doc.groups {
+		old := s.groupAt(i, g.name)
+		if old != nil && old != g && slices.ContainsFunc(old.names(), func(name string) bool { return g.Version(name) == nil }) {
+			if news == nil {
+				news = map[string]Tick{}
+			}
+			news[g.name] = next.half(g.name)
+		}
+	}
+	return news
 }
 
-// resetsAfter returns the resets of groups that a read of everything, begun at clock, leaves open.
-func (s *Snapshot) resetsAfter(clock uint64) map[string]uint64 {
-	if len(s.groupsResets) == 0 {
+// restated returns the groups of the document of next, with what stays of those
+// of s beside it; and after them the groups that the document does not list.
+func (s *Snapshot) restated(next *Snapshot) []*Group {
+	groups := next.doc.groups
+	change := func(i int, g *Group) {
+		if len(groups) == len(next.doc.groups) && &groups[0] == &next.doc.groups[0] {
+			groups = slices.Clone(groups)
+		}
+		groups[i] = g
+	}
+	for i, doc := range next.doc.groups {
+		if old := s.groupAt(i, doc.name); old != nil && old != doc {
+			if g := s.restate(next, old, doc); g != doc {
+				change(i, g)
+			}
+		}
+	}
+	for _, old := range s.groups {
+		if _, listed := next.doc.order.position[old.name]; !listed {
+			if g := s.restate(next, old, nil); g != nil {
+				groups = append(slices.Clip(groups), g)
+			}
+		}
+	}
+	return groups
+}
+
+// restate returns what becomes of a group when next has a new document, in which
+// it is doc.
+func (s *Snapshot) restate(next *Snapshot, old, doc *Group) *Group {
+	if old.own == nil && doc != nil && doc.complete {
+		return doc
+	}
+	f := factsOf(old)
+	if doc != nil && !next.aggregated && sameVersions(f.doc, doc) {
+		doc = f.doc // of lists alone each read makes new ones
+	}
+	g := f.restate(doc, s.half(old.name), next.half(old.name)).group(old.name)
+	if doc == f.doc && old.alike(g) {
+		return old
+	}
+	return g
+}
+
+// sameVersions reports whether two groups that only list their versions are the same.
+func sameVersions(a, b *Group) bool {
+	return a != nil && a.preferred == b.preferred && slices.EqualFunc(a.versions, b.versions, func(a, b Version) bool {
+		return a.Name == b.Name && a.Table == nil && b.Table == nil
+	})
+}
+
+// alike reports whether g is the same as other, the ticks of its facts included;
+// other may be nil.
+func (g *Group) alike(other *Group) bool {
+	return other != nil && g.own != nil && other.own != nil && g.preferred == other.preferred &&
+		slices.Equal(g.versions, other.versions) && g.unlisted == other.unlisted &&
+		g.own.list == other.own.list && slices.Equal(g.own.versions, other.own.versions)
+}
+
+// resetsOfKnownGroups leaves out resets of groups that are not known and that a
+// later read of the document has not found.
+func (s *Snapshot) resetsOfKnownGroups(core, named Tick) map[string]Tick {
+	if len(s.groupResets) == 0 {
 		return nil
 	}
-	open := maps.Clone(s.groupsResets)
-	maps.DeleteFunc(open, func(_ string, n uint64) bool { return n <= clock })
+	open := maps.Clone(s.groupResets)
+	maps.DeleteFunc(open, func(group string, reset Tick) bool {
+		return s.Group(group) == nil && reset < min(core, named)
+	})
 	return open
 }
 
-// carryOver gives those versions of a group just read that come without a table the one they had.
-func (s *Snapshot) carryOver(g *Group) *Group {
-	if g.complete {
-		return g
-	}
-	old := s.Group(g.name)
-	if old == nil {
-		return g
-	}
-	versions := slices.Clone(g.versions)
-	for i := range versions {
-		v, before := &versions[i], old.Version(versions[i].Name)
-		if v.Table != nil || before == nil {
-			continue
-		}
-		v.Table = before.Table
-		servable := s.servable(g.name)
-		v.Outdated = before.Table != nil && (before.Outdated || !servable)
-		if v.Err == nil && servable {
-			v.Err = before.Err // a reset asks for another try
-		}
-	}
-	merged := NewGroup(g.name, g.preferred, versions, g.listed)
-	if old.equal(merged) {
-		return old
-	}
-	return merged
-}
-
-// WithGroup records a live read of one group that began at clock. It replaces
-// the group, but for versions that failed: they keep the table they had.
-func (s *Snapshot) WithGroup(g *Group, clock uint64) *Snapshot {
-	next := s.replace(g.name, s.carryOver(g))
-	return next.groupRead(g.name, clock)
-}
-
-// WithoutGroup records that a read begun at clock found that the group is not served.
-func (s *Snapshot) WithoutGroup(group string, clock uint64) *Snapshot {
-	return s.replace(group, nil).groupRead(group, clock)
-}
-
-func (s *Snapshot) groupRead(group string, clock uint64) *Snapshot {
-	if n, waiting := s.groupsResets[group]; !waiting || n > clock {
+// WithoutDropped records that the document is right about the groups that it has
+// dropped: others, of which the same was asked, have gone. What was read live stays.
+func (s *Snapshot) WithoutDropped() *Snapshot {
+	next := *s
+	next.groups = slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool { return g.own != nil && g.own.dropped() })
+	if len(next.groups) == len(s.groups) {
 		return s
 	}
-	next := *s
-	next.groupsResets = maps.Clone(s.groupsResets)
-	delete(next.groupsResets, group)
+	next.index(s)
 	return &next
 }
 
-// WithVersion records a live read of one version.
-func (s *Snapshot) WithVersion(group string, v Version) *Snapshot {
-	g := s.Group(group)
-	if g == nil {
-		return s.replace(group, NewGroup(group, "", []Version{v}, false))
+// Overtaken returns what follows from a live read, begun at now, if a read of the
+// document that began later has brought something new about the group since: what
+// was read live before now does not count any more either. from is the snapshot
+// when the live read began. ok is false if nothing of the kind has happened.
+func (s *Snapshot) Overtaken(from *Snapshot, r Read, now Tick) (next *Snapshot, ok bool) {
+	if !s.aggregated || s.half(r.Group) <= now || !from.Read() || s.doc.group(r.Group) == from.doc.group(r.Group) {
+		return s, false
 	}
-	if old := g.Version(v.Name); old != nil && old.Known() && old.Err == nil && old.Table.equal(v.Table) {
-		return s
+	f := factsOf(s.Group(r.Group))
+	if f.doc == nil {
+		return s, false
 	}
-	return s.replace(group, g.withVersion(v))
+	if r.Part == PartList && f.list < now {
+		f.list, f.listed, f.favorite = 0, nil, ""
+	}
+	f.versions = slices.DeleteFunc(slices.Clone(f.versions), func(v fact) bool { return v.name == r.Version && v.read < now })
+	return s.withFacts(r.Group, f, 0), true
 }
 
-// WithoutVersion records that a live read found that the version is not served.
-func (s *Snapshot) WithoutVersion(group, version string) *Snapshot {
-	g := s.Group(group)
-	if g == nil || g.Version(version) == nil {
+// WithList records a live read, begun at now, of the list of a group's versions,
+// which is empty if there is no such group.
+func (s *Snapshot) WithList(group string, versions []string, preferred string, now Tick) *Snapshot {
+	f := factsOf(s.Group(group))
+	if now <= f.list || len(versions) == 0 && s.Group(group) == nil {
 		return s
 	}
-	return s.replace(group, g.withoutVersion(version))
+	f.list, f.listed, f.favorite = now, slices.Clip(versions), preferred
+	return s.withFacts(group, f, now)
 }
 
-// WithFailedVersion records that a live read of a version failed. What was known
-// of it stays; of a version never heard of nothing is kept.
-func (s *Snapshot) WithFailedVersion(group, version string, err error) *Snapshot {
+// WithVersion records a live read of a version, begun at now. table is nil if the
+// server answered that there is no such version.
+func (s *Snapshot) WithVersion(group, version string, table *Table, now Tick) *Snapshot {
 	g := s.Group(group)
-	if g == nil || g.Version(version) == nil {
+	f := factsOf(g)
+	known := f.get(version)
+	switch {
+	case now <= known.read || table == nil && g == nil:
 		return s
+	case table == nil:
+		f = f.without(version, now)
+	default:
+		v := fact{name: version, table: g.sharedTable(version, table), read: now, live: true}
+		if known.tried > now {
+			v.err, v.tried = known.err, known.tried
+		}
+		f = f.with(v)
 	}
-	v := *g.Version(version)
-	v.Err = err
-	return s.replace(group, g.withVersion(v))
+	return s.withFacts(group, f, now)
 }
 
-// replace returns s with g in the place of the group of that name; nil removes
-// it. A group that is new goes to the end, where the server may not have it.
-func (s *Snapshot) replace(name string, g *Group) *Snapshot {
-	old := s.Group(name)
-	if old == g || g != nil && old.equal(g) {
+// sharedTable returns the table that the group has for the version, if table is
+// the same; g may be nil.
+func (g *Group) sharedTable(version string, table *Table) *Table {
+	if v := g.find(version); v != nil && v.Table.equal(table) {
+		return v.Table
+	}
+	return table
+}
+
+// WithFailedVersion records that a live read of a version, begun at now, failed.
+// What was known of it stays; of a version never heard of nothing is kept.
+func (s *Snapshot) WithFailedVersion(group, version string, err error, now Tick) *Snapshot {
+	g := s.Group(group)
+	if g.find(version) == nil {
 		return s
 	}
+	f := factsOf(g)
+	v := f.get(version)
+	if now <= max(v.read, v.tried) {
+		return s
+	}
+	v.err, v.tried = err, now
+	return s.withFacts(group, f.with(v), now)
+}
+
+// withFacts puts the group that f makes in the place of the one of that name. now
+// is the tick of the live read that has brought them.
+func (s *Snapshot) withFacts(name string, f facts, now Tick) *Snapshot {
+	old, g := s.Group(name), f.group(name)
 	next := *s
 	switch {
+	case old == g:
+		return s
 	case old == nil:
 		next.groups = append(slices.Clip(s.groups), g)
 		next.ordered = false
@@ -202,31 +251,69 @@ func (s *Snapshot) replace(name string, g *Group) *Snapshot {
 		next.groups = slices.Clone(s.groups)
 		next.groups[s.order.position[name]] = g
 	}
+	next.settleReset(name, g, now)
 	next.index(s)
 	return &next
+}
+
+// settleReset forgets the reset of a group all of which was read live since.
+func (next *Snapshot) settleReset(name string, g *Group, now Tick) {
+	reset, waiting := next.groupResets[name]
+	if !waiting || now <= reset {
+		return
+	}
+	if g != nil && (g.own == nil || g.own.list <= reset || slices.ContainsFunc(g.versions, func(v Version) bool { return !v.Live || v.Read <= reset })) {
+		return
+	}
+	next.groupResets = maps.Clone(next.groupResets)
+	delete(next.groupResets, name)
 }
 
 // index fills in the order of next.groups, taking it over from s where it still
 // holds, and leaves it to lookups to index their names.
 func (next *Snapshot) index(s *Snapshot) {
-	next.names = new(nameIndex)
-	if s.order != nil && sameNames(next.groups, s.groups) {
+	switch {
+	case s.order != nil && sameNames(next.groups, s.groups):
 		next.order = s.order
-	} else {
+	case next.doc != nil && sameNames(next.groups, next.doc.groups):
+		next.order = next.doc.order
+	default:
 		next.order = newOrder(next.groups)
+	}
+	if slices.EqualFunc(next.groups, s.groups, (*Group).answersLike) {
+		next.names = s.names
+	} else {
+		next.names = new(nameIndex)
 	}
 	next.settle(s)
 }
 
 // settle fills in what follows from next.groups and from the snapshot before.
 func (next *Snapshot) settle(s *Snapshot) {
-	next.incomplete = 0
+	next.incomplete, next.private, next.oldest = 0, 0, never
 	for _, g := range next.groups {
 		if !g.tried {
 			next.incomplete++
 		}
+		if g.own != nil {
+			next.private++
+			next.oldest = min(next.oldest, g.oldest())
+		}
 	}
-	if !s.read && next.read || servedDifferently(s, next) {
+	if !s.Read() && next.Read() || servedDifferently(s, next) {
 		next.generation = s.generation + 1
 	}
+}
+
+// oldest returns the least tick of what is served of the group and is not the document's own.
+func (g *Group) oldest() Tick {
+	oldest := never
+	for i := range g.versions {
+		if v := &g.versions[i]; v.Read > 0 {
+			oldest = min(oldest, v.Read)
+		} else if tried := g.own.get(v.Name).tried; v.Table == nil && tried > 0 {
+			oldest = min(oldest, tried)
+		}
+	}
+	return oldest
 }

@@ -81,8 +81,13 @@ func (g *Group) becamePreferred(old *Group, v *Version, kind string) bool {
 }
 
 func (g *Group) preferredVersion(kind string) string {
-	if m, _ := g.preferredMapping(kind); m != nil {
-		return m.GroupVersionKind.Version
+	if g == nil {
+		return ""
+	}
+	for _, i := range g.ranked {
+		if g.mapping(&g.versions[i], kind) != nil {
+			return g.versions[i].Name
+		}
 	}
 	return ""
 }
@@ -153,12 +158,12 @@ func groupServedDifferently(old, g *Group) bool {
 	if len(old.versions) != len(g.versions) {
 		return true
 	}
-	if old.preferred != g.preferred && (old.listed || old.preferred != "") {
+	if old.preferred != g.preferred && (!old.pieced() || old.preferred != "") {
 		return true
 	}
 	for i := range g.versions {
 		at := old.index(g.versions[i].Name)
-		if at < 0 || at != i && old.listed {
+		if at < 0 || at != i && !old.pieced() {
 			return true
 		}
 		v, before := &g.versions[i], &old.versions[at]
@@ -174,3 +179,6 @@ func groupServedDifferently(old, g *Group) bool {
 func (t *Table) servesLike(other *Table) bool {
 	return t.equal(other) || spell(t.rows).equal(spell(other.rows))
 }
+
+// pieced reports whether the group was put together from reads of single versions.
+func (g *Group) pieced() bool { return g.own != nil && g.own.doc == nil && g.own.list == 0 }

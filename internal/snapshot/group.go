@@ -4,12 +4,10 @@ package snapshot
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	apiversion "k8s.io/apimachinery/pkg/version"
 )
 
 // Version is one version of a group and what is known of it.
@@ -19,40 +17,40 @@ type Version struct {
 	// Table is what the last successful read found; nil before the first one.
 	Table *Table
 
-	// Outdated says that a reset came after that read: Table is served only as
-	// long as it cannot be read again.
-	Outdated bool
+	// Read is when Table was read, and Live whether live. 0 stands for the last
+	// read of the document, which the snapshot knows.
+	Read Tick
+	Live bool
 
 	// Err says why the last read failed; nil if it succeeded or none was made.
 	Err error
 }
-
-// Known says that the version's resources may be served without another read.
-func (v *Version) Known() bool { return v.Table != nil && !v.Outdated }
 
 // Group is one API group. It is immutable.
 type Group struct {
 	name      string
 	preferred string    // as the server says; may name a version that is not served
 	versions  []Version // in server order
-	listed    bool      // versions and preferred are the server's own list
-	complete  bool      // listed, and every version is known
-	tried     bool      // listed, and every version is known or its last read failed
+	complete  bool      // every version has a table
+	tried     bool      // every version has a table or an error
 	ranked    []int32   // positions in versions in client-go's order of priority
+
+	own      *facts // what the group is put together from; nil for the document's own
+	unlisted Tick   // when a version was last read that no list had then
 }
 
 // NewGroup makes a group of versions in server order. preferred may be empty or
-// name a version that is not among them. listed says that the list is the
-// server's own, and not put together from single versions. The group keeps
-// versions. Versions that serve the same resources come to share a table.
-func NewGroup(name, preferred string, versions []Version, listed bool) *Group {
-	g := &Group{name: name, preferred: preferred, versions: slices.Clip(versions), listed: listed, complete: listed, tried: listed}
+// name a version that is not among them. The group keeps versions. Versions that
+// serve the same resources come to share a table.
+func NewGroup(name, preferred string, versions []Version) *Group {
+	g := &Group{name: name, preferred: preferred, versions: slices.Clip(versions), complete: true, tried: true}
 	for i := range versions {
-		if i > 0 && versions[i].Table.equal(versions[i-1].Table) {
-			versions[i].Table = versions[i-1].Table
+		v := &versions[i]
+		if i > 0 && v.Table.equal(versions[i-1].Table) {
+			v.Table = versions[i-1].Table
 		}
-		g.complete = g.complete && versions[i].Known()
-		g.tried = g.tried && (versions[i].Known() || versions[i].Err != nil)
+		g.complete = g.complete && v.Table != nil
+		g.tried = g.tried && (v.Table != nil || v.Err != nil)
 	}
 	g.rank()
 	return g
@@ -85,10 +83,6 @@ func (g *Group) Name() string { return g.name }
 // Preferred returns the version that the server prefers, which it may not serve.
 func (g *Group) Preferred() string { return g.preferred }
 
-// Listed says that the versions are the server's own list, and not put together
-// from reads of single versions.
-func (g *Group) Listed() bool { return g.listed }
-
 // Versions returns the group's versions in server order. The caller must not change them.
 func (g *Group) Versions() []Version { return g.versions }
 
@@ -98,6 +92,26 @@ func (g *Group) Version(name string) *Version {
 		return &g.versions[i]
 	}
 	return nil
+}
+
+// find is Version for a group that may be nil.
+func (g *Group) find(name string) *Version {
+	if g == nil {
+		return nil
+	}
+	return g.Version(name)
+}
+
+// names lists the versions; g may be nil.
+func (g *Group) names() []string {
+	if g == nil {
+		return nil
+	}
+	names := make([]string, len(g.versions))
+	for i := range g.versions {
+		names[i] = g.versions[i].Name
+	}
+	return names
 }
 
 func (g *Group) index(version string) int {
@@ -140,12 +154,12 @@ func scope(namespaced bool) meta.RESTScope {
 }
 
 // preferredMapping returns the mapping in the best version that serves kind, or
-// nil. settled says that no read could bring up a better one.
-func (g *Group) preferredMapping(kind string) (m *meta.RESTMapping, settled bool) {
-	settled = g.listed
+// nil. settled reports whether no read could bring up a better one.
+func (s *Snapshot) preferredMapping(g *Group, kind string) (m *meta.RESTMapping, settled bool) {
+	settled = s.listSettled(g)
 	for _, i := range g.ranked {
 		v := &g.versions[i]
-		settled = settled && v.Known()
+		settled = settled && s.settled(g, v)
 		if m := g.mapping(v, kind); m != nil {
 			return m, settled
 		}
@@ -154,15 +168,15 @@ func (g *Group) preferredMapping(kind string) (m *meta.RESTMapping, settled bool
 }
 
 // firstMapping returns the mapping in the first of the requested versions that
-// serves kind, or nil. settled says that no read could bring up a better one.
-func (g *Group) firstMapping(kind string, requested []string) (m *meta.RESTMapping, settled bool) {
+// serves kind, or nil. settled reports whether no read could bring up a better one.
+func (s *Snapshot) firstMapping(g *Group, kind string, requested []string) (m *meta.RESTMapping, settled bool) {
 	settled = true
 	for _, name := range requested {
 		if unspecified(name) {
 			continue
 		}
 		v := g.Version(name)
-		settled = settled && g.settled(v)
+		settled = settled && (v == nil && s.listSettled(g) || v != nil && s.settled(g, v))
 		if m := g.mapping(v, kind); m != nil {
 			return m, settled
 		}
@@ -170,22 +184,14 @@ func (g *Group) firstMapping(kind string, requested []string) (m *meta.RESTMappi
 	return nil, settled
 }
 
-// settled says that nothing has to be read to know what v, found by its name in
-// this group, serves; nil stands for a version that is not listed.
-func (g *Group) settled(v *Version) bool {
-	if v == nil {
-		return g.listed
-	}
-	return v.Known()
-}
-
 // requestedMappings returns the mappings of kind in the requested versions, in server order.
-func (g *Group) requestedMappings(kind string, requested []string) (found []*meta.RESTMapping, settled bool) {
+func (s *Snapshot) requestedMappings(g *Group, kind string, requested []string) (found []*meta.RESTMapping, settled bool) {
 	versions := g.versions
-	settled = g.listed
 	if len(requested) == 1 {
 		versions = g.only(requested[0])
 		settled = true // there is no order to one version
+	} else {
+		settled = s.listSettled(g)
 	}
 	var mappings []meta.RESTMapping // what found points to
 	for i := range versions {
@@ -193,7 +199,7 @@ func (g *Group) requestedMappings(kind string, requested []string) (found []*met
 		if len(requested) > 0 && !slices.Contains(requested, v.Name) {
 			continue
 		}
-		settled = settled && v.Known()
+		settled = settled && s.settled(g, v)
 		if v.Table == nil {
 			continue
 		}
@@ -252,59 +258,12 @@ func specified(versions []string) []string {
 	return slices.DeleteFunc(slices.Clone(versions), unspecified)
 }
 
-// Keep returns the group with those of its versions that are in served, and after
-// that the other versions of served, which the server did not list.
-func (g *Group) Keep(served map[string]Version) *Group {
-	versions := make([]Version, 0, len(served))
-	for _, v := range g.versions {
-		if read, ok := served[v.Name]; ok {
-			versions = append(versions, read)
-		}
-	}
-	kept := NewGroup(g.name, g.preferred, versions, g.listed)
-	for _, name := range slices.Sorted(maps.Keys(served)) {
-		if g.index(name) < 0 {
-			kept = kept.withVersion(served[name])
-		}
-	}
-	return kept
-}
-
-// withVersion returns the group with v in the place of the version of that name.
-// A version that was not in the list goes where the API server would put it
-// among the versions of a CustomResourceDefinition, and the list no longer
-// counts as the server's own.
-func (g *Group) withVersion(v Version) *Group {
-	versions := slices.Clone(g.versions)
-	if i := g.index(v.Name); i >= 0 {
-		versions[i] = v
-		return NewGroup(g.name, g.preferred, versions, g.listed)
-	}
-	at := slices.IndexFunc(versions, func(other Version) bool {
-		return apiversion.CompareKubeAwareVersionStrings(v.Name, other.Name) > 0
-	})
-	if at < 0 {
-		at = len(versions)
-	}
-	return NewGroup(g.name, g.preferred, slices.Insert(versions, at, v), false)
-}
-
-// withoutVersion returns the group without the version, or nil if none is left.
-// The list no longer counts as the server's own, which must have a new one.
-func (g *Group) withoutVersion(name string) *Group {
-	versions := slices.DeleteFunc(slices.Clone(g.versions), func(v Version) bool { return v.Name == name })
-	if len(versions) == 0 {
-		return nil
-	}
-	return NewGroup(g.name, g.preferred, versions, false)
-}
-
-// equal says that both groups answer alike. Groups with a version that failed
-// are never equal: the reason may have changed.
-func (g *Group) equal(other *Group) bool {
+// answersLike reports whether both groups answer alike, and their versions are as well
+// read. Groups with a version that failed never do: the reason may have changed.
+func (g *Group) answersLike(other *Group) bool {
 	return g == other || g != nil && other != nil &&
-		g.name == other.name && g.preferred == other.preferred && g.listed == other.listed &&
+		g.name == other.name && g.preferred == other.preferred &&
 		slices.EqualFunc(g.versions, other.versions, func(a, b Version) bool {
-			return a.Name == b.Name && a.Outdated == b.Outdated && a.Err == nil && b.Err == nil && a.Table.equal(b.Table)
+			return a.Name == b.Name && a.Err == nil && b.Err == nil && a.Table.equal(b.Table)
 		})
 }

@@ -24,25 +24,25 @@ func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.
 		return nil, false, noKind(gk, versions)
 	}
 	if len(versions) == 0 || len(specified(versions)) == 0 {
-		m, settled = g.preferredMapping(gk.Kind)
+		m, settled = s.preferredMapping(g, gk.Kind)
 	} else {
-		m, settled = g.firstMapping(gk.Kind, versions)
+		m, settled = s.firstMapping(g, gk.Kind, versions)
 	}
 	if m == nil {
 		return nil, false, noKind(gk, versions)
 	}
-	return m, settled && s.servable(gk.Group), nil
+	return m, settled, nil
 }
 
 // RESTMappings answers meta.RESTMapper.RESTMappings.
 func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (found []*meta.RESTMapping, settled bool, err error) {
 	if g := s.Group(gk.Group); g != nil {
-		found, settled = g.requestedMappings(gk.Kind, specified(versions))
+		found, settled = s.requestedMappings(g, gk.Kind, specified(versions))
 	}
 	if len(found) == 0 {
 		return nil, false, noKind(gk, versions)
 	}
-	return found, settled && s.servable(gk.Group), nil
+	return found, settled, nil
 }
 
 // KindFor answers meta.RESTMapper.KindFor.
@@ -50,7 +50,7 @@ func (s *Snapshot) KindFor(query schema.GroupVersionResource) (schema.GroupVersi
 	q := coerce(query)
 	if g, v := s.foremost(q); v != nil {
 		if kind, ok := v.Table.kindOf(q.Resource); ok {
-			return schema.GroupVersionKind{Group: g.name, Version: v.Name, Kind: kind}, s.settledVersion(g, v), nil
+			return schema.GroupVersionKind{Group: g.name, Version: v.Name, Kind: kind}, s.settled(g, v), nil
 		}
 	}
 	matches, settled, err := s.matches(query, q)
@@ -66,7 +66,7 @@ func (s *Snapshot) KindsFor(query schema.GroupVersionResource) ([]schema.GroupVe
 	q := coerce(query)
 	if g, v := s.exact(q); v != nil {
 		if kind, ok := v.Table.kindOf(q.Resource); ok {
-			return []schema.GroupVersionKind{{Group: g.name, Version: v.Name, Kind: kind}}, s.settledVersion(g, v), nil
+			return []schema.GroupVersionKind{{Group: g.name, Version: v.Name, Kind: kind}}, s.settled(g, v), nil
 		}
 	}
 	matches, settled, err := s.matches(query, q)
@@ -85,7 +85,7 @@ func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (schema.GroupV
 	q := coerce(query)
 	if g, v := s.foremost(q); v != nil {
 		if resource, ok := v.Table.resourceOf(q.Resource); ok && (q.Group != "" || v.Table.unambiguous(q.Resource)) {
-			return schema.GroupVersionResource{Group: g.name, Version: v.Name, Resource: resource}, s.settledVersion(g, v), nil
+			return schema.GroupVersionResource{Group: g.name, Version: v.Name, Resource: resource}, s.settled(g, v), nil
 		}
 	}
 	matches, settled, err := s.resourceMatches(query, q)
@@ -106,7 +106,7 @@ func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) ([]schema.Gro
 	q := coerce(query)
 	if g, v := s.exact(q); v != nil {
 		if resource, ok := v.Table.resourceOf(q.Resource); ok {
-			return []schema.GroupVersionResource{{Group: g.name, Version: v.Name, Resource: resource}}, s.settledVersion(g, v), nil
+			return []schema.GroupVersionResource{{Group: g.name, Version: v.Name, Resource: resource}}, s.settled(g, v), nil
 		}
 	}
 	matches, settled, err := s.resourceMatches(query, q)
@@ -236,8 +236,4 @@ func (s *Snapshot) foremost(q schema.GroupVersionResource) (*Group, *Version) {
 		return nil, nil
 	}
 	return g, v
-}
-
-func (s *Snapshot) settledVersion(g *Group, v *Version) bool {
-	return v.Known() && s.servable(g.name)
 }

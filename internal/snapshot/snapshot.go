@@ -15,19 +15,24 @@ type Snapshot struct {
 	order  *order     // where each group stands; shared by snapshots whose groups have the same names
 	names  *nameIndex // nil only where there are no groups; shared by snapshots of the same groups
 
-	read       bool   // a bulk read has succeeded
-	aggregated bool   // and it said what is in every version
-	ordered    bool   // the order of groups is the server's own
-	incomplete int    // how many groups have a version that nobody tried to read
-	generation uint64 // moves when what is served changes
+	doc         *List           // what the document said last; nil if it was never read
+	core, named Tick            // when its halves were last read: /api and /apis
+	news        map[string]Tick // groups that lost versions in the last new document, and when that was read
+	aggregated  bool            // the document says what is in every version
+	ordered     bool            // the order of groups is the server's own, as far as it has one
 
-	// A reset asks for a read that starts after it. Resets are numbered; reads
-	// carry the number that was current when they began.
-	clock        uint64            // the last reset of any kind; never goes back
-	resets       uint64            // the last reset of everything
-	readAt       uint64            // the number at which the last bulk read began
-	groupsResets map[string]uint64 // groups that have to be read again, and since which number
+	reset       Tick            // what was read before does not count
+	groupResets map[string]Tick // nor what of these groups was not read live since
+	resetOfAny  Tick            // the last of all
+
+	generation uint64 // moves when what is served changes
+	incomplete int    // how many groups have a version that nobody tried to read
+	private    int    // how many groups have facts of their own
+	oldest     Tick   // the least tick in those
 }
+
+// never is later than every tick: nothing is as old.
+const never = ^Tick(0)
 
 // order says where groups stand in a snapshot. It depends on their names alone,
 // so a snapshot whose groups changed inside takes it over from the last one.
@@ -94,7 +99,15 @@ func (l *List) Next(groups []*Group, aggregated bool) *List {
 	return newList(groups, l.order, aggregated)
 }
 
-// Unique says that no two groups have the same name.
+// group returns the group of that name, or nil.
+func (l *List) group(name string) *Group {
+	if i, ok := l.order.position[name]; ok {
+		return l.groups[i]
+	}
+	return nil
+}
+
+// Unique reports whether no two groups have the same name.
 func (l *List) Unique() bool { return len(l.order.position) == len(l.groups) }
 
 func sameNames(a, b []*Group) bool {
@@ -119,22 +132,60 @@ func (s *Snapshot) Groups() []*Group { return s.groups }
 // version is read for the first time that was listed all along.
 func (s *Snapshot) Generation() uint64 { return s.generation }
 
-// Read says whether any bulk read has succeeded.
-func (s *Snapshot) Read() bool { return s.read }
+// Read reports whether the whole document was ever read.
+func (s *Snapshot) Read() bool { return s.core > 0 && s.named > 0 }
 
-// Aggregated says that the last bulk read was of the aggregated document.
+// Aggregated reports whether the document says what is in every version.
 func (s *Snapshot) Aggregated() bool { return s.aggregated }
 
-// Complete says that every version of every group has been read, or tried to.
-func (s *Snapshot) Complete() bool { return s.complete(selection{}) }
+// LastReset returns the tick of the last reset of everything.
+func (s *Snapshot) LastReset() Tick { return s.reset }
 
-// Outdated says that a reset is waiting for a bulk read that starts after it.
-func (s *Snapshot) Outdated() bool { return s.readAt < s.resets }
+// LastResetOfAny returns the tick of the last reset, of everything or of a group.
+func (s *Snapshot) LastResetOfAny() Tick { return s.resetOfAny }
 
-// GroupOutdated says that a reset of this group is waiting for a read that starts after it.
-func (s *Snapshot) GroupOutdated(group string) bool {
-	_, waiting := s.groupsResets[group]
-	return waiting
+// half returns when the half of the document was last read that a group is in.
+func (s *Snapshot) half(group string) Tick {
+	if group == "" {
+		return s.core
+	}
+	return s.named
+}
+
+// Serves reports whether a version of a group is known, read or not.
+func (s *Snapshot) Serves(group, version string) bool {
+	return s.Group(group).find(version) != nil
+}
+
+// LiveReads lists the reads that bring everything about a group anew: its list,
+// and every version that is known, listed, or was found gone.
+func (s *Snapshot) LiveReads(group string) []Read {
+	reads := []Read{listOf(group)}
+	if g := s.Group(group); g != nil {
+		for _, name := range g.everyName() {
+			reads = append(reads, versionOf(group, name))
+		}
+	}
+	return reads
+}
+
+// Unsettled lists the groups of which the document and what was read live
+// disagree, and those which the document has dropped though nobody has seen them
+// go. Only a live read can tell which is right.
+func (s *Snapshot) Unsettled() (disputed, dropped []*Group) {
+	if s.private == 0 {
+		return nil, nil
+	}
+	for _, g := range s.groups {
+		switch {
+		case g.own == nil:
+		case g.own.dropped():
+			dropped = append(dropped, g)
+		case g.own.disputed():
+			disputed = append(disputed, g)
+		}
+	}
+	return disputed, dropped
 }
 
 // Kinds counts the kinds of all versions that were read.
@@ -150,20 +201,63 @@ func (s *Snapshot) Kinds() int {
 	return n
 }
 
-// servable says that answers about the group need no read first, as far as resets go.
-func (s *Snapshot) servable(group string) bool {
-	return !s.Outdated() && (len(s.groupsResets) == 0 || !s.GroupOutdated(group))
+// settled reports whether a version of g may be answered from without another
+// read: it was read, and after the last reset.
+func (s *Snapshot) settled(g *Group, v *Version) bool {
+	return v.Table != nil && s.fresh(g, v.Read, v.Live)
 }
 
-// complete says that nothing has to be read before the selected groups may
+// listSettled is settled for the list of the group's versions: what is in it, and
+// in what order.
+func (s *Snapshot) listSettled(g *Group) bool {
+	if g.own == nil {
+		return s.fresh(g, 0, false)
+	}
+	asked := max(g.own.list, s.half(g.name)) // when the server last had its say
+	read := asked
+	if _, waiting := s.groupResets[g.name]; waiting || g.own.list > 0 && g.own.listLeads() {
+		read = g.own.list
+	}
+	return asked > g.unlisted && s.fresh(g, read, true) && len(s.outdatedAbsences(g)) == 0
+}
+
+// outdatedAbsences lists the versions of g that the document has and that were
+// found gone before the last reset.
+func (s *Snapshot) outdatedAbsences(g *Group) []string {
+	if g.own == nil || s.reset == 0 && len(s.groupResets) == 0 {
+		return nil
+	}
+	var names []string
+	for _, v := range g.own.versions {
+		if v.gone && !s.fresh(g, v.read, true) {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}
+
+// fresh reports whether something of g that was read then, live or not, was read
+// after the last reset. then is 0 for what the document says.
+func (s *Snapshot) fresh(g *Group, then Tick, live bool) bool {
+	if s.reset == 0 && len(s.groupResets) == 0 {
+		return true
+	}
+	if then == 0 {
+		then = s.half(g.name)
+	}
+	reset, waiting := s.groupResets[g.name]
+	return then > s.reset && (!waiting || live && then > reset)
+}
+
+// complete reports whether nothing has to be read before the selected groups may
 // answer: every version was read or, outside the very group that was asked for,
 // at least tried. A version that fails, for days perhaps, must not make every
 // lookup that searches many groups ask for it again.
 func (s *Snapshot) complete(sel selection) bool {
-	if s.Outdated() || !s.read {
+	if !s.Read() || min(s.core, s.named) <= s.reset || s.oldest <= s.reset {
 		return false
 	}
-	for group := range s.groupsResets {
+	for group := range s.groupResets {
 		if strings.HasPrefix(group, sel.group) {
 			return false
 		}
@@ -173,7 +267,7 @@ func (s *Snapshot) complete(sel selection) bool {
 	}
 	complete, selected := true, 0
 	s.each(sel, func(g *Group) {
-		complete = complete && (g.complete || g.name != sel.group && g.tried)
+		complete = complete && (g.complete || g.name != sel.group && g.tried) && (g.own == nil || s.listSettled(g))
 		selected++
 	})
 	return complete && (s.ordered || selected == 1)

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reload
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// age says when what is known should be confirmed: stale-while-revalidate, as in
+// RFC 5861. Its timer knows only the flag that it sets, so that it keeps no mapper
+// alive, and after it has fired there is none until the document is read again.
+type age struct {
+	most time.Duration // 0: never
+	due  *atomic.Bool
+
+	mu       sync.Mutex // held for short work in memory only
+	timer    *time.Timer
+	failures int
+}
+
+func newAge(most time.Duration) *age { return &age{most: most, due: new(atomic.Bool)} }
+
+// mostPause bounds how long after a failure nobody tries to confirm.
+const mostPause = 5 * time.Minute
+
+// confirmed is called after each read of the whole document.
+func (a *age) confirmed() { a.next(0) }
+
+// next sets the time for the next confirmation after so many failures in a row.
+func (a *age) next(failures int) {
+	if a.most <= 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failures = failures
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	due, pause := a.due, a.most
+	for range min(failures, 8) {
+		pause = max(a.most, min(2*pause, mostPause))
+	}
+	due.Store(false)
+	a.timer = time.AfterFunc(pause, func() { due.Store(true) })
+}
+
+func (a *age) failed() {
+	a.mu.Lock()
+	failures := a.failures + 1
+	a.mu.Unlock()
+	a.next(failures)
+}
+
+// Due reports whether what is known has not been confirmed for MaxAge. It costs
+// one atomic load.
+func (r *Reloader) Due() bool { return r.age.due.Load() }
+
+// Confirm starts a refresh in the background if one is due, and returns at once.
+// It ends by the timeouts of its requests.
+func (r *Reloader) Confirm() {
+	if !r.age.due.CompareAndSwap(true, false) {
+		return
+	}
+	go func() {
+		if r.Refresh(context.Background()) != nil {
+			r.age.failed()
+		}
+	}()
+}

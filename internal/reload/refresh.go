@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reload
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// Refresh reads the document, and live what it leaves open: groups on which the
+// document and what was read live disagree; on a server without the aggregated
+// document, the versions that were read before. It returns an error if the document
+// could not be read. When ctx ends it stops reading, and returns once that has
+// stopped.
+//
+// It waits for live reads, but not for long: one group that hangs must not keep the
+// others from being refreshed again.
+func (r *Reloader) Refresh(ctx context.Context) error {
+	f, err := r.flights.doWhile(ctx, snapshot.Read{Part: snapshot.PartDocument})
+	if err != nil {
+		return err
+	}
+	if f.outcome.Err != nil {
+		return f.outcome.Err
+	}
+	r.settle(ctx, f.seen)
+	return nil
+}
+
+// RefreshGroups reads groups live, one after the other, with every version that
+// they have. It returns an error that joins what could not be read.
+func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
+	var errs []error
+	for _, group := range groups {
+		list, err := r.flights.do(ctx, snapshot.Read{Part: snapshot.PartList, Group: group})
+		if err != nil {
+			return err
+		}
+		errs = append(errs, list.outcome.Err)
+		for _, version := range list.seen.LiveReads(group)[1:] {
+			f, err := r.flights.do(ctx, version)
+			if err != nil {
+				return err
+			}
+			errs = append(errs, f.outcome.Err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ReadAll reads everything that the server serves, and makes every later Refresh do so.
+func (r *Reloader) ReadAll(ctx context.Context) error {
+	r.all.Store(true)
+	return r.Refresh(ctx)
+}
+
+// ReadLive reads a version live, or the whole group where gv names none, and
+// returns what is known then.
+func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snapshot.Snapshot, error) {
+	if gv.Version == "" {
+		err := r.RefreshGroups(ctx, []string{gv.Group})
+		return r.Snapshot(), err
+	}
+	f, err := r.flights.do(ctx, snapshot.Read{Part: snapshot.PartVersion, Group: gv.Group, Version: gv.Version})
+	if err != nil {
+		return nil, err
+	}
+	return f.seen, f.outcome.Err
+}
+
+const (
+	// settleFor is how long a refresh waits for its live reads.
+	settleFor = 5 * time.Second
+	// mostDropped is how many of the groups that a document drops are looked for
+	// before the rest is believed.
+	mostDropped = 3
+)
+
+// settle makes the live reads that the document, just read, leaves open.
+func (r *Reloader) settle(ctx context.Context, s *snapshot.Snapshot) {
+	disputed, dropped := s.Unsettled()
+	var all [][]snapshot.Read
+	if !s.Aggregated() {
+		all = r.versionsRead(s)
+	} else {
+		for _, g := range disputed {
+			all = append(all, s.LiveReads(g.Name()))
+		}
+	}
+	var done sync.WaitGroup
+	for _, reads := range all {
+		done.Add(1)
+		go func() {
+			defer done.Done()
+			for _, read := range reads {
+				if _, err := r.flights.doWhile(ctx, read); err != nil {
+					return
+				}
+			}
+		}()
+	}
+	if len(dropped) > 0 {
+		done.Add(1)
+		go func() {
+			defer done.Done()
+			r.lookForDropped(ctx, dropped)
+		}()
+	}
+	if len(all)+len(dropped) == 0 {
+		return
+	}
+	ended := make(chan struct{})
+	go func() { done.Wait(); close(ended) }()
+	timer := time.NewTimer(settleFor)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	case <-ctx.Done():
+		<-ended
+	}
+}
+
+// versionsRead lists, by group, the versions that were read before; or all, if
+// somebody wants to know of all.
+func (r *Reloader) versionsRead(s *snapshot.Snapshot) [][]snapshot.Read {
+	all := r.all.Load()
+	var groups [][]snapshot.Read
+	for _, g := range s.Groups() {
+		var reads []snapshot.Read
+		for _, v := range g.Versions() {
+			if all || v.Table != nil || v.Err != nil {
+				reads = append(reads, snapshot.Read{Part: snapshot.PartVersion, Group: g.Name(), Version: v.Name})
+			}
+		}
+		if len(reads) > 0 {
+			groups = append(groups, reads)
+		}
+	}
+	return groups
+}
+
+// lookForDropped asks a few of the groups that the document has dropped for a
+// version that each had. One that answers 404 has gone, and if all of them have,
+// so have the others. An API server that starts serves a document without its
+// CustomResourceDefinitions for a moment, while their versions answer 503 or 200.
+func (r *Reloader) lookForDropped(ctx context.Context, dropped []*snapshot.Group) {
+	gone := 0
+	asked := dropped[:min(len(dropped), mostDropped)]
+	for _, g := range asked {
+		if len(g.Versions()) == 0 {
+			continue
+		}
+		f, err := r.flights.doWhile(ctx, snapshot.Read{Part: snapshot.PartVersion, Group: g.Name(), Version: g.Versions()[0].Name})
+		if err != nil {
+			return
+		}
+		if f.outcome.Absent {
+			gone++
+		}
+	}
+	if gone == len(asked) && len(dropped) > len(asked) {
+		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithoutDropped() })
+	}
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"cmp"
+	"slices"
+
+	apiversion "k8s.io/apimachinery/pkg/version"
+)
+
+// facts are what a group is made of about which more is known than the document
+// says: live reads, failures, and what the document has dropped. They are
+// immutable. Most groups have none: those are the document's own, and mappers
+// share them.
+type facts struct {
+	doc      *Group   // what the document says; nil if it does not list the group
+	list     Tick     // of the last live read of the group's list, if any
+	listed   []string // the versions that it found, in server order
+	favorite string   // the version that it found to be preferred
+	versions []fact   // sorted by name
+}
+
+// fact is what is known of one version beside the document.
+type fact struct {
+	name  string
+	table *Table // what the last good read found; nil if none, or if it is gone
+	read  Tick   // of that read
+	live  bool   // it was a live one; else the document's, which says so no more
+	gone  bool   // it found that the version is not served
+	err   error  // why a later read failed
+	tried Tick   // of that read
+}
+
+// factsOf returns the facts of a group, or those that it stands for; g may be nil.
+func factsOf(g *Group) facts {
+	switch {
+	case g == nil:
+		return facts{}
+	case g.own != nil:
+		return *g.own
+	default:
+		return facts{doc: g}
+	}
+}
+
+func (f *facts) index(name string) (int, bool) {
+	return slices.BinarySearchFunc(f.versions, name, func(a fact, name string) int { return cmp.Compare(a.name, name) })
+}
+
+// get returns the fact about a version; an empty one if there is none.
+func (f *facts) get(name string) fact {
+	if i, ok := f.index(name); ok {
+		return f.versions[i]
+	}
+	return fact{name: name}
+}
+
+// with returns the facts with v in the place of what was known of that version.
+func (f facts) with(v fact) facts {
+	i, ok := f.index(v.name)
+	f.versions = slices.Clone(f.versions)
+	if ok {
+		f.versions[i] = v
+	} else {
+		f.versions = slices.Insert(f.versions, i, v)
+	}
+	return f
+}
+
+// without returns the facts after a live read has found a version gone. Of a group
+// that the document has dropped that proves the document right.
+func (f facts) without(version string, now Tick) facts {
+	f.listed = slices.DeleteFunc(slices.Clone(f.listed), func(name string) bool { return name == version })
+	if f.doc.find(version) != nil {
+		return f.with(fact{name: version, gone: true, read: now, live: true})
+	}
+	f.versions = slices.DeleteFunc(slices.Clone(f.versions), func(v fact) bool {
+		return v.name == version || f.doc == nil && !v.live
+	})
+	return f
+}
+
+// restate returns the facts that stay when the document has something new to say
+// of the group: doc, or nil if it lists it no more. The document was read at now,
+// and the one before at then.
+//
+// What was read live and is not what the document says now stays until it is read
+// live again: the document may be behind, by seconds on another replica, by a
+// minute for an APIService. A version that the document only names, or marks as
+// stale, keeps its last good table. A group that it drops stays as it was.
+func (f facts) restate(doc *Group, then, now Tick) facts {
+	next := facts{doc: doc}
+	for _, name := range f.names() {
+		if v, keep := f.sinceThen(name, then).against(doc, now); keep {
+			next = next.with(v)
+		}
+	}
+	if doc == nil || f.list > 0 {
+		next.list, next.favorite = f.list, f.preferred()
+		next.listed = slices.DeleteFunc(f.listing(), func(name string) bool { return !next.has(name) })
+	}
+	if doc != nil && len(next.versions) == 0 && next.sameList() {
+		return facts{doc: doc}
+	}
+	return next
+}
+
+// has reports whether the document lists the version or there is a fact about it.
+func (f *facts) has(name string) bool {
+	_, ok := f.index(name)
+	return ok || f.doc.find(name) != nil
+}
+
+// sinceThen returns the fact about a version, which is the document's own, read at
+// then, if there is none beside it.
+func (f *facts) sinceThen(name string, then Tick) fact {
+	v := f.get(name)
+	if said := f.doc.find(name); said != nil && v.table == nil && !v.gone {
+		v.table, v.read = said.Table, then
+	}
+	return v
+}
+
+// everyName lists the versions of the group, the best first, and after them those
+// that were found gone and that a list still has.
+func (g *Group) everyName() []string {
+	var names []string
+	for _, i := range g.ranked {
+		names = append(names, g.versions[i].Name)
+	}
+	f := factsOf(g)
+	for _, name := range f.listing() {
+		if g.Version(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// against holds v against a new document, read at now, and reports whether it is
+// something that the document does not say itself.
+func (v fact) against(doc *Group, now Tick) (fact, bool) {
+	said := doc.find(v.name)
+	switch {
+	case doc == nil:
+		return v, v.table != nil
+	case v.gone:
+		return v, said != nil
+	case said == nil:
+		return v, v.live
+	case said.Table == nil && v.table != nil: // it is stale, or only listed
+		if said.Err != nil {
+			v.err, v.tried = said.Err, now
+		}
+		return v, true
+	default:
+		return v, v.live && !v.table.equal(said.Table)
+	}
+}
+
+// names lists every version that the facts or the document have something on.
+func (f *facts) names() []string {
+	var names []string
+	for _, v := range f.versions {
+		names = append(names, v.name)
+	}
+	for _, name := range f.listing() {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// disputed reports whether the document and what was read live disagree, so that
+// only another live read can tell which of them is right.
+func (f *facts) disputed() bool {
+	if f.doc == nil || !f.sameList() {
+		return true
+	}
+	return slices.ContainsFunc(f.versions, func(v fact) bool {
+		said := f.doc.Version(v.name)
+		switch {
+		case v.gone:
+			return said != nil
+		case v.table == nil:
+			return false
+		default:
+			return said == nil || said.Table != nil && !said.Table.equal(v.table)
+		}
+	})
+}
+
+// dropped reports whether the document has dropped the group, and nothing was read
+// live since.
+func (f *facts) dropped() bool {
+	return f.doc == nil && !slices.ContainsFunc(f.versions, func(v fact) bool { return v.live })
+}
+
+// group puts the facts together; nil if nothing is left of the group. It is the
+// document's own group where there is nothing else to say.
+func (f facts) group(name string) *Group {
+	if f.doc != nil && len(f.versions) == 0 && f.list == 0 {
+		return f.doc
+	}
+	var versions []Version
+	var unlisted Tick
+	for _, listed := range f.listing() {
+		if v, ok := f.version(listed); ok {
+			versions = append(versions, v)
+		}
+	}
+	for _, v := range f.versions {
+		if v.table != nil && !slices.ContainsFunc(versions, func(have Version) bool { return have.Name == v.name }) {
+			found, _ := f.version(v.name)
+			versions = insertVersion(versions, found)
+			unlisted = max(unlisted, v.read)
+		}
+	}
+	if f.doc == nil && len(versions) == 0 {
+		return nil
+	}
+	g := NewGroup(name, f.preferred(), versions)
+	g.own, g.unlisted = &f, unlisted
+	return g
+}
+
+// listing lists the names of the versions in server order.
+func (f *facts) listing() []string {
+	first, then := f.doc.names(), f.listed
+	if f.listLeads() {
+		first, then = then, first
+	}
+	names := slices.Clone(first)
+	for _, name := range then {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (f *facts) preferred() string {
+	if f.listLeads() {
+		return f.favorite
+	}
+	return f.doc.preferred
+}
+
+// listLeads reports whether the group's own list, read live, counts for more than
+// the document's: unless it lacks a version that the document has. The document
+// has a new version of a CustomResourceDefinition as soon as that is served, while
+// /apis/<group> waits for an APIService to be made for it.
+func (f *facts) listLeads() bool {
+	return f.doc == nil || f.list > 0 && !slices.ContainsFunc(f.doc.names(), func(name string) bool {
+		return !slices.Contains(f.listed, name) && !f.get(name).gone
+	})
+}
+
+// sameList reports whether the live list has nothing to add to the document's.
+func (f *facts) sameList() bool {
+	return !f.listLeads() || f.favorite == f.doc.preferred && slices.Equal(f.listed, f.doc.names())
+}
+
+// version puts together what is known of a version that is listed or was read.
+// ok is false if it is gone.
+func (f *facts) version(name string) (v Version, ok bool) {
+	known := f.get(name)
+	if known.gone {
+		return Version{}, false
+	}
+	v = Version{Name: name}
+	if said := f.doc.find(name); said != nil {
+		v = *said
+	}
+	if known.table != nil {
+		v.Table, v.Read, v.Live = known.table, known.read, known.live
+		if known.live {
+			v.Err = nil // the document's reason for having none
+		}
+	}
+	if known.err != nil {
+		v.Err = known.err
+	}
+	return v, true
+}
+
+// insertVersion puts a version that is not listed where the API server would put
+// it among the versions of a CustomResourceDefinition.
+func insertVersion(versions []Version, v Version) []Version {
+	at := slices.IndexFunc(versions, func(other Version) bool {
+		return apiversion.CompareKubeAwareVersionStrings(v.Name, other.Name) > 0
+	})
+	if at < 0 {
+		at = len(versions)
+	}
+	return slices.Insert(versions, at, v)
+}

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"slices"
+	"strings"
+)
+
+// Query is what a lookup is about.
+type Query struct {
+	// Group is the group asked for. Lookups by resource may give the beginning of
+	// its name, or nothing at all.
+	Group string
+	// Versions are the versions asked for, each once; none stands for all.
+	Versions []string
+	// Name is the kind that is looked for, or the resource.
+	Name string
+	// ByResource reports whether Name is a resource. Its group is matched as
+	// client-go matches it: by its beginning where no version is given, and any
+	// group where it is empty.
+	ByResource bool
+}
+
+func (q Query) anyGroup() bool   { return q.ByResource && q.Group == "" }
+func (q Query) anyVersion() bool { return len(q.Versions) == 0 }
+
+// byPrefix reports whether groups with a longer name may answer as well.
+func (q Query) byPrefix() bool { return q.ByResource && q.anyVersion() }
+
+// wants reports whether the query is about the version of that name.
+func (q Query) wants(version string) bool {
+	return q.anyVersion() || slices.Contains(q.Versions, version)
+}
+
+// GroupsOf lists the groups in which something may answer, in server order.
+func (s *Snapshot) GroupsOf(q Query) []*Group {
+	if !q.byPrefix() && !q.anyGroup() {
+		if g := s.Group(q.Group); g != nil {
+			return []*Group{g}
+		}
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool { return !strings.HasPrefix(g.name, q.Group) })
+}
+
+// Missing lists the reads that a lookup, having come as far as p says, still needs
+// before it may be answered: in order, and to be followed by another call. With
+// none left the answer is proven: a mapping, if the snapshot has one; NoMatch if
+// it has none and no read has failed.
+//
+// This is the table of requests in DESIGN.md as a function.
+func (s *Snapshot) Missing(q Query, p Progress) []Read {
+	l := &lookup{s: s, q: q, p: p, groups: s.GroupsOf(q)}
+	stages := []func() []Read{l.document}
+	switch {
+	case p.Found:
+		stages = append(stages, l.outdated, l.order)
+	case p.Cold:
+		stages = append(stages, l.outdated, l.coldVersions)
+	case !q.anyVersion() && !q.anyGroup():
+		stages = append(stages, l.versions)
+	case s.aggregated:
+		stages = append(stages, l.newDocument, l.hinted, l.list, l.everyVersion, l.contradiction)
+	default:
+		stages = append(stages, l.newList, l.everyVersion, l.listUnlessGone, l.everyVersion)
+	}
+	for _, stage := range stages {
+		if reads := stage(); len(reads) > 0 {
+			return reads
+		}
+	}
+	return nil
+}
+
+// Partial reports whether a lookup that has come as far as p says and found
+// nothing has left out the group's list, as upstream's test of requests demands
+// of one that finds a version gone. Such an answer must not be kept.
+func (s *Snapshot) Partial(q Query, p Progress) bool {
+	l := &lookup{s: s, q: q, p: p, groups: s.GroupsOf(q)}
+	return !p.Cold && q.anyVersion() && !q.anyGroup() && !p.done(listOf(q.Group)) && l.shrunk()
+}
+
+// lookup is the state of one call of Missing.
+type lookup struct {
+	s      *Snapshot
+	q      Query
+	p      Progress
+	groups []*Group
+}
+
+// document asks for the document at first, and after a reset.
+func (l *lookup) document() []Read {
+	whole := Read{Part: PartDocument}
+	if l.p.done(whole) {
+		return nil
+	}
+	if !l.s.Read() || l.needs(PartCore) && l.s.core <= l.s.reset || l.needs(PartNamed) && l.s.named <= l.s.reset {
+		return []Read{whole}
+	}
+	return nil
+}
+
+func (l *lookup) needs(half Part) bool {
+	return l.q.anyGroup() || (l.q.Group == "") == (half == PartCore)
+}
+
+// outdated asks for what was read before a reset, and for what was listed and
+// never read. Of other groups than the one asked for, versions that failed are
+// left alone: they may fail for days.
+func (l *lookup) outdated() []Read {
+	var reads []Read
+	for _, g := range l.groups {
+		if reset, waiting := l.s.groupResets[g.name]; waiting && l.q.anyVersion() && (g.own == nil || g.own.list <= reset) {
+			reads = l.unless(reads, listOf(g.name))
+		}
+		for _, i := range g.ranked {
+			v := &g.versions[i]
+			if l.q.wants(v.Name) && !l.s.settled(g, v) && (v.Table != nil || v.Err == nil || g == l.known()) {
+				reads = l.unless(reads, versionOf(g.name, v.Name))
+			}
+		}
+		for _, name := range l.s.outdatedAbsences(g) {
+			if l.q.wants(name) {
+				reads = l.unless(reads, versionOf(g.name, name))
+			}
+		}
+	}
+	return reads
+}
+
+// unless appends the read unless the lookup has made it.
+func (l *lookup) unless(reads []Read, r Read) []Read {
+	if l.p.done(r) {
+		return reads
+	}
+	return append(reads, r)
+}
+
+// order asks for the server's order where that is older than a reset, or where a
+// version is known of which no list says where it belongs.
+func (l *lookup) order() []Read {
+	var reads []Read
+	for _, g := range l.groups {
+		if len(l.q.Versions) == 1 || l.s.listSettled(g) {
+			continue
+		}
+		if g.own != nil && g.own.list > 0 && g.own.listLeads() {
+			reads = l.unless(reads, listOf(g.name))
+		} else {
+			return l.ownHalf()
+		}
+	}
+	if l.q.byPrefix() && !l.s.ordered {
+		return l.ownHalf()
+	}
+	return reads
+}
+
+// coldVersions ends the first lookup of all, which believes the document. Of a
+// version that was asked for and is not there a server without the aggregated
+// document has said nothing yet.
+func (l *lookup) coldVersions() []Read {
+	if l.s.aggregated || l.q.anyVersion() || l.q.anyGroup() {
+		return nil
+	}
+	return l.versions()
+}
+
+// versions asks live for the versions that were asked for.
+func (l *lookup) versions() []Read {
+	var reads []Read
+	for _, name := range l.q.Versions {
+		reads = l.unless(reads, versionOf(l.q.Group, name))
+	}
+	return reads
+}
+
+// newDocument asks for the document that lookups without a version start with:
+// for the half that a known group is in, for both of an unknown one.
+func (l *lookup) newDocument() []Read {
+	if !l.q.anyGroup() && l.s.Group(l.q.Group) != nil {
+		return l.ownHalf()
+	}
+	core, named := l.p.document(PartCore), l.p.document(PartNamed)
+	if core.Times > 0 && named.Times > 0 || core.Times+named.Times > 0 && !l.q.anyGroup() {
+		return nil
+	}
+	return []Read{{Part: PartDocument}}
+}
+
+// ownHalf asks for the half of the document that the group is in, unless the
+// lookup has read that.
+func (l *lookup) ownHalf() []Read {
+	switch {
+	case l.q.anyGroup():
+		return l.unless(nil, Read{Part: PartDocument})
+	case l.p.document(l.half()).Times > 0:
+		return nil
+	default:
+		return []Read{{Part: l.half()}}
+	}
+}
+
+// half is the half of the document that the group is in.
+func (l *lookup) half() Part {
+	if l.q.Group == "" {
+		return PartCore
+	}
+	return PartNamed
+}
+
+// newList is newDocument for a server whose document only lists versions: for a
+// lookup of a kind in a known group there is the group's own list.
+func (l *lookup) newList() []Read {
+	if !l.q.ByResource && l.s.Group(l.q.Group) != nil {
+		return nil
+	}
+	return l.newDocument()
+}
+
+// known returns the group that was asked for by its name, if there is one whose
+// NoMatch a live read has to confirm.
+func (l *lookup) known() *Group {
+	if l.q.anyGroup() {
+		return nil
+	}
+	return l.s.Group(l.q.Group)
+}
+
+// hinted asks live for the versions in which the document has what was looked for,
+// where something read live is in the way of believing it.
+func (l *lookup) hinted() []Read {
+	var reads []Read
+	for _, r := range l.hints() {
+		reads = l.unless(reads, r)
+	}
+	return reads
+}
+
+func (l *lookup) hints() []Read {
+	var reads []Read
+	for _, g := range l.groups {
+		if g.own == nil || g.own.doc == nil {
+			continue
+		}
+		for i := range g.own.doc.versions {
+			if v := &g.own.doc.versions[i]; l.q.wants(v.Name) && v.Table.serves(l.q) {
+				reads = append(reads, versionOf(g.name, v.Name))
+			}
+		}
+	}
+	return reads
+}
+
+// serves reports whether the table has what q looks for; t may be nil.
+func (t *Table) serves(q Query) bool {
+	if t == nil {
+		return false
+	}
+	if q.ByResource {
+		_, ok := t.kindOf(q.Name)
+		return ok
+	}
+	_, ok := t.target(q.Name)
+	return ok
+}
+
+// list asks for the group's own list, unless the lookup has just learnt that one
+// of its versions went.
+func (l *lookup) list() []Read {
+	if l.known() == nil || l.shrunk() {
+		return nil
+	}
+	return l.unless(nil, listOf(l.q.Group))
+}
+
+// listUnlessGone is list after the group's versions were read, for a server whose
+// document only lists them.
+func (l *lookup) listUnlessGone() []Read {
+	if l.p.document(l.half()).Times > 0 {
+		return nil
+	}
+	return l.list()
+}
+
+// shrunk reports whether the lookup itself has found that a version of the group
+// went. The group's list is made from APIServices and most likely behind then;
+// and upstream's test allows two requests in that case.
+func (l *lookup) shrunk() bool {
+	if own := l.p.document(l.half()); own.Times > 0 && l.s.news[l.q.Group] == own.Tick {
+		return true
+	}
+	for r, o := range l.p.Done {
+		if r.Part == PartVersion && r.Group == l.q.Group && o.Absent && o.Known && !l.s.aggregated {
+			return true
+		}
+	}
+	return false
+}
+
+// everyVersion asks live for every version that the lookup has not read itself: of
+// the group that was asked for, and, where the document only lists them, of all
+// groups in question. It asks for those again that were found gone and that the
+// document still lists.
+func (l *lookup) everyVersion() []Read {
+	var reads []Read
+	for _, g := range l.groups {
+		if l.s.aggregated && g != l.known() {
+			continue
+		}
+		for _, name := range g.everyName() {
+			if l.q.wants(name) {
+				reads = l.unless(reads, versionOf(g.name, name))
+			}
+		}
+	}
+	return reads
+}
+
+// mostPasses is how often a lookup reads the versions of a group of which the
+// document has what the live versions have not: it is behind, or else a kind moves
+// from one version to another just now, and every single read has missed it.
+const mostPasses = 3
+
+// contradiction asks for another pass through all versions in that case.
+func (l *lookup) contradiction() []Read {
+	if l.known() == nil || len(l.hints()) == 0 {
+		return nil
+	}
+	var reads []Read
+	for _, name := range l.known().everyName() {
+		r := versionOf(l.q.Group, name)
+		if o := l.p.Done[r]; o.Err == nil && o.Times < mostPasses {
+			reads = append(reads, r)
+		}
+	}
+	return reads
+}

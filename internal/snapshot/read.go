@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+// Tick numbers reads and resets of one mapper in the order in which they began. A
+// read takes its tick just before its first request leaves. 0 stands for never.
+type Tick uint64
+
+// Part is a part of the server that one read is about.
+type Part int
+
+// The parts of the server.
+const (
+	PartDocument Part = iota // /api and /apis, one after the other
+	PartCore                 // /api
+	PartNamed                // /apis
+	PartList                 // /apis/<group>: the versions of one group
+	PartVersion              // /apis/<group>/<version>: what one version serves
+)
+
+// String is the word for the part in logs and metrics.
+func (p Part) String() string {
+	return [...]string{
+		PartDocument: "document", PartCore: "document", PartNamed: "document",
+		PartList: "group", PartVersion: "version",
+	}[p]
+}
+
+// Document reports whether the part is the document of all groups or half of it.
+func (p Part) Document() bool { return p <= PartNamed }
+
+// Read is one read of the server. It is comparable: lookups that need the same
+// one share it.
+type Read struct {
+	Part           Part
+	Group, Version string // Group of a list, both of a version
+}
+
+func listOf(group string) Read { return Read{Part: PartList, Group: group} }
+
+func versionOf(group, version string) Read {
+	return Read{Part: PartVersion, Group: group, Version: version}
+}
+
+// Outcome is how the reads that one lookup made of one part have ended.
+type Outcome struct {
+	Tick   Tick  // of the last of them
+	Times  int   // how often it was read
+	Err    error // why it could not be read
+	Absent bool  // the server answered that there is no such thing
+	Known  bool  // and until then it was known
+}
+
+// Progress is how far a lookup has come.
+type Progress struct {
+	Cold  bool             // nothing was known when it began
+	Found bool             // the snapshot has an answer, settled or not
+	Done  map[Read]Outcome // the reads that it has made itself, or waited for
+}
+
+func (p Progress) done(r Read) bool { return p.Done[r].Times > 0 }
+
+// halves lists the reads that include a half of the document.
+func halves(half Part) [2]Read { return [2]Read{{Part: PartDocument}, {Part: half}} }
+
+// document returns the lookup's own last read of a half of the document.
+func (p Progress) document(half Part) Outcome {
+	var last Outcome
+	for _, r := range halves(half) {
+		if o := p.Done[r]; o.Tick >= last.Tick && o.Times > 0 {
+			last = o
+		}
+	}
+	return last
+}
