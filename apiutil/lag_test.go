@@ -291,3 +291,36 @@ func TestLiveReadsOutliveLaggingLists(t *testing.T) {
 		})
 	}
 }
+
+// What went and came back leaves the same document behind, so that a 304 hides
+// both. It is found all the same, whatever was read live in between.
+func TestReturnsUnderTheSameETag(t *testing.T) {
+	gone := map[string]func(*fakeapi.Server){
+		"kind":    func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Bar")) },
+		"version": func(s *fakeapi.Server) { s.Put(fakeGroup("example.com", fakeVersion("v2", "Bar"))) },
+		"group":   func(s *fakeapi.Server) { s.Remove("example.com") },
+	}
+	for what, remove := range gone {
+		for _, form := range lookupForms(lifeFoo) {
+			t.Run(what+"/"+form.name, func(t *testing.T) {
+				lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+					m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+					lifeReadAll(t, m)
+					groups := []fakeapi.Group{
+						fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")),
+						fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")),
+						fakeGroup("other.example.com", fakeVersion("v1", "Other")),
+					}
+					for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup("example.com") }} {
+						remove(server)
+						m.ResetGroup("example.com")
+						lifeWantAbsent(t, m, lifeFoo)
+						server.SetGroups(groups...)
+						reset()
+						form.wantAnswer(t, m, "when it is back")
+					}
+				})
+			})
+		}
+	}
+}
