@@ -187,37 +187,6 @@ func TestLiveAbsenceOutlivesALaggingDocument(t *testing.T) {
 	}
 }
 
-// A document that changes in one place is no news of the others: what it says of
-// them is as old as before.
-func TestNewsOfAnotherGroupIsNoNews(t *testing.T) {
-	const lag = time.Minute
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
-		lifeReadAll(t, m)
-		defer lifeStart(t, m)()
-		s := subscribe(m)
-		s.take(t)
-		server.SetLag(fakeapi.PartDocument, lag)
-		lifeServe(server, lifeNew)
-		time.Sleep(lag - 5*time.Second)
-		s.want(t, "before the document has it")
-		lifeServe(server, lifeLate)
-		lifeWantServed(t, m, lifeLate)
-		s.want(t, "after a live read", "Added example.com/v2 Late -> lates, namespace")
-		time.Sleep(20 * time.Second)
-		lifeWantServed(t, m, lifeLate, lifeNew)
-		if _, err := m.RESTMapping(lifeLate.GroupKind()); err != nil {
-			t.Error(err)
-		}
-		s.want(t, "when the document has the first alone", "Added new.example.com/v1 New -> news, namespace")
-		time.Sleep(lag)
-		lifeWantServed(t, m, lifeLate, lifeNew)
-		s.want(t, "when it has both")
-		s.close(t)
-	})
-}
-
 // A program that runs while its kind is served runs on while that is so, however
 // far the document is behind.
 func TestRunWhileServedWithALaggingDocument(t *testing.T) {
