@@ -6,6 +6,8 @@ package apiutil_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,30 +106,34 @@ func TestLiveReadsOutliveALaggingDocument(t *testing.T) {
 	}
 }
 
-// The same of several versions, of which the document has one, for a long time.
+// The same of a lookup of several versions, while others read the document between
+// its requests: the one that was read first is not forgotten for the next.
 func TestSeveralVersionsBesideALaggingDocument(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
-		lifeServe(server, lifeLate)
-		server.SetLatency(20 * time.Millisecond)
-		ended := make(chan struct{})
-		go func() { // bulk reads all the time
-			defer close(ended)
-			for range 200 {
-				missElsewhere(t, m)
-			}
-		}()
-		for n := range 50 {
-			for _, versions := range [][]string{{"v1", "v2"}, {"v2", "v1"}, {"v3", "v2", "v1"}} {
-				if _, err := m.RESTMapping(lifeLate.GroupKind(), versions...); err != nil {
-					t.Errorf("try %d of %q: %v", n, versions, err)
+	added := schema.GroupKind{Group: lifeFoo.Group, Kind: "Added"}
+	for _, versions := range [][]string{{"v1", "v2"}, {"v2", "v1"}, {"v1", "v2", "v3"}, {"v3", "v1", "v2"}} {
+		for _, moment := range moments() {
+			lifeBubble(t, func(t *testing.T) {
+				server := lifeServer(fakeapi.Aggregated())
+				m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
+				server.PutVersion(added.Group, fakeVersion("v1", "Foo", "Bar", added.Kind))
+				server.SetLatency(latency)
+				var others sync.WaitGroup
+				for n := range 3 {
+					others.Go(func() {
+						gk := schema.GroupKind{Group: fmt.Sprintf("absent%d.example.com", n), Kind: "Absent"}
+						for range 5 {
+							_, _ = m.RESTMapping(gk)
+						}
+					})
 				}
-			}
-			time.Sleep(7 * time.Millisecond)
+				time.Sleep(moment)
+				if _, err := m.RESTMapping(added, versions...); err != nil {
+					t.Errorf("versions %q, begun at %v: %v", versions, moment, err)
+				}
+				others.Wait()
+			})
 		}
-		<-ended
-	})
+	}
 }
 
 // A reset makes no lookup weaker: one with a version still ends at that version.
