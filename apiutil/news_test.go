@@ -49,6 +49,7 @@ func eachDocument(t *testing.T, test func(t *testing.T, server *fakeapi.Server, 
 // them is as old as before.
 func TestNewsOfAnotherGroupIsNoNews(t *testing.T) {
 	const lag = time.Minute
+	liveOnly := schema.GroupVersionKind{Group: "live.example.com", Version: "v1", Kind: "Live"}
 	eachDocument(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		s := subscribe(m)
 		s.take(t)
@@ -57,17 +58,20 @@ func TestNewsOfAnotherGroupIsNoNews(t *testing.T) {
 		time.Sleep(lag - 5*time.Second)
 		s.want(t, "before the document has it")
 		lifeServe(server, lifeLate)
+		lifeServe(server, liveOnly)
 		lifeWantServed(t, m, lifeLate)
 		s.want(t, "after a live read", "Added example.com/v2 Late -> lates, namespace")
+		lifeWantServed(t, m, liveOnly)
+		s.want(t, "after a live read", "Added live.example.com/v1 Live -> lives, namespace")
 		time.Sleep(20 * time.Second)
-		lifeWantServed(t, m, lifeLate, lifeNew)
+		lifeWantServed(t, m, lifeLate, lifeNew, liveOnly)
 		if _, err := m.RESTMapping(lifeLate.GroupKind()); err != nil {
 			t.Error(err)
 		}
 		s.want(t, "when the document has the first alone", "Added new.example.com/v1 New -> news, namespace")
 		time.Sleep(lag)
-		lifeWantServed(t, m, lifeLate, lifeNew)
-		s.want(t, "when it has both")
+		lifeWantServed(t, m, lifeLate, lifeNew, liveOnly)
+		s.want(t, "when it has all")
 		s.close(t)
 	})
 }
