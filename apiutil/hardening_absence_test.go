@@ -32,7 +32,7 @@ func TestGatewayPagesAreNoAbsence(t *testing.T) {
 		"an empty page":             {"text/html", "", false},
 		"a Status":                  {"application/json", asStatus("the server could not find the requested resource"), true},
 		"the text of a server":      {"text/plain; charset=utf-8", "404 page not found\n", true},
-		"nothing":                   {"", "", true},
+		"nothing":                   {"", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {

@@ -16,6 +16,10 @@
 // latency: a change made while a request is under way is not in its answer.
 // That is the hardest case for a client that shares answers.
 //
+// A server that keeps its promises to the letter proves little. SetLag makes its
+// documents run behind, Boot makes it one that has just started, and a Balancer
+// puts several that differ behind one address.
+//
 // Known differences from the real server: no YAML, CBOR or gzip, no access
 // control. A missing version of a group that is there is a 404 with a
 // metav1.Status, as for built-in groups; for custom ones the real server sends

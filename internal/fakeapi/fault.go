@@ -52,6 +52,14 @@ func Under(path string) func(*http.Request) bool {
 	}
 }
 
+// InGroup matches requests for one of the groups, none of them the core group,
+// and for their versions.
+func InGroup(names ...string) func(*http.Request) bool {
+	return func(req *http.Request) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return Under("/apis/" + name)(req) })
+	}
+}
+
 // All matches every request.
 func All() func(*http.Request) bool {
 	return func(*http.Request) bool { return true }

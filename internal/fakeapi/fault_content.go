@@ -31,6 +31,22 @@ func StatusText(code int) Fault {
 	}}
 }
 
+// Text is an answer of somebody before the server, or of a handler that is none of
+// the API machinery's, in plain text. The API server itself says "404 page not
+// found\n" of a group that it does not serve.
+func Text(code int, text string) Fault {
+	return Fault{name: fmt.Sprintf("Text(%d)", code), respond: func(exchange) (*http.Response, error) {
+		return textResponse(code, text), nil
+	}}
+}
+
+// Empty is an answer without a body, and with no word of what it is.
+func Empty(code int) Fault {
+	return Fault{name: fmt.Sprintf("Empty(%d)", code), respond: func(exchange) (*http.Response, error) {
+		return response(code, "", nil), nil
+	}}
+}
+
 // LoginPage is a page of HTML with code 200.
 func LoginPage() Fault {
 	return Fault{name: "LoginPage", respond: func(exchange) (*http.Response, error) {

@@ -53,6 +53,14 @@ func TestFaults(t *testing.T) {
 			wantBody(t, got, honest.Body[:len(honest.Body)/2])
 			wantHeader(t, got, "ETag", honest.Header.Get("ETag"))
 		}},
+		{Text(404, "404 page not found\n"), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 404, "text/plain; charset=utf-8")
+			wantBody(t, got, "404 page not found\n")
+		}},
+		{Empty(404), func(t *testing.T, got, _ result, _ bool) {
+			wantAnswer(t, got, 404, "")
+			wantBody(t, got, "")
+		}},
 		{Status(429, 7), func(t *testing.T, got, _ result, _ bool) {
 			wantAnswer(t, got, 429, plainJSON)
 			wantHeader(t, got, "Retry-After", "7")
@@ -268,6 +276,7 @@ func TestMatchers(t *testing.T) {
 		{"At", At("/apis", "/apis/a/v1"), "/apis /apis/a/v1"},
 		{"Under", Under("/apis/a"), "/apis/a /apis/a/v1"},
 		{"Under a root", Under("/apis/"), "/apis /apis/a /apis/a/v1 /apis/ab"},
+		{"InGroup", InGroup("a", "b"), "/apis/a /apis/a/v1"},
 		{"All", All(), "/api /apis /apis/a /apis/a/v1 /apis/ab"},
 	} {
 		var got []string

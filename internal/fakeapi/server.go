@@ -14,6 +14,8 @@ import (
 type Server struct {
 	mu       sync.Mutex // guards what is below; never held while answering
 	world    *world
+	pasts    [parts]past // of the parts that lag
+	booting  *Booting    // nil: it has started
 	latency  time.Duration
 	rules    []*rule // the newest last
 	requests []*record
@@ -30,6 +32,9 @@ func (s *Server) SetForms(forms Forms) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.world = newWorld(s.world.groups, forms)
+	for i := range s.pasts {
+		s.pasts[i].speak(forms)
+	}
 }
 
 // SetLatency makes each request take so long, faults too.
@@ -69,7 +74,7 @@ func (s *Server) RemoveVersion(group, version string) {
 func (s *Server) change(edit func([]Group) []Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.world = newWorld(edit(s.world.groups), s.world.forms)
+	s.setWorld(newWorld(edit(s.world.groups), s.world.forms))
 }
 
 func (s *Server) changeVersions(name string, edit func([]Version) []Version) {
@@ -125,29 +130,34 @@ func (s *Server) answer(req *http.Request) (*http.Response, error) {
 type arrival struct {
 	record  *record
 	world   *world
-	fault   *Fault // nil: none
+	booting *Booting // nil: the server has started
+	fault   *Fault   // nil: none
 	latency time.Duration
 }
 
 func (s *Server) arrive(req *http.Request) arrival {
 	s.mu.Lock()
-	world, latency, rules := s.world, s.latency, s.rules
+	world, booting, latency, rules := s.seenBy(req), s.booting, s.latency, s.rules
 	s.mu.Unlock()
 
 	fault := pickFault(rules, req) // not under the lock: it calls the test's code
 	r := newRecord(req, fault)
 	s.note(r)
-	return arrival{r, world, fault, latency}
+	return arrival{r, world, booting, fault, latency}
 }
 
 func (a arrival) respond(req *http.Request) (*http.Response, error) {
 	if err := sleep(req.Context(), a.latency); err != nil {
 		return nil, err
 	}
-	if a.fault != nil {
+	switch {
+	case a.fault != nil:
 		return a.fault.respond(exchange{req, a.world})
+	case a.booting != nil:
+		return a.booting.respond(req, a.world)
+	default:
+		return a.world.respond(req)
 	}
-	return a.world.respond(req)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -74,6 +74,9 @@ func parsePath(path string) (target, bool) {
 
 // respond answers a request as a healthy server does.
 func (w *world) respond(req *http.Request) (*http.Response, error) {
+	if req.URL.Path == readyPath {
+		return textResponse(http.StatusOK, "ok"), nil
+	}
 	t, ok := parsePath(req.URL.Path)
 	if !ok || !w.hasGroup(t) {
 		return textResponse(http.StatusNotFound, "404 page not found\n"), nil

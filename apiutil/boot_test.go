@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// booting runs test in both modes with a server that knows all but its custom
+// resources, whose own paths are 503 or answered.
+func booting(t *testing.T, opts apiutil.DynamicRESTMapperOptions,
+	test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() (ready func())),
+) {
+	for name, answering := range map[string]bool{"silent": false, "answering": true} {
+		t.Run(name, func(t *testing.T) {
+			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+				server.PutVersion("apps", fakeVersion("v1", "Deployment")) // which a server knows at once
+				m := newFakeMapper(t, server, opts)
+				lifeReadAll(t, m)
+				test(t, server, m, func() func() {
+					return server.Boot(fakeapi.Booting{Unknown: []string{lifeFoo.Group, lifeOther.Group}, Answering: answering})
+				})
+			})
+		})
+	}
+}
+
+// A server that starts serves /apis without its custom resources for a moment. That
+// is not believed: they have not gone.
+func TestLookupsThroughABoot(t *testing.T) {
+	for name, reset := range map[string]func(*apiutil.DynamicRESTMapper){
+		"no reset":   func(*apiutil.DynamicRESTMapper) {},
+		"Reset":      func(m *apiutil.DynamicRESTMapper) { m.Reset() },
+		"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(lifeFoo.Group) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			booting(t, apiutil.DynamicRESTMapperOptions{}, func(t *testing.T, _ *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() func()) {
+				ready := boot()
+				absent := schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"}
+				for n := range 10 {
+					reset(m)
+					if n%2 == 0 { // others' misses read the document
+						_, _ = m.RESTMapping(schema.GroupKind{Group: "nowhere.example.com", Kind: "Absent"})
+					}
+					for _, form := range lookupForms(lifeFoo) {
+						form.wantAnswer(t, m, fmt.Sprintf("while the server boots, round %d", n))
+					}
+					lifeWantServed(t, m, lifeFoo, lifeBar, lifeOther, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+					for _, versions := range [][]string{nil, {"v1"}} {
+						if _, err := m.RESTMapping(absent, versions...); err == nil {
+							t.Errorf("%v is mapped", absent)
+						}
+					}
+					time.Sleep(time.Second)
+				}
+				ready()
+				reset(m)
+				lifeWantServed(t, m, lifeFoo, lifeBar, lifeOther)
+				if _, err := m.RESTMapping(absent); !meta.IsNoMatchError(err) {
+					t.Errorf("when the server is ready: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// What does not answer is not absent either: not a kind of a known group.
+func TestMissesThroughABoot(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		server.PutVersion("apps", fakeVersion("v1", "Deployment"))
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		lifeReadAll(t, m)
+		server.PutVersion(lifeFoo.Group, fakeVersion("v1", "Foo", "Bar", "Added"))
+		server.PutVersion(lifeNew.Group, fakeVersion("v1", "New"))
+		ready := server.Boot(fakeapi.Booting{Unknown: []string{lifeFoo.Group, lifeNew.Group}})
+		added := schema.GroupKind{Group: lifeFoo.Group, Kind: "Added"}
+		for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup(lifeFoo.Group) }} {
+			for _, versions := range [][]string{nil, {"v1"}, {"v2", "v1"}} {
+				reset()
+				if _, err := m.RESTMapping(added, versions...); err == nil || meta.IsNoMatchError(err) {
+					t.Errorf("%q: %v; want an error that is not NoMatch", versions, err)
+				}
+			}
+			reset()
+			if err := lifeAsk(m, lifeNew); err == nil || meta.IsNoMatchError(err) {
+				t.Errorf("a version that does not answer: %v", err)
+			}
+		}
+		ready()
+		lifeWantServed(t, m, lifeNew, schema.GroupVersionKind{Group: added.Group, Version: "v1", Kind: added.Kind})
+	})
+}
+
+// Nobody is told that a kind has gone because the server starts, and no program
+// ends for it.
+func TestSubscribeThroughABoot(t *testing.T) {
+	booting(t, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second}, func(
+		t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() func(),
+	) {
+		stop := lifeStart(t, m)
+		synctest.Wait()
+		s := subscribe(m)
+		s.take(t)
+		c := runController(m, lifeFoo, lifeOther)
+		for n := range 5 {
+			down := server.SetFault(fakeapi.All(), fakeapi.Refused())
+			time.Sleep(3 * time.Second)
+			ready := boot()
+			down()
+			generation := m.Generation()
+			time.Sleep(7 * time.Second)
+			s.want(t, fmt.Sprintf("boot %d", n))
+			m.Reset()
+			_, _ = m.RESTMapping(lifeFoo.GroupKind())
+			time.Sleep(3 * time.Second)
+			ready()
+			time.Sleep(5 * time.Second)
+			s.want(t, fmt.Sprintf("after boot %d", n))
+			if m.Generation() != generation {
+				t.Errorf("the generation has moved in boot %d", n)
+			}
+		}
+		c.want(t, 1, 0)
+
+		// What does go is told all the same.
+		server.Remove(lifeOther.Group)
+		time.Sleep(3 * time.Second)
+		s.want(t, "a group that goes", "Removed other.example.com/v1 Other -> others, namespace")
+		time.Sleep(noticed)
+		c.want(t, 1, 1)
+		c.wantReturn(t, true, nil)
+		s.close(t)
+		stop()
+	})
+}
+
+// What went for good while the server was down is noticed once it says so.
+func TestGoneThroughABoot(t *testing.T) {
+	booting(t, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second}, func(
+		t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() func(),
+	) {
+		stop := lifeStart(t, m)
+		server.Remove(lifeOther.Group)
+		ready := boot()
+		time.Sleep(5 * time.Second)
+		ready()
+		time.Sleep(3 * time.Second)
+		if got := m.Status().Groups; got != 3 {
+			t.Errorf("%d groups", got)
+		}
+		lifeWantAbsent(t, m, lifeOther)
+		lifeWantServed(t, m, lifeFoo, lifeBar)
+		stop()
+	})
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// A document that drops groups which are known is asked back: the groups themselves
+// say whether they have gone.
+
+// dropFromDocuments makes the documents of a server lack the group, which is served.
+func dropFromDocuments(server *fakeapi.Server, group string, versions ...fakeapi.Version) {
+	server.Remove(group)
+	server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
+	server.Put(fakeGroup(group, versions...))
+}
+
+func TestDocumentDropsAGroup(t *testing.T) {
+	foo := fakeVersion("v1", "Foo", "Bar")
+	for _, test := range []struct {
+		name string
+		drop func(*fakeapi.Server)
+		gone bool
+	}{
+		{"which is served", func(s *fakeapi.Server) { dropFromDocuments(s, lifeFoo.Group, foo) }, false},
+		{"which is not served", func(s *fakeapi.Server) { s.Remove(lifeFoo.Group) }, true},
+		{"which is 503", func(s *fakeapi.Server) {
+			s.Remove(lifeFoo.Group)
+			s.SetFault(fakeapi.InGroup(lifeFoo.Group), fakeapi.Status(503, 5))
+		}, false},
+		{"which hangs", func(s *fakeapi.Server) {
+			s.Remove(lifeFoo.Group)
+			s.SetFault(fakeapi.InGroup(lifeFoo.Group), fakeapi.Timeout())
+		}, false},
+		{"which a gateway has lost", func(s *fakeapi.Server) {
+			s.Remove(lifeFoo.Group)
+			s.SetFault(fakeapi.InGroup(lifeFoo.Group), fakeapi.Empty(404))
+		}, false},
+		{"of which only the versions answer", func(s *fakeapi.Server) {
+			dropFromDocuments(s, lifeFoo.Group, foo)
+			s.SetFault(fakeapi.At("/apis/example.com"), fakeapi.Status(503, 5))
+		}, false},
+	} {
+		for when, meanwhile := range map[string]func(*testing.T, *apiutil.DynamicRESTMapper){
+			"a miss elsewhere": func(t *testing.T, m *apiutil.DynamicRESTMapper) {
+				lifeWantAbsent(t, m, lifeNew)
+				_, _ = m.RESTMapping(lifeNew.GroupKind())
+			},
+			"Reset":          func(_ *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset() },
+			"Reset, refresh": func(t *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset(); time.Sleep(2 * time.Minute) },
+			"a refresh":      func(*testing.T, *apiutil.DynamicRESTMapper) { time.Sleep(2 * time.Minute) },
+		} {
+			t.Run(test.name+"/"+when, func(t *testing.T) {
+				lifeBubble(t, func(t *testing.T) {
+					server := lifeServer(fakeapi.Aggregated())
+					m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
+					lifeReadAll(t, m)
+					stop := lifeStart(t, m)
+					synctest.Wait()
+					s := subscribe(m)
+					s.take(t)
+					test.drop(server)
+					meanwhile(t, m)
+					if test.gone {
+						time.Sleep(time.Minute) // a miss elsewhere does not depend on the group
+						lifeWantAbsent(t, m, lifeFoo, lifeBar)
+						if _, err := m.RESTMapping(lifeFoo.GroupKind()); !meta.IsNoMatchError(err) {
+							t.Errorf("without a version: %v", err)
+						}
+						s.want(t, "in the end",
+							"Removed example.com/v1 Foo -> foos, namespace", "Removed example.com/v1 Bar -> bars, namespace")
+					} else {
+						lifeWantServed(t, m, lifeFoo, lifeBar)
+						for _, form := range lookupForms(lifeFoo) {
+							form.wantAnswer(t, m, "in the end")
+						}
+						s.want(t, "in the end")
+					}
+					lifeWantServed(t, m, lifeOther)
+					server.ClearFaults()
+					s.close(t)
+					stop()
+				})
+			})
+		}
+	}
+}
+
+// F9: nobody waits for a group that the document has dropped and that hangs.
+func TestDroppedGroupThatHangs(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Aggregated())
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		lifeReadAll(t, m)
+		server.SetLatency(latency)
+		server.Remove(lifeFoo.Group)
+		server.SetFault(fakeapi.InGroup(lifeFoo.Group), fakeapi.Timeout())
+		for n := range 3 {
+			m.Reset()
+			start := time.Now()
+			lifeWantServed(t, m, lifeOther, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+			if _, err := m.RESTMapping(lifeNew.GroupKind()); !meta.IsNoMatchError(err) {
+				t.Error(err)
+			}
+			if took := time.Since(start); took > 5*latency {
+				t.Errorf("try %d took %v", n, took)
+			}
+		}
+		server.ClearFaults()
+		time.Sleep(time.Minute)
+	})
+}
+
+// Many groups that go at once are asked for by a few of them.
+func TestDocumentDropsManyGroups(t *testing.T) {
+	const groups = 100
+	lifeBubble(t, func(t *testing.T) {
+		server := fakeapi.New(fakeapi.Typical(groups, 1, 1)...)
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
+		lifeReadAll(t, m)
+		stop := lifeStart(t, m)
+		synctest.Wait()
+		for n := 2; n <= groups; n++ {
+			server.Remove(fmt.Sprintf("g%04d.example.com", n))
+		}
+		server.TakeRequests()
+		time.Sleep(11 * time.Second)
+		live := 0
+		for _, r := range server.TakeRequests() {
+			if r.Path != "/api" && r.Path != "/apis" {
+				live++
+			}
+		}
+		if live == 0 || live > 20 {
+			t.Errorf("%d live requests for %d groups, want a few", live, groups-1)
+		}
+		if got := m.Status().Groups; got != 2 {
+			t.Errorf("%d groups are known after a refresh, want 2", got)
+		}
+		stop()
+	})
+}
+
+// One of two groups has gone, the other one has not.
+func TestDocumentDropsTwoGroups(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Aggregated())
+		server.PutVersion("apps", fakeVersion("v1", "Deployment"))
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		lifeReadAll(t, m)
+		server.Remove(lifeOther.Group)
+		dropFromDocuments(server, lifeFoo.Group, fakeVersion("v1", "Foo", "Bar"))
+		for range 3 {
+			m.Reset()
+			_, _ = m.RESTMapping(lifeNew.GroupKind())
+			if _, err := m.RESTMapping(lifeFoo.GroupKind()); err != nil {
+				t.Error(err)
+			}
+			lifeWantServed(t, m, lifeFoo, lifeBar)
+			lifeWantAbsent(t, m, lifeOther)
+		}
+	})
+}
+
+// A document that drops a version or a kind of a known group is believed only with
+// the group's own word as well, where somebody asks.
+func TestDocumentDropsAKind(t *testing.T) {
+	for what, dropped := range map[string][]fakeapi.Version{
+		"kind": {fakeVersion("v1", "Bar")}, "version": {fakeVersion("v2", "Bar")},
+	} {
+		for when, meanwhile := range map[string]func(*testing.T, *apiutil.DynamicRESTMapper){
+			"misses": missElsewhere, "Reset": meanwhiles["Reset"], "ResetGroup": meanwhiles["ResetGroup"],
+		} {
+			for _, form := range lookupForms(lifeFoo) {
+				if form.group == "" {
+					continue // a lookup of any group believes the document
+				}
+				t.Run(what+"/"+when+"/"+form.name, func(t *testing.T) {
+					lifeBubble(t, func(t *testing.T) {
+						server := lifeServer(fakeapi.Aggregated())
+						m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+						lifeReadAll(t, m)
+						server.Put(fakeGroup(lifeFoo.Group, dropped...))
+						server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
+						server.Put(fakeGroup(lifeFoo.Group, fakeVersion("v1", "Foo", "Bar")))
+						meanwhile(t, m)
+						form.wantAnswer(t, m, "served, whatever the document says")
+					})
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// asBody is a 404 with that body.
+func asBody(contentType, body string) fakeapi.Fault {
+	return echo(404, contentType, func(string) string { return body })
+}
+
+// notFounds are answers with code 404 that do not come from an API server, or say
+// nothing of what it serves.
+func notFounds() map[string]fakeapi.Fault {
+	status := asStatus("the server could not find the requested resource")
+	return map[string]fakeapi.Fault{
+		"nothing":                   fakeapi.Empty(404),
+		"nothing that says JSON":    asBody("application/json", ""),
+		"blanks":                    fakeapi.Text(404, " \r\n\t\n"),
+		"a page":                    fakeapi.StatusText(404),
+		"default backend - 404":     fakeapi.Text(404, "default backend - 404"),
+		"the text and more":         fakeapi.Text(404, "404 page not found: no route to /apis/example.com"),
+		"not found":                 fakeapi.Text(404, "404 Not Found\n"),
+		"no route, JSON":            asBody("application/json", `{"message":"no Route matched with those values"}`),
+		"an empty object":           asBody("application/json", "{}"),
+		"null":                      asBody("application/json", "null"),
+		"a string":                  asBody("application/json", `"404 page not found"`),
+		"another kind":              asBody("application/json", strings.Replace(status, `"Status"`, `"Error"`, 1)),
+		"half a Status":             asBody("application/json", status[:len(status)/2]),
+		"a Status, then a page":     asBody("application/json", status+"<html></html>"),
+		"fault filter abort":        fakeapi.Text(404, "fault filter abort"),
+		"a list where none can be":  asBody("application/json", `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[]}`),
+		"protobuf without a Status": asBody("application/vnd.kubernetes.protobuf", "k8s\x00"),
+	}
+}
+
+// absences are what an API server says of a path that it does not serve.
+func absences() map[string]fakeapi.Fault {
+	status := asStatus("the server could not find the requested resource")
+	return map[string]fakeapi.Fault{
+		"a Status":              fakeapi.Status(404, 0),
+		"a Status and blanks":   asBody("application/json", "\n"+status+" \n"),
+		"a Status of no type":   asBody("", status),
+		"the text":              fakeapi.Text(404, "404 page not found\n"),
+		"the text without end":  fakeapi.Text(404, "404 page not found"),
+		"the text with blanks":  fakeapi.Text(404, " 404 page not found\r\n\n"),
+		"the text of no type":   asBody("", "404 page not found\n"),
+		"the text, as unknown":  asBody("application/octet-stream", "404 page not found\n"),
+		"the text, as any JSON": asBody("application/json", "404 page not found\n"),
+	}
+}
+
+// Only the API server itself can say that something is not served. Of any other 404
+// known kinds go on being served, and what is not known is an error.
+func TestOnlyTheServerSaysAbsent(t *testing.T) {
+	absent := schema.GroupVersionKind{Group: lifeFoo.Group, Version: "v1", Kind: "Absent"}
+	for name, fault := range notFounds() {
+		t.Run(name, func(t *testing.T) {
+			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				lifeReadAll(t, m)
+				for _, match := range []string{"/apis/example.com", "/apis"} {
+					heal := server.SetFault(fakeapi.Under(match), fault)
+					for _, reset := range []func(){func() {}, func() { m.ResetGroup(lifeFoo.Group) }, m.Reset} {
+						reset()
+						wantOutage(t, m, absent)
+						lifeWantServed(t, m, lifeFoo, lifeBar)
+						if _, err := m.RESTMapping(lifeFoo.GroupKind()); err != nil {
+							t.Errorf("a known kind: %v", err)
+						}
+					}
+					heal()
+					lifeWantAbsent(t, m, absent)
+				}
+			})
+		})
+	}
+}
+
+// wantOutage fails the test unless lookups of an absent kind say that the server
+// could not be read, and which part of it.
+func wantOutage(t *testing.T, m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) {
+	t.Helper()
+	for _, versions := range [][]string{{gvk.Version}, nil, {gvk.Version, "v9"}} {
+		_, err := m.RESTMapping(gvk.GroupKind(), versions...)
+		if err == nil || meta.IsNoMatchError(err) {
+			t.Errorf("versions %q: %v; want an error that is not NoMatch", versions, err)
+		} else if !strings.Contains(err.Error(), "/apis") {
+			t.Errorf("versions %q: no path in %v", versions, err)
+		}
+	}
+}
+
+// What an API server does say of a path is believed, whatever its Content-Type.
+func TestTheServerSaysAbsent(t *testing.T) {
+	for name, fault := range absences() {
+		t.Run(name, func(t *testing.T) {
+			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				lifeReadAll(t, m)
+				server.Remove(lifeFoo.Group)
+				server.SetFault(fakeapi.InGroup(lifeFoo.Group), fault)
+				m.ResetGroup(lifeFoo.Group)
+				lifeWantAbsent(t, m, lifeFoo, lifeBar)
+				if _, err := m.RESTMapping(lifeFoo.GroupKind()); !meta.IsNoMatchError(err) {
+					t.Errorf("without a version: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A server that asks for patience gets it from the mapper, and not from each of its
+// reads: an answer is passed on at once, and the next read may follow as soon as
+// somebody asks.
+func TestRetryAfterDoesNotHoldUpReads(t *testing.T) {
+	const code, seconds = 503, 5
+	for name, match := range map[string]string{"everything": "/", "the group": "/apis/example.com"} {
+		t.Run(name, func(t *testing.T) {
+			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				lifeReadAll(t, m)
+				server.SetLatency(latency)
+				heal := server.SetFault(fakeapi.Under(match), fakeapi.Status(code, seconds))
+				for _, reset := range []func(){func() {}, func() { m.ResetGroup(lifeFoo.Group) }, m.Reset} {
+					reset()
+					for _, versions := range [][]string{{"v1"}, nil} {
+						server.TakeRequests()
+						start := time.Now()
+						_, err := m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"}, versions...)
+						if err == nil || meta.IsNoMatchError(err) {
+							t.Errorf("%v; want an error that is not NoMatch", err)
+						}
+						requests := server.TakeRequests()
+						if took := time.Since(start); took > time.Duration(len(requests))*latency {
+							t.Errorf("an answer took %v for the requests %v", took, requests)
+						}
+						for i := 1; i < len(requests); i++ {
+							if requests[i].Path == requests[i-1].Path && requests[i].Path != "/api" {
+								t.Errorf("asked twice for one lookup: %v", requests)
+							}
+						}
+					}
+					start := time.Now()
+					lifeWantServed(t, m, lifeFoo)
+					if took := time.Since(start); took > 8*latency {
+						t.Errorf("a known kind took %v", took)
+					}
+				}
+				server.PutVersion(lifeFoo.Group, fakeVersion("v1", "Foo", "Bar", "Added"))
+				heal()
+				start := time.Now()
+				lifeWantServed(t, m, schema.GroupVersionKind{Group: lifeFoo.Group, Version: "v1", Kind: "Added"})
+				if took := time.Since(start); took > 8*latency {
+					t.Errorf("healed, and still it took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// The refreshes of Start have their own backoff, which begins with a second.
+func TestRetryAfterInTheBackground(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		lifeReadAll(t, m)
+		server.SetFault(fakeapi.All(), fakeapi.Times(1, fakeapi.Status(503, 5)))
+		start := time.Now()
+		stop := lifeStart(t, m)
+		time.Sleep(3 * time.Second)
+		if status := m.Status(); status.LastError != nil || !status.LastSuccess.After(start) {
+			t.Errorf("3 seconds after a 503: %+v", status)
+		}
+		stop()
+	})
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// What runs in the background goes on beside groups that hang.
+
+// beforeHang is a group that the tests' server lists before all others that change.
+const beforeHang = "a.example.com"
+
+// hangingLifeServer is a server of which m knows all, and one group of which hangs.
+func hangingLifeServer(t *testing.T, server *fakeapi.Server, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+	t.Helper()
+	server.SetGroups(
+		fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")),
+		fakeGroup(beforeHang, fakeVersion("v1", "A"), fakeVersion("v2", "A"), fakeVersion("v3", "A")),
+		fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")),
+		fakeGroup("other.example.com", fakeVersion("v1", "Other")),
+	)
+	m := newFakeMapper(t, server, opts)
+	lifeReadAll(t, m)
+	server.SetFault(fakeapi.InGroup(beforeHang), fakeapi.Timeout())
+	return m
+}
+
+// F4 and F9: what goes is noticed within the interval, although another group hangs.
+func TestRefreshBesideAHangingGroup(t *testing.T) {
+	const interval = 10 * time.Second
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := hangingLifeServer(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
+		stop := lifeStart(t, m)
+		for n := range 5 {
+			time.Sleep(37 * time.Second)
+			server.PutVersion("example.com", fakeVersion("v1", "Bar"))
+			time.Sleep(interval + time.Second)
+			lifeWantAbsent(t, m, lifeFoo)
+			server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar"))
+			time.Sleep(interval + time.Second)
+			mapping, err := m.RESTMapping(lifeFoo.GroupKind(), "v1")
+			if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
+				t.Errorf("round %d: %s", n, answered(mappingText(mapping), err))
+			}
+			server.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar"))
+			time.Sleep(interval + time.Second)
+			lifeWantServed(t, m, lifeFoo, schema.GroupVersionKind{Group: beforeHang, Version: "v1", Kind: "A"})
+		}
+		server.ClearFaults()
+		stop()
+	})
+}
+
+// A group that is read live because the document and the mapper disagree about it,
+// and that hangs, does not keep a refresh from what the document has for others.
+func TestRefreshBesideAHangingDisagreement(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		ahead, behind := twoReplicas(fakeapi.Aggregated())
+		documents := fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
+			if req.URL.Path == "/api" || req.URL.Path == "/apis" {
+				return behind
+			}
+			return ahead
+		})
+		m := newLifeMapper(t, ahead, documents, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+		lifeReadAll(t, m)
+		stop := lifeStart(t, m)
+		synctest.Wait()
+		lifeWantServed(t, m, lifeLate, lifeNew)
+		ahead.SetFault(fakeapi.InGroup(lifeLate.Group, lifeNew.Group), fakeapi.Timeout())
+		for range 5 {
+			time.Sleep(17 * time.Second)
+			behind.Remove(lifeOther.Group)
+			ahead.Remove(lifeOther.Group)
+			time.Sleep(6 * time.Second)
+			lifeWantAbsent(t, m, lifeOther)
+			lifeServe(behind, lifeOther)
+			lifeServe(ahead, lifeOther)
+			time.Sleep(6 * time.Second)
+			if got := m.Status().Groups; got != 4 {
+				t.Errorf("%d groups known, want 4", got)
+			}
+			lifeWantServed(t, m, lifeOther, lifeLate, lifeNew)
+		}
+		ahead.ClearFaults()
+		stop()
+	})
+}
+
+// Who waits for a kind does not wait for a group that hangs.
+func TestWaitForKindsBesideAHangingGroup(t *testing.T) {
+	for how, others := range askings {
+		t.Run(how, func(t *testing.T) {
+			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+				m := hangingLifeServer(t, server, apiutil.DynamicRESTMapperOptions{})
+				stop := keepAsking(m, []string{beforeHang}, others...)
+				time.Sleep(5 * time.Second)
+				waitFor(m, lifeFoo, lifeOther).wantWithin(t, 0)
+				w := waitFor(m, lifeNew)
+				time.Sleep(500 * time.Millisecond)
+				w.wantStill(t)
+				lifeServe(server, lifeNew)
+				w.wantWithin(t, 2*time.Second)
+				server.ClearFaults()
+				stop()
+			})
+		})
+	}
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// lifeLate is a kind that is served by its version and not yet in any document.
+var lifeLate = schema.GroupVersionKind{Group: lifeFoo.Group, Version: "v2", Kind: "Late"}
+
+// laggingServer is a server of which mapper m knows everything, with documents
+// that stand still from now on. Its lists do so as well, if they are given.
+func laggingServer(t *testing.T, server *fakeapi.Server, lists bool, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+	t.Helper()
+	m := newFakeMapper(t, server, opts)
+	lifeReadAll(t, m)
+	server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
+	if lists {
+		server.SetLag(fakeapi.PartLists, fakeapi.Forever)
+	}
+	server.TakeRequests()
+	return m
+}
+
+// missElsewhere makes lookups that read the whole document and find nothing.
+func missElsewhere(t *testing.T, m *apiutil.DynamicRESTMapper) {
+	t.Helper()
+	for _, lookup := range []func() error{
+		func() error {
+			_, err := m.RESTMapping(schema.GroupKind{Group: "nowhere.example.com", Kind: "Absent"})
+			return err
+		},
+		func() error {
+			_, err := m.RESTMapping(schema.GroupKind{Group: lifeOther.Group, Kind: "Absent"})
+			return err
+		},
+		func() error { _, err := m.KindFor(schema.GroupVersionResource{Resource: "absents"}); return err },
+	} {
+		if err := lookup(); !meta.IsNoMatchError(err) {
+			t.Errorf("a lookup of what is nowhere: %v", err)
+		}
+	}
+}
+
+// meanwhiles are what may happen between two lookups of a kind, none of which
+// changes that it is served.
+var meanwhiles = map[string]func(*testing.T, *apiutil.DynamicRESTMapper){
+	"nothing":        func(*testing.T, *apiutil.DynamicRESTMapper) {},
+	"misses":         missElsewhere,
+	"Reset":          func(_ *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset() },
+	"ResetGroup":     func(_ *testing.T, m *apiutil.DynamicRESTMapper) { m.ResetGroup(lifeLate.Group) },
+	"two Resets":     func(t *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset(); missElsewhere(t, m); m.Reset() },
+	"a refresh":      refreshOnce,
+	"Reset, refresh": func(t *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset(); refreshOnce(t, m) },
+}
+
+// refreshOnce lets a mapper with a RefreshInterval refresh at least once.
+func refreshOnce(t *testing.T, m *apiutil.DynamicRESTMapper) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := m.WaitForKinds(ctx, lifeFoo); err != nil {
+		t.Error(err)
+	}
+	before := m.Status().LastAttempt
+	for !m.Status().LastAttempt.After(before) && ctx.Err() == nil {
+		time.Sleep(time.Second)
+	}
+}
+
+// What was read live stays, whatever older content a document repeats: its 304 is
+// no news.
+func TestLiveReadsOutliveALaggingDocument(t *testing.T) {
+	for when, meanwhile := range meanwhiles {
+		for _, form := range lookupForms(lifeLate) {
+			t.Run(when+"/"+form.name, func(t *testing.T) {
+				lifeBubble(t, func(t *testing.T) {
+					server := lifeServer(fakeapi.Aggregated())
+					m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+					defer lifeStart(t, m)()
+					synctest.Wait() // until it has refreshed
+					lifeServe(server, lifeLate)
+					lifeWantServed(t, m, lifeLate)
+					meanwhile(t, m)
+					if form.group == "" && when != "nothing" && when != "misses" && when != "a refresh" {
+						return // a lookup of any group after a reset believes the document
+					}
+					form.wantAnswer(t, m, "read live before")
+				})
+			})
+		}
+	}
+}
+
+// The same of a lookup of several versions, while others read the document between
+// its requests: the one that was read first is not forgotten for the next.
+func TestSeveralVersionsBesideALaggingDocument(t *testing.T) {
+	added := schema.GroupKind{Group: lifeFoo.Group, Kind: "Added"}
+	for _, versions := range [][]string{{"v1", "v2"}, {"v2", "v1"}, {"v1", "v2", "v3"}, {"v3", "v1", "v2"}} {
+		for _, moment := range moments() {
+			lifeBubble(t, func(t *testing.T) {
+				server := lifeServer(fakeapi.Aggregated())
+				m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
+				server.PutVersion(added.Group, fakeVersion("v1", "Foo", "Bar", added.Kind))
+				server.SetLatency(latency)
+				var others sync.WaitGroup
+				for n := range 3 {
+					others.Go(func() {
+						gk := schema.GroupKind{Group: fmt.Sprintf("absent%d.example.com", n), Kind: "Absent"}
+						for range 5 {
+							_, _ = m.RESTMapping(gk)
+						}
+					})
+				}
+				time.Sleep(moment)
+				if _, err := m.RESTMapping(added, versions...); err != nil {
+					t.Errorf("versions %q, begun at %v: %v", versions, moment, err)
+				}
+				others.Wait()
+			})
+		}
+	}
+}
+
+// A reset makes no lookup weaker: one with a version still ends at that version.
+// So NoMatch, ResetOnNoMatch and another try heal, however late the document is.
+func TestResetWhileTheDocumentLags(t *testing.T) {
+	for _, gvk := range []schema.GroupVersionKind{
+		lifeLate, lifeNew, {Group: lifeFoo.Group, Version: "v1", Kind: "Added"},
+	} {
+		t.Run(gvk.String(), func(t *testing.T) {
+			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+				m := laggingServer(t, server, true, apiutil.DynamicRESTMapperOptions{})
+				err := lifeAsk(m, gvk)
+				if !apiutil.ResetOnNoMatch(err, m) {
+					t.Fatalf("not reset on %v", err)
+				}
+				kinds := []string{gvk.Kind}
+				if gvk.GroupVersion() == lifeFoo.GroupVersion() {
+					kinds = []string{"Foo", "Bar", gvk.Kind}
+				}
+				server.PutVersion(gvk.Group, fakeVersion(gvk.Version, kinds...))
+				for range 3 {
+					lifeWantServed(t, m, gvk)
+					m.Reset()
+				}
+				lifeWantServed(t, m, gvk, lifeFoo, lifeOther)
+			})
+		})
+	}
+}
+
+// The other way round: what a live read found gone stays gone, although the
+// document still has it.
+func TestLiveAbsenceOutlivesALaggingDocument(t *testing.T) {
+	for what, remove := range map[string]func(*fakeapi.Server){
+		"kind":    func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Bar")) },
+		"version": func(s *fakeapi.Server) { s.Put(fakeGroup("example.com", fakeVersion("v2", "Bar"))) },
+		"group":   func(s *fakeapi.Server) { s.Remove("example.com") },
+	} {
+		for when, meanwhile := range map[string]func(*testing.T, *apiutil.DynamicRESTMapper){
+			"nothing": meanwhiles["nothing"], "misses": missElsewhere, "Reset": meanwhiles["Reset"], "ResetGroup": meanwhiles["ResetGroup"],
+		} {
+			t.Run(what+"/"+when, func(t *testing.T) {
+				lifeBubble(t, func(t *testing.T) {
+					server := lifeServer(fakeapi.Aggregated())
+					m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
+					remove(server)
+					m.ResetGroup("example.com")
+					lifeWantAbsent(t, m, lifeFoo)
+					meanwhile(t, m)
+					lifeWantAbsent(t, m, lifeFoo)
+					if _, err := m.RESTMapping(lifeFoo.GroupKind()); !meta.IsNoMatchError(err) {
+						t.Errorf("without a version: %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A program that runs while its kind is served runs on while that is so, however
+// far the document is behind.
+func TestRunWhileServedWithALaggingDocument(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Aggregated())
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+		defer lifeStart(t, m)()
+		server.SetLag(fakeapi.PartDocument, time.Minute)
+		lifeServe(server, lifeNew)
+		c := runController(m, lifeNew)
+		for range 60 {
+			time.Sleep(2 * time.Second)
+			_, _ = m.RESTMapping(lifeNew.GroupKind()) // a lookup now and then, too
+		}
+		c.want(t, 1, 0)
+		c.wantReturn(t, true, nil)
+	})
+}
+
+// A document that drops a kind, or its group, ends no program as long as the kind
+// is served: that is confirmed live first.
+func TestRunWhileServedConfirmsLive(t *testing.T) {
+	for what, remove := range map[string]func(*fakeapi.Server){
+		"kind":  func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Bar")) },
+		"group": func(s *fakeapi.Server) { s.Remove("example.com") },
+		"scope": func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar")) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			lifeBubble(t, func(t *testing.T) {
+				server := lifeServer(fakeapi.Aggregated())
+				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+				defer lifeStart(t, m)()
+				c := runController(m, lifeFoo)
+				time.Sleep(time.Minute)
+				remove(server)
+				server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
+				server.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar"))
+				time.Sleep(time.Minute)
+				c.want(t, 1, 0)
+				server.SetLag(fakeapi.PartDocument, 0)
+				remove(server)
+				time.Sleep(time.Minute)
+				begun := int32(1)
+				if what == "scope" {
+					begun = 2 // with the other scope
+				}
+				c.want(t, begun, 1)
+				c.wantReturn(t, true, nil)
+			})
+		})
+	}
+}
+
+// Without aggregated discovery it is the lists that lag.
+func TestLiveReadsOutliveLaggingLists(t *testing.T) {
+	for when, meanwhile := range meanwhiles {
+		t.Run(when, func(t *testing.T) {
+			lifeBubble(t, func(t *testing.T) {
+				server := lifeServer(fakeapi.Legacy())
+				m := laggingServer(t, server, true, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+				defer lifeStart(t, m)()
+				synctest.Wait()
+				lifeServe(server, lifeLate)
+				lifeServe(server, lifeNew)
+				for range 3 {
+					lifeWantServed(t, m, lifeLate, lifeNew)
+					meanwhile(t, m)
+				}
+				lifeWantServed(t, m, lifeLate, lifeNew, lifeFoo)
+			})
+		})
+	}
+}
+
+// What went and came back leaves the same document behind, so that a 304 hides
+// both. It is found all the same, whatever was read live in between.
+func TestReturnsUnderTheSameETag(t *testing.T) {
+	gone := map[string]func(*fakeapi.Server){
+		"kind":    func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Bar")) },
+		"version": func(s *fakeapi.Server) { s.Put(fakeGroup("example.com", fakeVersion("v2", "Bar"))) },
+		"group":   func(s *fakeapi.Server) { s.Remove("example.com") },
+	}
+	for what, remove := range gone {
+		for _, form := range lookupForms(lifeFoo) {
+			t.Run(what+"/"+form.name, func(t *testing.T) {
+				lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+					m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+					lifeReadAll(t, m)
+					groups := []fakeapi.Group{
+						fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")),
+						fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")),
+						fakeGroup("other.example.com", fakeVersion("v1", "Other")),
+					}
+					for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup("example.com") }} {
+						remove(server)
+						m.ResetGroup("example.com")
+						lifeWantAbsent(t, m, lifeFoo)
+						server.SetGroups(groups...)
+						reset()
+						form.wantAnswer(t, m, "when it is back")
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// defaultMaxAge is how old what is used may get where nothing is said of it.
+const defaultMaxAge = 30 * time.Second
+
+// maxAges are options with which what is used is confirmed that often.
+var maxAges = map[string]struct {
+	opts apiutil.DynamicRESTMapperOptions
+	age  time.Duration
+}{
+	"by default": {apiutil.DynamicRESTMapperOptions{}, defaultMaxAge},
+	"as said":    {apiutil.DynamicRESTMapperOptions{MaxAge: 5 * time.Minute}, 5 * time.Minute},
+}
+
+// withAge runs test in both modes with a warm mapper of a slow server.
+func withAge(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration)) {
+	for name, maxAge := range maxAges {
+		t.Run(name, func(t *testing.T) {
+			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newFakeMapper(t, server, maxAge.opts)
+				lifeReadAll(t, m)
+				server.SetLatency(latency)
+				server.TakeRequests()
+				test(t, server, m, maxAge.age)
+			})
+		})
+	}
+}
+
+// wantImmediate asks for a kind that is known and fails the test if that takes time.
+func wantImmediate(t *testing.T, m *apiutil.DynamicRESTMapper, when string, gvk schema.GroupVersionKind) {
+	t.Helper()
+	start := time.Now()
+	if err := lifeAsk(m, gvk); err != nil {
+		t.Errorf("%s: %v", when, err)
+	}
+	if took := time.Since(start); took > 0 {
+		t.Errorf("%s: a hit took %v", when, took)
+	}
+}
+
+// F4: the first hit after MaxAge starts a refresh and does not wait for it; the hits
+// after it get what it found.
+func TestMaxAge(t *testing.T) {
+	for what, remove := range map[string]func(*fakeapi.Server){
+		"kind":    func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Bar")) },
+		"version": func(s *fakeapi.Server) { s.Put(fakeGroup("example.com", fakeVersion("v2", "Bar"))) },
+		"group":   func(s *fakeapi.Server) { s.Remove("example.com") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
+				remove(server)
+				time.Sleep(age - time.Second)
+				wantImmediate(t, m, "before MaxAge", lifeFoo)
+				time.Sleep(time.Second / 2)
+				lifeWantRequests(t, server, "before MaxAge")
+				time.Sleep(time.Second)
+				wantImmediate(t, m, "the first hit after MaxAge", lifeFoo)
+				time.Sleep(time.Second)
+				if n := len(server.TakeRequests()); n == 0 {
+					t.Error("no refresh after MaxAge")
+				}
+				lifeWantAbsent(t, m, lifeFoo)
+				lifeWantServed(t, m, lifeOther)
+			})
+		})
+	}
+}
+
+// A change of what is served is noticed as well.
+func TestMaxAgeOfAChange(t *testing.T) {
+	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
+		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar"))
+		time.Sleep(age + time.Second)
+		wantImmediate(t, m, "the first hit", lifeFoo)
+		time.Sleep(time.Second)
+		mapping, err := m.RESTMapping(lifeFoo.GroupKind(), "v1")
+		if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
+			t.Errorf("the hit after the refresh: %v", answered(mappingText(mapping), err))
+		}
+	})
+}
+
+// While nobody asks there is no request and no goroutine.
+func TestMaxAgeWhileNobodyAsks(t *testing.T) {
+	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, _ time.Duration) {
+		synctest.Wait()
+		before := runtime.NumGoroutine()
+		time.Sleep(24 * time.Hour)
+		if n := runtime.NumGoroutine(); n > before {
+			t.Errorf("%d goroutines, %d before", n, before)
+		}
+		lifeWantRequests(t, server, "in a day without lookups")
+		wantImmediate(t, m, "a day later", lifeFoo)
+		time.Sleep(time.Hour)
+		if n := len(server.TakeRequests()); n == 0 || n > 10 {
+			t.Errorf("%d requests for one hit", n)
+		}
+		if n := runtime.NumGoroutine(); n > before {
+			t.Errorf("%d goroutines an hour later, %d before", n, before)
+		}
+	})
+}
+
+// Hits all the time, from many goroutines, refresh once each MaxAge.
+func TestMaxAgeOfBusyMapper(t *testing.T) {
+	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
+		const ages = 10
+		for start := time.Now(); time.Since(start) < ages*age; time.Sleep(age / 100) {
+			allAtOnce(8, func(int) { wantImmediate(t, m, "busy", lifeFoo) })
+		}
+		refreshes := 0
+		for _, r := range server.TakeRequests() {
+			if r.Path == "/apis" {
+				refreshes++
+			}
+		}
+		if refreshes < ages-2 || refreshes > ages+1 {
+			t.Errorf("%d refreshes in %d times MaxAge", refreshes, ages)
+		}
+	})
+}
+
+// Every kind of hit has an age: lookups by resource and without a group too.
+func TestMaxAgeOfEveryLookup(t *testing.T) {
+	for _, form := range lookupForms(lifeFoo) {
+		t.Run(form.name, func(t *testing.T) {
+			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				lifeReadAll(t, m)
+				server.TakeRequests()
+				time.Sleep(defaultMaxAge + time.Second)
+				form.wantAnswer(t, m, "after MaxAge")
+				synctest.Wait()
+				if n := len(server.TakeRequests()); n == 0 {
+					t.Error("no refresh after MaxAge")
+				}
+			})
+		})
+	}
+}
+
+// A negative MaxAge: never.
+func TestNoMaxAge(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
+		lifeReadAll(t, m)
+		server.TakeRequests()
+		for range 100 {
+			time.Sleep(time.Minute)
+			wantImmediate(t, m, "without MaxAge", lifeFoo)
+		}
+		lifeWantRequests(t, server, "hits without MaxAge")
+	})
+}
+
+// What was read in between, whatever for, is as young as that.
+func TestMaxAgeCountsFromTheLastRead(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		for range 10 {
+			lifeReadAll(t, m)
+			server.TakeRequests()
+			time.Sleep(defaultMaxAge * 2 / 3)
+			wantImmediate(t, m, "young", lifeFoo)
+			lifeWantRequests(t, server, "a young hit")
+		}
+	})
+}
+
+// Start refreshes often enough: a hit adds nothing to that.
+func TestMaxAgeBesideRefreshInterval(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		clock := newLifeClock(server, "/apis")
+		m := newLifeMapper(t, server, clock, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
+		lifeReadAll(t, m)
+		stop := lifeStart(t, m)
+		before := clock.count()
+		for range 600 {
+			time.Sleep(time.Second)
+			wantImmediate(t, m, "refreshed", lifeFoo)
+		}
+		stop()
+		if n := clock.count() - before; n > 68 { // 60, with the jitter and that of the beginning
+			t.Errorf("%d refreshes in 10 minutes", n)
+		}
+	})
+}
+
+// A server that does not answer costs hits nothing and is not asked again and again.
+func TestMaxAgeDuringAnOutage(t *testing.T) {
+	for name, fault := range map[string]fakeapi.Fault{
+		"timeout": fakeapi.Timeout(), "503": fakeapi.Status(503, 5), "refused": fakeapi.Refused(), "empty 404": fakeapi.Empty(404),
+	} {
+		t.Run(name, func(t *testing.T) {
+			withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
+				heal := server.SetFault(fakeapi.All(), fault)
+				for range 1000 {
+					wantImmediate(t, m, "during an outage", lifeFoo)
+					time.Sleep(age / 100)
+				}
+				if n := len(server.TakeRequests()); n == 0 || n > 50 {
+					t.Errorf("%d requests in 10 times MaxAge", n)
+				}
+				server.PutVersion("example.com", fakeVersion("v1", "Bar"))
+				heal()
+				for start := time.Now(); time.Since(start) < 3*age && lifeAsk(m, lifeFoo) == nil; {
+					time.Sleep(age / 10)
+				}
+				lifeWantAbsent(t, m, lifeFoo)
+			})
+		})
+	}
+}
+
+// F9: a group that hangs keeps nobody's mappings from being confirmed.
+func TestMaxAgeBesideAHangingGroup(t *testing.T) {
+	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
+		server.SetFault(fakeapi.InGroup(lifeOther.Group), fakeapi.Timeout())
+		stop := keepAsking(m, []string{lifeOther.Group}, "v1")
+		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar"))
+		time.Sleep(age + time.Second)
+		wantImmediate(t, m, "the first hit", lifeFoo)
+		time.Sleep(time.Second)
+		mapping, err := m.RESTMapping(lifeFoo.GroupKind(), "v1")
+		if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
+			t.Errorf("the hit after the refresh: %v", answered(mappingText(mapping), err))
+		}
+		wantImmediate(t, m, "a kind of the group that hangs", lifeOther)
+		server.ClearFaults()
+		stop()
+	})
+}
+
+// The refresh is nobody's: it goes on when the lookup that began it has ended, and
+// when its context has.
+func TestMaxAgeOfEndedLookup(t *testing.T) {
+	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
+		server.PutVersion("example.com", fakeVersion("v1", "Bar"))
+		time.Sleep(age + time.Second)
+		ctx, cancel := context.WithCancel(context.Background())
+		if _, err := m.RESTMappingWithContext(ctx, lifeFoo.GroupKind(), "v1"); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		time.Sleep(time.Second)
+		lifeWantAbsent(t, m, lifeFoo)
+	})
+}
+
+// What a lagging document repeats is no news to a refresh of MaxAge either: what was
+// read live stays, and is confirmed live.
+func TestMaxAgeBesideALaggingDocument(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Aggregated())
+		m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
+		lifeServe(server, lifeLate)
+		lifeWantServed(t, m, lifeLate)
+		for range 5 {
+			time.Sleep(defaultMaxAge + time.Second)
+			wantImmediate(t, m, "a kind that the document lacks", lifeLate)
+			synctest.Wait()
+		}
+		server.RemoveVersion(lifeLate.Group, lifeLate.Version)
+		time.Sleep(defaultMaxAge + time.Second)
+		_ = lifeAsk(m, lifeLate)
+		time.Sleep(time.Second)
+		lifeWantAbsent(t, m, lifeLate)
+	})
+}
+
+// Through a boot nothing goes.
+func TestMaxAgeThroughABoot(t *testing.T) {
+	booting(t, apiutil.DynamicRESTMapperOptions{}, func(t *testing.T, _ *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() func()) {
+		ready := boot()
+		for range 5 {
+			time.Sleep(defaultMaxAge + time.Second)
+			lifeWantServed(t, m, lifeFoo, lifeOther)
+			synctest.Wait()
+		}
+		ready()
+		lifeWantServed(t, m, lifeFoo, lifeOther)
+	})
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// What a document says of a group is news only where it says something else than it
+// has said before.
+
+// documentForms are the forms in which a document may come, with validators and
+// without.
+var documentForms = map[string]fakeapi.Forms{
+	"protobuf": fakeapi.Aggregated(), "JSON": {V2: true, ETag: true}, "no ETag": {V2: true, Protobuf: true},
+	"JSON, no ETag": {V2: true}, "v2beta1": fakeapi.V2Beta1Only(),
+}
+
+// eachDocument runs test with a mapper that is started and knows all of a server,
+// in each form of document.
+func eachDocument(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
+	for name, forms := range documentForms {
+		t.Run(name, func(t *testing.T) {
+			lifeBubble(t, func(t *testing.T) {
+				server := lifeServer(forms)
+				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+				lifeReadAll(t, m)
+				stop := lifeStart(t, m)
+				synctest.Wait()
+				test(t, server, m)
+				stop()
+			})
+		})
+	}
+}
+
+// A document that changes in one place is no news of the others: what it says of
+// them is as old as before.
+func TestNewsOfAnotherGroupIsNoNews(t *testing.T) {
+	const lag = time.Minute
+	liveOnly := schema.GroupVersionKind{Group: "live.example.com", Version: "v1", Kind: "Live"}
+	eachDocument(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+		s := subscribe(m)
+		s.take(t)
+		server.SetLag(fakeapi.PartDocument, lag)
+		lifeServe(server, lifeNew)
+		time.Sleep(lag - 5*time.Second)
+		s.want(t, "before the document has it")
+		lifeServe(server, lifeLate)
+		lifeServe(server, liveOnly)
+		lifeWantServed(t, m, lifeLate)
+		s.want(t, "after a live read", "Added example.com/v2 Late -> lates, namespace")
+		lifeWantServed(t, m, liveOnly)
+		s.want(t, "after a live read", "Added live.example.com/v1 Live -> lives, namespace")
+		time.Sleep(20 * time.Second)
+		lifeWantServed(t, m, lifeLate, lifeNew, liveOnly)
+		if _, err := m.RESTMapping(lifeLate.GroupKind()); err != nil {
+			t.Error(err)
+		}
+		s.want(t, "when the document has the first alone", "Added new.example.com/v1 New -> news, namespace")
+		time.Sleep(lag)
+		lifeWantServed(t, m, lifeLate, lifeNew, liveOnly)
+		s.want(t, "when it has all")
+		s.close(t)
+	})
+}
+
+// Subscribers hear of each change once, however late the document is.
+func TestSubscribeBesideALaggingDocument(t *testing.T) {
+	eachDocument(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+		s := subscribe(m)
+		s.take(t)
+		server.SetLag(fakeapi.PartDocument, time.Minute)
+		lifeServe(server, lifeLate)
+		lifeWantServed(t, m, lifeLate)
+		s.want(t, "a version that comes", "Added example.com/v2 Late -> lates, namespace")
+		generation := m.Generation()
+		time.Sleep(2 * time.Minute)
+		s.want(t, "when the document has it")
+		if m.Generation() != generation {
+			t.Error("the generation has moved without a change")
+		}
+		server.RemoveVersion(lifeLate.Group, lifeLate.Version)
+		m.ResetGroup(lifeLate.Group)
+		lifeWantAbsent(t, m, lifeLate)
+		s.want(t, "a version that goes", "Removed example.com/v2 Late -> lates, namespace")
+		generation = m.Generation()
+		time.Sleep(2 * time.Minute)
+		s.want(t, "when the document has heard of it")
+		if m.Generation() != generation {
+			t.Error("the generation has moved without a change")
+		}
+		s.close(t)
+	})
+}
+
+// Not only what comes and goes: a scope that was read live stays as well.
+func TestLiveScopeOutlivesALaggingDocument(t *testing.T) {
+	for when, meanwhile := range map[string]func(*testing.T, *apiutil.DynamicRESTMapper){
+		"nothing": meanwhiles["nothing"], "misses": missElsewhere, "a refresh": refreshOnce, "ResetGroup": meanwhiles["ResetGroup"],
+	} {
+		t.Run(when, func(t *testing.T) {
+			eachDocument(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+				server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
+				server.PutVersion(lifeFoo.Group, fakeVersion("v1", "Foo:cluster", "Bar"))
+				m.ResetGroup(lifeFoo.Group)
+				for n := range 3 {
+					for _, versions := range [][]string{nil, {"v1"}} {
+						mapping, err := m.RESTMapping(lifeFoo.GroupKind(), versions...)
+						if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
+							t.Errorf("round %d, versions %q: %s", n, versions, answered(mappingText(mapping), err))
+						}
+					}
+					meanwhile(t, m)
+				}
+			})
+		})
+	}
+}
+
+// A kind that went and came back before the document has heard of either: when that
+// drops it, it is there, and nobody is told otherwise who asks.
+func TestReturnedKindBesideALaggingDocument(t *testing.T) {
+	for what, remove := range map[string]func(*fakeapi.Server){
+		"kind":    func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Bar")) },
+		"version": func(s *fakeapi.Server) { s.Put(fakeGroup("example.com", fakeVersion("v2", "Bar"))) },
+		"group":   func(s *fakeapi.Server) { s.Remove("example.com") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			eachDocument(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+				server.SetLag(fakeapi.PartDocument, time.Minute)
+				remove(server)
+				time.Sleep(10 * time.Second)
+				server.Put(fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")))
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				if err := m.WaitForKinds(ctx, lifeFoo); err != nil {
+					t.Fatal(err)
+				}
+				c := runController(m, lifeFoo)
+				for n := range 90 {
+					time.Sleep(time.Second)
+					lifeWantServed(t, m, lifeFoo)
+					if _, err := m.RESTMapping(lifeFoo.GroupKind()); err != nil {
+						t.Errorf("without a version, %d: %v", n, err)
+					}
+				}
+				c.want(t, 1, 0)
+				c.wantReturn(t, true, nil)
+			})
+		})
+	}
+}
+
+// A server that contradicts itself gets a limited number of requests, and an answer
+// is given all the same.
+func TestContradictions(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		for _, version := range []string{"v2", "v3", "v4", "v5"} {
+			server.PutVersion(lifeFoo.Group, fakeVersion(version, "In"+version))
+		}
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		lifeReadAll(t, m)
+		server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
+		server.SetLag(fakeapi.PartLists, fakeapi.Forever)
+		server.Remove(lifeFoo.Group) // all its versions, whatever the documents say
+		absent := schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"}
+		for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup(lifeFoo.Group) }} {
+			for _, versions := range [][]string{nil, {"v1"}, {"v9", "v5"}} {
+				reset()
+				server.TakeRequests()
+				if _, err := m.RESTMapping(absent, versions...); !meta.IsNoMatchError(err) {
+					t.Errorf("versions %q: %v", versions, err)
+				}
+				if requests := server.TakeRequests(); len(requests) > 12 {
+					t.Errorf("versions %q: %d requests: %v", versions, len(requests), requests)
+				}
+			}
+		}
+		lifeWantServed(t, m, lifeOther)
+	})
+}

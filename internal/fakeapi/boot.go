@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeapi
+
+import (
+	"net/http"
+	"slices"
+)
+
+// Booting describes a server that has just started and knows only a part of its
+// API yet, as a kube-apiserver does that has not read its custom resources.
+type Booting struct {
+	// Unknown groups are not in /api and /apis, which are answered with 200 all
+	// the same.
+	Unknown []string
+
+	// Answering says that the paths of unknown groups are answered truly. Else
+	// they are 503, with Retry-After: 5. They are never 404.
+	Answering bool
+}
+
+// Boot makes the server boot until ready is called. Meanwhile /readyz is 500, and
+// whatever else would be 404 is 503.
+func (s *Server) Boot(b Booting) (ready func()) {
+	set := func(booting *Booting) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.booting = booting
+	}
+	set(&b)
+	return func() { set(nil) }
+}
+
+const (
+	readyPath  = "/readyz"
+	bootsAgain = 5 // seconds
+)
+
+// respond answers as w does, as far as a booting server can.
+func (b *Booting) respond(req *http.Request, w *world) (*http.Response, error) {
+	t, ok := parsePath(req.URL.Path)
+	switch {
+	case req.URL.Path == readyPath:
+		return textResponse(http.StatusInternalServerError, "[-]poststarthook/crd-informer-synced failed: reason withheld\nreadyz check failed\n"), nil
+	case ok && t.root():
+		return w.without(b.Unknown).respond(req)
+	case ok && !b.Answering && slices.Contains(b.Unknown, t.group):
+		return statusResponse(http.StatusServiceUnavailable, bootsAgain)
+	}
+	resp, err := w.respond(req)
+	if err == nil && resp.StatusCode == http.StatusNotFound {
+		return statusResponse(http.StatusServiceUnavailable, bootsAgain)
+	}
+	return resp, err
+}
+
+// without is the world without those groups.
+func (w *world) without(groups []string) *world {
+	rest := slices.DeleteFunc(slices.Clone(w.groups), func(g Group) bool { return slices.Contains(groups, g.Name) })
+	return newWorld(rest, w.forms)
+}

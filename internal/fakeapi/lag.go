@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fakeapi
+
+import (
+	"math"
+	"net/http"
+	"time"
+)
+
+// A Part is a part of the discovery that is put together from what others say,
+// so that a real server may be behind with it.
+type Part int
+
+const (
+	PartDocument Part = iota // /api and /apis in aggregated form
+	PartLists                // /api and /apis in legacy form, and /apis/<group>
+	parts
+)
+
+// Forever is the lag of a part that stands still.
+const Forever time.Duration = math.MaxInt64
+
+// SetLag makes a part show, from now on, what the server served so long ago. What
+// was served before SetLag is not remembered: the part stands still until the
+// first change after it is old enough. ETags and 304s are those of what is shown.
+// A lag of 0 ends it.
+func (s *Server) SetLag(part Part, by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if by == 0 {
+		s.pasts[part] = past{}
+		return
+	}
+	if s.pasts[part].by == 0 {
+		s.pasts[part].worlds = []moment{{world: s.world}}
+	}
+	s.pasts[part].by = by
+}
+
+// A past is what a part that lags can show. It forgets nothing: the lag may change.
+type past struct {
+	by     time.Duration // 0: no lag
+	worlds []moment      // the oldest first
+}
+
+type moment struct {
+	begin time.Time
+	world *world
+}
+
+// setWorld is the only way to change what is served. s.mu is held.
+func (s *Server) setWorld(w *world) {
+	s.world = w
+	for i := range s.pasts {
+		if p := &s.pasts[i]; p.by > 0 {
+			p.worlds = append(p.worlds, moment{time.Now(), w})
+		}
+	}
+}
+
+// speak gives the worlds of the past other forms. s.mu is held.
+func (p *past) speak(forms Forms) {
+	for i := range p.worlds {
+		p.worlds[i].world = newWorld(p.worlds[i].world.groups, forms)
+	}
+}
+
+// seenBy is the world that a request is shown. s.mu is held.
+func (s *Server) seenBy(req *http.Request) *world {
+	part, ok := s.world.part(req)
+	if !ok || s.pasts[part].by == 0 {
+		return s.world
+	}
+	return s.pasts[part].world(time.Now())
+}
+
+func (p *past) world(now time.Time) *world {
+	shown := p.worlds[0].world
+	for _, m := range p.worlds[1:] {
+		if now.Sub(m.begin) < p.by {
+			break
+		}
+		shown = m.world
+	}
+	return shown
+}
+
+// part returns the part that a request is for; single versions belong to none.
+func (w *world) part(req *http.Request) (part Part, ok bool) {
+	t, ok := parsePath(req.URL.Path)
+	if !ok || t.version != "" {
+		return 0, false
+	}
+	if f, _ := w.forms.negotiate(req.Header.Get("Accept"), t.root()); f.aggregated() {
+		return PartDocument, true
+	}
+	return PartLists, true
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package fakeapi
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// answers asks for all that there is to ask about a group.
+func answers(t *testing.T, s *Server, group, etag string) []string {
+	t.Helper()
+	o := inMemoryOrigin(s)
+	s.TakeRequests()
+	o.get(t, "/apis", v2JSON, etag)
+	o.get(t, "/apis/"+group, plainJSON, "")
+	o.get(t, "/apis/"+group+"/v1", plainJSON, "")
+	return lines(s.TakeRequests())
+}
+
+func wantAnswers(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const document, group, version = "GET /apis  ", "GET /apis/new.example.com  ", "GET /apis/new.example.com/v1  "
+		s := New(sample()...)
+		etag := inMemoryOrigin(s).get(t, "/apis", v2JSON, "").Header.Get("ETag")
+		ask := func() []string { return answers(t, s, "new.example.com", etag) }
+		s.SetLag(PartDocument, time.Minute)
+		s.SetLag(PartLists, Forever)
+		time.Sleep(time.Hour)
+		s.PutVersion("new.example.com", Version{Name: "v1"})
+		wantAnswers(t, "at once", ask(), document+"304", group+"404", version+"legacy 200")
+		time.Sleep(time.Minute - 1)
+		wantAnswers(t, "almost a minute later", ask(), document+"304", group+"404", version+"legacy 200")
+		time.Sleep(1)
+		wantAnswers(t, "a minute later", ask(), document+"v2+json 200", group+"404", version+"legacy 200")
+
+		s.Remove("new.example.com")
+		wantAnswers(t, "removed", ask(), document+"v2+json 200", group+"404", version+"404")
+		s.SetLag(PartDocument, time.Second)
+		time.Sleep(time.Second)
+		wantAnswers(t, "with another lag", ask(), document+"304", group+"404", version+"404")
+
+		s.PutVersion("new.example.com", Version{Name: "v1"})
+		s.SetForms(Forms{V2: true, ETag: true})
+		wantAnswers(t, "in other forms", ask(), document+"304", group+"404", version+"legacy 200")
+		s.SetForms(Legacy())
+		o := inMemoryOrigin(s)
+		if got := o.get(t, "/apis", plainJSON, ""); got.Code != 200 || cmp.Diff(legacyGroupNames(t, got), []string{"example.com", "metrics.example.com"}) != "" {
+			t.Errorf("a legacy list that stands still: %+v", got)
+		}
+		s.SetForms(Aggregated())
+		s.SetLag(PartDocument, 0)
+		s.SetLag(PartLists, 0)
+		wantAnswers(t, "without lag", ask(), document+"v2+json 200", group+"legacy 200", version+"legacy 200")
+	})
+}
