@@ -66,7 +66,7 @@ func (e *WatchError) Unwrap() error { return e.Err }
 func (c *WatchClient) List(ctx context.Context, resource schema.GroupVersionResource) (resourceVersion string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
-	req := c.get(resource, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+	req := c.get(resource, "PartialObjectMetadataList")
 	body, err := req.Param("limit", "1").Stream(ctx)
 	if err != nil {
 		return "", c.failure("list", resource, err)
@@ -89,7 +89,7 @@ func (c *WatchClient) Watch(
 ) (*EventStream, error) {
 	ctx, cancel := context.WithTimeout(ctx, lasting+watchMargin)
 	silent := time.AfterFunc(c.options.RequestTimeout, cancel) // which also closes the body
-	body, err := c.get(resource, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").
+	body, err := c.get(resource, "PartialObjectMetadata").
 		Param("watch", "true").
 		Param("resourceVersion", resourceVersion).
 		Param("allowWatchBookmarks", "true").
@@ -106,8 +106,10 @@ func (c *WatchClient) Watch(
 	return newEventStream(ctx, cancel, body, min(c.options.MaxResponseBytes, maxItem), failure), nil
 }
 
-// get is a request that client-go does not repeat: whoever watches has a backoff of its own.
-func (c *WatchClient) get(resource schema.GroupVersionResource, accept string) *rest.Request {
+// get is a request for metadata, or whole objects of a server that knows no better.
+// client-go does not repeat it: whoever watches has a backoff of its own.
+func (c *WatchClient) get(resource schema.GroupVersionResource, as string) *rest.Request {
+	accept := "application/json;as=" + as + ";g=meta.k8s.io;v=v1,application/json"
 	return c.rest.Get().AbsPath(watchPath(resource)).SetHeader("Accept", accept).MaxRetries(0)
 }
 
