@@ -92,9 +92,12 @@ func (a answer) response(req *http.Request) (*http.Response, error) {
 	if a.code == 0 {
 		a.code = http.StatusOK
 	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	if a.code == http.StatusTooManyRequests {
+		header.Set("Retry-After", "1") // which client-go would obey by itself
+	}
 	return &http.Response{
-		StatusCode: a.code, Request: req, ContentLength: -1,
-		Header: http.Header{"Content-Type": {"application/json"}},
+		StatusCode: a.code, Request: req, ContentLength: -1, Header: header,
 		Body:   &body{ctx: req.Context(), Reader: strings.NewReader(a.body), end: a.end},
 	}, nil
 }
