@@ -98,7 +98,7 @@ func (a answer) response(req *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{
 		StatusCode: a.code, Request: req, ContentLength: -1, Header: header,
-		Body:   &body{ctx: req.Context(), Reader: strings.NewReader(a.body), end: a.end},
+		Body: &body{ctx: req.Context(), Reader: strings.NewReader(a.body), end: a.end},
 	}, nil
 }
 
