@@ -33,6 +33,8 @@ const (
 	leastWatch = 5 * time.Minute
 	// steady is how long a watch must have been open to count as working.
 	steady = 30 * time.Second
+	// early is how much shorter than asked for a watch may be by rounding and latency.
+	early = 2 * time.Second
 	// fewShort is after how many watches in a row that were not steady somebody is told.
 	fewShort = 5
 )
@@ -57,6 +59,7 @@ type Watcher struct {
 	begun    bool   // a watch has been open
 	short    int    // watches in a row that were not steady
 	troubled bool   // the trouble has been logged
+	due      bool   // the last watch was as long as it was asked for
 	pauses   wait.Backoff
 }
 
@@ -73,13 +76,17 @@ func NewWatchers(client *discovery.WatchClient, log logr.Logger) []*Watcher {
 // Watching reports whether a watch is open now.
 func (w *Watcher) Watching() bool { return w.watching.Load() }
 
-// run watches until ctx ends, one watch after the other with a pause between them.
+// run watches until ctx ends, one watch after the other, with a pause between them
+// if the one before ended early: a server that goes away ends those of a whole fleet.
 func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 	for ctx.Err() == nil {
+		w.due = false
 		if err := w.watch(ctx, bell); err != nil && ctx.Err() == nil {
 			w.failed(err)
 		}
-		sleep(ctx, w.pauses.Step(), nil)
+		if !w.due {
+			sleep(ctx, w.pauses.Step(), nil)
+		}
 	}
 }
 
@@ -95,7 +102,8 @@ func (w *Watcher) watch(ctx context.Context, bell *Doorbell) error {
 		}
 		w.version = version
 	}
-	stream, err := w.client.Watch(ctx, w.resource, w.version, leastWatch+rand.N(leastWatch))
+	lasting := leastWatch + rand.N(leastWatch)
+	stream, err := w.client.Watch(ctx, w.resource, w.version, lasting)
 	if err != nil {
 		return w.lost(err, resumed)
 	}
@@ -107,7 +115,9 @@ func (w *Watcher) watch(ctx context.Context, bell *Doorbell) error {
 	}
 	opened := time.Now()
 	err = w.lost(w.follow(stream, bell), resumed)
-	return w.closed(time.Since(opened), err)
+	lasted := time.Since(opened)
+	w.due = err == nil && lasted >= lasting-early
+	return w.closed(lasted, err)
 }
 
 // ring rings for what happened while nothing was watched.

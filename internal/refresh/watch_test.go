@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,7 +32,7 @@ func TestWatcherAsks(t *testing.T) {
 		}
 		seen := api.seen()
 		if len(seen) != 2 {
-			t.Fatalf("asked for %s", api.asked())
+			t.Fatalf("asked for %+v", seen)
 		}
 		if limit := seen[0].query["limit"]; !slices.Equal(limit, []string{"1"}) {
 			t.Errorf("a list with limit %q", limit)
@@ -196,6 +197,22 @@ func TestWatcherOfSilentServer(t *testing.T) {
 		}
 		if lines := w.logged(); len(lines) != 0 {
 			t.Errorf("logged %q", lines)
+		}
+	})
+}
+
+// A server ends a watch when it was asked to; the next begins at once.
+func TestWatcherGoesOnAtOnce(t *testing.T) {
+	api := &watchAPI{watches: []answer{{body: bookmark, end: io.EOF, lasts: true}, {}}}
+	whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+		time.Sleep(10 * time.Minute)
+		seen := api.seen()
+		if len(seen) != 3 || seen[2].what != "watch from 9" {
+			t.Fatalf("asked for %+v", seen)
+		}
+		asked, _ := strconv.Atoi(seen[1].query.Get("timeoutSeconds"))
+		if took := seen[2].at.Sub(seen[1].at); took != time.Duration(asked)*time.Second || asked < 300 || asked > 600 {
+			t.Errorf("asked for %d seconds, and again after %v", asked, took)
 		}
 	})
 }

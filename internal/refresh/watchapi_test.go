@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ type answer struct {
 	body  string // what is sent,
 	end   error  // and what comes then; nil: nothing, for ever
 	delay time.Duration
+	lasts bool // the end comes when it was asked for
 }
 
 // A watchAPI answers lists with version 5, and watches with one answer after the
@@ -98,25 +100,37 @@ func (a answer) response(req *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{
 		StatusCode: a.code, Request: req, ContentLength: -1, Header: header,
-		Body: &body{ctx: req.Context(), Reader: strings.NewReader(a.body), end: a.end},
+		Body: &body{ctx: req.Context(), Reader: strings.NewReader(a.body), end: a.end, lasting: a.lasting(req)},
 	}, nil
+}
+
+// lasting returns how long it takes until the end comes.
+func (a answer) lasting(req *http.Request) time.Duration {
+	seconds, _ := strconv.Atoi(req.URL.Query().Get("timeoutSeconds"))
+	if !a.lasts {
+		seconds = 0
+	}
+	return time.Duration(seconds) * time.Second
 }
 
 type body struct {
 	io.Reader
-	ctx context.Context
-	end error
+	ctx     context.Context
+	end     error
+	lasting time.Duration
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	if n, _ := b.Reader.Read(p); n > 0 {
 		return n, nil
 	}
-	if b.end != nil {
-		return 0, b.end
+	if b.end == nil {
+		<-b.ctx.Done()
+		return 0, b.ctx.Err()
 	}
-	<-b.ctx.Done()
-	return 0, b.ctx.Err()
+	time.Sleep(b.lasting)
+	b.lasting = 0
+	return 0, b.end
 }
 
 func (*body) Close() error { return nil }
@@ -198,13 +212,15 @@ func whileWatching(t *testing.T, api *watchAPI, test func(t *testing.T, w *watch
 			defer close(ended)
 			w.run(ctx, w.bell)
 		}()
+		defer func() { // even if test gives up
+			start := time.Now()
+			cancel()
+			<-ended
+			if took := time.Since(start); took > 0 || w.Watching() {
+				t.Errorf("ended after %v, watching: %v", took, w.Watching())
+			}
+		}()
 		synctest.Wait()
 		test(t, w)
-		start := time.Now()
-		cancel()
-		<-ended
-		if took := time.Since(start); took > 0 || w.Watching() {
-			t.Errorf("ended after %v, watching: %v", took, w.Watching())
-		}
 	})
 }
