@@ -12,23 +12,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/tools/cache"
-
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // watchInBubble runs test in a bubble with a mapper that watches, started, and
-// stops it. Informers of k8s.io/client-go before v0.35 wait for a channel of their
-// package: time in a bubble would stand still. Those from v0.36 on are recognised.
+// stops it.
 func watchInBubble(
 	t *testing.T, opts apiutil.DynamicRESTMapperOptions, prepare func(*watchServer),
 	test func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper),
 ) {
 	t.Helper()
-	if _, ok := any(&cache.DeltaFIFO{}).(interface{ Name() string }); !ok {
-		t.Skip("informers of this k8s.io/client-go do not run in a bubble")
-	}
 	lifeBubble(t, func(t *testing.T) {
 		server := lifeServer(fakeapi.Aggregated())
 		watched := newWatchServer(server)
@@ -207,7 +201,7 @@ func TestWatchRefused(t *testing.T) {
 							t.Error("watching what it may not watch")
 						}
 						list := watched.lists[path]
-						if n := list.count("list") + list.count("watch") + list.count("stream"); n < 10 || n > 150 {
+						if n := list.count("list") + list.count("watch"); n < 10 || n > 150 {
 							t.Errorf("%d tries in 10 minutes", n)
 						}
 						if n := len(server.TakeRequests()); n < 18 {
@@ -215,19 +209,14 @@ func TestWatchRefused(t *testing.T) {
 						}
 
 						list.setFailure(listFailure{})
-						time.Sleep(time.Minute + 10*time.Second) // client-go waits for up to a minute
+						time.Sleep(time.Minute) // the pauses are half of that
 						wantWatching(t, server, list, m)
 
-						// The next trouble is told again. That an open watch can't be resumed
-						// for the moment is not: client-go keeps it to itself.
-						want := 2
-						if tt.failure.refused {
-							want = 1
-						}
+						// The next trouble is told again.
 						list.setFailure(tt.failure)
 						time.Sleep(5 * time.Minute)
-						if lines := log.containing("cannot watch"); len(lines) != want {
-							t.Errorf("%d lines after the second trouble, want %d: %q", len(lines), want, lines)
+						if lines := log.containing("cannot watch"); len(lines) != 2 {
+							t.Errorf("%d lines after the second trouble, want 2: %q", len(lines), lines)
 						}
 						if m.Status().Watching {
 							t.Error("watching in the second trouble")
@@ -248,21 +237,6 @@ func wantWatching(t *testing.T, server *fakeapi.Server, list *watchedList, m *ap
 	server.TakeRequests()
 	lifeWantServed(t, m, lifeNew)
 	lifeWantRequests(t, server, "what the watch has found")
-}
-
-// Servers before 1.32 do not know watches that list, which younger versions of
-// client-go try first. That is no trouble.
-func TestWatchOfOldServer(t *testing.T) {
-	log, logger := newLifeLog()
-	watchInBubble(t, apiutil.DynamicRESTMapperOptions{Logger: logger}, func(s *watchServer) {
-		s.lists[crdsPath].setFailure(listFailure{code: http.StatusUnprocessableEntity, verb: "stream"})
-		s.lists[apiServicesPath].setFailure(listFailure{code: http.StatusUnprocessableEntity, verb: "stream"})
-	}, func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-		wantWatching(t, server, watched.lists[crdsPath], m)
-		if lines := log.containing("watch"); len(lines) != 0 {
-			t.Errorf("logged %q", lines)
-		}
-	})
 }
 
 // A server ends watches all the time; what happened in between is not lost.
@@ -286,7 +260,7 @@ func TestWatchGoesOn(t *testing.T) {
 		})
 }
 
-// Start ends at once even if client-go waits between two tries at that moment.
+// Start ends at once even if the watch waits between two tries at that moment.
 func TestWatchEndsWhileServerIsDown(t *testing.T) {
 	for name, failure := range map[string]listFailure{
 		"refused": {refused: true}, "429": {code: http.StatusTooManyRequests}, "403": {code: http.StatusForbidden},

@@ -28,8 +28,8 @@ func lifeEventually(t *testing.T, what string, happened func() bool) {
 	}
 }
 
-// The way of a watch with every client-go there is, on the clock on the wall: a
-// role that lacks, the role, an event, the end.
+// The way of a watch on the clock on the wall: a role that lacks, the role, an
+// event, the end.
 func TestWatchInRealTime(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	log, logger := newLifeLog()

@@ -58,7 +58,7 @@ type watchedList struct {
 	changed  chan struct{} // closed and replaced with each event, and when streams end
 	stream   int           // streams with a lower number have ended
 	fail     listFailure
-	requests map[string]int // "list", "watch", "stream" (a watch that lists)
+	requests map[string]int // "list", "watch"
 	agents   map[string]int // Accept headers
 	open     int            // watches
 }
@@ -72,7 +72,7 @@ type watchEvent struct {
 type listFailure struct {
 	code    int    // 0: none
 	refused bool   // no connection
-	verb    string // the only one that fails: "list", "watch" or, of watches, "stream"
+	verb    string // the only one that fails, "list" or "watch"; "": both
 }
 
 func newWatchedList() *watchedList {
@@ -162,22 +162,20 @@ func (l *watchedList) answer(req *http.Request) (*http.Response, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	query := req.URL.Query()
-	verb, sort := "list", "list"
+	verb := "list"
 	if query.Get("watch") == "true" || query.Get("watch") == "1" {
-		verb, sort = "watch", "watch"
-		if query.Get("sendInitialEvents") == "true" {
-			sort = "stream"
-		}
+		verb = "watch"
 	}
-	l.requests[sort]++
+	l.requests[verb]++
 	l.agents[req.Header.Get("Accept")]++
-	if l.fail != (listFailure{}) && (l.fail.verb == "" || l.fail.verb == verb || l.fail.verb == sort) {
+	if l.fail != (listFailure{}) && (l.fail.verb == "" || l.fail.verb == verb) {
 		return l.fail.answer(req, verb)
 	}
 	if verb == "list" {
-		return jsonAnswer(req, http.StatusOK, l.document()), nil
+		limit, _ := strconv.Atoi(query.Get("limit"))
+		return jsonAnswer(req, http.StatusOK, l.document(limit)), nil
 	}
-	return l.watch(req, sort == "stream")
+	return l.watch(req)
 }
 
 func (f listFailure) answer(req *http.Request, verb string) (*http.Response, error) {
@@ -191,7 +189,7 @@ func (f listFailure) answer(req *http.Request, verb string) (*http.Response, err
 	}
 	reasons := map[int]metav1.StatusReason{
 		http.StatusUnauthorized: metav1.StatusReasonUnauthorized, http.StatusForbidden: metav1.StatusReasonForbidden,
-		http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusUnprocessableEntity: metav1.StatusReasonInvalid,
+		http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
 	}
 	segments := strings.Split(req.URL.Path, "/")
 	status, _ := json.Marshal(metav1.Status{
@@ -202,32 +200,27 @@ func (f listFailure) answer(req *http.Request, verb string) (*http.Response, err
 	return jsonAnswer(req, f.code, status), nil
 }
 
-func (l *watchedList) document() []byte {
+// document is the list, or its first objects if there is a limit.
+func (l *watchedList) document(limit int) []byte {
 	list := metav1.PartialObjectMetadataList{
 		TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"},
 		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(l.version)},
 	}
-	for _, name := range slices.Sorted(maps.Keys(l.objects)) {
+	names := slices.Sorted(maps.Keys(l.objects))
+	if limit > 0 && limit < len(names) {
+		names, list.Continue = names[:limit], "more"
+	}
+	for _, name := range names {
 		list.Items = append(list.Items, *objectMeta(name, l.objects[name]))
 	}
 	data, _ := json.Marshal(list)
 	return data
 }
 
-// watch opens a stream of the events after a resource version; or, if it is to
-// list first, of everything, a bookmark, and the events after that.
-func (l *watchedList) watch(req *http.Request, listing bool) (*http.Response, error) {
+// watch opens a stream of the events after a resource version.
+func (l *watchedList) watch(req *http.Request) (*http.Response, error) {
 	body := &watchBody{ctx: req.Context(), list: l, stream: l.stream, closed: make(chan struct{})}
 	body.after, _ = strconv.Atoi(req.URL.Query().Get("resourceVersion"))
-	if listing {
-		body.after = l.version
-		for _, name := range slices.Sorted(maps.Keys(l.objects)) {
-			body.pending.Write(eventLine("ADDED", objectMeta(name, l.objects[name])))
-		}
-		bookmark := objectMeta("", l.version)
-		bookmark.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-		body.pending.Write(eventLine("BOOKMARK", bookmark))
-	}
 	l.open++
 	resp := jsonAnswer(req, http.StatusOK, nil)
 	resp.ContentLength, resp.Body = -1, body

@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
@@ -78,11 +77,11 @@ func NewDynamicRESTMapperWithOptions(
 		MaxAge: opts.MaxAge, UnhealthyAfter: opts.UnhealthyAfter, Report: m.report,
 	})
 	if opts.WatchAPIs {
-		watches, err := metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), discovery.WatchClient(httpClient, opts.MaxResponseBytes))
+		watches, err := client.WatchClient(cfg, httpClient)
 		if err != nil {
-			return nil, fmt.Errorf("no watch of API changes for this rest.Config: %w", client.Safe(err))
+			return nil, fmt.Errorf("no watch of API changes for this rest.Config: %w", err)
 		}
-		m.watchers = refresh.NewWatchers(watches, opts.Logger, client.Safe)
+		m.watchers = refresh.NewWatchers(watches, opts.Logger)
 	}
 	return m, nil
 }

@@ -61,7 +61,11 @@ func (c *Client) cause(err error, seen *exchange, body []byte) error {
 	if errors.As(err, &status) {
 		return c.statusError(status, seen, body)
 	}
-	// client-go nests url.Error in url.Error.
+	return withoutURL(err)
+}
+
+// withoutURL drops the URL of a request that failed. client-go nests url.Error in url.Error.
+func withoutURL(err error) error {
 	for {
 		var withURL *url.Error
 		if !errors.As(err, &withURL) {

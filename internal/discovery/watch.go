@@ -3,45 +3,149 @@
 package discovery
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 )
 
-// WatchClient returns a client for watches of API changes. They are no discovery
-// requests, but go to the same server, which is trusted as little: redirects to
-// another host are not followed, and no answer is read at any length but the
-// streams of watches, of which client-go bounds each event.
-func WatchClient(httpClient *http.Client, maxBytes int64) *http.Client {
-	own := *httpClient
-	own.Transport = &watchRoundTripper{next: transportOf(httpClient), maxBytes: maxBytes}
-	own.CheckRedirect = sameHost(httpClient.CheckRedirect)
-	return &own
+// WatchClient lists and watches resources to tell that one of their objects came,
+// changed or went. It keeps no object. Its methods may be called concurrently.
+//
+// It sends requests through client-go's REST client, for the rate limiter and the
+// other settings of the configuration, but reads the bodies itself: client-go
+// decodes whole objects, and its informers keep them.
+type WatchClient struct {
+	rest    rest.Interface
+	options Options
+	safe    func(error) error // what may be shown of an error
 }
 
-type watchRoundTripper struct {
+// WatchClient returns a client for watches on the same server, which is trusted as
+// little. Watches are no discovery requests: Options.Requested is not told of them,
+// and cfg's Timeout, which would end them, is not theirs.
+func (c *Client) WatchClient(cfg *rest.Config, httpClient *http.Client) (*WatchClient, error) {
+	own := *httpClient
+	own.Transport = &refusalRoundTripper{next: transportOf(httpClient), maxBytes: min(c.options.MaxResponseBytes, maxItem)}
+	own.CheckRedirect = sameHost(httpClient.CheckRedirect)
+	own.Timeout = 0
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &own)
+	if err != nil {
+		return nil, c.Safe(hostError(cfg.Host, err))
+	}
+	return &WatchClient{rest: client.RESTClient(), options: c.options, safe: c.Safe}, nil
+}
+
+// WatchError says that a resource could not be listed or watched.
+type WatchError struct {
+	Verb string // list or watch
+	Path string // without host and query
+	// Code is the HTTP status of the answer, or of an event that says what is wrong; 0 if there was none.
+	Code int
+	Err  error // the cause, without credentials
+}
+
+// Error names the verb and the path.
+func (e *WatchError) Error() string { return fmt.Sprintf("%s of %s failed: %v", e.Verb, e.Path, e.Err) }
+
+// Unwrap returns the cause.
+func (e *WatchError) Unwrap() error { return e.Err }
+
+// List returns from where on a watch misses nothing that happens from now on. It
+// asks for a single object, because all it needs is the version of the list. Its
+// error is a *WatchError.
+func (c *WatchClient) List(ctx context.Context, resource schema.GroupVersionResource) (resourceVersion string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
+	defer cancel()
+	req := c.get(resource, "PartialObjectMetadataList")
+	body, err := req.Param("limit", "1").Stream(ctx)
+	if err != nil {
+		return "", c.failure("list", resource, err)
+	}
+	defer body.Close()
+	resourceVersion, err = listVersion(bounded(body, c.options.MaxResponseBytes))
+	if err != nil {
+		return "", c.failure("list", resource, err)
+	}
+	// What is left of an honest answer is short; reading it keeps the connection.
+	_, _ = io.CopyN(io.Discard, body, maxRest)
+	return resourceVersion, nil
+}
+
+// Watch opens a stream of what happens after resourceVersion. It lasts until it is
+// closed, until ctx ends, or for about as long as lasting: a server that has not
+// ended it by then has died. The caller must close it. The error is a *WatchError.
+func (c *WatchClient) Watch(
+	ctx context.Context, resource schema.GroupVersionResource, resourceVersion string, lasting time.Duration,
+) (*EventStream, error) {
+	ctx, cancel := context.WithTimeout(ctx, lasting+watchMargin)
+	silent := time.AfterFunc(c.options.RequestTimeout, cancel) // which also closes the body
+	body, err := c.get(resource, "PartialObjectMetadata").
+		Param("watch", "true").
+		Param("resourceVersion", resourceVersion).
+		Param("allowWatchBookmarks", "true").
+		Param("timeoutSeconds", strconv.Itoa(int(lasting.Seconds()))).
+		Stream(ctx)
+	if !silent.Stop() {
+		err = fmt.Errorf("no answer within %v (RequestTimeout)", c.options.RequestTimeout)
+	}
+	if err != nil {
+		cancel()
+		return nil, c.failure("watch", resource, err)
+	}
+	failure := func(err error) error { return c.failure("watch", resource, err) }
+	return newEventStream(ctx, cancel, body, min(c.options.MaxResponseBytes, maxItem), failure), nil
+}
+
+// get is a request for metadata, or whole objects of a server that knows no better.
+// client-go does not repeat it: whoever watches has a backoff of its own.
+func (c *WatchClient) get(resource schema.GroupVersionResource, as string) *rest.Request {
+	accept := "application/json;as=" + as + ";g=meta.k8s.io;v=v1,application/json"
+	return c.rest.Get().AbsPath(watchPath(resource)).SetHeader("Accept", accept).MaxRetries(0)
+}
+
+func watchPath(resource schema.GroupVersionResource) string {
+	return "/apis/" + resource.Group + "/" + resource.Version + "/" + resource.Resource
+}
+
+func (c *WatchClient) failure(verb string, resource schema.GroupVersionResource, err error) error {
+	e := &WatchError{Verb: verb, Path: watchPath(resource), Err: c.safe(withoutURL(err))}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		e.Code = int(status.Status().Code)
+	}
+	return e
+}
+
+// refusalRoundTripper bounds answers that client-go reads and makes errors of, and
+// takes out the credentials that were sent, which nobody knows later.
+type refusalRoundTripper struct {
 	next     http.RoundTripper
 	maxBytes int64
 }
 
 // RoundTrip implements http.RoundTripper.
-func (rt *watchRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+func (rt *refusalRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := rt.next.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	watching := req.URL.Query().Get("watch") == "true"
-	switch {
-	case resp.StatusCode != http.StatusOK:
+	if err == nil && resp.StatusCode != http.StatusOK {
 		resp.Body = &redactedBody{ReadCloser: bounded(resp.Body, rt.maxBytes), sent: sentBy(resp, req)}
-	case !watching:
-		resp.Body = bounded(resp.Body, rt.maxBytes)
 	}
-	return resp, nil
+	return resp, err
 }
 
-// redactedBody is a refusal without the credentials that were sent. client-go
-// makes an error of it, and from then on nobody knows what they were.
+// WrappedRoundTripper lets client-go's helpers look through (k8s.io/apimachinery/pkg/util/net).
+func (rt *refusalRoundTripper) WrappedRoundTripper() http.RoundTripper { return rt.next }
+
+// redactedBody is a refusal without the credentials that were sent.
 type redactedBody struct {
 	io.ReadCloser
 	sent []string
@@ -59,6 +163,3 @@ func (b *redactedBody) Read(p []byte) (int, error) {
 	}
 	return b.text.Read(p)
 }
-
-// WrappedRoundTripper lets client-go's helpers look through (k8s.io/apimachinery/pkg/util/net).
-func (rt *watchRoundTripper) WrappedRoundTripper() http.RoundTripper { return rt.next }

@@ -5,5 +5,6 @@
 //
 // Everything that may ask for a refresh rings one doorbell. One loop answers it,
 // so that no two refreshes run at once and a burst of events costs a bounded
-// number of reads. When Run returns, nothing that it started is left.
+// number of reads. When Run returns, nothing that it started is left; see Run for
+// the one exception.
 package refresh

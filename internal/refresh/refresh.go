@@ -24,6 +24,8 @@ const (
 	settle = 200 * time.Millisecond
 	// spacing is the least time between the starts of two refreshes that were rung for.
 	spacing = time.Second
+	// grace is how long Run waits, after ctx has ended, for a refresh to return.
+	grace = 3 * time.Second
 
 	// jitter is the part of every wait that may be left out, so that a fleet does
 	// not beat in time. Nothing is added: the interval is what users rely on.
@@ -32,12 +34,28 @@ const (
 	mostBackoff  = 2 * time.Minute
 )
 
-// echoes are the pauses after which the ring of an event is answered again. The
+// echoesFrom returns when an event that is answered now is answered again. The
 // event may be ahead of the document: another replica of the API server serves
 // that, or the event is about an APIService, whose own document is fetched up to a
-// minute later. Where nothing else has changed each costs two 304s.
-func echoes() []time.Duration {
-	return []time.Duration{2 * time.Second, 6 * time.Second, 12 * time.Second, 50 * time.Second}
+// minute later. Where nothing else has changed each costs two 304s. A shorter
+// interval answers by itself.
+func echoesFrom(now time.Time, interval time.Duration) []time.Time {
+	var echoes []time.Time
+	for _, seconds := range []time.Duration{2, 6, 12, 50} {
+		pause := seconds * time.Second
+		if now = now.Add(pause); interval == 0 || pause < interval {
+			echoes = append(echoes, now)
+		}
+	}
+	return echoes
+}
+
+// after returns those echoes that a refresh that starts now does not answer.
+func after(now time.Time, echoes []time.Time) []time.Time {
+	for len(echoes) > 0 && !echoes[0].After(now) {
+		echoes = echoes[1:]
+	}
+	return echoes
 }
 
 // Doorbell asks for a refresh. Any number of rings before it is answered count as one.
@@ -64,9 +82,10 @@ func (d *Doorbell) RingEvent() {
 }
 
 // Run refreshes until ctx ends, beginning at once, and returns when everything
-// that it started has ended. refresh returns an error if the server could not be
-// read; it is then called again after a backoff that grows from a second, and
-// after the first success at the interval again.
+// that it started has ended; but for a refresh that goes on for seconds after ctx
+// has ended, because somebody who is told of it takes that long. refresh returns an
+// error if the server could not be read; it is then called again after a backoff
+// that grows from a second, and after the first success at the interval again.
 func Run(ctx context.Context, options Options, refresh func(context.Context) error) {
 	if options.Interval == 0 && len(options.Watchers) == 0 {
 		<-ctx.Done()
@@ -87,27 +106,58 @@ func Run(ctx context.Context, options Options, refresh func(context.Context) err
 
 func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh func(context.Context) error) {
 	backoff := newBackoff()
-	var again []time.Duration // what is left of the echoes of the last ring
+	var echoes []time.Time // when the last event is answered again
 	for ctx.Err() == nil {
 		started := time.Now()
-		err := refresh(ctx)
+		echoes = after(started, echoes)
+		err := call(ctx, refresh)
 		next := rest(shorten(interval), time.Since(started))
 		if err == nil {
 			backoff = newBackoff()
 		} else if retry := shorten(backoff.Step()); interval == 0 || retry < next {
 			next = retry
 		}
-		if len(again) > 0 && (next == 0 || again[0] < next) {
-			next, again = again[0], again[1:]
-		}
+		next = sooner(next, echoes)
 		if rung := sleep(ctx, next, bell.rung); rung {
 			// Let the burst pass, and keep the distance to the refresh before.
 			sleep(ctx, max(settle, spacing-time.Since(started)), nil)
 			if bell.drain() {
-				again = echoes()
+				echoes = echoesFrom(time.Now(), interval)
 			}
 		}
 	}
+}
+
+// call calls refresh and waits for it. Once ctx has ended it waits for no longer
+// than grace: refresh stops reading then, but may be held up by somebody who is told.
+func call(ctx context.Context, refresh func(context.Context) error) error {
+	done := make(chan error, 1)
+	go func() { done <- refresh(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+	return context.Cause(ctx)
+}
+
+// sooner returns how long to wait for the next refresh if the first of echoes may
+// come before it. A wait of 0 is for ever. One that is due leaves the server a pause.
+func sooner(next time.Duration, echoes []time.Time) time.Duration {
+	if len(echoes) == 0 {
+		return next
+	}
+	echo := max(time.Until(echoes[0]), settle)
+	if next == 0 {
+		return echo
+	}
+	return min(next, echo)
 }
 
 // newBackoff has no jitter: loop shortens every wait.

@@ -219,6 +219,59 @@ func TestEchoes(t *testing.T) {
 	})
 }
 
+// A ring that is of no event takes nothing from the echoes of one, whenever it comes.
+func TestEchoesBesideRings(t *testing.T) {
+	for _, ring := range []time.Duration{time.Second, 4 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute} {
+		t.Run(ring.String(), func(t *testing.T) {
+			r := &recorder{}
+			inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
+				time.Sleep(time.Hour)
+				start := time.Now()
+				bell.RingEvent()
+				time.Sleep(settle + ring)
+				bell.Ring()
+				time.Sleep(time.Hour)
+				want := []time.Duration{settle, settle + ring + settle}
+				for _, echo := range []time.Duration{2 * time.Second, 8 * time.Second, 20 * time.Second, 70 * time.Second} {
+					want = append(want, settle+echo)
+				}
+				slices.Sort(want)
+				wantTimes(t, r.since(start), want...)
+			})
+		})
+	}
+}
+
+// Echoes that come due while a refresh is under way are one, and it leaves the
+// server a pause.
+func TestEchoesOfSlowServer(t *testing.T) {
+	r := &recorder{takes: 10 * time.Second}
+	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
+		time.Sleep(time.Hour)
+		start := time.Now()
+		bell.RingEvent()
+		time.Sleep(time.Hour)
+		second := settle + 10*time.Second + settle
+		wantTimes(t, r.since(start), settle, second, second+10*time.Second+settle, settle+70*time.Second)
+	})
+}
+
+// Run does not wait for one who goes on though ctx has ended: somebody's report
+// that is being made, for instance.
+func TestRunEndsBesideSlowRefresh(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(time.Minute, cancel)
+		start := time.Now()
+		Run(ctx, Options{Interval: time.Second}, func(context.Context) error { time.Sleep(time.Hour); return nil })
+		if took := time.Since(start); took > time.Minute+3*time.Second {
+			t.Errorf("returned %v after ctx ended", took-time.Minute)
+		}
+		time.Sleep(time.Hour) // the refresh ends by itself
+	})
+}
+
 // Where the interval is shorter there is nothing to add to it.
 func TestEchoesWithInterval(t *testing.T) {
 	r := &recorder{}

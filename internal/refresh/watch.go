@@ -5,16 +5,17 @@ package refresh
 import (
 	"context"
 	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/freshmapper/freshmapper/internal/discovery"
 )
 
 // watched lists the resources that tell of a change of the served API.
@@ -25,105 +26,178 @@ func watched() []schema.GroupVersionResource {
 	}
 }
 
+const (
+	// leastWatch is how long the server is asked to keep a watch open, at least; it is
+	// asked for up to twice of that, at random. It bounds how long a dead connection
+	// goes unnoticed.
+	leastWatch = 5 * time.Minute
+	// steady is how long a watch must have been open to count as working.
+	steady = 30 * time.Second
+	// early is how much shorter than asked for a watch may be by rounding and latency.
+	early = 2 * time.Second
+	// fewShort is after how many watches in a row that were not steady somebody is told.
+	fewShort = 5
+)
+
+// newPauses returns the pauses between one watch and the next: from half a second
+// to half a minute, each of them up to twice as long as said here.
+func newPauses() wait.Backoff {
+	return wait.Backoff{Duration: 400 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 30, Cap: 15 * time.Second}
+}
+
 // Watcher rings whenever an object of one resource comes, changes or goes. It
-// asks for metadata only and keeps next to nothing of that.
+// keeps nothing of the objects.
 type Watcher struct {
-	client   metadata.Interface
+	client   *discovery.WatchClient
 	resource schema.GroupVersionResource
 	log      logr.Logger
-	safe     func(error) error // what may be shown of an error
 
 	watching atomic.Bool // a watch is open
-	troubled atomic.Bool // the trouble has been logged
+
+	// These belong to run.
+	version  string // the resource version to go on from; "": it has to be asked for
+	begun    bool   // a watch has been open
+	short    int    // watches in a row that were not steady
+	troubled bool   // the trouble has been logged
+	due      bool   // the last watch was as long as it was asked for
+	pauses   wait.Backoff
 }
 
 // NewWatchers makes a watcher for each resource that tells of a change of the API.
-// What goes wrong is logged as safe returns it, which takes out credentials that a
-// server may repeat.
-func NewWatchers(client metadata.Interface, log logr.Logger, safe func(error) error) []*Watcher {
+// What goes wrong is logged.
+func NewWatchers(client *discovery.WatchClient, log logr.Logger) []*Watcher {
 	var watchers []*Watcher
 	for _, resource := range watched() {
-		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log, safe: safe})
+		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log, pauses: newPauses()})
 	}
 	return watchers
 }
 
-// Watching says whether a watch is open now.
+// Watching reports whether a watch is open now.
 func (w *Watcher) Watching() bool { return w.watching.Load() }
 
-// run watches until ctx ends. client-go's informer lists, watches, resumes, and
-// tries again with a backoff of up to half a minute.
+// run watches until ctx ends, one watch after the other, with a pause between them
+// if the one before ended early: a server that goes away ends those of a whole fleet.
 func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
-	defer w.watching.Store(false)
-	//nolint:staticcheck // The variants with a context are too young for k8s.io/client-go v0.32.
-	source := &cache.ListWatch{
-		ListFunc:  func(o metav1.ListOptions) (runtime.Object, error) { return w.client.Resource(w.resource).List(ctx, o) },
-		WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) { return w.open(ctx, o, bell) },
-	}
-	informer := cache.NewSharedIndexInformer(source, &metav1.PartialObjectMetadata{}, 0, cache.Indexers{})
-	// None of the three fails before the informer runs.
-	_ = informer.SetTransform(onlyIdentity)
-	_ = informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { w.failed(ctx, err) })
-	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(_ any, old bool) {
-			if old {
-				bell.Ring()
-			} else {
-				bell.RingEvent()
-			}
-		},
-		UpdateFunc: func(_, _ any) { bell.RingEvent() },
-		DeleteFunc: func(any) { bell.RingEvent() },
-	})
-	informer.Run(ctx.Done())
-}
-
-// open opens a watch, and rings if there was none: the trouble may have hidden something.
-func (w *Watcher) open(ctx context.Context, o metav1.ListOptions, bell *Doorbell) (watch.Interface, error) {
-	stream, err := w.client.Resource(w.resource).Watch(ctx, o)
-	if err != nil {
-		w.watching.Store(false)
-		if o.SendInitialEvents != nil {
-			// After a refused connection or a 429 to a watch that is to list as well,
-			// client-go waits for up to a minute without a look at the context. After
-			// any other error it lists, and is done for now if that fails.
-			err = errors.New(err.Error())
+	for ctx.Err() == nil {
+		w.due = false
+		if err := w.watch(ctx, bell); err != nil && ctx.Err() == nil {
+			w.failed(err)
 		}
-		return nil, err
+		if !w.due {
+			sleep(ctx, w.pauses.Step(), nil)
+		}
 	}
-	if !w.watching.Swap(true) {
-		w.troubled.Store(false)
-		bell.Ring()
-	}
-	return stream, nil
 }
 
-// onlyIdentity keeps of an object what the informer needs to tell it apart.
-func onlyIdentity(object any) (any, error) {
-	full, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return object, nil
+// watch opens a watch and follows it to its end. It goes on where the last one
+// ended, or else asks where to begin, and rings, because what happened before that
+// may have been missed.
+func (w *Watcher) watch(ctx context.Context, bell *Doorbell) error {
+	resumed := w.version != ""
+	if !resumed {
+		version, err := w.client.List(ctx, w.resource)
+		if err != nil {
+			return err
+		}
+		w.version = version
 	}
-	return &metav1.PartialObjectMetadata{
-		TypeMeta:   full.TypeMeta,
-		ObjectMeta: metav1.ObjectMeta{Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion},
-	}, nil
+	lasting := leastWatch + rand.N(leastWatch)
+	stream, err := w.client.Watch(ctx, w.resource, w.version, lasting)
+	if err != nil {
+		return w.lost(err, resumed)
+	}
+	defer stream.Close()
+	w.watching.Store(true)
+	defer w.watching.Store(false)
+	if !resumed {
+		w.ring(bell)
+	}
+	opened := time.Now()
+	err = w.lost(w.follow(stream, bell), resumed)
+	lasted := time.Since(opened)
+	w.due = err == nil && lasted >= lasting-early
+	return w.closed(lasted, err)
+}
+
+// ring rings for what happened while nothing was watched.
+func (w *Watcher) ring(bell *Doorbell) {
+	if w.begun {
+		bell.RingEvent()
+		return
+	}
+	w.begun = true
+	bell.Ring()
+}
+
+// follow rings for each change until the stream ends. The error is nil if the next
+// stream can begin there.
+func (w *Watcher) follow(stream *discovery.EventStream, bell *Doorbell) error {
+	for {
+		event, err := stream.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if event.ResourceVersion != "" {
+			w.version = event.ResourceVersion
+		}
+		if event.Changed {
+			bell.RingEvent()
+		}
+	}
+}
+
+// lost forgets where to go on if there is an error. That the server no longer
+// knows what happened since then is none that anybody needs to hear of.
+func (w *Watcher) lost(err error, resumed bool) error {
+	if err == nil {
+		return nil
+	}
+	w.version = ""
+	if resumed && codeOf(err) == http.StatusGone {
+		return nil
+	}
+	return err
+}
+
+// closed counts a watch that was open for so long, and returns what is wrong: err,
+// or that watches do not stay open.
+func (w *Watcher) closed(lasted time.Duration, err error) error {
+	if lasted >= steady {
+		w.short, w.troubled, w.pauses = 0, false, newPauses()
+		return err
+	}
+	if w.short++; err == nil && w.short >= fewShort {
+		return errors.New("the server ends each watch soon after it has begun")
+	}
+	return err
 }
 
 // failed logs once what has to be done, until the watch works again.
-func (w *Watcher) failed(ctx context.Context, err error) {
-	w.watching.Store(false)
-	if ctx.Err() != nil || apierrors.IsResourceExpired(err) || w.troubled.Swap(true) {
+func (w *Watcher) failed(err error) {
+	if w.troubled {
 		return
 	}
+	w.troubled = true
 	log := w.log.WithValues("group", w.resource.Group, "resource", w.resource.Resource)
-	switch {
-	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
-		log.Error(w.safe(err), "cannot watch for API changes: a ClusterRole must allow the verbs list and watch on this resource; "+
+	switch codeOf(err) {
+	case http.StatusForbidden, http.StatusUnauthorized:
+		log.Error(err, "cannot watch for API changes: a ClusterRole must allow the verbs list and watch on this resource; "+
 			"until then only the interval and misses refresh")
-	case apierrors.IsNotFound(err):
-		log.Error(w.safe(err), "cannot watch for API changes: the server does not serve this resource; only the interval and misses refresh")
+	case http.StatusNotFound:
+		log.Error(err, "cannot watch for API changes: the server does not serve this resource; only the interval and misses refresh")
 	default:
-		log.Error(w.safe(err), "cannot watch for API changes now, trying again")
+		log.Error(err, "cannot watch for API changes now, trying again")
 	}
+}
+
+func codeOf(err error) int {
+	var failure *discovery.WatchError
+	if errors.As(err, &failure) {
+		return failure.Code
+	}
+	return 0
 }

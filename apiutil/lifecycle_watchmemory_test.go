@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// A generated body is made while it is read: the start, then more(0), more(1) and
+// so on for as long as there is some. Then it ends; or blocks, if it is a stream's.
+type generated struct {
+	pending string
+	more    func(n int) string
+	n       int
+	read    *atomic.Int64
+	stream  *http.Request // nil: it ends
+}
+
+func (g *generated) Read(p []byte) (int, error) {
+	for g.pending == "" {
+		if g.pending = g.more(g.n); g.pending == "" {
+			break
+		}
+		g.n++
+	}
+	if g.pending == "" && g.stream == nil {
+		return 0, io.EOF
+	}
+	if g.pending == "" {
+		<-g.stream.Context().Done()
+		return 0, g.stream.Context().Err()
+	}
+	n := copy(p, g.pending)
+	g.pending = g.pending[n:]
+	g.read.Add(int64(n))
+	return n, nil
+}
+
+func (*generated) Close() error { return nil }
+
+// watchGenerated starts a mapper whose lists and watches of CRDs have these
+// bodies, waits, and hands over how much has been read of them and how the heap
+// has grown since then: what is live, and all that was ever allocated.
+func watchGenerated(t *testing.T, list, watch func(req *http.Request) *generated, check func(server *fakeapi.Server, read, live, all int64)) {
+	t.Helper()
+	lifeBubble(t, func(t *testing.T) {
+		server, read := lifeServer(fakeapi.Aggregated()), new(atomic.Int64)
+		watched := newWatchServer(server)
+		m := newLifeMapper(t, server, through(func(req *http.Request) (*http.Response, error) {
+			body := list
+			if req.URL.Query().Get("watch") == "true" {
+				body = watch
+			}
+			if req.URL.Path != crdsPath || body == nil {
+				return watched.RoundTrip(req)
+			}
+			resp, b := jsonAnswer(req, http.StatusOK, nil), body(req)
+			b.read = read
+			resp.Body, resp.ContentLength = b, -1
+			return resp, nil
+		}), apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
+		lifeWantServed(t, m, lifeFoo)
+		live, all := heap()
+		stop := lifeStart(t, m)
+		time.Sleep(10 * time.Second)
+		if !m.Status().Watching {
+			t.Error("not watching")
+		}
+		liveNow, allNow := heap()
+		check(server, read.Load(), liveNow-live, allNow-all)
+		stop()
+	})
+}
+
+func heap() (live, all int64) {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc), int64(stats.TotalAlloc)
+}
+
+// A list takes up no more than the one value that is read of it: TotalAlloc bounds
+// what the heap can have been in the meantime.
+func TestWatchOfHugeList(t *testing.T) {
+	const kind, meta = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1",`, `"metadata":{"resourceVersion":"1"}`
+	empties := func(start, end string) func(*http.Request) *generated {
+		objects, last := strings.Repeat("{},", 1<<10), 8<<20/(3<<10)
+		return func(*http.Request) *generated {
+			return &generated{pending: kind + start, more: func(n int) string {
+				switch {
+				case n < last:
+					return objects
+				case n == last:
+					return "{}]" + end + "}"
+				}
+				return ""
+			}}
+		}
+	}
+	for name, list := range map[string]func(*http.Request) *generated{
+		"version first": empties(meta+`,"items":[`, ""),
+		"version last":  empties(`"items":[`, ","+meta),
+	} {
+		t.Run(name, func(t *testing.T) {
+			watchGenerated(t, list, nil, func(_ *fakeapi.Server, read, live, all int64) {
+				t.Logf("%d KiB read, %d KiB live, %d KiB allocated in all", read>>10, live>>10, all>>10)
+				if all > 4<<20 {
+					t.Errorf("%d bytes were allocated", all)
+				}
+			})
+		})
+	}
+}
+
+// A stream of events that never ends leaves the heap as it is, and costs neither a
+// busy processor nor more than a refresh a second.
+func TestWatchOfEndlessEvents(t *testing.T) {
+	watch := func(req *http.Request) *generated {
+		return &generated{stream: req, more: func(n int) string {
+			return string(eventLine("ADDED", objectMeta(fmt.Sprintf("crd%d", n), n+2)))
+		}}
+	}
+	watchGenerated(t, nil, watch, func(server *fakeapi.Server, read, live, _ int64) {
+		requests := len(server.TakeRequests())
+		t.Logf("%d KiB read and %d discovery requests in 10 seconds, %d KiB live", read>>10, requests, live>>10)
+		if live > 4<<20 {
+			t.Errorf("%d bytes are kept", live)
+		}
+		if read < 100<<10 || read > 64<<20 {
+			t.Errorf("%d bytes were read", read)
+		}
+		if requests > 2*13 {
+			t.Errorf("%d discovery requests", requests)
+		}
+	})
+}
+
+// 5,000 CRDs, each of them changed, with metadata as kubectl and controllers leave
+// it, take up next to nothing.
+func TestWatchOf5000CRDs(t *testing.T) {
+	fields := `"managedFields":[{"manager":"kubectl","operation":"Update","apiVersion":"apiextensions.k8s.io/v1","fieldsType":"FieldsV1","fieldsV1":{` +
+		strings.Repeat(`"f:spec":{"f:group":{}},`, 100) + `"f:end":{}}}]`
+	object := func(n int) string {
+		return fmt.Sprintf(`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"foos.group%d.example.com",`+
+			`"uid":"c8bf5c5a-0000-4000-8000-%012d","resourceVersion":"%d",%s}}`, n, n, n+2, fields)
+	}
+	list := func(req *http.Request) *generated {
+		most := 5000
+		if req.URL.Query().Get("limit") == "1" {
+			most = 1
+		}
+		return &generated{
+			pending: `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[`,
+			more: func(n int) string {
+				switch {
+				case n < most-1:
+					return object(n) + ","
+				case n == most-1:
+					return object(n) + "]}"
+				}
+				return ""
+			},
+		}
+	}
+	watch := func(req *http.Request) *generated {
+		return &generated{stream: req, more: func(n int) string {
+			if n == 5000 {
+				return ""
+			}
+			return `{"type":"MODIFIED","object":` + object(n) + "}\n"
+		}}
+	}
+	watchGenerated(t, list, watch, func(_ *fakeapi.Server, read, live, _ int64) {
+		t.Logf("%d KiB read, %d KiB live", read>>10, live>>10)
+		if read < 5000*2000 {
+			t.Errorf("%d bytes were read, not all events", read)
+		}
+		if live > 2<<20 {
+			t.Errorf("%d bytes are kept", live)
+		}
+	})
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+const (
+	// maxItem bounds what is held in memory at once: an event, a value in a list, a
+	// refusal. Metadata of an honest object has some kilobytes; annotations may have 256 KiB.
+	maxItem = 1 << 20
+	// maxVersion bounds what is kept of an event.
+	maxVersion = 256
+	// maxNesting bounds how deep the values of a list are nested.
+	maxNesting = 1000
+	// maxRest is how much is read of a list only to read it to its end.
+	maxRest = 64 << 10
+	// watchMargin is how much longer than asked for a stream may last.
+	watchMargin = 30 * time.Second
+
+	// A stream is read in pieces of pieceSize, perSecond of them a second and as many
+	// at once in a burst: a server that never stops sending does not keep a processor busy.
+	pieceSize = 4 << 10
+	perSecond = 1000
+)
+
+// Event is what is known of one event of a watch.
+type Event struct {
+	Changed         bool   // an object came, changed or went
+	ResourceVersion string // from where on the next event is found; may be empty
+}
+
+// EventStream reads the events of a watch one by one. Next must not be called
+// concurrently.
+type EventStream struct {
+	cancel  context.CancelFunc
+	body    io.ReadCloser
+	source  *allowance
+	decoder *json.Decoder
+	failure func(error) error
+}
+
+func newEventStream(
+	ctx context.Context, cancel context.CancelFunc, body io.ReadCloser, maxBytes int64, failure func(error) error,
+) *EventStream {
+	paced := &pacedReader{ctx: ctx, Reader: body, limiter: flowcontrol.NewTokenBucketRateLimiter(perSecond, perSecond)}
+	source := &allowance{Reader: bufio.NewReaderSize(paced, pieceSize), max: maxBytes}
+	return &EventStream{cancel: cancel, body: body, source: source, decoder: json.NewDecoder(source), failure: failure}
+}
+
+// Close ends the stream.
+func (s *EventStream) Close() {
+	s.cancel()
+	s.body.Close()
+}
+
+// watchEvent is a metav1.WatchEvent without the object, of which it has what no
+// kind calls otherwise, and the code of a metav1.Status.
+type watchEvent struct {
+	Type   watch.EventType `json:"type"`
+	Object struct {
+		Metadata listMeta `json:"metadata"`
+		Code     int32    `json:"code"`
+	} `json:"object"`
+}
+
+type listMeta struct {
+	ResourceVersion string `json:"resourceVersion"`
+}
+
+// Next waits for the next event. The error is io.EOF when the stream is over, in
+// order or not: the next one can begin where it ended. It is a *WatchError if the
+// server says that it can't, or something that is no event.
+func (s *EventStream) Next() (Event, error) {
+	var e watchEvent
+	s.source.reset()
+	if err := s.decoder.Decode(&e); err != nil {
+		if s.source.err != nil && (errors.Is(err, s.source.err) || errors.Is(err, io.ErrUnexpectedEOF)) {
+			return Event{}, io.EOF
+		}
+		return Event{}, s.failure(err)
+	}
+	event := Event{ResourceVersion: e.Object.Metadata.ResourceVersion}
+	switch e.Type {
+	case watch.Added, watch.Modified, watch.Deleted:
+		event.Changed = true
+	case watch.Bookmark:
+	case watch.Error:
+		return Event{}, s.failure(statusOf(e.Object.Code))
+	default:
+		return Event{}, s.failure(errors.New("the server sent something that is no event of a watch"))
+	}
+	if len(event.ResourceVersion) > maxVersion {
+		return Event{}, s.failure(errVersion)
+	}
+	return event, nil
+}
+
+// statusOf returns the error that an event stands for. Its text is ours, because
+// the server's may be long and may repeat what was sent.
+func statusOf(code int32) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code,
+		Message: fmt.Sprintf("the server ended the watch with %d %s", code, http.StatusText(int(code))),
+	}}
+}
+
+var errVersion = fmt.Errorf("a resourceVersion of more than %d bytes", maxVersion)
+
+// listVersion returns the version of a list. It reads no further than there, and
+// holds no more than one value at a time.
+func listVersion(body io.Reader) (string, error) {
+	source := &allowance{Reader: body, max: maxItem}
+	decoder := json.NewDecoder(source)
+	begin, err := source.token(decoder)
+	if err != nil {
+		return "", err
+	}
+	if begin != json.Delim('{') {
+		return "", errors.New("the answer is not a list")
+	}
+	for decoder.More() {
+		key, err := source.token(decoder)
+		if err != nil {
+			return "", err
+		}
+		if key == "metadata" {
+			return source.version(decoder)
+		}
+		if err := source.skip(decoder); err != nil {
+			return "", err
+		}
+	}
+	return "", errors.New("the answer is a list without metadata")
+}
+
+// version decodes a list's metadata.
+func (a *allowance) version(decoder *json.Decoder) (string, error) {
+	var meta listMeta
+	a.reset()
+	err := decoder.Decode(&meta)
+	switch {
+	case err != nil:
+		return "", err
+	case meta.ResourceVersion == "":
+		return "", errors.New("the answer is a list without a resourceVersion")
+	case len(meta.ResourceVersion) > maxVersion:
+		return "", errVersion
+	}
+	return meta.ResourceVersion, nil
+}
+
+// skip reads a value without holding more than a token of it.
+func (a *allowance) skip(decoder *json.Decoder) error {
+	for depth := 0; ; {
+		token, err := a.token(decoder)
+		if err != nil {
+			return err
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return nil
+		}
+		if depth > maxNesting {
+			return fmt.Errorf("the answer is nested more than %d deep", maxNesting)
+		}
+	}
+}
+
+func (a *allowance) token(decoder *json.Decoder) (json.Token, error) {
+	a.reset()
+	return decoder.Token()
+}
+
+// allowance is a reader that fails once more than max bytes were read since the
+// last reset: a decoder's buffer grows until it holds a whole value.
+type allowance struct {
+	io.Reader
+	left, max int64
+	err       error // the reader's last
+}
+
+func (a *allowance) reset() { a.left = a.max }
+
+// Read implements io.Reader.
+func (a *allowance) Read(p []byte) (int, error) {
+	if a.left <= 0 {
+		return 0, fmt.Errorf("the server sent more than %d bytes for one object", a.max)
+	}
+	n, err := a.Reader.Read(p[:min(int64(len(p)), a.left)])
+	a.left, a.err = a.left-int64(n), err
+	return n, err
+}
+
+// pacedReader waits before it reads when it has read much.
+type pacedReader struct {
+	io.Reader
+	ctx     context.Context
+	limiter flowcontrol.RateLimiter
+}
+
+// Read implements io.Reader.
+func (r *pacedReader) Read(p []byte) (int, error) {
+	if err := r.limiter.Wait(r.ctx); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}

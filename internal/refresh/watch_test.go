@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package refresh
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	added    = `{"type":"ADDED","object":{"metadata":{"name":"foo","resourceVersion":"6"}}}` + "\n"
+	bookmark = `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}` + "\n"
+	expired  = `{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}` + "\n"
+	broken   = `{"type":"ERROR","object":{"kind":"Status","code":500,"message":"a secret"}}` + "\n"
+)
+
+// What is asked for is small: one object of the list, and bookmarks, so that the
+// watch can go on where it ended.
+func TestWatcherAsks(t *testing.T) {
+	api := &watchAPI{watches: []answer{{}}}
+	whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+		if !w.Watching() || w.rings() != "plainly" {
+			t.Error("not watching, or not rung when the watch began")
+		}
+		seen := api.seen()
+		if len(seen) != 2 {
+			t.Fatalf("asked for %+v", seen)
+		}
+		if limit := seen[0].query["limit"]; !slices.Equal(limit, []string{"1"}) {
+			t.Errorf("a list with limit %q", limit)
+		}
+		watch := seen[1].query
+		if watch["allowWatchBookmarks"][0] != "true" || len(watch["timeoutSeconds"]) != 1 || len(watch["timeout"]) > 0 {
+			t.Errorf("a watch with %q", watch)
+		}
+	})
+}
+
+// How a watch ended says where the next one begins, whether somebody must look
+// again, and whether somebody is told.
+func TestWatcherAfterTheEnd(t *testing.T) {
+	quiet := answer{body: bookmark, end: io.EOF}
+	huge := `{"type":"ADDED","object":{"metadata":{"resourceVersion":"7","annotations":{"a":"` + strings.Repeat("x", 1<<20) + `"}}}}`
+	tests := map[string]struct {
+		watches []answer
+		asks    string
+		rings   string
+		logs    string // "" for nothing
+	}{
+		"in order":                      {[]answer{{body: added, end: io.EOF}, {}}, "list, watch from 5, watch from 6", "an event", ""},
+		"after a bookmark":              {[]answer{quiet, {}}, "list, watch from 5, watch from 9", "plainly", ""},
+		"cut":                           {[]answer{{body: added, end: syscall.ECONNRESET}, {}}, "list, watch from 5, watch from 6", "an event", ""},
+		"cut in an event":               {[]answer{{body: added + bookmark[:20], end: io.EOF}, {}}, "list, watch from 5, watch from 6", "an event", ""},
+		"expired":                       {[]answer{quiet, {body: expired, end: io.EOF}, {}}, "list, watch from 5, watch from 9, list, watch from 5", "an event", ""},
+		"refused as expired":            {[]answer{quiet, {code: 410, end: io.EOF}, {}}, "list, watch from 5, watch from 9, list, watch from 5", "an event", ""},
+		"expired though just listed":    {[]answer{{body: expired, end: io.EOF}, {}}, "list, watch from 5, list, watch from 5", "an event", "410 Gone"},
+		"an error":                      {[]answer{{body: bookmark + broken}, {}}, "list, watch from 5, list, watch from 5", "an event", "500 Internal"},
+		"refused":                       {[]answer{quiet, {code: 500, end: io.EOF}, {}}, "list, watch from 5, watch from 9, list, watch from 5", "an event", "trying again"},
+		"no connection":                 {[]answer{quiet, {err: syscall.ECONNREFUSED}, {}}, "list, watch from 5, watch from 9, list, watch from 5", "an event", "refused"},
+		"a page":                        {[]answer{{body: "<html>", end: io.EOF}, {}}, "list, watch from 5, list, watch from 5", "an event", "invalid character"},
+		"no event":                      {[]answer{{body: "{}"}, {}}, "list, watch from 5, list, watch from 5", "an event", "no event"},
+		"an event of an unknown type":   {[]answer{{body: `{"type":"ADDEDD"}`}, {}}, "list, watch from 5, list, watch from 5", "an event", "no event"},
+		"a huge event":                  {[]answer{{body: huge}, {}}, "list, watch from 5, list, watch from 5", "an event", "more than 1048576 bytes"},
+		"blanks":                        {[]answer{{body: strings.Repeat(" ", 2<<20)}, {}}, "list, watch from 5, list, watch from 5", "an event", "more than 1048576 bytes"},
+		"a huge version":                {[]answer{{body: strings.Replace(added, "6", strings.Repeat("6", 300), 1)}, {}}, "list, watch from 5, list, watch from 5", "an event", "more than 256 bytes"},
+		"an event without version":      {[]answer{{body: `{"type":"DELETED"}`, end: io.EOF}, {}}, "list, watch from 5, watch from 5", "an event", ""},
+		"no answer to the watch":        {[]answer{{delay: time.Hour}, {}}, "list, watch from 5, list, watch from 5", "plainly", "no answer within 30s"},
+		"a version with odd signs":      {[]answer{{body: strings.Replace(added, "6", "a&b=c ", 1), end: io.EOF}, {}}, "list, watch from 5, watch from a&b=c ", "an event", ""},
+		"a nested event":                {[]answer{{body: `{"type":` + strings.Repeat("[", 500<<10)}, {}}, "list, watch from 5, list, watch from 5", "an event", "depth"},
+		"a deleted object, with spaces": {[]answer{{body: " {\n \"type\" : \"DELETED\" , \"object\" : { \"metadata\" : {\"resourceVersion\":\"8\"} } }", end: io.EOF}, {}}, "list, watch from 5, watch from 8", "an event", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			whileWatching(t, &watchAPI{watches: tt.watches}, func(t *testing.T, w *watcherTest) {
+				time.Sleep(40 * time.Second)
+				if asks := w.api.asked(); asks != tt.asks || !w.Watching() {
+					t.Errorf("asked for %s; want %s; watching: %v", asks, tt.asks, w.Watching())
+				}
+				if rings := w.rings(); rings != tt.rings {
+					t.Errorf("rung: %s; want %s", rings, tt.rings)
+				}
+				lines := w.logged()
+				if tt.logs == "" && len(lines) > 0 || tt.logs != "" && (len(lines) != 1 || !strings.Contains(lines[0], tt.logs)) {
+					t.Errorf("logged %q; want %q", lines, tt.logs)
+				}
+				if strings.Contains(strings.Join(lines, ""), "secret") {
+					t.Errorf("what the server says of an error is shown: %q", lines)
+				}
+			})
+		})
+	}
+}
+
+// Nothing is missed between two watches: the list that cannot be read is read again.
+func TestWatcherWithoutList(t *testing.T) {
+	deep := `{"items":` + strings.Repeat("[", 2000)
+	for name, tt := range map[string]struct {
+		list answer
+		logs string
+	}{
+		"refused":                   {answer{err: syscall.ECONNREFUSED}, "refused"},
+		"forbidden":                 {answer{code: 403, end: io.EOF}, "ClusterRole"},
+		"not served":                {answer{code: 404, body: "404 page not found", end: io.EOF}, "does not serve"},
+		"in vain":                   {answer{delay: time.Hour}, "deadline exceeded"},
+		"empty":                     {answer{end: io.EOF}, "EOF"},
+		"a page":                    {answer{body: "<html>", end: io.EOF}, "invalid character"},
+		"no object":                 {answer{body: "[]", end: io.EOF}, "not a list"},
+		"no metadata":               {answer{body: `{"kind":"List"}`, end: io.EOF}, "without metadata"},
+		"no version":                {answer{body: `{"metadata":{},"items":[]}`, end: io.EOF}, "without a resourceVersion"},
+		"a version of another type": {answer{body: `{"metadata":{"resourceVersion":5}}`, end: io.EOF}, "cannot unmarshal"},
+		"a huge version":            {answer{body: `{"metadata":{"resourceVersion":"` + strings.Repeat("5", 300) + `"}}`, end: io.EOF}, "more than 256 bytes"},
+		"nested":                    {answer{body: deep}, "nested"},
+		"a huge value":              {answer{body: `{"a":"` + strings.Repeat("x", 2<<20)}, "more than 1048576 bytes"},
+		"cut":                       {answer{body: `{"items":[{}`, end: io.EOF}, "EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := &watchAPI{watches: []answer{{}}}
+			api.lists = func(n int) answer {
+				if n < 3 {
+					return tt.list
+				}
+				return listed()
+			}
+			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+				time.Sleep(2 * time.Minute)
+				if asks := api.asked(); asks != "list, list, list, list, watch from 5" || !w.Watching() {
+					t.Errorf("asked for %s; watching: %v", asks, w.Watching())
+				}
+				if rings := w.rings(); rings != "plainly" {
+					t.Errorf("rung: %s", rings)
+				}
+				if lines := w.logged(); len(lines) != 1 || !strings.Contains(lines[0], tt.logs) {
+					t.Errorf("logged %q; want %q once", lines, tt.logs)
+				}
+			})
+		})
+	}
+}
+
+// However a watch fails, it is asked for less and less often, down to a few times
+// a minute, and one line says so.
+func TestWatcherIsNoStorm(t *testing.T) {
+	for name, watch := range map[string]answer{
+		"closed at once":        {end: io.EOF},
+		"closed after an event": {body: added, end: io.EOF},
+		"expired":               {body: expired},
+		"broken":                {body: broken},
+		"refused":               {err: syscall.ECONNREFUSED},
+		"refused, with a wish":  {code: 429, end: io.EOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := &watchAPI{watches: []answer{watch}}
+			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+				time.Sleep(10 * time.Second)
+				if _, n := api.count(); n < 3 || n > 6 {
+					t.Errorf("%d watches in 10 seconds", n)
+				}
+				time.Sleep(10 * time.Minute)
+				lists, watches := api.count()
+				t.Logf("%d watches and %d lists in 10 minutes", watches, lists)
+				if watches < 20 || watches > 50 || lists > watches+1 {
+					t.Error("that is too few or too many")
+				}
+				if w.Watching() {
+					t.Error("watching between two watches")
+				}
+				if lines := w.logged(); len(lines) != 1 {
+					t.Errorf("logged %q", lines)
+				}
+			})
+		})
+	}
+}
+
+// A connection that has died without a word is noticed, and nothing is lost.
+func TestWatcherOfSilentServer(t *testing.T) {
+	api := &watchAPI{watches: []answer{{body: added}, {}}}
+	whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+		time.Sleep(10*time.Minute + 32*time.Second)
+		if asks := api.asked(); asks != "list, watch from 5, watch from 6" {
+			t.Errorf("asked for %s", asks)
+		}
+		if seen := api.seen(); seen[2].at.Sub(seen[1].at) < 5*time.Minute {
+			t.Errorf("given up after %v", seen[2].at.Sub(seen[1].at))
+		}
+		time.Sleep(24 * time.Hour)
+		if lists, watches := api.count(); watches < 130 || watches > 290 || lists != 1 {
+			t.Errorf("%d watches and %d lists in a day", watches, lists)
+		}
+		if lines := w.logged(); len(lines) != 0 {
+			t.Errorf("logged %q", lines)
+		}
+	})
+}
+
+// A server ends a watch when it was asked to; the next begins at once.
+func TestWatcherGoesOnAtOnce(t *testing.T) {
+	api := &watchAPI{watches: []answer{{body: bookmark, end: io.EOF, lasts: true}, {}}}
+	whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+		time.Sleep(10 * time.Minute)
+		seen := api.seen()
+		if len(seen) != 3 || seen[2].what != "watch from 9" {
+			t.Fatalf("asked for %+v", seen)
+		}
+		asked, _ := strconv.Atoi(seen[1].query.Get("timeoutSeconds"))
+		if took := seen[2].at.Sub(seen[1].at); took != time.Duration(asked)*time.Second || asked < 300 || asked > 600 {
+			t.Errorf("asked for %d seconds, and again after %v", asked, took)
+		}
+	})
+}
+
+// Two watchers whose server comes back do not ask at the same moment.
+func TestWatchersDoNotBeatInTime(t *testing.T) {
+	var firsts []string
+	for range 8 {
+		api := &watchAPI{watches: []answer{{end: io.EOF}, {}}}
+		whileWatching(t, api, func(t *testing.T, _ *watcherTest) {
+			time.Sleep(time.Minute)
+			seen := api.seen()
+			pause := seen[2].at.Sub(seen[1].at)
+			if pause < 400*time.Millisecond || pause > 800*time.Millisecond {
+				t.Errorf("a pause of %v", pause)
+			}
+			firsts = append(firsts, fmt.Sprint(pause))
+		})
+	}
+	slices.Sort(firsts)
+	if n := len(slices.Compact(firsts)); n < 4 {
+		t.Errorf("%d different pauses of 8", n)
+	}
+}
