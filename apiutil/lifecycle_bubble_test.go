@@ -7,17 +7,22 @@ package apiutil_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// lifeBubble runs test in a bubble.
+// lifeBubble runs test in a bubble, and gives requests that nobody waits for any
+// more the time to end, by their timeouts.
 func lifeBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	synctest.Test(t, test)
+	synctest.Test(t, func(t *testing.T) {
+		defer time.Sleep(10 * time.Minute)
+		test(t)
+	})
 }
 
 // lifeBothModes runs test with a server of each kind, in a bubble.

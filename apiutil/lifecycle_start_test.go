@@ -269,18 +269,18 @@ func TestStartEndsInRequest(t *testing.T) {
 	}
 }
 
-// slowMetrics take their time when they are told of a reload.
-type slowMetrics struct {
+// tardyMetrics take their time when they are told of a reload.
+type tardyMetrics struct {
 	recordedMetrics
 	takes time.Duration
 }
 
-func (m *slowMetrics) Reload(string, time.Duration, error) { time.Sleep(m.takes) }
+func (m *tardyMetrics) Reload(string, time.Duration, error) { time.Sleep(m.takes) }
 
 // Start ends within seconds, whatever those do that are told what was read.
 func TestStartEndsBesideSlowReports(t *testing.T) {
 	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		metrics := &slowMetrics{takes: time.Minute}
+		metrics := &tardyMetrics{takes: time.Minute}
 		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second, Metrics: metrics})
 		for range 5 { // reports of which each waits for the one before
 			lifeWantAbsent(t, m, lifeNew)

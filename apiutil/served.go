@@ -41,6 +41,12 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 		changed, s := m.reloader.Changed(), m.reloader.Snapshot()
 		mappings, missing := mappingsOf(s, gvks)
 		if len(missing) == 0 {
+			if doubtful := doubtful(s, gvks); len(doubtful) > 0 {
+				m.askLive(ctx, doubtful)
+				mappings, missing = mappingsOf(m.reloader.Snapshot(), gvks)
+			}
+		}
+		if len(missing) == 0 {
 			return mappings, nil
 		}
 		if ctx.Err() != nil {
@@ -163,28 +169,59 @@ func (m *DynamicRESTMapper) runOnce(
 	return ctx.Err() != nil, err
 }
 
-// awaitGone returns when the kinds are no longer served as they are in served, or ctx ends.
+// awaitGone returns when the kinds are no longer served as they are in served, which
+// a live read has to confirm, or when ctx ends.
 func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMapping, gvks []schema.GroupVersionKind) {
+	backoff := pollBackoff()
 	next := time.Now().Add(mostPoll)
 	for ctx.Err() == nil {
 		changed := m.reloader.Changed()
-		if !stillServed(m.reloader.Snapshot(), served) {
+		doubt := !stillServed(m.reloader.Snapshot(), served)
+		if doubt && m.confirmGone(ctx, served) {
 			return
 		}
-		if m.awaitChange(ctx, changed, next, func() bool { return !m.refreshes() }) {
-			m.askAgain(ctx, gvks)
+		if doubt {
+			next = time.Now().Add(backoff.Step())
+		}
+		if m.awaitChange(ctx, changed, next, func() bool { return doubt || !m.refreshes() }) && !doubt {
+			m.askLive(ctx, gvks)
 			next = time.Now().Add(mostPoll)
 		}
 	}
 }
 
-// askAgain reads live what the kinds are in; the snapshot takes up what it finds.
-func (m *DynamicRESTMapper) askAgain(ctx context.Context, gvks []schema.GroupVersionKind) {
+// confirmGone reports whether a live read finds one of the mappings not served any
+// more. What can't be read is not gone.
+func (m *DynamicRESTMapper) confirmGone(ctx context.Context, served []meta.RESTMapping) bool {
+	for i := range served {
+		one := served[i : i+1]
+		if stillServed(m.reloader.Snapshot(), one) {
+			continue
+		}
+		s, err := m.reloader.ReadLive(ctx, one[0].GroupVersionKind.GroupVersion())
+		if err == nil && !stillServed(s, one) {
+			return true
+		}
+	}
+	return false
+}
+
+// doubtful lists those of the kinds whose group the document has dropped, though
+// nobody has seen it go.
+func doubtful(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) []schema.GroupVersionKind {
+	_, dropped := s.Unsettled()
+	return slices.DeleteFunc(slices.Clone(gvks), func(gvk schema.GroupVersionKind) bool {
+		return !slices.ContainsFunc(dropped, func(g *snapshot.Group) bool { return g.Name() == gvk.Group })
+	})
+}
+
+// askLive reads live what the kinds are in; the snapshot takes up what it finds.
+func (m *DynamicRESTMapper) askLive(ctx context.Context, gvks []schema.GroupVersionKind) {
 	asked := map[schema.GroupVersion]bool{}
 	for _, gvk := range gvks {
 		if gv := gvk.GroupVersion(); !asked[gv] {
 			asked[gv] = true
-			m.reloader.ReadLive(ctx, gv)
+			_, _ = m.reloader.ReadLive(ctx, gv)
 		}
 	}
 }

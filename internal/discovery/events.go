@@ -99,7 +99,7 @@ func (s *EventStream) Next() (Event, error) {
 		event.Changed = true
 	case watch.Bookmark:
 	case watch.Error:
-		return Event{}, s.failure(statusOf(e.Object.Code))
+		return Event{}, s.failure(eventError(e.Object.Code))
 	default:
 		return Event{}, s.failure(errors.New("the server sent something that is no event of a watch"))
 	}
@@ -109,9 +109,9 @@ func (s *EventStream) Next() (Event, error) {
 	return event, nil
 }
 
-// statusOf returns the error that an event stands for. Its text is ours, because
+// eventError returns the error that an event stands for. Its text is ours, because
 // the server's may be long and may repeat what was sent.
-func statusOf(code int32) error {
+func eventError(code int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code,
 		Message: fmt.Sprintf("the server ended the watch with %d %s", code, http.StatusText(int(code))),

@@ -5,7 +5,6 @@ package reload
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,10 +13,10 @@ import (
 )
 
 // Refresh reads the document, and live what it leaves open: groups on which the
-// document and what was read live disagree; on a server without the aggregated
-// document, the versions that were read before. It returns an error if the document
-// could not be read. When ctx ends it stops reading, and returns once that has
-// stopped.
+// document and what was read live disagree; groups that wait for a read after a
+// reset; on a server without the aggregated document, the versions that were read
+// before. It returns an error if the server could not be read. When ctx ends it
+// stops reading.
 //
 // It waits for live reads, but not for long: one group that hangs must not keep the
 // others from being refreshed again.
@@ -29,8 +28,7 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	if f.outcome.Err != nil {
 		return f.outcome.Err
 	}
-	r.settle(ctx, f.seen)
-	return nil
+	return r.settle(ctx, f.seen)
 }
 
 // RefreshGroups reads groups live, one after the other, with every version that
@@ -82,75 +80,72 @@ const (
 	mostDropped = 3
 )
 
-// settle makes the live reads that the document, just read, leaves open.
-func (r *Reloader) settle(ctx context.Context, s *snapshot.Snapshot) {
+// settle makes the live reads that the document, just read, leaves open. It returns
+// an error if there was no connection to the server.
+func (r *Reloader) settle(ctx context.Context, s *snapshot.Snapshot) error {
 	disputed, dropped := s.Unsettled()
-	var all [][]snapshot.Read
+	open := map[string][]snapshot.Read{}
+	for _, g := range append(disputed, s.Awaited()...) {
+		open[g.Name()] = s.LiveReads(g.Name())
+	}
 	if !s.Aggregated() {
-		all = r.versionsRead(s)
-	} else {
-		for _, g := range disputed {
-			all = append(all, s.LiveReads(g.Name()))
-		}
+		r.addVersionsRead(s, open)
 	}
-	var done sync.WaitGroup
-	for _, reads := range all {
-		done.Add(1)
-		go func() {
-			defer done.Done()
-			for _, read := range reads {
-				if _, err := r.flights.doWhile(ctx, read); err != nil {
-					return
-				}
-			}
-		}()
+	ended := make(chan error, len(open)+1)
+	for _, reads := range open {
+		go func() { ended <- r.readLive(ctx, reads) }()
 	}
-	if len(dropped) > 0 {
-		done.Add(1)
-		go func() {
-			defer done.Done()
-			r.lookForDropped(ctx, dropped)
-		}()
-	}
-	if len(all)+len(dropped) == 0 {
-		return
-	}
-	ended := make(chan struct{})
-	go func() { done.Wait(); close(ended) }()
+	go func() { ended <- r.lookForDropped(ctx, dropped) }()
 	timer := time.NewTimer(settleFor)
 	defer timer.Stop()
-	select {
-	case <-ended:
-	case <-timer.C:
-	case <-ctx.Done():
-		<-ended
+	for range len(open) + 1 {
+		select {
+		case err := <-ended:
+			if unreachable(err) {
+				return err
+			}
+		case <-timer.C:
+			return nil
+		}
 	}
+	return nil
 }
 
-// versionsRead lists, by group, the versions that were read before; or all, if
-// somebody wants to know of all.
-func (r *Reloader) versionsRead(s *snapshot.Snapshot) [][]snapshot.Read {
-	all := r.all.Load()
-	var groups [][]snapshot.Read
-	for _, g := range s.Groups() {
-		var reads []snapshot.Read
-		for _, v := range g.Versions() {
-			if all || v.Table != nil || v.Err != nil {
-				reads = append(reads, snapshot.Read{Part: snapshot.PartVersion, Group: g.Name(), Version: v.Name})
-			}
+// readLive makes the reads of one group, as long as the server can be reached.
+func (r *Reloader) readLive(ctx context.Context, reads []snapshot.Read) error {
+	for _, read := range reads {
+		f, err := r.flights.doWhile(ctx, read)
+		if err != nil {
+			return err
 		}
-		if len(reads) > 0 {
-			groups = append(groups, reads)
+		if unreachable(f.outcome.Err) {
+			return f.outcome.Err
 		}
 	}
-	return groups
+	return nil
+}
+
+// addVersionsRead adds to open, by group, the versions that were read before; or
+// all, if somebody wants to know of all.
+func (r *Reloader) addVersionsRead(s *snapshot.Snapshot, open map[string][]snapshot.Read) {
+	all := r.all.Load()
+	for _, g := range s.Groups() {
+		if open[g.Name()] != nil {
+			continue
+		}
+		for _, v := range g.Versions() {
+			if all || v.Table != nil || v.Err != nil {
+				open[g.Name()] = append(open[g.Name()], snapshot.Read{Part: snapshot.PartVersion, Group: g.Name(), Version: v.Name})
+			}
+		}
+	}
 }
 
 // lookForDropped asks a few of the groups that the document has dropped for a
 // version that each had. One that answers 404 has gone, and if all of them have,
 // so have the others. An API server that starts serves a document without its
 // CustomResourceDefinitions for a moment, while their versions answer 503 or 200.
-func (r *Reloader) lookForDropped(ctx context.Context, dropped []*snapshot.Group) {
+func (r *Reloader) lookForDropped(ctx context.Context, dropped []*snapshot.Group) error {
 	gone := 0
 	asked := dropped[:min(len(dropped), mostDropped)]
 	for _, g := range asked {
@@ -159,7 +154,7 @@ func (r *Reloader) lookForDropped(ctx context.Context, dropped []*snapshot.Group
 		}
 		f, err := r.flights.doWhile(ctx, snapshot.Read{Part: snapshot.PartVersion, Group: g.Name(), Version: g.Versions()[0].Name})
 		if err != nil {
-			return
+			return err
 		}
 		if f.outcome.Absent {
 			gone++
@@ -168,4 +163,5 @@ func (r *Reloader) lookForDropped(ctx context.Context, dropped []*snapshot.Group
 	if gone == len(asked) && len(dropped) > len(asked) {
 		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithoutDropped() })
 	}
+	return nil
 }

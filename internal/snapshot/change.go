@@ -41,7 +41,7 @@ func (s *Snapshot) WithDocument(list *List, core, named Tick) *Snapshot {
 	if list == s.doc && s.private == 0 && s.ordered {
 		return &next
 	}
-	next.news = s.newsAfter(&next)
+	next.lost = s.lossesIn(&next)
 	next.groups = s.restated(&next)
 	switch {
 	case slices.Equal(next.groups, s.groups):
@@ -55,23 +55,28 @@ func (s *Snapshot) WithDocument(list *List, core, named Tick) *Snapshot {
 	return &next
 }
 
-// newsAfter notes for which groups the document of next has lost versions that
-// were known to s.
-func (s *Snapshot) newsAfter(next *Snapshot) map[string]Tick {
+// lossesIn notes for which groups the document of next has lost versions that were
+// known to s.
+func (s *Snapshot) lossesIn(next *Snapshot) map[string]loss {
 	if next.doc == s.doc || !s.Read() {
-		return s.news
+		return s.lost
 	}
-	var news map[string]Tick
+	var losses map[string]loss
 	for i, g := range next.doc.groups {
 		old := s.groupAt(i, g.name)
-		if old != nil && old != g && slices.ContainsFunc(old.names(), func(name string) bool { return g.Version(name) == nil }) {
-			if news == nil {
-				news = map[string]Tick{}
-			}
-			news[g.name] = next.half(g.name)
+		if old == nil || old == g {
+			continue
 		}
+		gone := slices.DeleteFunc(old.names(), func(name string) bool { return g.Version(name) != nil })
+		if len(gone) == 0 {
+			continue
+		}
+		if losses == nil {
+			losses = map[string]loss{}
+		}
+		losses[g.name] = loss{at: next.half(g.name), versions: gone}
 	}
-	return news
+	return losses
 }
 
 // restated returns the groups of the document of next, with what stays of those

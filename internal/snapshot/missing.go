@@ -61,7 +61,7 @@ func (s *Snapshot) Missing(q Query, p Progress) []Read {
 	case !q.anyVersion() && !q.anyGroup():
 		stages = append(stages, l.versions)
 	case s.aggregated:
-		stages = append(stages, l.newDocument, l.hinted, l.list, l.everyVersion, l.contradiction)
+		stages = append(stages, l.newDocument, l.hinted, l.lost, l.list, l.everyVersion, l.contradiction)
 	default:
 		stages = append(stages, l.newList, l.everyVersion, l.listUnlessGone, l.everyVersion)
 	}
@@ -266,8 +266,26 @@ func (t *Table) serves(q Query) bool {
 	return ok
 }
 
-// list asks for the group's own list, unless the lookup has just learnt that one
-// of its versions went.
+// lost asks live for the versions that the document has lost in the lookup's own
+// read of it.
+func (l *lookup) lost() []Read {
+	var reads []Read
+	for _, name := range l.ownLoss() {
+		reads = l.unless(reads, versionOf(l.q.Group, name))
+	}
+	return reads
+}
+
+func (l *lookup) ownLoss() []string {
+	lost := l.s.lost[l.q.Group]
+	if own := l.p.document(l.half()); own.Times > 0 && lost.at == own.Tick && l.known() != nil {
+		return lost.versions
+	}
+	return nil
+}
+
+// list asks for the group's own list, unless the lookup has found that the group
+// has shrunk.
 func (l *lookup) list() []Read {
 	if l.known() == nil || l.shrunk() {
 		return nil
@@ -285,18 +303,20 @@ func (l *lookup) listUnlessGone() []Read {
 }
 
 // shrunk reports whether the lookup itself has found that a version of the group
-// went. The group's list is made from APIServices and most likely behind then;
-// and upstream's test allows two requests in that case.
+// went. The group's list is made from APIServices and most likely behind then, and
+// upstream's test allows two requests: so what was found must do. Where the
+// document has lost versions it is right if all of them are gone live.
 func (l *lookup) shrunk() bool {
-	if own := l.p.document(l.half()); own.Times > 0 && l.s.news[l.q.Group] == own.Tick {
-		return true
-	}
-	for r, o := range l.p.Done {
-		if r.Part == PartVersion && r.Group == l.q.Group && o.Absent && o.Known && !l.s.aggregated {
-			return true
+	if !l.s.aggregated {
+		for r, o := range l.p.Done {
+			if r.Part == PartVersion && r.Group == l.q.Group && o.Absent && o.Known {
+				return true
+			}
 		}
+		return false
 	}
-	return false
+	lost := l.ownLoss()
+	return len(lost) > 0 && !slices.ContainsFunc(lost, func(name string) bool { return !l.p.Done[versionOf(l.q.Group, name)].Absent })
 }
 
 // everyVersion asks live for every version that the lookup has not read itself: of
@@ -306,8 +326,8 @@ func (l *lookup) shrunk() bool {
 func (l *lookup) everyVersion() []Read {
 	var reads []Read
 	for _, g := range l.groups {
-		if l.s.aggregated && g != l.known() {
-			continue
+		if l.s.aggregated && (g != l.known() || len(g.versions) == 1 && l.shrunk()) {
+			continue // upstream's test allows no third request
 		}
 		for _, name := range g.everyName() {
 			if l.q.wants(name) {

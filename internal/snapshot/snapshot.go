@@ -17,7 +17,7 @@ type Snapshot struct {
 
 	doc         *List           // what the document said last; nil if it was never read
 	core, named Tick            // when its halves were last read: /api and /apis
-	news        map[string]Tick // groups that lost versions in the last new document, and when that was read
+	lost        map[string]loss // groups that lost versions in the last new document
 	aggregated  bool            // the document says what is in every version
 	ordered     bool            // the order of groups is the server's own, as far as it has one
 
@@ -29,6 +29,12 @@ type Snapshot struct {
 	incomplete int    // how many groups have a version that nobody tried to read
 	private    int    // how many groups have facts of their own
 	oldest     Tick   // the least tick in those
+}
+
+// loss is what a new document has no more of a group.
+type loss struct {
+	at       Tick // when it was read
+	versions []string
 }
 
 // never is later than every tick: nothing is as old.
@@ -97,6 +103,17 @@ func (l *List) Next(groups []*Group, aggregated bool) *List {
 		return NewList(groups, aggregated)
 	}
 	return newList(groups, l.order, aggregated)
+}
+
+// Awaited lists the groups that wait for a live read after a reset.
+func (s *Snapshot) Awaited() []*Group {
+	var groups []*Group
+	for name := range s.groupResets {
+		if g := s.Group(name); g != nil {
+			groups = append(groups, g)
+		}
+	}
+	return groups
 }
 
 // group returns the group of that name, or nil.
