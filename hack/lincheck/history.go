@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lincheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Stamp is a moment. Seq orders all moments of a history; At is the virtual
+// time, which stands still while anything runs.
+type Stamp struct {
+	Seq int
+	At  time.Duration
+}
+
+func (s Stamp) before(t Stamp) bool { return s.Seq < t.Seq }
+
+// A History is all that happened in one run, each list in the order of its
+// beginnings. The lists are not changed any more when the run has ended.
+type History struct {
+	Seed   uint64
+	Legacy bool
+	Calm   bool // without faults
+
+	Ops      []*Op
+	Requests []*Request
+	Worlds   []Change // of what is served live; the first is the world at the start
+	Docs     []Change // of what /apis says
+	Faults   []*Fault
+
+	mu    sync.Mutex // guards all above while the run lasts
+	seq   int
+	start time.Time
+}
+
+// A Change is a world and when it began.
+type Change struct {
+	Stamp
+	World World
+}
+
+// A Fault is a time in which a part of the server does not answer as it should.
+type Fault struct {
+	From, Until Stamp
+	Group       int // of the live endpoints of a group; or the document
+	Name        string
+}
+
+const theDocument = -1
+
+// A Request is one that the mapper sent and what came back.
+type Request struct {
+	Path       string
+	Group      int  // -1: of none of ours
+	Version    int  // -1: of the group itself
+	Doc        bool // for /apis
+	Start, End Stamp
+	World      World // whose truth the answer tells, if it has not failed
+	Code       int
+	Fault      *Fault // nil: it was answered truly
+	Err        error
+}
+
+func (r *Request) failed() bool { return r.Fault != nil || r.Err != nil }
+
+func (r *Request) live() bool { return r.Group >= 0 }
+
+// An OpKind is a method of the mapper.
+type OpKind int
+
+// The methods that are called.
+const (
+	OpMapping OpKind = iota
+	OpMappings
+	OpKindFor
+	OpReset
+	OpResetGroup
+)
+
+// An Op is one call of the mapper.
+type Op struct {
+	Client       int
+	Kind         OpKind
+	Group        string   // may be partial or empty for OpKindFor
+	Versions     []string // none: any
+	Name         int      // of kindNames
+	Call, Return Stamp
+
+	Found    []Found
+	NoMatch  bool
+	Err      error // any other error
+	Panicked bool
+}
+
+// Found is one mapping, or one kind, that was returned.
+type Found struct {
+	Group, Version, Kind int
+	Namespaced, Scoped   bool // Scoped: the answer says the scope
+}
+
+func (f Found) String() string {
+	text := fmt.Sprintf("%s/%s %s", groupNames[f.Group], versionNames[f.Version], kindNames[f.Kind])
+	if f.Scoped {
+		text += " " + scope(f.Namespaced)
+	}
+	return text
+}
+
+func (o *Op) lookup() bool { return o.Kind != OpReset && o.Kind != OpResetGroup }
+
+// groups lists the groups in which a lookup may find something, in server order.
+func (o *Op) groups() []int {
+	var list []int
+	for g, name := range groupNames {
+		byPrefix := o.Kind == OpKindFor && (len(o.Versions) == 0 || o.Group == "")
+		if name == o.Group || byPrefix && strings.HasPrefix(name, o.Group) {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// versions lists the versions asked for: in the order of the question if there
+// is one, else all in server order.
+func (o *Op) versions() []int {
+	var list []int
+	for _, name := range o.Versions {
+		list = append(list, slices.Index(versionNames[:], name))
+	}
+	if len(list) == 0 {
+		return []int{0, 1, 2}
+	}
+	return list
+}
+
+func (o *Op) String() string {
+	switch o.Kind {
+	case OpReset:
+		return "Reset()"
+	case OpResetGroup:
+		return fmt.Sprintf("ResetGroup(%s)", o.Group)
+	case OpKindFor:
+		return fmt.Sprintf("KindFor(%q %q %s)", o.Group, strings.Join(o.Versions, ","), resourceName(o.Name))
+	case OpMappings:
+		return fmt.Sprintf("RESTMappings(%s %s %v)", o.Group, kindNames[o.Name], o.Versions)
+	default:
+		return fmt.Sprintf("RESTMapping(%s %s %v)", o.Group, kindNames[o.Name], o.Versions)
+	}
+}
+
+func (o *Op) answer() string {
+	switch {
+	case !o.lookup():
+		return "done"
+	case o.NoMatch:
+		return "NoMatch"
+	case o.Err != nil:
+		return fmt.Sprintf("error: %v", o.Err)
+	default:
+		return fmt.Sprint(o.Found)
+	}
+}
+
+// now stamps a moment. The caller holds the history's lock.
+func (h *History) now() Stamp {
+	h.seq++
+	return Stamp{Seq: h.seq, At: time.Since(h.start)}
+}
+
+// note runs change with the stamp of now, under the history's lock.
+func (h *History) note(change func(now Stamp)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change(h.now())
+}
+
+func (h *History) mode() string {
+	if h.Legacy {
+		return "legacy"
+	}
+	return "aggregated"
+}
+
+// Timeline tells the history as lines in the order of time. What is not about
+// the groups of op is left out, unless op is nil.
+func (h *History) Timeline(op *Op) string {
+	t := timeline{op: op}
+	for i, c := range h.Worlds {
+		t.world(c, h.Worlds[max(0, i-1)].World, "served", i == 0)
+	}
+	for i, c := range h.Docs {
+		t.world(c, h.Docs[max(0, i-1)].World, "document", i == 0)
+	}
+	for _, f := range h.Faults {
+		t.fault(f)
+	}
+	for _, r := range h.Requests {
+		t.request(r)
+	}
+	for _, o := range h.Ops {
+		t.operation(o)
+	}
+	slices.SortFunc(t.lines, func(a, b line) int { return a.Seq - b.Seq })
+	var text strings.Builder
+	for _, l := range t.lines {
+		fmt.Fprintf(&text, "%6d %12s  %s\n", l.Seq, l.At, l.text)
+	}
+	return text.String()
+}
+
+type line struct {
+	Stamp
+	text string
+}
+
+type timeline struct {
+	op    *Op
+	lines []line
+}
+
+func (t *timeline) add(at Stamp, format string, args ...any) {
+	t.lines = append(t.lines, line{at, fmt.Sprintf(format, args...)})
+}
+
+func (t *timeline) about(group int) bool {
+	return t.op == nil || slices.Contains(t.op.groups(), group)
+}
+
+func (t *timeline) world(c Change, before World, what string, first bool) {
+	for g := range c.World {
+		if t.about(g) && (first || c.World[g] != before[g]) {
+			t.add(c.Stamp, "        %s  %s", what, c.World.groupString(g))
+		}
+	}
+}
+
+func (t *timeline) fault(f *Fault) {
+	if f.Group != theDocument && !t.about(f.Group) {
+		return
+	}
+	about := "the document"
+	if f.Group != theDocument {
+		about = groupNames[f.Group]
+	}
+	t.add(f.From, "        fault of %s begins: %s", about, f.Name)
+	t.add(f.Until, "        fault of %s ends: %s", about, f.Name)
+}
+
+func (t *timeline) request(r *Request) {
+	if r.live() && !t.about(r.Group) {
+		return
+	}
+	t.add(r.Start, "      GET %s", r.Path)
+	if r.End == (Stamp{}) {
+		return
+	}
+	t.add(r.End, "      GET %s (since %d): %s", r.Path, r.Start.Seq, t.outcome(r))
+}
+
+func (t *timeline) outcome(r *Request) string {
+	var said []string
+	for g := range r.World {
+		if t.about(g) && (r.Doc || r.Group == g) && r.Code != 404 && !r.failed() {
+			said = append(said, r.World.groupString(g))
+		}
+	}
+	switch {
+	case r.Err != nil:
+		return r.Err.Error()
+	case r.Fault != nil:
+		return fmt.Sprintf("%d, fault %s", r.Code, r.Fault.Name)
+	default:
+		return fmt.Sprintf("%d %s", r.Code, strings.Join(said, " | "))
+	}
+}
+
+func (t *timeline) operation(o *Op) {
+	all := o.Kind == OpReset || t.op == nil
+	if !all && !slices.ContainsFunc(o.groups(), t.about) && o.Kind != OpResetGroup {
+		return
+	}
+	mark := ""
+	if o == t.op {
+		mark = "  <===="
+	}
+	t.add(o.Call, "client %d  %s%s", o.Client, o, mark)
+	if o.lookup() {
+		t.add(o.Return, "client %d  %s (since %d) = %s%s", o.Client, o, o.Call.Seq, o.answer(), mark)
+	}
+}
