@@ -122,7 +122,7 @@ func (p proof) knows() bool {
 // at once nothing that can be missed while it moves from one to another.
 func (p proof) missingGroup() string {
 	if p.Legacy && p.versionHasGone() {
-		return p.missingVersions(p.readLive())
+		return p.missingVersions(p.versionsRead())
 	}
 	why := "no live list of " + groupNames[p.group] + " within the lookup"
 	for _, r := range p.reads {
@@ -133,7 +133,7 @@ func (p proof) missingGroup() string {
 		}
 	}
 	if why == "" && !p.Legacy && !p.absentAtOnce() {
-		return "it was served in one version or another all the time, and in the document"
+		return "it moved from version to version and was never absent, and no document that was read hides that"
 	}
 	return why
 }
@@ -144,8 +144,8 @@ func (p proof) versionHasGone() bool {
 	return p.any(func(r *Request) bool { return r.Group == p.group && r.Version >= 0 && r.Code == 404 })
 }
 
-// readLive lists the versions that were read live.
-func (p proof) readLive() []int {
+// versionsRead lists the versions that were read live.
+func (p proof) versionsRead() []int {
 	var list []int
 	for _, r := range p.reads {
 		if r.Group == p.group && r.Version >= 0 {
@@ -166,10 +166,23 @@ func listed(versions uint8) []int {
 }
 
 // absentAtOnce reports whether the kind was in no version at all at some moment
-// of the lookup, in truth or in a document that it read or could not read.
+// of the lookup: in truth, or as far as the documents that it read could tell,
+// which may be behind or no news, or as far as it could read them. After a
+// ResetGroup the document does not count.
 func (p proof) absentAtOnce() bool {
-	return p.document() || p.troubled(p.op) || during(p.Worlds, p.op, func(w World) bool {
-		return w[p.group][p.op.Name].Versions == 0
+	if _, reset := p.resets(p.op, p.group); reset != (Stamp{}) && !p.readLive(p.group, reset, p.op.Call) {
+		return true
+	}
+	if p.troubled(p.op) || during(p.Worlds, p.op, func(w World) bool { return w[p.group][p.op.Name].Versions == 0 }) {
+		return true
+	}
+	docs := filter(p.reads, func(r *Request) bool { return r.Doc })
+	return len(docs) > 0 && !slices.ContainsFunc(docs, func(r *Request) bool {
+		if !p.news(r, p.group) {
+			return false
+		}
+		told := r.World[p.group][p.op.Name].Versions
+		return during(p.Worlds, p.op, func(w World) bool { return w[p.group][p.op.Name].Versions&told != 0 })
 	})
 }
 

@@ -119,8 +119,8 @@ func (v *view) firstSeen(r *Request, group int, since Stamp) *Request {
 func (v *view) closed(r *Request, o *Op) bool { return v.ends[v.period[r]] < o.Call.At }
 
 // binding reports whether r's answer must have replaced what was known about the
-// version when o began. The document's need not, if it is no news or if it has
-// lost the group, nor has a list of versions; nor has anything around a failure.
+// version when o began. A list of versions need not have, nor the document if it is
+// no news or has lost the group, nor anything around a failure.
 func (v *view) binding(r *Request, o *Op, group int) bool {
 	if !v.closed(r, o) || !v.clean[v.period[r]] {
 		return false
@@ -129,7 +129,7 @@ func (v *view) binding(r *Request, o *Op, group int) bool {
 		return r.Version >= 0 || r.Code == 404
 	}
 	before := v.previous[r]
-	return v.news(r, group) && r.World.lists(group) && (before == nil || v.clean[v.period[before]])
+	return !v.Legacy && v.news(r, group) && r.World.lists(group) && (before == nil || v.clean[v.period[before]])
 }
 
 // resets returns the last Reset and the last ResetGroup of a group that had
@@ -147,6 +147,17 @@ func (v *view) resets(o *Op, group int) (all, one Stamp) {
 		}
 	}
 	return all, one
+}
+
+// lastReset returns the last Reset that was called before a moment.
+func (v *view) lastReset(until Stamp) Stamp {
+	var last Stamp
+	for _, o := range v.Ops {
+		if o.Kind == OpReset && o.Call.before(until) {
+			last = later(last, o.Call)
+		}
+	}
+	return last
 }
 
 func later(a, b Stamp) Stamp {

@@ -22,9 +22,10 @@ func (s Stamp) before(t Stamp) bool { return s.Seq < t.Seq }
 // A History is all that happened in one run, each list in the order of its
 // beginnings. The lists are not changed any more when the run has ended.
 type History struct {
-	Seed   uint64
-	Legacy bool
-	Calm   bool // without faults
+	Seed     uint64
+	Legacy   bool
+	Calm     bool // without faults
+	Document Lag
 
 	Ops      []*Op
 	Requests []*Request
@@ -36,6 +37,18 @@ type History struct {
 	seq   int
 	start time.Time
 }
+
+// A Lag is how the document follows what is served.
+type Lag int
+
+// The lags of a document.
+const (
+	LagNone Lag = iota // but for the moment between the two changes
+	LagSome
+	LagMuch
+)
+
+func (l Lag) String() string { return [...]string{"up to date", "behind", "far behind"}[l] }
 
 // A Change is a world and when it began.
 type Change struct {
@@ -183,6 +196,15 @@ func (h *History) mode() string {
 		return "legacy"
 	}
 	return "aggregated"
+}
+
+// String says what kind of history it is.
+func (h *History) String() string {
+	trouble := "faults"
+	if h.Calm {
+		trouble = "no faults"
+	}
+	return fmt.Sprintf("%s seed %d (document %s, %s)", h.mode(), h.Seed, h.Document, trouble)
 }
 
 // Timeline tells the history as lines in the order of time. What is not about

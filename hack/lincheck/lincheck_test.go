@@ -18,6 +18,7 @@ var (
 	histories = flag.Int("histories", 200, "random histories for each mode")
 	firstSeed = flag.Uint64("seed", 0, "seed of the first history; 0: a random one")
 	onlyRule  = flag.String("rule", "", "look for violations of this rule alone, as it is called in a report")
+	mapper    = flag.String("mapper", "real", "which mapper: real, or reference to try the checker itself")
 	most      = flag.Int("most", 3, "violations that are shown with their timeline, for each mode")
 )
 
@@ -57,9 +58,12 @@ func TestHistories(t *testing.T) {
 }
 
 func checkMany(t *testing.T, first uint64, legacy bool) {
-	rules, bad := map[Rule]int{}, 0
+	rules, bad, newMapper := map[Rule]int{}, 0, NewMapper
+	if *mapper == "reference" {
+		newMapper = newReference(mutation{})
+	}
 	for n := range *histories {
-		h := record(t, first+uint64(n), legacy, NewMapper)
+		h := record(t, first+uint64(n), legacy, newMapper)
 		violations := filter(Check(h), func(v Violation) bool { return *onlyRule == "" || string(v.Rule) == *onlyRule })
 		if len(violations) == 0 {
 			continue
@@ -67,10 +71,10 @@ func checkMany(t *testing.T, first uint64, legacy bool) {
 		bad++
 		for _, v := range violations {
 			rules[v.Rule]++
-			t.Errorf("seed %d: %s", h.Seed, v)
+			t.Errorf("%s: %s", h, v)
 		}
 		if bad <= *most {
-			t.Logf("seed %d\n%s", h.Seed, h.Timeline(violations[0].Op))
+			t.Logf("%s\n%s", h, h.Timeline(violations[0].Op))
 			t.Log("to see it again: " + again(h))
 		}
 	}

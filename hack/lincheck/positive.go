@@ -42,13 +42,14 @@ func (v *view) whyNot(o *Op, f Found) (Rule, string) {
 	if len(told) == 0 {
 		return RuleGroupReset, fmt.Sprintf("was told by the document alone since ResetGroup (%d)", one.Seq)
 	}
+	reset := v.lastReset(o.Return)
 	for _, r := range told {
-		if v.outdatedBy(o, r, f, all) == nil {
+		if v.outdatedBy(o, r, f, reset) == nil {
 			return "", ""
 		}
 	}
 	r := told[len(told)-1]
-	by := v.outdatedBy(o, r, f, all)
+	by := v.outdatedBy(o, r, f, reset)
 	return RuleOutdated, fmt.Sprintf("was told last by GET %s (since %d), which GET %s (since %d) had outdated before the lookup",
 		r.Path, r.Start.Seq, by.Path, by.Start.Seq)
 }
@@ -65,13 +66,19 @@ func (v *view) counts(o *Op, r *Request, group int, all, one Stamp) bool {
 	if one == (Stamp{}) || r.live() {
 		return true
 	}
-	return (one.before(all) || v.news(r, group)) && slices.ContainsFunc(v.requests, func(live *Request) bool {
-		return live.Group == group && !live.failed() && one.before(live.Start) && live.End.before(o.Return)
+	return (one.before(all) || v.firstSeen(r, group, v.lastReset(o.Return)) == r) && v.readLive(group, one, o.Return)
+}
+
+// readLive reports whether a group was read live in a time.
+func (v *view) readLive(group int, from, until Stamp) bool {
+	return slices.ContainsFunc(v.requests, func(r *Request) bool {
+		return r.Group == group && !r.failed() && from.before(r.Start) && r.End.before(until)
 	})
 }
 
 // outdatedBy returns a read that began after what r tells was known, told
-// otherwise, and was known itself when o began; or nil.
+// otherwise, and was known itself when o began; or nil. What was read before a
+// Reset, be it during o, need not count any more.
 func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
 	seen := v.firstSeen(r, f.Group, reset)
 	for _, newer := range v.requests {
@@ -115,7 +122,7 @@ func (v *view) certain(o *Op, group, version int) bool {
 		}
 		switch v.says(r, group, version, o.Name) {
 		case present:
-			sure = sure || v.binding(r, o, group)
+			sure = sure || v.binding(r, o, group) && (r.live() || one == Stamp{})
 		case absent:
 			return false
 		}

@@ -53,7 +53,7 @@ type run struct {
 // Run makes a history. It returns when all that it started has ended.
 func Run(seed uint64, legacy bool, newMapper Maker) (*History, error) {
 	rnd := source(seed, 0)
-	h := &History{Seed: seed, Legacy: legacy, Calm: rnd.IntN(2) == 0, start: time.Now()}
+	h := &History{Seed: seed, Legacy: legacy, Calm: rnd.IntN(2) == 0, Document: Lag(rnd.IntN(3)), start: time.Now()}
 	r := &run{history: h, stop: make(chan struct{})}
 	r.pace = [...]time.Duration{60 * time.Millisecond, 200 * time.Millisecond, time.Second, 20 * time.Second}[rnd.IntN(4)]
 	latency := [...]time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond}[rnd.IntN(3)]
@@ -63,7 +63,7 @@ func Run(seed uint64, legacy bool, newMapper Maker) (*History, error) {
 		return nil, err
 	}
 	var actors, callers sync.WaitGroup
-	actors.Go(func() { r.changeWorld(source(seed, 1), rnd.IntN(3)) })
+	actors.Go(func() { r.changeWorld(source(seed, 1)) })
 	if !h.Calm {
 		actors.Go(func() { r.breakThings(source(seed, 2)) })
 	}
@@ -89,26 +89,20 @@ func (r *run) wait(rnd *rand.Rand, most time.Duration) bool {
 	}
 }
 
-// How the document follows what is served.
-const (
-	docAtOnce = iota
-	docLater
-	docMuchLater
-)
-
 // changeWorld changes what is served, and lets the document follow.
-func (r *run) changeWorld(rnd *rand.Rand, follow int) {
+func (r *run) changeWorld(rnd *rand.Rand) {
+	follow := r.history.Document
 	worlds, published := []World{r.server.world}, 0
 	for r.wait(rnd, 3*r.pace/2) {
 		next := worlds[len(worlds)-1].next(rnd)
-		if rnd.IntN(3) > 0 || follow == docAtOnce {
+		if rnd.IntN(3) > 0 || follow == LagNone {
 			worlds = append(worlds, next)
 			r.server.change(next)
 		}
 		switch behind := len(worlds) - 1 - published; {
-		case behind == 0, follow == docMuchLater && rnd.IntN(6) > 0:
+		case behind == 0, follow == LagMuch && rnd.IntN(6) > 0:
 			continue
-		case follow == docAtOnce:
+		case follow == LagNone:
 			published += behind
 		default:
 			published += rnd.IntN(behind + 1)

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lincheck
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// reference is a mapper that keeps the promises in the simplest way: it shares no
+// reads, and reads whatever a miss is about. That it breaks no rule shows that the
+// rules can be kept; each of its faults is a mutant that has to be caught.
+type reference struct {
+	meta.RESTMapper // nil: what the histories do not call
+	transport       http.RoundTripper
+	faults          mutation
+	document        chan struct{} // one at a time reads it; not a mutex, which would stop virtual time
+
+	mu         sync.Mutex // held in memory only
+	tick       int
+	reset      int
+	groupReset map[string]int
+	settled    map[string]int // when the first live read of a group since its reset began, or 0
+	facts      facts
+	listed     map[string]string // a group as the document had it last
+}
+
+// known is what is known about a group-version, and since which read.
+type known struct {
+	tick  int
+	live  bool
+	kinds map[string]bool // a kind and whether it is namespaced; empty: not served
+}
+
+// A mutation is a fault in a mapper.
+type mutation struct {
+	ignoresResets    bool
+	errorIsAbsence   bool
+	oldDocumentWins  bool // what the document repeats replaces what was read live
+	believesDocument bool // what the document does not have is NoMatch
+	keepsAbsence     bool // what was absent once needs no new read
+	documentSettles  bool // a ResetGroup is settled by the document
+	lastVersion      bool // the last version that serves a kind is taken for the first
+	hitsNothing      bool // what is known is read again
+}
+
+func newReference(faults mutation) Maker {
+	return func(_ *rest.Config, transport http.RoundTripper) (Mapper, error) {
+		return &reference{
+			transport: transport, faults: faults, document: make(chan struct{}, 1),
+			groupReset: map[string]int{}, settled: map[string]int{}, facts: facts{}, listed: map[string]string{},
+		}, nil
+	}
+}
+
+func (m *reference) Reset() {
+	if !m.faults.ignoresResets {
+		m.reset = m.next()
+	}
+}
+
+func (m *reference) ResetGroup(group string) {
+	if m.faults.ignoresResets {
+		return
+	}
+	tick := m.next()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.groupReset[group], m.settled[group] = tick, 0
+}
+
+func (m *reference) next() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tick++
+	return m.tick
+}
+
+func (m *reference) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	list, err := m.RESTMappings(gk, versions...)
+	if err != nil {
+		return nil, err
+	}
+	if m.faults.lastVersion {
+		return list[len(list)-1], nil
+	}
+	return list[0], nil
+}
+
+func (m *reference) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+	list, err := m.lookup(gk, versions)
+	if err == nil && len(list) == 0 {
+		err = &meta.NoKindMatchError{GroupKind: gk, SearchedVersions: versions}
+	}
+	return list, err
+}
+
+func (m *reference) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
+	kind := strings.ToUpper(resource.Resource[:1]) + strings.TrimSuffix(resource.Resource[1:], "s")
+	var versions []string
+	if resource.Version != "" {
+		versions = []string{resource.Version}
+	}
+	op := Op{Kind: OpKindFor, Group: resource.Group, Versions: versions}
+	for _, group := range op.groups() {
+		list, err := m.lookup(schema.GroupKind{Group: groupNames[group], Kind: kind}, versions)
+		if err != nil {
+			return schema.GroupVersionKind{}, err
+		}
+		if len(list) > 0 {
+			return list[0].GroupVersionKind, nil
+		}
+	}
+	return schema.GroupVersionKind{}, &meta.NoResourceMatchError{PartialResource: resource}
+}
+
+// lookup answers from what counts after the resets; else it reads. What it has
+// read itself is asked first: others may publish a later state of one version,
+// beside which the older state of another means nothing.
+func (m *reference) lookup(gk schema.GroupKind, versions []string) ([]*meta.RESTMapping, error) {
+	list, absent := m.find(gk, versions, true)
+	if len(list) > 0 && !m.faults.hitsNothing || m.faults.keepsAbsence && absent {
+		return list, nil
+	}
+	own := facts{}
+	err := m.read(gk, versions, own)
+	if list := own.find(gk, versions); len(list) > 0 {
+		return list, nil
+	}
+	if list, _ = m.find(gk, versions, err == nil); len(list) > 0 || err == nil || m.faults.errorIsAbsence {
+		return list, nil
+	}
+	return nil, err
+}
+
+type facts map[schema.GroupVersion]known
+
+func (f facts) find(gk schema.GroupKind, versions []string) (list []*meta.RESTMapping) {
+	if len(versions) == 0 {
+		versions = versionNames[:]
+	}
+	for _, version := range versions {
+		gv := schema.GroupVersion{Group: gk.Group, Version: version}
+		if namespaced, served := f[gv].kinds[gk.Kind]; served {
+			list = append(list, mapping(gv.WithKind(gk.Kind), namespaced))
+		}
+	}
+	return list
+}
+
+// find also reports whether all the versions asked for are known not to serve the kind.
+func (m *reference) find(gk schema.GroupKind, versions []string, resets bool) (list []*meta.RESTMapping, absent bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	counting := facts{}
+	for gv, fact := range m.facts {
+		if gv.Group == gk.Group && (!resets || m.counts(gv.Group, fact)) {
+			counting[gv] = fact
+		}
+	}
+	unread := func(version string) bool {
+		_, ok := counting[schema.GroupVersion{Group: gk.Group, Version: version}]
+		return !ok
+	}
+	list = counting.find(gk, versions)
+	return list, len(list) == 0 && len(versions) > 0 && !slices.ContainsFunc(versions, unread)
+}
+
+func (m *reference) counts(group string, fact known) bool {
+	if fact.tick <= m.reset || fact.tick <= m.groupReset[group] {
+		return false
+	}
+	settled := m.settled[group] // the document counts again after a live read
+	return fact.live || m.groupReset[group] == 0 || m.faults.documentSettles || 0 < settled && settled < fact.tick
+}
+
+func mapping(gvk schema.GroupVersionKind, namespaced bool) *meta.RESTMapping {
+	scope := meta.RESTScopeRoot
+	if namespaced {
+		scope = meta.RESTScopeNamespace
+	}
+	return &meta.RESTMapping{GroupVersionKind: gvk, Scope: scope}
+}
+
+// read reads the versions asked for, or the document and then all of the group.
+func (m *reference) read(gk schema.GroupKind, versions []string, own facts) error {
+	if len(versions) > 0 {
+		return m.readVersions(gk.Group, versions, own)
+	}
+	err := m.readDocument(own)
+	if list, _ := m.find(gk, nil, true); len(list) > 0 || m.faults.believesDocument {
+		return err
+	}
+	clear(own) // of the document
+	return m.readGroup(gk.Group, own)
+}
+
+func (m *reference) readGroup(group string, own facts) error {
+	var list struct {
+		Kind     string
+		Versions []struct{ Version string }
+	}
+	tick := m.next()
+	served, err := m.get("/apis/"+group, "application/json", &list)
+	if err != nil || served && list.Kind != "APIGroup" {
+		return cmp.Or(err, errors.New("no APIGroup"))
+	}
+	versions := map[string]bool{}
+	for _, v := range list.Versions {
+		versions[v.Version] = true
+	}
+	for _, version := range versionNames {
+		if !versions[version] {
+			m.learn(schema.GroupVersion{Group: group, Version: version}, known{tick: tick, live: true})
+		}
+	}
+	return m.readVersions(group, slices.Sorted(maps.Keys(versions)), own)
+}
+
+func (m *reference) readVersions(group string, versions []string, own facts) error {
+	for _, version := range versions {
+		var list struct {
+			Kind      string
+			Resources []struct {
+				Kind       string
+				Namespaced bool
+			}
+		}
+		fact := known{tick: m.next(), live: true, kinds: map[string]bool{}}
+		served, err := m.get("/apis/"+group+"/"+version, "application/json", &list)
+		if err != nil || served && list.Kind != "APIResourceList" {
+			return cmp.Or(err, errors.New("no APIResourceList"))
+		}
+		for _, r := range list.Resources {
+			fact.kinds[r.Kind] = r.Namespaced
+		}
+		gv := schema.GroupVersion{Group: group, Version: version}
+		own[gv] = fact
+		m.learn(gv, fact)
+	}
+	return nil
+}
+
+func (m *reference) learn(gv schema.GroupVersion, fact known) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.facts[gv].tick < fact.tick {
+		m.facts[gv] = fact
+	}
+	if fact.live && m.settled[gv.Group] == 0 && fact.tick > m.groupReset[gv.Group] {
+		m.settled[gv.Group] = fact.tick
+	}
+}
+
+// aggregated is as much of an aggregated document as is needed here.
+type aggregated struct {
+	Kind  string
+	Items []aggregatedGroup
+}
+
+type aggregatedGroup struct {
+	Metadata struct{ Name string }
+	Versions []struct {
+		Version   string
+		Resources []struct {
+			ResponseKind struct{ Kind string }
+			Scope        string
+		}
+	}
+}
+
+// readDocument learns those groups of the document that are news.
+func (m *reference) readDocument(own facts) error {
+	m.document <- struct{}{}
+	defer func() { <-m.document }()
+	tick := m.next()
+	var list aggregated
+	_, err := m.get("/apis", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json", &list)
+	if err != nil || list.Kind != "APIGroupDiscoveryList" {
+		return err
+	}
+	before := m.listed // only who reads the document touches it
+	m.listed = map[string]string{}
+	for _, group := range list.Items {
+		name := group.Metadata.Name
+		m.listed[name] = fmt.Sprint(group)
+		if m.listed[name] != before[name] || m.faults.oldDocumentWins || m.outdated(name) {
+			m.learnGroup(group, tick, own)
+		}
+	}
+	return nil
+}
+
+// outdated reports whether nothing that is known about a group counts after a Reset.
+func (m *reference) outdated(group string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for gv, fact := range m.facts {
+		if gv.Group == group && fact.tick > m.reset {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *reference) learnGroup(group aggregatedGroup, tick int, own facts) {
+	facts := map[string]known{}
+	for _, v := range group.Versions {
+		facts[v.Version] = known{tick: tick, kinds: map[string]bool{}}
+		for _, r := range v.Resources {
+			facts[v.Version].kinds[r.ResponseKind.Kind] = r.Scope == "Namespaced"
+		}
+	}
+	for _, version := range versionNames {
+		fact, ok := facts[version]
+		if !ok {
+			fact = known{tick: tick}
+		}
+		gv := schema.GroupVersion{Group: group.Metadata.Name, Version: version}
+		own[gv] = fact
+		m.learn(gv, fact)
+	}
+}
+
+// get reports whether a path is served, and decodes what is.
+func (m *reference) get(path, accept string, into any) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://fake.invalid"+path, nil)
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("Accept", accept)
+	resp, err := m.transport.RoundTrip(req)
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return false, err
+	case resp.StatusCode == http.StatusNotFound && (strings.HasPrefix(string(body), "404 page") || strings.Contains(string(body), `"Status"`)):
+		return false, nil
+	case resp.StatusCode != http.StatusOK:
+		return false, fmt.Errorf("%s: %s", path, resp.Status)
+	}
+	return true, json.Unmarshal(body, into)
+}
