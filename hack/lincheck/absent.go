@@ -121,7 +121,7 @@ func (p proof) knows() bool {
 // the group and each of its versions, and with a document that has all versions
 // at once nothing that can be missed while it moves from one to another.
 func (p proof) missingGroup() string {
-	if p.Legacy && p.versionHasGone() {
+	if p.listIsLeft() {
 		return p.missingVersions(p.versionsRead())
 	}
 	why := "no live list of " + groupNames[p.group] + " within the lookup"
@@ -138,10 +138,21 @@ func (p proof) missingGroup() string {
 	return why
 }
 
-// versionHasGone is the one case in which a legacy server's list is left for the
-// next lookup.
-func (p proof) versionHasGone() bool {
-	return p.any(func(r *Request) bool { return r.Group == p.group && r.Version >= 0 && r.Code == 404 })
+// listIsLeft reports whether a version that was known has gone. On a legacy server
+// that leaves the list of the group, which is likely to be behind, for the next
+// lookup without a version (DESIGN.md, the requests of a miss).
+func (p proof) listIsLeft() bool {
+	return p.Legacy && len(p.op.Versions) == 0 && p.any(func(r *Request) bool {
+		return r.Group == p.group && r.Version >= 0 && r.Code == 404 && p.listedBefore(r)
+	})
+}
+
+// listedBefore reports whether the version that r is about had been listed or read before.
+func (p proof) listedBefore(r *Request) bool {
+	return slices.ContainsFunc(p.requests, func(told *Request) bool {
+		about := told.Doc || told.Group == p.group && (told.Version < 0 || told.Version == r.Version)
+		return about && !told.failed() && told.End.before(r.End) && told.World.versions(p.group)&(1<<r.Version) != 0
+	})
 }
 
 // versionsRead lists the versions that were read live.
@@ -173,7 +184,7 @@ func (p proof) absentAtOnce() bool {
 	if _, reset := p.resets(p.op, p.group); reset != (Stamp{}) && !p.readLive(p.group, reset, p.op.Call) {
 		return true
 	}
-	if p.troubled(p.op) || during(p.Worlds, p.op, func(w World) bool { return w[p.group][p.op.Name].Versions == 0 }) {
+	if p.troubled(p.op) || during(p.Worlds, p.op.Call, p.op.Return, func(w World) bool { return w[p.group][p.op.Name].Versions == 0 }) {
 		return true
 	}
 	docs := filter(p.reads, func(r *Request) bool { return r.Doc })
@@ -182,15 +193,15 @@ func (p proof) absentAtOnce() bool {
 			return false
 		}
 		told := r.World[p.group][p.op.Name].Versions
-		return during(p.Worlds, p.op, func(w World) bool { return w[p.group][p.op.Name].Versions&told != 0 })
+		return during(p.Worlds, p.op.Call, p.op.Return, func(w World) bool { return w[p.group][p.op.Name].Versions&told != 0 })
 	})
 }
 
-// during reports whether a world was so at some moment while o ran.
-func during(changes []Change, o *Op, so func(World) bool) bool {
+// during reports whether a world was so at some moment of a time.
+func during(changes []Change, from, until Stamp, so func(World) bool) bool {
 	for i, c := range changes {
-		ended := i+1 < len(changes) && changes[i+1].before(o.Call)
-		if !ended && c.before(o.Return) && so(c.World) {
+		ended := i+1 < len(changes) && changes[i+1].before(from)
+		if !ended && c.before(until) && so(c.World) {
 			return true
 		}
 	}

@@ -54,9 +54,15 @@ func (v *view) whyNot(o *Op, f Found) (Rule, string) {
 		r.Path, r.Start.Seq, by.Path, by.Start.Seq)
 }
 
+// served reports whether a world has what was found.
+func (f Found) served(w World) bool { return f.matches(w[f.Group][f.Kind]) }
+
+func (f Found) matches(s State) bool {
+	return s.in(f.Version) && (!f.Scoped || s.Namespaced == f.Namespaced)
+}
+
 func (v *view) shows(r *Request, f Found) bool {
-	return v.says(r, f.Group, f.Version, f.Kind) == present &&
-		(!f.Scoped || r.World[f.Group][f.Kind].Namespaced == f.Namespaced)
+	return v.says(r, f.Group, f.Version, f.Kind) == present && f.served(r.World)
 }
 
 // counts reports whether r, which began after the resets, settles a ResetGroup:
@@ -78,13 +84,14 @@ func (v *view) readLive(group int, from, until Stamp) bool {
 
 // outdatedBy returns a read that began after what r tells was known, told
 // otherwise, and was known itself when o began; or nil. What was read before a
-// Reset, be it during o, need not count any more.
+// Reset, be it during o, need not count any more, and what has come true again
+// since may be known from a document that was right all the time.
 func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
 	seen := v.firstSeen(r, f.Group, reset)
 	for _, newer := range v.requests {
 		told := v.says(newer, f.Group, f.Version, f.Kind)
 		if v.period[newer] > v.period[seen] && told != unknown && !v.shows(newer, f) && v.binding(newer, o, f.Group) &&
-			reset.before(newer.Start) {
+			reset.before(newer.Start) && !during(v.Worlds, newer.End, o.Return, f.served) {
 			return newer
 		}
 	}

@@ -103,10 +103,15 @@ func (v *view) reads(group, kind int) []porcupine.Operation {
 }
 
 // absentReads are one read for each version: only a document shows all at once.
+// Of versions that are left for the next lookup nothing is asked.
 func (v *view) absentReads(o *Op, group int) []porcupine.Operation {
 	p := proof{v, o, group, v.within(o)}
 	var list []porcupine.Operation
-	for _, version := range o.versions() {
+	versions := o.versions()
+	if p.listIsLeft() {
+		versions = p.versionsRead()
+	}
+	for _, version := range versions {
 		list = append(list, read(o, o.Call, func(r register) bool {
 			unlisted := !r.listed && len(o.Versions) == 0
 			return !r.live.in(version) || (p.byDocument() || unlisted) && !r.doc.in(version)
@@ -122,8 +127,7 @@ func (v *view) foundRead(o *Op, f Found) porcupine.Operation {
 	if !v.troubled(o) {
 		from = later(v.resets(o, f.Group))
 	}
-	served := func(s State) bool { return s.in(f.Version) && (!f.Scoped || s.Namespaced == f.Namespaced) }
-	return read(o, from, func(r register) bool { return served(r.live) || served(r.doc) })
+	return read(o, from, func(r register) bool { return f.matches(r.live) || f.matches(r.doc) })
 }
 
 func read(o *Op, from Stamp, is func(register) bool) porcupine.Operation {
