@@ -5,7 +5,7 @@ package lincheck
 import (
 	"flag"
 	"fmt"
-	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -44,8 +44,7 @@ func record(t *testing.T, seed uint64, legacy bool, newMapper Maker) *History {
 func TestMain(m *testing.M) {
 	flag.Parse()
 	runtime.GOMAXPROCS(*processors)
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	os.Exit(m.Run())
 }
 

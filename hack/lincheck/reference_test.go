@@ -60,19 +60,23 @@ func newReference(faults mutation) Maker {
 }
 
 func (m *reference) Reset() {
-	if !m.faults.ignoresResets {
-		m.reset = m.next()
+	if m.faults.ignoresResets {
+		return
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tick++
+	m.reset = m.tick
 }
 
 func (m *reference) ResetGroup(group string) {
 	if m.faults.ignoresResets {
 		return
 	}
-	tick := m.next()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.groupReset[group], m.settled[group] = tick, 0
+	m.tick++
+	m.groupReset[group], m.settled[group] = m.tick, 0
 }
 
 func (m *reference) next() int {
