@@ -179,9 +179,9 @@ func listed(versions uint8) []int {
 // absentAtOnce reports whether the kind was in no version at all at some moment
 // of the lookup: in truth, or as far as the documents that it read could tell,
 // which may be behind or no news, or as far as it could read them. After a
-// ResetGroup the document does not count.
+// ResetGroup, be it during the lookup, the document does not count.
 func (p proof) absentAtOnce() bool {
-	if _, reset := p.resets(p.op, p.group); reset != (Stamp{}) && !p.readLive(p.group, reset, p.op.Call) {
+	if reset := p.lastGroupReset(p.group, p.op.Return); reset != (Stamp{}) && !p.readLive(p.group, reset, p.op.Call) {
 		return true
 	}
 	if p.troubled(p.op) || during(p.Worlds, p.op.Call, p.op.Return, func(w World) bool { return w[p.group][p.op.Name].Versions == 0 }) {

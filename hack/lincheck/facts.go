@@ -135,25 +135,28 @@ func (v *view) binding(r *Request, o *Op, group int) bool {
 // resets returns the last Reset and the last ResetGroup of a group that had
 // returned when o began.
 func (v *view) resets(o *Op, group int) (all, one Stamp) {
-	for _, other := range v.Ops {
-		if other.lookup() || !other.Return.before(o.Call) {
-			continue
-		}
-		switch {
-		case other.Kind == OpReset:
-			all = later(all, other.Call)
-		case other.Group == groupNames[group]:
-			one = later(one, other.Call)
-		}
-	}
+	returned := func(reset *Op) bool { return reset.Return.before(o.Call) }
+	all = v.last(o.Call, func(r *Op) bool { return r.Kind == OpReset && returned(r) })
+	one = v.last(o.Call, func(r *Op) bool { return r.resets(group) && returned(r) })
 	return all, one
 }
 
 // lastReset returns the last Reset that was called before a moment.
 func (v *view) lastReset(until Stamp) Stamp {
+	return v.last(until, func(o *Op) bool { return o.Kind == OpReset })
+}
+
+// lastGroupReset is the same for ResetGroup.
+func (v *view) lastGroupReset(group int, until Stamp) Stamp {
+	return v.last(until, func(o *Op) bool { return o.resets(group) })
+}
+
+func (o *Op) resets(group int) bool { return o.Kind == OpResetGroup && o.Group == groupNames[group] }
+
+func (v *view) last(until Stamp, is func(*Op) bool) Stamp {
 	var last Stamp
 	for _, o := range v.Ops {
-		if o.Kind == OpReset && o.Call.before(until) {
+		if is(o) && o.Call.before(until) {
 			last = later(last, o.Call)
 		}
 	}
