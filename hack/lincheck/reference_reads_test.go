@@ -23,12 +23,23 @@ func (m *reference) read(gk schema.GroupKind, versions []string, own facts) erro
 	if len(versions) > 0 {
 		return m.readVersions(gk.Group, versions, own)
 	}
+	believed := m.believes(gk.Group) // as of now: what is reset later is for later lookups
 	err := m.readDocument(own)
-	if list, _ := m.find(gk, nil, true); len(list) > 0 || m.faults.believesDocument {
+	if believed && len(own.find(gk, nil)) > 0 || m.faults.believesDocument {
+		return err
+	}
+	if list, _ := m.find(gk, nil, true); len(list) > 0 {
 		return err
 	}
 	clear(own) // of the document
 	return m.readGroup(gk.Group, own)
+}
+
+// believes reports whether no ResetGroup waits for a live read.
+func (m *reference) believes(group string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.groupReset[group] == 0 || m.settled[group] > 0
 }
 
 func (m *reference) readGroup(group string, own facts) error {
