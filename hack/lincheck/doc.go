@@ -44,7 +44,8 @@
 //     before the first one has been answered: the document (on a legacy server with
 //     live reads of the versions that it lists) is enough.
 //   - One exception: where a legacy server answers 404 for a version that was
-//     listed, the group's list may be left for the next lookup (DESIGN.md).
+//     listed, or an aggregated one for a version that its document has just lost,
+//     the group's list may be left for the next lookup (DESIGN.md).
 //
 // What is found must have been told by a read which counts:
 //
@@ -59,8 +60,9 @@
 //     periods: between two of them no request is under way, so whatever the mapper
 //     does with its requests, the reads of the first were published before those of the
 //     second began. A document that repeats what it said of a group is no news:
-//     it is as old as the first that said so. What outdates is a live read, or news
-//     in an aggregated document that lists the group, in a period without failures.
+//     it is as old as the first that said so. What outdates is a live read; or,
+//     of what a document said, news in an aggregated document that lists the group;
+//     in a period without failures.
 //   - While a fault concerns the lookup, anything ever told may be served (F6).
 //   - RESTMappings leaves out no version, and RESTMapping passes over none, that
 //     was told, by the rule above, to serve the kind by all reads since the resets.

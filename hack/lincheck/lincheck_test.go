@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/klog/v2"
 )
@@ -34,6 +35,7 @@ func record(t *testing.T, seed uint64, legacy bool, newMapper Maker) *History {
 		if h, err = Run(seed, legacy, newMapper); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(10 * time.Minute) // requests that nobody waits for end by their timeouts
 	})
 	return h
 }

@@ -84,13 +84,14 @@ func (v *view) readLive(group int, from, until Stamp) bool {
 
 // outdatedBy returns a read that began after what r tells was known, told
 // otherwise, and was known itself when o began; or nil. What was read before a
-// Reset, be it during o, need not count any more, and what has come true again
+// Reset, be it during o, need not count any more, the document, which may be behind,
+// does not outdate what was read live, and what has come true again
 // since may be known from a document that was right all the time.
 func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
 	seen := v.firstSeen(r, f.Group, reset)
 	for _, newer := range v.requests {
 		told := v.says(newer, f.Group, f.Version, f.Kind)
-		if v.period[newer] > v.period[seen] && told != unknown && !v.shows(newer, f) && v.binding(newer, o, f.Group) &&
+		if v.period[newer] > v.period[seen] && told != unknown && !v.shows(newer, f) && v.binding(newer, o, f.Group) && (newer.live() || !seen.live()) &&
 			reset.before(newer.Start) && !during(v.Worlds, newer.End, o.Return, f.served) {
 			return newer
 		}
