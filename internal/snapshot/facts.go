@@ -145,6 +145,19 @@ func (g *Group) everyName() []string {
 	return names
 }
 
+// unvouched lists the versions that could not be read live and that the document
+// does not list.
+func (g *Group) unvouched() []string {
+	var names []string
+	f := factsOf(g)
+	for _, v := range f.versions {
+		if v.err != nil && f.doc.find(v.name) == nil {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}
+
 // against holds v against a new document, read at now, and reports whether it is
 // something that the document does not say itself.
 func (v fact) against(doc *Group, now Tick) (fact, bool) {

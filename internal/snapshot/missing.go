@@ -241,12 +241,15 @@ func (l *lookup) suspects() []*Group {
 }
 
 // hinted asks live for the versions in which the document has what was looked for,
-// where something read live is in the way of believing it.
+// where something read live is in the way of believing it; and for those that could
+// not be read live and of which the document has nothing to say.
 func (l *lookup) hinted() []Read {
 	var reads []Read
 	for _, g := range l.groups {
-		for _, name := range l.hintsOf(g) {
-			reads = l.unless(reads, versionOf(g.name, name))
+		for _, name := range append(l.hintsOf(g), g.unvouched()...) {
+			if l.q.wants(name) {
+				reads = l.unless(reads, versionOf(g.name, name))
+			}
 		}
 	}
 	return reads
