@@ -92,7 +92,7 @@ func (f facts) without(version string, now Tick) facts {
 func (f facts) restate(doc *Group, then, now Tick) facts {
 	next := facts{doc: doc}
 	for _, name := range f.names() {
-		if v, keep := f.sinceThen(name, then).against(doc, now); keep {
+		if v, keep := f.sinceThen(name, then).against(doc, doc != f.doc, now); keep {
 			next = next.with(v)
 		}
 	}
@@ -139,8 +139,9 @@ func (g *Group) everyName() []string {
 }
 
 // against holds v against a new document, read at now, and reports whether it is
-// something that the document does not say itself.
-func (v fact) against(doc *Group, now Tick) (fact, bool) {
+// something that the document does not say itself. news reports whether it says
+// something new of the group: a mark that was there before the last live read is none.
+func (v fact) against(doc *Group, news bool, now Tick) (fact, bool) {
 	said := doc.find(v.name)
 	switch {
 	case doc == nil:
@@ -150,7 +151,7 @@ func (v fact) against(doc *Group, now Tick) (fact, bool) {
 	case said == nil:
 		return v, v.live
 	case said.Table == nil && v.table != nil: // it is stale, or only listed
-		if said.Err != nil {
+		if said.Err != nil && news && now > v.read {
 			v.err, v.tried = said.Err, now
 		}
 		return v, true

@@ -53,6 +53,7 @@ func TestFacts(t *testing.T) {
 		"a new version stays":             {"a/v1:Foo", func(h *history) { h.live("a/v2:Bar"); h.document("a/v1:Foo") }, "a/v2:Bar@2 a/v1:Foo"},
 		"a version that is gone stays so": {"a/v1:Foo a/v2:Foo", func(h *history) { h.live("a/v2"); h.document("a/v1:Foo a/v2:Foo") }, "a/v1:Foo"},
 		"a new group stays":               {"a/v1:Foo", func(h *history) { h.live("b/v1:Bar"); h.document("a/v1:Foo") }, "a/v1:Foo b/v1:Bar@2"},
+		"a stale mark is no news either":  {"a/v1! a/v2:Foo", func(h *history) { h.live("a/v1:Bar"); h.document("a/v1! a/v2:Foo") }, "a/v1:Bar@2 a/v2:Foo"},
 
 		// It says something new, and is behind perhaps: live stays, in dispute.
 		"something else than live":       {"a/v1:Foo", func(h *history) { h.live("a/v1:Bar"); h.document("a/v1:Foo,Bar") }, "a/v1:Bar@2"},
