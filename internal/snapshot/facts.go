@@ -78,6 +78,9 @@ func (f facts) without(version string, now Tick) facts {
 	f.versions = slices.DeleteFunc(slices.Clone(f.versions), func(v fact) bool {
 		return v.name == version || f.doc == nil && !v.live
 	})
+	if f.doc == nil && f.list == 0 { // the list was the document's
+		f.listed = slices.DeleteFunc(f.listed, func(name string) bool { return !f.has(name) })
+	}
 	return f
 }
 

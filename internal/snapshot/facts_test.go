@@ -69,6 +69,7 @@ func TestFacts(t *testing.T) {
 
 		// What the document has dropped is confirmed live.
 		"the group has gone":     {"a/v1:Foo b/v1:Foo", func(h *history) { h.document("a/v1:Foo"); h.live("b/v1") }, "a/v1:Foo"},
+		"with all its versions":  {"a/v1:Foo b/v1:Foo b/v2:Foo", func(h *history) { h.document("a/v1:Foo"); h.live("b/v1") }, "a/v1:Foo"},
 		"the group is there":     {"a/v1:Foo b/v1:Foo b/v2:Foo", func(h *history) { h.document("a/v1:Foo"); h.live("b/v1:Foo") }, "a/v1:Foo b/v1:Foo@3 b/v2:Foo~1"},
 		"it does not answer":     {"a/v1:Foo b/v1:Foo", func(h *history) { h.document("a/v1:Foo"); h.fails("b/v1") }, "a/v1:Foo b/v1!:Foo~1"},
 		"others have gone":       {"a/v1:Foo b/v1:Foo c/v1:Foo", func(h *history) { h.document("a/v1:Foo"); h.Snapshot = h.WithoutDropped() }, "a/v1:Foo"},
