@@ -119,7 +119,7 @@ func (f *facts) has(name string) bool {
 // then, if there is none beside it.
 func (f *facts) sinceThen(name string, then Tick) fact {
 	v := f.get(name)
-	if said := f.doc.find(name); said != nil && v.table == nil && !v.gone {
+	if said := f.doc.find(name); said != nil && said.Table != nil && v.table == nil && !v.gone {
 		v.table, v.read = said.Table, then
 	}
 	return v
@@ -157,6 +157,8 @@ func (v fact) against(doc *Group, news bool, now Tick) (fact, bool) {
 		if said.Err != nil && news && now > v.read {
 			v.err, v.tried = said.Err, now
 		}
+		return v, true
+	case said.Table == nil && v.err != nil:
 		return v, true
 	default:
 		return v, v.live && !v.table.equal(said.Table)

@@ -111,6 +111,7 @@ func TestLegacyFacts(t *testing.T) {
 		"unread, listed no more is gone": {func(h *history) { h.live("a/v1:Foo"); h.document("a/v1: b/v1:") }, "a/v1:Foo@2 b/v1"},
 		"a group listed no more is not":  {func(h *history) { h.live("a/v1:Foo"); h.document("b/v1:") }, "b/v1 a/v1:Foo@2"},
 		"nothing was read of it":         {func(h *history) { h.document("b/v1:") }, "b/v1"},
+		"a failure stays":                {func(h *history) { h.fails("a/v1"); h.document(document) }, "a/v1! a/v2 b/v1"},
 		"a version that is not served":   {func(h *history) { h.live("a/v1"); h.document(document) }, "a/v2 b/v1"},
 		"a new version":                  {func(h *history) { h.live("a/v3:Bar"); h.document(document) }, "a/v3:Bar@2 a/v1 a/v2 b/v1"},
 		"and its place":                  {func(h *history) { h.live("a/v3:Bar"); h.document("a/v1: a/v3: a/v2:") }, "a/v1 a/v3:Bar@2 a/v2"},

@@ -106,8 +106,8 @@ func (l *lookup) needs(half Part) bool {
 }
 
 // outdated asks for what was read before a reset, and for what was listed and
-// never read. Of other groups than the one asked for, versions that failed are
-// left alone: they may fail for days.
+// never read. Of other groups than the one asked for, versions that have failed
+// since are left alone: they may fail for days.
 func (l *lookup) outdated() []Read {
 	var reads []Read
 	for _, g := range l.groups {
@@ -116,7 +116,7 @@ func (l *lookup) outdated() []Read {
 		}
 		for _, i := range g.ranked {
 			v := &g.versions[i]
-			if l.q.wants(v.Name) && !l.s.settled(g, v) && (v.Table != nil || v.Err == nil || g == l.known()) {
+			if l.q.wants(v.Name) && !l.s.settled(g, v) && (v.Table != nil || !l.s.gaveUp(g, v) || g == l.known()) {
 				reads = l.unless(reads, versionOf(g.name, v.Name))
 			}
 		}

@@ -224,6 +224,12 @@ func (s *Snapshot) settled(g *Group, v *Version) bool {
 	return v.Table != nil && s.fresh(g, v.Read, v.Live)
 }
 
+// gaveUp reports whether v could not be read, and was tried after the last reset.
+func (s *Snapshot) gaveUp(g *Group, v *Version) bool {
+	f := factsOf(g)
+	return v.Err != nil && s.fresh(g, f.get(v.Name).tried, true)
+}
+
 // listSettled is settled for the list of the group's versions: what is in it, and
 // in what order.
 func (s *Snapshot) listSettled(g *Group) bool {
