@@ -37,7 +37,7 @@ func (s *Snapshot) WithDocument(list *List, core, named Tick) *Snapshot {
 	next := *s
 	next.core, next.named = max(core, s.core), max(named, s.named)
 	next.aggregated, next.ordered, next.doc = list.aggregated, true, list
-	next.groupResets = s.resetsOfKnownGroups(next.core, next.named)
+	next.groupResets = s.resetsOfKnownGroups(&next)
 	if list == s.doc && s.private == 0 && s.ordered {
 		return &next
 	}
@@ -140,13 +140,13 @@ func (g *Group) alike(other *Group) bool {
 
 // resetsOfKnownGroups leaves out resets of groups that are not known and that a
 // later read of the document has not found.
-func (s *Snapshot) resetsOfKnownGroups(core, named Tick) map[string]Tick {
+func (s *Snapshot) resetsOfKnownGroups(next *Snapshot) map[string]Tick {
 	if len(s.groupResets) == 0 {
 		return nil
 	}
 	open := maps.Clone(s.groupResets)
 	maps.DeleteFunc(open, func(group string, reset Tick) bool {
-		return s.Group(group) == nil && reset < min(core, named)
+		return s.Group(group) == nil && next.doc.group(group) == nil && reset < next.half(group)
 	})
 	return open
 }

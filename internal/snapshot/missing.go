@@ -138,7 +138,8 @@ func (l *lookup) unless(reads []Read, r Read) []Read {
 }
 
 // order asks for the server's order where that is older than a reset, or where a
-// version is known of which no list says where it belongs.
+// version or a group is known of which no list says where it belongs, or was reset
+// and may have come.
 func (l *lookup) order() []Read {
 	var reads []Read
 	for _, g := range l.groups {
@@ -151,7 +152,7 @@ func (l *lookup) order() []Read {
 			return l.ownHalf()
 		}
 	}
-	if l.q.byPrefix() && !l.s.ordered {
+	if (l.q.byPrefix() || l.q.anyGroup()) && (!l.s.ordered || l.s.awaitsUnknown(l.q.Group)) {
 		return l.ownHalf()
 	}
 	return reads

@@ -272,6 +272,17 @@ func (s *Snapshot) fresh(g *Group, then Tick, live bool) bool {
 	return then > s.reset && (!waiting || live && then > reset)
 }
 
+// awaitsUnknown reports whether a group was reset that is not known, whose name begins
+// with prefix.
+func (s *Snapshot) awaitsUnknown(prefix string) bool {
+	for group := range s.groupResets {
+		if strings.HasPrefix(group, prefix) && s.Group(group) == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // complete reports whether nothing has to be read before the selected groups may
 // answer: every version was read or, outside the very group that was asked for,
 // at least tried. A version that fails, for days perhaps, must not make every
