@@ -111,7 +111,7 @@ func TestGenerationStaysOnLookups(t *testing.T) {
 // as long as nothing has changed or was reset.
 func TestNegativeTTL(t *testing.T) {
 	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute})
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute, MaxAge: -1})
 		lifeReadAll(t, m)
 		server.TakeRequests()
 		miss := []string{"/apis/new.example.com/v1 404"}

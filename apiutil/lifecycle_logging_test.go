@@ -6,6 +6,7 @@ package apiutil_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// A change of the served API is one line that says what came, went and changed.
+// A change of the served API is logged with what came, went and changed: in one line
+// if one read has found it.
 func TestLogOfChanges(t *testing.T) {
 	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
 		log, logger := newLifeLog()
@@ -31,9 +33,11 @@ func TestLogOfChanges(t *testing.T) {
 		server.Remove(lifeOther.Group)
 		lifeReadAll(t, m)
 		synctest.Wait()
-		lifeWantLine(t, log.take("INFO"), "served APIs changed", `"added"=["example.com/v1.Baz"]`,
-			`"removed"=["example.com/v1.Bar" "other.example.com/v1.Other"]`, `"changed"=["example.com/v1.Foo"]`,
-			fmt.Sprintf(`"generation"=%d`, m.Generation()))
+		lines := log.take("INFO")
+		wantLogged(t, lines, "added", "example.com/v1.Baz")
+		wantLogged(t, lines, "removed", "example.com/v1.Bar", "other.example.com/v1.Other")
+		wantLogged(t, lines, "changed", "example.com/v1.Foo")
+		lifeWantLine(t, lines[len(lines)-1:], "served APIs changed", fmt.Sprintf(`"generation"=%d`, m.Generation()))
 
 		lifeServe(server, lifeNew)
 		lifeWantServed(t, m, lifeNew)
@@ -52,6 +56,21 @@ func TestLogOfChanges(t *testing.T) {
 	})
 }
 
+// wantLogged fails the test unless the lines together, each of which may tell of some
+// of the changes, name these under key, in this order, and no others.
+func wantLogged(t *testing.T, lines []string, key string, want ...string) {
+	t.Helper()
+	var got []string
+	for _, line := range lines {
+		_, list, _ := strings.Cut(line, `"`+key+`"=[`)
+		list, _, _ = strings.Cut(list, "]")
+		got = append(got, strings.Fields(strings.ReplaceAll(list, `"`, ""))...)
+	}
+	if len(lines) == 0 || !slices.Equal(got, want) {
+		t.Errorf("%s: %q; want %q in:\n%s", key, got, want, strings.Join(lines, "\n"))
+	}
+}
+
 // Of very many changes it names a few.
 func TestLogOfManyChanges(t *testing.T) {
 	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
@@ -62,9 +81,11 @@ func TestLogOfManyChanges(t *testing.T) {
 		lifeReadAll(t, m)
 		synctest.Wait()
 		lines := log.take("INFO")
-		lifeWantLine(t, lines, "g0001.example.com/v1.Kind0001A", "and more", `"other.example.com/v1.Other"`)
-		if len(lines[0]) > 2000 {
-			t.Errorf("a line of %d bytes", len(lines[0]))
+		lifeWantLine(t, []string{strings.Join(lines, "\n")}, "g0001.example.com/v1", "and more", `"other.example.com/v1.Other"`)
+		for _, line := range lines {
+			if len(line) > 2000 {
+				t.Errorf("a line of %d bytes", len(line))
+			}
 		}
 	})
 }
@@ -85,7 +106,8 @@ func TestLogOfChangesFoundByLookup(t *testing.T) {
 	})
 }
 
-// Reloads are logged at level 1 with their reason, and lookups not at all.
+// Reloads are logged at level 1 with their reason, which is what was read, and lookups
+// not at all.
 func TestLogOfReloads(t *testing.T) {
 	lifeBubble(t, func(t *testing.T) {
 		server := lifeServer(fakeapi.Aggregated())
@@ -105,22 +127,22 @@ func TestLogOfReloads(t *testing.T) {
 			}
 		}
 		lifeWantServed(t, m, lifeFoo)
-		want("the first lookup", "bulk")
+		want("the first lookup", "document")
 		lifeWantServed(t, m, lifeFoo, lifeBar, lifeOther)
 		want("hits")
 		lifeWantAbsent(t, m, lifeNew)
 		want("a miss", "version")
 		_, _ = m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"})
-		want("a miss without a version", "bulk", "group")
+		want("a miss without a version", "document", "group", "version")
 		_, _ = m.KindFor(schema.GroupVersionResource{Resource: "absents"})
-		want("a miss in any group", "everything")
+		want("a miss in any group", "document")
 		m.Reset()
 		want("a reset")
 		lifeWantServed(t, m, lifeFoo)
-		want("a lookup after a reset", "bulk")
+		want("a lookup after a reset", "document")
 		stop := lifeStart(t, m)
 		time.Sleep(time.Second)
-		want("a refresh", "refresh")
+		want("a refresh", "document")
 		stop()
 		want("the end")
 	})

@@ -340,12 +340,12 @@ func TestStartFindsAPIs(t *testing.T) {
 }
 
 // F4: a kind that went is mapped for no longer than the interval and the requests
-// of one refresh.
+// of one refresh, even where nothing else would confirm it.
 func TestStalePositivesEnd(t *testing.T) {
 	const interval, latency = time.Minute, 100 * time.Millisecond
 	const most = interval + 5*latency
 	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval, MaxAge: -1})
 		server.SetLatency(latency)
 		stop := lifeStart(t, m)
 		defer stop()

@@ -138,7 +138,8 @@ func TestWatch(t *testing.T) {
 			server.Remove(lifeNew.Group)
 			list.remove("news")
 			time.Sleep(1200 * time.Millisecond)
-			lifeWantRequests(t, server, "going at "+path, "/api 304", "/apis 200")
+			// Nothing goes without a live 404.
+			lifeWantRequests(t, server, "going at "+path, "/api 304", "/apis 200", "/apis/new.example.com/v1 404")
 			settleEchoes(t, server, "going at "+path)
 		}
 

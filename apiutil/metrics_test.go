@@ -77,7 +77,7 @@ func TestMetrics(t *testing.T) {
 		metrics.want(t, "the constructor")
 		server.SetLatency(100 * time.Millisecond)
 		lifeWantServed(t, m, lifeFoo)
-		metrics.want(t, "the first lookup", "request bulk 200", "request bulk 200", "reload bulk 200ms true", "served 1 3 5", "miss found")
+		metrics.want(t, "the first lookup", "request bulk 200", "request bulk 200", "reload document 200ms true", "served 1 3 5", "miss found")
 		if !metrics.last.Equal(m.Status().LastSuccess) {
 			t.Errorf("the last success was at %v, they are told %v", m.Status().LastSuccess, metrics.last)
 		}
@@ -93,14 +93,15 @@ func TestMetrics(t *testing.T) {
 		metrics.want(t, "a miss in the core group", "request version 200", "reload version 100ms true", "served 1 3 5", "miss absent")
 		_, _ = m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"})
 		metrics.want(t, "a miss without a version",
-			"request bulk 304", "request bulk 304", "reload bulk 200ms true", "served 1 3 5",
-			"request group 200", "request version 200", "reload group 200ms true", "served 1 3 5", "miss absent")
+			"request bulk 304", "reload document 100ms true", "served 1 3 5",
+			"request group 200", "reload group 100ms true", "served 1 3 5",
+			"request version 200", "reload version 100ms true", "served 1 3 5", "miss absent")
 
 		lifeServe(server, lifeNew)
 		m.Reset()
 		metrics.want(t, "a reset")
 		lifeWantServed(t, m, lifeNew)
-		metrics.want(t, "a lookup after it", "request bulk 304", "request bulk 200", "reload bulk 200ms true", "served 2 4 6", "miss found")
+		metrics.want(t, "a lookup after it", "request bulk 304", "request bulk 200", "reload document 200ms true", "served 2 4 6", "miss found")
 
 		server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
 		_ = lifeAsk(m, core) // remembered, but for the change
@@ -109,14 +110,15 @@ func TestMetrics(t *testing.T) {
 		server.SetFault(fakeapi.All(), fakeapi.Refused())
 		m.Reset()
 		lifeWantServed(t, m, lifeFoo)
-		metrics.want(t, "no connection, a known kind", "request bulk 0", "reload bulk 100ms false", "served 2 4 6", "miss found")
+		metrics.want(t, "no connection, a known kind", "request bulk 0", "reload document 100ms false", "served 2 4 6",
+			"request version 0", "reload version 100ms false", "served 2 4 6", "miss found")
 		if !metrics.last.Equal(success) {
 			t.Errorf("the last success was at %v, they are told %v", success, metrics.last)
 		}
 		server.ClearFaults()
 		stop := lifeStart(t, m)
 		time.Sleep(time.Second)
-		metrics.want(t, "a refresh", "request bulk 304", "request bulk 304", "reload refresh 200ms true", "served 2 4 6")
+		metrics.want(t, "a refresh", "request bulk 304", "request bulk 304", "reload document 200ms true", "served 2 4 6")
 		stop()
 	})
 }
@@ -129,14 +131,14 @@ func TestMetricsOfLegacyServer(t *testing.T) {
 		server.SetLatency(100 * time.Millisecond) // so that a report is over before the next one
 		lifeWantServed(t, m, lifeFoo)
 		metrics.want(t, "the first lookup",
-			"request bulk 200", "request bulk 200", "reload bulk 200ms true", "served 1 3 0",
+			"request bulk 200", "request bulk 200", "reload document 200ms true", "served 1 3 0",
 			"request version 200", "reload version 100ms true", "served 1 3 2", "miss found")
 		lifeWantServed(t, m, lifeFoo, lifeBar)
 		metrics.want(t, "hits")
 		_, _ = m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"})
 		metrics.want(t, "a miss without a version",
-			"request version 200", "reload listed versions 100ms true", "served 1 3 2",
-			"request group 200", "reload group list 100ms true", "served 1 3 2", "miss absent")
+			"request version 200", "reload version 100ms true", "served 1 3 2",
+			"request group 200", "reload group 100ms true", "served 1 3 2", "miss absent")
 	})
 }
 
@@ -164,7 +166,7 @@ func TestMetricsBehindPrefix(t *testing.T) {
 					}
 				}
 				if want := []string{
-					"request bulk 200", "request bulk 200", "request bulk 304", "request bulk 304",
+					"request bulk 200", "request bulk 200", "request bulk 304",
 					"request group 200", "request version 200", "request version 200",
 				}; !slices.Equal(requests, want) {
 					t.Errorf("%q; want %q", requests, want)

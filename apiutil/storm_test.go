@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"path"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,33 +25,70 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// oneAtATime counts requests without any synchronisation: the race detector, or
-// the count itself, tells if two of them overlap.
-type oneAtATime struct {
+// mostGroups is how many groups a mapper reads at a time, beside the document.
+const mostGroups = 8
+
+// lanes lets at most one request a lane pass at a time: those of a group are a lane,
+// and those for the document; and at most mostGroups groups at once.
+type lanes struct {
 	http.RoundTripper
-	t        *testing.T
-	underway int
+	t *testing.T
+
+	mu       sync.Mutex
+	underway map[string]int
+	most     int // lanes that were in use at once
 }
 
-func (o *oneAtATime) RoundTrip(req *http.Request) (*http.Response, error) {
-	if o.underway++; o.underway != 1 {
-		o.t.Errorf("%d requests at once", o.underway)
+// laneOf is the group that a request is for, or "the document".
+func laneOf(path string) string {
+	segments := strings.Split(path, "/")
+	switch {
+	case len(segments) == 2:
+		return "the document"
+	case segments[1] == "api":
+		return ""
+	default:
+		return segments[2]
 	}
-	resp, err := o.RoundTripper.RoundTrip(req)
-	o.underway--
-	return resp, err
 }
 
-// newSequentialMapper makes a mapper whose requests must not overlap.
-func newSequentialMapper(t *testing.T, server *fakeapi.Server) *apiutil.DynamicRESTMapper {
+func (l *lanes) RoundTrip(req *http.Request) (*http.Response, error) {
+	lane := laneOf(req.URL.Path)
+	l.enter(lane)
+	defer l.leave(lane)
+	return l.RoundTripper.RoundTrip(req)
+}
+
+func (l *lanes) enter(lane string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.underway[lane]++; l.underway[lane] != 1 {
+		l.t.Errorf("%d requests at once for %q", l.underway[lane], lane)
+	}
+	l.most = max(l.most, len(l.underway))
+	if groups := len(l.underway) - l.underway["the document"]; groups > mostGroups {
+		l.t.Errorf("%d groups are read at once", groups)
+	}
+}
+
+func (l *lanes) leave(lane string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.underway[lane]--; l.underway[lane] == 0 {
+		delete(l.underway, lane)
+	}
+}
+
+// newLanesMapper makes a mapper whose requests of one lane must not overlap.
+func newLanesMapper(t *testing.T, server *fakeapi.Server) (*apiutil.DynamicRESTMapper, *lanes) {
 	t.Helper()
 	cfg := server.Config()
-	client := &http.Client{Transport: &oneAtATime{RoundTripper: cfg.Transport, t: t}}
-	m, err := apiutil.NewDynamicRESTMapperWithOptions(&rest.Config{Host: cfg.Host, QPS: -1}, client, apiutil.DynamicRESTMapperOptions{})
+	watched := &lanes{RoundTripper: cfg.Transport, t: t, underway: map[string]int{}}
+	m, err := apiutil.NewDynamicRESTMapperWithOptions(&rest.Config{Host: cfg.Host, QPS: -1}, &http.Client{Transport: watched}, apiutil.DynamicRESTMapperOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return m, watched
 }
 
 // inBothModes runs test in a bubble of its own with a warm mapper of a server
@@ -62,7 +100,7 @@ func inBothModes(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m
 			synctest.Test(t, func(t *testing.T) {
 				server := fakeapi.New(fakeapi.Typical(50, 1, 2)...)
 				server.SetForms(forms)
-				m := newSequentialMapper(t, server)
+				m, _ := newLanesMapper(t, server)
 				if _, err := m.ResourceSingularizer("pods"); err != nil {
 					t.Fatal(err)
 				}
@@ -137,7 +175,7 @@ func TestStormOfMisses(t *testing.T) {
 // The first lookups of a program come all at once.
 func TestStormOfFirstLookups(t *testing.T) {
 	inBothModes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
-		m := newSequentialMapper(t, server) // which knows nothing yet
+		m, _ := newLanesMapper(t, server) // which knows nothing yet
 		allAtOnce(200, func(int) {
 			if _, err := m.RESTMapping(typical, "v1"); err != nil {
 				t.Error(err)
@@ -256,7 +294,38 @@ func TestWaitersLeave(t *testing.T) {
 	})
 }
 
-// A flight that everybody has left before it began is not flown.
+// Reads of different groups run side by side, so many at a time, and the document's
+// beside them.
+func TestReadsSideBySide(t *testing.T) {
+	inBothModes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
+		m, watched := newLanesMapper(t, server)
+		if _, err := m.ResourceSingularizer("pods"); err != nil {
+			t.Fatal(err)
+		}
+		server.TakeRequests()
+		took := allAtOnce(1+2*mostGroups, func(i int) {
+			gk, versions := schema.GroupKind{Group: "absent.example.com", Kind: "Absent"}, []string(nil)
+			if i > 0 {
+				gk.Group, versions = fmt.Sprintf("g%04d.example.com", i), []string{"v1"}
+			}
+			if _, err := m.RESTMapping(gk, versions...); !meta.IsNoMatchError(err) {
+				t.Errorf("%s: %v; want NoMatch", gk, err)
+			}
+		})
+		if watched.most != mostGroups+1 {
+			t.Errorf("%d lanes in use at once, want %d", watched.most, mostGroups+1)
+		}
+		if took != 2*20*time.Millisecond {
+			t.Errorf("a request for each of twice as many groups took %v, and the document's two", took)
+		}
+		if requests := server.TakeRequests(); len(requests) != 2+2*mostGroups {
+			t.Errorf("%d requests: %v", len(requests), requests)
+		}
+	})
+}
+
+// A flight that everybody has left before it began is not flown: of one group that
+// is read already, or beyond those that are read at a time.
 func TestAbandonedFlights(t *testing.T) {
 	inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -277,8 +346,15 @@ func TestAbandonedFlights(t *testing.T) {
 		cancel(reason)
 		wg.Wait()
 		time.Sleep(time.Second)
-		if requests := server.TakeRequests(); len(requests) != 1 {
-			t.Errorf("%d requests: %v", len(requests), requests)
+		read := map[string]bool{}
+		for _, r := range server.TakeRequests() {
+			if read[r.Path] || path.Base(r.Path) != "v1" {
+				t.Errorf("%s for nobody", r)
+			}
+			read[r.Path] = true
+		}
+		if len(read) != mostGroups {
+			t.Errorf("%d groups were read, %d can be at a time", len(read), mostGroups)
 		}
 	})
 }
