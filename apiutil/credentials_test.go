@@ -201,7 +201,7 @@ func TestRedirects(t *testing.T) {
 		"//elsewhere.invalid/apis":       "GET /api  v2+protobuf 200; GET /apis  Redirect 302",
 	} {
 		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		server.SetFault(fakeapi.At("/apis"), fakeapi.Times(1, fakeapi.Func("Redirect", func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 302, Body: http.NoBody, Header: http.Header{"Location": {to}}}, nil
 		})))
@@ -235,7 +235,7 @@ func TestCauses(t *testing.T) {
 		{fakeapi.Timeout(), time.Millisecond, context.DeadlineExceeded},
 		{fakeapi.Truncated(), time.Minute, io.ErrUnexpectedEOF},
 	} {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: test.timeout})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: test.timeout})
 		server.ClearFaults()
 		server.SetFault(fakeapi.All(), test.fault)
 		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); !errors.Is(err, test.is) {

@@ -83,7 +83,7 @@ var faultStages = []string{"at first use", "after warm-up", "after Reset"}
 func TestFaults(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // after the parallel ones
-	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
+	for mode, forms := range bothModes {
 		for _, fc := range faultCases() {
 			t.Run(mode+"/"+fc.name, func(t *testing.T) {
 				t.Parallel()
@@ -157,7 +157,7 @@ func (f *faultPlay) begin(t *testing.T) {
 		fakeGroup("example.com", fakeVersion("v1", "Known"), fakeVersion("v1alpha1", "Other")),
 	)
 	f.server.SetForms(f.forms)
-	f.mapper = newFakeMapper(t, f.server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 5 * time.Second, MaxResponseBytes: 64 << 10})
+	f.mapper = newMapper(t, f.server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 5 * time.Second, MaxResponseBytes: 64 << 10})
 	if f.stage != "at first use" {
 		lookupForms(faultKnown)[0].wantAnswer(t, f.mapper, "warming up") // in any group, which reads all
 	}

@@ -28,10 +28,10 @@ type tenant struct {
 
 // eachTenant runs story in eight goroutines at once.
 func eachTenant(t *testing.T, rounds int, story func(t *testing.T, who *tenant, round int)) {
-	eachMode(t, func(t *testing.T, forms fakeapi.Forms) {
+	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
 		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
 		server.SetForms(forms)
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		var wg sync.WaitGroup
 		for n := range 8 {
 			who := &tenant{server, m, fmt.Sprintf("g%d.example.com", n), rand.New(rand.NewPCG(uint64(n), 2))}

@@ -65,24 +65,24 @@ func absences() map[string]fakeapi.Fault {
 // Only the API server itself can say that something is not served. Of any other 404
 // known kinds go on being served, and what is not known is an error.
 func TestOnlyTheServerSaysAbsent(t *testing.T) {
-	absent := schema.GroupVersionKind{Group: lifeFoo.Group, Version: "v1", Kind: "Absent"}
+	absent := schema.GroupVersionKind{Group: fooKind.Group, Version: "v1", Kind: "Absent"}
 	for name, fault := range notFounds() {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				lifeReadAll(t, m)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
 				for _, match := range []string{"/apis/example.com", "/apis"} {
 					heal := server.SetFault(fakeapi.Under(match), fault)
-					for _, reset := range []func(){func() {}, func() { m.ResetGroup(lifeFoo.Group) }, m.Reset} {
+					for _, reset := range []func(){func() {}, func() { m.ResetGroup(fooKind.Group) }, m.Reset} {
 						reset()
 						wantOutage(t, m, absent)
-						lifeWantServed(t, m, lifeFoo, lifeBar)
-						if _, err := m.RESTMapping(lifeFoo.GroupKind()); err != nil {
+						wantServed(t, m, fooKind, barKind)
+						if _, err := m.RESTMapping(fooKind.GroupKind()); err != nil {
 							t.Errorf("a known kind: %v", err)
 						}
 					}
 					heal()
-					lifeWantAbsent(t, m, absent)
+					wantAbsent(t, m, absent)
 				}
 			})
 		})
@@ -107,14 +107,14 @@ func wantOutage(t *testing.T, m *apiutil.DynamicRESTMapper, gvk schema.GroupVers
 func TestTheServerSaysAbsent(t *testing.T) {
 	for name, fault := range absences() {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				lifeReadAll(t, m)
-				server.Remove(lifeFoo.Group)
-				server.SetFault(fakeapi.InGroup(lifeFoo.Group), fault)
-				m.ResetGroup(lifeFoo.Group)
-				lifeWantAbsent(t, m, lifeFoo, lifeBar)
-				if _, err := m.RESTMapping(lifeFoo.GroupKind()); !meta.IsNoMatchError(err) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
+				server.Remove(fooKind.Group)
+				server.SetFault(fakeapi.InGroup(fooKind.Group), fault)
+				m.ResetGroup(fooKind.Group)
+				wantAbsent(t, m, fooKind, barKind)
+				if _, err := m.RESTMapping(fooKind.GroupKind()); !meta.IsNoMatchError(err) {
 					t.Errorf("without a version: %v", err)
 				}
 			})
@@ -129,17 +129,17 @@ func TestRetryAfterDoesNotHoldUpReads(t *testing.T) {
 	const code, seconds = 503, 5
 	for name, match := range map[string]string{"everything": "/", "the group": "/apis/example.com"} {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				lifeReadAll(t, m)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
 				server.SetLatency(latency)
 				heal := server.SetFault(fakeapi.Under(match), fakeapi.Status(code, seconds))
-				for _, reset := range []func(){func() {}, func() { m.ResetGroup(lifeFoo.Group) }, m.Reset} {
+				for _, reset := range []func(){func() {}, func() { m.ResetGroup(fooKind.Group) }, m.Reset} {
 					reset()
 					for _, versions := range [][]string{{"v1"}, nil} {
 						server.TakeRequests()
 						start := time.Now()
-						_, err := m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"}, versions...)
+						_, err := m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}, versions...)
 						if err == nil || meta.IsNoMatchError(err) {
 							t.Errorf("%v; want an error that is not NoMatch", err)
 						}
@@ -154,15 +154,15 @@ func TestRetryAfterDoesNotHoldUpReads(t *testing.T) {
 						}
 					}
 					start := time.Now()
-					lifeWantServed(t, m, lifeFoo)
+					wantServed(t, m, fooKind)
 					if took := time.Since(start); took > 8*latency {
 						t.Errorf("a known kind took %v", took)
 					}
 				}
-				server.PutVersion(lifeFoo.Group, fakeVersion("v1", "Foo", "Bar", "Added"))
+				server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo", "Bar", "Added"))
 				heal()
 				start := time.Now()
-				lifeWantServed(t, m, schema.GroupVersionKind{Group: lifeFoo.Group, Version: "v1", Kind: "Added"})
+				wantServed(t, m, schema.GroupVersionKind{Group: fooKind.Group, Version: "v1", Kind: "Added"})
 				if took := time.Since(start); took > 8*latency {
 					t.Errorf("healed, and still it took %v", took)
 				}
@@ -173,12 +173,12 @@ func TestRetryAfterDoesNotHoldUpReads(t *testing.T) {
 
 // The refreshes of Start have their own backoff, which begins with a second.
 func TestRetryAfterInTheBackground(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		lifeReadAll(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		readAll(t, m)
 		server.SetFault(fakeapi.All(), fakeapi.Times(1, fakeapi.Status(503, 5)))
 		start := time.Now()
-		stop := lifeStart(t, m)
+		stop := startMapper(t, m)
 		time.Sleep(3 * time.Second)
 		if status := m.Status(); status.LastError != nil || !status.LastSuccess.After(start) {
 			t.Errorf("3 seconds after a 503: %+v", status)

@@ -25,24 +25,22 @@ const latency = 20 * time.Millisecond
 // hangingGroups are custom groups that do not answer, in those tests that have any.
 var hangingGroups = []string{"g0010.example.com", "g0011.example.com", "g0012.example.com"}
 
-// withWarmMapper runs test in both modes, with a mapper that knows all of a server
-// with 20 groups. Requests may overlap, unlike those of inBothModes.
-func withWarmMapper(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
-	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
-		t.Run(mode, func(t *testing.T) {
-			lifeBubble(t, func(t *testing.T) {
-				server := fakeapi.New(fakeapi.Typical(20, 3, 2)...)
-				server.SetForms(forms)
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				if _, err := m.ResourceSingularizer("pods"); err != nil {
-					t.Fatal(err)
-				}
-				server.SetLatency(latency)
-				server.TakeRequests()
-				test(t, server, m)
-			})
+// eachWarmMapper runs test in both modes, with a mapper that knows all of a server
+// with 20 groups.
+func eachWarmMapper(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		inBubble(t, func(t *testing.T) {
+			server := fakeapi.New(fakeapi.Typical(20, 3, 2)...)
+			server.SetForms(forms)
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			if _, err := m.ResourceSingularizer("pods"); err != nil {
+				t.Fatal(err)
+			}
+			server.SetLatency(latency)
+			server.TakeRequests()
+			test(t, server, m)
 		})
-	}
+	})
 }
 
 // keepAsking looks up an absent kind in each of the groups, again and again from
@@ -89,7 +87,7 @@ func TestMissBesideHangingGroups(t *testing.T) {
 		for what, versions := range askings {
 			for where, group := range map[string]string{"known": "g0001.example.com", "absent": "nowhere.example.com", "core": ""} {
 				t.Run(how+"/"+what+" in "+where, func(t *testing.T) {
-					withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+					eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 						miss := func() error {
 							_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"}, versions...)
 							return err
@@ -114,7 +112,7 @@ func TestMissBesideHangingGroups(t *testing.T) {
 
 // The same with many hanging groups: more than there are flights at once.
 func TestMissBesideManyHangingGroups(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		var hanging []string
 		for n := 2; n <= 20; n++ {
 			hanging = append(hanging, fmt.Sprintf("g%04d.example.com", n))
@@ -141,11 +139,11 @@ func TestMissBesideManyHangingGroups(t *testing.T) {
 func TestResetBesideHangingGroups(t *testing.T) {
 	for how, others := range askings {
 		t.Run(how, func(t *testing.T) {
-			withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+			eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 				hit := func(gvk schema.GroupVersionKind) time.Duration {
 					m.Reset()
 					start := time.Now()
-					lifeWantServed(t, m, gvk)
+					wantServed(t, m, gvk)
 					return time.Since(start)
 				}
 				undisturbed := hit(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
@@ -169,7 +167,7 @@ func TestResetBesideHangingGroups(t *testing.T) {
 // The hanging group itself: a kind that was known is served, a lookup of anything
 // else is an error when the request has timed out, and not later.
 func TestLookupInHangingGroup(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		group := hangingGroups[0]
 		server.SetFault(fakeapi.InGroup(group), fakeapi.Timeout())
 		stop := keepAsking(m, []string{group}, "v1")
@@ -183,7 +181,7 @@ func TestLookupInHangingGroup(t *testing.T) {
 			if took := time.Since(start); took > 61*time.Second {
 				t.Errorf("try %d took %v", n, took)
 			}
-			lifeWantServed(t, m, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Kind0010A"})
+			wantServed(t, m, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Kind0010A"})
 		}
 		server.ClearFaults()
 		stop()
@@ -208,7 +206,7 @@ func TestMissesInDifferentGroups(t *testing.T) {
 		{"known groups, a version", "g%04d.example.com", []string{"v1"}, 2.5},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			withWarmMapper(t, func(t *testing.T, _ *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+			eachWarmMapper(t, func(t *testing.T, _ *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 				took := allAtOnce(10, func(i int) {
 					gk := schema.GroupKind{Group: fmt.Sprintf(test.group, i+1), Kind: "Absent"}
 					if _, err := m.RESTMapping(gk, test.versions...); !meta.IsNoMatchError(err) {
@@ -223,32 +221,10 @@ func TestMissesInDifferentGroups(t *testing.T) {
 	}
 }
 
-// No more than 8 groups are read at once.
-func TestGroupsAtOnce(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.SetFault(fakeapi.Under("/apis/"), fakeapi.Timeout())
-		ctx, cancel := context.WithCancel(context.Background())
-		var all sync.WaitGroup
-		for n := range 30 {
-			all.Go(func() {
-				gk := schema.GroupKind{Group: fmt.Sprintf("absent%d.example.com", n), Kind: "Absent"}
-				_, _ = m.RESTMappingWithContext(ctx, gk, "v1")
-			})
-		}
-		synctest.Wait()
-		if requests := server.TakeRequests(); len(requests) < 2 || len(requests) > 9 {
-			t.Errorf("%d requests at once: %v", len(requests), requests)
-		}
-		cancel()
-		all.Wait()
-		server.ClearFaults()
-		time.Sleep(5 * time.Minute)
-	})
-}
-
 // The requests of one lookup follow each other, whatever it is about.
 func TestRequestsOfOneLookupAreSequential(t *testing.T) {
-	inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	withLanes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
+		m, watched := newLanesMapper(t, server)
 		for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup(typical.Group) }} {
 			for _, form := range lookupForms(schema.GroupVersionKind{Group: typical.Group, Version: "v1", Kind: "Absent"}) {
 				reset()
@@ -260,12 +236,15 @@ func TestRequestsOfOneLookupAreSequential(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		if watched.most != 1 {
+			t.Errorf("%d requests at once", watched.most)
+		}
 	})
 }
 
 // 200 lookups of one absent kind in one version are 3 requests at most.
 func TestIdenticalMisses(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		for _, group := range []string{"g0001.example.com", "absent.example.com", ""} {
 			server.TakeRequests()
 			allAtOnce(200, func(int) {

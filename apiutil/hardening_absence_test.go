@@ -35,15 +35,15 @@ func TestGatewayPagesAreNoAbsence(t *testing.T) {
 		"nothing":                   {"", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				lifeReadAll(t, m)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
 				server.SetFault(fakeapi.Under("/apis/example.com"), echo(404, test.contentType, func(string) string { return test.body }))
 				absent := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Absent"}
-				if err := lifeAsk(m, absent); err == nil || meta.IsNoMatchError(err) != test.absent {
+				if err := lookUp(m, absent); err == nil || meta.IsNoMatchError(err) != test.absent {
 					t.Errorf("got %v", err)
 				}
-				if err := lifeAsk(m, lifeFoo); (err != nil) != test.absent {
+				if err := lookUp(m, fooKind); (err != nil) != test.absent {
 					t.Errorf("a kind that was known: %v", err)
 				}
 			})
@@ -57,17 +57,17 @@ func TestCacheWithoutVary(t *testing.T) {
 		"JSON":     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
 		"protobuf": "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
 	} {
-		lifeBubble(t, func(t *testing.T) {
-			server := lifeServer(fakeapi.Aggregated())
+		inBubble(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
 			next := server.Client().Transport
-			m := newLifeMapper(t, server, through(func(req *http.Request) (*http.Response, error) {
+			m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
 				if req.URL.Path == "/api" {
 					req = req.Clone(req.Context())
 					req.Header.Set("Accept", accept)
 				}
 				return next.RoundTrip(req)
 			}), apiutil.DynamicRESTMapperOptions{})
-			lifeReadAll(t, m)
+			readAll(t, m)
 			for range 2 {
 				if _, err := m.RESTMapping(schema.GroupKind{Kind: "Absent"}); !meta.IsNoMatchError(err) {
 					t.Errorf("%s: %v", name, err)
@@ -84,13 +84,13 @@ func TestCacheWithoutVary(t *testing.T) {
 // Two aggregated APIs that hang, one after the other, hide no third.
 func TestHangingAPIsHideNoOthers(t *testing.T) {
 	hang := fakeapi.At("/apis/a.example.com/v1", "/apis/b.example.com/v1")
-	lifeBubble(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		server := fakeapi.New(
 			fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("a.example.com", fakeVersion("v1", "A")),
 			fakeGroup("b.example.com", fakeVersion("v1", "B")), fakeGroup("c.example.com", fakeVersion("v1", "C")),
 		)
 		server.SetForms(fakeapi.Legacy())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		server.SetFault(hang, fakeapi.Timeout())
 		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "cs"}); err != nil {
 			t.Error(err)

@@ -54,7 +54,7 @@ func TestErrorsDoNotShowWhatWasSent(t *testing.T) {
 		"a redirect's host": redirectEcho(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := lifeServer(fakeapi.Aggregated())
+			server := newServer(fakeapi.Aggregated())
 			fromFile := server.Config()
 			fromFile.BearerToken, fromFile.BearerTokenFile = "", file
 			client, err := rest.HTTPClientFor(fromFile)
@@ -74,7 +74,7 @@ func TestErrorsDoNotShowWhatWasSent(t *testing.T) {
 				server.SetFault(fakeapi.All(), fault)
 				wantSilence(t, m, token, basic, user, `pass\word`, `pass\\word`)
 				server.ClearFaults()
-				lifeWantServed(t, m, lifeFoo)
+				wantServed(t, m, fooKind)
 			}
 		})
 	}
@@ -84,7 +84,7 @@ func TestErrorsDoNotShowWhatWasSent(t *testing.T) {
 // that quoting gives it.
 func TestErrorsDoNotShowQuotedCredentials(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	server := lifeServer(fakeapi.Aggregated())
+	server := newServer(fakeapi.Aggregated())
 	cfg := server.Config()
 	cfg.BearerToken, cfg.Username, cfg.Password = "", "someone", `pass"word\one`
 	m, err := apiutil.NewDynamicRESTMapper(cfg, &http.Client{Transport: cfg.Transport})
@@ -120,10 +120,10 @@ func TestErrorsDoNotShowUserinfoOfMalformedHosts(t *testing.T) {
 func TestWatchDoesNotLogWhatWasSent(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const token = "eyJhbGciOiJSUzI1NiJ9.of-the-watch.signature"
-	server := lifeServer(fakeapi.Aggregated())
+	server := newServer(fakeapi.Aggregated())
 	next := server.Client().Transport
-	log, logger := newLifeLog()
-	m := newLifeMapper(t, server, through(func(req *http.Request) (*http.Response, error) {
+	log, logger := newTestLog()
+	m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
 		if req.URL.Path != crdsPath {
 			return next.RoundTrip(req)
 		}
@@ -131,7 +131,7 @@ func TestWatchDoesNotLogWhatWasSent(t *testing.T) {
 		req.Header.Set("Authorization", "Bearer "+token)
 		return jsonAnswer(req, http.StatusInternalServerError, []byte(asStatus(fmt.Sprintf("no such token: %q", token)))), nil
 	}), apiutil.DynamicRESTMapperOptions{WatchAPIs: true, Logger: logger})
-	stop := lifeStart(t, m)
+	stop := startMapper(t, m)
 	for end := time.Now().Add(10 * time.Second); len(log.containing("no such token")) == 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
@@ -151,7 +151,7 @@ func TestWatchRedirects(t *testing.T) {
 		w.WriteHeader(http.StatusInternalServerError)
 	}))
 	defer other.Close()
-	server, asked := lifeServer(fakeapi.Aggregated()), make(chan struct{}, 100)
+	server, asked := newServer(fakeapi.Aggregated()), make(chan struct{}, 100)
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.URL.Path == crdsPath || req.URL.Path == apiServicesPath {
 			asked <- struct{}{}

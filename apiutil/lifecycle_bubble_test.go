@@ -14,9 +14,9 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// lifeBubble runs test in a bubble, and gives requests that nobody waits for any
+// inBubble runs test in a bubble, and gives requests that nobody waits for any
 // more the time to end, by their timeouts.
-func lifeBubble(t *testing.T, test func(t *testing.T)) {
+func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	synctest.Test(t, func(t *testing.T) {
@@ -25,11 +25,9 @@ func lifeBubble(t *testing.T, test func(t *testing.T)) {
 	})
 }
 
-// lifeBothModes runs test with a server of each kind, in a bubble.
-func lifeBothModes(t *testing.T, test func(t *testing.T, server *fakeapi.Server)) {
-	for name, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
-		t.Run(name, func(t *testing.T) {
-			lifeBubble(t, func(t *testing.T) { test(t, lifeServer(forms)) })
-		})
-	}
+// eachServer runs test with a server of each mode, in a bubble.
+func eachServer(t *testing.T, test func(t *testing.T, server *fakeapi.Server)) {
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		inBubble(t, func(t *testing.T) { test(t, newServer(forms)) })
+	})
 }

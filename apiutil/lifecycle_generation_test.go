@@ -16,12 +16,12 @@ import (
 
 // Generation moves when the served API changes, and only then.
 func TestGeneration(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		last := m.Generation()
 		check := func(what string, moves bool) {
 			t.Helper()
-			lifeReadAll(t, m)
+			readAll(t, m)
 			now := m.Generation()
 			if (now != last) != moves || now < last {
 				t.Errorf("%s: generation %d after %d", what, now, last)
@@ -59,16 +59,16 @@ func TestGeneration(t *testing.T) {
 		check("another order of versions", true)
 		server.RemoveVersion("example.com", "v1")
 		check("a version less", true)
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		check("a new group", true)
-		server.Remove(lifeNew.Group)
+		server.Remove(newKind.Group)
 		check("a group less", true)
 
 		heal := server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
 		m.Reset()
 		m.ResetGroup("example.com")
 		for range 3 {
-			_ = lifeAsk(m, lifeNew)
+			_ = lookUp(m, newKind)
 			_, _ = m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Foo"})
 		}
 		if m.Generation() != last {
@@ -88,14 +88,14 @@ func TestGeneration(t *testing.T) {
 
 // Misses that find nothing, hits, and reading what was listed do not move it.
 func TestGenerationStaysOnLookups(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeWantServed(t, m, lifeFoo)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		wantServed(t, m, fooKind)
 		first := m.Generation()
-		lifeWantServed(t, m, lifeFoo, lifeOther)
-		lifeWantAbsent(t, m, lifeNew)
+		wantServed(t, m, fooKind, otherKind)
+		wantAbsent(t, m, newKind)
 		for _, kind := range []string{"Absent", "Foo", "Other"} {
-			for _, group := range []string{"", lifeFoo.Group, lifeOther.Group, "absent.example.com"} {
+			for _, group := range []string{"", fooKind.Group, otherKind.Group, "absent.example.com"} {
 				_, _ = m.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
 				_, _ = m.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, "v1", "v2")
 				_, _ = m.ResourcesFor(schema.GroupVersionResource{Group: group, Resource: kind})
@@ -110,15 +110,15 @@ func TestGenerationStaysOnLookups(t *testing.T) {
 // An answer of NegativeTTL is given without a request for as long as that, and
 // as long as nothing has changed or was reset.
 func TestNegativeTTL(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute, MaxAge: -1})
-		lifeReadAll(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute, MaxAge: -1})
+		readAll(t, m)
 		server.TakeRequests()
 		miss := []string{"/apis/new.example.com/v1 404"}
 		ask := func(what string, want ...string) {
 			t.Helper()
-			lifeWantAbsent(t, m, lifeNew)
-			lifeWantRequests(t, server, what, want...)
+			wantAbsent(t, m, newKind)
+			wantRequests(t, server, what, want...)
 		}
 		ask("the first miss", miss...)
 		for range 5 {
@@ -129,45 +129,45 @@ func TestNegativeTTL(t *testing.T) {
 		ask("after it", miss...)
 		ask("within the next")
 
-		absent := lifeFoo
+		absent := fooKind
 		absent.Kind = "Absent"
-		lifeWantAbsent(t, m, absent)
-		lifeWantRequests(t, server, "another lookup", "/apis/example.com/v1 200")
-		lifeWantServed(t, m, lifeFoo, lifeOther)
-		lifeWantRequests(t, server, "hits")
+		wantAbsent(t, m, absent)
+		wantRequests(t, server, "another lookup", "/apis/example.com/v1 200")
+		wantServed(t, m, fooKind, otherKind)
+		wantRequests(t, server, "hits")
 		ask("the first lookup again")
 
-		m.ResetGroup(lifeOther.Group)
+		m.ResetGroup(otherKind.Group)
 		ask("after a reset of a group", miss...)
 		ask("within the TTL")
 		m.Reset()
-		lifeWantAbsent(t, m, lifeNew)
+		wantAbsent(t, m, newKind)
 		if n := len(server.TakeRequests()); n < 2 {
 			t.Errorf("%d requests after a reset", n)
 		}
 		ask("within the TTL")
 
-		extra := lifeFoo
+		extra := fooKind
 		extra.Kind = "Extra"
-		server.PutVersion(lifeFoo.Group, fakeVersion("v1", "Foo", "Bar", "Extra"))
-		lifeWantServed(t, m, extra) // by which a change is learnt
+		server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo", "Bar", "Extra"))
+		wantServed(t, m, extra) // by which a change is learnt
 		server.TakeRequests()
 		ask("after a change", miss...)
 
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		ask("within the TTL, though it is served now")
 		time.Sleep(time.Minute + time.Second)
-		lifeWantServed(t, m, lifeNew)
-		lifeWantRequests(t, server, "after the TTL", "/apis/new.example.com/v1 200")
+		wantServed(t, m, newKind)
+		wantRequests(t, server, "after the TTL", "/apis/new.example.com/v1 200")
 	})
 }
 
 // The error is the same as that of the server, in every form of lookup.
 func TestNegativeTTLOfEveryLookup(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute})
-		plain := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		forms := lookupForms(lifeNew)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute})
+		plain := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		forms := lookupForms(newKind)
 		for _, form := range forms {
 			_, want := form.ask(t.Context(), plain)
 			for range 2 {
@@ -182,8 +182,8 @@ func TestNegativeTTLOfEveryLookup(t *testing.T) {
 				t.Errorf("%s: found", form.name)
 			}
 		}
-		lifeWantRequests(t, server, "what was asked before")
-		lifeServe(server, lifeNew)
+		wantRequests(t, server, "what was asked before")
+		serve(server, newKind)
 		m.Reset()
 		for _, form := range forms {
 			form.wantAnswer(t, m, "after a reset")
@@ -193,34 +193,34 @@ func TestNegativeTTLOfEveryLookup(t *testing.T) {
 
 // Failures are not remembered: that nothing could be found out is not an absence.
 func TestNegativeTTLIsNotForFailures(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
-		lifeReadAll(t, m)
-		lifeServe(server, lifeNew)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
+		readAll(t, m)
+		serve(server, newKind)
 		for _, fault := range []fakeapi.Fault{fakeapi.Refused(), fakeapi.Status(503, 0), fakeapi.LoginPage()} {
 			heal := server.SetFault(fakeapi.All(), fault)
-			if err := lifeAsk(m, lifeNew); err == nil {
+			if err := lookUp(m, newKind); err == nil {
 				t.Error("found through a fault")
 			}
 			heal()
 		}
-		lifeWantServed(t, m, lifeNew)
+		wantServed(t, m, newKind)
 	})
 }
 
 // It does not grow without bound.
 func TestNegativeTTLOfManyNames(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
 		for n := range 10000 {
-			gvk := lifeFoo
+			gvk := fooKind
 			gvk.Kind = "Absent" + time.Duration(n).String()
-			lifeWantAbsent(t, m, gvk)
+			wantAbsent(t, m, gvk)
 		}
 		server.TakeRequests()
-		lifeWantAbsent(t, m, lifeNew)
-		lifeWantAbsent(t, m, lifeNew)
-		lifeWantRequests(t, server, "after ten thousand", "/apis/new.example.com/v1 404")
+		wantAbsent(t, m, newKind)
+		wantAbsent(t, m, newKind)
+		wantRequests(t, server, "after ten thousand", "/apis/new.example.com/v1 404")
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -21,17 +22,37 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// What the servers of the life cycle's tests serve to begin with.
+// The ways in which a server speaks: the aggregated document, which is the same in
+// both of its versions, or a document that only lists what there is.
 var (
-	lifeFoo   = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Foo"}
-	lifeBar   = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Bar"}
-	lifeOther = schema.GroupVersionKind{Group: "other.example.com", Version: "v1", Kind: "Other"}
-
-	// lifeNew is not served.
-	lifeNew = schema.GroupVersionKind{Group: "new.example.com", Version: "v1", Kind: "New"}
+	bothModes = map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()}
+	allModes  = map[string]fakeapi.Forms{
+		"aggregated": fakeapi.Aggregated(), "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
+	}
 )
 
-func lifeServer(forms fakeapi.Forms) *fakeapi.Server {
+// eachMode runs test once for each of the modes.
+func eachMode(t *testing.T, modes map[string]fakeapi.Forms, test func(t *testing.T, forms fakeapi.Forms)) {
+	for name, forms := range modes {
+		t.Run(name, func(t *testing.T) {
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			test(t, forms)
+		})
+	}
+}
+
+// What newServer's servers serve to begin with.
+var (
+	fooKind   = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Foo"}
+	barKind   = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Bar"}
+	otherKind = schema.GroupVersionKind{Group: "other.example.com", Version: "v1", Kind: "Other"}
+
+	// newKind is not served, and neither is lateKind, of a known group.
+	newKind  = schema.GroupVersionKind{Group: "new.example.com", Version: "v1", Kind: "New"}
+	lateKind = schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Late"}
+)
+
+func newServer(forms fakeapi.Forms) *fakeapi.Server {
 	server := fakeapi.New(
 		fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")),
 		fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")),
@@ -41,18 +62,18 @@ func lifeServer(forms fakeapi.Forms) *fakeapi.Server {
 	return server
 }
 
-// lifeServe makes the server serve the kind, alone in its version.
-func lifeServe(server *fakeapi.Server, gvk schema.GroupVersionKind) {
+// serve makes the server serve the kind, alone in its version.
+func serve(server *fakeapi.Server, gvk schema.GroupVersionKind) {
 	server.PutVersion(gvk.Group, fakeVersion(gvk.Version, gvk.Kind))
 }
 
-func lifeAsk(m meta.RESTMapper, gvk schema.GroupVersionKind) error {
+func lookUp(m meta.RESTMapper, gvk schema.GroupVersionKind) error {
 	_, err := m.RESTMapping(gvk.GroupKind(), gvk.Version)
 	return err
 }
 
-// lifeReadAll makes the mapper read all that the server serves.
-func lifeReadAll(t *testing.T, m *apiutil.DynamicRESTMapper) {
+// readAll makes the mapper read all that the server serves.
+func readAll(t *testing.T, m *apiutil.DynamicRESTMapper) {
 	t.Helper()
 	m.Reset()
 	if _, err := m.ResourcesFor(schema.GroupVersionResource{Resource: "pods"}); err != nil {
@@ -60,26 +81,26 @@ func lifeReadAll(t *testing.T, m *apiutil.DynamicRESTMapper) {
 	}
 }
 
-func lifeWantServed(t *testing.T, m meta.RESTMapper, gvks ...schema.GroupVersionKind) {
+func wantServed(t *testing.T, m meta.RESTMapper, gvks ...schema.GroupVersionKind) {
 	t.Helper()
 	for _, gvk := range gvks {
-		if err := lifeAsk(m, gvk); err != nil {
+		if err := lookUp(m, gvk); err != nil {
 			t.Errorf("%s: %v", gvk, err)
 		}
 	}
 }
 
-func lifeWantAbsent(t *testing.T, m meta.RESTMapper, gvks ...schema.GroupVersionKind) {
+func wantAbsent(t *testing.T, m meta.RESTMapper, gvks ...schema.GroupVersionKind) {
 	t.Helper()
 	for _, gvk := range gvks {
-		if err := lifeAsk(m, gvk); !meta.IsNoMatchError(err) {
+		if err := lookUp(m, gvk); !meta.IsNoMatchError(err) {
 			t.Errorf("%s: %v; want NoMatch", gvk, err)
 		}
 	}
 }
 
-// lifeWantRequests compares the requests since the last call with those wanted.
-func lifeWantRequests(t *testing.T, server *fakeapi.Server, what string, want ...string) {
+// wantRequests compares the requests since the last call with those wanted.
+func wantRequests(t *testing.T, server *fakeapi.Server, what string, want ...string) {
 	t.Helper()
 	var got []string
 	for _, r := range server.TakeRequests() {
@@ -90,8 +111,8 @@ func lifeWantRequests(t *testing.T, server *fakeapi.Server, what string, want ..
 	}
 }
 
-// lifeStart calls Start in a goroutine. stop ends it and waits until it has returned.
-func lifeStart(t *testing.T, m *apiutil.DynamicRESTMapper) (stop func()) {
+// startMapper calls Start in a goroutine. stop ends it and waits until it has returned.
+func startMapper(t *testing.T, m *apiutil.DynamicRESTMapper) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	returned := make(chan error, 1)
@@ -105,19 +126,19 @@ func lifeStart(t *testing.T, m *apiutil.DynamicRESTMapper) (stop func()) {
 	}
 }
 
-// A lifeLog keeps what a logger is told.
-type lifeLog struct {
+// A testLog keeps what a logger is told.
+type testLog struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-// newLifeLog returns a log of lines such as `INFO "msg"="…"`, `ERROR …` and `V1 …`.
-func newLifeLog() (*lifeLog, logr.Logger) {
-	l := &lifeLog{}
+// newTestLog returns a log of lines such as `INFO "msg"="…"`, `ERROR …` and `V1 …`.
+func newTestLog() (*testLog, logr.Logger) {
+	l := &testLog{}
 	return l, funcr.New(func(_, args string) { l.add(args) }, funcr.Options{Verbosity: 10})
 }
 
-func (l *lifeLog) add(args string) {
+func (l *testLog) add(args string) {
 	level, rest := "ERROR", args
 	if _, after, ok := strings.Cut(args, `"level"=`); ok {
 		number, text, _ := strings.Cut(after, " ")
@@ -132,7 +153,7 @@ func (l *lifeLog) add(args string) {
 }
 
 // take returns the lines that begin with prefix, and forgets all.
-func (l *lifeLog) take(prefix string) []string {
+func (l *testLog) take(prefix string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var found []string
@@ -146,7 +167,7 @@ func (l *lifeLog) take(prefix string) []string {
 }
 
 // containing lists the lines so far that contain text.
-func (l *lifeLog) containing(text string) []string {
+func (l *testLog) containing(text string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var found []string
@@ -158,8 +179,8 @@ func (l *lifeLog) containing(text string) []string {
 	return found
 }
 
-// lifeWantLine fails the test unless there is one line, and it contains all the texts.
-func lifeWantLine(t *testing.T, lines []string, texts ...string) {
+// wantLine fails the test unless there is one line, and it contains all the texts.
+func wantLine(t *testing.T, lines []string, texts ...string) {
 	t.Helper()
 	if len(lines) != 1 {
 		t.Errorf("%d lines, want one with %q:\n%s", len(lines), texts, strings.Join(lines, "\n"))
@@ -172,8 +193,8 @@ func lifeWantLine(t *testing.T, lines []string, texts ...string) {
 	}
 }
 
-// A lifeClock notes when requests for a path were sent.
-type lifeClock struct {
+// A requestClock notes when requests for a path were sent.
+type requestClock struct {
 	next http.RoundTripper
 	path string
 
@@ -181,11 +202,11 @@ type lifeClock struct {
 	times []time.Time
 }
 
-func newLifeClock(server *fakeapi.Server, path string) *lifeClock {
-	return &lifeClock{next: server.Client().Transport, path: path}
+func newRequestClock(server *fakeapi.Server, path string) *requestClock {
+	return &requestClock{next: server.Client().Transport, path: path}
 }
 
-func (c *lifeClock) RoundTrip(req *http.Request) (*http.Response, error) {
+func (c *requestClock) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL.Path == c.path {
 		c.mu.Lock()
 		c.times = append(c.times, time.Now())
@@ -195,7 +216,7 @@ func (c *lifeClock) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // gaps returns the times between the requests so far.
-func (c *lifeClock) gaps() []time.Duration {
+func (c *requestClock) gaps() []time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var gaps []time.Duration
@@ -205,13 +226,13 @@ func (c *lifeClock) gaps() []time.Duration {
 	return gaps
 }
 
-func (c *lifeClock) count() int {
+func (c *requestClock) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.times)
 }
 
-func newLifeMapper(t *testing.T, server *fakeapi.Server, transport http.RoundTripper, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+func newMapperThrough(t *testing.T, server *fakeapi.Server, transport http.RoundTripper, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
 	t.Helper()
 	m, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), &http.Client{Transport: transport}, opts)
 	if err != nil {

@@ -21,38 +21,38 @@ import (
 // A change of the served API is logged with what came, went and changed: in one line
 // if one read has found it.
 func TestLogOfChanges(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		log, logger := newLifeLog()
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
-		lifeReadAll(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
 		synctest.Wait()
 		if lines := log.take("INFO"); len(lines) != 0 {
 			t.Errorf("at the first read: %q", lines)
 		}
 		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Baz"))
-		server.Remove(lifeOther.Group)
-		lifeReadAll(t, m)
+		server.Remove(otherKind.Group)
+		readAll(t, m)
 		synctest.Wait()
 		lines := log.take("INFO")
 		wantLogged(t, lines, "added", "example.com/v1.Baz")
 		wantLogged(t, lines, "removed", "example.com/v1.Bar", "other.example.com/v1.Other")
 		wantLogged(t, lines, "changed", "example.com/v1.Foo")
-		lifeWantLine(t, lines[len(lines)-1:], "served APIs changed", fmt.Sprintf(`"generation"=%d`, m.Generation()))
+		wantLine(t, lines[len(lines)-1:], "served APIs changed", fmt.Sprintf(`"generation"=%d`, m.Generation()))
 
-		lifeServe(server, lifeNew)
-		lifeWantServed(t, m, lifeNew)
+		serve(server, newKind)
+		wantServed(t, m, newKind)
 		synctest.Wait()
-		lifeWantLine(t, log.take("INFO"), `"added"=["new.example.com/v1.New"]`)
-		lifeReadAll(t, m)
+		wantLine(t, log.take("INFO"), `"added"=["new.example.com/v1.New"]`)
+		readAll(t, m)
 		synctest.Wait()
 		if lines := log.take("INFO"); len(lines) != 0 {
 			t.Errorf("nothing has changed: %q", lines)
 		}
-		server.Remove(lifeNew.Group)
+		server.Remove(newKind.Group)
 		m.Reset()
-		lifeWantAbsent(t, m, lifeNew)
+		wantAbsent(t, m, newKind)
 		synctest.Wait()
-		lifeWantLine(t, log.take("INFO"), `"removed"=["new.example.com/v1.New"]`)
+		wantLine(t, log.take("INFO"), `"removed"=["new.example.com/v1.New"]`)
 	})
 }
 
@@ -73,15 +73,15 @@ func wantLogged(t *testing.T, lines []string, key string, want ...string) {
 
 // Of very many changes it names a few.
 func TestLogOfManyChanges(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		log, logger := newLifeLog()
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
-		lifeReadAll(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
 		server.SetGroups(fakeapi.Typical(500, 1, 5)...)
-		lifeReadAll(t, m)
+		readAll(t, m)
 		synctest.Wait()
 		lines := log.take("INFO")
-		lifeWantLine(t, []string{strings.Join(lines, "\n")}, "g0001.example.com/v1", "and more", `"other.example.com/v1.Other"`)
+		wantLine(t, []string{strings.Join(lines, "\n")}, "g0001.example.com/v1", "and more", `"other.example.com/v1.Other"`)
 		for _, line := range lines {
 			if len(line) > 2000 {
 				t.Errorf("a line of %d bytes", len(line))
@@ -93,26 +93,26 @@ func TestLogOfManyChanges(t *testing.T) {
 // A lookup without a version finds a new group in two steps where there is no
 // aggregated document. What appeared is named all the same.
 func TestLogOfChangesFoundByLookup(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		log, logger := newLifeLog()
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
-		lifeReadAll(t, m)
-		lifeServe(server, lifeNew)
-		if _, err := m.RESTMapping(lifeNew.GroupKind()); err != nil {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
+		serve(server, newKind)
+		if _, err := m.RESTMapping(newKind.GroupKind()); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		lifeWantLine(t, log.take("INFO"), "new.example.com/v1")
+		wantLine(t, log.take("INFO"), "new.example.com/v1")
 	})
 }
 
 // Reloads are logged at level 1 with their reason, which is what was read, and lookups
 // not at all.
 func TestLogOfReloads(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		log, logger := newLifeLog()
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger, RefreshInterval: time.Minute})
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger, RefreshInterval: time.Minute})
 		server.SetLatency(100 * time.Millisecond) // so that a line is written before the next read is over
 		want := func(what string, reasons ...string) {
 			t.Helper()
@@ -123,24 +123,24 @@ func TestLogOfReloads(t *testing.T) {
 				return
 			}
 			for i, reason := range reasons {
-				lifeWantLine(t, lines[i:i+1], `V1 "msg"="reloaded API discovery"`, fmt.Sprintf(`"reason"=%q`, reason), `"duration"=`, `"error"=`)
+				wantLine(t, lines[i:i+1], `V1 "msg"="reloaded API discovery"`, fmt.Sprintf(`"reason"=%q`, reason), `"duration"=`, `"error"=`)
 			}
 		}
-		lifeWantServed(t, m, lifeFoo)
+		wantServed(t, m, fooKind)
 		want("the first lookup", "document")
-		lifeWantServed(t, m, lifeFoo, lifeBar, lifeOther)
+		wantServed(t, m, fooKind, barKind, otherKind)
 		want("hits")
-		lifeWantAbsent(t, m, lifeNew)
+		wantAbsent(t, m, newKind)
 		want("a miss", "version")
-		_, _ = m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"})
+		_, _ = m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"})
 		want("a miss without a version", "document", "group", "version")
 		_, _ = m.KindFor(schema.GroupVersionResource{Resource: "absents"})
 		want("a miss in any group", "document")
 		m.Reset()
 		want("a reset")
-		lifeWantServed(t, m, lifeFoo)
+		wantServed(t, m, fooKind)
 		want("a lookup after a reset", "document")
-		stop := lifeStart(t, m)
+		stop := startMapper(t, m)
 		time.Sleep(time.Second)
 		want("a refresh", "document")
 		stop()
@@ -152,29 +152,29 @@ func TestLogOfReloads(t *testing.T) {
 func TestLogOfFailures(t *testing.T) {
 	for name, fault := range map[string]fakeapi.Fault{"refused": fakeapi.Refused(), "503": fakeapi.Status(503, 0), "login page": fakeapi.LoginPage()} {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				log, logger := newLifeLog()
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger, RefreshInterval: time.Minute})
-				stop := lifeStart(t, m)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				log, logger := newTestLog()
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger, RefreshInterval: time.Minute})
+				stop := startMapper(t, m)
 				time.Sleep(10 * time.Minute)
 				log.take("")
 				for range 3 {
 					heal := server.SetFault(fakeapi.All(), fault)
 					for range 100 {
 						m.Reset()
-						_ = lifeAsk(m, lifeFoo)
-						_ = lifeAsk(m, lifeNew)
+						_ = lookUp(m, fooKind)
+						_ = lookUp(m, newKind)
 						time.Sleep(10 * time.Second)
 					}
 					lines := log.take("ERROR")
-					lifeWantLine(t, lines, "API discovery fails", "/api")
+					wantLine(t, lines, "API discovery fails", "/api")
 					if strings.Contains(fmt.Sprint(lines), fakeapi.Token) {
 						t.Errorf("the token is in: %q", lines)
 					}
 					failures := m.Status().ConsecutiveFailures
 					heal()
 					time.Sleep(10 * time.Minute)
-					lifeWantLine(t, log.take("INFO"), "API discovery works again", fmt.Sprintf(`"failures"=%d`, failures))
+					wantLine(t, log.take("INFO"), "API discovery works again", fmt.Sprintf(`"failures"=%d`, failures))
 					time.Sleep(time.Hour)
 					if lines := append(log.take("INFO"), log.take("ERROR")...); len(lines) != 0 {
 						t.Errorf("an hour later: %q", lines)
@@ -188,15 +188,15 @@ func TestLogOfFailures(t *testing.T) {
 
 // One version that fails is no failure of the server, and makes no line for each lookup.
 func TestLogOfFailedVersion(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		log, logger := newLifeLog()
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
 		dead := fakeVersion("v1", "New")
 		dead.Stale = true
-		server.PutVersion(lifeNew.Group, dead)
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
-		lifeReadAll(t, m)
+		server.PutVersion(newKind.Group, dead)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
 		for range 10 {
-			_ = lifeAsk(m, lifeNew)
+			_ = lookUp(m, newKind)
 		}
 		synctest.Wait()
 		for _, line := range log.take("") {
@@ -209,14 +209,14 @@ func TestLogOfFailedVersion(t *testing.T) {
 
 // The zero Logger is none.
 func TestNoLogger(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
-		server.Remove(lifeFoo.Group)
-		lifeReadAll(t, m)
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		server.Remove(fooKind.Group)
+		readAll(t, m)
 		server.SetFault(fakeapi.All(), fakeapi.Refused())
-		_ = lifeAsk(m, lifeNew)
+		_ = lookUp(m, newKind)
 		synctest.Wait()
 	})
 }

@@ -27,19 +27,19 @@ func TestOutageOfRefusals(t *testing.T) {
 			"refreshed": {RefreshInterval: time.Minute}, "asked for one version": {},
 		} {
 			t.Run(fmt.Sprintf("%d %s", code, name), func(t *testing.T) {
-				lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-					log, logger := newLifeLog()
+				eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+					log, logger := newTestLog()
 					opts.Logger = logger
-					m := newFakeMapper(t, server, opts)
-					lifeReadAll(t, m)
-					stop := lifeStart(t, m)
+					m := newMapper(t, server, opts)
+					readAll(t, m)
+					stop := startMapper(t, m)
 					time.Sleep(5 * time.Minute)
 					log.take("")
 					heal := server.SetFault(fakeapi.All(), fakeapi.Status(code, 0))
 					since := time.Now()
 					for range 20 {
 						time.Sleep(30 * time.Second)
-						if err := lifeAsk(m, lifeNew); err == nil || meta.IsNoMatchError(err) {
+						if err := lookUp(m, newKind); err == nil || meta.IsNoMatchError(err) {
 							t.Errorf("a lookup that cannot be answered: %v", err)
 						}
 					}
@@ -51,7 +51,7 @@ func TestOutageOfRefusals(t *testing.T) {
 						t.Error("Healthz is fine after 10 minutes")
 					}
 					heal()
-					lifeWantAbsent(t, m, lifeNew)
+					wantAbsent(t, m, newKind)
 					time.Sleep(3 * time.Minute)
 					if err := m.Healthz(nil); err != nil {
 						t.Errorf("Healthz when all is well again: %v", err)
@@ -79,23 +79,23 @@ func withoutVerbose(lines []string) []string {
 // One version that hangs, an APIService that is down say, is no reason to restart
 // the program: the server answers when it is asked itself.
 func TestHangingVersionIsNotUnhealthy(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		log, logger := newLifeLog()
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
-		lifeReadAll(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
 		server.SetFault(fakeapi.Under("/apis/example.com/v1"), fakeapi.Timeout())
-		absent := lifeFoo
+		absent := fooKind
 		absent.Kind = "Absent"
 		for range 20 {
-			if err := lifeAsk(m, absent); err == nil || meta.IsNoMatchError(err) {
+			if err := lookUp(m, absent); err == nil || meta.IsNoMatchError(err) {
 				t.Errorf("a lookup that cannot be answered: %v", err)
 			}
-			lifeWantServed(t, m, lifeFoo, lifeOther)
+			wantServed(t, m, fooKind, otherKind)
 		}
 		if err := m.Healthz(nil); err != nil || !m.Status().UnhealthySince.IsZero() {
 			t.Errorf("Healthz: %v, status %+v", err, m.Status())
 		}
-		if m.Status().FailedGroupVersions[lifeFoo.GroupVersion()] == nil {
+		if m.Status().FailedGroupVersions[fooKind.GroupVersion()] == nil {
 			t.Error("the version that hangs is not among those that failed")
 		}
 		if lines := withoutVerbose(log.take("")); len(lines) != 0 {
@@ -107,19 +107,19 @@ func TestHangingVersionIsNotUnhealthy(t *testing.T) {
 
 // Misses in a group that hangs keep a miss in another waiting for one of them only.
 func TestHangingGroupDoesNotBlockOthers(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
 		server.SetFault(fakeapi.Under("/apis/example.com"), fakeapi.Timeout())
 		for i := range 10 {
-			absent := lifeFoo
+			absent := fooKind
 			absent.Kind, absent.Version = "Absent", fmt.Sprintf("v%d", i+1)
-			go func() { _ = lifeAsk(m, absent) }()
+			go func() { _ = lookUp(m, absent) }()
 		}
 		time.Sleep(time.Millisecond)
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		start := time.Now()
-		lifeWantServed(t, m, lifeNew)
+		wantServed(t, m, newKind)
 		if took := time.Since(start); took > 30*time.Second {
 			t.Errorf("a lookup in a healthy group took %v", took)
 		}
@@ -129,7 +129,7 @@ func TestHangingGroupDoesNotBlockOthers(t *testing.T) {
 
 // Two versions in a row that hang do not hide what comes after them.
 func TestHangingVersionsDoNotHideOthers(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		server := fakeapi.New(
 			fakeGroup("", fakeVersion("v1", "Pod")),
 			fakeGroup("a.example.com", fakeVersion("v1", "A")),
@@ -138,14 +138,14 @@ func TestHangingVersionsDoNotHideOthers(t *testing.T) {
 		)
 		server.SetForms(fakeapi.Legacy())
 		heal := server.SetFault(fakeapi.At("/apis/a.example.com/v1", "/apis/b.example.com/v1"), fakeapi.Timeout())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Minute})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Minute})
 		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "cs"}); err != nil {
 			t.Error(err)
 		}
-		stop := lifeStart(t, m)
+		stop := startMapper(t, m)
 		server.PutVersion("c.example.com", fakeVersion("v1", "D")) // C goes
 		time.Sleep(10 * time.Minute)
-		if err := lifeAsk(m, schema.GroupVersionKind{Group: "c.example.com", Version: "v1", Kind: "C"}); !meta.IsNoMatchError(err) {
+		if err := lookUp(m, schema.GroupVersionKind{Group: "c.example.com", Version: "v1", Kind: "C"}); !meta.IsNoMatchError(err) {
 			t.Errorf("a kind that went two intervals ago: %v", err)
 		}
 		heal()
@@ -156,44 +156,44 @@ func TestHangingVersionsDoNotHideOthers(t *testing.T) {
 // F3: while the server does not answer after a Reset, known kinds are served, and
 // only the first lookup waits for all of a timeout.
 func TestResetOfSilentServer(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
 		heal := server.SetFault(fakeapi.All(), fakeapi.Timeout())
 		m.Reset()
 		for n := range 5 {
 			start := time.Now()
-			lifeWantServed(t, m, lifeFoo)
+			wantServed(t, m, fooKind)
 			if took := time.Since(start); n > 0 && took > 3*time.Second {
 				t.Errorf("lookup %d took %v", n+1, took)
 			}
 		}
-		if err := lifeAsk(m, lifeNew); err == nil || meta.IsNoMatchError(err) {
+		if err := lookUp(m, newKind); err == nil || meta.IsNoMatchError(err) {
 			t.Errorf("an unknown kind: %v", err)
 		}
 		heal()
-		server.Remove(lifeFoo.Group)
+		server.Remove(fooKind.Group)
 		time.Sleep(time.Minute) // the reads that were under way
-		lifeWantAbsent(t, m, lifeFoo)
+		wantAbsent(t, m, fooKind)
 	})
 }
 
 // F3: that a version is dead, which is the last that was heard of the server, is
 // no reason to answer from before a Reset because the server takes its time.
 func TestResetOfSlowServerBesideDeadVersion(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
 		server.SetFault(fakeapi.At("/apis/other.example.com/v1"), fakeapi.Status(503, 0))
-		absent := lifeOther
+		absent := otherKind
 		absent.Kind = "Absent"
-		if err := lifeAsk(m, absent); err == nil || m.Status().LastError == nil {
+		if err := lookUp(m, absent); err == nil || m.Status().LastError == nil {
 			t.Fatalf("a lookup in the dead version: %v", err)
 		}
-		server.PutVersion(lifeFoo.Group, fakeVersion(lifeFoo.Version, "Foo:cluster"))
+		server.PutVersion(fooKind.Group, fakeVersion(fooKind.Version, "Foo:cluster"))
 		server.SetLatency(5 * time.Second)
 		m.Reset()
-		mapping, err := m.RESTMapping(lifeFoo.GroupKind(), lifeFoo.Version)
+		mapping, err := m.RESTMapping(fooKind.GroupKind(), fooKind.Version)
 		if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
 			t.Errorf("answered from before the reset: %v, %v", mapping, err)
 		}
@@ -202,12 +202,12 @@ func TestResetOfSlowServerBesideDeadVersion(t *testing.T) {
 
 // A refresh that is given up in the middle says nothing of what it has not read.
 func TestStoppedRefreshFailsNothing(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Legacy())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		lifeReadAll(t, m)
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Legacy())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		readAll(t, m)
 		server.SetLatency(time.Second)
-		stop := lifeStart(t, m)
+		stop := startMapper(t, m)
 		time.Sleep(2500 * time.Millisecond)
 		stop()
 		if failed := m.Status().FailedGroupVersions; len(failed) > 0 {
@@ -218,31 +218,31 @@ func TestStoppedRefreshFailsNothing(t *testing.T) {
 
 // The list of a group may be behind the versions that are served.
 func TestResetGroupBesideALateList(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
 		server.SetFault(fakeapi.At("/apis/new.example.com"), fakeapi.Status(404, 0))
-		lifeServe(server, lifeNew)
-		m.ResetGroup(lifeNew.Group)
-		lifeWantServed(t, m, lifeNew)
+		serve(server, newKind)
+		m.ResetGroup(newKind.Group)
+		wantServed(t, m, newKind)
 
-		later := schema.GroupVersionKind{Group: lifeNew.Group, Version: "v2", Kind: "Later"}
-		lifeServe(server, later)
-		m.ResetGroup(lifeNew.Group)
-		lifeWantServed(t, m, later)
+		later := schema.GroupVersionKind{Group: newKind.Group, Version: "v2", Kind: "Later"}
+		serve(server, later)
+		m.ResetGroup(newKind.Group)
+		wantServed(t, m, later)
 	})
 }
 
 func TestResetGroupBesideALateListWithoutVersion(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		lifeServe(server, lifeNew)
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		serve(server, newKind)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
 		server.SetFault(fakeapi.At("/apis/new.example.com"), fakeapi.Status(404, 0))
-		lifeServe(server, schema.GroupVersionKind{Group: lifeNew.Group, Version: "v2", Kind: "Later"})
-		m.ResetGroup(lifeNew.Group)
-		if _, err := m.RESTMapping(schema.GroupKind{Group: lifeNew.Group, Kind: "Later"}); err != nil {
+		serve(server, schema.GroupVersionKind{Group: newKind.Group, Version: "v2", Kind: "Later"})
+		m.ResetGroup(newKind.Group)
+		if _, err := m.RESTMapping(schema.GroupKind{Group: newKind.Group, Kind: "Later"}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -250,11 +250,11 @@ func TestResetGroupBesideALateListWithoutVersion(t *testing.T) {
 
 // The one NoMatch that a legacy server's late list makes too old is not kept.
 func TestNegativeTTLIsNotForALateList(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Legacy())
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Legacy())
 		server.Put(fakeGroup("example.com", fakeVersion("v2", "Foo"), fakeVersion("v1", "Bar")))
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
-		lifeReadAll(t, m)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
+		readAll(t, m)
 		server.Put(fakeGroup("example.com", fakeVersion("v3", "Later"), fakeVersion("v1", "Bar")))
 		later := schema.GroupKind{Group: "example.com", Kind: "Later"}
 		_, _ = m.RESTMapping(later)
@@ -267,10 +267,10 @@ func TestNegativeTTLIsNotForALateList(t *testing.T) {
 // What RunWhileServed does at its edges.
 func TestRunWhileServedEdges(t *testing.T) {
 	serve := func(t *testing.T, run func(*apiutil.DynamicRESTMapper, *fakeapi.Server, context.Context, context.CancelFunc)) {
-		lifeBubble(t, func(t *testing.T) {
-			server := lifeServer(fakeapi.Aggregated())
-			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second})
-			stop := lifeStart(t, m)
+		inBubble(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second})
+			stop := startMapper(t, m)
 			defer stop()
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
@@ -284,7 +284,7 @@ func TestRunWhileServedEdges(t *testing.T) {
 		serve(t, func(m *apiutil.DynamicRESTMapper, server *fakeapi.Server, ctx context.Context, _ context.CancelFunc) {
 			own := errors.New("could not flush")
 			time.AfterFunc(time.Minute, func() { server.Remove("example.com") })
-			err := m.RunWhileServed(ctx, until(func(err error) error { return fmt.Errorf("stopping: %w", errors.Join(err, own)) }), lifeFoo)
+			err := m.RunWhileServed(ctx, until(func(err error) error { return fmt.Errorf("stopping: %w", errors.Join(err, own)) }), fooKind)
 			if !errors.Is(err, own) {
 				t.Errorf("returned %v", err)
 			}
@@ -311,9 +311,9 @@ func TestRunWhileServedEdges(t *testing.T) {
 	})
 	t.Run("ctx has ended", func(t *testing.T) {
 		serve(t, func(m *apiutil.DynamicRESTMapper, _ *fakeapi.Server, ctx context.Context, cancel context.CancelFunc) {
-			lifeWantServed(t, m, lifeFoo)
+			wantServed(t, m, fooKind)
 			cancel()
-			err := m.RunWhileServed(ctx, func(context.Context) error { return errors.New("it was run") }, lifeFoo)
+			err := m.RunWhileServed(ctx, func(context.Context) error { return errors.New("it was run") }, fooKind)
 			if err != nil {
 				t.Error(err)
 			}
@@ -326,7 +326,7 @@ func TestRunWhileServedEdges(t *testing.T) {
 					t.Error("the panic did not reach the caller")
 				}
 			}()
-			_ = m.RunWhileServed(ctx, func(context.Context) error { panic("from run") }, lifeFoo)
+			_ = m.RunWhileServed(ctx, func(context.Context) error { panic("from run") }, fooKind)
 		})
 	})
 }

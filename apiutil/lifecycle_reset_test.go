@@ -17,18 +17,18 @@ import (
 // A read that began before the reset does not answer a lookup after it, even if
 // it ends later.
 func TestResetDuringRead(t *testing.T) {
-	for name, reset := range lifeResets {
+	for name, reset := range waysToReset {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				lifeReadAll(t, m)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
 				server.SetLatency(time.Second)
 				for _, read := range []func() error{
-					func() error { return lifeAsk(m, lifeNew) },
-					func() error { _, err := m.RESTMapping(lifeNew.GroupKind()); return err },
-					func() error { absent := lifeFoo; absent.Kind = "Absent"; return lifeAsk(m, absent) },
-					func() error { m.Reset(); return lifeAsk(m, lifeFoo) },
-					func() error { m.ResetGroup(lifeFoo.Group); return lifeAsk(m, lifeFoo) },
+					func() error { return lookUp(m, newKind) },
+					func() error { _, err := m.RESTMapping(newKind.GroupKind()); return err },
+					func() error { absent := fooKind; absent.Kind = "Absent"; return lookUp(m, absent) },
+					func() error { m.Reset(); return lookUp(m, fooKind) },
+					func() error { m.ResetGroup(fooKind.Group); return lookUp(m, fooKind) },
 				} {
 					for during := 100 * time.Millisecond; during < 5*time.Second; during += 500 * time.Millisecond {
 						done := make(chan error, 1)
@@ -36,11 +36,11 @@ func TestResetDuringRead(t *testing.T) {
 						time.Sleep(during)
 						server.PutVersion("example.com", fakeVersion("v1", "Bar"))
 						reset(m)
-						lifeWantAbsent(t, m, lifeFoo)
+						wantAbsent(t, m, fooKind)
 						<-done
 						server.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar"))
 						reset(m)
-						lifeWantServed(t, m, lifeFoo)
+						wantServed(t, m, fooKind)
 					}
 				}
 			})
@@ -50,17 +50,17 @@ func TestResetDuringRead(t *testing.T) {
 
 // Reset does not wait for the server.
 func TestResetDoesNotWait(t *testing.T) {
-	for name, reset := range lifeResets {
+	for name, reset := range waysToReset {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				lifeReadAll(t, m)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
 				server.SetFault(fakeapi.All(), fakeapi.Timeout())
 				start := time.Now()
 				reset(m)
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 				defer cancel()
-				_, err := m.RESTMappingWithContext(ctx, lifeFoo.GroupKind(), "v1")
+				_, err := m.RESTMappingWithContext(ctx, fooKind.GroupKind(), "v1")
 				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
@@ -76,19 +76,19 @@ func TestResetDoesNotWait(t *testing.T) {
 
 // A refresh settles the resets before it.
 func TestRefreshSettlesResets(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		stop := lifeStart(t, m)
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := startMapper(t, m)
 		defer stop()
 		time.Sleep(time.Second)
 		m.Reset()
-		m.ResetGroup(lifeFoo.Group)
-		server.Remove(lifeOther.Group)
+		m.ResetGroup(fooKind.Group)
+		server.Remove(otherKind.Group)
 		time.Sleep(70 * time.Second)
 		server.TakeRequests()
-		lifeWantServed(t, m, lifeFoo, lifeBar)
-		lifeWantRequests(t, server, "hits after a refresh")
-		lifeWantAbsent(t, m, lifeOther)
+		wantServed(t, m, fooKind, barKind)
+		wantRequests(t, server, "hits after a refresh")
+		wantAbsent(t, m, otherKind)
 	})
 }

@@ -23,10 +23,10 @@ import (
 func jittered(d, got time.Duration) bool { return got >= d-d/10 && got <= d }
 
 func TestStartRefreshesByInterval(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		clock := newLifeClock(server, "/apis")
-		m := newLifeMapper(t, server, clock, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		stop := lifeStart(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		clock := newRequestClock(server, "/apis")
+		m := newMapperThrough(t, server, clock, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := startMapper(t, m)
 		time.Sleep(time.Hour)
 		stop()
 
@@ -49,12 +49,12 @@ func TestStartRefreshesByInterval(t *testing.T) {
 
 // Where nothing changes a refresh is two 304s, and between them there is nothing.
 func TestIdleRefreshIsTwo304s(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		stop := lifeStart(t, m)
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := startMapper(t, m)
 		synctest.Wait()
-		lifeWantRequests(t, server, "the first read", "/api 200", "/apis 200")
+		wantRequests(t, server, "the first read", "/api 200", "/apis 200")
 		generation := m.Generation()
 		for range 10 {
 			time.Sleep(66 * time.Second)
@@ -77,22 +77,22 @@ func TestIdleRefreshIsTwo304s(t *testing.T) {
 			t.Errorf("generation %d after %d, nothing has changed", m.Generation(), generation)
 		}
 		stop()
-		lifeWantRequests(t, server, "after Start has returned")
+		wantRequests(t, server, "after Start has returned")
 		time.Sleep(time.Hour)
-		lifeWantRequests(t, server, "an hour later")
+		wantRequests(t, server, "an hour later")
 	})
 }
 
 // A server without the aggregated document is asked again for what was read, and no more.
 func TestLegacyRefresh(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Legacy())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		lifeWantServed(t, m, lifeFoo)
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Legacy())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		wantServed(t, m, fooKind)
 		server.TakeRequests()
-		stop := lifeStart(t, m)
+		stop := startMapper(t, m)
 		synctest.Wait()
-		lifeWantRequests(t, server, "a refresh", "/api 200", "/apis 200", "/apis/example.com/v1 200")
+		wantRequests(t, server, "a refresh", "/api 200", "/apis 200", "/apis/example.com/v1 200")
 		stop()
 	})
 }
@@ -108,12 +108,12 @@ func TestLegacyRefreshFails(t *testing.T) {
 		"one version":  {[]string{"/apis/example.com/v1"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lifeBubble(t, func(t *testing.T) {
-				server := lifeServer(fakeapi.Legacy())
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour})
-				lifeWantServed(t, m, lifeFoo, lifeOther)
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Legacy())
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour})
+				wantServed(t, m, fooKind, otherKind)
 				server.SetFault(fakeapi.At(test.silent...), fakeapi.Refused())
-				stop := lifeStart(t, m)
+				stop := startMapper(t, m)
 				time.Sleep(10 * time.Minute)
 				if failures := m.Status().ConsecutiveFailures; (failures > 5) != test.fails {
 					t.Errorf("%d failures", failures)
@@ -123,7 +123,7 @@ func TestLegacyRefreshFails(t *testing.T) {
 				if status := m.Status(); test.fails && (status.LastError != nil || len(status.FailedGroupVersions) > 0) {
 					t.Errorf("when all is well again: %+v", status)
 				}
-				lifeWantServed(t, m, lifeFoo, lifeOther)
+				wantServed(t, m, fooKind, otherKind)
 				stop()
 			})
 		})
@@ -140,12 +140,12 @@ func TestBackoff(t *testing.T) {
 			10 * time.Second: 10 * time.Second, 30 * time.Minute: 2 * time.Minute,
 		} {
 			t.Run(name+" "+interval.String(), func(t *testing.T) {
-				lifeBubble(t, func(t *testing.T) {
-					server := lifeServer(fakeapi.Aggregated())
-					clock := newLifeClock(server, "/api")
-					m := newLifeMapper(t, server, clock, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
+				inBubble(t, func(t *testing.T) {
+					server := newServer(fakeapi.Aggregated())
+					clock := newRequestClock(server, "/api")
+					m := newMapperThrough(t, server, clock, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
 					heal := server.SetFault(fakeapi.All(), fault)
-					stop := lifeStart(t, m)
+					stop := startMapper(t, m)
 					defer stop()
 					time.Sleep(15 * time.Minute)
 					failures := clock.gaps()
@@ -198,9 +198,9 @@ func wantIntervals(t *testing.T, gaps []time.Duration, interval time.Duration) {
 func TestStartTwice(t *testing.T) {
 	for name, opts := range map[string]apiutil.DynamicRESTMapperOptions{"idle": {}, "interval": {RefreshInterval: time.Minute}} {
 		t.Run(name, func(t *testing.T) {
-			lifeBubble(t, func(t *testing.T) {
-				m := newFakeMapper(t, lifeServer(fakeapi.Aggregated()), opts)
-				stop := lifeStart(t, m)
+			inBubble(t, func(t *testing.T) {
+				m := newMapper(t, newServer(fakeapi.Aggregated()), opts)
+				stop := startMapper(t, m)
 				synctest.Wait()
 				if err := m.Start(context.Background()); err == nil {
 					t.Error("Start is not told that the mapper runs already")
@@ -215,15 +215,15 @@ func TestStartTwice(t *testing.T) {
 }
 
 func TestStartWithoutOptionsWaits(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		if err := m.Start(ctx); err != nil || time.Since(start) != time.Hour {
 			t.Errorf("Start returned %v after %v", err, time.Since(start))
 		}
-		lifeWantRequests(t, server, "Start without options")
+		wantRequests(t, server, "Start without options")
 		if m.NeedLeaderElection() {
 			t.Error("Start would wait for leader election")
 		}
@@ -231,15 +231,15 @@ func TestStartWithoutOptionsWaits(t *testing.T) {
 }
 
 func TestStartWithEndedContext(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := m.Start(ctx); err != nil {
 			t.Error(err)
 		}
-		lifeWantRequests(t, server, "Start after the end")
+		wantRequests(t, server, "Start after the end")
 	})
 }
 
@@ -247,10 +247,10 @@ func TestStartWithEndedContext(t *testing.T) {
 func TestStartEndsInRequest(t *testing.T) {
 	for name, fault := range map[string]fakeapi.Fault{"timeout": fakeapi.Timeout(), "slow drip": fakeapi.SlowDrip(time.Second)} {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
 				server.SetFault(fakeapi.All(), fault)
-				stop := lifeStart(t, m)
+				stop := startMapper(t, m)
 				time.Sleep(10 * time.Second)
 				if len(server.Requests()) == 0 {
 					t.Error("no request is under way")
@@ -279,13 +279,13 @@ func (m *tardyMetrics) Reload(string, time.Duration, error) { time.Sleep(m.takes
 
 // Start ends within seconds, whatever those do that are told what was read.
 func TestStartEndsBesideSlowReports(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		metrics := &tardyMetrics{takes: time.Minute}
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second, Metrics: metrics})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second, Metrics: metrics})
 		for range 5 { // reports of which each waits for the one before
-			lifeWantAbsent(t, m, lifeNew)
+			wantAbsent(t, m, newKind)
 		}
-		stop := lifeStart(t, m)
+		stop := startMapper(t, m)
 		time.Sleep(2 * time.Second)
 		start := time.Now()
 		stop()
@@ -298,14 +298,14 @@ func TestStartEndsBesideSlowReports(t *testing.T) {
 
 // It does not wait for the request of a lookup either, which goes on.
 func TestStartEndsWhileLookupReads(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
 		server.SetLatency(10 * time.Second)
 		found := make(chan error)
-		go func() { found <- lifeAsk(m, lifeFoo) }()
+		go func() { found <- lookUp(m, fooKind) }()
 		synctest.Wait()
-		stop := lifeStart(t, m)
+		stop := startMapper(t, m)
 		time.Sleep(time.Second)
 		start := time.Now()
 		stop()
@@ -320,22 +320,22 @@ func TestStartEndsWhileLookupReads(t *testing.T) {
 
 // What came, changed or went is known after a refresh, and costs a lookup nothing.
 func TestStartFindsAPIs(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		lifeReadAll(t, m)
-		stop := lifeStart(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		readAll(t, m)
+		stop := startMapper(t, m)
 		defer stop()
 		synctest.Wait()
 		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster"))
 		server.Remove("other.example.com")
 		time.Sleep(67 * time.Second)
 		server.TakeRequests()
-		mapping, err := m.RESTMapping(lifeFoo.GroupKind())
+		mapping, err := m.RESTMapping(fooKind.GroupKind())
 		if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
 			t.Errorf("%v, %v", mapping, err)
 		}
-		lifeWantRequests(t, server, "a hit after a refresh")
-		lifeWantAbsent(t, m, lifeOther, lifeBar)
+		wantRequests(t, server, "a hit after a refresh")
+		wantAbsent(t, m, otherKind, barKind)
 	})
 }
 
@@ -344,20 +344,20 @@ func TestStartFindsAPIs(t *testing.T) {
 func TestStalePositivesEnd(t *testing.T) {
 	const interval, latency = time.Minute, 100 * time.Millisecond
 	const most = interval + 5*latency
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval, MaxAge: -1})
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval, MaxAge: -1})
 		server.SetLatency(latency)
-		stop := lifeStart(t, m)
+		stop := startMapper(t, m)
 		defer stop()
 		random := rand.New(rand.NewPCG(1, 2))
 		longest := time.Duration(0)
 		for range 50 {
-			lifeServe(server, lifeNew)
-			lifeWantServed(t, m, lifeNew)
+			serve(server, newKind)
+			wantServed(t, m, newKind)
 			time.Sleep(time.Duration(random.Int64N(int64(2 * interval))))
 			removed := time.Now()
-			server.Remove(lifeNew.Group)
-			lived := staleFor(m, lifeNew, removed)
+			server.Remove(newKind.Group)
+			lived := staleFor(m, newKind, removed)
 			if longest = max(longest, lived); lived > most {
 				t.Errorf("a kind that went was mapped for %v", lived)
 			}
@@ -371,7 +371,7 @@ func TestStalePositivesEnd(t *testing.T) {
 // staleFor returns for how long the mapper, which is not told to read, maps a
 // kind that is gone.
 func staleFor(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind, removed time.Time) time.Duration {
-	for lifeAsk(m, gvk) == nil {
+	for lookUp(m, gvk) == nil {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return time.Since(removed)

@@ -35,44 +35,42 @@ func TestBodiesAreBounded(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const limit = 64 << 10
 	foo := schema.GroupKind{Group: "example.com", Kind: "Foo"}
-	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
-		t.Run(mode, func(t *testing.T) {
-			server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
-			server.SetForms(forms)
-			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxResponseBytes: limit})
-			for _, path := range []string{"/api", "/apis", "/apis/example.com", "/apis/example.com/v1"} {
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
+		server.SetForms(forms)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxResponseBytes: limit})
+		for _, path := range []string{"/api", "/apis", "/apis/example.com", "/apis/example.com/v1"} {
+			server.ClearFaults()
+			server.SetFault(fakeapi.At(path), fakeapi.Huge(1<<40))
+			server.TakeRequests()
+			_, err := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Absent"})
+			for _, r := range server.TakeRequests() {
+				if r.BodyBytes > limit+1 {
+					t.Errorf("%s: %d bytes read", r, r.BodyBytes)
+				}
+				if r.Path == path && r.Form == "Huge(1099511627776)" && (err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "MaxResponseBytes")) {
+					t.Errorf("%s: %v", path, err)
+				}
+			}
+			if path != "/api" { // after the first round the mapper knows what there is
 				server.ClearFaults()
-				server.SetFault(fakeapi.At(path), fakeapi.Huge(1<<40))
-				server.TakeRequests()
-				_, err := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Absent"})
-				for _, r := range server.TakeRequests() {
-					if r.BodyBytes > limit+1 {
-						t.Errorf("%s: %d bytes read", r, r.BodyBytes)
-					}
-					if r.Path == path && r.Form == "Huge(1099511627776)" && (err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "MaxResponseBytes")) {
-						t.Errorf("%s: %v", path, err)
-					}
-				}
-				if path != "/api" { // after the first round the mapper knows what there is
-					server.ClearFaults()
-					if _, err := m.RESTMapping(foo); err != nil {
-						t.Error(err)
-					}
+				if _, err := m.RESTMapping(foo); err != nil {
+					t.Error(err)
 				}
 			}
+		}
 
-			read := 0
-			server.SetFault(fakeapi.All(), fakeapi.Func("endless", func(*http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: 500, Body: io.NopCloser(endlessBody{&read})}, nil
-			}))
-			if _, err := m.RESTMapping(foo, "v9"); err == nil || meta.IsNoMatchError(err) || len(err.Error()) > 4000 {
-				t.Errorf("an endless error page: %v", err)
-			}
-			if read > 2*limit {
-				t.Errorf("%d bytes of an endless error page read", read)
-			}
-		})
-	}
+		read := 0
+		server.SetFault(fakeapi.All(), fakeapi.Func("endless", func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 500, Body: io.NopCloser(endlessBody{&read})}, nil
+		}))
+		if _, err := m.RESTMapping(foo, "v9"); err == nil || meta.IsNoMatchError(err) || len(err.Error()) > 4000 {
+			t.Errorf("an endless error page: %v", err)
+		}
+		if read > 2*limit {
+			t.Errorf("%d bytes of an endless error page read", read)
+		}
+	})
 }
 
 // What a server says is quoted, but not at any length.
@@ -86,7 +84,7 @@ func TestErrorsAreBounded(t *testing.T) {
 		"an option": echo(200, "application/json", func(string) string { return `{"kind":"APIResourceList","groupVersion":"` + long + `"}` }),
 	} {
 		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +112,7 @@ func TestRetryAfter(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 				if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); err != nil {
 					t.Fatal(err)
 				}
@@ -151,7 +149,7 @@ func TestRequestTimeout(t *testing.T) {
 		groups := fakeapi.Typical(50, 2, 1)
 		server := fakeapi.New(groups...)
 		server.SetForms(fakeapi.Legacy())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 7 * time.Second})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 7 * time.Second})
 		server.SetFault(fakeapi.Under("/apis/g0001.example.com"), fakeapi.Timeout())
 		server.SetFault(fakeapi.Under("/apis/g0002.example.com"), fakeapi.Timeout())
 		start := time.Now()

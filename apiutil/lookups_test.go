@@ -92,8 +92,8 @@ func (f lookupForm) wantAnswer(t *testing.T, m *apiutil.DynamicRESTMapper, when 
 	}
 }
 
-// newFakeMapper makes a mapper of a fake server, through a client of its own.
-func newFakeMapper(t *testing.T, server *fakeapi.Server, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+// newMapper makes a mapper of a fake server, through a client of its own.
+func newMapper(t *testing.T, server *fakeapi.Server, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
 	t.Helper()
 	m, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(), opts)
 	if err != nil {

@@ -61,7 +61,7 @@ func noMisses(t *testing.T, goroutines int, stop <-chan struct{}, lookup func() 
 // them at any moment, is never NoMatch for a lookup that takes either.
 func TestMovingKindIsNeverAbsent(t *testing.T) {
 	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
-	m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 	moving, absent := schema.GroupKind{Group: "example.com", Kind: "Moving"}, schema.GroupKind{Group: "example.com", Kind: "Absent"}
 	serve := func(n int) {
 		tables := [][]string{{"Stays", "Moving"}, {"Stays"}}
@@ -97,8 +97,8 @@ func TestGroupThatTheDocumentBringsBack(t *testing.T) {
 		fakeGroup("", fakeVersion("v1", "Pod")),
 		fakeGroup("example.com", fakeVersion("v1", "Foo")), fakeGroup("other.example.com", fakeVersion("v1", "Other")),
 	)
-	m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-	lifeReadAll(t, m)
+	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	readAll(t, m)
 	server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
 	server.Remove("example.com")
 	most := int64(40_000)

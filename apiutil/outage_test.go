@@ -37,21 +37,21 @@ func TestVersionsAnswerBesideABrokenDocument(t *testing.T) {
 		for when, reset := range map[string]func(*apiutil.DynamicRESTMapper){
 			"no reset":   func(*apiutil.DynamicRESTMapper) {},
 			"Reset":      func(m *apiutil.DynamicRESTMapper) { m.Reset() },
-			"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(lifeLate.Group) },
+			"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(lateKind.Group) },
 		} {
 			t.Run(name+"/"+when, func(t *testing.T) {
-				lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-					m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-					lifeReadAll(t, m)
-					lifeServe(server, lifeLate)
-					lifeServe(server, lifeNew)
+				eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+					readAll(t, m)
+					serve(server, lateKind)
+					serve(server, newKind)
 					heal := server.SetFault(fakeapi.At("/apis"), fault)
 					for range 2 {
 						reset(m)
-						lifeWantServed(t, m, lifeLate, lifeNew, lifeFoo)
+						wantServed(t, m, lateKind, newKind, fooKind)
 					}
 					heal()
-					lifeWantServed(t, m, lifeLate, lifeNew, lifeFoo)
+					wantServed(t, m, lateKind, newKind, fooKind)
 				})
 			})
 		}
@@ -60,7 +60,7 @@ func TestVersionsAnswerBesideABrokenDocument(t *testing.T) {
 
 // A lookup that needs no document does not wait for one that hangs.
 func TestVersionsBesideAHangingDocument(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.SetFault(fakeapi.At("/api", "/apis"), fakeapi.Timeout())
 		stop := keepAsking(m, []string{"absent.example.com"})
 		time.Sleep(5 * time.Second)
@@ -81,7 +81,7 @@ func TestVersionsBesideAHangingDocument(t *testing.T) {
 
 // A group that answers again does so at once, although others still hang.
 func TestRecoveryBesideHangingGroups(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.SetFault(fakeapi.InGroup("g0001.example.com"), fakeapi.Times(1, fakeapi.Timeout()))
 		server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
 		stop := keepAsking(m, hangingGroups, "v1")
@@ -108,7 +108,7 @@ func TestRecoveryBesideHangingGroups(t *testing.T) {
 
 // Lookups that have ended leave nothing behind in a group that hangs.
 func TestEndedLookupsOfAHangingGroup(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
 		before := runtime.NumGoroutine()
 		reason := errors.New("the caller has changed its mind")
@@ -140,7 +140,7 @@ func TestEndedLookupsOfAHangingGroup(t *testing.T) {
 
 // Who began a read may leave it to those who have joined: it goes on for them.
 func TestLeaderLeaves(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		for _, versions := range [][]string{{"v1"}, nil} {
 			for leaves := time.Millisecond; leaves < 8*latency; leaves += 5 * time.Millisecond {
 				server.Put(fakeGroup("g0001.example.com", fakeVersion("v1", "Kind0001A")))
@@ -174,28 +174,28 @@ func TestLeaderLeaves(t *testing.T) {
 // After a Reset a lookup reads the document, and the version only if it is not in
 // there; what is known costs two answers without a body.
 func TestRequestsAfterReset(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
 		server.TakeRequests()
 		m.Reset()
-		lifeWantServed(t, m, lifeFoo, lifeBar, lifeOther)
-		lifeWantRequests(t, server, "known kinds", "/api 304", "/apis 304")
+		wantServed(t, m, fooKind, barKind, otherKind)
+		wantRequests(t, server, "known kinds", "/api 304", "/apis 304")
 		m.Reset()
-		lifeWantAbsent(t, m, schema.GroupVersionKind{Group: lifeFoo.Group, Version: "v1", Kind: "Absent"})
-		lifeWantRequests(t, server, "a miss", "/api 304", "/apis 304", "/apis/example.com/v1 200")
+		wantAbsent(t, m, schema.GroupVersionKind{Group: fooKind.Group, Version: "v1", Kind: "Absent"})
+		wantRequests(t, server, "a miss", "/api 304", "/apis 304", "/apis/example.com/v1 200")
 		m.Reset()
-		lifeWantAbsent(t, m, lifeNew)
-		lifeWantRequests(t, server, "a miss in an absent group", "/api 304", "/apis 304", "/apis/new.example.com/v1 404")
-		lifeServe(server, lifeLate)
+		wantAbsent(t, m, newKind)
+		wantRequests(t, server, "a miss in an absent group", "/api 304", "/apis 304", "/apis/new.example.com/v1 404")
+		serve(server, lateKind)
 		m.Reset()
-		lifeWantServed(t, m, lifeLate)
-		lifeWantRequests(t, server, "a kind that the document has", "/api 304", "/apis 200")
+		wantServed(t, m, lateKind)
+		wantRequests(t, server, "a kind that the document has", "/api 304", "/apis 200")
 		m.Reset()
-		if _, err := m.RESTMapping(schema.GroupKind{Group: lifeOther.Group, Kind: "Absent"}); !meta.IsNoMatchError(err) {
+		if _, err := m.RESTMapping(schema.GroupKind{Group: otherKind.Group, Kind: "Absent"}); !meta.IsNoMatchError(err) {
 			t.Error(err)
 		}
-		lifeWantRequests(t, server, "a miss without a version", "/api 304", "/apis 304", "/apis/other.example.com 200", "/apis/other.example.com/v1 200")
+		wantRequests(t, server, "a miss without a version", "/api 304", "/apis 304", "/apis/other.example.com 200", "/apis/other.example.com/v1 200")
 	})
 }

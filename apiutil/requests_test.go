@@ -32,14 +32,11 @@ func TestRequestScripts(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	modes := map[string]fakeapi.Forms{
-		"aggregated": fakeapi.Aggregated(), "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
-	}
 	for _, path := range paths {
 		name := strings.TrimSuffix(filepath.Base(path), ".txt")
 		mode, _, _ := strings.Cut(name, "-")
 		t.Run(name, func(t *testing.T) {
-			forms, ok := modes[mode]
+			forms, ok := allModes[mode]
 			if !ok {
 				t.Fatalf("no server speaks %q", mode)
 			}

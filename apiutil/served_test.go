@@ -79,23 +79,23 @@ func (w *waiting) wantStill(t *testing.T) {
 }
 
 func TestWaitForKindsThatAreServed(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		anyVersion := lifeFoo
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		anyVersion := fooKind
 		anyVersion.Version = ""
 		for range 2 {
-			w := waitFor(m, lifeFoo, lifeOther, anyVersion, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+			w := waitFor(m, fooKind, otherKind, anyVersion, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
 			w.wantWithin(t, 0)
 		}
 		server.TakeRequests()
-		waitFor(m, lifeFoo, lifeOther).wantWithin(t, 0)
+		waitFor(m, fooKind, otherKind).wantWithin(t, 0)
 		waitFor(m).wantWithin(t, 0)
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := m.WaitForKinds(ended, lifeFoo); err != nil {
+		if err := m.WaitForKinds(ended, fooKind); err != nil {
 			t.Errorf("a kind that is known, a context that has ended: %v", err)
 		}
-		lifeWantRequests(t, server, "what is known")
+		wantRequests(t, server, "what is known")
 	})
 }
 
@@ -104,88 +104,88 @@ func TestWaitForKindsThatAreServed(t *testing.T) {
 func TestWaitForKindsPolls(t *testing.T) {
 	for _, after := range []time.Duration{500 * time.Millisecond, 10 * time.Second, 10 * time.Minute, 3 * time.Hour} {
 		t.Run(after.String(), func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 				known := schema.GroupVersionKind{Group: "example.com", Kind: "Later"} // without a version
 				unknown := schema.GroupVersionKind{Group: "later.example.com", Kind: "Later"}
-				w := waitFor(m, lifeFoo, lifeNew, known, unknown)
+				w := waitFor(m, fooKind, newKind, known, unknown)
 				time.Sleep(after)
 				server.PutVersion(known.Group, fakeVersion("v2", "Later"))
 				server.PutVersion(unknown.Group, fakeVersion("v1", "Later"))
 				time.Sleep(40 * time.Second)
 				w.wantStill(t)
-				lifeServe(server, lifeNew)
+				serve(server, newKind)
 				w.wantWithin(t, noticed)
 				if n, most := len(server.TakeRequests()), 80+9*int(after/(30*time.Second)); n > most {
 					t.Errorf("%d requests", n)
 				}
 				time.Sleep(time.Hour)
-				lifeWantRequests(t, server, "afterwards")
+				wantRequests(t, server, "afterwards")
 			})
 		})
 	}
 }
 
 func TestWaitForKindsIsPromptAtFirst(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		w := waitFor(m, lifeNew)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		w := waitFor(m, newKind)
 		time.Sleep(5 * time.Second)
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		w.wantWithin(t, 5*time.Second)
 	})
 }
 
 // With a refresh in the background it asks once and then leaves the asking to that.
 func TestWaitForKindsWithStart(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Minute})
-		stop := lifeStart(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Minute})
+		stop := startMapper(t, m)
 		defer stop()
-		w := waitFor(m, lifeNew, lifeFoo)
+		w := waitFor(m, newKind, fooKind)
 		time.Sleep(5 * time.Second) // in which the first refresh may make it ask once more
 		server.TakeRequests()
 		time.Sleep(8 * time.Minute)
-		lifeWantRequests(t, server, "waiting between two refreshes")
-		lifeServe(server, lifeNew)
+		wantRequests(t, server, "waiting between two refreshes")
+		serve(server, newKind)
 		w.wantWithin(t, 2*time.Minute+time.Millisecond)
 	})
 }
 
 // When Start ends, it asks by itself again.
 func TestWaitForKindsAfterStart(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Minute})
-		stop := lifeStart(t, m)
-		w := waitFor(m, lifeNew)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Minute})
+		stop := startMapper(t, m)
+		w := waitFor(m, newKind)
 		time.Sleep(time.Minute)
 		stop()
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		w.wantWithin(t, noticed)
 	})
 }
 
 // What somebody else's lookup finds is noticed at once.
 func TestWaitForKindsHearsOfOtherLookups(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		w := waitFor(m, lifeNew)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		w := waitFor(m, newKind)
 		time.Sleep(10 * time.Minute)
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		w.wantStill(t)
-		lifeWantServed(t, m, lifeNew)
+		wantServed(t, m, newKind)
 		w.wantWithin(t, 0)
 	})
 }
 
 // Changes of other APIs, however frequent, do not keep it from asking.
 func TestWaitForKindsAmongChanges(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		w := waitFor(m, lifeNew)
-		defer keepResetting(m, lifeOther)()
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		w := waitFor(m, newKind)
+		defer keepResetting(m, otherKind)()
 		time.Sleep(5 * time.Minute)
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		w.wantWithin(t, noticed)
 	})
 }
@@ -201,7 +201,7 @@ func keepResetting(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) (s
 				return
 			case <-time.After(500 * time.Millisecond):
 				m.ResetGroup(gvk.Group)
-				_ = lifeAsk(m, gvk)
+				_ = lookUp(m, gvk)
 			}
 		}
 	}()
@@ -210,17 +210,17 @@ func keepResetting(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) (s
 
 // All kinds must be served at the same time.
 func TestWaitForKindsThatAreNeverThereTogether(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeWantServed(t, m, lifeFoo)
-		first, second := lifeFoo, lifeNew
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		wantServed(t, m, fooKind)
+		first, second := fooKind, newKind
 		second.Version = ""
 		w, c := waitFor(m, first, second), runController(m, first, second)
 		server.SetGroups(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup(second.Group, fakeVersion("v1", second.Kind)))
 		time.Sleep(10 * time.Minute)
 		w.wantStill(t)
 		c.want(t, 0, 0)
-		lifeServe(server, lifeFoo)
+		serve(server, fooKind)
 		w.wantWithin(t, noticed)
 		time.Sleep(noticed)
 		c.want(t, 1, 0)
@@ -230,38 +230,38 @@ func TestWaitForKindsThatAreNeverThereTogether(t *testing.T) {
 
 // After Reset what is known does not count: it may have gone.
 func TestWaitForKindsAfterReset(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeWantServed(t, m, lifeFoo)
-		server.Remove(lifeFoo.Group)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		wantServed(t, m, fooKind)
+		server.Remove(fooKind.Group)
 		m.Reset()
-		w := waitFor(m, lifeFoo)
+		w := waitFor(m, fooKind)
 		w.wantStill(t)
-		lifeServe(server, lifeFoo)
+		serve(server, fooKind)
 		w.wantWithin(t, 2*time.Second)
 	})
 }
 
 func TestWaitForKindsIgnoresNegativeTTL(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: 24 * time.Hour})
-		w := waitFor(m, lifeNew)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: 24 * time.Hour})
+		w := waitFor(m, newKind)
 		time.Sleep(10 * time.Second)
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		w.wantWithin(t, noticed)
 	})
 }
 
 func TestWaitForKindsThroughOutage(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for _, opts := range []apiutil.DynamicRESTMapperOptions{{}, {RefreshInterval: time.Minute}} {
-			server.Remove(lifeNew.Group)
+			server.Remove(newKind.Group)
 			heal := server.SetFault(fakeapi.All(), fakeapi.Refused())
-			m := newFakeMapper(t, server, opts)
-			stop := lifeStart(t, m)
-			w := waitFor(m, lifeNew, lifeFoo)
+			m := newMapper(t, server, opts)
+			stop := startMapper(t, m)
+			w := waitFor(m, newKind, fooKind)
 			time.Sleep(3 * time.Minute)
-			lifeServe(server, lifeNew)
+			serve(server, newKind)
 			w.wantStill(t)
 			heal()
 			w.wantWithin(t, 67*time.Second)
@@ -271,22 +271,22 @@ func TestWaitForKindsThroughOutage(t *testing.T) {
 }
 
 func TestWaitForKindsEndsWithContext(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		server.SetLatency(2 * time.Second) // so that it ends in a request, too
 		for _, d := range []time.Duration{time.Second, 3*time.Second + time.Millisecond, time.Minute} {
 			start := time.Now()
 			ctx, cancel := context.WithTimeout(context.Background(), d)
-			err := m.WaitForKinds(ctx, lifeNew, lifeOther)
+			err := m.WaitForKinds(ctx, newKind, otherKind)
 			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), lifeNew.Kind) {
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), newKind.Kind) {
 				t.Errorf("%v", err)
 			}
 			if took := time.Since(start); took != d {
 				t.Errorf("returned after %v, its context ended after %v", took, d)
 			}
 		}
-		w := waitFor(m, lifeNew)
+		w := waitFor(m, newKind)
 		w.cancel()
 		if <-w.done; !errors.Is(w.err, context.Canceled) {
 			t.Errorf("%v", w.err)
@@ -294,7 +294,7 @@ func TestWaitForKindsEndsWithContext(t *testing.T) {
 		cause := errors.New("the reason")
 		ctx, cancel := context.WithCancelCause(context.Background())
 		cancel(cause)
-		if err := m.WaitForKinds(ctx, lifeNew); !errors.Is(err, cause) {
+		if err := m.WaitForKinds(ctx, newKind); !errors.Is(err, cause) {
 			t.Errorf("%v; want the cause of the context's end", err)
 		}
 		time.Sleep(time.Minute)
@@ -306,9 +306,9 @@ func TestWaitForKindsWithoutPermissionToWatch(t *testing.T) {
 	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, func(s *watchServer) {
 		s.lists[crdsPath].setFailure(listFailure{code: http.StatusForbidden})
 	}, func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-		w := waitFor(m, lifeNew)
+		w := waitFor(m, newKind)
 		time.Sleep(10 * time.Minute)
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		w.wantWithin(t, noticed)
 	})
 }
@@ -316,11 +316,11 @@ func TestWaitForKindsWithoutPermissionToWatch(t *testing.T) {
 func TestWaitForKindsWithWatch(t *testing.T) {
 	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
 		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-			w := waitFor(m, lifeNew)
+			w := waitFor(m, newKind)
 			settled(t, server, m)
 			time.Sleep(10 * time.Minute)
-			lifeWantRequests(t, server, "waiting for an event")
-			lifeServe(server, lifeNew)
+			wantRequests(t, server, "waiting for an event")
+			serve(server, newKind)
 			watched.lists[crdsPath].put("news")
 			w.wantWithin(t, 1200*time.Millisecond)
 		})
@@ -414,29 +414,29 @@ func TestRunWhileServed(t *testing.T) {
 		"alone": {}, "interval": {RefreshInterval: 20 * time.Second}, "negative TTL": {NegativeTTL: 24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, opts)
-				stop := lifeStart(t, m)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, opts)
+				stop := startMapper(t, m)
 				defer stop()
-				versionless := schema.GroupVersionKind{Group: lifeOther.Group, Kind: lifeOther.Kind}
-				c := runController(m, lifeNew, versionless)
+				versionless := schema.GroupVersionKind{Group: otherKind.Group, Kind: otherKind.Kind}
+				c := runController(m, newKind, versionless)
 				for n := range int32(3) {
 					time.Sleep(10 * time.Minute)
 					c.want(t, 2*n, 2*n)
-					lifeServe(server, lifeNew)
+					serve(server, newKind)
 					time.Sleep(noticed)
 					c.want(t, 2*n+1, 2*n)
 					time.Sleep(10 * time.Minute)
 					c.want(t, 2*n+1, 2*n)
 
-					server.Remove(lifeOther.Group)
+					server.Remove(otherKind.Group)
 					time.Sleep(noticed)
 					c.want(t, 2*n+1, 2*n+1)
-					lifeServe(server, lifeOther)
+					serve(server, otherKind)
 					time.Sleep(noticed)
 					c.want(t, 2*n+2, 2*n+1)
 
-					server.Remove(lifeNew.Group)
+					server.Remove(newKind.Group)
 					time.Sleep(noticed)
 					c.want(t, 2*n+2, 2*n+2)
 				}
@@ -453,12 +453,12 @@ func TestRunWhileServedRestartsOnChange(t *testing.T) {
 		"scope": fakeVersion("v1", "Foo:cluster"), "resource name": renamed,
 	} {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				c := runController(m, lifeFoo)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				c := runController(m, fooKind)
 				time.Sleep(5 * time.Minute)
 				c.want(t, 1, 0)
-				server.PutVersion(lifeFoo.Group, change)
+				server.PutVersion(fooKind.Group, change)
 				time.Sleep(noticed)
 				c.want(t, 2, 1)
 				time.Sleep(5 * time.Minute)
@@ -471,24 +471,24 @@ func TestRunWhileServedRestartsOnChange(t *testing.T) {
 
 // What does not concern the kinds, an outage above all, does not stop run.
 func TestRunWhileServedGoesOn(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for _, opts := range []apiutil.DynamicRESTMapperOptions{{}, {RefreshInterval: time.Minute}} {
-			m := newFakeMapper(t, server, opts)
-			stop := lifeStart(t, m)
-			c := runController(m, lifeFoo, lifeOther)
+			m := newMapper(t, server, opts)
+			stop := startMapper(t, m)
+			c := runController(m, fooKind, otherKind)
 			for _, fault := range []fakeapi.Fault{fakeapi.Refused(), fakeapi.Status(503, 0), fakeapi.LoginPage(), fakeapi.Timeout()} {
 				heal := server.SetFault(fakeapi.All(), fault)
 				time.Sleep(5 * time.Minute)
 				m.Reset()
-				_ = lifeAsk(m, lifeFoo)
+				_ = lookUp(m, fooKind)
 				time.Sleep(5 * time.Minute)
 				c.want(t, 1, 0)
 				heal()
 				time.Sleep(5 * time.Minute)
 			}
-			server.PutVersion(lifeFoo.Group, fakeVersion("v1", "Foo", "Bar:cluster", "Baz"))
-			server.PutVersion(lifeFoo.Group, fakeVersion("v2", "Foo"))
-			lifeServe(server, lifeNew)
+			server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo", "Bar:cluster", "Baz"))
+			server.PutVersion(fooKind.Group, fakeVersion("v2", "Foo"))
+			serve(server, newKind)
 			time.Sleep(5 * time.Minute)
 			m.Reset()
 			time.Sleep(5 * time.Minute)
@@ -501,14 +501,14 @@ func TestRunWhileServedGoesOn(t *testing.T) {
 
 // run is waited for, however long it takes to end, and never called twice at once.
 func TestRunWhileServedWaitsForRun(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		c := runController(m, lifeFoo)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		c := runController(m, fooKind)
 		c.behave(10*time.Minute, nil)
 		c.want(t, 1, 0)
-		server.Remove(lifeFoo.Group)
+		server.Remove(fooKind.Group)
 		time.Sleep(noticed)
-		lifeServe(server, lifeFoo)
+		serve(server, fooKind)
 		time.Sleep(5 * time.Minute)
 		c.want(t, 1, 0)
 		time.Sleep(6 * time.Minute)
@@ -523,10 +523,10 @@ func TestRunWhileServedWaitsForRun(t *testing.T) {
 
 func TestRunWhileServedReturnsErrors(t *testing.T) {
 	failure := errors.New("failing")
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for _, own := range []error{nil, failure, context.Canceled} {
-			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			c := runController(m, lifeFoo)
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			c := runController(m, fooKind)
 			time.Sleep(time.Minute)
 			c.fails <- own
 			c.wantReturn(t, false, own)
@@ -534,22 +534,22 @@ func TestRunWhileServedReturnsErrors(t *testing.T) {
 		}
 
 		// After it was cancelled, because a kind has gone.
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		c := runController(m, lifeFoo)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		c := runController(m, fooKind)
 		c.behave(time.Second, context.Canceled)
-		server.Remove(lifeFoo.Group)
+		server.Remove(fooKind.Group)
 		time.Sleep(noticed)
-		lifeServe(server, lifeFoo)
+		serve(server, fooKind)
 		time.Sleep(noticed)
 		c.want(t, 2, 1)
 		c.behave(time.Second, failure)
-		server.Remove(lifeFoo.Group)
+		server.Remove(fooKind.Group)
 		c.wantReturn(t, false, failure)
 
 		// Because everything ends.
-		lifeServe(server, lifeFoo)
+		serve(server, fooKind)
 		for _, result := range []error{nil, context.Canceled, failure} {
-			c := runController(newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{}), lifeFoo)
+			c := runController(newMapper(t, server, apiutil.DynamicRESTMapperOptions{}), fooKind)
 			c.behave(time.Second, result)
 			time.Sleep(time.Minute)
 			c.wantReturn(t, true, nil)
@@ -557,7 +557,7 @@ func TestRunWhileServedReturnsErrors(t *testing.T) {
 		}
 
 		// Before it began.
-		c = runController(newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{}), lifeNew)
+		c = runController(newMapper(t, server, apiutil.DynamicRESTMapperOptions{}), newKind)
 		time.Sleep(time.Minute)
 		c.wantReturn(t, true, nil)
 		c.want(t, 0, 0)
@@ -566,16 +566,16 @@ func TestRunWhileServedReturnsErrors(t *testing.T) {
 
 // That a kind has gone is noticed even if other APIs change all the time.
 func TestRunWhileServedAmongChanges(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		c := runController(m, lifeFoo)
-		stop := keepResetting(m, lifeOther)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		c := runController(m, fooKind)
+		stop := keepResetting(m, otherKind)
 		time.Sleep(5 * time.Minute)
 		c.want(t, 1, 0)
-		server.Remove(lifeFoo.Group)
+		server.Remove(fooKind.Group)
 		time.Sleep(noticed)
 		c.want(t, 1, 1)
-		lifeServe(server, lifeFoo)
+		serve(server, fooKind)
 		time.Sleep(noticed)
 		c.want(t, 2, 1)
 		stop()
@@ -587,9 +587,9 @@ func TestRunWhileServedWithoutPermissionToWatch(t *testing.T) {
 	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, func(s *watchServer) {
 		s.lists[apiServicesPath].setFailure(listFailure{code: http.StatusForbidden})
 	}, func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-		c := runController(m, lifeFoo)
+		c := runController(m, fooKind)
 		time.Sleep(10 * time.Minute)
-		server.Remove(lifeFoo.Group)
+		server.Remove(fooKind.Group)
 		time.Sleep(noticed)
 		c.want(t, 1, 1)
 		c.wantReturn(t, true, nil)
@@ -599,22 +599,22 @@ func TestRunWhileServedWithoutPermissionToWatch(t *testing.T) {
 // A kind that goes just when run is about to begin: run may begin, and be
 // cancelled, but does not go on without the kind.
 func TestRunWhileServedWhenKindsGoAtOnce(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for range 200 {
-			server.Remove(lifeNew.Group)
-			lifeServe(server, lifeOther)
-			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			lifeWantServed(t, m, lifeOther)
-			c := runController(m, lifeOther, lifeNew)
+			server.Remove(newKind.Group)
+			serve(server, otherKind)
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			wantServed(t, m, otherKind)
+			c := runController(m, otherKind, newKind)
 			time.Sleep(100 * time.Millisecond)
-			lifeServe(server, lifeNew)
+			serve(server, newKind)
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				lifeWantServed(t, m, lifeNew)
-				server.Remove(lifeOther.Group)
-				m.ResetGroup(lifeOther.Group)
-				_ = lifeAsk(m, lifeOther)
+				wantServed(t, m, newKind)
+				server.Remove(otherKind.Group)
+				m.ResetGroup(otherKind.Group)
+				_ = lookUp(m, otherKind)
 			}()
 			<-done
 			time.Sleep(10 * time.Second)

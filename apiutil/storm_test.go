@@ -16,7 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -91,25 +90,22 @@ func newLanesMapper(t *testing.T, server *fakeapi.Server) (*apiutil.DynamicRESTM
 	return m, watched
 }
 
-// inBothModes runs test in a bubble of its own with a warm mapper of a server
-// with 50 groups that takes 20 ms for each answer.
-func inBothModes(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
-	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
-		t.Run(mode, func(t *testing.T) {
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-			synctest.Test(t, func(t *testing.T) {
-				server := fakeapi.New(fakeapi.Typical(50, 1, 2)...)
-				server.SetForms(forms)
-				m, _ := newLanesMapper(t, server)
-				if _, err := m.ResourceSingularizer("pods"); err != nil {
-					t.Fatal(err)
-				}
-				server.SetLatency(20 * time.Millisecond)
-				server.TakeRequests()
-				test(t, server, m)
-			})
+// withLanes runs test in both modes, in a bubble, with a mapper whose lanes are
+// watched and that knows all of a server with 50 groups.
+func withLanes(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		synctest.Test(t, func(t *testing.T) {
+			server := fakeapi.New(fakeapi.Typical(50, 1, 2)...)
+			server.SetForms(forms)
+			m, _ := newLanesMapper(t, server)
+			if _, err := m.ResourceSingularizer("pods"); err != nil {
+				t.Fatal(err)
+			}
+			server.SetLatency(latency)
+			server.TakeRequests()
+			test(t, server, m)
 		})
-	}
+	})
 }
 
 var typical = schema.GroupKind{Group: "g0001.example.com", Kind: "Kind0001A"}
@@ -157,7 +153,7 @@ func TestStormOfMisses(t *testing.T) {
 		}, map[string]int{"aggregated": 4, "legacy": 2 * 53}},
 	} {
 		t.Run(storm.name, func(t *testing.T) {
-			inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+			withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 				took := allAtOnce(200, func(i int) {
 					if err := storm.lookup(m, i); !meta.IsNoMatchError(err) {
 						t.Error(err)
@@ -174,7 +170,7 @@ func TestStormOfMisses(t *testing.T) {
 
 // The first lookups of a program come all at once.
 func TestStormOfFirstLookups(t *testing.T) {
-	inBothModes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
+	withLanes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
 		m, _ := newLanesMapper(t, server) // which knows nothing yet
 		allAtOnce(200, func(int) {
 			if _, err := m.RESTMapping(typical, "v1"); err != nil {
@@ -189,7 +185,7 @@ func TestStormOfFirstLookups(t *testing.T) {
 }
 
 func TestHitsDoNotWait(t *testing.T) {
-	inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.SetLatency(300 * time.Millisecond)
 		var misses sync.WaitGroup
 		for i := range 10 {
@@ -217,7 +213,7 @@ func TestLookupsTakeTheNextFlight(t *testing.T) {
 	late := lookupForms(schema.GroupVersionKind{Group: typical.Group, Version: "v1", Kind: "Late"})
 	for _, form := range late {
 		t.Run(form.name, func(t *testing.T) {
-			inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+			withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 				var wg sync.WaitGroup
 				defer wg.Wait()
 				for range 3 {
@@ -245,7 +241,7 @@ func TestResetsDuringReads(t *testing.T) {
 		"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(typical.Group) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+			withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 				// Reset again at each moment of the reads that the first one leads to.
 				for moment := range 6 {
 					server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A"))
@@ -272,7 +268,7 @@ func TestResetsDuringReads(t *testing.T) {
 
 // Who no longer wants to wait leaves. The flight goes on and publishes what it finds.
 func TestWaitersLeave(t *testing.T) {
-	inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A", "Late"))
 		late := schema.GroupKind{Group: typical.Group, Kind: "Late"}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
@@ -294,10 +290,10 @@ func TestWaitersLeave(t *testing.T) {
 	})
 }
 
-// Reads of different groups run side by side, so many at a time, and the document's
+// Reads of different groups run side by side, 8 at a time, and that of the document
 // beside them.
-func TestReadsSideBySide(t *testing.T) {
-	inBothModes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
+func TestGroupsAtOnce(t *testing.T) {
+	withLanes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
 		m, watched := newLanesMapper(t, server)
 		if _, err := m.ResourceSingularizer("pods"); err != nil {
 			t.Fatal(err)
@@ -315,7 +311,7 @@ func TestReadsSideBySide(t *testing.T) {
 		if watched.most != mostGroups+1 {
 			t.Errorf("%d lanes in use at once, want %d", watched.most, mostGroups+1)
 		}
-		if took != 2*20*time.Millisecond {
+		if took != 2*latency {
 			t.Errorf("a request for each of twice as many groups took %v, and the document's two", took)
 		}
 		if requests := server.TakeRequests(); len(requests) != 2+2*mostGroups {
@@ -327,7 +323,7 @@ func TestReadsSideBySide(t *testing.T) {
 // A flight that everybody has left before it began is not flown: of one group that
 // is read already, or beyond those that are read at a time.
 func TestAbandonedFlights(t *testing.T) {
-	inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = m.RESTMapping(absentKind(0), "v1") })
@@ -361,7 +357,7 @@ func TestAbandonedFlights(t *testing.T) {
 
 // A context that has ended already asks for nothing to be read, and gets what is known.
 func TestEndedContext(t *testing.T) {
-	inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		for _, form := range lookupForms(typical.WithVersion("v1")) {
