@@ -175,7 +175,7 @@ func TestSlowReports(t *testing.T) {
 }
 
 // Refreshes do not wait for reports that take longer than their interval, nor does
-// Start at its end for more than the one under way.
+// Start at its end.
 func TestReportsSlowerThanRefreshes(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		metrics := &slowMetrics{takes: time.Minute, ends: make(chan struct{})}
@@ -190,7 +190,7 @@ func TestReportsSlowerThanRefreshes(t *testing.T) {
 		}
 		start := time.Now()
 		stop()
-		if took := time.Since(start); took > time.Minute {
+		if took := time.Since(start); took > 3*time.Second {
 			t.Errorf("Start returned %v after its context ended", took)
 		}
 		close(metrics.ends)

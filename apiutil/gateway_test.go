@@ -24,12 +24,19 @@ func asBody(contentType, body string) fakeapi.Fault {
 // notFounds are answers with code 404 that do not come from an API server, or say
 // nothing of what it serves.
 func notFounds() map[string]fakeapi.Fault {
+	const page = "<!DOCTYPE html>\n<title>404</title>"
 	status := asStatus("the server could not find the requested resource")
 	return map[string]fakeapi.Fault{
 		"nothing":                   fakeapi.Empty(404),
 		"nothing that says JSON":    asBody("application/json", ""),
 		"blanks":                    fakeapi.Text(404, " \r\n\t\n"),
 		"a page":                    fakeapi.StatusText(404),
+		"a page with a charset":     asBody("Text/HTML; charset=utf-8", page),
+		"a page without a type":     asBody("", " \r\n"+page),
+		"a page that says plain":    asBody("text/plain", "\n"+page),
+		"a page that says JSON":     asBody("application/json", page),
+		"a page with a broken type": asBody("html; ;", page),
+		"an empty page":             asBody("text/html", ""),
 		"default backend - 404":     fakeapi.Text(404, "default backend - 404"),
 		"the text and more":         fakeapi.Text(404, "404 page not found: no route to /apis/example.com"),
 		"not found":                 fakeapi.Text(404, "404 Not Found\n"),

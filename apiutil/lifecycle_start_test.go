@@ -269,33 +269,6 @@ func TestStartEndsInRequest(t *testing.T) {
 	}
 }
 
-// tardyMetrics take their time when they are told of a reload.
-type tardyMetrics struct {
-	recordedMetrics
-	takes time.Duration
-}
-
-func (m *tardyMetrics) Reload(string, time.Duration, error) { time.Sleep(m.takes) }
-
-// Start ends within seconds, whatever those do that are told what was read.
-func TestStartEndsBesideSlowReports(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		metrics := &tardyMetrics{takes: time.Minute}
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second, Metrics: metrics})
-		for range 5 { // reports of which each waits for the one before
-			wantAbsent(t, m, newKind)
-		}
-		stop := startMapper(t, m)
-		time.Sleep(2 * time.Second)
-		start := time.Now()
-		stop()
-		if took := time.Since(start); took > 3*time.Second {
-			t.Errorf("Start returned %v after its context ended", took)
-		}
-		time.Sleep(time.Hour) // the reports
-	})
-}
-
 // It does not wait for the request of a lookup either, which goes on.
 func TestStartEndsWhileLookupReads(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -187,31 +187,3 @@ func (p withoutPrefix) RoundTrip(req *http.Request) (*http.Response, error) {
 	inner.URL.Path = strings.TrimPrefix(req.URL.Path, p.prefix)
 	return p.next.RoundTrip(inner)
 }
-
-// Metrics may use the mapper, and take their time, without holding anybody up.
-func TestMetricsMayUseTheMapper(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		metrics := &curiousMetrics{}
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
-		metrics.mapper = m
-		start := time.Now()
-		wantServed(t, m, fooKind)
-		wantAbsent(t, m, newKind)
-		if took := time.Since(start); took > 0 {
-			t.Errorf("the lookups took %v", took)
-		}
-		time.Sleep(time.Hour)
-	})
-}
-
-type curiousMetrics struct {
-	recordedMetrics
-	mapper *apiutil.DynamicRESTMapper
-}
-
-func (m *curiousMetrics) Served(uint64, int, int, time.Time) {
-	m.mapper.Reset()
-	_ = m.mapper.Status()
-	time.Sleep(time.Minute)
-}

@@ -233,39 +233,6 @@ func TestLookupsTakeTheNextFlight(t *testing.T) {
 	}
 }
 
-// A reset is not done by a read that was under way when it came: what that reads
-// is older.
-func TestResetsDuringReads(t *testing.T) {
-	for name, reset := range map[string]func(*apiutil.DynamicRESTMapper){
-		"Reset":      func(m *apiutil.DynamicRESTMapper) { m.Reset() },
-		"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(typical.Group) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-				// Reset again at each moment of the reads that the first one leads to.
-				for moment := range 6 {
-					server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A"))
-					reset(m)
-					var wg sync.WaitGroup
-					wg.Go(func() {
-						if _, err := m.RESTMapping(typical, "v1"); err != nil {
-							t.Error(err)
-						}
-					})
-					time.Sleep(time.Duration(moment)*20*time.Millisecond + 10*time.Millisecond)
-					server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A:cluster"))
-					reset(m)
-					wg.Wait()
-					mapping, err := m.RESTMapping(typical, "v1")
-					if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
-						t.Errorf("reset in request %d: %v, %v", moment+1, mapping, err)
-					}
-				}
-			})
-		})
-	}
-}
-
 // Who no longer wants to wait leaves. The flight goes on and publishes what it finds.
 func TestWaitersLeave(t *testing.T) {
 	withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
