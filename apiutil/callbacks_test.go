@@ -40,10 +40,14 @@ func (m *askingMetrics) once() {
 	m.ask()
 }
 
-func (m *askingMetrics) Request(string, int)                 { m.once() }
+func (m *askingMetrics) Request(string, int) { m.once() }
+
 func (m *askingMetrics) Reload(string, time.Duration, error) { m.once() }
-func (m *askingMetrics) Miss(string)                         { m.once() }
-func (m *askingMetrics) Served(uint64, int, int, time.Time)  { m.once() }
+
+func (m *askingMetrics) Miss(string) { m.once() }
+
+func (m *askingMetrics) Served(uint64, int, int, time.Time) { m.once() }
+
 func (m *askingMetrics) logger() logr.Logger {
 	return funcr.New(func(string, string) { m.once() }, funcr.Options{Verbosity: 10})
 }
@@ -123,10 +127,13 @@ func (m *slowMetrics) report() {
 	}
 }
 
-func (m *slowMetrics) Request(string, int)                 {}
-func (m *slowMetrics) Miss(string)                         {}
+func (m *slowMetrics) Request(string, int) {}
+
+func (m *slowMetrics) Miss(string) {}
+
 func (m *slowMetrics) Reload(string, time.Duration, error) { m.report() }
-func (m *slowMetrics) Served(uint64, int, int, time.Time)  {}
+
+func (m *slowMetrics) Served(uint64, int, int, time.Time) {}
 
 // Reports that take longer than the reads that they are about do not pile up, and
 // keep neither lookups waiting nor Start from returning.
@@ -229,60 +236,4 @@ func (m *slowRecordedMetrics) Served(generation uint64, _, _ int, _ time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.generation = generation
-}
-
-// An event of the watch is looked into for 70 seconds, whatever else rings
-// meanwhile: a watch that opens again, say.
-func TestEchoIsNotLostToAPlainRing(t *testing.T) {
-	for _, reopened := range []time.Duration{0, 10 * time.Second, 30 * time.Second, 60 * time.Second} {
-		t.Run(reopened.String(), func(t *testing.T) {
-			watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
-				func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-					settled(t, server, m)
-					time.Sleep(5 * time.Minute)
-					server.SetLag(fakeapi.PartDocument, 65*time.Second)
-					serve(server, newKind)
-					groups := m.Status().Groups
-					watched.lists[apiServicesPath].put("v1.new.example.com")
-					time.Sleep(reopened)
-					crds := watched.lists[crdsPath]
-					if reopened > 0 {
-						crds.setFailure(listFailure{code: 500})
-					}
-					time.Sleep(time.Second)
-					crds.setFailure(listFailure{})
-					time.Sleep(75*time.Second - reopened)
-					if got := m.Status().Groups; got != groups+1 {
-						t.Errorf("%d groups known 76 seconds after the event, %d before", got, groups)
-					}
-				})
-		})
-	}
-}
-
-// Where no version can be read nobody knows the singular: the name comes back as it
-// was given, with an error that is not NoMatch.
-func TestSingularizerWhileNothingAnswers(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		everyVersion := fakeapi.At("/api/v1", "/apis/example.com/v1", "/apis/other.example.com/v1")
-		heal := server.SetFault(everyVersion, fakeapi.Status(503, 0))
-		for _, group := range []string{"", "example.com", "other.example.com"} {
-			server.PutVersion(group, fakeapi.Version{Name: "v1", Stale: true})
-		}
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		for range 3 {
-			for _, resource := range []string{"foos", "absents", ""} {
-				got, err := m.ResourceSingularizer(resource)
-				if got != resource || err == nil || meta.IsNoMatchError(err) {
-					t.Errorf("%q: %q, %v", resource, got, err)
-				}
-			}
-			m.Reset()
-		}
-		heal()
-		server.PutVersion("example.com", fakeVersion("v1", "Foo"))
-		if got, err := m.ResourceSingularizer("foos"); got != "foo" || err != nil {
-			t.Errorf("healed: %q, %v", got, err)
-		}
-	})
 }

@@ -5,8 +5,12 @@ package apiutil_test
 import (
 	"context"
 	"errors"
+	"io"
+	"syscall"
 	"testing"
+	"time"
 
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -175,4 +179,27 @@ func TestDeadVersionCostsOthersNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The causes that a caller may want to tell apart can be told apart.
+func TestCauses(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
+	for _, test := range []struct {
+		fault   fakeapi.Fault
+		timeout time.Duration
+		is      error
+	}{
+		{fakeapi.Refused(), time.Minute, syscall.ECONNREFUSED},
+		{fakeapi.ResetMidBody(), time.Minute, syscall.ECONNRESET},
+		{fakeapi.Timeout(), time.Millisecond, context.DeadlineExceeded},
+		{fakeapi.Truncated(), time.Minute, io.ErrUnexpectedEOF},
+	} {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: test.timeout})
+		server.ClearFaults()
+		server.SetFault(fakeapi.All(), test.fault)
+		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); !errors.Is(err, test.is) {
+			t.Errorf("%s: %v is not %v", test.fault, err, test.is)
+		}
+	}
 }

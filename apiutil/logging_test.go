@@ -220,3 +220,13 @@ func TestNoLogger(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+func withoutVerbose(lines []string) []string {
+	var rest []string
+	for _, line := range lines {
+		if !strings.HasPrefix(line, "V1") {
+			rest = append(rest, line)
+		}
+	}
+	return rest
+}

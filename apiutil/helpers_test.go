@@ -240,3 +240,31 @@ func newMapperThrough(t *testing.T, server *fakeapi.Server, transport http.Round
 	}
 	return m
 }
+
+// newMapper makes a mapper of a fake server, through a client of its own.
+func newMapper(t *testing.T, server *fakeapi.Server, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+	t.Helper()
+	m, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// fakeGroup and fakeVersion describe what a fake server serves. A kind is
+// namespaced unless it ends in ":cluster".
+func fakeGroup(name string, versions ...fakeapi.Version) fakeapi.Group {
+	return fakeapi.Group{Name: name, Versions: versions}
+}
+
+func fakeVersion(name string, kinds ...string) fakeapi.Version {
+	v := fakeapi.Version{Name: name}
+	for _, kind := range kinds {
+		kind, cluster := strings.CutSuffix(kind, ":cluster")
+		singular := strings.ToLower(kind)
+		v.Resources = append(v.Resources, fakeapi.Resource{
+			Name: singular + "s", Singular: singular, Kind: kind, Namespaced: !cluster, Subresources: []string{"status"},
+		})
+	}
+	return v
+}

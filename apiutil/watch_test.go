@@ -279,3 +279,32 @@ func TestWatchEndsWhileServerIsDown(t *testing.T) {
 		})
 	}
 }
+
+// An event of the watch is looked into for 70 seconds, whatever else rings
+// meanwhile: a watch that opens again, say.
+func TestEchoIsNotLostToAPlainRing(t *testing.T) {
+	for _, reopened := range []time.Duration{0, 10 * time.Second, 30 * time.Second, 60 * time.Second} {
+		t.Run(reopened.String(), func(t *testing.T) {
+			watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
+				func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+					settled(t, server, m)
+					time.Sleep(5 * time.Minute)
+					server.SetLag(fakeapi.PartDocument, 65*time.Second)
+					serve(server, newKind)
+					groups := m.Status().Groups
+					watched.lists[apiServicesPath].put("v1.new.example.com")
+					time.Sleep(reopened)
+					crds := watched.lists[crdsPath]
+					if reopened > 0 {
+						crds.setFailure(listFailure{code: 500})
+					}
+					time.Sleep(time.Second)
+					crds.setFailure(listFailure{})
+					time.Sleep(75*time.Second - reopened)
+					if got := m.Status().Groups; got != groups+1 {
+						t.Errorf("%d groups known 76 seconds after the event, %d before", got, groups)
+					}
+				})
+		})
+	}
+}

@@ -221,3 +221,30 @@ func (f *faultPlay) judgeError(t *testing.T, form lookupForm, err error) {
 		}
 	}
 }
+
+// Where no version can be read nobody knows the singular: the name comes back as it
+// was given, with an error that is not NoMatch.
+func TestSingularizerWhileNothingAnswers(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		everyVersion := fakeapi.At("/api/v1", "/apis/example.com/v1", "/apis/other.example.com/v1")
+		heal := server.SetFault(everyVersion, fakeapi.Status(503, 0))
+		for _, group := range []string{"", "example.com", "other.example.com"} {
+			server.PutVersion(group, fakeapi.Version{Name: "v1", Stale: true})
+		}
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		for range 3 {
+			for _, resource := range []string{"foos", "absents", ""} {
+				got, err := m.ResourceSingularizer(resource)
+				if got != resource || err == nil || meta.IsNoMatchError(err) {
+					t.Errorf("%q: %q, %v", resource, got, err)
+				}
+			}
+			m.Reset()
+		}
+		heal()
+		server.PutVersion("example.com", fakeVersion("v1", "Foo"))
+		if got, err := m.ResourceSingularizer("foos"); got != "foo" || err != nil {
+			t.Errorf("healed: %q, %v", got, err)
+		}
+	})
+}

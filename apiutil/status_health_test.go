@@ -5,6 +5,9 @@
 package apiutil_test
 
 import (
+	"errors"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -112,5 +115,117 @@ func TestHealthOfADeadServer(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// One version that hangs, an APIService that is down say, is no reason to restart
+// the program: the server answers when it is asked itself.
+func TestHangingVersionIsNotUnhealthy(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
+		server.SetFault(fakeapi.Under("/apis/example.com/v1"), fakeapi.Timeout())
+		absent := fooKind
+		absent.Kind = "Absent"
+		for range 20 {
+			if err := lookUp(m, absent); err == nil || meta.IsNoMatchError(err) {
+				t.Errorf("a lookup that cannot be answered: %v", err)
+			}
+			wantServed(t, m, fooKind, otherKind)
+		}
+		if err := m.Healthz(nil); err != nil || !m.Status().UnhealthySince.IsZero() {
+			t.Errorf("Healthz: %v, status %+v", err, m.Status())
+		}
+		if m.Status().FailedGroupVersions[fooKind.GroupVersion()] == nil {
+			t.Error("the version that hangs is not among those that failed")
+		}
+		if lines := withoutVerbose(log.take("")); len(lines) != 0 {
+			t.Errorf("logged %q", lines)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// Healthz fails once reads have failed for longer than UnhealthyAfter, says since
+// when and why, and is fine again at the first success.
+func TestHealthz(t *testing.T) {
+	for name, after := range map[string]time.Duration{"default": 0, "a second": time.Second, "ten minutes": 10 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: after, RefreshInterval: time.Minute})
+				if after == 0 {
+					after = 2 * time.Minute
+				}
+				stop := startMapper(t, m)
+				defer stop()
+				wantHealthy(t, m, "at first")
+				time.Sleep(10 * time.Minute)
+				wantHealthy(t, m, "after ten minutes of work")
+				for range 3 {
+					heal := server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
+					for m.Status().ConsecutiveFailures == 0 {
+						wantHealthy(t, m, "before the first failure")
+						time.Sleep(time.Second)
+					}
+					since := m.Status().UnhealthySince
+					if failing := time.Since(since); failing < 0 || failing > 2*time.Second {
+						t.Errorf("unhealthy for %v", failing)
+					}
+					time.Sleep(time.Until(since.Add(after)))
+					wantHealthy(t, m, "while failures are young")
+
+					// It takes another failure to know that it still fails: they come after 2 minutes at most.
+					time.Sleep(133 * time.Second)
+					err := m.Healthz(&http.Request{})
+					if err == nil {
+						t.Fatalf("healthy after failures for %v", time.Since(since))
+					}
+					for _, want := range []string{since.UTC().Format(time.RFC3339), "503", "/api", "in a row"} {
+						if !strings.Contains(err.Error(), want) {
+							t.Errorf("no %q in: %v", want, err)
+						}
+					}
+					if strings.Contains(err.Error(), fakeapi.Token) {
+						t.Errorf("the token is in: %v", err)
+					}
+					if !errors.Is(err, m.Status().LastError) {
+						t.Errorf("%v does not wrap the last error", err)
+					}
+					heal()
+					wantAbsent(t, m, newKind)
+					wantHealthy(t, m, "after the first success")
+				}
+			})
+		})
+	}
+}
+
+// Failures that are over soon are never reported.
+func TestHealthzForgivesShortFailures(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
+		stop := startMapper(t, m)
+		defer stop()
+		for range 20 {
+			heal := server.SetFault(fakeapi.All(), fakeapi.Refused())
+			for range 100 {
+				time.Sleep(time.Second)
+				wantHealthy(t, m, "during a short failure")
+			}
+			if m.Status().ConsecutiveFailures == 0 {
+				t.Error("nothing has failed")
+			}
+			heal()
+			time.Sleep(15 * time.Second)
+		}
+	})
+}
+
+func wantHealthy(t *testing.T, m *apiutil.DynamicRESTMapper, when string) {
+	t.Helper()
+	if err := m.Healthz(nil); err != nil {
+		t.Errorf("%s: %v", when, err)
 	}
 }

@@ -189,3 +189,25 @@ func TestContradictions(t *testing.T) {
 		wantServed(t, m, otherKind)
 	})
 }
+
+// The group of a lookup by resource may be the beginning of a name. A group that is
+// new is found by it, although another one has just that name.
+func TestNewGroupByTheBeginningOfItsName(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		server.PutVersion("apps", fakeVersion("v1", "Deployment"))
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		server.PutVersion("apps.example.com", fakeVersion("v1", "New"))
+		for n := range 3 {
+			kind, err := m.KindFor(schema.GroupVersionResource{Group: "apps", Resource: "news"})
+			if err != nil || kind != (schema.GroupVersionKind{Group: "apps.example.com", Version: "v1", Kind: "New"}) {
+				t.Errorf("try %d: %v, %v", n, kind, err)
+			}
+		}
+		server.PutVersion("apps.example.com", fakeVersion("v2", "Newer"))
+		kind, err := m.KindFor(schema.GroupVersionResource{Group: "app", Resource: "newers"})
+		if err != nil || kind != (schema.GroupVersionKind{Group: "apps.example.com", Version: "v2", Kind: "Newer"}) {
+			t.Errorf("a new version: %v, %v", kind, err)
+		}
+	})
+}
