@@ -206,12 +206,13 @@ func (m *DynamicRESTMapper) confirmGone(ctx context.Context, served []meta.RESTM
 	return false
 }
 
-// doubtful lists those of the kinds whose group the document has dropped, though
-// nobody has seen it go.
+// doubtful lists those of the kinds on whose group the document and what was read
+// live disagree, or which the document has dropped though nobody has seen it go.
 func doubtful(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) []schema.GroupVersionKind {
-	_, dropped := s.Unsettled()
+	disputed, dropped := s.Unsettled()
+	doubtful := append(disputed, dropped...)
 	return slices.DeleteFunc(slices.Clone(gvks), func(gvk schema.GroupVersionKind) bool {
-		return !slices.ContainsFunc(dropped, func(g *snapshot.Group) bool { return g.Name() == gvk.Group })
+		return !slices.ContainsFunc(doubtful, func(g *snapshot.Group) bool { return g.Name() == gvk.Group })
 	})
 }
 

@@ -5,6 +5,7 @@ package refresh
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,23 @@ func echoesFrom(now time.Time, interval time.Duration) []time.Time {
 		}
 	}
 	return echoes
+}
+
+// merged returns all echoes in order, less those that come right after another one:
+// an event that follows on another must not take away the echo that the first still
+// needs, and a storm of events must not make a storm of echoes.
+func merged(a, b []time.Time) []time.Time {
+	all := append(slices.Clone(a), b...)
+	slices.SortFunc(all, time.Time.Compare)
+	var kept []time.Time
+	for _, echo := range all {
+		if len(kept) == 0 || echo.Sub(kept[len(kept)-1]) >= spacing {
+			kept = append(kept, echo)
+		} else {
+			kept[len(kept)-1] = echo
+		}
+	}
+	return kept
 }
 
 // after returns those echoes that a refresh that starts now does not answer.
@@ -122,7 +140,7 @@ func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh f
 			// Let the burst pass, and keep the distance to the refresh before.
 			sleep(ctx, max(settle, spacing-time.Since(started)), nil)
 			if bell.drain() {
-				echoes = echoesFrom(time.Now(), interval)
+				echoes = merged(echoes, echoesFrom(time.Now(), interval))
 			}
 		}
 	}

@@ -16,43 +16,32 @@ type age struct {
 	most time.Duration // 0: never
 	due  *atomic.Bool
 
-	mu       sync.Mutex // held for short work in memory only
-	timer    *time.Timer
-	failures int
+	mu    sync.Mutex // held for short work in memory only
+	timer *time.Timer
 }
 
 func newAge(most time.Duration) *age { return &age{most: most, due: new(atomic.Bool)} }
 
-// mostPause bounds how long after a failure nobody tries to confirm.
-const mostPause = 5 * time.Minute
-
 // confirmed is called after each read of the whole document.
-func (a *age) confirmed() { a.next(0) }
+func (a *age) confirmed() { a.next(a.most) }
 
-// next sets the time for the next confirmation after so many failures in a row.
-func (a *age) next(failures int) {
+// failed is called after each refresh that has failed. The next is left twice the
+// time, and no more: what is known is as old as that.
+func (a *age) failed() { a.next(2 * a.most) }
+
+// next sets when the next confirmation is due.
+func (a *age) next(pause time.Duration) {
 	if a.most <= 0 {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.failures = failures
 	if a.timer != nil {
 		a.timer.Stop()
 	}
-	due, pause := a.due, a.most
-	for range min(failures, 8) {
-		pause = max(a.most, min(2*pause, mostPause))
-	}
+	due := a.due
 	due.Store(false)
 	a.timer = time.AfterFunc(pause, func() { due.Store(true) })
-}
-
-func (a *age) failed() {
-	a.mu.Lock()
-	failures := a.failures + 1
-	a.mu.Unlock()
-	a.next(failures)
 }
 
 // Due reports whether what is known has not been confirmed for MaxAge. It costs

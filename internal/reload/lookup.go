@@ -31,7 +31,7 @@ type Finding struct {
 // whatever others have published since.
 func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Finding {
 	s := r.Snapshot()
-	l := &lookup{r: r, q: q, find: find, s: s, p: snapshot.Progress{Cold: !s.Read(), Done: map[snapshot.Read]snapshot.Outcome{}}}
+	l := &lookup{r: r, q: q, find: find, s: s, p: snapshot.Progress{Done: map[snapshot.Read]snapshot.Outcome{}}}
 	known, _ := find(s)
 	ctx, cancel := r.patiently(ctx, q, known)
 	defer cancel()
@@ -105,7 +105,7 @@ func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 			return err
 		}
 		l.s = f.seen
-		if r.Part.Document() && f.outcome.Err != nil && (l.p.Cold || len(l.q.Versions) == 0) {
+		if r.Part.Document() && f.outcome.Err != nil && (!l.s.Read() || !l.q.Live()) {
 			return f.outcome.Err
 		}
 		if silent[r.Group]++; !discovery.Unanswered(f.outcome.Err) {

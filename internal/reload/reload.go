@@ -100,6 +100,7 @@ func (r *Reloader) perform(f *flight) {
 	case snapshot.PartVersion:
 		r.readVersion(f, from)
 	default:
+		f.outcome.Known = from.Read()
 		r.readDocument(f)
 	}
 	if f.seen == nil {

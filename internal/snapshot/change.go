@@ -18,12 +18,18 @@ func (s *Snapshot) Reset(now Tick) *Snapshot {
 	return &next
 }
 
+// mostGroupResets bounds what resets of groups that nobody has heard of can take up.
+const mostGroupResets = 1024
+
 // ResetGroup makes one group count as unread until it is read live after now.
 func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 	next := *s
 	next.groupResets = maps.Clone(s.groupResets)
 	if next.groupResets == nil {
 		next.groupResets = map[string]Tick{}
+	}
+	if len(next.groupResets) >= mostGroupResets {
+		maps.DeleteFunc(next.groupResets, func(name string, _ Tick) bool { return s.Group(name) == nil })
 	}
 	next.groupResets[group] = max(now, s.groupResets[group])
 	next.resetOfAny = max(now, s.resetOfAny)
@@ -37,7 +43,6 @@ func (s *Snapshot) WithDocument(list *List, core, named Tick) *Snapshot {
 	next := *s
 	next.core, next.named = max(core, s.core), max(named, s.named)
 	next.aggregated, next.ordered, next.doc = list.aggregated, true, list
-	next.groupResets = s.resetsOfKnownGroups(next.core, next.named)
 	if list == s.doc && s.private == 0 && s.ordered {
 		return &next
 	}
@@ -138,19 +143,6 @@ func (g *Group) alike(other *Group) bool {
 		g.own.list == other.own.list && slices.Equal(g.own.versions, other.own.versions)
 }
 
-// resetsOfKnownGroups leaves out resets of groups that are not known and that a
-// later read of the document has not found.
-func (s *Snapshot) resetsOfKnownGroups(core, named Tick) map[string]Tick {
-	if len(s.groupResets) == 0 {
-		return nil
-	}
-	open := maps.Clone(s.groupResets)
-	maps.DeleteFunc(open, func(group string, reset Tick) bool {
-		return s.Group(group) == nil && reset < min(core, named)
-	})
-	return open
-}
-
 // WithoutDropped records that the document is right about the groups that it has
 // dropped: others, of which the same was asked, have gone. What was read live stays.
 func (s *Snapshot) WithoutDropped() *Snapshot {
@@ -186,10 +178,13 @@ func (s *Snapshot) Overtaken(from *Snapshot, r Read, now Tick) (next *Snapshot, 
 // which is empty if there is no such group.
 func (s *Snapshot) WithList(group string, versions []string, preferred string, now Tick) *Snapshot {
 	f := factsOf(s.Group(group))
-	if now <= f.list || len(versions) == 0 && s.Group(group) == nil {
+	switch {
+	case len(versions) == 0 && s.Group(group) == nil:
+		return s.absent(group, now)
+	case now <= f.list:
 		return s
 	}
-	f.list, f.listed, f.favorite = now, slices.Clip(versions), preferred
+	f.list, f.listed, f.favorite, f.passed = now, slices.Clip(versions), preferred, false
 	return s.withFacts(group, f, now)
 }
 
@@ -200,7 +195,9 @@ func (s *Snapshot) WithVersion(group, version string, table *Table, now Tick) *S
 	f := factsOf(g)
 	known := f.get(version)
 	switch {
-	case now <= known.read || table == nil && g == nil:
+	case table == nil && g == nil:
+		return s.absent(group, now)
+	case now <= known.read:
 		return s
 	case table == nil:
 		f = f.without(version, now)
@@ -212,6 +209,16 @@ func (s *Snapshot) WithVersion(group, version string, table *Table, now Tick) *S
 		f = f.with(v)
 	}
 	return s.withFacts(group, f, now)
+}
+
+// absent records a live read that has found nothing of a group that is not known.
+func (s *Snapshot) absent(group string, now Tick) *Snapshot {
+	if reset, waiting := s.groupResets[group]; !waiting || now <= reset {
+		return s
+	}
+	next := *s
+	next.settleReset(group, nil, now)
+	return &next
 }
 
 // sharedTable returns the table that the group has for the version, if table is

@@ -153,17 +153,17 @@ func servedDifferently(a, b *Snapshot) bool {
 }
 
 // groupServedDifferently does not count it as a difference that the server's list
-// puts right what a group was thought to be that was known by single versions.
+// says where a version belongs that was known by itself.
 func groupServedDifferently(old, g *Group) bool {
 	if len(old.versions) != len(g.versions) {
 		return true
 	}
-	if old.preferred != g.preferred && (!old.pieced() || old.preferred != "") {
+	if old.preferred != g.preferred && old.preferred != "" {
 		return true
 	}
 	for i := range g.versions {
 		at := old.index(g.versions[i].Name)
-		if at < 0 || at != i && !old.pieced() {
+		if at < 0 || at != i && old.unlisted == 0 {
 			return true
 		}
 		v, before := &g.versions[i], &old.versions[at]
@@ -179,6 +179,3 @@ func groupServedDifferently(old, g *Group) bool {
 func (t *Table) servesLike(other *Table) bool {
 	return t.equal(other) || spell(t.rows).equal(spell(other.rows))
 }
-
-// pieced reports whether the group was put together from reads of single versions.
-func (g *Group) pieced() bool { return g.own != nil && g.own.doc == nil && g.own.list == 0 }

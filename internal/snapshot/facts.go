@@ -16,6 +16,7 @@ import (
 type facts struct {
 	doc      *Group   // what the document says; nil if it does not list the group
 	list     Tick     // of the last live read of the group's list, if any
+	passed   bool     // the document has had something new to say since
 	listed   []string // the versions that it found, in server order
 	favorite string   // the version that it found to be preferred
 	versions []fact   // sorted by name
@@ -96,9 +97,15 @@ func (f facts) restate(doc *Group, then, now Tick) facts {
 			next = next.with(v)
 		}
 	}
-	if doc == nil || f.list > 0 {
+	switch {
+	case doc == nil:
 		next.list, next.favorite = f.list, f.preferred()
-		next.listed = slices.DeleteFunc(f.listing(), func(name string) bool { return !next.has(name) })
+		next.listed = slices.DeleteFunc(f.listing(), func(name string) bool {
+			return !next.has(name) && (f.list == 0 || !slices.Contains(f.listed, name))
+		})
+	case f.list > 0:
+		next.list, next.listed, next.favorite = f.list, f.listed, f.favorite
+		next.passed = f.passed || doc != f.doc
 	}
 	if doc != nil && len(next.versions) == 0 && next.sameList() {
 		return facts{doc: doc}
@@ -155,6 +162,7 @@ func (v fact) against(doc *Group, now Tick) (fact, bool) {
 		}
 		return v, true
 	default:
+		v.err, v.tried = said.Err, now
 		return v, v.live && !v.table.equal(said.Table)
 	}
 }
@@ -260,7 +268,10 @@ func (f *facts) listLeads() bool {
 
 // sameList reports whether the live list has nothing to add to the document's.
 func (f *facts) sameList() bool {
-	return !f.listLeads() || f.favorite == f.doc.preferred && slices.Equal(f.listed, f.doc.names())
+	if f.listLeads() {
+		return f.favorite == f.doc.preferred && slices.Equal(f.listed, f.doc.names())
+	}
+	return !slices.ContainsFunc(f.listed, func(name string) bool { return f.doc.find(name) == nil })
 }
 
 // version puts together what is known of a version that is listed or was read.
@@ -274,6 +285,7 @@ func (f *facts) version(name string) (v Version, ok bool) {
 	if said := f.doc.find(name); said != nil {
 		v = *said
 	}
+	v.doubted = f.list > known.read && !slices.Contains(f.listed, name) && (known.table != nil || !f.passed)
 	if known.table != nil {
 		v.Table, v.Read, v.Live = known.table, known.read, known.live
 		if known.live {

@@ -24,6 +24,8 @@ type Version struct {
 
 	// Err says why the last read failed; nil if it succeeded or none was made.
 	Err error
+
+	doubted bool // the group's own list, read live after Table, does not have it
 }
 
 // Group is one API group. It is immutable.
@@ -31,8 +33,8 @@ type Group struct {
 	name      string
 	preferred string    // as the server says; may name a version that is not served
 	versions  []Version // in server order
-	complete  bool      // every version has a table
-	tried     bool      // every version has a table or an error
+	complete  bool      // every version has a table that is not doubted
+	tried     bool      // or an error
 	ranked    []int32   // positions in versions in client-go's order of priority
 
 	own      *facts // what the group is put together from; nil for the document's own
@@ -49,8 +51,8 @@ func NewGroup(name, preferred string, versions []Version) *Group {
 		if i > 0 && v.Table.equal(versions[i-1].Table) {
 			v.Table = versions[i-1].Table
 		}
-		g.complete = g.complete && v.Table != nil
-		g.tried = g.tried && (v.Table != nil || v.Err != nil)
+		g.complete = g.complete && v.Table != nil && !v.doubted
+		g.tried = g.tried && (v.Table != nil && !v.doubted || v.Err != nil)
 	}
 	g.rank()
 	return g

@@ -133,7 +133,7 @@ func (s *Snapshot) ResourceSingularizer(resource string) (singular string, settl
 			}
 		}
 	}
-	if last := s.lastTable(); q.Resource != "" && (last == nil || !last.has(q.Resource)) {
+	if last := s.lastTable(); last == nil || q.Resource != "" && !last.has(q.Resource) {
 		return resource, false, &meta.NoResourceMatchError{PartialResource: q}
 	}
 	return singular, settled, err

@@ -25,6 +25,10 @@ type Query struct {
 func (q Query) anyGroup() bool   { return q.ByResource && q.Group == "" }
 func (q Query) anyVersion() bool { return len(q.Versions) == 0 }
 
+// Live reports whether live reads of its versions alone can prove that nothing
+// answers the query.
+func (q Query) Live() bool { return !q.anyVersion() && !q.anyGroup() }
+
 // byPrefix reports whether groups with a longer name may answer as well.
 func (q Query) byPrefix() bool { return q.ByResource && q.anyVersion() }
 
@@ -56,14 +60,14 @@ func (s *Snapshot) Missing(q Query, p Progress) []Read {
 	switch {
 	case p.Found:
 		stages = append(stages, l.outdated, l.order)
-	case p.Cold:
+	case p.cold():
 		stages = append(stages, l.outdated, l.coldVersions)
-	case !q.anyVersion() && !q.anyGroup():
+	case q.Live():
 		stages = append(stages, l.versions)
 	case s.aggregated:
 		stages = append(stages, l.newDocument, l.hinted, l.lost, l.list, l.everyVersion, l.contradiction)
 	default:
-		stages = append(stages, l.newList, l.everyVersion, l.listUnlessGone, l.everyVersion)
+		stages = append(stages, l.newList, l.everyVersion, l.list, l.everyVersion)
 	}
 	for _, stage := range stages {
 		if reads := stage(); len(reads) > 0 {
@@ -78,7 +82,7 @@ func (s *Snapshot) Missing(q Query, p Progress) []Read {
 // of one that finds a version gone. Such an answer must not be kept.
 func (s *Snapshot) Partial(q Query, p Progress) bool {
 	l := &lookup{s: s, q: q, p: p, groups: s.GroupsOf(q)}
-	return !p.Cold && q.anyVersion() && !q.anyGroup() && !p.done(listOf(q.Group)) && l.shrunk()
+	return !p.cold() && q.anyVersion() && !q.anyGroup() && !p.done(listOf(q.Group)) && l.shrunk()
 }
 
 // lookup is the state of one call of Missing.
@@ -219,8 +223,7 @@ func (l *lookup) newList() []Read {
 	return l.newDocument()
 }
 
-// known returns the group that was asked for by its name, if there is one whose
-// NoMatch a live read has to confirm.
+// known returns the group that was asked for by its name, if there is one.
 func (l *lookup) known() *Group {
 	if l.q.anyGroup() {
 		return nil
@@ -228,29 +231,39 @@ func (l *lookup) known() *Group {
 	return l.s.Group(l.q.Group)
 }
 
+// suspects lists the groups whose NoMatch a live read has to confirm: the one that
+// was asked for by its name, and those in which the document has what was looked
+// for, and something read live is in the way of believing it.
+func (l *lookup) suspects() []*Group {
+	return slices.DeleteFunc(slices.Clone(l.groups), func(g *Group) bool {
+		return g != l.known() && len(l.hintsOf(g)) == 0
+	})
+}
+
 // hinted asks live for the versions in which the document has what was looked for,
 // where something read live is in the way of believing it.
 func (l *lookup) hinted() []Read {
 	var reads []Read
-	for _, r := range l.hints() {
-		reads = l.unless(reads, r)
+	for _, g := range l.groups {
+		for _, name := range l.hintsOf(g) {
+			reads = l.unless(reads, versionOf(g.name, name))
+		}
 	}
 	return reads
 }
 
-func (l *lookup) hints() []Read {
-	var reads []Read
-	for _, g := range l.groups {
-		if g.own == nil || g.own.doc == nil {
-			continue
-		}
-		for i := range g.own.doc.versions {
-			if v := &g.own.doc.versions[i]; l.q.wants(v.Name) && v.Table.serves(l.q) {
-				reads = append(reads, versionOf(g.name, v.Name))
-			}
+// hintsOf lists the versions of g in which the document has what was looked for.
+func (l *lookup) hintsOf(g *Group) []string {
+	if g.own == nil || g.own.doc == nil {
+		return nil
+	}
+	var names []string
+	for i := range g.own.doc.versions {
+		if v := &g.own.doc.versions[i]; l.q.wants(v.Name) && v.Table.serves(l.q) {
+			names = append(names, v.Name)
 		}
 	}
-	return reads
+	return names
 }
 
 // serves reports whether the table has what q looks for; t may be nil.
@@ -284,39 +297,36 @@ func (l *lookup) ownLoss() []string {
 	return nil
 }
 
-// list asks for the group's own list, unless the lookup has found that the group
+// list asks for the groups' own lists, unless the lookup has found that the group
 // has shrunk.
 func (l *lookup) list() []Read {
-	if l.known() == nil || l.shrunk() {
-		return nil
+	var reads []Read
+	for _, g := range l.suspects() {
+		if l.q.anyVersion() && (g != l.known() || !l.shrunk()) {
+			reads = l.unless(reads, listOf(g.name))
+		}
 	}
-	return l.unless(nil, listOf(l.q.Group))
-}
-
-// listUnlessGone is list after the group's versions were read, for a server whose
-// document only lists them.
-func (l *lookup) listUnlessGone() []Read {
-	if l.p.document(l.half()).Times > 0 {
-		return nil
-	}
-	return l.list()
+	return reads
 }
 
 // shrunk reports whether the lookup itself has found that a version of the group
 // went. The group's list is made from APIServices and most likely behind then, and
 // upstream's test allows two requests: so what was found must do. Where the
-// document has lost versions it is right if all of them are gone live.
+// document has lost versions, and lists one that is left, it is right if those
+// that it has lost are gone live.
 func (l *lookup) shrunk() bool {
-	if !l.s.aggregated {
-		for r, o := range l.p.Done {
-			if r.Part == PartVersion && r.Group == l.q.Group && o.Absent && o.Known {
-				return true
-			}
-		}
-		return false
+	if l.s.aggregated {
+		lost := l.ownLoss()
+		return len(lost) > 0 && len(l.known().everyName()) == 1 && !slices.ContainsFunc(lost, func(name string) bool {
+			return !l.p.Done[versionOf(l.q.Group, name)].Absent
+		})
 	}
-	lost := l.ownLoss()
-	return len(lost) > 0 && !slices.ContainsFunc(lost, func(name string) bool { return !l.p.Done[versionOf(l.q.Group, name)].Absent })
+	for r, o := range l.p.Done {
+		if r.Part == PartVersion && r.Group == l.q.Group && o.Absent && o.Known {
+			return true
+		}
+	}
+	return false
 }
 
 // everyVersion asks live for every version that the lookup has not read itself: of
@@ -325,8 +335,12 @@ func (l *lookup) shrunk() bool {
 // document still lists.
 func (l *lookup) everyVersion() []Read {
 	var reads []Read
-	for _, g := range l.groups {
-		if l.s.aggregated && (g != l.known() || len(g.versions) == 1 && l.shrunk()) {
+	groups := l.groups
+	if l.s.aggregated {
+		groups = l.suspects()
+	}
+	for _, g := range groups {
+		if l.s.aggregated && g == l.known() && l.shrunk() {
 			continue // upstream's test allows no third request
 		}
 		for _, name := range g.everyName() {
@@ -345,14 +359,16 @@ const mostPasses = 3
 
 // contradiction asks for another pass through all versions in that case.
 func (l *lookup) contradiction() []Read {
-	if l.known() == nil || len(l.hints()) == 0 {
-		return nil
-	}
 	var reads []Read
-	for _, name := range l.known().everyName() {
-		r := versionOf(l.q.Group, name)
-		if o := l.p.Done[r]; o.Err == nil && o.Times < mostPasses {
-			reads = append(reads, r)
+	for _, g := range l.groups {
+		if len(l.hintsOf(g)) == 0 {
+			continue
+		}
+		for _, name := range g.everyName() {
+			r := versionOf(g.name, name)
+			if o := l.p.Done[r]; l.q.wants(name) && o.Err == nil && o.Times < mostPasses {
+				reads = append(reads, r)
+			}
 		}
 	}
 	return reads

@@ -48,17 +48,22 @@ type Outcome struct {
 	Times  int   // how often it was read
 	Err    error // why it could not be read
 	Absent bool  // the server answered that there is no such thing
-	Known  bool  // and until then it was known
+	Known  bool  // of a version: until then it was known; of the document: it was not the first
 }
 
 // Progress is how far a lookup has come.
 type Progress struct {
-	Cold  bool             // nothing was known when it began
 	Found bool             // the snapshot has an answer, settled or not
 	Done  map[Read]Outcome // the reads that it has made itself, or waited for
 }
 
 func (p Progress) done(r Read) bool { return p.Done[r].Times > 0 }
+
+// cold reports whether the lookup has read the very first document.
+func (p Progress) cold() bool {
+	o := p.Done[Read{Part: PartDocument}]
+	return o.Times > 0 && !o.Known
+}
 
 // halves lists the reads that include a half of the document.
 func halves(half Part) [2]Read { return [2]Read{{Part: PartDocument}, {Part: half}} }

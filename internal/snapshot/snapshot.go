@@ -221,7 +221,7 @@ func (s *Snapshot) Kinds() int {
 // settled reports whether a version of g may be answered from without another
 // read: it was read, and after the last reset.
 func (s *Snapshot) settled(g *Group, v *Version) bool {
-	return v.Table != nil && s.fresh(g, v.Read, v.Live)
+	return v.Table != nil && !v.doubted && s.fresh(g, v.Read, v.Live)
 }
 
 // listSettled is settled for the list of the group's versions: what is in it, and

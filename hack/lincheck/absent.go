@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lincheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// checkNoMatch checks that for every group that was asked for a read within the
+// lookup has shown that the kind is not there.
+func (v *view) checkNoMatch(o *Op) []Violation {
+	var list []Violation
+	for _, group := range o.groups() {
+		p := proof{v, o, group, v.within(o)}
+		if why := p.missing(); why != "" {
+			list = append(list, Violation{p.rule(), o, why})
+		}
+	}
+	return list
+}
+
+// A proof is what a lookup has read to say that a kind is not in a group.
+type proof struct {
+	*view
+	op    *Op
+	group int
+	reads []*Request
+}
+
+func (p proof) rule() Rule {
+	if len(p.op.Versions) > 0 {
+		return RuleVersion
+	}
+	return RuleGroup
+}
+
+// missing says what the proof lacks. It is empty if nothing does.
+func (p proof) missing() string {
+	switch {
+	case p.byDocument() && p.document():
+		return ""
+	case p.liveGroupIsGone():
+		return ""
+	case len(p.op.Versions) > 0:
+		return p.missingVersions(p.op.versions())
+	case p.neverListed():
+		return ""
+	default:
+		return p.missingGroup()
+	}
+}
+
+// byDocument reports whether the document alone may be believed: by lookups that
+// search groups which they do not name, and by the first of all.
+func (p proof) byDocument() bool {
+	return groupNames[p.group] != p.op.Group || p.op.Call.before(p.answered)
+}
+
+// document reports whether a document that was read does not have the kind; on a
+// legacy server, nor any of the versions that it lists.
+func (p proof) document() bool {
+	return p.any(func(r *Request) bool {
+		return r.Doc && !slices.ContainsFunc(p.op.versions(), func(version int) bool {
+			told := p.says(r, p.group, version, p.op.Name)
+			return told == present || told == unknown && !p.absentLive(version)
+		})
+	})
+}
+
+func (p proof) any(is func(*Request) bool) bool { return slices.ContainsFunc(p.reads, is) }
+
+func (p proof) absentLive(version int) bool {
+	return p.any(func(r *Request) bool { return r.live() && p.says(r, p.group, version, p.op.Name) == absent })
+}
+
+func (p proof) liveGroupIsGone() bool {
+	return p.any(func(r *Request) bool { return r.Group == p.group && r.Version < 0 && r.Code == 404 })
+}
+
+func (p proof) missingVersions(versions []int) string {
+	var missing []string
+	for _, version := range versions {
+		if !p.absentLive(version) {
+			missing = append(missing, versionNames[version])
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("no live read of %s %s within the lookup shows it absent", groupNames[p.group], strings.Join(missing, ","))
+}
+
+// neverListed reports whether the document that was read does not list the group
+// and the mapper may not have known it either.
+func (p proof) neverListed() bool {
+	return !p.knows() && p.any(func(r *Request) bool { return r.Doc && !r.World.lists(p.group) })
+}
+
+// knows reports whether the mapper must have known the group when the lookup
+// began: it was told of it, and has been told nothing else since.
+func (p proof) knows() bool {
+	sure := 0
+	for _, r := range p.requests {
+		if r.failed() || r.live() && r.Group != p.group || !r.live() && !r.Doc || !r.End.before(p.op.Return) {
+			continue
+		}
+		before := p.previous[r]
+		switch served := r.Code != 404 && r.World.lists(p.group); {
+		case served && p.closed(r, p.op) && p.clean[p.period[r]]:
+			sure = p.period[r]
+		case !served && (r.live() || before != nil && before.World.lists(p.group)):
+			sure = 0
+		}
+	}
+	return sure > 0
+}
+
+// missingGroup is for a lookup of a known group without a version: the list of
+// the group and each of its versions, and with a document that has all versions
+// at once nothing that can be missed while it moves from one to another.
+func (p proof) missingGroup() string {
+	if p.listIsLeft() {
+		return p.missingVersions(p.versionsRead())
+	}
+	why := "no live list of " + groupNames[p.group] + " within the lookup"
+	for _, r := range p.reads {
+		if r.Group == p.group && r.Version < 0 {
+			if why = p.missingVersions(listed(r.World.versions(p.group))); why == "" {
+				break
+			}
+		}
+	}
+	if why == "" && !p.Legacy && !p.absentAtOnce() {
+		return "it moved from version to version and was never absent, and no document that was read hides that"
+	}
+	return why
+}
+
+// listIsLeft reports whether a version that was known has gone: on an aggregated
+// server from the document that was read, too. That leaves the list of the group,
+// which is likely to be behind, for the next lookup without a version (DESIGN.md,
+// the requests of a miss).
+func (p proof) listIsLeft() bool {
+	return len(p.op.Versions) == 0 && p.any(func(r *Request) bool {
+		return r.Group == p.group && r.Version >= 0 && r.Code == 404 && p.listedBefore(r) && (p.Legacy || p.notInDocument(r))
+	})
+}
+
+// notInDocument reports whether a document that was read does not list the version
+// that r is about, and at most one other.
+func (p proof) notInDocument(r *Request) bool {
+	return p.any(func(doc *Request) bool {
+		versions := doc.World.versions(p.group)
+		return doc.Doc && versions&(1<<r.Version) == 0 && len(listed(versions)) <= 1
+	})
+}
+
+// listedBefore reports whether the version that r is about had been listed or read before.
+func (p proof) listedBefore(r *Request) bool {
+	return slices.ContainsFunc(p.requests, func(told *Request) bool {
+		about := told.Doc || told.Group == p.group && (told.Version < 0 || told.Version == r.Version)
+		return about && !told.failed() && told.End.before(r.End) && told.World.versions(p.group)&(1<<r.Version) != 0
+	})
+}
+
+// versionsRead lists the versions that were read live.
+func (p proof) versionsRead() []int {
+	var list []int
+	for _, r := range p.reads {
+		if r.Group == p.group && r.Version >= 0 {
+			list = append(list, r.Version)
+		}
+	}
+	return list
+}
+
+func listed(versions uint8) []int {
+	var list []int
+	for v := range versionNames {
+		if versions&(1<<v) != 0 {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+// absentAtOnce reports whether the kind was in no version at all at some moment
+// of the lookup: in truth, or as far as the documents that it read could tell,
+// which may be behind or no news, or as far as it could read them. After a
+// ResetGroup, be it during the lookup, the document does not count.
+func (p proof) absentAtOnce() bool {
+	if reset := p.lastGroupReset(p.group, p.op.Return); reset != (Stamp{}) && !p.readLive(p.group, reset, p.op.Call) {
+		return true
+	}
+	if p.troubled(p.op) || during(p.Worlds, p.op.Call, p.op.Return, func(w World) bool { return w[p.group][p.op.Name].Versions == 0 }) {
+		return true
+	}
+	docs := filter(p.reads, func(r *Request) bool { return r.Doc })
+	return len(docs) > 0 && !slices.ContainsFunc(docs, func(r *Request) bool {
+		if !p.news(r, p.group) {
+			return false
+		}
+		told := r.World[p.group][p.op.Name].Versions
+		return during(p.Worlds, p.op.Call, p.op.Return, func(w World) bool { return w[p.group][p.op.Name].Versions&told != 0 })
+	})
+}
+
+// during reports whether a world was so at some moment of a time.
+func during(changes []Change, from, until Stamp, so func(World) bool) bool {
+	for i, c := range changes {
+		ended := i+1 < len(changes) && changes[i+1].before(from)
+		if !ended && c.before(until) && so(c.World) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lincheck runs random histories of lookups and resets against an API
+// server that changes, lags and fails, and checks every answer against what the
+// mapper promises (F1 to F3 and F6 of the design). It uses the public package
+// apiutil alone:
+//
+//	go test .                                     200 histories in each mode
+//	go test . -timeout 30m -histories 10000       more
+//	go test -run TestHistories/legacy . -seed 7 -histories 1 -v
+//
+// A history that breaks a rule is printed as a timeline, with the command that
+// runs it again.
+//
+// # The world
+//
+// Four clients call one mapper in virtual time (testing/synctest). Kinds come,
+// go, change scope and move between versions; groups come and go. Live endpoints,
+// /apis/<group> and /apis/<group>/<version>, tell the truth of the moment at which
+// they are answered, which lies between two latencies. The document, /api and
+// /apis, follows what is served at once, later, or much later, and never goes
+// back. Faults hit the document or one group: error codes, HTML pages, refused and
+// hanging connections, bodies that end early. A server is aggregated or legacy.
+//
+// # What an answer may be
+//
+// Every request is noted with what its answer tells, so the rules speak of reads.
+// A read belongs to a lookup if it was sent after the lookup began and was
+// answered, truly, before it ended.
+//
+// NoMatch needs a proof among the lookup's own reads (F2):
+//
+//   - Of each version asked for: a live read that does not show the kind. A Reset
+//     makes this no weaker.
+//   - Of a group without a version: its live list, and of each version in it a
+//     live read that does not show the kind; or a live 404 for the group. On an
+//     aggregated server a kind that moves between versions, and is never absent,
+//     must be found, unless the document that was read hides it.
+//   - Of a group that the document which was read does not list, and which the
+//     mapper need not have known: that document. The mapper must know a group if a
+//     read that ended before the lookup began told of it, and none has told since
+//     that it is gone; a document that never listed it does not count as such.
+//   - Of groups that a KindFor does not name in full, and for lookups that begin
+//     before the first one has been answered: the document (on a legacy server with
+//     live reads of the versions that it lists) is enough.
+//   - One exception: where a legacy server answers 404 for a version that was
+//     listed, or an aggregated one for a version that its document has just lost,
+//     the group's list may be left for the next lookup (DESIGN.md).
+//
+// What is found must have been told by a read which counts:
+//
+//   - It began after the last Reset that returned before the lookup began (F3).
+//     Then it may be one of the document, with what the document said at that time.
+//   - After a ResetGroup of its group it is a live read, or one of the document
+//     which began after the ResetGroup while the group has been read live since. That
+//     document has to be news, or to follow a Reset.
+//   - It is not outdated: no later read, whose result was known when the lookup
+//     began, has told otherwise. So a hit may be as old as the last read of its
+//     version, however old that is, but no older. "Later" and "known" go by busy
+//     periods: between two of them no request is under way, so whatever the mapper
+//     does with its requests, the reads of the first were published before those of the
+//     second began. A document that repeats what it said of a group is no news:
+//     it is as old as the first that said so. What outdates is a live read; or,
+//     of what a document said, news in an aggregated document that lists the group;
+//     in a period without failures.
+//   - While a fault concerns the lookup, anything ever told may be served (F6).
+//   - RESTMappings leaves out no version, and RESTMapping passes over none, that
+//     was told, by the rule above, to serve the kind by all reads since the resets.
+//
+// Any other error needs a fault of the document, or of a group that is asked for,
+// in the lookup's time (F6, and F9 in so far). A lookup of a version that must be
+// known takes no time as long as nothing was ever reset (F1).
+//
+// # Porcupine
+//
+// The rules above come with a second opinion that knows nothing of requests. Each
+// kind of a group is a register that holds what is served and what the document
+// says; changes of the world are writes of one instant, lookups are reads. NoMatch
+// is a read for each version, over the time of the lookup; what is found is a read
+// over the time since the last reset. porcupine says whether that is linearizable.
+//
+// It is the smaller half. Staleness that depends on what was read when is no state
+// of a register, and reads that change nothing are independent of each other: for
+// those a linearizability checker does no more than look for one good moment.
+//
+// # The checker itself
+//
+// A small mapper that keeps the promises (reference_test.go) must break no rule,
+// and its mutants must be caught. The rules hold for any mapper that publishes a
+// read when its flight ends. They do not cover the watch, Start and NegativeTTL.
+package lincheck

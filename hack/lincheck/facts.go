@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lincheck
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A view is a history with what the requests tell worked out once.
+type view struct {
+	*History
+	requests []*Request // those that ended
+	period   map[*Request]int
+	clean    map[int]bool          // periods without a failed request
+	ends     map[int]time.Duration // of periods
+	previous map[*Request]*Request // the document before a document
+	answered Stamp                 // the first lookup that was answered with anything but an error
+}
+
+func newView(h *History) *view {
+	v := &view{
+		History: h, period: map[*Request]int{}, clean: map[int]bool{}, ends: map[int]time.Duration{},
+		previous: map[*Request]*Request{}, answered: Stamp{Seq: 1 << 60},
+	}
+	for _, r := range h.Requests {
+		if r.End != (Stamp{}) {
+			v.requests = append(v.requests, r)
+		}
+	}
+	slices.SortFunc(v.requests, func(a, b *Request) int { return cmp.Compare(a.Start.Seq, b.Start.Seq) })
+	v.findPeriods()
+	v.findPrevious()
+	for _, o := range h.Ops {
+		if o.lookup() && o.Err == nil && o.Return.before(v.answered) {
+			v.answered = o.Return
+		}
+	}
+	return v
+}
+
+// findPeriods numbers the busy periods: between two of them virtual time passes
+// while no request is under way. Whatever an earlier one has found was published
+// before a later one began, so they order reads safely, however the mapper groups
+// its requests.
+func (v *view) findPeriods() {
+	n, end := 0, time.Duration(-1)
+	for _, r := range v.requests {
+		if r.Start.At > end {
+			n++
+			v.clean[n] = true
+		}
+		end = max(end, r.End.At)
+		v.period[r], v.ends[n] = n, end
+		v.clean[n] = v.clean[n] && !r.failed()
+	}
+}
+
+func (v *view) findPrevious() {
+	var last *Request
+	for _, r := range v.requests {
+		if r.Doc && !r.failed() {
+			v.previous[r], last = last, r
+		}
+	}
+}
+
+// A fact is what a request tells about one kind in one version of a group.
+type fact int
+
+const (
+	unknown fact = iota
+	absent
+	present
+)
+
+// says is what the answer of a request tells. The document of a legacy server and
+// the list of a group tell which versions there are and not what is in them.
+func (v *view) says(r *Request, group, version, kind int) fact {
+	switch {
+	case r.failed() || r.live() && r.Group != group || !r.live() && !r.Doc:
+		return unknown
+	case r.live() && r.Version >= 0 && r.Version != version:
+		return unknown
+	case r.World.versions(group)&(1<<version) == 0:
+		return absent
+	case r.live() && r.Version < 0 || r.Doc && v.Legacy:
+		return unknown
+	case r.World[group][kind].in(version):
+		return present
+	default:
+		return absent
+	}
+}
+
+// news reports whether a document tells something about a group that the one
+// before did not.
+func (v *view) news(r *Request, group int) bool {
+	before := v.previous[r]
+	return before == nil || before.World[group] != r.World[group]
+}
+
+// firstSeen is the document that first told what r tells about a group, in an
+// unbroken row since a moment. A row ends at a document whose period had failures:
+// nobody knows whether the mapper could make use of it.
+func (v *view) firstSeen(r *Request, group int, since Stamp) *Request {
+	for r.Doc && !v.news(r, group) {
+		before := v.previous[r]
+		if before.Start.before(since) || !v.clean[v.period[before]] {
+			break
+		}
+		r = before
+	}
+	return r
+}
+
+// closed reports whether all that r's period found was known when o began.
+func (v *view) closed(r *Request, o *Op) bool { return v.ends[v.period[r]] < o.Call.At }
+
+// binding reports whether r's answer must have replaced what was known about the
+// version when o began. A list of versions need not have, nor the document if it is
+// no news or has lost the group, nor anything around a failure.
+func (v *view) binding(r *Request, o *Op, group int) bool {
+	if !v.closed(r, o) || !v.clean[v.period[r]] {
+		return false
+	}
+	if r.live() {
+		return r.Version >= 0 || r.Code == 404
+	}
+	before := v.previous[r]
+	return !v.Legacy && v.news(r, group) && r.World.lists(group) && (before == nil || v.clean[v.period[before]])
+}
+
+// resets returns the last Reset and the last ResetGroup of a group that had
+// returned when o began.
+func (v *view) resets(o *Op, group int) (all, one Stamp) {
+	returned := func(reset *Op) bool { return reset.Return.before(o.Call) }
+	all = v.last(o.Call, func(r *Op) bool { return r.Kind == OpReset && returned(r) })
+	one = v.last(o.Call, func(r *Op) bool { return r.resets(group) && returned(r) })
+	return all, one
+}
+
+// lastReset returns the last Reset that was called before a moment.
+func (v *view) lastReset(until Stamp) Stamp {
+	return v.last(until, func(o *Op) bool { return o.Kind == OpReset })
+}
+
+// lastGroupReset is the same for ResetGroup.
+func (v *view) lastGroupReset(group int, until Stamp) Stamp {
+	return v.last(until, func(o *Op) bool { return o.resets(group) })
+}
+
+func (o *Op) resets(group int) bool { return o.Kind == OpResetGroup && o.Group == groupNames[group] }
+
+func (v *view) last(until Stamp, is func(*Op) bool) Stamp {
+	var last Stamp
+	for _, o := range v.Ops {
+		if is(o) && o.Call.before(until) {
+			last = later(last, o.Call)
+		}
+	}
+	return last
+}
+
+func later(a, b Stamp) Stamp {
+	if a.before(b) {
+		return b
+	}
+	return a
+}
+
+// troubled reports whether a fault that may concern o was there while it ran.
+func (v *view) troubled(o *Op) bool {
+	groups := append(o.groups(), theDocument)
+	return slices.ContainsFunc(v.Faults, func(f *Fault) bool {
+		return slices.Contains(groups, f.Group) && overlaps(o, f.From, f.Until)
+	}) || slices.ContainsFunc(v.requests, func(r *Request) bool {
+		return r.Fault != nil && slices.Contains(groups, r.Fault.Group) && overlaps(o, r.Start, r.End)
+	})
+}
+
+func overlaps(o *Op, from, until Stamp) bool {
+	return from.before(o.Return) && o.Call.before(until)
+}
+
+// within lists the requests that were sent and answered truly while o ran.
+func (v *view) within(o *Op) []*Request {
+	return filter(v.requests, func(r *Request) bool {
+		return !r.failed() && o.Call.before(r.Start) && r.End.before(o.Return)
+	})
+}
+
+func filter[T any](list []T, keep func(T) bool) []T {
+	var kept []T
+	for _, item := range list {
+		if keep(item) {
+			kept = append(kept, item)
+		}
+	}
+	return kept
+}

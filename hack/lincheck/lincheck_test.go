@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lincheck
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+var (
+	histories = flag.Int("histories", 200, "random histories for each mode")
+	firstSeed = flag.Uint64("seed", 0, "seed of the first history; 0: a random one")
+	onlyRule  = flag.String("rule", "", "look for violations of this rule alone, as it is called in a report")
+	mapper    = flag.String("mapper", "real", "which mapper: real, or reference to try the checker itself")
+	// More find more in a mapper whose steps race within one instant.
+	processors = flag.Int("processors", 1, "processors to run on; with one a seed nearly always gives the same history")
+	most       = flag.Int("most", 3, "violations that are shown with their timeline, for each mode")
+)
+
+// record makes one history in a bubble of its own.
+func record(t *testing.T, seed uint64, legacy bool, newMapper Maker) *History {
+	t.Helper()
+	var h *History
+	synctest.Test(t, func(t *testing.T) {
+		var err error
+		if h, err = Run(seed, legacy, newMapper); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute) // requests that nobody waits for end by their timeouts
+	})
+	return h
+}
+
+// TestMain has goroutines take turns, without which one seed in five gives another
+// history when it is run again. It also silences client-go, which logs what the
+// faults do to it.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	runtime.GOMAXPROCS(*processors)
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
+func modeName(legacy bool) string { return (&History{Legacy: legacy}).mode() }
+
+func TestHistories(t *testing.T) {
+	first := *firstSeed
+	if first == 0 {
+		first = uint64(rand.Uint32())
+	}
+	for _, legacy := range []bool{false, true} {
+		t.Run(modeName(legacy), func(t *testing.T) {
+			t.Logf("seeds %d to %d", first, first+uint64(*histories)-1)
+			checkMany(t, first, legacy)
+		})
+	}
+}
+
+func checkMany(t *testing.T, first uint64, legacy bool) {
+	rules, bad, newMapper := map[Rule]int{}, 0, NewMapper
+	if *mapper == "reference" {
+		newMapper = newReference(mutation{})
+	}
+	for n := range *histories {
+		h := record(t, first+uint64(n), legacy, newMapper)
+		violations := filter(Check(h), func(v Violation) bool { return *onlyRule == "" || string(v.Rule) == *onlyRule })
+		if len(violations) == 0 {
+			continue
+		}
+		bad++
+		for _, v := range violations {
+			rules[v.Rule]++
+			t.Errorf("%s: %s", h, v)
+		}
+		if bad <= *most {
+			t.Logf("%s\n%s", h, h.Timeline(violations[0].Op))
+			t.Log("to see it again: " + again(h))
+		}
+	}
+	if bad > 0 {
+		t.Errorf("%d of %d histories break a rule: %v", bad, *histories, rules)
+	}
+}
+
+func again(h *History) string {
+	return fmt.Sprintf("cd hack/lincheck && go test -run TestHistories/%s . -seed %d -histories 1", h.mode(), h.Seed)
+}

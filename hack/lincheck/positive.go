@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lincheck
+
+import (
+	"fmt"
+	"slices"
+)
+
+// checkFound checks that each mapping in an answer is one that the mapper was
+// told, by a read that nothing has outdated since.
+func (v *view) checkFound(o *Op) []Violation {
+	var list []Violation
+	for _, f := range o.Found {
+		if !slices.Contains(o.groups(), f.Group) || !slices.Contains(o.versions(), f.Version) || f.Kind != o.Name {
+			list = append(list, Violation{RuleWrong, o, fmt.Sprintf("%s was not asked for", f)})
+			continue
+		}
+		if rule, why := v.whyNot(o, f); why != "" {
+			list = append(list, Violation{rule, o, f.String() + " " + why})
+		}
+	}
+	return append(list, v.checkOrder(o)...)
+}
+
+// whyNot looks for a read that an answer may come from, and says what is wrong
+// with the best that there is.
+func (v *view) whyNot(o *Op, f Found) (Rule, string) {
+	told := filter(v.requests, func(r *Request) bool { return r.End.before(o.Return) && v.shows(r, f) })
+	if len(told) == 0 {
+		return RuleNeverServed, "was told by no answer that had arrived"
+	}
+	if v.troubled(o) {
+		return "", "" // the last good state is served, and a reset may be pending
+	}
+	all, one := v.resets(o, f.Group)
+	later := filter(told, func(r *Request) bool { return all.before(r.Start) && one.before(r.Start) })
+	if len(later) == 0 {
+		return RuleReset, fmt.Sprintf("was told by no answer since Reset (%d) and ResetGroup (%d)", all.Seq, one.Seq)
+	}
+	told = filter(later, func(r *Request) bool { return v.counts(o, r, f.Group, all, one) })
+	if len(told) == 0 {
+		return RuleGroupReset, fmt.Sprintf("was told by the document alone since ResetGroup (%d)", one.Seq)
+	}
+	reset := v.lastReset(o.Return)
+	for _, r := range told {
+		if v.outdatedBy(o, r, f, reset) == nil {
+			return "", ""
+		}
+	}
+	r := told[len(told)-1]
+	by := v.outdatedBy(o, r, f, reset)
+	return RuleOutdated, fmt.Sprintf("was told last by GET %s (since %d), which GET %s (since %d) had outdated before the lookup",
+		r.Path, r.Start.Seq, by.Path, by.Start.Seq)
+}
+
+// served reports whether a world has what was found.
+func (f Found) served(w World) bool { return f.matches(w[f.Group][f.Kind]) }
+
+func (f Found) matches(s State) bool {
+	return s.in(f.Version) && (!f.Scoped || s.Namespaced == f.Namespaced)
+}
+
+func (v *view) shows(r *Request, f Found) bool {
+	return v.says(r, f.Group, f.Version, f.Kind) == present && f.served(r.World)
+}
+
+// counts reports whether r, which began after the resets, settles a ResetGroup:
+// it is a live read, or a document beside a live read. Without a Reset since, a
+// document which is no news cannot replace what that read found.
+func (v *view) counts(o *Op, r *Request, group int, all, one Stamp) bool {
+	if one == (Stamp{}) || r.live() {
+		return true
+	}
+	return (one.before(all) || v.firstSeen(r, group, v.lastReset(o.Return)) == r) && v.readLive(group, one, o.Return)
+}
+
+// readLive reports whether a group was read live in a time.
+func (v *view) readLive(group int, from, until Stamp) bool {
+	return slices.ContainsFunc(v.requests, func(r *Request) bool {
+		return r.Group == group && !r.failed() && from.before(r.Start) && r.End.before(until)
+	})
+}
+
+// outdatedBy returns a read that began after what r tells was known, told
+// otherwise, and was known itself when o began; or nil. What was read before a
+// Reset, be it during o, need not count any more, the document, which may be behind,
+// does not outdate what was read live, and what has come true again
+// since may be known from a document that was right all the time.
+func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
+	seen := v.firstSeen(r, f.Group, reset)
+	for _, newer := range v.requests {
+		told := v.says(newer, f.Group, f.Version, f.Kind)
+		if v.period[newer] > v.period[seen] && told != unknown && !v.shows(newer, f) && v.binding(newer, o, f.Group) && (newer.live() || !seen.live()) &&
+			reset.before(newer.Start) && !during(v.Worlds, newer.End, o.Return, f.served) {
+			return newer
+		}
+	}
+	return nil
+}
+
+// checkOrder checks that an answer leaves out no version that is known to serve
+// the kind: none at all from RESTMappings, none that comes first from RESTMapping.
+func (v *view) checkOrder(o *Op) []Violation {
+	if o.Kind == OpKindFor || len(o.Found) == 0 || v.troubled(o) {
+		return nil
+	}
+	var list []Violation
+	for _, version := range o.versions() {
+		had := slices.ContainsFunc(o.Found, func(f Found) bool { return f.Version == version })
+		if had && o.Kind == OpMapping {
+			break
+		}
+		group := o.Found[0].Group
+		if !had && v.certain(o, group, version) {
+			list = append(list, Violation{RuleOrder, o, fmt.Sprintf("%s serves the kind, as was known", versionNames[version])})
+		}
+	}
+	return list
+}
+
+// certain reports whether the mapper must have known, when o began and all the
+// time until it ended, that a version serves the kind.
+func (v *view) certain(o *Op, group, version int) bool {
+	all, one := v.resets(o, group)
+	sure := false
+	for _, r := range v.requests {
+		if r.Start.before(later(all, one)) || !r.End.before(o.Return) {
+			continue
+		}
+		switch v.says(r, group, version, o.Name) {
+		case present:
+			sure = sure || v.binding(r, o, group) && (r.live() || one == Stamp{})
+		case absent:
+			return false
+		}
+	}
+	return sure
+}

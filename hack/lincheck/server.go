@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lincheck
+
+import (
+	"context"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// server is an http.RoundTripper: two fake servers, one that answers for the
+// live endpoints and one whose document is behind, and what goes wrong on the way.
+type server struct {
+	history *History
+	latency time.Duration // at most, on each way
+	forms   fakeapi.Forms
+
+	mu     sync.Mutex // guards what is below, and is held while an answer is made
+	world  World
+	behind World // what the document says
+	live   *fakeapi.Server
+	doc    *fakeapi.Server
+	faults []*Fault
+	broken map[*Fault]fakeapi.Fault
+	counts map[string]uint64 // requests for a path so far
+}
+
+func newServer(h *History, latency time.Duration, first World) *server {
+	s := &server{
+		history: h, latency: latency, forms: fakeapi.Aggregated(),
+		world: first, behind: first,
+		live: fakeapi.New(first.groups()...), doc: fakeapi.New(first.groups()...),
+		broken: map[*Fault]fakeapi.Fault{}, counts: map[string]uint64{},
+	}
+	if h.Legacy {
+		s.forms = fakeapi.Legacy()
+	}
+	s.live.SetForms(s.forms)
+	s.doc.SetForms(s.forms)
+	h.note(func(now Stamp) {
+		h.Worlds = append(h.Worlds, Change{now, first})
+		h.Docs = append(h.Docs, Change{now, first})
+	})
+	return s
+}
+
+func (s *server) config() *rest.Config {
+	return &rest.Config{Host: "http://fake.invalid", QPS: -1}
+}
+
+// change replaces what is served live.
+func (s *server) change(w World) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.world = w
+	s.live.SetGroups(w.groups()...)
+	s.history.note(func(now Stamp) { s.history.Worlds = append(s.history.Worlds, Change{now, w}) })
+}
+
+// publish replaces what the document says.
+func (s *server) publish(w World) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.behind = w
+	s.doc.SetGroups(w.groups()...)
+	s.history.note(func(now Stamp) { s.history.Docs = append(s.history.Docs, Change{now, w}) })
+}
+
+// fail begins a fault and returns what ends it.
+func (s *server) fail(group int, fault fakeapi.Fault) (heal func()) {
+	f := &Fault{Group: group, Name: fault.String()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.history.note(func(now Stamp) {
+		f.From = now
+		s.history.Faults = append(s.history.Faults, f)
+	})
+	s.faults = append(s.faults, f)
+	s.broken[f] = fault
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.history.note(func(now Stamp) { f.Until = now })
+		s.faults = slices.DeleteFunc(s.faults, func(other *Fault) bool { return other == f })
+	}
+}
+
+// RoundTrip answers with the truth of a moment between the request's two ways.
+func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
+	r, rnd := s.arrive(req)
+	resp, err := s.answer(req, r, rnd)
+	s.history.note(func(now Stamp) {
+		r.End, r.Err = now, err
+		if resp != nil {
+			r.Code = resp.StatusCode
+		}
+	})
+	return resp, err
+}
+
+func (s *server) arrive(req *http.Request) (*Request, *rand.Rand) {
+	r := newRequest(req.URL.Path)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[r.Path]++
+	s.history.note(func(now Stamp) {
+		r.Start = now
+		s.history.Requests = append(s.history.Requests, r)
+	})
+	name := fnv.New64()
+	_, _ = name.Write([]byte(r.Path)) // which never fails
+	return r, rand.New(rand.NewPCG(s.history.Seed, name.Sum64()+s.counts[r.Path]))
+}
+
+func (s *server) answer(req *http.Request, r *Request, rnd *rand.Rand) (*http.Response, error) {
+	if err := sleep(req.Context(), upTo(rnd, s.latency)); err != nil {
+		return nil, err
+	}
+	resp, err := s.respond(req, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := sleep(req.Context(), upTo(rnd, s.latency)); err != nil {
+		_ = resp.Body.Close() // it is in memory
+		return nil, err
+	}
+	return resp, nil
+}
+
+func (s *server) respond(req *http.Request, r *Request) (*http.Response, error) {
+	transport := s.route(r)
+	return transport.RoundTrip(req)
+}
+
+// route picks who answers at this moment. What a server answers is decided when
+// it is asked, which is in the same instant of virtual time.
+func (s *server) route(r *Request) http.RoundTripper {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.World = s.world
+	target := s.live
+	if !r.live() {
+		r.World, target = s.behind, s.doc
+	}
+	for _, f := range s.faults {
+		if f.Group == r.Group || f.Group == theDocument && !r.live() {
+			r.Fault = f
+			target = fakeapi.New(r.World.groups()...)
+			target.SetForms(s.forms)
+			target.SetFault(fakeapi.All(), s.broken[f])
+		}
+	}
+	return target.Client().Transport
+}
+
+func newRequest(path string) *Request {
+	r := &Request{Path: path, Group: -1, Version: -1, Doc: path == "/apis"}
+	parts := strings.Split(strings.TrimPrefix(path, "/apis/"), "/")
+	r.Group = slices.Index(groupNames[:], parts[0])
+	if len(parts) > 1 {
+		r.Version = slices.Index(versionNames[:], parts[1])
+	}
+	return r
+}
+
+func upTo(rnd *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(rnd.Int64N(int64(d)) + 1)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

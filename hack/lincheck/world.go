@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lincheck
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// The names of everything that is ever served, in the server's order. One group's
+// name begins with another's; Job in batch is always there.
+var (
+	groupNames   = [...]string{"apps", "apps.example.com", "batch", "example.com"}
+	kindNames    = [...]string{"Widget", "Gadget", "Job"}
+	versionNames = [...]string{"v2", "v1", "v1beta1"}
+)
+
+const (
+	groupBatch = 2
+	kindJob    = 2
+)
+
+// A State is how one kind of one group is served: as a CustomResourceDefinition
+// it has one scope in all its versions. The zero value is a kind that is absent.
+type State struct {
+	Versions   uint8 // bit n stands for versionNames[n]
+	Namespaced bool
+}
+
+func (s State) in(version int) bool { return s.Versions&(1<<version) != 0 }
+
+func (s State) String() string {
+	if s.Versions == 0 {
+		return "absent"
+	}
+	var names []string
+	for v, name := range versionNames {
+		if s.in(v) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",") + " " + scope(s.Namespaced)
+}
+
+func scope(namespaced bool) string {
+	if namespaced {
+		return "namespaced"
+	}
+	return "cluster"
+}
+
+// A World is all that is served at one moment. It is a value.
+type World [len(groupNames)][len(kindNames)]State
+
+// versions says which versions of a group are served.
+func (w World) versions(group int) uint8 {
+	var all uint8
+	for _, s := range w[group] {
+		all |= s.Versions
+	}
+	return all
+}
+
+func (w World) lists(group int) bool { return w.versions(group) != 0 }
+
+// groupString describes a group for the timeline.
+func (w World) groupString(group int) string {
+	var parts []string
+	for k, s := range w[group] {
+		if s.Versions != 0 {
+			parts = append(parts, kindNames[k]+" "+s.String())
+		}
+	}
+	if len(parts) == 0 {
+		return groupNames[group] + ": absent"
+	}
+	return groupNames[group] + ": " + strings.Join(parts, "; ")
+}
+
+func (w World) String() string {
+	parts := make([]string, len(w))
+	for g := range w {
+		parts[g] = w.groupString(g)
+	}
+	return strings.Join(parts, " | ")
+}
+
+func firstWorld(rnd *rand.Rand) World {
+	var w World
+	w[groupBatch][kindJob] = State{Versions: 1 << 1, Namespaced: true}
+	for range 6 {
+		w = w.next(rnd)
+	}
+	return w
+}
+
+// next is the world after one change: a kind or a whole group comes or goes,
+// changes its scope, or is served in other versions.
+func (w World) next(rnd *rand.Rand) World {
+	g := [...]int{0, 1, 3}[rnd.IntN(3)]
+	if rnd.IntN(8) == 0 {
+		w[g] = [len(kindNames)]State{}
+		return w
+	}
+	s := &w[g][rnd.IntN(2)]
+	switch {
+	case s.Versions == 0:
+		*s = State{Versions: uint8(1 + rnd.IntN(7)), Namespaced: rnd.IntN(2) == 0}
+	case rnd.IntN(3) == 0:
+		*s = State{}
+	case rnd.IntN(2) == 0:
+		s.Namespaced = !s.Namespaced
+	default:
+		s.Versions = moved(rnd, s.Versions)
+	}
+	return w
+}
+
+// moved returns other versions; half the time none of them is among the old ones.
+func moved(rnd *rand.Rand, old uint8) uint8 {
+	for {
+		versions := uint8(1 + rnd.IntN(7))
+		if rnd.IntN(2) == 0 {
+			versions &^= old
+		}
+		if versions != 0 && versions != old {
+			return versions
+		}
+		if old == 7 {
+			return 1 << rnd.IntN(3)
+		}
+	}
+}
+
+// groups is the world for the fake server.
+func (w World) groups() []fakeapi.Group {
+	core := fakeapi.Resource{Name: "pods", Singular: "pod", Kind: "Pod", Namespaced: true}
+	list := []fakeapi.Group{{Versions: []fakeapi.Version{{Name: "v1", Resources: []fakeapi.Resource{core}}}}}
+	for g, name := range groupNames {
+		if !w.lists(g) {
+			continue
+		}
+		group := fakeapi.Group{Name: name}
+		for v := range versionNames {
+			if w.versions(g)&(1<<v) != 0 {
+				group.Versions = append(group.Versions, w.version(g, v))
+			}
+		}
+		list = append(list, group)
+	}
+	return list
+}
+
+func (w World) version(group, version int) fakeapi.Version {
+	v := fakeapi.Version{Name: versionNames[version]}
+	for k, s := range w[group] {
+		if s.in(version) {
+			v.Resources = append(v.Resources, fakeapi.Resource{
+				Name: resourceName(k), Singular: strings.ToLower(kindNames[k]), Kind: kindNames[k], Namespaced: s.Namespaced,
+			})
+		}
+	}
+	return v
+}
+
+func resourceName(kind int) string { return strings.ToLower(kindNames[kind]) + "s" }
+
+// index returns the place of a name in a list; one that is not there is the
+// mistake of whoever answered.
+func index(list []string, name string) (int, error) {
+	for i, candidate := range list {
+		if candidate == name {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("%q was never served", name)
+}
