@@ -24,12 +24,12 @@ func booting(t *testing.T, opts apiutil.DynamicRESTMapperOptions,
 ) {
 	for name, answering := range map[string]bool{"silent": false, "answering": true} {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 				server.PutVersion("apps", fakeVersion("v1", "Deployment")) // which a server knows at once
-				m := newFakeMapper(t, server, opts)
-				lifeReadAll(t, m)
+				m := newMapper(t, server, opts)
+				readAll(t, m)
 				test(t, server, m, func() func() {
-					return server.Boot(fakeapi.Booting{Unknown: []string{lifeFoo.Group, lifeOther.Group}, Answering: answering})
+					return server.Boot(fakeapi.Booting{Unknown: []string{fooKind.Group, otherKind.Group}, Answering: answering})
 				})
 			})
 		})
@@ -42,21 +42,21 @@ func TestLookupsThroughABoot(t *testing.T) {
 	for name, reset := range map[string]func(*apiutil.DynamicRESTMapper){
 		"no reset":   func(*apiutil.DynamicRESTMapper) {},
 		"Reset":      func(m *apiutil.DynamicRESTMapper) { m.Reset() },
-		"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(lifeFoo.Group) },
+		"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(fooKind.Group) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			booting(t, apiutil.DynamicRESTMapperOptions{}, func(t *testing.T, _ *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() func()) {
 				ready := boot()
-				absent := schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"}
+				absent := schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}
 				for n := range 10 {
 					reset(m)
 					if n%2 == 0 { // others' misses read the document
 						_, _ = m.RESTMapping(schema.GroupKind{Group: "nowhere.example.com", Kind: "Absent"})
 					}
-					for _, form := range lookupForms(lifeFoo) {
+					for _, form := range lookupForms(fooKind) {
 						form.wantAnswer(t, m, fmt.Sprintf("while the server boots, round %d", n))
 					}
-					lifeWantServed(t, m, lifeFoo, lifeBar, lifeOther, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+					wantServed(t, m, fooKind, barKind, otherKind, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
 					for _, versions := range [][]string{nil, {"v1"}} {
 						if _, err := m.RESTMapping(absent, versions...); err == nil {
 							t.Errorf("%v is mapped", absent)
@@ -66,7 +66,7 @@ func TestLookupsThroughABoot(t *testing.T) {
 				}
 				ready()
 				reset(m)
-				lifeWantServed(t, m, lifeFoo, lifeBar, lifeOther)
+				wantServed(t, m, fooKind, barKind, otherKind)
 				if _, err := m.RESTMapping(absent); !meta.IsNoMatchError(err) {
 					t.Errorf("when the server is ready: %v", err)
 				}
@@ -77,15 +77,15 @@ func TestLookupsThroughABoot(t *testing.T) {
 
 // What does not answer is not absent either: not a kind of a known group.
 func TestMissesThroughABoot(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		server.PutVersion("apps", fakeVersion("v1", "Deployment"))
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
-		server.PutVersion(lifeFoo.Group, fakeVersion("v1", "Foo", "Bar", "Added"))
-		server.PutVersion(lifeNew.Group, fakeVersion("v1", "New"))
-		ready := server.Boot(fakeapi.Booting{Unknown: []string{lifeFoo.Group, lifeNew.Group}})
-		added := schema.GroupKind{Group: lifeFoo.Group, Kind: "Added"}
-		for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup(lifeFoo.Group) }} {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo", "Bar", "Added"))
+		server.PutVersion(newKind.Group, fakeVersion("v1", "New"))
+		ready := server.Boot(fakeapi.Booting{Unknown: []string{fooKind.Group, newKind.Group}})
+		added := schema.GroupKind{Group: fooKind.Group, Kind: "Added"}
+		for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup(fooKind.Group) }} {
 			for _, versions := range [][]string{nil, {"v1"}, {"v2", "v1"}} {
 				reset()
 				if _, err := m.RESTMapping(added, versions...); err == nil || meta.IsNoMatchError(err) {
@@ -93,12 +93,12 @@ func TestMissesThroughABoot(t *testing.T) {
 				}
 			}
 			reset()
-			if err := lifeAsk(m, lifeNew); err == nil || meta.IsNoMatchError(err) {
+			if err := lookUp(m, newKind); err == nil || meta.IsNoMatchError(err) {
 				t.Errorf("a version that does not answer: %v", err)
 			}
 		}
 		ready()
-		lifeWantServed(t, m, lifeNew, schema.GroupVersionKind{Group: added.Group, Version: "v1", Kind: added.Kind})
+		wantServed(t, m, newKind, schema.GroupVersionKind{Group: added.Group, Version: "v1", Kind: added.Kind})
 	})
 }
 
@@ -108,11 +108,11 @@ func TestSubscribeThroughABoot(t *testing.T) {
 	booting(t, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second}, func(
 		t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() func(),
 	) {
-		stop := lifeStart(t, m)
+		stop := startMapper(t, m)
 		synctest.Wait()
 		s := subscribe(m)
 		s.take(t)
-		c := runController(m, lifeFoo, lifeOther)
+		c := runController(m, fooKind, otherKind)
 		for n := range 5 {
 			down := server.SetFault(fakeapi.All(), fakeapi.Refused())
 			time.Sleep(3 * time.Second)
@@ -122,7 +122,7 @@ func TestSubscribeThroughABoot(t *testing.T) {
 			time.Sleep(7 * time.Second)
 			s.want(t, fmt.Sprintf("boot %d", n))
 			m.Reset()
-			_, _ = m.RESTMapping(lifeFoo.GroupKind())
+			_, _ = m.RESTMapping(fooKind.GroupKind())
 			time.Sleep(3 * time.Second)
 			ready()
 			time.Sleep(5 * time.Second)
@@ -134,7 +134,7 @@ func TestSubscribeThroughABoot(t *testing.T) {
 		c.want(t, 1, 0)
 
 		// What does go is told all the same.
-		server.Remove(lifeOther.Group)
+		server.Remove(otherKind.Group)
 		time.Sleep(3 * time.Second)
 		s.want(t, "a group that goes", "Removed other.example.com/v1 Other -> others, namespace")
 		time.Sleep(noticed)
@@ -150,8 +150,8 @@ func TestGoneThroughABoot(t *testing.T) {
 	booting(t, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second}, func(
 		t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() func(),
 	) {
-		stop := lifeStart(t, m)
-		server.Remove(lifeOther.Group)
+		stop := startMapper(t, m)
+		server.Remove(otherKind.Group)
 		ready := boot()
 		time.Sleep(5 * time.Second)
 		ready()
@@ -159,8 +159,8 @@ func TestGoneThroughABoot(t *testing.T) {
 		if got := m.Status().Groups; got != 3 {
 			t.Errorf("%d groups", got)
 		}
-		lifeWantAbsent(t, m, lifeOther)
-		lifeWantServed(t, m, lifeFoo, lifeBar)
+		wantAbsent(t, m, otherKind)
+		wantServed(t, m, fooKind, barKind)
 		stop()
 	})
 }

@@ -40,10 +40,14 @@ func (m *askingMetrics) once() {
 	m.ask()
 }
 
-func (m *askingMetrics) Request(string, int)                 { m.once() }
+func (m *askingMetrics) Request(string, int) { m.once() }
+
 func (m *askingMetrics) Reload(string, time.Duration, error) { m.once() }
-func (m *askingMetrics) Miss(string)                         { m.once() }
-func (m *askingMetrics) Served(uint64, int, int, time.Time)  { m.once() }
+
+func (m *askingMetrics) Miss(string) { m.once() }
+
+func (m *askingMetrics) Served(uint64, int, int, time.Time) { m.once() }
+
 func (m *askingMetrics) logger() logr.Logger {
 	return funcr.New(func(string, string) { m.once() }, funcr.Options{Verbosity: 10})
 }
@@ -53,7 +57,7 @@ func (m *askingMetrics) logger() logr.Logger {
 func TestCallbacksMayMiss(t *testing.T) {
 	lookups := map[string]func(context.Context, *apiutil.DynamicRESTMapper) error{
 		"the same version": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
-			_, err := m.RESTMappingWithContext(ctx, schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"}, "v1")
+			_, err := m.RESTMappingWithContext(ctx, schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}, "v1")
 			return err
 		},
 		"the document": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
@@ -66,17 +70,17 @@ func TestCallbacksMayMiss(t *testing.T) {
 		},
 		"after a Reset": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
 			m.Reset()
-			_, err := m.RESTMappingWithContext(ctx, schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"}, "v1")
+			_, err := m.RESTMappingWithContext(ctx, schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}, "v1")
 			return err
 		},
 	}
 	for name, lookup := range lookups {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // ends a deadlock
 				defer cancel()
 				metrics := &askingMetrics{}
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{
 					Metrics: metrics, Logger: metrics.logger(), RefreshInterval: time.Minute,
 				})
 				metrics.ask = func() {
@@ -95,7 +99,7 @@ func TestCallbacksMayMiss(t *testing.T) {
 				if took := time.Since(start); took > 10*time.Second {
 					t.Errorf("5 lookups took %v", took)
 				}
-				stop := lifeStart(t, m)
+				stop := startMapper(t, m)
 				time.Sleep(5 * time.Minute)
 				stop()
 				if metrics.asked.Load() == 0 {
@@ -123,24 +127,27 @@ func (m *slowMetrics) report() {
 	}
 }
 
-func (m *slowMetrics) Request(string, int)                 {}
-func (m *slowMetrics) Miss(string)                         {}
+func (m *slowMetrics) Request(string, int) {}
+
+func (m *slowMetrics) Miss(string) {}
+
 func (m *slowMetrics) Reload(string, time.Duration, error) { m.report() }
-func (m *slowMetrics) Served(uint64, int, int, time.Time)  {}
+
+func (m *slowMetrics) Served(uint64, int, int, time.Time) {}
 
 // Reports that take longer than the reads that they are about do not pile up, and
 // keep neither lookups waiting nor Start from returning.
 func TestSlowReports(t *testing.T) {
 	const misses, pause = 3000, 20 * time.Millisecond // 50 a second for a minute
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		metrics := &slowMetrics{takes: 100 * time.Millisecond, ends: make(chan struct{})}
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics, RefreshInterval: 10 * time.Second})
-		lifeReadAll(t, m)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics, RefreshInterval: 10 * time.Second})
+		readAll(t, m)
 		ctx, cancel := context.WithCancel(context.Background())
 		returned := make(chan error, 1)
 		go func() { returned <- m.Start(ctx) }()
 		before := runtime.NumGoroutine()
-		absent := schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"}
+		absent := schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}
 		for range misses {
 			start := time.Now()
 			if _, err := m.RESTMapping(absent, "v1"); !meta.IsNoMatchError(err) || time.Since(start) > 0 {
@@ -175,14 +182,14 @@ func TestSlowReports(t *testing.T) {
 }
 
 // Refreshes do not wait for reports that take longer than their interval, nor does
-// Start at its end for more than the one under way.
+// Start at its end.
 func TestReportsSlowerThanRefreshes(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		metrics := &slowMetrics{takes: time.Minute, ends: make(chan struct{})}
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics, RefreshInterval: 10 * time.Second})
-		stop := lifeStart(t, m)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics, RefreshInterval: 10 * time.Second})
+		stop := startMapper(t, m)
 		for n := range 20 {
-			lifeServe(server, schema.GroupVersionKind{Group: fmt.Sprintf("new%d.example.com", n), Version: "v1", Kind: "New"})
+			serve(server, schema.GroupVersionKind{Group: fmt.Sprintf("new%d.example.com", n), Version: "v1", Kind: "New"})
 			time.Sleep(10 * time.Second)
 			if got := m.Status().Groups; got != 4+n {
 				t.Errorf("%d groups known an interval after the next, want %d", got, 4+n)
@@ -190,7 +197,7 @@ func TestReportsSlowerThanRefreshes(t *testing.T) {
 		}
 		start := time.Now()
 		stop()
-		if took := time.Since(start); took > time.Minute {
+		if took := time.Since(start); took > 3*time.Second {
 			t.Errorf("Start returned %v after its context ended", took)
 		}
 		close(metrics.ends)
@@ -200,13 +207,13 @@ func TestReportsSlowerThanRefreshes(t *testing.T) {
 
 // Of several reports that wait the last one is made: what metrics end with is true.
 func TestLastReportIsMade(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		metrics := &slowRecordedMetrics{}
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
 		for n := range 50 {
 			gvk := schema.GroupVersionKind{Group: fmt.Sprintf("new%d.example.com", n), Version: "v1", Kind: "New"}
-			lifeServe(server, gvk)
-			lifeWantServed(t, m, gvk)
+			serve(server, gvk)
+			wantServed(t, m, gvk)
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Hour)
@@ -229,60 +236,4 @@ func (m *slowRecordedMetrics) Served(generation uint64, _, _ int, _ time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.generation = generation
-}
-
-// An event of the watch is looked into for 70 seconds, whatever else rings
-// meanwhile: a watch that opens again, say.
-func TestEchoIsNotLostToAPlainRing(t *testing.T) {
-	for _, reopened := range []time.Duration{0, 10 * time.Second, 30 * time.Second, 60 * time.Second} {
-		t.Run(reopened.String(), func(t *testing.T) {
-			watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
-				func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-					settled(t, server, m)
-					time.Sleep(5 * time.Minute)
-					server.SetLag(fakeapi.PartDocument, 65*time.Second)
-					lifeServe(server, lifeNew)
-					groups := m.Status().Groups
-					watched.lists[apiServicesPath].put("v1.new.example.com")
-					time.Sleep(reopened)
-					crds := watched.lists[crdsPath]
-					if reopened > 0 {
-						crds.setFailure(listFailure{code: 500})
-					}
-					time.Sleep(time.Second)
-					crds.setFailure(listFailure{})
-					time.Sleep(75*time.Second - reopened)
-					if got := m.Status().Groups; got != groups+1 {
-						t.Errorf("%d groups known 76 seconds after the event, %d before", got, groups)
-					}
-				})
-		})
-	}
-}
-
-// Where no version can be read nobody knows the singular: the name comes back as it
-// was given, with an error that is not NoMatch.
-func TestSingularizerWhileNothingAnswers(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		everyVersion := fakeapi.At("/api/v1", "/apis/example.com/v1", "/apis/other.example.com/v1")
-		heal := server.SetFault(everyVersion, fakeapi.Status(503, 0))
-		for _, group := range []string{"", "example.com", "other.example.com"} {
-			server.PutVersion(group, fakeapi.Version{Name: "v1", Stale: true})
-		}
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		for range 3 {
-			for _, resource := range []string{"foos", "absents", ""} {
-				got, err := m.ResourceSingularizer(resource)
-				if got != resource || err == nil || meta.IsNoMatchError(err) {
-					t.Errorf("%q: %q, %v", resource, got, err)
-				}
-			}
-			m.Reset()
-		}
-		heal()
-		server.PutVersion("example.com", fakeVersion("v1", "Foo"))
-		if got, err := m.ResourceSingularizer("foos"); got != "foo" || err != nil {
-			t.Errorf("healed: %q, %v", got, err)
-		}
-	})
 }

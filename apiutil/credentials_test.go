@@ -12,8 +12,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -201,7 +202,7 @@ func TestRedirects(t *testing.T) {
 		"//elsewhere.invalid/apis":       "GET /api  v2+protobuf 200; GET /apis  Redirect 302",
 	} {
 		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		server.SetFault(fakeapi.At("/apis"), fakeapi.Times(1, fakeapi.Func("Redirect", func(*http.Request) (*http.Response, error) {
 			return &http.Response{StatusCode: 302, Body: http.NoBody, Header: http.Header{"Location": {to}}}, nil
 		})))
@@ -221,25 +222,95 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// The causes that a caller may want to tell apart can be told apart.
-func TestCauses(t *testing.T) {
+// What the configuration does not know is known from what was sent: a token that
+// is read from a file, or a password that the transport adds.
+func TestErrorsDoNotShowWhatWasSent(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
-	for _, test := range []struct {
-		fault   fakeapi.Fault
-		timeout time.Duration
-		is      error
-	}{
-		{fakeapi.Refused(), time.Minute, syscall.ECONNREFUSED},
-		{fakeapi.ResetMidBody(), time.Minute, syscall.ECONNRESET},
-		{fakeapi.Timeout(), time.Millisecond, context.DeadlineExceeded},
-		{fakeapi.Truncated(), time.Minute, io.ErrUnexpectedEOF},
+	const token, user, password = "eyJhbGciOiJSUzI1NiJ9.of-a-file.signature", "sent-user", `sent"pass\word`
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	basic := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
+	bare := func(sent string) string { _, after, _ := strings.Cut(sent, " "); return after }
+	decoded := func(sent string) string {
+		if pair, err := base64.StdEncoding.DecodeString(bare(sent)); err == nil {
+			return string(pair)
+		}
+		return bare(sent)
+	}
+	asKind := func(text string) string {
+		quoted, _ := json.Marshal(text)
+		return fmt.Sprintf(`{"kind":%s,"apiVersion":"v1"}`, quoted)
+	}
+	for name, fault := range map[string]fakeapi.Fault{
+		"a Status":          echo(401, "application/json", func(sent string) string { return asStatus("not valid: " + bare(sent)) }),
+		"a Status, decoded": echo(401, "application/json", func(sent string) string { return asStatus("not valid: " + decoded(sent)) }),
+		"a quote in it":     echo(401, "application/json", func(sent string) string { return asStatus(fmt.Sprintf("not valid: %q", decoded(sent))) }),
+		"a kind":            echo(200, "application/json", func(sent string) string { return asKind(bare(sent)) }),
+		"a kind, decoded":   echo(200, "application/json", func(sent string) string { return asKind(decoded(sent)) }),
+		"text, decoded":     echo(200, "application/json", decoded),
+		"a redirect's host": redirectEcho(),
 	} {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: test.timeout})
-		server.ClearFaults()
-		server.SetFault(fakeapi.All(), test.fault)
-		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); !errors.Is(err, test.is) {
-			t.Errorf("%s: %v is not %v", test.fault, err, test.is)
+		t.Run(name, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			fromFile := server.Config()
+			fromFile.BearerToken, fromFile.BearerTokenFile = "", file
+			client, err := rest.HTTPClientFor(fromFile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plain := server.Config()
+			plain.BearerToken = ""
+			for cfg, client := range map[*rest.Config]*http.Client{
+				fromFile: client,
+				plain:    {Transport: transport.NewBasicAuthRoundTripper(user, password, plain.Transport)},
+			} {
+				m, err := apiutil.NewDynamicRESTMapper(cfg, client)
+				if err != nil {
+					t.Fatal(err)
+				}
+				server.SetFault(fakeapi.All(), fault)
+				wantSilence(t, m, token, basic, user, `pass\word`, `pass\\word`)
+				server.ClearFaults()
+				wantServed(t, m, fooKind)
+			}
+		})
+	}
+}
+
+// An error quotes names that a server sends, and with them a password in the form
+// that quoting gives it.
+func TestErrorsDoNotShowQuotedCredentials(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	server := newServer(fakeapi.Aggregated())
+	cfg := server.Config()
+	cfg.BearerToken, cfg.Username, cfg.Password = "", "someone", `pass"word\one`
+	m, err := apiutil.NewDynamicRESTMapper(cfg, &http.Client{Transport: cfg.Transport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.SetFault(fakeapi.All(), echo(200, "application/json", func(string) string { return `{"kind":"pass\"word\\one"}` }))
+	wantSilence(t, m, `word\one`, `word\\one`)
+}
+
+// A host that is no URL is named in the error without its user and password.
+func TestErrorsDoNotShowUserinfoOfMalformedHosts(t *testing.T) {
+	for _, host := range []string{
+		"https://admin:my secret@host", "https://admin:se/secret@host%zz", "admin:secret@host:443/path",
+		"https://admin:secret%zz@host", "https://admin:secret@host:port", "//admin:secret@host/path", "//admin:se/secret@host", "admin:secret@host%zz",
+	} {
+		for _, watch := range []bool{false, true} {
+			_, err := apiutil.NewDynamicRESTMapperWithOptions(&rest.Config{Host: host}, &http.Client{}, apiutil.DynamicRESTMapperOptions{WatchAPIs: watch})
+			if err == nil || !strings.Contains(err.Error(), "host") {
+				t.Errorf("%s: %v", host, err)
+				continue
+			}
+			for _, part := range []string{"admin", "my ", "secret", ":se", "zz@"} {
+				if strings.Contains(err.Error(), part) {
+					t.Errorf("%s: %q is in: %v", host, part, err)
+				}
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@
 package apiutil_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -24,12 +25,19 @@ func asBody(contentType, body string) fakeapi.Fault {
 // notFounds are answers with code 404 that do not come from an API server, or say
 // nothing of what it serves.
 func notFounds() map[string]fakeapi.Fault {
+	const page = "<!DOCTYPE html>\n<title>404</title>"
 	status := asStatus("the server could not find the requested resource")
 	return map[string]fakeapi.Fault{
 		"nothing":                   fakeapi.Empty(404),
 		"nothing that says JSON":    asBody("application/json", ""),
 		"blanks":                    fakeapi.Text(404, " \r\n\t\n"),
 		"a page":                    fakeapi.StatusText(404),
+		"a page with a charset":     asBody("Text/HTML; charset=utf-8", page),
+		"a page without a type":     asBody("", " \r\n"+page),
+		"a page that says plain":    asBody("text/plain", "\n"+page),
+		"a page that says JSON":     asBody("application/json", page),
+		"a page with a broken type": asBody("html; ;", page),
+		"an empty page":             asBody("text/html", ""),
 		"default backend - 404":     fakeapi.Text(404, "default backend - 404"),
 		"the text and more":         fakeapi.Text(404, "404 page not found: no route to /apis/example.com"),
 		"not found":                 fakeapi.Text(404, "404 Not Found\n"),
@@ -65,24 +73,24 @@ func absences() map[string]fakeapi.Fault {
 // Only the API server itself can say that something is not served. Of any other 404
 // known kinds go on being served, and what is not known is an error.
 func TestOnlyTheServerSaysAbsent(t *testing.T) {
-	absent := schema.GroupVersionKind{Group: lifeFoo.Group, Version: "v1", Kind: "Absent"}
+	absent := schema.GroupVersionKind{Group: fooKind.Group, Version: "v1", Kind: "Absent"}
 	for name, fault := range notFounds() {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				lifeReadAll(t, m)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
 				for _, match := range []string{"/apis/example.com", "/apis"} {
 					heal := server.SetFault(fakeapi.Under(match), fault)
-					for _, reset := range []func(){func() {}, func() { m.ResetGroup(lifeFoo.Group) }, m.Reset} {
+					for _, reset := range []func(){func() {}, func() { m.ResetGroup(fooKind.Group) }, m.Reset} {
 						reset()
 						wantOutage(t, m, absent)
-						lifeWantServed(t, m, lifeFoo, lifeBar)
-						if _, err := m.RESTMapping(lifeFoo.GroupKind()); err != nil {
+						wantServed(t, m, fooKind, barKind)
+						if _, err := m.RESTMapping(fooKind.GroupKind()); err != nil {
 							t.Errorf("a known kind: %v", err)
 						}
 					}
 					heal()
-					lifeWantAbsent(t, m, absent)
+					wantAbsent(t, m, absent)
 				}
 			})
 		})
@@ -107,14 +115,14 @@ func wantOutage(t *testing.T, m *apiutil.DynamicRESTMapper, gvk schema.GroupVers
 func TestTheServerSaysAbsent(t *testing.T) {
 	for name, fault := range absences() {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				lifeReadAll(t, m)
-				server.Remove(lifeFoo.Group)
-				server.SetFault(fakeapi.InGroup(lifeFoo.Group), fault)
-				m.ResetGroup(lifeFoo.Group)
-				lifeWantAbsent(t, m, lifeFoo, lifeBar)
-				if _, err := m.RESTMapping(lifeFoo.GroupKind()); !meta.IsNoMatchError(err) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
+				server.Remove(fooKind.Group)
+				server.SetFault(fakeapi.InGroup(fooKind.Group), fault)
+				m.ResetGroup(fooKind.Group)
+				wantAbsent(t, m, fooKind, barKind)
+				if _, err := m.RESTMapping(fooKind.GroupKind()); !meta.IsNoMatchError(err) {
 					t.Errorf("without a version: %v", err)
 				}
 			})
@@ -129,17 +137,17 @@ func TestRetryAfterDoesNotHoldUpReads(t *testing.T) {
 	const code, seconds = 503, 5
 	for name, match := range map[string]string{"everything": "/", "the group": "/apis/example.com"} {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				lifeReadAll(t, m)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
 				server.SetLatency(latency)
 				heal := server.SetFault(fakeapi.Under(match), fakeapi.Status(code, seconds))
-				for _, reset := range []func(){func() {}, func() { m.ResetGroup(lifeFoo.Group) }, m.Reset} {
+				for _, reset := range []func(){func() {}, func() { m.ResetGroup(fooKind.Group) }, m.Reset} {
 					reset()
 					for _, versions := range [][]string{{"v1"}, nil} {
 						server.TakeRequests()
 						start := time.Now()
-						_, err := m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"}, versions...)
+						_, err := m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}, versions...)
 						if err == nil || meta.IsNoMatchError(err) {
 							t.Errorf("%v; want an error that is not NoMatch", err)
 						}
@@ -154,15 +162,15 @@ func TestRetryAfterDoesNotHoldUpReads(t *testing.T) {
 						}
 					}
 					start := time.Now()
-					lifeWantServed(t, m, lifeFoo)
+					wantServed(t, m, fooKind)
 					if took := time.Since(start); took > 8*latency {
 						t.Errorf("a known kind took %v", took)
 					}
 				}
-				server.PutVersion(lifeFoo.Group, fakeVersion("v1", "Foo", "Bar", "Added"))
+				server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo", "Bar", "Added"))
 				heal()
 				start := time.Now()
-				lifeWantServed(t, m, schema.GroupVersionKind{Group: lifeFoo.Group, Version: "v1", Kind: "Added"})
+				wantServed(t, m, schema.GroupVersionKind{Group: fooKind.Group, Version: "v1", Kind: "Added"})
 				if took := time.Since(start); took > 8*latency {
 					t.Errorf("healed, and still it took %v", took)
 				}
@@ -173,16 +181,46 @@ func TestRetryAfterDoesNotHoldUpReads(t *testing.T) {
 
 // The refreshes of Start have their own backoff, which begins with a second.
 func TestRetryAfterInTheBackground(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		lifeReadAll(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		readAll(t, m)
 		server.SetFault(fakeapi.All(), fakeapi.Times(1, fakeapi.Status(503, 5)))
 		start := time.Now()
-		stop := lifeStart(t, m)
+		stop := startMapper(t, m)
 		time.Sleep(3 * time.Second)
 		if status := m.Status(); status.LastError != nil || !status.LastSuccess.After(start) {
 			t.Errorf("3 seconds after a 503: %+v", status)
 		}
 		stop()
 	})
+}
+
+// A cache that drops Vary hands the aggregated form of /api to everybody.
+func TestCacheWithoutVary(t *testing.T) {
+	for name, accept := range map[string]string{
+		"JSON":     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+		"protobuf": "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+	} {
+		inBubble(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			next := server.Client().Transport
+			m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+				if req.URL.Path == "/api" {
+					req = req.Clone(req.Context())
+					req.Header.Set("Accept", accept)
+				}
+				return next.RoundTrip(req)
+			}), apiutil.DynamicRESTMapperOptions{})
+			readAll(t, m)
+			for range 2 {
+				if _, err := m.RESTMapping(schema.GroupKind{Kind: "Absent"}); !meta.IsNoMatchError(err) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			server.PutVersion("", fakeVersion("v1", "Pod", "Later"))
+			if _, err := m.RESTMapping(schema.GroupKind{Kind: "Later"}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
 }

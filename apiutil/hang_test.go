@@ -6,7 +6,9 @@ package apiutil_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,31 +21,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// latency is what a request takes in the tests of this file.
-const latency = 20 * time.Millisecond
-
 // hangingGroups are custom groups that do not answer, in those tests that have any.
 var hangingGroups = []string{"g0010.example.com", "g0011.example.com", "g0012.example.com"}
-
-// withWarmMapper runs test in both modes, with a mapper that knows all of a server
-// with 20 groups. Requests may overlap, unlike those of inBothModes.
-func withWarmMapper(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
-	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
-		t.Run(mode, func(t *testing.T) {
-			lifeBubble(t, func(t *testing.T) {
-				server := fakeapi.New(fakeapi.Typical(20, 3, 2)...)
-				server.SetForms(forms)
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				if _, err := m.ResourceSingularizer("pods"); err != nil {
-					t.Fatal(err)
-				}
-				server.SetLatency(latency)
-				server.TakeRequests()
-				test(t, server, m)
-			})
-		})
-	}
-}
 
 // keepAsking looks up an absent kind in each of the groups, again and again from
 // three goroutines each, until stop is called.
@@ -89,7 +68,7 @@ func TestMissBesideHangingGroups(t *testing.T) {
 		for what, versions := range askings {
 			for where, group := range map[string]string{"known": "g0001.example.com", "absent": "nowhere.example.com", "core": ""} {
 				t.Run(how+"/"+what+" in "+where, func(t *testing.T) {
-					withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+					eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 						miss := func() error {
 							_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"}, versions...)
 							return err
@@ -114,7 +93,7 @@ func TestMissBesideHangingGroups(t *testing.T) {
 
 // The same with many hanging groups: more than there are flights at once.
 func TestMissBesideManyHangingGroups(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		var hanging []string
 		for n := 2; n <= 20; n++ {
 			hanging = append(hanging, fmt.Sprintf("g%04d.example.com", n))
@@ -141,11 +120,11 @@ func TestMissBesideManyHangingGroups(t *testing.T) {
 func TestResetBesideHangingGroups(t *testing.T) {
 	for how, others := range askings {
 		t.Run(how, func(t *testing.T) {
-			withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+			eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 				hit := func(gvk schema.GroupVersionKind) time.Duration {
 					m.Reset()
 					start := time.Now()
-					lifeWantServed(t, m, gvk)
+					wantServed(t, m, gvk)
 					return time.Since(start)
 				}
 				undisturbed := hit(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
@@ -169,7 +148,7 @@ func TestResetBesideHangingGroups(t *testing.T) {
 // The hanging group itself: a kind that was known is served, a lookup of anything
 // else is an error when the request has timed out, and not later.
 func TestLookupInHangingGroup(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		group := hangingGroups[0]
 		server.SetFault(fakeapi.InGroup(group), fakeapi.Timeout())
 		stop := keepAsking(m, []string{group}, "v1")
@@ -183,7 +162,7 @@ func TestLookupInHangingGroup(t *testing.T) {
 			if took := time.Since(start); took > 61*time.Second {
 				t.Errorf("try %d took %v", n, took)
 			}
-			lifeWantServed(t, m, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Kind0010A"})
+			wantServed(t, m, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Kind0010A"})
 		}
 		server.ClearFaults()
 		stop()
@@ -195,87 +174,90 @@ func TestLookupInHangingGroup(t *testing.T) {
 	})
 }
 
-// Misses in different groups go side by side.
-func TestMissesInDifferentGroups(t *testing.T) {
-	for _, test := range []struct {
-		name      string
-		group     string
-		versions  []string
-		latencies float64 // that all may take
-	}{
-		{"absent groups, a version", "absent%d.example.com", []string{"v1"}, 2.5},
-		{"absent groups, no version", "absent%d.example.com", nil, 5},
-		{"known groups, a version", "g%04d.example.com", []string{"v1"}, 2.5},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			withWarmMapper(t, func(t *testing.T, _ *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-				took := allAtOnce(10, func(i int) {
-					gk := schema.GroupKind{Group: fmt.Sprintf(test.group, i+1), Kind: "Absent"}
-					if _, err := m.RESTMapping(gk, test.versions...); !meta.IsNoMatchError(err) {
-						t.Error(err)
-					}
-				})
-				if most := time.Duration(test.latencies * float64(latency)); took > most {
-					t.Errorf("took %v, want at most %v", took, most)
-				}
-			})
-		})
-	}
+// Two versions in a row that hang do not hide what comes after them.
+func TestHangingVersionsDoNotHideOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := fakeapi.New(
+			fakeGroup("", fakeVersion("v1", "Pod")),
+			fakeGroup("a.example.com", fakeVersion("v1", "A")),
+			fakeGroup("b.example.com", fakeVersion("v1", "B")),
+			fakeGroup("c.example.com", fakeVersion("v1", "C", "D")),
+		)
+		server.SetForms(fakeapi.Legacy())
+		heal := server.SetFault(fakeapi.At("/apis/a.example.com/v1", "/apis/b.example.com/v1"), fakeapi.Timeout())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Minute})
+		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "cs"}); err != nil {
+			t.Error(err)
+		}
+		stop := startMapper(t, m)
+		server.PutVersion("c.example.com", fakeVersion("v1", "D")) // C goes
+		time.Sleep(10 * time.Minute)
+		if err := lookUp(m, schema.GroupVersionKind{Group: "c.example.com", Version: "v1", Kind: "C"}); !meta.IsNoMatchError(err) {
+			t.Errorf("a kind that went two intervals ago: %v", err)
+		}
+		heal()
+		stop()
+		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "as"}); err != nil {
+			t.Errorf("healed: %v", err)
+		}
+	})
 }
 
-// No more than 8 groups are read at once.
-func TestGroupsAtOnce(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.SetFault(fakeapi.Under("/apis/"), fakeapi.Timeout())
-		ctx, cancel := context.WithCancel(context.Background())
-		var all sync.WaitGroup
-		for n := range 30 {
-			all.Go(func() {
-				gk := schema.GroupKind{Group: fmt.Sprintf("absent%d.example.com", n), Kind: "Absent"}
-				_, _ = m.RESTMappingWithContext(ctx, gk, "v1")
-			})
+// A group that answers again does so at once, although others still hang.
+func TestRecoveryBesideHangingGroups(t *testing.T) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+		server.SetFault(fakeapi.InGroup("g0001.example.com"), fakeapi.Times(1, fakeapi.Timeout()))
+		server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
+		stop := keepAsking(m, hangingGroups, "v1")
+		time.Sleep(100 * time.Second)
+		miss := func() error {
+			_, err := m.RESTMapping(schema.GroupKind{Group: "g0001.example.com", Kind: "Absent"}, "v1")
+			return err
+		}
+		if err := miss(); err == nil || meta.IsNoMatchError(err) {
+			t.Errorf("while it hangs: %v", err)
+		}
+		if took := timed(t, miss); took > 31*time.Second {
+			t.Errorf("the first lookup since it answers took %v", took)
+		}
+		for range 5 {
+			if took := timed(t, miss); took > latency*3/2 {
+				t.Errorf("a lookup after that took %v", took)
+			}
+		}
+		server.ClearFaults()
+		stop()
+	})
+}
+
+// Lookups that have ended leave nothing behind in a group that hangs.
+func TestEndedLookupsOfAHangingGroup(t *testing.T) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+		server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
+		before := runtime.NumGoroutine()
+		reason := errors.New("the caller has changed its mind")
+		for n := range 1000 {
+			ctx, cancel := context.WithTimeoutCause(context.Background(), 10*time.Millisecond, reason)
+			start := time.Now()
+			gk := schema.GroupKind{Group: hangingGroups[n%3], Kind: fmt.Sprintf("Absent%d", n)}
+			_, err := m.RESTMappingWithContext(ctx, gk, [][]string{{"v1"}, nil, {"v1", "v2"}}[n/3%3]...)
+			if took := time.Since(start); took != 10*time.Millisecond || !errors.Is(err, reason) || meta.IsNoMatchError(err) {
+				t.Fatalf("lookup %d ended after %v: %v", n, took, err)
+			}
+			cancel()
 		}
 		synctest.Wait()
-		if requests := server.TakeRequests(); len(requests) < 2 || len(requests) > 9 {
-			t.Errorf("%d requests at once: %v", len(requests), requests)
+		if now := runtime.NumGoroutine(); now > before+20 {
+			t.Errorf("%d goroutines, %d before", now, before)
 		}
-		cancel()
-		all.Wait()
-		server.ClearFaults()
 		time.Sleep(5 * time.Minute)
-	})
-}
-
-// The requests of one lookup follow each other, whatever it is about.
-func TestRequestsOfOneLookupAreSequential(t *testing.T) {
-	inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup(typical.Group) }} {
-			for _, form := range lookupForms(schema.GroupVersionKind{Group: typical.Group, Version: "v1", Kind: "Absent"}) {
-				reset()
-				if _, err := form.ask(context.Background(), m); !meta.IsNoMatchError(err) {
-					t.Errorf("%s: %v", form.name, err)
-				}
-			}
-			if _, err := m.RESTMapping(absentKind(0), "v3", "v2", "v1"); !meta.IsNoMatchError(err) {
-				t.Error(err)
-			}
-		}
-	})
-}
-
-// 200 lookups of one absent kind in one version are 3 requests at most.
-func TestIdenticalMisses(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		for _, group := range []string{"g0001.example.com", "absent.example.com", ""} {
-			server.TakeRequests()
-			allAtOnce(200, func(int) {
-				if _, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"}, "v1"); !meta.IsNoMatchError(err) {
-					t.Error(err)
-				}
-			})
-			if requests := server.TakeRequests(); len(requests) > 3 {
-				t.Errorf("%q: %d requests: %v", group, len(requests), requests)
-			}
+		server.ClearFaults()
+		took := timed(t, func() error {
+			_, err := m.RESTMapping(schema.GroupKind{Group: hangingGroups[0], Kind: "Absent"}, "v1")
+			return err
+		})
+		if took > latency*3/2 {
+			t.Errorf("5 minutes later a lookup took %v", took)
 		}
 	})
 }

@@ -19,15 +19,12 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// lifeLate is a kind that is served by its version and not yet in any document.
-var lifeLate = schema.GroupVersionKind{Group: lifeFoo.Group, Version: "v2", Kind: "Late"}
-
 // laggingServer is a server of which mapper m knows everything, with documents
 // that stand still from now on. Its lists do so as well, if they are given.
 func laggingServer(t *testing.T, server *fakeapi.Server, lists bool, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
 	t.Helper()
-	m := newFakeMapper(t, server, opts)
-	lifeReadAll(t, m)
+	m := newMapper(t, server, opts)
+	readAll(t, m)
 	server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
 	if lists {
 		server.SetLag(fakeapi.PartLists, fakeapi.Forever)
@@ -45,7 +42,7 @@ func missElsewhere(t *testing.T, m *apiutil.DynamicRESTMapper) {
 			return err
 		},
 		func() error {
-			_, err := m.RESTMapping(schema.GroupKind{Group: lifeOther.Group, Kind: "Absent"})
+			_, err := m.RESTMapping(schema.GroupKind{Group: otherKind.Group, Kind: "Absent"})
 			return err
 		},
 		func() error { _, err := m.KindFor(schema.GroupVersionResource{Resource: "absents"}); return err },
@@ -62,7 +59,7 @@ var meanwhiles = map[string]func(*testing.T, *apiutil.DynamicRESTMapper){
 	"nothing":        func(*testing.T, *apiutil.DynamicRESTMapper) {},
 	"misses":         missElsewhere,
 	"Reset":          func(_ *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset() },
-	"ResetGroup":     func(_ *testing.T, m *apiutil.DynamicRESTMapper) { m.ResetGroup(lifeLate.Group) },
+	"ResetGroup":     func(_ *testing.T, m *apiutil.DynamicRESTMapper) { m.ResetGroup(lateKind.Group) },
 	"two Resets":     func(t *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset(); missElsewhere(t, m); m.Reset() },
 	"a refresh":      refreshOnce,
 	"Reset, refresh": func(t *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset(); refreshOnce(t, m) },
@@ -73,7 +70,7 @@ func refreshOnce(t *testing.T, m *apiutil.DynamicRESTMapper) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := m.WaitForKinds(ctx, lifeFoo); err != nil {
+	if err := m.WaitForKinds(ctx, fooKind); err != nil {
 		t.Error(err)
 	}
 	before := m.Status().LastAttempt
@@ -86,15 +83,15 @@ func refreshOnce(t *testing.T, m *apiutil.DynamicRESTMapper) {
 // no news.
 func TestLiveReadsOutliveALaggingDocument(t *testing.T) {
 	for when, meanwhile := range meanwhiles {
-		for _, form := range lookupForms(lifeLate) {
+		for _, form := range lookupForms(lateKind) {
 			t.Run(when+"/"+form.name, func(t *testing.T) {
-				lifeBubble(t, func(t *testing.T) {
-					server := lifeServer(fakeapi.Aggregated())
+				inBubble(t, func(t *testing.T) {
+					server := newServer(fakeapi.Aggregated())
 					m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
-					defer lifeStart(t, m)()
+					defer startMapper(t, m)()
 					synctest.Wait() // until it has refreshed
-					lifeServe(server, lifeLate)
-					lifeWantServed(t, m, lifeLate)
+					serve(server, lateKind)
+					wantServed(t, m, lateKind)
 					meanwhile(t, m)
 					if form.group == "" && when != "nothing" && when != "misses" && when != "a refresh" {
 						return // a lookup of any group after a reset believes the document
@@ -109,11 +106,11 @@ func TestLiveReadsOutliveALaggingDocument(t *testing.T) {
 // The same of a lookup of several versions, while others read the document between
 // its requests: the one that was read first is not forgotten for the next.
 func TestSeveralVersionsBesideALaggingDocument(t *testing.T) {
-	added := schema.GroupKind{Group: lifeFoo.Group, Kind: "Added"}
+	added := schema.GroupKind{Group: fooKind.Group, Kind: "Added"}
 	for _, versions := range [][]string{{"v1", "v2"}, {"v2", "v1"}, {"v1", "v2", "v3"}, {"v3", "v1", "v2"}} {
 		for _, moment := range moments() {
-			lifeBubble(t, func(t *testing.T) {
-				server := lifeServer(fakeapi.Aggregated())
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Aggregated())
 				m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
 				server.PutVersion(added.Group, fakeVersion("v1", "Foo", "Bar", added.Kind))
 				server.SetLatency(latency)
@@ -140,25 +137,25 @@ func TestSeveralVersionsBesideALaggingDocument(t *testing.T) {
 // So NoMatch, ResetOnNoMatch and another try heal, however late the document is.
 func TestResetWhileTheDocumentLags(t *testing.T) {
 	for _, gvk := range []schema.GroupVersionKind{
-		lifeLate, lifeNew, {Group: lifeFoo.Group, Version: "v1", Kind: "Added"},
+		lateKind, newKind, {Group: fooKind.Group, Version: "v1", Kind: "Added"},
 	} {
 		t.Run(gvk.String(), func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 				m := laggingServer(t, server, true, apiutil.DynamicRESTMapperOptions{})
-				err := lifeAsk(m, gvk)
+				err := lookUp(m, gvk)
 				if !apiutil.ResetOnNoMatch(err, m) {
 					t.Fatalf("not reset on %v", err)
 				}
 				kinds := []string{gvk.Kind}
-				if gvk.GroupVersion() == lifeFoo.GroupVersion() {
+				if gvk.GroupVersion() == fooKind.GroupVersion() {
 					kinds = []string{"Foo", "Bar", gvk.Kind}
 				}
 				server.PutVersion(gvk.Group, fakeVersion(gvk.Version, kinds...))
 				for range 3 {
-					lifeWantServed(t, m, gvk)
+					wantServed(t, m, gvk)
 					m.Reset()
 				}
-				lifeWantServed(t, m, gvk, lifeFoo, lifeOther)
+				wantServed(t, m, gvk, fooKind, otherKind)
 			})
 		})
 	}
@@ -176,15 +173,15 @@ func TestLiveAbsenceOutlivesALaggingDocument(t *testing.T) {
 			"nothing": meanwhiles["nothing"], "misses": missElsewhere, "Reset": meanwhiles["Reset"], "ResetGroup": meanwhiles["ResetGroup"],
 		} {
 			t.Run(what+"/"+when, func(t *testing.T) {
-				lifeBubble(t, func(t *testing.T) {
-					server := lifeServer(fakeapi.Aggregated())
+				inBubble(t, func(t *testing.T) {
+					server := newServer(fakeapi.Aggregated())
 					m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
 					remove(server)
 					m.ResetGroup("example.com")
-					lifeWantAbsent(t, m, lifeFoo)
+					wantAbsent(t, m, fooKind)
 					meanwhile(t, m)
-					lifeWantAbsent(t, m, lifeFoo)
-					if _, err := m.RESTMapping(lifeFoo.GroupKind()); !meta.IsNoMatchError(err) {
+					wantAbsent(t, m, fooKind)
+					if _, err := m.RESTMapping(fooKind.GroupKind()); !meta.IsNoMatchError(err) {
 						t.Errorf("without a version: %v", err)
 					}
 				})
@@ -196,16 +193,16 @@ func TestLiveAbsenceOutlivesALaggingDocument(t *testing.T) {
 // A program that runs while its kind is served runs on while that is so, however
 // far the document is behind.
 func TestRunWhileServedWithALaggingDocument(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
-		defer lifeStart(t, m)()
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+		defer startMapper(t, m)()
 		server.SetLag(fakeapi.PartDocument, time.Minute)
-		lifeServe(server, lifeNew)
-		c := runController(m, lifeNew)
+		serve(server, newKind)
+		c := runController(m, newKind)
 		for range 60 {
 			time.Sleep(2 * time.Second)
-			_, _ = m.RESTMapping(lifeNew.GroupKind()) // a lookup now and then, too
+			_, _ = m.RESTMapping(newKind.GroupKind()) // a lookup now and then, too
 		}
 		c.want(t, 1, 0)
 		c.wantReturn(t, true, nil)
@@ -221,11 +218,11 @@ func TestRunWhileServedConfirmsLive(t *testing.T) {
 		"scope": func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar")) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			lifeBubble(t, func(t *testing.T) {
-				server := lifeServer(fakeapi.Aggregated())
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
-				defer lifeStart(t, m)()
-				c := runController(m, lifeFoo)
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Aggregated())
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+				defer startMapper(t, m)()
+				c := runController(m, fooKind)
 				time.Sleep(time.Minute)
 				remove(server)
 				server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
@@ -250,18 +247,18 @@ func TestRunWhileServedConfirmsLive(t *testing.T) {
 func TestLiveReadsOutliveLaggingLists(t *testing.T) {
 	for when, meanwhile := range meanwhiles {
 		t.Run(when, func(t *testing.T) {
-			lifeBubble(t, func(t *testing.T) {
-				server := lifeServer(fakeapi.Legacy())
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Legacy())
 				m := laggingServer(t, server, true, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
-				defer lifeStart(t, m)()
+				defer startMapper(t, m)()
 				synctest.Wait()
-				lifeServe(server, lifeLate)
-				lifeServe(server, lifeNew)
+				serve(server, lateKind)
+				serve(server, newKind)
 				for range 3 {
-					lifeWantServed(t, m, lifeLate, lifeNew)
+					wantServed(t, m, lateKind, newKind)
 					meanwhile(t, m)
 				}
-				lifeWantServed(t, m, lifeLate, lifeNew, lifeFoo)
+				wantServed(t, m, lateKind, newKind, fooKind)
 			})
 		})
 	}
@@ -276,11 +273,11 @@ func TestReturnsUnderTheSameETag(t *testing.T) {
 		"group":   func(s *fakeapi.Server) { s.Remove("example.com") },
 	}
 	for what, remove := range gone {
-		for _, form := range lookupForms(lifeFoo) {
+		for _, form := range lookupForms(fooKind) {
 			t.Run(what+"/"+form.name, func(t *testing.T) {
-				lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-					m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-					lifeReadAll(t, m)
+				eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+					readAll(t, m)
 					groups := []fakeapi.Group{
 						fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")),
 						fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")),
@@ -289,7 +286,7 @@ func TestReturnsUnderTheSameETag(t *testing.T) {
 					for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup("example.com") }} {
 						remove(server)
 						m.ResetGroup("example.com")
-						lifeWantAbsent(t, m, lifeFoo)
+						wantAbsent(t, m, fooKind)
 						server.SetGroups(groups...)
 						reset()
 						form.wantAnswer(t, m, "when it is back")

@@ -34,9 +34,9 @@ var maxAges = map[string]struct {
 func withAge(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration)) {
 	for name, maxAge := range maxAges {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, maxAge.opts)
-				lifeReadAll(t, m)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, maxAge.opts)
+				readAll(t, m)
 				server.SetLatency(latency)
 				server.TakeRequests()
 				test(t, server, m, maxAge.age)
@@ -49,7 +49,7 @@ func withAge(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *ap
 func wantImmediate(t *testing.T, m *apiutil.DynamicRESTMapper, when string, gvk schema.GroupVersionKind) {
 	t.Helper()
 	start := time.Now()
-	if err := lifeAsk(m, gvk); err != nil {
+	if err := lookUp(m, gvk); err != nil {
 		t.Errorf("%s: %v", when, err)
 	}
 	if took := time.Since(start); took > 0 {
@@ -69,17 +69,17 @@ func TestMaxAge(t *testing.T) {
 			withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
 				remove(server)
 				time.Sleep(age - time.Second)
-				wantImmediate(t, m, "before MaxAge", lifeFoo)
+				wantImmediate(t, m, "before MaxAge", fooKind)
 				time.Sleep(time.Second / 2)
-				lifeWantRequests(t, server, "before MaxAge")
+				wantRequests(t, server, "before MaxAge")
 				time.Sleep(time.Second)
-				wantImmediate(t, m, "the first hit after MaxAge", lifeFoo)
+				wantImmediate(t, m, "the first hit after MaxAge", fooKind)
 				time.Sleep(time.Second)
 				if n := len(server.TakeRequests()); n == 0 {
 					t.Error("no refresh after MaxAge")
 				}
-				lifeWantAbsent(t, m, lifeFoo)
-				lifeWantServed(t, m, lifeOther)
+				wantAbsent(t, m, fooKind)
+				wantServed(t, m, otherKind)
 			})
 		})
 	}
@@ -90,9 +90,9 @@ func TestMaxAgeOfAChange(t *testing.T) {
 	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
 		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar"))
 		time.Sleep(age + time.Second)
-		wantImmediate(t, m, "the first hit", lifeFoo)
+		wantImmediate(t, m, "the first hit", fooKind)
 		time.Sleep(time.Second)
-		mapping, err := m.RESTMapping(lifeFoo.GroupKind(), "v1")
+		mapping, err := m.RESTMapping(fooKind.GroupKind(), "v1")
 		if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
 			t.Errorf("the hit after the refresh: %v", answered(mappingText(mapping), err))
 		}
@@ -108,8 +108,8 @@ func TestMaxAgeWhileNobodyAsks(t *testing.T) {
 		if n := runtime.NumGoroutine(); n > before {
 			t.Errorf("%d goroutines, %d before", n, before)
 		}
-		lifeWantRequests(t, server, "in a day without lookups")
-		wantImmediate(t, m, "a day later", lifeFoo)
+		wantRequests(t, server, "in a day without lookups")
+		wantImmediate(t, m, "a day later", fooKind)
 		time.Sleep(time.Hour)
 		if n := len(server.TakeRequests()); n == 0 || n > 10 {
 			t.Errorf("%d requests for one hit", n)
@@ -125,7 +125,7 @@ func TestMaxAgeOfBusyMapper(t *testing.T) {
 	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
 		const ages = 10
 		for start := time.Now(); time.Since(start) < ages*age; time.Sleep(age / 100) {
-			allAtOnce(8, func(int) { wantImmediate(t, m, "busy", lifeFoo) })
+			allAtOnce(8, func(int) { wantImmediate(t, m, "busy", fooKind) })
 		}
 		refreshes := 0
 		for _, r := range server.TakeRequests() {
@@ -141,11 +141,11 @@ func TestMaxAgeOfBusyMapper(t *testing.T) {
 
 // Every kind of hit has an age: lookups by resource and without a group too.
 func TestMaxAgeOfEveryLookup(t *testing.T) {
-	for _, form := range lookupForms(lifeFoo) {
+	for _, form := range lookupForms(fooKind) {
 		t.Run(form.name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				lifeReadAll(t, m)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
 				server.TakeRequests()
 				time.Sleep(defaultMaxAge + time.Second)
 				form.wantAnswer(t, m, "after MaxAge")
@@ -160,43 +160,43 @@ func TestMaxAgeOfEveryLookup(t *testing.T) {
 
 // A negative MaxAge: never.
 func TestNoMaxAge(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
-		lifeReadAll(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
+		readAll(t, m)
 		server.TakeRequests()
 		for range 100 {
 			time.Sleep(time.Minute)
-			wantImmediate(t, m, "without MaxAge", lifeFoo)
+			wantImmediate(t, m, "without MaxAge", fooKind)
 		}
-		lifeWantRequests(t, server, "hits without MaxAge")
+		wantRequests(t, server, "hits without MaxAge")
 	})
 }
 
 // What was read in between, whatever for, is as young as that.
 func TestMaxAgeCountsFromTheLastRead(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		for range 10 {
-			lifeReadAll(t, m)
+			readAll(t, m)
 			server.TakeRequests()
 			time.Sleep(defaultMaxAge * 2 / 3)
-			wantImmediate(t, m, "young", lifeFoo)
-			lifeWantRequests(t, server, "a young hit")
+			wantImmediate(t, m, "young", fooKind)
+			wantRequests(t, server, "a young hit")
 		}
 	})
 }
 
 // Start refreshes often enough: a hit adds nothing to that.
 func TestMaxAgeBesideRefreshInterval(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		clock := newLifeClock(server, "/apis")
-		m := newLifeMapper(t, server, clock, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
-		lifeReadAll(t, m)
-		stop := lifeStart(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		clock := newRequestClock(server, "/apis")
+		m := newMapperThrough(t, server, clock, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
+		readAll(t, m)
+		stop := startMapper(t, m)
 		before := clock.count()
 		for range 600 {
 			time.Sleep(time.Second)
-			wantImmediate(t, m, "refreshed", lifeFoo)
+			wantImmediate(t, m, "refreshed", fooKind)
 		}
 		stop()
 		if n := clock.count() - before; n > 68 { // 60, with the jitter and that of the beginning
@@ -214,7 +214,7 @@ func TestMaxAgeDuringAnOutage(t *testing.T) {
 			withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
 				heal := server.SetFault(fakeapi.All(), fault)
 				for range 1000 {
-					wantImmediate(t, m, "during an outage", lifeFoo)
+					wantImmediate(t, m, "during an outage", fooKind)
 					time.Sleep(age / 100)
 				}
 				if n := len(server.TakeRequests()); n == 0 || n > 50 {
@@ -222,10 +222,10 @@ func TestMaxAgeDuringAnOutage(t *testing.T) {
 				}
 				server.PutVersion("example.com", fakeVersion("v1", "Bar"))
 				heal()
-				for start := time.Now(); time.Since(start) < 3*age && lifeAsk(m, lifeFoo) == nil; {
+				for start := time.Now(); time.Since(start) < 3*age && lookUp(m, fooKind) == nil; {
 					time.Sleep(age / 10)
 				}
-				lifeWantAbsent(t, m, lifeFoo)
+				wantAbsent(t, m, fooKind)
 			})
 		})
 	}
@@ -234,17 +234,17 @@ func TestMaxAgeDuringAnOutage(t *testing.T) {
 // F9: a group that hangs keeps nobody's mappings from being confirmed.
 func TestMaxAgeBesideAHangingGroup(t *testing.T) {
 	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
-		server.SetFault(fakeapi.InGroup(lifeOther.Group), fakeapi.Timeout())
-		stop := keepAsking(m, []string{lifeOther.Group}, "v1")
+		server.SetFault(fakeapi.InGroup(otherKind.Group), fakeapi.Timeout())
+		stop := keepAsking(m, []string{otherKind.Group}, "v1")
 		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar"))
 		time.Sleep(age + time.Second)
-		wantImmediate(t, m, "the first hit", lifeFoo)
+		wantImmediate(t, m, "the first hit", fooKind)
 		time.Sleep(time.Second)
-		mapping, err := m.RESTMapping(lifeFoo.GroupKind(), "v1")
+		mapping, err := m.RESTMapping(fooKind.GroupKind(), "v1")
 		if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
 			t.Errorf("the hit after the refresh: %v", answered(mappingText(mapping), err))
 		}
-		wantImmediate(t, m, "a kind of the group that hangs", lifeOther)
+		wantImmediate(t, m, "a kind of the group that hangs", otherKind)
 		server.ClearFaults()
 		stop()
 	})
@@ -257,33 +257,33 @@ func TestMaxAgeOfEndedLookup(t *testing.T) {
 		server.PutVersion("example.com", fakeVersion("v1", "Bar"))
 		time.Sleep(age + time.Second)
 		ctx, cancel := context.WithCancel(context.Background())
-		if _, err := m.RESTMappingWithContext(ctx, lifeFoo.GroupKind(), "v1"); err != nil {
+		if _, err := m.RESTMappingWithContext(ctx, fooKind.GroupKind(), "v1"); err != nil {
 			t.Error(err)
 		}
 		cancel()
 		time.Sleep(time.Second)
-		lifeWantAbsent(t, m, lifeFoo)
+		wantAbsent(t, m, fooKind)
 	})
 }
 
 // What a lagging document repeats is no news to a refresh of MaxAge either: what was
 // read live stays, and is confirmed live.
 func TestMaxAgeBesideALaggingDocument(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
 		m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
-		lifeServe(server, lifeLate)
-		lifeWantServed(t, m, lifeLate)
+		serve(server, lateKind)
+		wantServed(t, m, lateKind)
 		for range 5 {
 			time.Sleep(defaultMaxAge + time.Second)
-			wantImmediate(t, m, "a kind that the document lacks", lifeLate)
+			wantImmediate(t, m, "a kind that the document lacks", lateKind)
 			synctest.Wait()
 		}
-		server.RemoveVersion(lifeLate.Group, lifeLate.Version)
+		server.RemoveVersion(lateKind.Group, lateKind.Version)
 		time.Sleep(defaultMaxAge + time.Second)
-		_ = lifeAsk(m, lifeLate)
+		_ = lookUp(m, lateKind)
 		time.Sleep(time.Second)
-		lifeWantAbsent(t, m, lifeLate)
+		wantAbsent(t, m, lateKind)
 	})
 }
 
@@ -293,10 +293,10 @@ func TestMaxAgeThroughABoot(t *testing.T) {
 		ready := boot()
 		for range 5 {
 			time.Sleep(defaultMaxAge + time.Second)
-			lifeWantServed(t, m, lifeFoo, lifeOther)
+			wantServed(t, m, fooKind, otherKind)
 			synctest.Wait()
 		}
 		ready()
-		lifeWantServed(t, m, lifeFoo, lifeOther)
+		wantServed(t, m, fooKind, otherKind)
 	})
 }

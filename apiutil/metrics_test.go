@@ -70,73 +70,75 @@ func (m *recordedMetrics) want(t *testing.T, what string, want ...string) {
 }
 
 func TestMetrics(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
 		metrics := &recordedMetrics{}
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics, NegativeTTL: time.Minute, RefreshInterval: time.Hour})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics, NegativeTTL: time.Minute, RefreshInterval: time.Hour})
 		metrics.want(t, "the constructor")
 		server.SetLatency(100 * time.Millisecond)
-		lifeWantServed(t, m, lifeFoo)
-		metrics.want(t, "the first lookup", "request bulk 200", "request bulk 200", "reload bulk 200ms true", "served 1 3 5", "miss found")
+		wantServed(t, m, fooKind)
+		metrics.want(t, "the first lookup", "request bulk 200", "request bulk 200", "reload document 200ms true", "served 1 3 5", "miss found")
 		if !metrics.last.Equal(m.Status().LastSuccess) {
 			t.Errorf("the last success was at %v, they are told %v", m.Status().LastSuccess, metrics.last)
 		}
-		lifeWantServed(t, m, lifeFoo, lifeBar, lifeOther)
+		wantServed(t, m, fooKind, barKind, otherKind)
 		metrics.want(t, "hits")
 
-		lifeWantAbsent(t, m, lifeNew)
+		wantAbsent(t, m, newKind)
 		metrics.want(t, "a miss", "request version 404", "reload version 100ms true", "served 1 3 5", "miss absent")
-		lifeWantAbsent(t, m, lifeNew)
+		wantAbsent(t, m, newKind)
 		metrics.want(t, "a miss that is remembered")
 		core := schema.GroupVersionKind{Version: "v1", Kind: "Absent"}
-		lifeWantAbsent(t, m, core)
+		wantAbsent(t, m, core)
 		metrics.want(t, "a miss in the core group", "request version 200", "reload version 100ms true", "served 1 3 5", "miss absent")
-		_, _ = m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"})
+		_, _ = m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"})
 		metrics.want(t, "a miss without a version",
-			"request bulk 304", "request bulk 304", "reload bulk 200ms true", "served 1 3 5",
-			"request group 200", "request version 200", "reload group 200ms true", "served 1 3 5", "miss absent")
+			"request bulk 304", "reload document 100ms true", "served 1 3 5",
+			"request group 200", "reload group 100ms true", "served 1 3 5",
+			"request version 200", "reload version 100ms true", "served 1 3 5", "miss absent")
 
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		m.Reset()
 		metrics.want(t, "a reset")
-		lifeWantServed(t, m, lifeNew)
-		metrics.want(t, "a lookup after it", "request bulk 304", "request bulk 200", "reload bulk 200ms true", "served 2 4 6", "miss found")
+		wantServed(t, m, newKind)
+		metrics.want(t, "a lookup after it", "request bulk 304", "request bulk 200", "reload document 200ms true", "served 2 4 6", "miss found")
 
 		server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
-		_ = lifeAsk(m, core) // remembered, but for the change
+		_ = lookUp(m, core) // remembered, but for the change
 		metrics.want(t, "a 503", "request version 503", "reload version 100ms false", "served 2 4 6", "miss failed")
 		success := m.Status().LastSuccess
 		server.SetFault(fakeapi.All(), fakeapi.Refused())
 		m.Reset()
-		lifeWantServed(t, m, lifeFoo)
-		metrics.want(t, "no connection, a known kind", "request bulk 0", "reload bulk 100ms false", "served 2 4 6", "miss found")
+		wantServed(t, m, fooKind)
+		metrics.want(t, "no connection, a known kind", "request bulk 0", "reload document 100ms false", "served 2 4 6",
+			"request version 0", "reload version 100ms false", "served 2 4 6", "miss found")
 		if !metrics.last.Equal(success) {
 			t.Errorf("the last success was at %v, they are told %v", success, metrics.last)
 		}
 		server.ClearFaults()
-		stop := lifeStart(t, m)
+		stop := startMapper(t, m)
 		time.Sleep(time.Second)
-		metrics.want(t, "a refresh", "request bulk 304", "request bulk 304", "reload refresh 200ms true", "served 2 4 6")
+		metrics.want(t, "a refresh", "request bulk 304", "request bulk 304", "reload document 200ms true", "served 2 4 6")
 		stop()
 	})
 }
 
 func TestMetricsOfLegacyServer(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Legacy())
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Legacy())
 		metrics := &recordedMetrics{}
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
 		server.SetLatency(100 * time.Millisecond) // so that a report is over before the next one
-		lifeWantServed(t, m, lifeFoo)
+		wantServed(t, m, fooKind)
 		metrics.want(t, "the first lookup",
-			"request bulk 200", "request bulk 200", "reload bulk 200ms true", "served 1 3 0",
+			"request bulk 200", "request bulk 200", "reload document 200ms true", "served 1 3 0",
 			"request version 200", "reload version 100ms true", "served 1 3 2", "miss found")
-		lifeWantServed(t, m, lifeFoo, lifeBar)
+		wantServed(t, m, fooKind, barKind)
 		metrics.want(t, "hits")
-		_, _ = m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"})
+		_, _ = m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"})
 		metrics.want(t, "a miss without a version",
-			"request version 200", "reload listed versions 100ms true", "served 1 3 2",
-			"request group 200", "reload group list 100ms true", "served 1 3 2", "miss absent")
+			"request version 200", "reload version 100ms true", "served 1 3 2",
+			"request group 200", "reload group 100ms true", "served 1 3 2", "miss absent")
 	})
 }
 
@@ -144,8 +146,8 @@ func TestMetricsOfLegacyServer(t *testing.T) {
 func TestMetricsBehindPrefix(t *testing.T) {
 	for _, prefix := range []string{"/k8s/clusters/c-1", "/apis-of/mine", "/api"} {
 		t.Run(prefix, func(t *testing.T) {
-			lifeBubble(t, func(t *testing.T) {
-				server := lifeServer(fakeapi.Aggregated())
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Aggregated())
 				metrics := &recordedMetrics{}
 				cfg := server.Config()
 				cfg.Host += prefix
@@ -154,8 +156,8 @@ func TestMetricsBehindPrefix(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, _ = m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Foo"})
-				_, _ = m.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"})
+				_, _ = m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Foo"})
+				_, _ = m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"})
 				_, _ = m.RESTMapping(schema.GroupKind{Kind: "Absent"}, "v1")
 				var requests []string
 				for _, line := range metrics.take() {
@@ -164,7 +166,7 @@ func TestMetricsBehindPrefix(t *testing.T) {
 					}
 				}
 				if want := []string{
-					"request bulk 200", "request bulk 200", "request bulk 304", "request bulk 304",
+					"request bulk 200", "request bulk 200", "request bulk 304",
 					"request group 200", "request version 200", "request version 200",
 				}; !slices.Equal(requests, want) {
 					t.Errorf("%q; want %q", requests, want)
@@ -184,32 +186,4 @@ func (p withoutPrefix) RoundTrip(req *http.Request) (*http.Response, error) {
 	inner := req.Clone(req.Context())
 	inner.URL.Path = strings.TrimPrefix(req.URL.Path, p.prefix)
 	return p.next.RoundTrip(inner)
-}
-
-// Metrics may use the mapper, and take their time, without holding anybody up.
-func TestMetricsMayUseTheMapper(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		metrics := &curiousMetrics{}
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
-		metrics.mapper = m
-		start := time.Now()
-		lifeWantServed(t, m, lifeFoo)
-		lifeWantAbsent(t, m, lifeNew)
-		if took := time.Since(start); took > 0 {
-			t.Errorf("the lookups took %v", took)
-		}
-		time.Sleep(time.Hour)
-	})
-}
-
-type curiousMetrics struct {
-	recordedMetrics
-	mapper *apiutil.DynamicRESTMapper
-}
-
-func (m *curiousMetrics) Served(uint64, int, int, time.Time) {
-	m.mapper.Reset()
-	_ = m.mapper.Status()
-	time.Sleep(time.Minute)
 }

@@ -5,13 +5,8 @@
 package apiutil_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"runtime"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +15,53 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
+
+// A server that refuses everything is unhealthy, whatever the lookups meanwhile
+// ask for, and one line says when that began.
+func TestOutageOfRefusals(t *testing.T) {
+	for _, code := range []int{401, 403, 429, 500, 503} {
+		for name, opts := range map[string]apiutil.DynamicRESTMapperOptions{
+			"refreshed": {RefreshInterval: time.Minute}, "asked for one version": {},
+		} {
+			t.Run(fmt.Sprintf("%d %s", code, name), func(t *testing.T) {
+				eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+					log, logger := newTestLog()
+					opts.Logger = logger
+					m := newMapper(t, server, opts)
+					readAll(t, m)
+					stop := startMapper(t, m)
+					time.Sleep(5 * time.Minute)
+					log.take("")
+					heal := server.SetFault(fakeapi.All(), fakeapi.Status(code, 0))
+					since := time.Now()
+					for range 20 {
+						time.Sleep(30 * time.Second)
+						if err := lookUp(m, newKind); err == nil || meta.IsNoMatchError(err) {
+							t.Errorf("a lookup that cannot be answered: %v", err)
+						}
+					}
+					status := m.Status()
+					if status.LastSuccess.After(since) || status.LastError == nil || status.UnhealthySince.Sub(since) > time.Minute {
+						t.Errorf("after 10 minutes: %+v", status)
+					}
+					if m.Healthz(nil) == nil {
+						t.Error("Healthz is fine after 10 minutes")
+					}
+					heal()
+					wantAbsent(t, m, newKind)
+					time.Sleep(3 * time.Minute)
+					if err := m.Healthz(nil); err != nil {
+						t.Errorf("Healthz when all is well again: %v", err)
+					}
+					if lines := withoutVerbose(log.take("")); len(lines) != 2 {
+						t.Errorf("logged %q, want a line when it began and one when it ended", lines)
+					}
+					stop()
+				})
+			})
+		}
+	}
+}
 
 // documentFaults are what may be wrong with the document while single groups and
 // versions answer.
@@ -37,21 +79,21 @@ func TestVersionsAnswerBesideABrokenDocument(t *testing.T) {
 		for when, reset := range map[string]func(*apiutil.DynamicRESTMapper){
 			"no reset":   func(*apiutil.DynamicRESTMapper) {},
 			"Reset":      func(m *apiutil.DynamicRESTMapper) { m.Reset() },
-			"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(lifeLate.Group) },
+			"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(lateKind.Group) },
 		} {
 			t.Run(name+"/"+when, func(t *testing.T) {
-				lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-					m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-					lifeReadAll(t, m)
-					lifeServe(server, lifeLate)
-					lifeServe(server, lifeNew)
+				eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+					readAll(t, m)
+					serve(server, lateKind)
+					serve(server, newKind)
 					heal := server.SetFault(fakeapi.At("/apis"), fault)
 					for range 2 {
 						reset(m)
-						lifeWantServed(t, m, lifeLate, lifeNew, lifeFoo)
+						wantServed(t, m, lateKind, newKind, fooKind)
 					}
 					heal()
-					lifeWantServed(t, m, lifeLate, lifeNew, lifeFoo)
+					wantServed(t, m, lateKind, newKind, fooKind)
 				})
 			})
 		}
@@ -60,7 +102,7 @@ func TestVersionsAnswerBesideABrokenDocument(t *testing.T) {
 
 // A lookup that needs no document does not wait for one that hangs.
 func TestVersionsBesideAHangingDocument(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.SetFault(fakeapi.At("/api", "/apis"), fakeapi.Timeout())
 		stop := keepAsking(m, []string{"absent.example.com"})
 		time.Sleep(5 * time.Second)
@@ -76,126 +118,5 @@ func TestVersionsBesideAHangingDocument(t *testing.T) {
 		}
 		server.ClearFaults()
 		stop()
-	})
-}
-
-// A group that answers again does so at once, although others still hang.
-func TestRecoveryBesideHangingGroups(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.SetFault(fakeapi.InGroup("g0001.example.com"), fakeapi.Times(1, fakeapi.Timeout()))
-		server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
-		stop := keepAsking(m, hangingGroups, "v1")
-		time.Sleep(100 * time.Second)
-		miss := func() error {
-			_, err := m.RESTMapping(schema.GroupKind{Group: "g0001.example.com", Kind: "Absent"}, "v1")
-			return err
-		}
-		if err := miss(); err == nil || meta.IsNoMatchError(err) {
-			t.Errorf("while it hangs: %v", err)
-		}
-		if took := timed(t, miss); took > 31*time.Second {
-			t.Errorf("the first lookup since it answers took %v", took)
-		}
-		for range 5 {
-			if took := timed(t, miss); took > latency*3/2 {
-				t.Errorf("a lookup after that took %v", took)
-			}
-		}
-		server.ClearFaults()
-		stop()
-	})
-}
-
-// Lookups that have ended leave nothing behind in a group that hangs.
-func TestEndedLookupsOfAHangingGroup(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
-		before := runtime.NumGoroutine()
-		reason := errors.New("the caller has changed its mind")
-		for n := range 1000 {
-			ctx, cancel := context.WithTimeoutCause(context.Background(), 10*time.Millisecond, reason)
-			start := time.Now()
-			gk := schema.GroupKind{Group: hangingGroups[n%3], Kind: fmt.Sprintf("Absent%d", n)}
-			_, err := m.RESTMappingWithContext(ctx, gk, [][]string{{"v1"}, nil, {"v1", "v2"}}[n/3%3]...)
-			if took := time.Since(start); took != 10*time.Millisecond || !errors.Is(err, reason) || meta.IsNoMatchError(err) {
-				t.Fatalf("lookup %d ended after %v: %v", n, took, err)
-			}
-			cancel()
-		}
-		synctest.Wait()
-		if now := runtime.NumGoroutine(); now > before+20 {
-			t.Errorf("%d goroutines, %d before", now, before)
-		}
-		time.Sleep(5 * time.Minute)
-		server.ClearFaults()
-		took := timed(t, func() error {
-			_, err := m.RESTMapping(schema.GroupKind{Group: hangingGroups[0], Kind: "Absent"}, "v1")
-			return err
-		})
-		if took > latency*3/2 {
-			t.Errorf("5 minutes later a lookup took %v", took)
-		}
-	})
-}
-
-// Who began a read may leave it to those who have joined: it goes on for them.
-func TestLeaderLeaves(t *testing.T) {
-	withWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		for _, versions := range [][]string{{"v1"}, nil} {
-			for leaves := time.Millisecond; leaves < 8*latency; leaves += 5 * time.Millisecond {
-				server.Put(fakeGroup("g0001.example.com", fakeVersion("v1", "Kind0001A")))
-				m.ResetGroup("g0001.example.com")
-				if _, err := m.RESTMapping(schema.GroupKind{Group: "g0001.example.com", Kind: "Added"}); !meta.IsNoMatchError(err) {
-					t.Errorf("before it is there: %v", err)
-				}
-				server.Put(fakeGroup("g0001.example.com", fakeVersion("v1", "Kind0001A", "Added")))
-				added := schema.GroupKind{Group: "g0001.example.com", Kind: "Added"}
-				var all sync.WaitGroup
-				all.Go(func() {
-					ctx, cancel := context.WithTimeout(context.Background(), leaves)
-					defer cancel()
-					if _, err := m.RESTMappingWithContext(ctx, added, versions...); meta.IsNoMatchError(err) {
-						t.Errorf("left after %v: %v", leaves, err)
-					}
-				})
-				for range 3 {
-					all.Go(func() {
-						if _, err := m.RESTMapping(added, versions...); err != nil {
-							t.Errorf("the other one left after %v: %v", leaves, err)
-						}
-					})
-				}
-				all.Wait()
-			}
-		}
-	})
-}
-
-// After a Reset a lookup reads the document, and the version only if it is not in
-// there; what is known costs two answers without a body.
-func TestRequestsAfterReset(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
-		server.TakeRequests()
-		m.Reset()
-		lifeWantServed(t, m, lifeFoo, lifeBar, lifeOther)
-		lifeWantRequests(t, server, "known kinds", "/api 304", "/apis 304")
-		m.Reset()
-		lifeWantAbsent(t, m, schema.GroupVersionKind{Group: lifeFoo.Group, Version: "v1", Kind: "Absent"})
-		lifeWantRequests(t, server, "a miss", "/api 304", "/apis 304", "/apis/example.com/v1 200")
-		m.Reset()
-		lifeWantAbsent(t, m, lifeNew)
-		lifeWantRequests(t, server, "a miss in an absent group", "/api 304", "/apis 304", "/apis/new.example.com/v1 404")
-		lifeServe(server, lifeLate)
-		m.Reset()
-		lifeWantServed(t, m, lifeLate)
-		lifeWantRequests(t, server, "a kind that the document has", "/api 304", "/apis 200")
-		m.Reset()
-		if _, err := m.RESTMapping(schema.GroupKind{Group: lifeOther.Group, Kind: "Absent"}); !meta.IsNoMatchError(err) {
-			t.Error(err)
-		}
-		lifeWantRequests(t, server, "a miss without a version", "/api 304", "/apis 304", "/apis/other.example.com 200", "/apis/other.example.com/v1 200")
 	})
 }

@@ -8,12 +8,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -74,9 +71,9 @@ const unheard = "unheard.example.com"
 
 func newRaceStage(t *testing.T, forms fakeapi.Forms) *raceStage {
 	t.Helper()
-	s := &raceStage{server: lifeServer(forms)}
-	s.mapper = newFakeMapper(t, s.server, apiutil.DynamicRESTMapperOptions{})
-	lifeReadAll(t, s.mapper)
+	s := &raceStage{server: newServer(forms)}
+	s.mapper = newMapper(t, s.server, apiutil.DynamicRESTMapperOptions{})
+	readAll(t, s.mapper)
 	s.server.PutVersion(unheard, fakeVersion("v1", "Whatever"))
 	s.server.SetLatency(latency)
 	return s
@@ -89,11 +86,11 @@ func (s *raceStage) begin(read func(*apiutil.DynamicRESTMapper, string), group s
 
 // eachRace runs test for both modes and all that others may read, at each moment.
 func eachRace(t *testing.T, test func(t *testing.T, s *raceStage, others string, moment time.Duration)) {
-	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		for others := range othersReads {
-			t.Run(mode+"/"+others, func(t *testing.T) {
+			t.Run(others, func(t *testing.T) {
 				for _, moment := range moments() {
-					lifeBubble(t, func(t *testing.T) {
+					inBubble(t, func(t *testing.T) {
 						s := newRaceStage(t, forms)
 						test(t, s, others, moment)
 						s.others.Wait()
@@ -101,7 +98,7 @@ func eachRace(t *testing.T, test func(t *testing.T, s *raceStage, others string,
 				}
 			})
 		}
-	}
+	})
 }
 
 // F2: what was served before a lookup began is found, whatever older reads of the
@@ -110,8 +107,8 @@ func TestLookupsBesideOlderReads(t *testing.T) {
 	for where, gvk := range map[string]schema.GroupVersionKind{
 		"unheard group":  {Group: unheard, Version: "v1", Kind: "Added"},
 		"absent group":   {Group: "absent.example.com", Version: "v1", Kind: "Added"},
-		"known version":  {Group: lifeFoo.Group, Version: "v1", Kind: "Added"},
-		"unread version": {Group: lifeFoo.Group, Version: "v3", Kind: "Added"},
+		"known version":  {Group: fooKind.Group, Version: "v1", Kind: "Added"},
+		"unread version": {Group: fooKind.Group, Version: "v3", Kind: "Added"},
 	} {
 		t.Run(where, func(t *testing.T) {
 			eachRace(t, func(t *testing.T, s *raceStage, others string, moment time.Duration) {
@@ -146,14 +143,14 @@ func firstWord(s string) string {
 func TestResetsBesideOlderReads(t *testing.T) {
 	for name, reset := range map[string]func(*apiutil.DynamicRESTMapper){
 		"Reset":      func(m *apiutil.DynamicRESTMapper) { m.Reset() },
-		"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(lifeFoo.Group) },
+		"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(fooKind.Group) },
 	} {
 		for when, wait := range map[string]bool{"at once": false, "when the others are done": true} {
 			t.Run(name+"/"+when, func(t *testing.T) {
 				eachRace(t, func(t *testing.T, s *raceStage, others string, moment time.Duration) {
-					s.begin(othersReads[others], lifeFoo.Group)
+					s.begin(othersReads[others], fooKind.Group)
 					time.Sleep(moment)
-					s.server.PutVersion(lifeFoo.Group, fakeVersion("v1", "Foo:cluster"))
+					s.server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo:cluster"))
 					reset(s.mapper)
 					if wait {
 						s.others.Wait()
@@ -161,11 +158,11 @@ func TestResetsBesideOlderReads(t *testing.T) {
 					var lookups sync.WaitGroup
 					for _, versions := range [][]string{nil, {"v1"}, {"v2", "v1"}} {
 						lookups.Go(func() {
-							mapping, err := s.mapper.RESTMapping(lifeFoo.GroupKind(), versions...)
+							mapping, err := s.mapper.RESTMapping(fooKind.GroupKind(), versions...)
 							if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
 								t.Errorf("%v after others began to read %s: %q: %s", moment, others, versions, answered(mappingText(mapping), err))
 							}
-							if _, err := s.mapper.RESTMapping(lifeBar.GroupKind(), versions...); !meta.IsNoMatchError(err) {
+							if _, err := s.mapper.RESTMapping(barKind.GroupKind(), versions...); !meta.IsNoMatchError(err) {
 								t.Errorf("%v after others began to read %s: %q of what has gone: %v", moment, others, versions, err)
 							}
 						})
@@ -179,50 +176,46 @@ func TestResetsBesideOlderReads(t *testing.T) {
 
 // Somebody else's reads of new versions keep no lookup from reading the list.
 func TestLookupsBesideReadsOfNewVersions(t *testing.T) {
-	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
-		t.Run(mode, func(t *testing.T) {
-			for _, first := range moments() {
-				for _, second := range moments()[:5] {
-					lifeBubble(t, func(t *testing.T) {
-						s := newRaceStage(t, forms)
-						s.server.PutVersion(lifeFoo.Group, fakeVersion("v2", "Second"))
-						s.server.PutVersion(lifeFoo.Group, fakeVersion("v3", "Third"))
-						for n := range 3 {
-							s.others.Go(func() {
-								time.Sleep(second + time.Duration(n)*latency)
-								_, _ = s.mapper.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"}, "v2")
-							})
-						}
-						time.Sleep(first)
-						if _, err := s.mapper.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Third"}); err != nil {
-							t.Errorf("begun at %v, the others at %v: %v", first, second, err)
-						}
-						s.others.Wait()
-					})
-				}
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		for _, first := range moments() {
+			for _, second := range moments()[:5] {
+				inBubble(t, func(t *testing.T) {
+					s := newRaceStage(t, forms)
+					s.server.PutVersion(fooKind.Group, fakeVersion("v2", "Second"))
+					s.server.PutVersion(fooKind.Group, fakeVersion("v3", "Third"))
+					for n := range 3 {
+						s.others.Go(func() {
+							time.Sleep(second + time.Duration(n)*latency)
+							_, _ = s.mapper.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}, "v2")
+						})
+					}
+					time.Sleep(first)
+					if _, err := s.mapper.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Third"}); err != nil {
+						t.Errorf("begun at %v, the others at %v: %v", first, second, err)
+					}
+					s.others.Wait()
+				})
 			}
-		})
-	}
+		}
+	})
 }
 
 // A version that fails is never NoMatch, whatever others read and reset meanwhile.
 func TestFailedVersionIsNeverNoMatch(t *testing.T) {
-	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
-		t.Run(mode, func(t *testing.T) {
-			for seed := range uint64(300) {
-				lifeBubble(t, func(t *testing.T) { failedVersionHistory(t, forms, seed) })
-			}
-		})
-	}
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		for seed := range uint64(300) {
+			inBubble(t, func(t *testing.T) { failedVersionHistory(t, forms, seed) })
+		}
+	})
 }
 
 // failedVersionHistory has somebody look for what may be in a version that does not
 // answer, and others do all kinds of things.
 func failedVersionHistory(t *testing.T, forms fakeapi.Forms, seed uint64) {
 	s := newRaceStage(t, forms)
-	s.server.PutVersion(lifeFoo.Group, fakeapi.Version{Name: "v2", Stale: true})
+	s.server.PutVersion(fooKind.Group, fakeapi.Version{Name: "v2", Stale: true})
 	if seed%2 == 0 {
-		_, _ = s.mapper.RESTMapping(lifeFoo.GroupKind(), "v2") // it is known to fail
+		_, _ = s.mapper.RESTMapping(fooKind.GroupKind(), "v2") // it is known to fail
 	}
 	s.server.SetFault(fakeapi.At("/apis/example.com/v1"), fakeapi.Status(503, 0))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -235,22 +228,22 @@ func failedVersionHistory(t *testing.T, forms fakeapi.Forms, seed uint64) {
 				case 0:
 					s.mapper.Reset()
 				case 1:
-					s.mapper.ResetGroup(lifeFoo.Group)
+					s.mapper.ResetGroup(fooKind.Group)
 				case 2:
 					_, _ = s.mapper.RESTMapping(schema.GroupKind{Kind: "Absent"})
 				case 3:
 					_, _ = s.mapper.RESTMapping(schema.GroupKind{Group: "absent.example.com", Kind: "Absent"})
 				default:
-					_, _ = s.mapper.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"}, "v1")
+					_, _ = s.mapper.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}, "v1")
 				}
 			}
 		})
 	}
 	for _, versions := range [][]string{nil, {"v1"}, {"v2"}, {"v1", "v2"}, {"v1", "v9"}, {"v9", "v1"}, nil, {"v1", "v9"}} {
 		if seed%3 == 0 {
-			s.mapper.ResetGroup(lifeFoo.Group)
+			s.mapper.ResetGroup(fooKind.Group)
 		}
-		_, err := s.mapper.RESTMapping(schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"}, versions...)
+		_, err := s.mapper.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}, versions...)
 		if err == nil || meta.IsNoMatchError(err) {
 			t.Errorf("history %d, versions %q: %v; want an error that is not NoMatch", seed, versions, err)
 		}
@@ -258,76 +251,4 @@ func failedVersionHistory(t *testing.T, forms fakeapi.Forms, seed uint64) {
 	}
 	cancel()
 	s.others.Wait()
-}
-
-// The group of a lookup by resource may be the beginning of a name. A group that is
-// new is found by it, although another one has just that name.
-func TestNewGroupByTheBeginningOfItsName(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		server.PutVersion("apps", fakeVersion("v1", "Deployment"))
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
-		server.PutVersion("apps.example.com", fakeVersion("v1", "New"))
-		for n := range 3 {
-			kind, err := m.KindFor(schema.GroupVersionResource{Group: "apps", Resource: "news"})
-			if err != nil || kind != (schema.GroupVersionKind{Group: "apps.example.com", Version: "v1", Kind: "New"}) {
-				t.Errorf("try %d: %v, %v", n, kind, err)
-			}
-		}
-		server.PutVersion("apps.example.com", fakeVersion("v2", "Newer"))
-		kind, err := m.KindFor(schema.GroupVersionResource{Group: "app", Resource: "newers"})
-		if err != nil || kind != (schema.GroupVersionKind{Group: "apps.example.com", Version: "v2", Kind: "Newer"}) {
-			t.Errorf("a new version: %v, %v", kind, err)
-		}
-	})
-}
-
-// A kind that moves from one version to another is served by one of them at any
-// moment. A lookup is judged by what its own read of the document found, before
-// what others published since.
-func TestMovingKindBesideOtherReads(t *testing.T) {
-	moving := schema.GroupKind{Group: "example.com", Kind: "Moving"}
-	tables := [][]string{{"Stays", "Moving"}, {"Stays"}}
-	serve := func(server *fakeapi.Server, version int) {
-		server.Put(fakeGroup(moving.Group, fakeVersion("v1", tables[version-1]...), fakeVersion("v2", tables[2-version]...)))
-	}
-	// On one processor the read goes on before who waits for it sees what it found.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	wrong := 0
-	for range 20 {
-		lifeBubble(t, func(t *testing.T) {
-			server := lifeServer(fakeapi.Aggregated())
-			serve(server, 1)
-			var others sync.WaitGroup
-			next, move := server.Client().Transport, func(*http.Request) {}
-			m := newLifeMapper(t, server, through(func(req *http.Request) (*http.Response, error) {
-				resp, err := next.RoundTrip(req)
-				move(req)
-				return resp, err
-			}), apiutil.DynamicRESTMapperOptions{})
-			lifeReadAll(t, m)
-			serve(server, 2)
-			absent := schema.GroupKind{Group: moving.Group, Kind: "Absent"}
-			_, _ = m.RESTMapping(absent, "v1") // from here on it is known in neither
-			moved := false
-			move = func(req *http.Request) {
-				if req.URL.Path != "/apis" || moved {
-					return
-				}
-				moved = true // after the document was written, which has it in v2
-				for range 4 {
-					others.Go(func() { _, _ = m.RESTMapping(absent, "v2") })
-				}
-				synctest.Wait()
-				serve(server, 1)
-			}
-			if _, err := m.RESTMapping(moving); err != nil {
-				wrong++
-			}
-			others.Wait()
-		})
-	}
-	if wrong > 0 {
-		t.Errorf("%d of 20 lookups of a kind that is always there found none", wrong)
-	}
 }

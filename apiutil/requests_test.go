@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -32,14 +31,11 @@ func TestRequestScripts(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	modes := map[string]fakeapi.Forms{
-		"aggregated": fakeapi.Aggregated(), "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
-	}
 	for _, path := range paths {
 		name := strings.TrimSuffix(filepath.Base(path), ".txt")
 		mode, _, _ := strings.Cut(name, "-")
 		t.Run(name, func(t *testing.T) {
-			forms, ok := modes[mode]
+			forms, ok := allModes[mode]
 			if !ok {
 				t.Fatalf("no server speaks %q", mode)
 			}
@@ -240,56 +236,4 @@ func (s *scriptStage) edit(name string, edit func(*fakeapi.Group)) {
 
 func findVersion(g *fakeapi.Group, name string) int {
 	return slices.IndexFunc(g.Versions, func(v fakeapi.Version) bool { return v.Name == name })
-}
-
-// fakeGroup and fakeVersion describe what a fake server serves. A kind is
-// namespaced unless it ends in ":cluster".
-func fakeGroup(name string, versions ...fakeapi.Version) fakeapi.Group {
-	return fakeapi.Group{Name: name, Versions: versions}
-}
-
-func fakeVersion(name string, kinds ...string) fakeapi.Version {
-	v := fakeapi.Version{Name: name}
-	for _, kind := range kinds {
-		kind, cluster := strings.CutSuffix(kind, ":cluster")
-		singular := strings.ToLower(kind)
-		v.Resources = append(v.Resources, fakeapi.Resource{
-			Name: singular + "s", Singular: singular, Kind: kind, Namespaced: !cluster, Subresources: []string{"status"},
-		})
-	}
-	return v
-}
-
-func answered(answer string, err error) string {
-	switch {
-	case meta.IsNoMatchError(err):
-		return "no match"
-	case err != nil:
-		return "error: " + err.Error()
-	default:
-		return answer
-	}
-}
-
-func mappingText(m *meta.RESTMapping) string {
-	if m == nil {
-		return ""
-	}
-	return kindText(m.GroupVersionKind) + " -> " + m.Resource.Resource + ", " + string(m.Scope.Name())
-}
-
-func kindText(gvk schema.GroupVersionKind) string {
-	return gvk.GroupVersion().String() + " " + gvk.Kind
-}
-
-func resourceText(gvr schema.GroupVersionResource) string {
-	return gvr.GroupVersion().String() + " " + gvr.Resource
-}
-
-func textOfAll[T any](list []T, text func(T) string) string {
-	var texts []string
-	for _, item := range list {
-		texts = append(texts, text(item))
-	}
-	return strings.Join(texts, "; ")
 }

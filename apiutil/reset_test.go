@@ -4,35 +4,25 @@ package apiutil_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/client-go/restmapper"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-var lifeForms = map[string]fakeapi.Forms{
-	"aggregated": fakeapi.Aggregated(), "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
-}
-
-// lifeResets are the ways to reset a mapper of which the first argument is told nothing else.
-var lifeResets = map[string]func(*apiutil.DynamicRESTMapper){
+// waysToReset are the ways to reset a mapper of which the first argument is told nothing else.
+var waysToReset = map[string]func(*apiutil.DynamicRESTMapper){
 	"Reset":                func(m *apiutil.DynamicRESTMapper) { m.Reset() },
 	"ResetWithContext":     func(m *apiutil.DynamicRESTMapper) { m.ResetWithContext(context.Background()) },
-	"ResetGroup":           func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(lifeFoo.Group) },
+	"ResetGroup":           func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(fooKind.Group) },
 	"MaybeResetRESTMapper": func(m *apiutil.DynamicRESTMapper) { meta.MaybeResetRESTMapper(m) },
 	"ResetOnNoMatch":       func(m *apiutil.DynamicRESTMapper) { apiutil.ResetOnNoMatch(&meta.NoKindMatchError{}, m) },
 }
@@ -40,338 +30,208 @@ var lifeResets = map[string]func(*apiutil.DynamicRESTMapper){
 // F3: what came, changed and went is all there after a reset, and the reset
 // itself sends nothing.
 func TestResetMakesFresh(t *testing.T) {
-	for mode, forms := range lifeForms {
-		for name, reset := range lifeResets {
-			t.Run(mode+"/"+name, func(t *testing.T) {
+	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
+		for name, reset := range waysToReset {
+			t.Run(name, func(t *testing.T) {
 				defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-				server := lifeServer(forms)
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				server := newServer(forms)
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 				reset(m) // before anything was read
-				lifeReadAll(t, m)
+				readAll(t, m)
 				server.SetGroups(
 					fakeGroup("example.com", fakeVersion("v2", "Foo"), fakeVersion("v1", "Foo:cluster", "Baz")),
 					fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")),
 				)
 				server.TakeRequests()
-				lifeWantServed(t, m, lifeFoo, lifeBar) // nobody knows yet
+				wantServed(t, m, fooKind, barKind) // nobody knows yet
 				reset(m)
 				reset(m)
-				lifeWantRequests(t, server, "resetting")
+				wantRequests(t, server, "resetting")
 
-				mapping, err := m.RESTMapping(lifeFoo.GroupKind(), "v1")
+				mapping, err := m.RESTMapping(fooKind.GroupKind(), "v1")
 				if got := answered(mappingText(mapping), err); got != "example.com/v1 Foo -> foos, root" {
 					t.Errorf("a kind that changed: %s", got)
 				}
 				if n := len(server.TakeRequests()); n == 0 {
 					t.Error("answered without a request")
 				}
-				mapping, err = m.RESTMapping(lifeFoo.GroupKind())
+				mapping, err = m.RESTMapping(fooKind.GroupKind())
 				if got := answered(mappingText(mapping), err); got != "example.com/v2 Foo -> foos, namespace" {
 					t.Errorf("a kind with another preferred version: %s", got)
 				}
-				lifeWantAbsent(t, m, lifeBar)
-				baz := lifeBar
+				wantAbsent(t, m, barKind)
+				baz := barKind
 				baz.Kind = "Baz"
-				lifeWantServed(t, m, baz)
+				wantServed(t, m, baz)
 				if name != "ResetGroup" {
-					lifeWantAbsent(t, m, lifeOther)
+					wantAbsent(t, m, otherKind)
 				}
 				server.TakeRequests()
-				lifeWantServed(t, m, lifeFoo, baz)
-				lifeWantRequests(t, server, "hits after the first lookup")
+				wantServed(t, m, fooKind, baz)
+				wantRequests(t, server, "hits after the first lookup")
 			})
 		}
-	}
+	})
 }
 
 // As long as the server cannot be read, known kinds are served and the reset
 // stays pending.
 func TestResetStaysPending(t *testing.T) {
-	for mode, forms := range lifeForms {
-		for name, reset := range lifeResets {
+	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
+		for name, reset := range waysToReset {
 			for _, fault := range []fakeapi.Fault{fakeapi.Refused(), fakeapi.Status(503, 0), fakeapi.Truncated(), fakeapi.LoginPage()} {
-				t.Run(mode+"/"+name+"/"+fault.String(), func(t *testing.T) {
+				t.Run(name+"/"+fault.String(), func(t *testing.T) {
 					defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-					server := lifeServer(forms)
-					m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-					lifeReadAll(t, m)
+					server := newServer(forms)
+					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+					readAll(t, m)
 					heal := server.SetFault(fakeapi.All(), fault)
 					reset(m)
 					for range 3 {
-						lifeWantServed(t, m, lifeFoo, lifeBar)
-						if err := lifeAsk(m, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Absent"}); err == nil || meta.IsNoMatchError(err) {
+						wantServed(t, m, fooKind, barKind)
+						if err := lookUp(m, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Absent"}); err == nil || meta.IsNoMatchError(err) {
 							t.Errorf("a kind that is not known: %v", err)
 						}
 						if name == "ResetGroup" {
 							server.TakeRequests()
-							lifeWantServed(t, m, lifeOther)
-							lifeWantRequests(t, server, "a hit in another group")
+							wantServed(t, m, otherKind)
+							wantRequests(t, server, "a hit in another group")
 						}
 					}
 					server.PutVersion("example.com", fakeVersion("v1", "Bar:cluster"))
 					heal()
-					lifeWantAbsent(t, m, lifeFoo)
-					mapping, err := m.RESTMapping(lifeBar.GroupKind(), "v1")
+					wantAbsent(t, m, fooKind)
+					mapping, err := m.RESTMapping(barKind.GroupKind(), "v1")
 					if got := answered(mappingText(mapping), err); got != "example.com/v1 Bar -> bars, root" {
 						t.Errorf("after recovery: %s", got)
 					}
 				})
 			}
 		}
-	}
+	})
 }
 
 // ResetGroup costs the other groups nothing.
 func TestResetGroupLeavesOthers(t *testing.T) {
-	for mode, forms := range lifeForms {
-		t.Run(mode, func(t *testing.T) {
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-			server := lifeServer(forms)
-			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			lifeReadAll(t, m)
-			server.Remove("other.example.com")
-			server.TakeRequests()
-			for _, group := range []string{"example.com", "absent.example.com"} {
-				m.ResetGroup(group)
+	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
+		server := newServer(forms)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		server.Remove("other.example.com")
+		server.TakeRequests()
+		for _, group := range []string{"example.com", "absent.example.com"} {
+			m.ResetGroup(group)
+		}
+		wantServed(t, m, otherKind, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+		if _, err := m.RESTMapping(otherKind.GroupKind()); err != nil {
+			t.Error(err)
+		}
+		wantRequests(t, server, "hits in other groups")
+		wantServed(t, m, fooKind)
+		for _, r := range server.TakeRequests() {
+			if !strings.HasPrefix(r.Path, "/apis/example.com") {
+				t.Errorf("%s, for the sake of example.com", r)
 			}
-			lifeWantServed(t, m, lifeOther, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
-			if _, err := m.RESTMapping(lifeOther.GroupKind()); err != nil {
-				t.Error(err)
-			}
-			lifeWantRequests(t, server, "hits in other groups")
-			lifeWantServed(t, m, lifeFoo)
-			for _, r := range server.TakeRequests() {
-				if !strings.HasPrefix(r.Path, "/apis/example.com") {
-					t.Errorf("%s, for the sake of example.com", r)
-				}
-			}
-			m.ResetGroup("")
-			lifeWantServed(t, m, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
-			if n := len(server.TakeRequests()); n == 0 {
-				t.Error("no request after the reset of the core group")
-			}
-			lifeWantServed(t, m, lifeFoo, lifeBar)
-			lifeWantRequests(t, server, "hits in other groups")
-			m.ResetGroup("other.example.com")
-			lifeWantAbsent(t, m, lifeOther)
-		})
-	}
+		}
+		m.ResetGroup("")
+		wantServed(t, m, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+		if n := len(server.TakeRequests()); n == 0 {
+			t.Error("no request after the reset of the core group")
+		}
+		wantServed(t, m, fooKind, barKind)
+		wantRequests(t, server, "hits in other groups")
+		m.ResetGroup("other.example.com")
+		wantAbsent(t, m, otherKind)
+	})
 }
 
 // Many goroutines change the server, reset and look up. Whoever has reset the
 // mapper never gets an answer that is older than his change.
 func TestResetFromManyGoroutines(t *testing.T) {
-	for mode, forms := range lifeForms {
-		t.Run(mode, func(t *testing.T) {
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-			server := lifeServer(forms)
-			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			var changing sync.Mutex
-			last := 0
-			change := func() int { // the resource's name tells the change
-				changing.Lock()
-				defer changing.Unlock()
-				last++
-				v := fakeVersion("v1", "Foo", "Bar")
-				v.Resources[0].Name = fmt.Sprintf("foos%d", last)
-				server.PutVersion("example.com", v)
-				return last
-			}
-			change()
-			var wrong atomic.Int32
-			var all sync.WaitGroup
-			for worker := range 16 {
-				all.Add(1)
-				go func() {
-					defer all.Done()
-					for range 30 {
-						n, seen := change(), 0
-						if worker%2 == 0 {
-							m.Reset()
-						} else {
-							m.ResetGroup("example.com")
-						}
-						mapping, err := m.RESTMapping(lifeFoo.GroupKind(), []string{"v1"}[worker/2%2:]...)
-						if err == nil {
-							_, err = fmt.Sscanf(mapping.Resource.Resource, "foos%d", &seen)
-						}
-						if (err != nil || seen < n) && wrong.Add(1) < 5 {
-							t.Errorf("after change %d: %d, %v", n, seen, err)
-						}
+	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
+		server := newServer(forms)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		var changing sync.Mutex
+		last := 0
+		change := func() int { // the resource's name tells the change
+			changing.Lock()
+			defer changing.Unlock()
+			last++
+			v := fakeVersion("v1", "Foo", "Bar")
+			v.Resources[0].Name = fmt.Sprintf("foos%d", last)
+			server.PutVersion("example.com", v)
+			return last
+		}
+		change()
+		var wrong atomic.Int32
+		var all sync.WaitGroup
+		for worker := range 16 {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				for range 30 {
+					n, seen := change(), 0
+					if worker%2 == 0 {
+						m.Reset()
+					} else {
+						m.ResetGroup("example.com")
 					}
-				}()
-			}
-			all.Wait()
-			lifeWantServed(t, m, lifeFoo, lifeOther)
-		})
-	}
+					mapping, err := m.RESTMapping(fooKind.GroupKind(), []string{"v1"}[worker/2%2:]...)
+					if err == nil {
+						_, err = fmt.Sscanf(mapping.Resource.Resource, "foos%d", &seen)
+					}
+					if (err != nil || seen < n) && wrong.Add(1) < 5 {
+						t.Errorf("after change %d: %d, %v", n, seen, err)
+					}
+				}
+			}()
+		}
+		all.Wait()
+		wantServed(t, m, fooKind, otherKind)
+	})
 }
 
-// Mappers that count how often they are reset, in the ways there are.
-type (
-	plainMapper       struct{ meta.RESTMapper }
-	resettableMapper  struct{ meta.RESTMapper }
-	withContextMapper struct{ meta.RESTMapper }
-	bothMapper        struct{ meta.RESTMapper }
-)
+func (resettableMapper) Reset() { resetCounts.plain.Add(1) }
 
-// resetCounts is told of all resets of those mappers.
-var resetCounts struct{ plain, withContext atomic.Int32 }
-
-func (resettableMapper) Reset()                            { resetCounts.plain.Add(1) }
 func (withContextMapper) ResetWithContext(context.Context) { resetCounts.withContext.Add(1) }
-func (bothMapper) Reset()                                  { resetCounts.plain.Add(1) }
+
+func (bothMapper) Reset() { resetCounts.plain.Add(1) }
+
 func (bothMapper) ResetWithContext(ctx context.Context) {
 	resetCounts.withContext.Add(1)
 	_ = ctx.Err()
 }
-func takeResets() (plain, withContext int32) {
-	return resetCounts.plain.Swap(0), resetCounts.withContext.Swap(0)
-}
-func discoveryFailed(err error) *apiutil.ErrResourceDiscoveryFailed {
-	return &apiutil.ErrResourceDiscoveryFailed{{Group: "example.com", Version: "v1"}: err}
-}
 
-func TestResetOnNoMatchErrors(t *testing.T) {
-	resource := schema.GroupResource{Group: "example.com", Resource: "foos"}
-	missingObject := apierrors.NewNotFound(resource, "my-foo")
-	unserved := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, "my-foo", "404 page not found", 0, true)
-	unservedList := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", resource, "", "404 page not found", 0, true)
-	unservedStatus := &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
-		Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{},
-	}}
-	withoutDetails := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}}
-	noKind := &meta.NoKindMatchError{GroupKind: lifeFoo.GroupKind(), SearchedVersions: []string{"v1"}}
-	noResource := &meta.NoResourceMatchError{PartialResource: resource.WithVersion("v1")}
-
-	stale := map[string]error{
-		"no kind": noKind, "no resource": noResource,
-		"discovery failed around no kind":           discoveryFailed(noKind),
-		"discovery failed around no resource":       discoveryFailed(fmt.Errorf("wrapped: %w", noResource)),
-		"discovery failed around NotFound":          discoveryFailed(apierrors.NewNotFound(schema.GroupResource{}, "")),
-		"discovery failed around a named NotFound":  discoveryFailed(missingObject),
-		"not served, as client-go makes it":         unserved,
-		"not served, as client-go makes it, a list": unservedList,
-		"not served, as a Status":                   unservedStatus,
-		"not served, as a Status without details":   withoutDetails,
-	}
-	forbidden := apierrors.NewForbidden(resource, "my-foo", errors.New("no"))
-	other := map[string]error{
-		"nil":                             nil,
-		"any error":                       errors.New("the server could not find the requested resource"),
-		"a missing object":                missingObject,
-		"403":                             forbidden,
-		"500":                             apierrors.NewInternalError(errors.New("broken")),
-		"503, not from the API server":    apierrors.NewGenericServerResponse(http.StatusServiceUnavailable, "get", resource, "my-foo", "", 0, true),
-		"gone":                            apierrors.NewResourceExpired("gone"),
-		"an ambiguous kind":               &meta.AmbiguousKindError{},
-		"discovery failed":                discoveryFailed(errors.New("503")),
-		"discovery failed around a 403":   discoveryFailed(forbidden),
-		"discovery failed around nothing": &apiutil.ErrResourceDiscoveryFailed{},
-		"the end of a context":            context.Canceled,
-	}
-	wrappings := map[string]func(error) error{
-		"bare":    func(err error) error { return err },
-		"wrapped": func(err error) error { return fmt.Errorf("get: %w", fmt.Errorf("again: %w", err)) },
-		"joined":  func(err error) error { return errors.Join(errors.New("first"), err) },
-		"joined behind a missing object": func(err error) error {
-			return fmt.Errorf("both: %w", errors.Join(missingObject, fmt.Errorf("wrapped: %w", err)))
-		},
-		"joined in the text": func(err error) error { return fmt.Errorf("%w and %w", forbidden, err) },
-		"aggregated": func(err error) error {
-			return fmt.Errorf("both: %w", utilerrors.NewAggregate([]error{errors.New("first"), err}))
-		},
-		"in a discovery failure": func(err error) error { return discoveryFailed(errors.Join(forbidden, err)) },
-	}
-	for wrapping, wrap := range wrappings {
-		for name, err := range stale {
-			wantResetOnNoMatch(t, wrapping+", "+name, wrap(err), true)
+// F3: what is looked up after a reset is as it was at the reset, or newer.
+func TestResetsSeeWhatWasServedBefore(t *testing.T) {
+	eachTenant(t, 40, func(t *testing.T, who *tenant, round int) {
+		kind := "Shape" + who.group[:2]
+		want := meta.RESTScopeNameNamespace
+		switch round % 3 {
+		case 0:
+			who.server.PutVersion(who.group, fakeVersion("v1", "Always", kind))
+		case 1:
+			who.server.PutVersion(who.group, fakeVersion("v1", "Always", kind+":cluster"))
+			want = meta.RESTScopeNameRoot
+		case 2:
+			who.server.PutVersion(who.group, fakeVersion("v1", "Always"))
+			want = ""
 		}
-		for name, err := range other {
-			if err == nil && wrapping != "bare" || wrapping == "in a discovery failure" && apierrors.IsNotFound(err) {
-				continue
+		if who.rnd.IntN(2) == 0 {
+			who.mapper.Reset()
+		} else {
+			who.mapper.ResetGroup(who.group)
+		}
+		if want == "" {
+			if form, answer, err := who.ask(kind); !meta.IsNoMatchError(err) {
+				t.Errorf("%s of what is gone: %q, %v", form.name, answer, err)
 			}
-			wantResetOnNoMatch(t, wrapping+", "+name, wrap(err), false)
+			return
 		}
-	}
-}
-
-func wantResetOnNoMatch(t *testing.T, name string, err error, want bool) {
-	t.Helper()
-	if got := apiutil.ResetOnNoMatch(err, resettableMapper{}); got != want {
-		t.Errorf("%s: returned %t; want %t", name, got, want)
-	}
-	if plain, _ := takeResets(); (plain == 1) != want {
-		t.Errorf("%s: %d resets", name, plain)
-	}
-	if apiutil.ResetOnNoMatch(err) {
-		t.Errorf("%s: returned true, nothing was there to reset", name)
-	}
-}
-
-func TestResetOnNoMatchMappers(t *testing.T) {
-	own := newFakeMapper(t, lifeServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{})
-	var nilPlain *plainMapper
-	tests := []struct {
-		name               string
-		mappers            []meta.RESTMapper
-		plain, withContext int32
-		want               bool
-	}{
-		{name: "none"},
-		{name: "nil", mappers: []meta.RESTMapper{nil, nil}},
-		{name: "a nil pointer", mappers: []meta.RESTMapper{(*apiutil.DynamicRESTMapper)(nil)}},
-		{name: "another nil pointer", mappers: []meta.RESTMapper{nilPlain}},
-		{name: "a nil pointer to what can be reset", mappers: []meta.RESTMapper{(*restmapper.DeferredDiscoveryRESTMapper)(nil)}},
-		{name: "one that cannot be reset", mappers: []meta.RESTMapper{plainMapper{}, meta.NewDefaultRESTMapper(nil)}},
-		{name: "one that can", mappers: []meta.RESTMapper{resettableMapper{}}, plain: 1, want: true},
-		{name: "only with a context", mappers: []meta.RESTMapper{withContextMapper{}}, withContext: 1, want: true},
-		{name: "in both ways", mappers: []meta.RESTMapper{bothMapper{}}, withContext: 1, want: true},
-		{name: "our own", mappers: []meta.RESTMapper{own}, want: true},
-		{
-			name: "many", plain: 2, withContext: 2, want: true,
-			mappers: []meta.RESTMapper{
-				nil, resettableMapper{}, (*apiutil.DynamicRESTMapper)(nil), plainMapper{}, withContextMapper{}, own, bothMapper{}, resettableMapper{},
-			},
-		},
-	}
-	for _, tt := range tests {
-		if got := apiutil.ResetOnNoMatch(fmt.Errorf("wrapped: %w", &meta.NoKindMatchError{}), tt.mappers...); got != tt.want {
-			t.Errorf("%s: returned %t", tt.name, got)
+		versions := [][]string{nil, {"v1"}, {"v2", "v1"}}[who.rnd.IntN(3)]
+		mapping, err := who.mapper.RESTMapping(schema.GroupKind{Group: who.group, Kind: kind}, versions...)
+		if err != nil || mapping.Scope.Name() != want {
+			t.Errorf("%q: %v, %v; want scope %s", versions, mapping, err, want)
 		}
-		if plain, withContext := takeResets(); plain != tt.plain || withContext != tt.withContext {
-			t.Errorf("%s: %d resets and %d with a context; want %d and %d", tt.name, plain, withContext, tt.plain, tt.withContext)
-		}
-		if apiutil.ResetOnNoMatch(nil, tt.mappers...) || apiutil.ResetOnNoMatch(errors.New("any"), tt.mappers...) {
-			t.Errorf("%s: reset without reason", tt.name)
-		}
-		if plain, withContext := takeResets(); plain+withContext != 0 {
-			t.Errorf("%s: reset without reason", tt.name)
-		}
-	}
-}
-
-// The way in which a controller uses it.
-func TestResetOnNoMatchOfOwnLookup(t *testing.T) {
-	for mode, forms := range lifeForms {
-		t.Run(mode, func(t *testing.T) {
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-			server := lifeServer(forms)
-			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			lifeReadAll(t, m)
-			server.Remove("other.example.com")
-			_, err := m.RESTMapping(schema.GroupKind{Group: "absent.example.com", Kind: "Absent"}, "v1")
-			if !apiutil.ResetOnNoMatch(err, m) {
-				t.Errorf("no reset on %v", err)
-			}
-			lifeWantAbsent(t, m, lifeOther)
-
-			server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
-			_, err = m.RESTMapping(schema.GroupKind{Group: "absent.example.com", Kind: "Absent"}, "v1")
-			if apiutil.ResetOnNoMatch(err, m) {
-				t.Errorf("an outage counts as NoMatch: %v", err)
-			}
-		})
-	}
+	})
 }

@@ -7,8 +7,8 @@ package apiutil_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,311 +20,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
-
-// A waiting is a call of WaitForKinds under way.
-type waiting struct {
-	began  time.Time
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error // once done is closed
-	took   time.Duration
-}
-
-func waitFor(m *apiutil.DynamicRESTMapper, gvks ...schema.GroupVersionKind) *waiting {
-	ctx, cancel := context.WithCancel(context.Background())
-	w := &waiting{began: time.Now(), cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		w.err = m.WaitForKinds(ctx, gvks...)
-		w.took = time.Since(w.began)
-	}()
-	synctest.Wait()
-	return w
-}
-
-func (w *waiting) over() bool {
-	synctest.Wait()
-	select {
-	case <-w.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// wantWithin waits for d and fails the test unless the call has returned nil by then.
-func (w *waiting) wantWithin(t *testing.T, d time.Duration) {
-	t.Helper()
-	start := time.Now()
-	select {
-	case <-w.done:
-	case <-time.After(d):
-	}
-	if !w.over() {
-		t.Errorf("still waiting after %v", time.Since(start))
-		w.cancel()
-		<-w.done
-	} else if w.err != nil {
-		t.Errorf("WaitForKinds: %v", w.err)
-	}
-	w.cancel()
-}
-
-// wantStill fails the test if the call has returned.
-func (w *waiting) wantStill(t *testing.T) {
-	t.Helper()
-	if w.over() {
-		t.Errorf("returned after %v: %v", w.took, w.err)
-	}
-}
-
-func TestWaitForKindsThatAreServed(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		anyVersion := lifeFoo
-		anyVersion.Version = ""
-		for range 2 {
-			w := waitFor(m, lifeFoo, lifeOther, anyVersion, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
-			w.wantWithin(t, 0)
-		}
-		server.TakeRequests()
-		waitFor(m, lifeFoo, lifeOther).wantWithin(t, 0)
-		waitFor(m).wantWithin(t, 0)
-		ended, cancel := context.WithCancel(context.Background())
-		cancel()
-		if err := m.WaitForKinds(ended, lifeFoo); err != nil {
-			t.Errorf("a kind that is known, a context that has ended: %v", err)
-		}
-		lifeWantRequests(t, server, "what is known")
-	})
-}
-
-// Without Start the mapper asks by itself, every second at first and every 30 s
-// in the end, and for as long as it takes.
-func TestWaitForKindsPolls(t *testing.T) {
-	for _, after := range []time.Duration{500 * time.Millisecond, 10 * time.Second, 10 * time.Minute, 3 * time.Hour} {
-		t.Run(after.String(), func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				known := schema.GroupVersionKind{Group: "example.com", Kind: "Later"} // without a version
-				unknown := schema.GroupVersionKind{Group: "later.example.com", Kind: "Later"}
-				w := waitFor(m, lifeFoo, lifeNew, known, unknown)
-				time.Sleep(after)
-				server.PutVersion(known.Group, fakeVersion("v2", "Later"))
-				server.PutVersion(unknown.Group, fakeVersion("v1", "Later"))
-				time.Sleep(40 * time.Second)
-				w.wantStill(t)
-				lifeServe(server, lifeNew)
-				w.wantWithin(t, noticed)
-				if n, most := len(server.TakeRequests()), 80+9*int(after/(30*time.Second)); n > most {
-					t.Errorf("%d requests", n)
-				}
-				time.Sleep(time.Hour)
-				lifeWantRequests(t, server, "afterwards")
-			})
-		})
-	}
-}
-
-func TestWaitForKindsIsPromptAtFirst(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		w := waitFor(m, lifeNew)
-		time.Sleep(5 * time.Second)
-		lifeServe(server, lifeNew)
-		w.wantWithin(t, 5*time.Second)
-	})
-}
-
-// With a refresh in the background it asks once and then leaves the asking to that.
-func TestWaitForKindsWithStart(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Minute})
-		stop := lifeStart(t, m)
-		defer stop()
-		w := waitFor(m, lifeNew, lifeFoo)
-		time.Sleep(5 * time.Second) // in which the first refresh may make it ask once more
-		server.TakeRequests()
-		time.Sleep(8 * time.Minute)
-		lifeWantRequests(t, server, "waiting between two refreshes")
-		lifeServe(server, lifeNew)
-		w.wantWithin(t, 2*time.Minute+time.Millisecond)
-	})
-}
-
-// When Start ends, it asks by itself again.
-func TestWaitForKindsAfterStart(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Minute})
-		stop := lifeStart(t, m)
-		w := waitFor(m, lifeNew)
-		time.Sleep(time.Minute)
-		stop()
-		lifeServe(server, lifeNew)
-		w.wantWithin(t, noticed)
-	})
-}
-
-// What somebody else's lookup finds is noticed at once.
-func TestWaitForKindsHearsOfOtherLookups(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		w := waitFor(m, lifeNew)
-		time.Sleep(10 * time.Minute)
-		lifeServe(server, lifeNew)
-		w.wantStill(t)
-		lifeWantServed(t, m, lifeNew)
-		w.wantWithin(t, 0)
-	})
-}
-
-// Changes of other APIs, however frequent, do not keep it from asking.
-func TestWaitForKindsAmongChanges(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		w := waitFor(m, lifeNew)
-		defer keepResetting(m, lifeOther)()
-		time.Sleep(5 * time.Minute)
-		lifeServe(server, lifeNew)
-		w.wantWithin(t, noticed)
-	})
-}
-
-// keepResetting resets the group of a kind every half second, and looks it up.
-func keepResetting(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) (stop func()) {
-	ended, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-ended:
-				return
-			case <-time.After(500 * time.Millisecond):
-				m.ResetGroup(gvk.Group)
-				_ = lifeAsk(m, gvk)
-			}
-		}
-	}()
-	return func() { close(ended); <-stopped }
-}
-
-// All kinds must be served at the same time.
-func TestWaitForKindsThatAreNeverThereTogether(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeWantServed(t, m, lifeFoo)
-		first, second := lifeFoo, lifeNew
-		second.Version = ""
-		w, c := waitFor(m, first, second), runController(m, first, second)
-		server.SetGroups(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup(second.Group, fakeVersion("v1", second.Kind)))
-		time.Sleep(10 * time.Minute)
-		w.wantStill(t)
-		c.want(t, 0, 0)
-		lifeServe(server, lifeFoo)
-		w.wantWithin(t, noticed)
-		time.Sleep(noticed)
-		c.want(t, 1, 0)
-		c.wantReturn(t, true, nil)
-	})
-}
-
-// After Reset what is known does not count: it may have gone.
-func TestWaitForKindsAfterReset(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeWantServed(t, m, lifeFoo)
-		server.Remove(lifeFoo.Group)
-		m.Reset()
-		w := waitFor(m, lifeFoo)
-		w.wantStill(t)
-		lifeServe(server, lifeFoo)
-		w.wantWithin(t, 2*time.Second)
-	})
-}
-
-func TestWaitForKindsIgnoresNegativeTTL(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: 24 * time.Hour})
-		w := waitFor(m, lifeNew)
-		time.Sleep(10 * time.Second)
-		lifeServe(server, lifeNew)
-		w.wantWithin(t, noticed)
-	})
-}
-
-func TestWaitForKindsThroughOutage(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		for _, opts := range []apiutil.DynamicRESTMapperOptions{{}, {RefreshInterval: time.Minute}} {
-			server.Remove(lifeNew.Group)
-			heal := server.SetFault(fakeapi.All(), fakeapi.Refused())
-			m := newFakeMapper(t, server, opts)
-			stop := lifeStart(t, m)
-			w := waitFor(m, lifeNew, lifeFoo)
-			time.Sleep(3 * time.Minute)
-			lifeServe(server, lifeNew)
-			w.wantStill(t)
-			heal()
-			w.wantWithin(t, 67*time.Second)
-			stop()
-		}
-	})
-}
-
-func TestWaitForKindsEndsWithContext(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		server.SetLatency(2 * time.Second) // so that it ends in a request, too
-		for _, d := range []time.Duration{time.Second, 3*time.Second + time.Millisecond, time.Minute} {
-			start := time.Now()
-			ctx, cancel := context.WithTimeout(context.Background(), d)
-			err := m.WaitForKinds(ctx, lifeNew, lifeOther)
-			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), lifeNew.Kind) {
-				t.Errorf("%v", err)
-			}
-			if took := time.Since(start); took != d {
-				t.Errorf("returned after %v, its context ended after %v", took, d)
-			}
-		}
-		w := waitFor(m, lifeNew)
-		w.cancel()
-		if <-w.done; !errors.Is(w.err, context.Canceled) {
-			t.Errorf("%v", w.err)
-		}
-		cause := errors.New("the reason")
-		ctx, cancel := context.WithCancelCause(context.Background())
-		cancel(cause)
-		if err := m.WaitForKinds(ctx, lifeNew); !errors.Is(err, cause) {
-			t.Errorf("%v; want the cause of the context's end", err)
-		}
-		time.Sleep(time.Minute)
-	})
-}
-
-// A watch that may not watch does not refresh, so that it asks by itself.
-func TestWaitForKindsWithoutPermissionToWatch(t *testing.T) {
-	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, func(s *watchServer) {
-		s.lists[crdsPath].setFailure(listFailure{code: http.StatusForbidden})
-	}, func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-		w := waitFor(m, lifeNew)
-		time.Sleep(10 * time.Minute)
-		lifeServe(server, lifeNew)
-		w.wantWithin(t, noticed)
-	})
-}
-
-func TestWaitForKindsWithWatch(t *testing.T) {
-	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
-		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-			w := waitFor(m, lifeNew)
-			settled(t, server, m)
-			time.Sleep(10 * time.Minute)
-			lifeWantRequests(t, server, "waiting for an event")
-			lifeServe(server, lifeNew)
-			watched.lists[crdsPath].put("news")
-			w.wantWithin(t, 1200*time.Millisecond)
-		})
-}
 
 // A controller is what RunWhileServed runs in these tests.
 type controller struct {
@@ -414,29 +109,29 @@ func TestRunWhileServed(t *testing.T) {
 		"alone": {}, "interval": {RefreshInterval: 20 * time.Second}, "negative TTL": {NegativeTTL: 24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, opts)
-				stop := lifeStart(t, m)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, opts)
+				stop := startMapper(t, m)
 				defer stop()
-				versionless := schema.GroupVersionKind{Group: lifeOther.Group, Kind: lifeOther.Kind}
-				c := runController(m, lifeNew, versionless)
+				versionless := schema.GroupVersionKind{Group: otherKind.Group, Kind: otherKind.Kind}
+				c := runController(m, newKind, versionless)
 				for n := range int32(3) {
 					time.Sleep(10 * time.Minute)
 					c.want(t, 2*n, 2*n)
-					lifeServe(server, lifeNew)
+					serve(server, newKind)
 					time.Sleep(noticed)
 					c.want(t, 2*n+1, 2*n)
 					time.Sleep(10 * time.Minute)
 					c.want(t, 2*n+1, 2*n)
 
-					server.Remove(lifeOther.Group)
+					server.Remove(otherKind.Group)
 					time.Sleep(noticed)
 					c.want(t, 2*n+1, 2*n+1)
-					lifeServe(server, lifeOther)
+					serve(server, otherKind)
 					time.Sleep(noticed)
 					c.want(t, 2*n+2, 2*n+1)
 
-					server.Remove(lifeNew.Group)
+					server.Remove(newKind.Group)
 					time.Sleep(noticed)
 					c.want(t, 2*n+2, 2*n+2)
 				}
@@ -453,12 +148,12 @@ func TestRunWhileServedRestartsOnChange(t *testing.T) {
 		"scope": fakeVersion("v1", "Foo:cluster"), "resource name": renamed,
 	} {
 		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				c := runController(m, lifeFoo)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				c := runController(m, fooKind)
 				time.Sleep(5 * time.Minute)
 				c.want(t, 1, 0)
-				server.PutVersion(lifeFoo.Group, change)
+				server.PutVersion(fooKind.Group, change)
 				time.Sleep(noticed)
 				c.want(t, 2, 1)
 				time.Sleep(5 * time.Minute)
@@ -471,24 +166,24 @@ func TestRunWhileServedRestartsOnChange(t *testing.T) {
 
 // What does not concern the kinds, an outage above all, does not stop run.
 func TestRunWhileServedGoesOn(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for _, opts := range []apiutil.DynamicRESTMapperOptions{{}, {RefreshInterval: time.Minute}} {
-			m := newFakeMapper(t, server, opts)
-			stop := lifeStart(t, m)
-			c := runController(m, lifeFoo, lifeOther)
+			m := newMapper(t, server, opts)
+			stop := startMapper(t, m)
+			c := runController(m, fooKind, otherKind)
 			for _, fault := range []fakeapi.Fault{fakeapi.Refused(), fakeapi.Status(503, 0), fakeapi.LoginPage(), fakeapi.Timeout()} {
 				heal := server.SetFault(fakeapi.All(), fault)
 				time.Sleep(5 * time.Minute)
 				m.Reset()
-				_ = lifeAsk(m, lifeFoo)
+				_ = lookUp(m, fooKind)
 				time.Sleep(5 * time.Minute)
 				c.want(t, 1, 0)
 				heal()
 				time.Sleep(5 * time.Minute)
 			}
-			server.PutVersion(lifeFoo.Group, fakeVersion("v1", "Foo", "Bar:cluster", "Baz"))
-			server.PutVersion(lifeFoo.Group, fakeVersion("v2", "Foo"))
-			lifeServe(server, lifeNew)
+			server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo", "Bar:cluster", "Baz"))
+			server.PutVersion(fooKind.Group, fakeVersion("v2", "Foo"))
+			serve(server, newKind)
 			time.Sleep(5 * time.Minute)
 			m.Reset()
 			time.Sleep(5 * time.Minute)
@@ -501,14 +196,14 @@ func TestRunWhileServedGoesOn(t *testing.T) {
 
 // run is waited for, however long it takes to end, and never called twice at once.
 func TestRunWhileServedWaitsForRun(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		c := runController(m, lifeFoo)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		c := runController(m, fooKind)
 		c.behave(10*time.Minute, nil)
 		c.want(t, 1, 0)
-		server.Remove(lifeFoo.Group)
+		server.Remove(fooKind.Group)
 		time.Sleep(noticed)
-		lifeServe(server, lifeFoo)
+		serve(server, fooKind)
 		time.Sleep(5 * time.Minute)
 		c.want(t, 1, 0)
 		time.Sleep(6 * time.Minute)
@@ -523,10 +218,10 @@ func TestRunWhileServedWaitsForRun(t *testing.T) {
 
 func TestRunWhileServedReturnsErrors(t *testing.T) {
 	failure := errors.New("failing")
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for _, own := range []error{nil, failure, context.Canceled} {
-			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			c := runController(m, lifeFoo)
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			c := runController(m, fooKind)
 			time.Sleep(time.Minute)
 			c.fails <- own
 			c.wantReturn(t, false, own)
@@ -534,22 +229,22 @@ func TestRunWhileServedReturnsErrors(t *testing.T) {
 		}
 
 		// After it was cancelled, because a kind has gone.
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		c := runController(m, lifeFoo)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		c := runController(m, fooKind)
 		c.behave(time.Second, context.Canceled)
-		server.Remove(lifeFoo.Group)
+		server.Remove(fooKind.Group)
 		time.Sleep(noticed)
-		lifeServe(server, lifeFoo)
+		serve(server, fooKind)
 		time.Sleep(noticed)
 		c.want(t, 2, 1)
 		c.behave(time.Second, failure)
-		server.Remove(lifeFoo.Group)
+		server.Remove(fooKind.Group)
 		c.wantReturn(t, false, failure)
 
 		// Because everything ends.
-		lifeServe(server, lifeFoo)
+		serve(server, fooKind)
 		for _, result := range []error{nil, context.Canceled, failure} {
-			c := runController(newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{}), lifeFoo)
+			c := runController(newMapper(t, server, apiutil.DynamicRESTMapperOptions{}), fooKind)
 			c.behave(time.Second, result)
 			time.Sleep(time.Minute)
 			c.wantReturn(t, true, nil)
@@ -557,7 +252,7 @@ func TestRunWhileServedReturnsErrors(t *testing.T) {
 		}
 
 		// Before it began.
-		c = runController(newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{}), lifeNew)
+		c = runController(newMapper(t, server, apiutil.DynamicRESTMapperOptions{}), newKind)
 		time.Sleep(time.Minute)
 		c.wantReturn(t, true, nil)
 		c.want(t, 0, 0)
@@ -566,16 +261,16 @@ func TestRunWhileServedReturnsErrors(t *testing.T) {
 
 // That a kind has gone is noticed even if other APIs change all the time.
 func TestRunWhileServedAmongChanges(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		c := runController(m, lifeFoo)
-		stop := keepResetting(m, lifeOther)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		c := runController(m, fooKind)
+		stop := keepResetting(m, otherKind)
 		time.Sleep(5 * time.Minute)
 		c.want(t, 1, 0)
-		server.Remove(lifeFoo.Group)
+		server.Remove(fooKind.Group)
 		time.Sleep(noticed)
 		c.want(t, 1, 1)
-		lifeServe(server, lifeFoo)
+		serve(server, fooKind)
 		time.Sleep(noticed)
 		c.want(t, 2, 1)
 		stop()
@@ -587,9 +282,9 @@ func TestRunWhileServedWithoutPermissionToWatch(t *testing.T) {
 	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, func(s *watchServer) {
 		s.lists[apiServicesPath].setFailure(listFailure{code: http.StatusForbidden})
 	}, func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-		c := runController(m, lifeFoo)
+		c := runController(m, fooKind)
 		time.Sleep(10 * time.Minute)
-		server.Remove(lifeFoo.Group)
+		server.Remove(fooKind.Group)
 		time.Sleep(noticed)
 		c.want(t, 1, 1)
 		c.wantReturn(t, true, nil)
@@ -599,22 +294,22 @@ func TestRunWhileServedWithoutPermissionToWatch(t *testing.T) {
 // A kind that goes just when run is about to begin: run may begin, and be
 // cancelled, but does not go on without the kind.
 func TestRunWhileServedWhenKindsGoAtOnce(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for range 200 {
-			server.Remove(lifeNew.Group)
-			lifeServe(server, lifeOther)
-			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			lifeWantServed(t, m, lifeOther)
-			c := runController(m, lifeOther, lifeNew)
+			server.Remove(newKind.Group)
+			serve(server, otherKind)
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			wantServed(t, m, otherKind)
+			c := runController(m, otherKind, newKind)
 			time.Sleep(100 * time.Millisecond)
-			lifeServe(server, lifeNew)
+			serve(server, newKind)
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				lifeWantServed(t, m, lifeNew)
-				server.Remove(lifeOther.Group)
-				m.ResetGroup(lifeOther.Group)
-				_ = lifeAsk(m, lifeOther)
+				wantServed(t, m, newKind)
+				server.Remove(otherKind.Group)
+				m.ResetGroup(otherKind.Group)
+				_ = lookUp(m, otherKind)
 			}()
 			<-done
 			time.Sleep(10 * time.Second)
@@ -623,5 +318,72 @@ func TestRunWhileServedWhenKindsGoAtOnce(t *testing.T) {
 			}
 			c.wantReturn(t, true, nil)
 		}
+	})
+}
+
+// What RunWhileServed does at its edges.
+func TestRunWhileServedEdges(t *testing.T) {
+	serve := func(t *testing.T, run func(*apiutil.DynamicRESTMapper, *fakeapi.Server, context.Context, context.CancelFunc)) {
+		inBubble(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second})
+			stop := startMapper(t, m)
+			defer stop()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			run(m, server, ctx, cancel)
+		})
+	}
+	until := func(result func(error) error) func(context.Context) error {
+		return func(ctx context.Context) error { <-ctx.Done(); return result(ctx.Err()) }
+	}
+	t.Run("its own error beside the cancellation", func(t *testing.T) {
+		serve(t, func(m *apiutil.DynamicRESTMapper, server *fakeapi.Server, ctx context.Context, _ context.CancelFunc) {
+			own := errors.New("could not flush")
+			time.AfterFunc(time.Minute, func() { server.Remove("example.com") })
+			err := m.RunWhileServed(ctx, until(func(err error) error { return fmt.Errorf("stopping: %w", errors.Join(err, own)) }), fooKind)
+			if !errors.Is(err, own) {
+				t.Errorf("returned %v", err)
+			}
+		})
+	})
+	t.Run("another version is preferred, then its own goes", func(t *testing.T) {
+		serve(t, func(m *apiutil.DynamicRESTMapper, server *fakeapi.Server, ctx context.Context, cancel context.CancelFunc) {
+			runs := 0
+			v1, v2 := fakeVersion("v1", "Foo", "Bar"), fakeVersion("v2", "Foo")
+			time.AfterFunc(1*time.Minute, func() { server.Put(fakeGroup("example.com", v2, v1)) })
+			time.AfterFunc(2*time.Minute, func() {
+				if runs != 1 {
+					t.Errorf("%d runs while the kind never went", runs)
+				}
+				server.Put(fakeGroup("example.com", v2))
+			})
+			time.AfterFunc(3*time.Minute, cancel)
+			err := m.RunWhileServed(ctx, func(ctx context.Context) error { runs++; <-ctx.Done(); return nil },
+				schema.GroupVersionKind{Group: "example.com", Kind: "Foo"})
+			if err != nil || runs != 2 {
+				t.Errorf("%v after %d runs", err, runs)
+			}
+		})
+	})
+	t.Run("ctx has ended", func(t *testing.T) {
+		serve(t, func(m *apiutil.DynamicRESTMapper, _ *fakeapi.Server, ctx context.Context, cancel context.CancelFunc) {
+			wantServed(t, m, fooKind)
+			cancel()
+			err := m.RunWhileServed(ctx, func(context.Context) error { return errors.New("it was run") }, fooKind)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("run panics", func(t *testing.T) {
+		serve(t, func(m *apiutil.DynamicRESTMapper, _ *fakeapi.Server, ctx context.Context, _ context.CancelFunc) {
+			defer func() {
+				if recover() != "from run" {
+					t.Error("the panic did not reach the caller")
+				}
+			}()
+			_ = m.RunWhileServed(ctx, func(context.Context) error { panic("from run") }, fooKind)
+		})
 	})
 }

@@ -7,8 +7,6 @@ package apiutil_test
 import (
 	"context"
 	"errors"
-	"net/http"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,35 +56,35 @@ func wantStatus(t *testing.T, what string, m *apiutil.DynamicRESTMapper, start t
 }
 
 func TestStatus(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const s = time.Second
 		start := time.Now()
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		wantStatus(t, "of a new mapper", m, start, statusText{Attempt: -1, Success: -1, Since: -1})
 
 		heal := server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
 		time.Sleep(s)
-		_ = lifeAsk(m, lifeFoo)
+		_ = lookUp(m, fooKind)
 		wantStatus(t, "after a failure", m, start, statusText{Failed: true, Failures: 1, Attempt: s, Success: -1, Since: s})
 		time.Sleep(s)
-		_ = lifeAsk(m, lifeFoo)
+		_ = lookUp(m, fooKind)
 		wantStatus(t, "after two failures", m, start, statusText{Failed: true, Failures: 2, Attempt: 2 * s, Success: -1, Since: s})
 
 		heal()
 		time.Sleep(s)
-		lifeWantServed(t, m, lifeFoo)
+		wantServed(t, m, fooKind)
 		good := statusText{Groups: 3, Kinds: 5, Attempt: 3 * s, Success: 3 * s, Since: -1}
 		wantStatus(t, "after a success", m, start, good)
 		time.Sleep(s)
-		lifeWantServed(t, m, lifeFoo)
+		wantServed(t, m, fooKind)
 		wantStatus(t, "after a hit", m, start, good)
 		m.Reset()
 		wantStatus(t, "after a reset", m, start, good)
-		lifeWantServed(t, m, lifeFoo)
+		wantServed(t, m, fooKind)
 		good.Attempt, good.Success = 4*s, 4*s
 		wantStatus(t, "after a read that found no change", m, start, good)
-		lifeWantAbsent(t, m, lifeNew)
+		wantAbsent(t, m, newKind)
 		wantStatus(t, "after a read that found nothing", m, start, good)
 
 		heal = server.SetFault(fakeapi.All(), fakeapi.Timeout())
@@ -94,7 +92,7 @@ func TestStatus(t *testing.T) {
 		m.Reset()
 		ctx, cancel := context.WithTimeout(context.Background(), s)
 		defer cancel()
-		_, _ = m.RESTMappingWithContext(ctx, lifeNew.GroupKind(), "v1")
+		_, _ = m.RESTMappingWithContext(ctx, newKind.GroupKind(), "v1")
 		wantStatus(t, "after a lookup that gave up", m, start, good)
 		time.Sleep(time.Minute)
 		bad := good
@@ -106,17 +104,17 @@ func TestStatus(t *testing.T) {
 
 // A version that fails says nothing against the server.
 func TestStatusOfFailedGroupVersions(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: time.Second, RefreshInterval: time.Minute})
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: time.Second, RefreshInterval: time.Minute})
 		dead := fakeVersion("v1", "New")
 		dead.Stale = true
-		server.PutVersion(lifeNew.Group, dead)
-		stop := lifeStart(t, m)
-		lifeReadAll(t, m)
+		server.PutVersion(newKind.Group, dead)
+		stop := startMapper(t, m)
+		readAll(t, m)
 		time.Sleep(10 * time.Minute)
 		status := m.Status()
 		failed := status.FailedGroupVersions
-		if len(failed) != 1 || failed[lifeNew.GroupVersion()] == nil {
+		if len(failed) != 1 || failed[newKind.GroupVersion()] == nil {
 			t.Errorf("failed group-versions: %v", failed)
 		}
 		if status.LastError != nil || status.ConsecutiveFailures != 0 || !status.UnhealthySince.IsZero() {
@@ -128,9 +126,9 @@ func TestStatusOfFailedGroupVersions(t *testing.T) {
 		failed[schema.GroupVersion{}] = errors.New("spoiled") // it belongs to the caller
 
 		heal := server.SetFault(fakeapi.At("/apis/other.example.com/v1"), fakeapi.Status(503, 0))
-		m.ResetGroup(lifeOther.Group)
-		lifeWantServed(t, m, lifeOther)
-		if failed := m.Status().FailedGroupVersions; len(failed) != 2 || failed[lifeOther.GroupVersion()] == nil {
+		m.ResetGroup(otherKind.Group)
+		wantServed(t, m, otherKind)
+		if failed := m.Status().FailedGroupVersions; len(failed) != 2 || failed[otherKind.GroupVersion()] == nil {
 			t.Errorf("failed group-versions: %v", failed)
 		}
 		if err := m.Healthz(nil); err != nil {
@@ -138,95 +136,12 @@ func TestStatusOfFailedGroupVersions(t *testing.T) {
 		}
 
 		heal()
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		time.Sleep(2 * time.Minute)
-		lifeWantServed(t, m, lifeOther, lifeNew) // without the aggregated document only a lookup asks for what was never read
+		wantServed(t, m, otherKind, newKind) // without the aggregated document only a lookup asks for what was never read
 		if failed := m.Status().FailedGroupVersions; len(failed) != 0 {
 			t.Errorf("failed group-versions after recovery: %v", failed)
 		}
 		stop()
 	})
-}
-
-// Healthz fails once reads have failed for longer than UnhealthyAfter, says since
-// when and why, and is fine again at the first success.
-func TestHealthz(t *testing.T) {
-	for name, after := range map[string]time.Duration{"default": 0, "a second": time.Second, "ten minutes": 10 * time.Minute} {
-		t.Run(name, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: after, RefreshInterval: time.Minute})
-				if after == 0 {
-					after = 2 * time.Minute
-				}
-				stop := lifeStart(t, m)
-				defer stop()
-				wantHealthy(t, m, "at first")
-				time.Sleep(10 * time.Minute)
-				wantHealthy(t, m, "after ten minutes of work")
-				for range 3 {
-					heal := server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
-					for m.Status().ConsecutiveFailures == 0 {
-						wantHealthy(t, m, "before the first failure")
-						time.Sleep(time.Second)
-					}
-					since := m.Status().UnhealthySince
-					if failing := time.Since(since); failing < 0 || failing > 2*time.Second {
-						t.Errorf("unhealthy for %v", failing)
-					}
-					time.Sleep(time.Until(since.Add(after)))
-					wantHealthy(t, m, "while failures are young")
-
-					// It takes another failure to know that it still fails: they come after 2 minutes at most.
-					time.Sleep(133 * time.Second)
-					err := m.Healthz(&http.Request{})
-					if err == nil {
-						t.Fatalf("healthy after failures for %v", time.Since(since))
-					}
-					for _, want := range []string{since.UTC().Format(time.RFC3339), "503", "/api", "in a row"} {
-						if !strings.Contains(err.Error(), want) {
-							t.Errorf("no %q in: %v", want, err)
-						}
-					}
-					if strings.Contains(err.Error(), fakeapi.Token) {
-						t.Errorf("the token is in: %v", err)
-					}
-					if !errors.Is(err, m.Status().LastError) {
-						t.Errorf("%v does not wrap the last error", err)
-					}
-					heal()
-					lifeWantAbsent(t, m, lifeNew)
-					wantHealthy(t, m, "after the first success")
-				}
-			})
-		})
-	}
-}
-
-// Failures that are over soon are never reported.
-func TestHealthzForgivesShortFailures(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
-		stop := lifeStart(t, m)
-		defer stop()
-		for range 20 {
-			heal := server.SetFault(fakeapi.All(), fakeapi.Refused())
-			for range 100 {
-				time.Sleep(time.Second)
-				wantHealthy(t, m, "during a short failure")
-			}
-			if m.Status().ConsecutiveFailures == 0 {
-				t.Error("nothing has failed")
-			}
-			heal()
-			time.Sleep(15 * time.Second)
-		}
-	})
-}
-
-func wantHealthy(t *testing.T, m *apiutil.DynamicRESTMapper, when string) {
-	t.Helper()
-	if err := m.Healthz(nil); err != nil {
-		t.Errorf("%s: %v", when, err)
-	}
 }

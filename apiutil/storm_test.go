@@ -5,90 +5,61 @@
 package apiutil_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"path"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// oneAtATime counts requests without any synchronisation: the race detector, or
-// the count itself, tells if two of them overlap.
-type oneAtATime struct {
-	http.RoundTripper
-	t        *testing.T
-	underway int
-}
-
-func (o *oneAtATime) RoundTrip(req *http.Request) (*http.Response, error) {
-	if o.underway++; o.underway != 1 {
-		o.t.Errorf("%d requests at once", o.underway)
-	}
-	resp, err := o.RoundTripper.RoundTrip(req)
-	o.underway--
-	return resp, err
-}
-
-// newSequentialMapper makes a mapper whose requests must not overlap.
-func newSequentialMapper(t *testing.T, server *fakeapi.Server) *apiutil.DynamicRESTMapper {
-	t.Helper()
-	cfg := server.Config()
-	client := &http.Client{Transport: &oneAtATime{RoundTripper: cfg.Transport, t: t}}
-	m, err := apiutil.NewDynamicRESTMapperWithOptions(&rest.Config{Host: cfg.Host, QPS: -1}, client, apiutil.DynamicRESTMapperOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// inBothModes runs test in a bubble of its own with a warm mapper of a server
-// with 50 groups that takes 20 ms for each answer.
-func inBothModes(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
-	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
-		t.Run(mode, func(t *testing.T) {
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-			synctest.Test(t, func(t *testing.T) {
-				server := fakeapi.New(fakeapi.Typical(50, 1, 2)...)
-				server.SetForms(forms)
-				m := newSequentialMapper(t, server)
-				if _, err := m.ResourceSingularizer("pods"); err != nil {
-					t.Fatal(err)
+// Misses in different groups go side by side.
+func TestMissesInDifferentGroups(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		group     string
+		versions  []string
+		latencies float64 // that all may take
+	}{
+		{"absent groups, a version", "absent%d.example.com", []string{"v1"}, 2.5},
+		{"absent groups, no version", "absent%d.example.com", nil, 5},
+		{"known groups, a version", "g%04d.example.com", []string{"v1"}, 2.5},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			eachWarmMapper(t, func(t *testing.T, _ *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+				took := allAtOnce(10, func(i int) {
+					gk := schema.GroupKind{Group: fmt.Sprintf(test.group, i+1), Kind: "Absent"}
+					if _, err := m.RESTMapping(gk, test.versions...); !meta.IsNoMatchError(err) {
+						t.Error(err)
+					}
+				})
+				if most := time.Duration(test.latencies * float64(latency)); took > most {
+					t.Errorf("took %v, want at most %v", took, most)
 				}
-				server.SetLatency(20 * time.Millisecond)
-				server.TakeRequests()
-				test(t, server, m)
 			})
 		})
 	}
 }
 
-var typical = schema.GroupKind{Group: "g0001.example.com", Kind: "Kind0001A"}
-
-func absentKind(n int) schema.GroupKind {
-	return schema.GroupKind{Group: typical.Group, Kind: fmt.Sprintf("Absent%d", n)}
-}
-
-// allAtOnce calls lookup n times at once and returns how long that takes.
-func allAtOnce(n int, lookup func(i int)) time.Duration {
-	start := time.Now()
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { lookup(i) })
-	}
-	wg.Wait()
-	return time.Since(start)
+// 200 lookups of one absent kind in one version are 3 requests at most.
+func TestIdenticalMisses(t *testing.T) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+		for _, group := range []string{"g0001.example.com", "absent.example.com", ""} {
+			server.TakeRequests()
+			allAtOnce(200, func(int) {
+				if _, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"}, "v1"); !meta.IsNoMatchError(err) {
+					t.Error(err)
+				}
+			})
+			if requests := server.TakeRequests(); len(requests) > 3 {
+				t.Errorf("%q: %d requests: %v", group, len(requests), requests)
+			}
+		}
+	})
 }
 
 func TestStormOfMisses(t *testing.T) {
@@ -119,7 +90,7 @@ func TestStormOfMisses(t *testing.T) {
 		}, map[string]int{"aggregated": 4, "legacy": 2 * 53}},
 	} {
 		t.Run(storm.name, func(t *testing.T) {
-			inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+			withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 				took := allAtOnce(200, func(i int) {
 					if err := storm.lookup(m, i); !meta.IsNoMatchError(err) {
 						t.Error(err)
@@ -136,8 +107,8 @@ func TestStormOfMisses(t *testing.T) {
 
 // The first lookups of a program come all at once.
 func TestStormOfFirstLookups(t *testing.T) {
-	inBothModes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
-		m := newSequentialMapper(t, server) // which knows nothing yet
+	withLanes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
+		m, _ := newLanesMapper(t, server) // which knows nothing yet
 		allAtOnce(200, func(int) {
 			if _, err := m.RESTMapping(typical, "v1"); err != nil {
 				t.Error(err)
@@ -146,163 +117,6 @@ func TestStormOfFirstLookups(t *testing.T) {
 		// The first of them starts the first flight at once, the others share the second.
 		if requests := server.TakeRequests(); len(requests) > 6 {
 			t.Errorf("%d requests: %v", len(requests), requests)
-		}
-	})
-}
-
-func TestHitsDoNotWait(t *testing.T) {
-	inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.SetLatency(300 * time.Millisecond)
-		var misses sync.WaitGroup
-		for i := range 10 {
-			misses.Go(func() { _, _ = m.RESTMapping(absentKind(i)) })
-		}
-		synctest.Wait() // until they have nothing to do but wait for the server
-		took := allAtOnce(100, func(int) {
-			for _, form := range lookupForms(typical.WithVersion("v1")) {
-				form.wantAnswer(t, m, "during a slow discovery")
-			}
-		})
-		if took != 0 {
-			t.Errorf("hits took %v", took)
-		}
-		if requests := server.TakeRequests(); len(requests) != 1 {
-			t.Errorf("%d requests, not the one under way: %v", len(requests), requests)
-		}
-		misses.Wait()
-	})
-}
-
-// A lookup that begins while a flight is under way takes the next one: the kind
-// came after the server had put together its answer to the first.
-func TestLookupsTakeTheNextFlight(t *testing.T) {
-	late := lookupForms(schema.GroupVersionKind{Group: typical.Group, Version: "v1", Kind: "Late"})
-	for _, form := range late {
-		t.Run(form.name, func(t *testing.T) {
-			inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-				var wg sync.WaitGroup
-				defer wg.Wait()
-				for range 3 {
-					wg.Go(func() {
-						if answer, err := form.ask(context.Background(), m); err == nil && answer != form.want {
-							t.Errorf("%q", answer)
-						}
-					})
-				}
-				synctest.Wait()
-				server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A", "Late"))
-				for range 3 {
-					wg.Go(func() { form.wantAnswer(t, m, "with an older flight under way") })
-				}
-			})
-		})
-	}
-}
-
-// A reset is not done by a read that was under way when it came: what that reads
-// is older.
-func TestResetsDuringReads(t *testing.T) {
-	for name, reset := range map[string]func(*apiutil.DynamicRESTMapper){
-		"Reset":      func(m *apiutil.DynamicRESTMapper) { m.Reset() },
-		"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(typical.Group) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-				// Reset again at each moment of the reads that the first one leads to.
-				for moment := range 6 {
-					server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A"))
-					reset(m)
-					var wg sync.WaitGroup
-					wg.Go(func() {
-						if _, err := m.RESTMapping(typical, "v1"); err != nil {
-							t.Error(err)
-						}
-					})
-					time.Sleep(time.Duration(moment)*20*time.Millisecond + 10*time.Millisecond)
-					server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A:cluster"))
-					reset(m)
-					wg.Wait()
-					mapping, err := m.RESTMapping(typical, "v1")
-					if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
-						t.Errorf("reset in request %d: %v, %v", moment+1, mapping, err)
-					}
-				}
-			})
-		})
-	}
-}
-
-// Who no longer wants to wait leaves. The flight goes on and publishes what it finds.
-func TestWaitersLeave(t *testing.T) {
-	inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A", "Late"))
-		late := schema.GroupKind{Group: typical.Group, Kind: "Late"}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-		defer cancel()
-		start := time.Now()
-		_, err := m.RESTMappingWithContext(ctx, late, "v1")
-		if took := time.Since(start); took != 10*time.Millisecond {
-			t.Errorf("left after %v", took)
-		}
-		if !errors.Is(err, context.DeadlineExceeded) || meta.IsNoMatchError(err) {
-			t.Errorf("got %v", err)
-		}
-		time.Sleep(10 * time.Millisecond)
-		synctest.Wait()
-		server.TakeRequests()
-		if _, err := m.RESTMapping(late, "v1"); err != nil || len(server.TakeRequests()) > 0 {
-			t.Errorf("what the flight found is not there: %v", err)
-		}
-	})
-}
-
-// A flight that everybody has left before it began is not flown.
-func TestAbandonedFlights(t *testing.T) {
-	inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		ctx, cancel := context.WithCancelCause(context.Background())
-		var wg sync.WaitGroup
-		wg.Go(func() { _, _ = m.RESTMapping(absentKind(0), "v1") })
-		synctest.Wait()
-		reason := errors.New("the caller has changed its mind")
-		for i := range 20 {
-			wg.Go(func() {
-				gk := schema.GroupKind{Group: fmt.Sprintf("g%04d.example.com", i+1), Kind: "Absent"}
-				_, err := m.RESTMappingWithContext(ctx, gk, "v1", "v2")
-				if !errors.Is(err, reason) || meta.IsNoMatchError(err) {
-					t.Errorf("got %v", err)
-				}
-			})
-		}
-		synctest.Wait()
-		cancel(reason)
-		wg.Wait()
-		time.Sleep(time.Second)
-		if requests := server.TakeRequests(); len(requests) != 1 {
-			t.Errorf("%d requests: %v", len(requests), requests)
-		}
-	})
-}
-
-// A context that has ended already asks for nothing to be read, and gets what is known.
-func TestEndedContext(t *testing.T) {
-	inBothModes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		for _, form := range lookupForms(typical.WithVersion("v1")) {
-			if answer, err := form.ask(ctx, m); err != nil || answer != form.want {
-				t.Errorf("%s: %q, %v", form.name, answer, err)
-			}
-		}
-		if _, err := m.RESTMappingWithContext(ctx, absentKind(0)); !errors.Is(err, context.Canceled) || meta.IsNoMatchError(err) {
-			t.Errorf("got %v", err)
-		}
-		m.Reset()
-		if _, err := m.RESTMappingWithContext(ctx, typical, "v1"); !errors.Is(err, context.Canceled) {
-			t.Errorf("after a reset: %v", err)
-		}
-		synctest.Wait()
-		if requests := server.TakeRequests(); len(requests) > 0 {
-			t.Errorf("requests: %v", requests)
 		}
 	})
 }

@@ -7,7 +7,6 @@ package apiutil_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -102,9 +101,9 @@ func (s *subscriber) close(t *testing.T) {
 }
 
 func TestSubscribe(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		stop := lifeStart(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := startMapper(t, m)
 		s := subscribe(m)
 		s.want(t, "at first",
 			"Added v1 Pod -> pods, namespace", "Added v1 Node -> nodes, root",
@@ -115,28 +114,28 @@ func TestSubscribe(t *testing.T) {
 		time.Sleep(10 * interval)
 		s.want(t, "nothing has changed")
 
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		time.Sleep(interval)
 		s.want(t, "a new group", "Added new.example.com/v1 New -> news, namespace")
 		renamed := fakeVersion("v1", "New")
 		renamed.Resources[0].Name = "novelties"
-		server.PutVersion(lifeNew.Group, renamed)
+		server.PutVersion(newKind.Group, renamed)
 		time.Sleep(interval)
 		s.want(t, "a resource's name", "Changed new.example.com/v1 New -> novelties, namespace")
 
-		server.PutVersion(lifeFoo.Group, fakeVersion("v1", "Foo:cluster", "Baz"))
+		server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo:cluster", "Baz"))
 		time.Sleep(interval)
 		s.want(t, "in a group", "Removed example.com/v1 Bar -> bars, namespace",
 			"Changed example.com/v1 Foo -> foos, root", "Added example.com/v1 Baz -> bazs, namespace")
-		server.PutVersion(lifeFoo.Group, fakeVersion("v2", "Foo:cluster"))
+		server.PutVersion(fooKind.Group, fakeVersion("v2", "Foo:cluster"))
 		time.Sleep(interval)
 		s.want(t, "a version behind", "Added example.com/v2 Foo -> foos, root")
 		server.Put(fakeGroup("example.com", fakeVersion("v2", "Foo:cluster"), fakeVersion("v1", "Foo:cluster", "Baz")))
 		time.Sleep(interval)
 		s.want(t, "the preferred version", "Changed example.com/v2 Foo -> foos, root")
 
-		server.Remove(lifeFoo.Group)
-		server.Remove(lifeOther.Group)
+		server.Remove(fooKind.Group)
+		server.Remove(otherKind.Group)
 		time.Sleep(interval)
 		got := s.take(t)
 		slices.Sort(got)
@@ -154,16 +153,16 @@ func TestSubscribe(t *testing.T) {
 // Who does not receive gets one batch of all that has become of it meanwhile, and
 // nobody else waits for it.
 func TestSlowSubscriber(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		stop := lifeStart(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := startMapper(t, m)
 		never, slow, quick := subscribe(m), subscribe(m), subscribe(m)
 		slow.take(t)
 		quick.take(t)
 		for n := range 20 {
 			server.PutVersion("example.com", fakeVersion("v1", "Foo", fmt.Sprintf("Passing%d", n)))
 			if n == 10 {
-				lifeServe(server, lifeNew)
+				serve(server, newKind)
 			}
 			time.Sleep(67 * time.Second)
 			if len(quick.take(t)) == 0 {
@@ -191,9 +190,9 @@ func TestSlowSubscriber(t *testing.T) {
 
 // What came and went again is not sent, and neither is what changed back.
 func TestSubscriberMissesDetours(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		stop := lifeStart(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := startMapper(t, m)
 		s := subscribe(m)
 		s.take(t)
 		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Baz"))
@@ -206,105 +205,15 @@ func TestSubscriberMissesDetours(t *testing.T) {
 	})
 }
 
-// A client of random changes and a subscriber that receives now and then agree in
-// the end with what the server serves.
-func TestSubscriberEndsWhereServerIs(t *testing.T) {
-	for seed := range uint64(10) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				random := rand.New(rand.NewPCG(seed, 0))
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-				stop := lifeStart(t, m)
-				s := subscribe(m)
-				for range 100 {
-					changeAtRandom(server, random)
-					lookUpAtRandom(m, random)
-					time.Sleep(time.Duration(random.Int64N(int64(time.Minute))))
-					if random.IntN(4) == 0 {
-						s.take(t)
-					}
-				}
-				server.ClearFaults()
-				time.Sleep(5 * time.Minute) // until a refresh after the last failure
-				for s.take(t) != nil {
-				}
-				if diff := cmp.Diff(servedKinds(t, server), s.kinds); diff != "" {
-					t.Errorf("the server's kinds (-want +got):\n%s", diff)
-				}
-				s.close(t)
-				stop()
-			})
-		})
-	}
-}
-
-func changeAtRandom(server *fakeapi.Server, random *rand.Rand) {
-	group := fmt.Sprintf("g%d.example.com", random.IntN(4))
-	version := fmt.Sprintf("v%d", random.IntN(3))
-	switch random.IntN(6) {
-	case 0:
-		server.Remove(group)
-	case 1:
-		server.RemoveVersion(group, version)
-	case 2:
-		server.SetFault(fakeapi.Under("/apis"), fakeapi.Times(1+random.IntN(5), fakeapi.Status(503, 0)))
-	default:
-		var kinds []string
-		for _, kind := range []string{"A", "B", "C", "D"} {
-			if random.IntN(2) == 0 {
-				kinds = append(kinds, kind+[]string{"", ":cluster"}[random.IntN(2)])
-			}
-		}
-		server.PutVersion(group, fakeVersion(version, kinds...))
-	}
-}
-
-func lookUpAtRandom(m *apiutil.DynamicRESTMapper, random *rand.Rand) {
-	gk := schema.GroupKind{Group: fmt.Sprintf("g%d.example.com", random.IntN(5)), Kind: []string{"A", "B", "E"}[random.IntN(3)]}
-	switch random.IntN(5) {
-	case 0:
-		m.Reset()
-	case 1:
-		m.ResetGroup(gk.Group)
-	case 2:
-		_, _ = m.RESTMapping(gk)
-	case 3:
-		_, _ = m.RESTMapping(gk, fmt.Sprintf("v%d", random.IntN(4)))
-	}
-}
-
-// servedKinds reads what the server serves with a new mapper.
-func servedKinds(t *testing.T, server *fakeapi.Server) map[schema.GroupVersionKind]string {
-	t.Helper()
-	m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-	kinds := map[schema.GroupVersionKind]string{}
-	groups := []string{"", lifeFoo.Group, lifeOther.Group}
-	for n := range 4 {
-		groups = append(groups, fmt.Sprintf("g%d.example.com", n))
-	}
-	for _, group := range groups {
-		for _, kind := range []string{"Pod", "Node", "Foo", "Bar", "Other", "A", "B", "C", "D"} {
-			mappings, err := m.RESTMappings(schema.GroupKind{Group: group, Kind: kind})
-			if err != nil && !meta.IsNoMatchError(err) {
-				t.Error(err)
-			}
-			for _, mapping := range mappings {
-				kinds[mapping.GroupVersionKind] = mappingText(mapping)
-			}
-		}
-	}
-	return kinds
-}
-
 // In a lookup's answer a server without the aggregated document may list a new
 // group that nobody has asked for. The subscriber is told of it all the same.
 func TestSubscriberHearsOfWhatLookupsListed(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		stop := lifeStart(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := startMapper(t, m)
 		s := subscribe(m)
 		s.take(t)
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		if _, err := m.RESTMapping(schema.GroupKind{Group: "absent.example.com", Kind: "Absent"}); !meta.IsNoMatchError(err) {
 			t.Error(err)
 		}
@@ -317,24 +226,24 @@ func TestSubscriberHearsOfWhatLookupsListed(t *testing.T) {
 
 // Without Start a subscriber hears of what lookups find.
 func TestSubscribeWithoutStart(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		s := subscribe(m)
 		if got := s.take(t); len(got) != 5 {
 			t.Errorf("at first: %q", got)
 		}
 		server.TakeRequests()
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		time.Sleep(time.Hour)
 		s.want(t, "nobody has asked")
-		lifeWantRequests(t, server, "an hour without a lookup")
-		lifeWantServed(t, m, lifeNew)
+		wantRequests(t, server, "an hour without a lookup")
+		wantServed(t, m, newKind)
 		s.want(t, "a lookup", "Added new.example.com/v1 New -> news, namespace")
-		server.Remove(lifeNew.Group)
+		server.Remove(newKind.Group)
 		m.Reset()
 		synctest.Wait()
-		lifeWantRequests(t, server, "a miss, and a reset", "/apis/new.example.com/v1 200")
-		lifeWantAbsent(t, m, lifeNew)
+		wantRequests(t, server, "a miss, and a reset", "/apis/new.example.com/v1 200")
+		wantAbsent(t, m, newKind)
 		s.want(t, "a lookup after a reset", "Removed new.example.com/v1 New -> news, namespace")
 		s.close(t)
 	})
@@ -342,11 +251,11 @@ func TestSubscribeWithoutStart(t *testing.T) {
 
 // At first the server is read until that succeeds.
 func TestSubscribeDuringOutage(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for _, opts := range []apiutil.DynamicRESTMapperOptions{{}, {RefreshInterval: time.Minute}} {
 			heal := server.SetFault(fakeapi.All(), fakeapi.Refused())
-			m := newFakeMapper(t, server, opts)
-			stop := lifeStart(t, m)
+			m := newMapper(t, server, opts)
+			stop := startMapper(t, m)
 			s, impatient := subscribe(m), subscribe(m)
 			time.Sleep(10 * time.Minute)
 			s.want(t, "during the outage")
@@ -367,11 +276,11 @@ func TestSubscribeDuringOutage(t *testing.T) {
 
 // A server may list its versions and answer for none: that is not all there is.
 func TestSubscribeWhileNoVersionAnswers(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Legacy())
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Legacy())
 		versions := []string{"/api/v1", "/apis/example.com/v1", "/apis/other.example.com/v1"}
 		heal := server.SetFault(fakeapi.At(versions...), fakeapi.Status(503, 0))
-		s := subscribe(newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{}))
+		s := subscribe(newMapper(t, server, apiutil.DynamicRESTMapperOptions{}))
 		time.Sleep(10 * time.Minute)
 		s.want(t, "while no version answers")
 		heal()
@@ -385,20 +294,20 @@ func TestSubscribeWhileNoVersionAnswers(t *testing.T) {
 
 // Of an API whose service is down at first a subscriber hears when it answers.
 func TestSubscribeWithDeadVersion(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		dead := fakeVersion("v1", "New")
 		dead.Stale = true
-		server.PutVersion(lifeNew.Group, dead)
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		stop := lifeStart(t, m)
+		server.PutVersion(newKind.Group, dead)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := startMapper(t, m)
 		s := subscribe(m)
 		if got := s.take(t); len(got) != 5 || strings.Contains(fmt.Sprint(got), "New") {
 			t.Errorf("at first: %q", got)
 		}
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		time.Sleep(67 * time.Second)
 		s.want(t, "when it answers", "Added new.example.com/v1 New -> news, namespace")
-		server.PutVersion(lifeNew.Group, dead)
+		server.PutVersion(newKind.Group, dead)
 		time.Sleep(67 * time.Second)
 		s.want(t, "when it is down again")
 		s.close(t)
@@ -408,8 +317,8 @@ func TestSubscribeWithDeadVersion(t *testing.T) {
 
 // The channel is closed when the context ends, whatever goes on.
 func TestSubscribeEnds(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		pending := subscribe(m) // is never received from
 		synctest.Wait()
 		pending.cancel()
@@ -432,8 +341,8 @@ func TestSubscribeEnds(t *testing.T) {
 
 // What is sent belongs to the receiver.
 func TestSubscribersShareNothing(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		spoiler := subscribe(m)
 		batch := <-spoiler.changes
 		for i := range batch {

@@ -5,7 +5,10 @@ package apiutil_test
 import (
 	"context"
 	"errors"
+	"io"
+	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -49,26 +52,15 @@ func breakVersion(server *fakeapi.Server, how string, gv schema.GroupVersion, ki
 	return func() { server.PutVersion(gv.Group, fakeVersion(gv.Version, kinds...)) }
 }
 
-func eachMode(t *testing.T, test func(t *testing.T, forms fakeapi.Forms)) {
-	for name, forms := range map[string]fakeapi.Forms{
-		"aggregated": fakeapi.Aggregated(), "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-			test(t, forms)
-		})
-	}
-}
-
 // An APIService is down when the mapper first asks. Its kinds are not "no match",
 // all others are served, and it is found at the first lookup after it recovers.
 func TestAPIServiceDownAtFirst(t *testing.T) {
-	eachMode(t, func(t *testing.T, forms fakeapi.Forms) {
+	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
 		for _, how := range []string{"stale", "stale and empty"} {
 			for i, form := range lookupForms(metric) {
 				server := serverWithAPIService(forms)
 				repair := breakVersion(server, how, metric.GroupVersion(), "Metric")
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 				for range 2 {
 					answer, err := form.ask(context.Background(), m)
 					wantFailed(t, metric.GroupVersion(), form.name, answer, err)
@@ -100,10 +92,10 @@ func wantFailed(t *testing.T, gv schema.GroupVersion, lookup, answer string, err
 // a Reset too, and what is not found in it is not "no match".
 func TestAPIServiceDownLater(t *testing.T) {
 	absent := schema.GroupVersionKind{Group: metric.Group, Version: metric.Version, Kind: "Absent"}
-	eachMode(t, func(t *testing.T, forms fakeapi.Forms) {
+	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
 		for _, how := range []string{"stale", "stale and empty"} {
 			server := serverWithAPIService(forms)
-			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 			lookupForms(metric)[0].wantAnswer(t, m, "while it is up")
 			repair := breakVersion(server, how, metric.GroupVersion(), "Metric")
 			for _, when := range []string{"down", "down, after a Reset"} {
@@ -129,11 +121,11 @@ func TestAPIServiceDownLater(t *testing.T) {
 
 // One version of a group fails, its sibling is fine: both go on answering.
 func TestOneVersionFails(t *testing.T) {
-	eachMode(t, func(t *testing.T, forms fakeapi.Forms) {
+	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
 		for _, how := range []string{"503", "stale", "stale and empty"} {
 			for i := range lookupForms(inV1) {
 				server := serverWithAPIService(forms)
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 				lookupForms(inV1)[0].wantAnswer(t, m, "warming up")
 				heal := breakVersion(server, how, inV1.GroupVersion(), "Old")
 				server.PutVersion("example.com", fakeVersion("v2", "Young", "Newer"))
@@ -153,11 +145,11 @@ func TestOneVersionFails(t *testing.T) {
 
 // A version that is down at first does not hide its sibling.
 func TestOneVersionFailsAtFirst(t *testing.T) {
-	eachMode(t, func(t *testing.T, forms fakeapi.Forms) {
+	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
 		for i, form := range lookupForms(inV2) {
 			server := serverWithAPIService(forms)
 			heal := breakVersion(server, "stale", inV1.GroupVersion(), "Old")
-			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 			form.wantAnswer(t, m, "with a dead sibling")
 			old := lookupForms(inV1)[i]
 			answer, err := old.ask(context.Background(), m)
@@ -170,11 +162,11 @@ func TestOneVersionFailsAtFirst(t *testing.T) {
 
 // A version that stays dead costs those nothing who ask for something else.
 func TestDeadVersionCostsOthersNothing(t *testing.T) {
-	eachMode(t, func(t *testing.T, forms fakeapi.Forms) {
+	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
 		for _, how := range []string{"503", "stale"} {
 			server := serverWithAPIService(forms)
 			breakVersion(server, how, metric.GroupVersion(), "Metric")
-			m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 			lookupForms(pod)[0].wantAnswer(t, m, "warming up")
 			server.TakeRequests()
 			for _, gvk := range []schema.GroupVersionKind{pod, inV1, inV2} {
@@ -187,4 +179,27 @@ func TestDeadVersionCostsOthersNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The causes that a caller may want to tell apart can be told apart.
+func TestCauses(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
+	for _, test := range []struct {
+		fault   fakeapi.Fault
+		timeout time.Duration
+		is      error
+	}{
+		{fakeapi.Refused(), time.Minute, syscall.ECONNREFUSED},
+		{fakeapi.ResetMidBody(), time.Minute, syscall.ECONNRESET},
+		{fakeapi.Timeout(), time.Millisecond, context.DeadlineExceeded},
+		{fakeapi.Truncated(), time.Minute, io.ErrUnexpectedEOF},
+	} {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: test.timeout})
+		server.ClearFaults()
+		server.SetFault(fakeapi.All(), test.fault)
+		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); !errors.Is(err, test.is) {
+			t.Errorf("%s: %v is not %v", test.fault, err, test.is)
+		}
+	}
 }

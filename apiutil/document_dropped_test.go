@@ -34,40 +34,40 @@ func TestDocumentDropsAGroup(t *testing.T) {
 		drop func(*fakeapi.Server)
 		gone bool
 	}{
-		{"which is served", func(s *fakeapi.Server) { dropFromDocuments(s, lifeFoo.Group, foo) }, false},
-		{"which is not served", func(s *fakeapi.Server) { s.Remove(lifeFoo.Group) }, true},
+		{"which is served", func(s *fakeapi.Server) { dropFromDocuments(s, fooKind.Group, foo) }, false},
+		{"which is not served", func(s *fakeapi.Server) { s.Remove(fooKind.Group) }, true},
 		{"which is 503", func(s *fakeapi.Server) {
-			s.Remove(lifeFoo.Group)
-			s.SetFault(fakeapi.InGroup(lifeFoo.Group), fakeapi.Status(503, 5))
+			s.Remove(fooKind.Group)
+			s.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Status(503, 5))
 		}, false},
 		{"which hangs", func(s *fakeapi.Server) {
-			s.Remove(lifeFoo.Group)
-			s.SetFault(fakeapi.InGroup(lifeFoo.Group), fakeapi.Timeout())
+			s.Remove(fooKind.Group)
+			s.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Timeout())
 		}, false},
 		{"which a gateway has lost", func(s *fakeapi.Server) {
-			s.Remove(lifeFoo.Group)
-			s.SetFault(fakeapi.InGroup(lifeFoo.Group), fakeapi.Empty(404))
+			s.Remove(fooKind.Group)
+			s.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Empty(404))
 		}, false},
 		{"of which only the versions answer", func(s *fakeapi.Server) {
-			dropFromDocuments(s, lifeFoo.Group, foo)
+			dropFromDocuments(s, fooKind.Group, foo)
 			s.SetFault(fakeapi.At("/apis/example.com"), fakeapi.Status(503, 5))
 		}, false},
 	} {
 		for when, meanwhile := range map[string]func(*testing.T, *apiutil.DynamicRESTMapper){
 			"a miss elsewhere": func(t *testing.T, m *apiutil.DynamicRESTMapper) {
-				lifeWantAbsent(t, m, lifeNew)
-				_, _ = m.RESTMapping(lifeNew.GroupKind())
+				wantAbsent(t, m, newKind)
+				_, _ = m.RESTMapping(newKind.GroupKind())
 			},
 			"Reset":          func(_ *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset() },
 			"Reset, refresh": func(t *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset(); time.Sleep(2 * time.Minute) },
 			"a refresh":      func(*testing.T, *apiutil.DynamicRESTMapper) { time.Sleep(2 * time.Minute) },
 		} {
 			t.Run(test.name+"/"+when, func(t *testing.T) {
-				lifeBubble(t, func(t *testing.T) {
-					server := lifeServer(fakeapi.Aggregated())
-					m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
-					lifeReadAll(t, m)
-					stop := lifeStart(t, m)
+				inBubble(t, func(t *testing.T) {
+					server := newServer(fakeapi.Aggregated())
+					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
+					readAll(t, m)
+					stop := startMapper(t, m)
 					synctest.Wait()
 					s := subscribe(m)
 					s.take(t)
@@ -75,20 +75,20 @@ func TestDocumentDropsAGroup(t *testing.T) {
 					meanwhile(t, m)
 					if test.gone {
 						time.Sleep(time.Minute) // a miss elsewhere does not depend on the group
-						lifeWantAbsent(t, m, lifeFoo, lifeBar)
-						if _, err := m.RESTMapping(lifeFoo.GroupKind()); !meta.IsNoMatchError(err) {
+						wantAbsent(t, m, fooKind, barKind)
+						if _, err := m.RESTMapping(fooKind.GroupKind()); !meta.IsNoMatchError(err) {
 							t.Errorf("without a version: %v", err)
 						}
 						s.want(t, "in the end",
 							"Removed example.com/v1 Foo -> foos, namespace", "Removed example.com/v1 Bar -> bars, namespace")
 					} else {
-						lifeWantServed(t, m, lifeFoo, lifeBar)
-						for _, form := range lookupForms(lifeFoo) {
+						wantServed(t, m, fooKind, barKind)
+						for _, form := range lookupForms(fooKind) {
 							form.wantAnswer(t, m, "in the end")
 						}
 						s.want(t, "in the end")
 					}
-					lifeWantServed(t, m, lifeOther)
+					wantServed(t, m, otherKind)
 					server.ClearFaults()
 					s.close(t)
 					stop()
@@ -100,18 +100,18 @@ func TestDocumentDropsAGroup(t *testing.T) {
 
 // F9: nobody waits for a group that the document has dropped and that hangs.
 func TestDroppedGroupThatHangs(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
 		server.SetLatency(latency)
-		server.Remove(lifeFoo.Group)
-		server.SetFault(fakeapi.InGroup(lifeFoo.Group), fakeapi.Timeout())
+		server.Remove(fooKind.Group)
+		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Timeout())
 		for n := range 3 {
 			m.Reset()
 			start := time.Now()
-			lifeWantServed(t, m, lifeOther, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
-			if _, err := m.RESTMapping(lifeNew.GroupKind()); !meta.IsNoMatchError(err) {
+			wantServed(t, m, otherKind, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+			if _, err := m.RESTMapping(newKind.GroupKind()); !meta.IsNoMatchError(err) {
 				t.Error(err)
 			}
 			if took := time.Since(start); took > 5*latency {
@@ -126,11 +126,11 @@ func TestDroppedGroupThatHangs(t *testing.T) {
 // Many groups that go at once are asked for by a few of them.
 func TestDocumentDropsManyGroups(t *testing.T) {
 	const groups = 100
-	lifeBubble(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		server := fakeapi.New(fakeapi.Typical(groups, 1, 1)...)
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
-		lifeReadAll(t, m)
-		stop := lifeStart(t, m)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
+		readAll(t, m)
+		stop := startMapper(t, m)
 		synctest.Wait()
 		for n := 2; n <= groups; n++ {
 			server.Remove(fmt.Sprintf("g%04d.example.com", n))
@@ -155,21 +155,21 @@ func TestDocumentDropsManyGroups(t *testing.T) {
 
 // One of two groups has gone, the other one has not.
 func TestDocumentDropsTwoGroups(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
 		server.PutVersion("apps", fakeVersion("v1", "Deployment"))
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
-		server.Remove(lifeOther.Group)
-		dropFromDocuments(server, lifeFoo.Group, fakeVersion("v1", "Foo", "Bar"))
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		server.Remove(otherKind.Group)
+		dropFromDocuments(server, fooKind.Group, fakeVersion("v1", "Foo", "Bar"))
 		for range 3 {
 			m.Reset()
-			_, _ = m.RESTMapping(lifeNew.GroupKind())
-			if _, err := m.RESTMapping(lifeFoo.GroupKind()); err != nil {
+			_, _ = m.RESTMapping(newKind.GroupKind())
+			if _, err := m.RESTMapping(fooKind.GroupKind()); err != nil {
 				t.Error(err)
 			}
-			lifeWantServed(t, m, lifeFoo, lifeBar)
-			lifeWantAbsent(t, m, lifeOther)
+			wantServed(t, m, fooKind, barKind)
+			wantAbsent(t, m, otherKind)
 		}
 	})
 }
@@ -183,18 +183,18 @@ func TestDocumentDropsAKind(t *testing.T) {
 		for when, meanwhile := range map[string]func(*testing.T, *apiutil.DynamicRESTMapper){
 			"misses": missElsewhere, "Reset": meanwhiles["Reset"], "ResetGroup": meanwhiles["ResetGroup"],
 		} {
-			for _, form := range lookupForms(lifeFoo) {
+			for _, form := range lookupForms(fooKind) {
 				if form.group == "" {
 					continue // a lookup of any group believes the document
 				}
 				t.Run(what+"/"+when+"/"+form.name, func(t *testing.T) {
-					lifeBubble(t, func(t *testing.T) {
-						server := lifeServer(fakeapi.Aggregated())
-						m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-						lifeReadAll(t, m)
-						server.Put(fakeGroup(lifeFoo.Group, dropped...))
+					inBubble(t, func(t *testing.T) {
+						server := newServer(fakeapi.Aggregated())
+						m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+						readAll(t, m)
+						server.Put(fakeGroup(fooKind.Group, dropped...))
 						server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
-						server.Put(fakeGroup(lifeFoo.Group, fakeVersion("v1", "Foo", "Bar")))
+						server.Put(fakeGroup(fooKind.Group, fakeVersion("v1", "Foo", "Bar")))
 						meanwhile(t, m)
 						form.wantAnswer(t, m, "served, whatever the document says")
 					})

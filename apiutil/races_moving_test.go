@@ -6,9 +6,12 @@ package apiutil_test
 
 import (
 	"fmt"
+	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -61,7 +64,7 @@ func noMisses(t *testing.T, goroutines int, stop <-chan struct{}, lookup func() 
 // them at any moment, is never NoMatch for a lookup that takes either.
 func TestMovingKindIsNeverAbsent(t *testing.T) {
 	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
-	m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 	moving, absent := schema.GroupKind{Group: "example.com", Kind: "Moving"}, schema.GroupKind{Group: "example.com", Kind: "Absent"}
 	serve := func(n int) {
 		tables := [][]string{{"Stays", "Moving"}, {"Stays"}}
@@ -97,8 +100,8 @@ func TestGroupThatTheDocumentBringsBack(t *testing.T) {
 		fakeGroup("", fakeVersion("v1", "Pod")),
 		fakeGroup("example.com", fakeVersion("v1", "Foo")), fakeGroup("other.example.com", fakeVersion("v1", "Other")),
 	)
-	m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-	lifeReadAll(t, m)
+	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	readAll(t, m)
 	server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
 	server.Remove("example.com")
 	most := int64(40_000)
@@ -122,4 +125,54 @@ func TestGroupThatTheDocumentBringsBack(t *testing.T) {
 	close(stop)
 	wait()
 	t.Logf("%d lookups", answers.Load())
+}
+
+// A kind that moves from one version to another is served by one of them at any
+// moment. A lookup is judged by what its own read of the document found, before
+// what others published since.
+func TestMovingKindBesideOtherReads(t *testing.T) {
+	moving := schema.GroupKind{Group: "example.com", Kind: "Moving"}
+	tables := [][]string{{"Stays", "Moving"}, {"Stays"}}
+	serve := func(server *fakeapi.Server, version int) {
+		server.Put(fakeGroup(moving.Group, fakeVersion("v1", tables[version-1]...), fakeVersion("v2", tables[2-version]...)))
+	}
+	// On one processor the read goes on before who waits for it sees what it found.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	wrong := 0
+	for range 20 {
+		inBubble(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			serve(server, 1)
+			var others sync.WaitGroup
+			next, move := server.Client().Transport, func(*http.Request) {}
+			m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+				resp, err := next.RoundTrip(req)
+				move(req)
+				return resp, err
+			}), apiutil.DynamicRESTMapperOptions{})
+			readAll(t, m)
+			serve(server, 2)
+			absent := schema.GroupKind{Group: moving.Group, Kind: "Absent"}
+			_, _ = m.RESTMapping(absent, "v1") // from here on it is known in neither
+			moved := false
+			move = func(req *http.Request) {
+				if req.URL.Path != "/apis" || moved {
+					return
+				}
+				moved = true // after the document was written, which has it in v2
+				for range 4 {
+					others.Go(func() { _, _ = m.RESTMapping(absent, "v2") })
+				}
+				synctest.Wait()
+				serve(server, 1)
+			}
+			if _, err := m.RESTMapping(moving); err != nil {
+				wrong++
+			}
+			others.Wait()
+		})
+	}
+	if wrong > 0 {
+		t.Errorf("%d of 20 lookups of a kind that is always there found none", wrong)
+	}
 }

@@ -39,9 +39,9 @@ func (blanks) Close() error { return nil }
 // An answer that says that nothing has changed has nothing to say besides.
 func TestBodiesOf304AreNotRead(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	server := lifeServer(fakeapi.Aggregated())
+	server := newServer(fakeapi.Aggregated())
 	next, read, answers := server.Client().Transport, new(atomic.Int64), 0
-	m := newLifeMapper(t, server, through(func(req *http.Request) (*http.Response, error) {
+	m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
 		resp, err := next.RoundTrip(req)
 		if err == nil && resp.StatusCode == http.StatusNotModified {
 			resp.Body = blanks{read}
@@ -49,9 +49,9 @@ func TestBodiesOf304AreNotRead(t *testing.T) {
 		}
 		return resp, err
 	}), apiutil.DynamicRESTMapperOptions{})
-	lifeWantServed(t, m, lifeFoo)
+	wantServed(t, m, fooKind)
 	m.Reset()
-	lifeWantServed(t, m, lifeFoo)
+	wantServed(t, m, fooKind)
 	if answers != 2 || read.Load() > 0 {
 		t.Errorf("%d bytes of %d answers 304 were read", read.Load(), answers)
 	}
@@ -69,9 +69,9 @@ func TestBodiesOfTheWatchAreBounded(t *testing.T) {
 		"lists":           {false, http.StatusOK},
 		"refused watches": {true, http.StatusInternalServerError},
 	} {
-		server := lifeServer(fakeapi.Aggregated())
+		server := newServer(fakeapi.Aggregated())
 		watched, read, asked := newWatchServer(server), new(atomic.Int64), make(chan struct{}, 100)
-		m := newLifeMapper(t, server, through(func(req *http.Request) (*http.Response, error) {
+		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
 			watching := req.URL.Query().Get("watch") == "true"
 			if req.URL.Path != crdsPath || test.watching && !watching {
 				return watched.RoundTrip(req)
@@ -81,7 +81,7 @@ func TestBodiesOfTheWatchAreBounded(t *testing.T) {
 			asked <- struct{}{}
 			return resp, nil
 		}), apiutil.DynamicRESTMapperOptions{WatchAPIs: true, MaxResponseBytes: limit})
-		stop := lifeStart(t, m)
+		stop := startMapper(t, m)
 		select {
 		case <-asked:
 		case <-time.After(10 * time.Second):

@@ -23,15 +23,15 @@ func watchInBubble(
 	test func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper),
 ) {
 	t.Helper()
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
 		watched := newWatchServer(server)
 		if prepare != nil {
 			prepare(watched)
 		}
 		opts.WatchAPIs = true
-		m := newLifeMapper(t, server, watched, opts)
-		stop := lifeStart(t, m)
+		m := newMapperThrough(t, server, watched, opts)
+		stop := startMapper(t, m)
 		test(t, server, watched, m)
 		start := time.Now()
 		stop()
@@ -82,18 +82,18 @@ func TestWatchIsAheadOfTheDocument(t *testing.T) {
 			settled(t, server, m)
 			list := watched.lists[apiServicesPath]
 			for _, late := range []time.Duration{3 * time.Second, 15 * time.Second, time.Minute} {
-				w := waitFor(m, lifeNew)
+				w := waitFor(m, newKind)
 				time.Sleep(time.Second)
 				list.put("v1.new.example.com")
 				time.Sleep(late)
-				lifeServe(server, lifeNew)
+				serve(server, newKind)
 				w.wantWithin(t, 70*time.Second)
 
 				list.remove("v1.new.example.com")
 				time.Sleep(late)
-				server.Remove(lifeNew.Group)
+				server.Remove(newKind.Group)
 				time.Sleep(70 * time.Second)
-				if lifeAsk(m, lifeNew) == nil {
+				if lookUp(m, newKind) == nil {
 					t.Errorf("a kind that went %v after its event is still mapped", late)
 				}
 				time.Sleep(5 * time.Minute)
@@ -120,30 +120,31 @@ func TestWatch(t *testing.T) {
 		for _, path := range []string{crdsPath, apiServicesPath} {
 			list := watched.lists[path]
 			for name, change := range map[string]func(){
-				"come": func() { lifeServe(server, lifeNew); list.put("news") },
+				"come": func() { serve(server, newKind); list.put("news") },
 				"change": func() {
-					server.PutVersion(lifeNew.Group, fakeVersion("v1", "New:cluster"))
+					server.PutVersion(newKind.Group, fakeVersion("v1", "New:cluster"))
 					list.put("news")
 				},
 			} {
 				generation := m.Generation()
 				change()
 				time.Sleep(1200 * time.Millisecond)
-				lifeWantRequests(t, server, name+" at "+path, "/api 304", "/apis 200")
+				wantRequests(t, server, name+" at "+path, "/api 304", "/apis 200")
 				if m.Generation() == generation {
 					t.Errorf("%s at %s was not noticed", name, path)
 				}
 				settleEchoes(t, server, name+" at "+path)
 			}
-			server.Remove(lifeNew.Group)
+			server.Remove(newKind.Group)
 			list.remove("news")
 			time.Sleep(1200 * time.Millisecond)
-			lifeWantRequests(t, server, "going at "+path, "/api 304", "/apis 200")
+			// Nothing goes without a live 404.
+			wantRequests(t, server, "going at "+path, "/api 304", "/apis 200", "/apis/new.example.com/v1 404")
 			settleEchoes(t, server, "going at "+path)
 		}
 
 		time.Sleep(24 * time.Hour)
-		lifeWantRequests(t, server, "a day without events")
+		wantRequests(t, server, "a day without events")
 		for _, accept := range append(watched.lists[crdsPath].accepts(), watched.lists[apiServicesPath].accepts()...) {
 			if !strings.Contains(accept, "as=PartialObjectMetadata") {
 				t.Errorf("more than metadata is asked for: Accept %q", accept)
@@ -190,13 +191,13 @@ func TestWatchRefused(t *testing.T) {
 		for _, path := range []string{crdsPath, apiServicesPath} {
 			segments := strings.Split(path, "/")
 			t.Run(name+"/"+segments[4], func(t *testing.T) {
-				log, logger := newLifeLog()
+				log, logger := newTestLog()
 				opts := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, Logger: logger}
 				watchInBubble(t, opts, func(s *watchServer) { s.lists[path].setFailure(tt.failure) },
 					func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
 						time.Sleep(10 * time.Minute)
 						lines := log.containing("cannot watch")
-						lifeWantLine(t, lines, append(tt.says, "ERROR", segments[2], segments[4])...)
+						wantLine(t, lines, append(tt.says, "ERROR", segments[2], segments[4])...)
 						if m.Status().Watching {
 							t.Error("watching what it may not watch")
 						}
@@ -231,12 +232,12 @@ func TestWatchRefused(t *testing.T) {
 func wantWatching(t *testing.T, server *fakeapi.Server, list *watchedList, m *apiutil.DynamicRESTMapper) {
 	t.Helper()
 	settled(t, server, m)
-	lifeServe(server, lifeNew)
+	serve(server, newKind)
 	list.put("news")
 	time.Sleep(1200 * time.Millisecond)
 	server.TakeRequests()
-	lifeWantServed(t, m, lifeNew)
-	lifeWantRequests(t, server, "what the watch has found")
+	wantServed(t, m, newKind)
+	wantRequests(t, server, "what the watch has found")
 }
 
 // A server ends watches all the time; what happened in between is not lost.
@@ -247,13 +248,13 @@ func TestWatchGoesOn(t *testing.T) {
 			list := watched.lists[crdsPath]
 			for n := range 10 {
 				list.drop()
-				lifeServe(server, lifeNew)
+				serve(server, newKind)
 				list.put(fmt.Sprintf("news%d", n))
 				time.Sleep(5 * time.Second)
 				server.TakeRequests()
-				lifeWantServed(t, m, lifeNew)
-				lifeWantRequests(t, server, "what happened while the watch was closed")
-				server.Remove(lifeNew.Group)
+				wantServed(t, m, newKind)
+				wantRequests(t, server, "what happened while the watch was closed")
+				server.Remove(newKind.Group)
 				list.put(fmt.Sprintf("news%d", n))
 				time.Sleep(time.Minute)
 			}
@@ -274,6 +275,35 @@ func TestWatchEndsWhileServerIsDown(t *testing.T) {
 				func(t *testing.T, server *fakeapi.Server, _ *watchServer, _ *apiutil.DynamicRESTMapper) {
 					server.SetFault(fakeapi.All(), fakeapi.Refused())
 					time.Sleep(10*time.Minute + 7*time.Second)
+				})
+		})
+	}
+}
+
+// An event of the watch is looked into for 70 seconds, whatever else rings
+// meanwhile: a watch that opens again, say.
+func TestEchoIsNotLostToAPlainRing(t *testing.T) {
+	for _, reopened := range []time.Duration{0, 10 * time.Second, 30 * time.Second, 60 * time.Second} {
+		t.Run(reopened.String(), func(t *testing.T) {
+			watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
+				func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+					settled(t, server, m)
+					time.Sleep(5 * time.Minute)
+					server.SetLag(fakeapi.PartDocument, 65*time.Second)
+					serve(server, newKind)
+					groups := m.Status().Groups
+					watched.lists[apiServicesPath].put("v1.new.example.com")
+					time.Sleep(reopened)
+					crds := watched.lists[crdsPath]
+					if reopened > 0 {
+						crds.setFailure(listFailure{code: 500})
+					}
+					time.Sleep(time.Second)
+					crds.setFailure(listFailure{})
+					time.Sleep(75*time.Second - reopened)
+					if got := m.Status().Groups; got != groups+1 {
+						t.Errorf("%d groups known 76 seconds after the event, %d before", got, groups)
+					}
 				})
 		})
 	}

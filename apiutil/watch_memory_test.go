@@ -55,10 +55,10 @@ func (*generated) Close() error { return nil }
 // has grown since then: what is live, and all that was ever allocated.
 func watchGenerated(t *testing.T, list, watch func(req *http.Request) *generated, check func(server *fakeapi.Server, read, live, all int64)) {
 	t.Helper()
-	lifeBubble(t, func(t *testing.T) {
-		server, read := lifeServer(fakeapi.Aggregated()), new(atomic.Int64)
+	inBubble(t, func(t *testing.T) {
+		server, read := newServer(fakeapi.Aggregated()), new(atomic.Int64)
 		watched := newWatchServer(server)
-		m := newLifeMapper(t, server, through(func(req *http.Request) (*http.Response, error) {
+		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
 			body := list
 			if req.URL.Query().Get("watch") == "true" {
 				body = watch
@@ -71,9 +71,9 @@ func watchGenerated(t *testing.T, list, watch func(req *http.Request) *generated
 			resp.Body, resp.ContentLength = b, -1
 			return resp, nil
 		}), apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
-		lifeWantServed(t, m, lifeFoo)
+		wantServed(t, m, fooKind)
 		live, all := heap()
-		stop := lifeStart(t, m)
+		stop := startMapper(t, m)
 		time.Sleep(10 * time.Second)
 		if !m.Status().Watching {
 			t.Error("not watching")

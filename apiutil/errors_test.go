@@ -83,7 +83,7 @@ var faultStages = []string{"at first use", "after warm-up", "after Reset"}
 func TestFaults(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // after the parallel ones
-	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
+	for mode, forms := range bothModes {
 		for _, fc := range faultCases() {
 			t.Run(mode+"/"+fc.name, func(t *testing.T) {
 				t.Parallel()
@@ -157,7 +157,7 @@ func (f *faultPlay) begin(t *testing.T) {
 		fakeGroup("example.com", fakeVersion("v1", "Known"), fakeVersion("v1alpha1", "Other")),
 	)
 	f.server.SetForms(f.forms)
-	f.mapper = newFakeMapper(t, f.server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 5 * time.Second, MaxResponseBytes: 64 << 10})
+	f.mapper = newMapper(t, f.server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 5 * time.Second, MaxResponseBytes: 64 << 10})
 	if f.stage != "at first use" {
 		lookupForms(faultKnown)[0].wantAnswer(t, f.mapper, "warming up") // in any group, which reads all
 	}
@@ -220,4 +220,31 @@ func (f *faultPlay) judgeError(t *testing.T, form lookupForm, err error) {
 			t.Errorf("%s, %s: a request to %s, with Authorization %q", form.name, f.stage, r.Host, r.Authorization)
 		}
 	}
+}
+
+// Where no version can be read nobody knows the singular: the name comes back as it
+// was given, with an error that is not NoMatch.
+func TestSingularizerWhileNothingAnswers(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		everyVersion := fakeapi.At("/api/v1", "/apis/example.com/v1", "/apis/other.example.com/v1")
+		heal := server.SetFault(everyVersion, fakeapi.Status(503, 0))
+		for _, group := range []string{"", "example.com", "other.example.com"} {
+			server.PutVersion(group, fakeapi.Version{Name: "v1", Stale: true})
+		}
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		for range 3 {
+			for _, resource := range []string{"foos", "absents", ""} {
+				got, err := m.ResourceSingularizer(resource)
+				if got != resource || err == nil || meta.IsNoMatchError(err) {
+					t.Errorf("%q: %q, %v", resource, got, err)
+				}
+			}
+			m.Reset()
+		}
+		heal()
+		server.PutVersion("example.com", fakeVersion("v1", "Foo"))
+		if got, err := m.ResourceSingularizer("foos"); got != "foo" || err != nil {
+			t.Errorf("healed: %q, %v", got, err)
+		}
+	})
 }

@@ -22,8 +22,8 @@ import (
 // beforeHang is a group that the tests' server lists before all others that change.
 const beforeHang = "a.example.com"
 
-// hangingLifeServer is a server of which m knows all, and one group of which hangs.
-func hangingLifeServer(t *testing.T, server *fakeapi.Server, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+// hangingServer is a server of which m knows all, and one group of which hangs.
+func hangingServer(t *testing.T, server *fakeapi.Server, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
 	t.Helper()
 	server.SetGroups(
 		fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")),
@@ -31,8 +31,8 @@ func hangingLifeServer(t *testing.T, server *fakeapi.Server, opts apiutil.Dynami
 		fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")),
 		fakeGroup("other.example.com", fakeVersion("v1", "Other")),
 	)
-	m := newFakeMapper(t, server, opts)
-	lifeReadAll(t, m)
+	m := newMapper(t, server, opts)
+	readAll(t, m)
 	server.SetFault(fakeapi.InGroup(beforeHang), fakeapi.Timeout())
 	return m
 }
@@ -40,23 +40,23 @@ func hangingLifeServer(t *testing.T, server *fakeapi.Server, opts apiutil.Dynami
 // F4 and F9: what goes is noticed within the interval, although another group hangs.
 func TestRefreshBesideAHangingGroup(t *testing.T) {
 	const interval = 10 * time.Second
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := hangingLifeServer(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
-		stop := lifeStart(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := hangingServer(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
+		stop := startMapper(t, m)
 		for n := range 5 {
 			time.Sleep(37 * time.Second)
 			server.PutVersion("example.com", fakeVersion("v1", "Bar"))
 			time.Sleep(interval + time.Second)
-			lifeWantAbsent(t, m, lifeFoo)
+			wantAbsent(t, m, fooKind)
 			server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar"))
 			time.Sleep(interval + time.Second)
-			mapping, err := m.RESTMapping(lifeFoo.GroupKind(), "v1")
+			mapping, err := m.RESTMapping(fooKind.GroupKind(), "v1")
 			if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
 				t.Errorf("round %d: %s", n, answered(mappingText(mapping), err))
 			}
 			server.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar"))
 			time.Sleep(interval + time.Second)
-			lifeWantServed(t, m, lifeFoo, schema.GroupVersionKind{Group: beforeHang, Version: "v1", Kind: "A"})
+			wantServed(t, m, fooKind, schema.GroupVersionKind{Group: beforeHang, Version: "v1", Kind: "A"})
 		}
 		server.ClearFaults()
 		stop()
@@ -66,7 +66,7 @@ func TestRefreshBesideAHangingGroup(t *testing.T) {
 // A group that is read live because the document and the mapper disagree about it,
 // and that hangs, does not keep a refresh from what the document has for others.
 func TestRefreshBesideAHangingDisagreement(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		ahead, behind := twoReplicas(fakeapi.Aggregated())
 		documents := fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
 			if req.URL.Path == "/api" || req.URL.Path == "/apis" {
@@ -74,25 +74,25 @@ func TestRefreshBesideAHangingDisagreement(t *testing.T) {
 			}
 			return ahead
 		})
-		m := newLifeMapper(t, ahead, documents, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
-		lifeReadAll(t, m)
-		stop := lifeStart(t, m)
+		m := newMapperThrough(t, ahead, documents, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+		readAll(t, m)
+		stop := startMapper(t, m)
 		synctest.Wait()
-		lifeWantServed(t, m, lifeLate, lifeNew)
-		ahead.SetFault(fakeapi.InGroup(lifeLate.Group, lifeNew.Group), fakeapi.Timeout())
+		wantServed(t, m, lateKind, newKind)
+		ahead.SetFault(fakeapi.InGroup(lateKind.Group, newKind.Group), fakeapi.Timeout())
 		for range 5 {
 			time.Sleep(17 * time.Second)
-			behind.Remove(lifeOther.Group)
-			ahead.Remove(lifeOther.Group)
+			behind.Remove(otherKind.Group)
+			ahead.Remove(otherKind.Group)
 			time.Sleep(6 * time.Second)
-			lifeWantAbsent(t, m, lifeOther)
-			lifeServe(behind, lifeOther)
-			lifeServe(ahead, lifeOther)
+			wantAbsent(t, m, otherKind)
+			serve(behind, otherKind)
+			serve(ahead, otherKind)
 			time.Sleep(6 * time.Second)
 			if got := m.Status().Groups; got != 4 {
 				t.Errorf("%d groups known, want 4", got)
 			}
-			lifeWantServed(t, m, lifeOther, lifeLate, lifeNew)
+			wantServed(t, m, otherKind, lateKind, newKind)
 		}
 		ahead.ClearFaults()
 		stop()
@@ -103,15 +103,15 @@ func TestRefreshBesideAHangingDisagreement(t *testing.T) {
 func TestWaitForKindsBesideAHangingGroup(t *testing.T) {
 	for how, others := range askings {
 		t.Run(how, func(t *testing.T) {
-			lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-				m := hangingLifeServer(t, server, apiutil.DynamicRESTMapperOptions{})
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := hangingServer(t, server, apiutil.DynamicRESTMapperOptions{})
 				stop := keepAsking(m, []string{beforeHang}, others...)
 				time.Sleep(5 * time.Second)
-				waitFor(m, lifeFoo, lifeOther).wantWithin(t, 0)
-				w := waitFor(m, lifeNew)
+				waitFor(m, fooKind, otherKind).wantWithin(t, 0)
+				w := waitFor(m, newKind)
 				time.Sleep(500 * time.Millisecond)
 				w.wantStill(t)
-				lifeServe(server, lifeNew)
+				serve(server, newKind)
 				w.wantWithin(t, 2*time.Second)
 				server.ClearFaults()
 				stop()

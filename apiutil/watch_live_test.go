@@ -13,8 +13,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// lifeEventually waits in real time for what other goroutines are about to do.
-func lifeEventually(t *testing.T, what string, happened func() bool) {
+// eventually waits in real time for what other goroutines are about to do.
+func eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -32,24 +32,24 @@ func lifeEventually(t *testing.T, what string, happened func() bool) {
 // event, the end.
 func TestWatchInRealTime(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	log, logger := newLifeLog()
-	server := lifeServer(fakeapi.Aggregated())
+	log, logger := newTestLog()
+	server := newServer(fakeapi.Aggregated())
 	watched := newWatchServer(server)
 	crds := watched.lists[crdsPath]
 	crds.setFailure(listFailure{code: http.StatusForbidden})
-	m := newLifeMapper(t, server, watched, apiutil.DynamicRESTMapperOptions{WatchAPIs: true, Logger: logger})
-	stop := lifeStart(t, m)
-	lifeEventually(t, "the missing role is logged", func() bool { return len(log.containing("ClusterRole")) > 0 })
+	m := newMapperThrough(t, server, watched, apiutil.DynamicRESTMapperOptions{WatchAPIs: true, Logger: logger})
+	stop := startMapper(t, m)
+	eventually(t, "the missing role is logged", func() bool { return len(log.containing("ClusterRole")) > 0 })
 	crds.setFailure(listFailure{})
-	lifeEventually(t, "the watch opens", func() bool { return m.Status().Watching })
-	lifeEventually(t, "the server is read", func() bool { return m.Status().Kinds > 0 })
+	eventually(t, "the watch opens", func() bool { return m.Status().Watching })
+	eventually(t, "the server is read", func() bool { return m.Status().Kinds > 0 })
 
-	lifeServe(server, lifeNew)
+	serve(server, newKind)
 	before := m.Generation()
 	crds.put("news.new.example.com")
-	lifeEventually(t, "the event is answered", func() bool { return m.Generation() > before })
-	lifeWantServed(t, m, lifeNew)
-	lifeWantLine(t, log.containing("ClusterRole"), "customresourcedefinitions")
+	eventually(t, "the event is answered", func() bool { return m.Generation() > before })
+	wantServed(t, m, newKind)
+	wantLine(t, log.containing("ClusterRole"), "customresourcedefinitions")
 
 	start := time.Now()
 	stop()

@@ -30,19 +30,17 @@ var documentForms = map[string]fakeapi.Forms{
 // eachDocument runs test with a mapper that is started and knows all of a server,
 // in each form of document.
 func eachDocument(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
-	for name, forms := range documentForms {
-		t.Run(name, func(t *testing.T) {
-			lifeBubble(t, func(t *testing.T) {
-				server := lifeServer(forms)
-				m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
-				lifeReadAll(t, m)
-				stop := lifeStart(t, m)
-				synctest.Wait()
-				test(t, server, m)
-				stop()
-			})
+	eachMode(t, documentForms, func(t *testing.T, forms fakeapi.Forms) {
+		inBubble(t, func(t *testing.T) {
+			server := newServer(forms)
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+			readAll(t, m)
+			stop := startMapper(t, m)
+			synctest.Wait()
+			test(t, server, m)
+			stop()
 		})
-	}
+	})
 }
 
 // A document that changes in one place is no news of the others: what it says of
@@ -54,23 +52,23 @@ func TestNewsOfAnotherGroupIsNoNews(t *testing.T) {
 		s := subscribe(m)
 		s.take(t)
 		server.SetLag(fakeapi.PartDocument, lag)
-		lifeServe(server, lifeNew)
+		serve(server, newKind)
 		time.Sleep(lag - 5*time.Second)
 		s.want(t, "before the document has it")
-		lifeServe(server, lifeLate)
-		lifeServe(server, liveOnly)
-		lifeWantServed(t, m, lifeLate)
+		serve(server, lateKind)
+		serve(server, liveOnly)
+		wantServed(t, m, lateKind)
 		s.want(t, "after a live read", "Added example.com/v2 Late -> lates, namespace")
-		lifeWantServed(t, m, liveOnly)
+		wantServed(t, m, liveOnly)
 		s.want(t, "after a live read", "Added live.example.com/v1 Live -> lives, namespace")
 		time.Sleep(20 * time.Second)
-		lifeWantServed(t, m, lifeLate, lifeNew, liveOnly)
-		if _, err := m.RESTMapping(lifeLate.GroupKind()); err != nil {
+		wantServed(t, m, lateKind, newKind, liveOnly)
+		if _, err := m.RESTMapping(lateKind.GroupKind()); err != nil {
 			t.Error(err)
 		}
 		s.want(t, "when the document has the first alone", "Added new.example.com/v1 New -> news, namespace")
 		time.Sleep(lag)
-		lifeWantServed(t, m, lifeLate, lifeNew, liveOnly)
+		wantServed(t, m, lateKind, newKind, liveOnly)
 		s.want(t, "when it has all")
 		s.close(t)
 	})
@@ -82,8 +80,8 @@ func TestSubscribeBesideALaggingDocument(t *testing.T) {
 		s := subscribe(m)
 		s.take(t)
 		server.SetLag(fakeapi.PartDocument, time.Minute)
-		lifeServe(server, lifeLate)
-		lifeWantServed(t, m, lifeLate)
+		serve(server, lateKind)
+		wantServed(t, m, lateKind)
 		s.want(t, "a version that comes", "Added example.com/v2 Late -> lates, namespace")
 		generation := m.Generation()
 		time.Sleep(2 * time.Minute)
@@ -91,9 +89,9 @@ func TestSubscribeBesideALaggingDocument(t *testing.T) {
 		if m.Generation() != generation {
 			t.Error("the generation has moved without a change")
 		}
-		server.RemoveVersion(lifeLate.Group, lifeLate.Version)
-		m.ResetGroup(lifeLate.Group)
-		lifeWantAbsent(t, m, lifeLate)
+		server.RemoveVersion(lateKind.Group, lateKind.Version)
+		m.ResetGroup(lateKind.Group)
+		wantAbsent(t, m, lateKind)
 		s.want(t, "a version that goes", "Removed example.com/v2 Late -> lates, namespace")
 		generation = m.Generation()
 		time.Sleep(2 * time.Minute)
@@ -113,11 +111,11 @@ func TestLiveScopeOutlivesALaggingDocument(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			eachDocument(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 				server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
-				server.PutVersion(lifeFoo.Group, fakeVersion("v1", "Foo:cluster", "Bar"))
-				m.ResetGroup(lifeFoo.Group)
+				server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo:cluster", "Bar"))
+				m.ResetGroup(fooKind.Group)
 				for n := range 3 {
 					for _, versions := range [][]string{nil, {"v1"}} {
-						mapping, err := m.RESTMapping(lifeFoo.GroupKind(), versions...)
+						mapping, err := m.RESTMapping(fooKind.GroupKind(), versions...)
 						if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
 							t.Errorf("round %d, versions %q: %s", n, versions, answered(mappingText(mapping), err))
 						}
@@ -145,14 +143,14 @@ func TestReturnedKindBesideALaggingDocument(t *testing.T) {
 				server.Put(fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")))
 				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 				defer cancel()
-				if err := m.WaitForKinds(ctx, lifeFoo); err != nil {
+				if err := m.WaitForKinds(ctx, fooKind); err != nil {
 					t.Fatal(err)
 				}
-				c := runController(m, lifeFoo)
+				c := runController(m, fooKind)
 				for n := range 90 {
 					time.Sleep(time.Second)
-					lifeWantServed(t, m, lifeFoo)
-					if _, err := m.RESTMapping(lifeFoo.GroupKind()); err != nil {
+					wantServed(t, m, fooKind)
+					if _, err := m.RESTMapping(fooKind.GroupKind()); err != nil {
 						t.Errorf("without a version, %d: %v", n, err)
 					}
 				}
@@ -166,17 +164,17 @@ func TestReturnedKindBesideALaggingDocument(t *testing.T) {
 // A server that contradicts itself gets a limited number of requests, and an answer
 // is given all the same.
 func TestContradictions(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for _, version := range []string{"v2", "v3", "v4", "v5"} {
-			server.PutVersion(lifeFoo.Group, fakeVersion(version, "In"+version))
+			server.PutVersion(fooKind.Group, fakeVersion(version, "In"+version))
 		}
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
 		server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
 		server.SetLag(fakeapi.PartLists, fakeapi.Forever)
-		server.Remove(lifeFoo.Group) // all its versions, whatever the documents say
-		absent := schema.GroupKind{Group: lifeFoo.Group, Kind: "Absent"}
-		for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup(lifeFoo.Group) }} {
+		server.Remove(fooKind.Group) // all its versions, whatever the documents say
+		absent := schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}
+		for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup(fooKind.Group) }} {
 			for _, versions := range [][]string{nil, {"v1"}, {"v9", "v5"}} {
 				reset()
 				server.TakeRequests()
@@ -188,6 +186,28 @@ func TestContradictions(t *testing.T) {
 				}
 			}
 		}
-		lifeWantServed(t, m, lifeOther)
+		wantServed(t, m, otherKind)
+	})
+}
+
+// The group of a lookup by resource may be the beginning of a name. A group that is
+// new is found by it, although another one has just that name.
+func TestNewGroupByTheBeginningOfItsName(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		server.PutVersion("apps", fakeVersion("v1", "Deployment"))
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		server.PutVersion("apps.example.com", fakeVersion("v1", "New"))
+		for n := range 3 {
+			kind, err := m.KindFor(schema.GroupVersionResource{Group: "apps", Resource: "news"})
+			if err != nil || kind != (schema.GroupVersionKind{Group: "apps.example.com", Version: "v1", Kind: "New"}) {
+				t.Errorf("try %d: %v, %v", n, kind, err)
+			}
+		}
+		server.PutVersion("apps.example.com", fakeVersion("v2", "Newer"))
+		kind, err := m.KindFor(schema.GroupVersionResource{Group: "app", Resource: "newers"})
+		if err != nil || kind != (schema.GroupVersionKind{Group: "apps.example.com", Version: "v2", Kind: "Newer"}) {
+			t.Errorf("a new version: %v, %v", kind, err)
+		}
 	})
 }

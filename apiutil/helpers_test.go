@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// The ways in which a server speaks: the aggregated document, which is the same in
+// both of its versions, or a document that only lists what there is.
+var (
+	bothModes = map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()}
+	allModes  = map[string]fakeapi.Forms{
+		"aggregated": fakeapi.Aggregated(), "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
+	}
+)
+
+// eachMode runs test once for each of the modes.
+func eachMode(t *testing.T, modes map[string]fakeapi.Forms, test func(t *testing.T, forms fakeapi.Forms)) {
+	for name, forms := range modes {
+		t.Run(name, func(t *testing.T) {
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			test(t, forms)
+		})
+	}
+}
+
+// What newServer's servers serve to begin with.
+var (
+	fooKind   = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Foo"}
+	barKind   = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Bar"}
+	otherKind = schema.GroupVersionKind{Group: "other.example.com", Version: "v1", Kind: "Other"}
+
+	// newKind is not served, and neither is lateKind, of a known group.
+	newKind  = schema.GroupVersionKind{Group: "new.example.com", Version: "v1", Kind: "New"}
+	lateKind = schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Late"}
+)
+
+func newServer(forms fakeapi.Forms) *fakeapi.Server {
+	server := fakeapi.New(
+		fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")),
+		fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")),
+		fakeGroup("other.example.com", fakeVersion("v1", "Other")),
+	)
+	server.SetForms(forms)
+	return server
+}
+
+// serve makes the server serve the kind, alone in its version.
+func serve(server *fakeapi.Server, gvk schema.GroupVersionKind) {
+	server.PutVersion(gvk.Group, fakeVersion(gvk.Version, gvk.Kind))
+}
+
+func lookUp(m meta.RESTMapper, gvk schema.GroupVersionKind) error {
+	_, err := m.RESTMapping(gvk.GroupKind(), gvk.Version)
+	return err
+}
+
+// readAll makes the mapper read all that the server serves.
+func readAll(t *testing.T, m *apiutil.DynamicRESTMapper) {
+	t.Helper()
+	m.Reset()
+	if _, err := m.ResourcesFor(schema.GroupVersionResource{Resource: "pods"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantServed(t *testing.T, m meta.RESTMapper, gvks ...schema.GroupVersionKind) {
+	t.Helper()
+	for _, gvk := range gvks {
+		if err := lookUp(m, gvk); err != nil {
+			t.Errorf("%s: %v", gvk, err)
+		}
+	}
+}
+
+func wantAbsent(t *testing.T, m meta.RESTMapper, gvks ...schema.GroupVersionKind) {
+	t.Helper()
+	for _, gvk := range gvks {
+		if err := lookUp(m, gvk); !meta.IsNoMatchError(err) {
+			t.Errorf("%s: %v; want NoMatch", gvk, err)
+		}
+	}
+}
+
+// wantRequests compares the requests since the last call with those wanted.
+func wantRequests(t *testing.T, server *fakeapi.Server, what string, want ...string) {
+	t.Helper()
+	var got []string
+	for _, r := range server.TakeRequests() {
+		got = append(got, fmt.Sprintf("%s %d", r.Path, r.Code))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: requests %q; want %q", what, got, want)
+	}
+}
+
+// startMapper calls Start in a goroutine. stop ends it and waits until it has returned.
+func startMapper(t *testing.T, m *apiutil.DynamicRESTMapper) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	returned := make(chan error, 1)
+	go func() { returned <- m.Start(ctx) }()
+	return func() {
+		t.Helper()
+		cancel()
+		if err := <-returned; err != nil {
+			t.Errorf("Start: %v", err)
+		}
+	}
+}
+
+// A testLog keeps what a logger is told.
+type testLog struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// newTestLog returns a log of lines such as `INFO "msg"="…"`, `ERROR …` and `V1 …`.
+func newTestLog() (*testLog, logr.Logger) {
+	l := &testLog{}
+	return l, funcr.New(func(_, args string) { l.add(args) }, funcr.Options{Verbosity: 10})
+}
+
+func (l *testLog) add(args string) {
+	level, rest := "ERROR", args
+	if _, after, ok := strings.Cut(args, `"level"=`); ok {
+		number, text, _ := strings.Cut(after, " ")
+		level, rest = "V"+number, text
+		if number == "0" {
+			level = "INFO"
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, level+" "+rest)
+}
+
+// take returns the lines that begin with prefix, and forgets all.
+func (l *testLog) take(prefix string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []string
+	for _, line := range l.lines {
+		if strings.HasPrefix(line, prefix) {
+			found = append(found, line)
+		}
+	}
+	l.lines = nil
+	return found
+}
+
+// containing lists the lines so far that contain text.
+func (l *testLog) containing(text string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []string
+	for _, line := range l.lines {
+		if strings.Contains(line, text) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// wantLine fails the test unless there is one line, and it contains all the texts.
+func wantLine(t *testing.T, lines []string, texts ...string) {
+	t.Helper()
+	if len(lines) != 1 {
+		t.Errorf("%d lines, want one with %q:\n%s", len(lines), texts, strings.Join(lines, "\n"))
+		return
+	}
+	for _, text := range texts {
+		if !strings.Contains(lines[0], text) {
+			t.Errorf("no %q in: %s", text, lines[0])
+		}
+	}
+}
+
+// A requestClock notes when requests for a path were sent.
+type requestClock struct {
+	next http.RoundTripper
+	path string
+
+	mu    sync.Mutex
+	times []time.Time
+}
+
+func newRequestClock(server *fakeapi.Server, path string) *requestClock {
+	return &requestClock{next: server.Client().Transport, path: path}
+}
+
+func (c *requestClock) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.URL.Path == c.path {
+		c.mu.Lock()
+		c.times = append(c.times, time.Now())
+		c.mu.Unlock()
+	}
+	return c.next.RoundTrip(req)
+}
+
+// gaps returns the times between the requests so far.
+func (c *requestClock) gaps() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var gaps []time.Duration
+	for i := 1; i < len(c.times); i++ {
+		gaps = append(gaps, c.times[i].Sub(c.times[i-1]))
+	}
+	return gaps
+}
+
+func (c *requestClock) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.times)
+}
+
+func newMapperThrough(t *testing.T, server *fakeapi.Server, transport http.RoundTripper, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+	t.Helper()
+	m, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), &http.Client{Transport: transport}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// newMapper makes a mapper of a fake server, through a client of its own.
+func newMapper(t *testing.T, server *fakeapi.Server, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+	t.Helper()
+	m, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// fakeGroup and fakeVersion describe what a fake server serves. A kind is
+// namespaced unless it ends in ":cluster".
+func fakeGroup(name string, versions ...fakeapi.Version) fakeapi.Group {
+	return fakeapi.Group{Name: name, Versions: versions}
+}
+
+func fakeVersion(name string, kinds ...string) fakeapi.Version {
+	v := fakeapi.Version{Name: name}
+	for _, kind := range kinds {
+		kind, cluster := strings.CutSuffix(kind, ":cluster")
+		singular := strings.ToLower(kind)
+		v.Resources = append(v.Resources, fakeapi.Resource{
+			Name: singular + "s", Singular: singular, Kind: kind, Namespaced: !cluster, Subresources: []string{"status"},
+		})
+	}
+	return v
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// A change of the served API is logged with what came, went and changed: in one line
+// if one read has found it.
+func TestLogOfChanges(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
+		synctest.Wait()
+		if lines := log.take("INFO"); len(lines) != 0 {
+			t.Errorf("at the first read: %q", lines)
+		}
+		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Baz"))
+		server.Remove(otherKind.Group)
+		readAll(t, m)
+		synctest.Wait()
+		lines := log.take("INFO")
+		wantLogged(t, lines, "added", "example.com/v1.Baz")
+		wantLogged(t, lines, "removed", "example.com/v1.Bar", "other.example.com/v1.Other")
+		wantLogged(t, lines, "changed", "example.com/v1.Foo")
+		wantLine(t, lines[len(lines)-1:], "served APIs changed", fmt.Sprintf(`"generation"=%d`, m.Generation()))
+
+		serve(server, newKind)
+		wantServed(t, m, newKind)
+		synctest.Wait()
+		wantLine(t, log.take("INFO"), `"added"=["new.example.com/v1.New"]`)
+		readAll(t, m)
+		synctest.Wait()
+		if lines := log.take("INFO"); len(lines) != 0 {
+			t.Errorf("nothing has changed: %q", lines)
+		}
+		server.Remove(newKind.Group)
+		m.Reset()
+		wantAbsent(t, m, newKind)
+		synctest.Wait()
+		wantLine(t, log.take("INFO"), `"removed"=["new.example.com/v1.New"]`)
+	})
+}
+
+// wantLogged fails the test unless the lines together, each of which may tell of some
+// of the changes, name these under key, in this order, and no others.
+func wantLogged(t *testing.T, lines []string, key string, want ...string) {
+	t.Helper()
+	var got []string
+	for _, line := range lines {
+		_, list, _ := strings.Cut(line, `"`+key+`"=[`)
+		list, _, _ = strings.Cut(list, "]")
+		got = append(got, strings.Fields(strings.ReplaceAll(list, `"`, ""))...)
+	}
+	if len(lines) == 0 || !slices.Equal(got, want) {
+		t.Errorf("%s: %q; want %q in:\n%s", key, got, want, strings.Join(lines, "\n"))
+	}
+}
+
+// Of very many changes it names a few.
+func TestLogOfManyChanges(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
+		server.SetGroups(fakeapi.Typical(500, 1, 5)...)
+		readAll(t, m)
+		synctest.Wait()
+		lines := log.take("INFO")
+		wantLine(t, []string{strings.Join(lines, "\n")}, "g0001.example.com/v1", "and more", `"other.example.com/v1.Other"`)
+		for _, line := range lines {
+			if len(line) > 2000 {
+				t.Errorf("a line of %d bytes", len(line))
+			}
+		}
+	})
+}
+
+// A lookup without a version finds a new group in two steps where there is no
+// aggregated document. What appeared is named all the same.
+func TestLogOfChangesFoundByLookup(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
+		serve(server, newKind)
+		if _, err := m.RESTMapping(newKind.GroupKind()); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		wantLine(t, log.take("INFO"), "new.example.com/v1")
+	})
+}
+
+// Reloads are logged at level 1 with their reason, which is what was read, and lookups
+// not at all.
+func TestLogOfReloads(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger, RefreshInterval: time.Minute})
+		server.SetLatency(100 * time.Millisecond) // so that a line is written before the next read is over
+		want := func(what string, reasons ...string) {
+			t.Helper()
+			synctest.Wait()
+			lines := log.take("")
+			if len(lines) != len(reasons) {
+				t.Errorf("%s: %q; want reasons %q", what, lines, reasons)
+				return
+			}
+			for i, reason := range reasons {
+				wantLine(t, lines[i:i+1], `V1 "msg"="reloaded API discovery"`, fmt.Sprintf(`"reason"=%q`, reason), `"duration"=`, `"error"=`)
+			}
+		}
+		wantServed(t, m, fooKind)
+		want("the first lookup", "document")
+		wantServed(t, m, fooKind, barKind, otherKind)
+		want("hits")
+		wantAbsent(t, m, newKind)
+		want("a miss", "version")
+		_, _ = m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"})
+		want("a miss without a version", "document", "group", "version")
+		_, _ = m.KindFor(schema.GroupVersionResource{Resource: "absents"})
+		want("a miss in any group", "document")
+		m.Reset()
+		want("a reset")
+		wantServed(t, m, fooKind)
+		want("a lookup after a reset", "document")
+		stop := startMapper(t, m)
+		time.Sleep(time.Second)
+		want("a refresh", "document")
+		stop()
+		want("the end")
+	})
+}
+
+// A failure is logged once when it begins and once when it is over.
+func TestLogOfFailures(t *testing.T) {
+	for name, fault := range map[string]fakeapi.Fault{"refused": fakeapi.Refused(), "503": fakeapi.Status(503, 0), "login page": fakeapi.LoginPage()} {
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				log, logger := newTestLog()
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger, RefreshInterval: time.Minute})
+				stop := startMapper(t, m)
+				time.Sleep(10 * time.Minute)
+				log.take("")
+				for range 3 {
+					heal := server.SetFault(fakeapi.All(), fault)
+					for range 100 {
+						m.Reset()
+						_ = lookUp(m, fooKind)
+						_ = lookUp(m, newKind)
+						time.Sleep(10 * time.Second)
+					}
+					lines := log.take("ERROR")
+					wantLine(t, lines, "API discovery fails", "/api")
+					if strings.Contains(fmt.Sprint(lines), fakeapi.Token) {
+						t.Errorf("the token is in: %q", lines)
+					}
+					failures := m.Status().ConsecutiveFailures
+					heal()
+					time.Sleep(10 * time.Minute)
+					wantLine(t, log.take("INFO"), "API discovery works again", fmt.Sprintf(`"failures"=%d`, failures))
+					time.Sleep(time.Hour)
+					if lines := append(log.take("INFO"), log.take("ERROR")...); len(lines) != 0 {
+						t.Errorf("an hour later: %q", lines)
+					}
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// One version that fails is no failure of the server, and makes no line for each lookup.
+func TestLogOfFailedVersion(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		dead := fakeVersion("v1", "New")
+		dead.Stale = true
+		server.PutVersion(newKind.Group, dead)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
+		for range 10 {
+			_ = lookUp(m, newKind)
+		}
+		synctest.Wait()
+		for _, line := range log.take("") {
+			if !strings.HasPrefix(line, "V1") {
+				t.Errorf("logged %s", line)
+			}
+		}
+	})
+}
+
+// The zero Logger is none.
+func TestNoLogger(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		server.Remove(fooKind.Group)
+		readAll(t, m)
+		server.SetFault(fakeapi.All(), fakeapi.Refused())
+		_ = lookUp(m, newKind)
+		synctest.Wait()
+	})
+}
+
+func withoutVerbose(lines []string) []string {
+	var rest []string
+	for _, line := range lines {
+		if !strings.HasPrefix(line, "V1") {
+			rest = append(rest, line)
+		}
+	}
+	return rest
+}

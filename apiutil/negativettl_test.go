@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// An answer of NegativeTTL is given without a request for as long as that, and
+// as long as nothing has changed or was reset.
+func TestNegativeTTL(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute, MaxAge: -1})
+		readAll(t, m)
+		server.TakeRequests()
+		miss := []string{"/apis/new.example.com/v1 404"}
+		ask := func(what string, want ...string) {
+			t.Helper()
+			wantAbsent(t, m, newKind)
+			wantRequests(t, server, what, want...)
+		}
+		ask("the first miss", miss...)
+		for range 5 {
+			time.Sleep(11 * time.Second)
+			ask("within the TTL")
+		}
+		time.Sleep(10 * time.Second)
+		ask("after it", miss...)
+		ask("within the next")
+
+		absent := fooKind
+		absent.Kind = "Absent"
+		wantAbsent(t, m, absent)
+		wantRequests(t, server, "another lookup", "/apis/example.com/v1 200")
+		wantServed(t, m, fooKind, otherKind)
+		wantRequests(t, server, "hits")
+		ask("the first lookup again")
+
+		m.ResetGroup(otherKind.Group)
+		ask("after a reset of a group", miss...)
+		ask("within the TTL")
+		m.Reset()
+		wantAbsent(t, m, newKind)
+		if n := len(server.TakeRequests()); n < 2 {
+			t.Errorf("%d requests after a reset", n)
+		}
+		ask("within the TTL")
+
+		extra := fooKind
+		extra.Kind = "Extra"
+		server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo", "Bar", "Extra"))
+		wantServed(t, m, extra) // by which a change is learnt
+		server.TakeRequests()
+		ask("after a change", miss...)
+
+		serve(server, newKind)
+		ask("within the TTL, though it is served now")
+		time.Sleep(time.Minute + time.Second)
+		wantServed(t, m, newKind)
+		wantRequests(t, server, "after the TTL", "/apis/new.example.com/v1 200")
+	})
+}
+
+// The error is the same as that of the server, in every form of lookup.
+func TestNegativeTTLOfEveryLookup(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute})
+		plain := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		forms := lookupForms(newKind)
+		for _, form := range forms {
+			_, want := form.ask(t.Context(), plain)
+			for range 2 {
+				if _, err := form.ask(t.Context(), m); err == nil || err.Error() != want.Error() {
+					t.Errorf("%s: %v; want %v", form.name, err, want)
+				}
+			}
+		}
+		server.TakeRequests()
+		for _, form := range forms {
+			if _, err := form.ask(t.Context(), m); err == nil {
+				t.Errorf("%s: found", form.name)
+			}
+		}
+		wantRequests(t, server, "what was asked before")
+		serve(server, newKind)
+		m.Reset()
+		for _, form := range forms {
+			form.wantAnswer(t, m, "after a reset")
+		}
+	})
+}
+
+// Failures are not remembered: that nothing could be found out is not an absence.
+func TestNegativeTTLIsNotForFailures(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
+		readAll(t, m)
+		serve(server, newKind)
+		for _, fault := range []fakeapi.Fault{fakeapi.Refused(), fakeapi.Status(503, 0), fakeapi.LoginPage()} {
+			heal := server.SetFault(fakeapi.All(), fault)
+			if err := lookUp(m, newKind); err == nil {
+				t.Error("found through a fault")
+			}
+			heal()
+		}
+		wantServed(t, m, newKind)
+	})
+}
+
+// It does not grow without bound.
+func TestNegativeTTLOfManyNames(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
+		for n := range 10000 {
+			gvk := fooKind
+			gvk.Kind = "Absent" + time.Duration(n).String()
+			wantAbsent(t, m, gvk)
+		}
+		server.TakeRequests()
+		wantAbsent(t, m, newKind)
+		wantAbsent(t, m, newKind)
+		wantRequests(t, server, "after ten thousand", "/apis/new.example.com/v1 404")
+	})
+}
+
+// The one NoMatch that a legacy server's late list makes too old is not kept.
+func TestNegativeTTLIsNotForALateList(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Legacy())
+		server.Put(fakeGroup("example.com", fakeVersion("v2", "Foo"), fakeVersion("v1", "Bar")))
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
+		readAll(t, m)
+		server.Put(fakeGroup("example.com", fakeVersion("v3", "Later"), fakeVersion("v1", "Bar")))
+		later := schema.GroupKind{Group: "example.com", Kind: "Later"}
+		_, _ = m.RESTMapping(later)
+		if _, err := m.RESTMapping(later); err != nil {
+			t.Error(err)
+		}
+	})
+}

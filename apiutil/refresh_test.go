@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// jittered says that a wait of d may last for got.
+func jittered(d, got time.Duration) bool { return got >= d-d/10 && got <= d }
+
+func TestStartRefreshesByInterval(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		clock := newRequestClock(server, "/apis")
+		m := newMapperThrough(t, server, clock, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := startMapper(t, m)
+		time.Sleep(time.Hour)
+		stop()
+
+		gaps := clock.gaps()
+		if len(gaps) < 59 || len(gaps) > 67 {
+			t.Errorf("%d refreshes in an hour", len(gaps))
+		}
+		different := false
+		for _, gap := range gaps {
+			if !jittered(time.Minute, gap) {
+				t.Errorf("%v between two refreshes", gap)
+			}
+			different = different || gap != gaps[0]
+		}
+		if !different {
+			t.Errorf("no jitter: all intervals are of %v", gaps[0])
+		}
+	})
+}
+
+// Where nothing changes a refresh is two 304s, and between them there is nothing.
+func TestIdleRefreshIsTwo304s(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := startMapper(t, m)
+		synctest.Wait()
+		wantRequests(t, server, "the first read", "/api 200", "/apis 200")
+		generation := m.Generation()
+		for range 10 {
+			time.Sleep(66 * time.Second)
+			for _, r := range server.Requests() {
+				if r.BodyBytes != 0 {
+					t.Errorf("%s with a body of %d bytes", r, r.BodyBytes)
+				}
+			}
+			requests := server.TakeRequests()
+			if len(requests) != 2 && len(requests) != 4 {
+				t.Errorf("%d requests in an interval", len(requests))
+			}
+			for _, r := range requests {
+				if r.Code != http.StatusNotModified {
+					t.Errorf("%s", r)
+				}
+			}
+		}
+		if m.Generation() != generation {
+			t.Errorf("generation %d after %d, nothing has changed", m.Generation(), generation)
+		}
+		stop()
+		wantRequests(t, server, "after Start has returned")
+		time.Sleep(time.Hour)
+		wantRequests(t, server, "an hour later")
+	})
+}
+
+// A server without the aggregated document is asked again for what was read, and no more.
+func TestLegacyRefresh(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Legacy())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		wantServed(t, m, fooKind)
+		server.TakeRequests()
+		stop := startMapper(t, m)
+		synctest.Wait()
+		wantRequests(t, server, "a refresh", "/api 200", "/apis 200", "/apis/example.com/v1 200")
+		stop()
+	})
+}
+
+// A refresh in which the server falls silent after its lists has failed, and is
+// tried again after a second; one silent version among others is no failure.
+func TestLegacyRefreshFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		silent []string
+		fails  bool
+	}{
+		"all versions": {[]string{"/apis/example.com/v1", "/apis/other.example.com/v1"}, true},
+		"one version":  {[]string{"/apis/example.com/v1"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Legacy())
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour})
+				wantServed(t, m, fooKind, otherKind)
+				server.SetFault(fakeapi.At(test.silent...), fakeapi.Refused())
+				stop := startMapper(t, m)
+				time.Sleep(10 * time.Minute)
+				if failures := m.Status().ConsecutiveFailures; (failures > 5) != test.fails {
+					t.Errorf("%d failures", failures)
+				}
+				server.ClearFaults()
+				time.Sleep(2*time.Minute + time.Second)
+				if status := m.Status(); test.fails && (status.LastError != nil || len(status.FailedGroupVersions) > 0) {
+					t.Errorf("when all is well again: %+v", status)
+				}
+				wantServed(t, m, fooKind, otherKind)
+				stop()
+			})
+		})
+	}
+}
+
+// After a failure the server is asked again after 1 s, 2 s, 4 s and so on, up to
+// 2 minutes or the interval; and at the interval from the first success on.
+func TestBackoff(t *testing.T) {
+	for name, fault := range map[string]fakeapi.Fault{
+		"503": fakeapi.Status(503, 0), "refused": fakeapi.Refused(), "login page": fakeapi.LoginPage(),
+	} {
+		for interval, most := range map[time.Duration]time.Duration{
+			10 * time.Second: 10 * time.Second, 30 * time.Minute: 2 * time.Minute,
+		} {
+			t.Run(name+" "+interval.String(), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					server := newServer(fakeapi.Aggregated())
+					clock := newRequestClock(server, "/api")
+					m := newMapperThrough(t, server, clock, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
+					heal := server.SetFault(fakeapi.All(), fault)
+					stop := startMapper(t, m)
+					defer stop()
+					time.Sleep(15 * time.Minute)
+					failures := clock.gaps()
+					wantBackoff(t, failures, most)
+					heal()
+					time.Sleep(65 * time.Minute)
+					wantIntervals(t, clock.gaps()[len(failures)+1:], interval)
+
+					// The next trouble begins with a second again.
+					heal = server.SetFault(fakeapi.All(), fault)
+					before := clock.count()
+					for clock.count() == before {
+						time.Sleep(time.Second)
+					}
+					time.Sleep(15 * time.Minute)
+					wantBackoff(t, clock.gaps()[before:], most)
+					heal()
+				})
+			})
+		}
+	}
+}
+
+func wantBackoff(t *testing.T, gaps []time.Duration, most time.Duration) {
+	t.Helper()
+	want := time.Second
+	for i, gap := range gaps {
+		if !jittered(want, gap) {
+			t.Errorf("failure %d is followed by %v, want %v or a tenth less", i+1, gap, want)
+		}
+		want = min(2*want, most)
+	}
+	if len(gaps) < 10 {
+		t.Errorf("only %d tries", len(gaps))
+	}
+}
+
+func wantIntervals(t *testing.T, gaps []time.Duration, interval time.Duration) {
+	t.Helper()
+	for _, gap := range gaps {
+		if !jittered(interval, gap) {
+			t.Errorf("%v between two refreshes, want %v or a tenth less", gap, interval)
+		}
+	}
+	if len(gaps) == 0 {
+		t.Error("no refreshes")
+	}
+}
+
+// What came, changed or went is known after a refresh, and costs a lookup nothing.
+func TestStartFindsAPIs(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		readAll(t, m)
+		stop := startMapper(t, m)
+		defer stop()
+		synctest.Wait()
+		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster"))
+		server.Remove("other.example.com")
+		time.Sleep(67 * time.Second)
+		server.TakeRequests()
+		mapping, err := m.RESTMapping(fooKind.GroupKind())
+		if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
+			t.Errorf("%v, %v", mapping, err)
+		}
+		wantRequests(t, server, "a hit after a refresh")
+		wantAbsent(t, m, otherKind, barKind)
+	})
+}
+
+// F4: a kind that went is mapped for no longer than the interval and the requests
+// of one refresh, even where nothing else would confirm it.
+func TestStalePositivesEnd(t *testing.T) {
+	const interval, latency = time.Minute, 100 * time.Millisecond
+	const most = interval + 5*latency
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval, MaxAge: -1})
+		server.SetLatency(latency)
+		stop := startMapper(t, m)
+		defer stop()
+		random := rand.New(rand.NewPCG(1, 2))
+		longest := time.Duration(0)
+		for range 50 {
+			serve(server, newKind)
+			wantServed(t, m, newKind)
+			time.Sleep(time.Duration(random.Int64N(int64(2 * interval))))
+			removed := time.Now()
+			server.Remove(newKind.Group)
+			lived := staleFor(m, newKind, removed)
+			if longest = max(longest, lived); lived > most {
+				t.Errorf("a kind that went was mapped for %v", lived)
+			}
+		}
+		if longest < interval/2 {
+			t.Errorf("no kind that went was mapped for longer than %v: the test shows nothing", longest)
+		}
+	})
+}
+
+// staleFor returns for how long the mapper, which is not told to read, maps a
+// kind that is gone.
+func staleFor(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind, removed time.Time) time.Duration {
+	for lookUp(m, gvk) == nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return time.Since(removed)
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// A waiting is a call of WaitForKinds under way.
+type waiting struct {
+	began  time.Time
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // once done is closed
+	took   time.Duration
+}
+
+func waitFor(m *apiutil.DynamicRESTMapper, gvks ...schema.GroupVersionKind) *waiting {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &waiting{began: time.Now(), cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.err = m.WaitForKinds(ctx, gvks...)
+		w.took = time.Since(w.began)
+	}()
+	synctest.Wait()
+	return w
+}
+
+func (w *waiting) over() bool {
+	synctest.Wait()
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wantWithin waits for d and fails the test unless the call has returned nil by then.
+func (w *waiting) wantWithin(t *testing.T, d time.Duration) {
+	t.Helper()
+	start := time.Now()
+	select {
+	case <-w.done:
+	case <-time.After(d):
+	}
+	if !w.over() {
+		t.Errorf("still waiting after %v", time.Since(start))
+		w.cancel()
+		<-w.done
+	} else if w.err != nil {
+		t.Errorf("WaitForKinds: %v", w.err)
+	}
+	w.cancel()
+}
+
+// wantStill fails the test if the call has returned.
+func (w *waiting) wantStill(t *testing.T) {
+	t.Helper()
+	if w.over() {
+		t.Errorf("returned after %v: %v", w.took, w.err)
+	}
+}
+
+func TestWaitForKindsThatAreServed(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		anyVersion := fooKind
+		anyVersion.Version = ""
+		for range 2 {
+			w := waitFor(m, fooKind, otherKind, anyVersion, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+			w.wantWithin(t, 0)
+		}
+		server.TakeRequests()
+		waitFor(m, fooKind, otherKind).wantWithin(t, 0)
+		waitFor(m).wantWithin(t, 0)
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := m.WaitForKinds(ended, fooKind); err != nil {
+			t.Errorf("a kind that is known, a context that has ended: %v", err)
+		}
+		wantRequests(t, server, "what is known")
+	})
+}
+
+// Without Start the mapper asks by itself, every second at first and every 30 s
+// in the end, and for as long as it takes.
+func TestWaitForKindsPolls(t *testing.T) {
+	for _, after := range []time.Duration{500 * time.Millisecond, 10 * time.Second, 10 * time.Minute, 3 * time.Hour} {
+		t.Run(after.String(), func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				known := schema.GroupVersionKind{Group: "example.com", Kind: "Later"} // without a version
+				unknown := schema.GroupVersionKind{Group: "later.example.com", Kind: "Later"}
+				w := waitFor(m, fooKind, newKind, known, unknown)
+				time.Sleep(after)
+				server.PutVersion(known.Group, fakeVersion("v2", "Later"))
+				server.PutVersion(unknown.Group, fakeVersion("v1", "Later"))
+				time.Sleep(40 * time.Second)
+				w.wantStill(t)
+				serve(server, newKind)
+				w.wantWithin(t, noticed)
+				if n, most := len(server.TakeRequests()), 80+9*int(after/(30*time.Second)); n > most {
+					t.Errorf("%d requests", n)
+				}
+				time.Sleep(time.Hour)
+				wantRequests(t, server, "afterwards")
+			})
+		})
+	}
+}
+
+func TestWaitForKindsIsPromptAtFirst(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		w := waitFor(m, newKind)
+		time.Sleep(5 * time.Second)
+		serve(server, newKind)
+		w.wantWithin(t, 5*time.Second)
+	})
+}
+
+// With a refresh in the background it asks once and then leaves the asking to that.
+func TestWaitForKindsWithStart(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Minute})
+		stop := startMapper(t, m)
+		defer stop()
+		w := waitFor(m, newKind, fooKind)
+		time.Sleep(5 * time.Second) // in which the first refresh may make it ask once more
+		server.TakeRequests()
+		time.Sleep(8 * time.Minute)
+		wantRequests(t, server, "waiting between two refreshes")
+		serve(server, newKind)
+		w.wantWithin(t, 2*time.Minute+time.Millisecond)
+	})
+}
+
+// When Start ends, it asks by itself again.
+func TestWaitForKindsAfterStart(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Minute})
+		stop := startMapper(t, m)
+		w := waitFor(m, newKind)
+		time.Sleep(time.Minute)
+		stop()
+		serve(server, newKind)
+		w.wantWithin(t, noticed)
+	})
+}
+
+// What somebody else's lookup finds is noticed at once.
+func TestWaitForKindsHearsOfOtherLookups(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		w := waitFor(m, newKind)
+		time.Sleep(10 * time.Minute)
+		serve(server, newKind)
+		w.wantStill(t)
+		wantServed(t, m, newKind)
+		w.wantWithin(t, 0)
+	})
+}
+
+// Changes of other APIs, however frequent, do not keep it from asking.
+func TestWaitForKindsAmongChanges(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		w := waitFor(m, newKind)
+		defer keepResetting(m, otherKind)()
+		time.Sleep(5 * time.Minute)
+		serve(server, newKind)
+		w.wantWithin(t, noticed)
+	})
+}
+
+// keepResetting resets the group of a kind every half second, and looks it up.
+func keepResetting(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) (stop func()) {
+	ended, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(500 * time.Millisecond):
+				m.ResetGroup(gvk.Group)
+				_ = lookUp(m, gvk)
+			}
+		}
+	}()
+	return func() { close(ended); <-stopped }
+}
+
+// All kinds must be served at the same time.
+func TestWaitForKindsThatAreNeverThereTogether(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		wantServed(t, m, fooKind)
+		first, second := fooKind, newKind
+		second.Version = ""
+		w, c := waitFor(m, first, second), runController(m, first, second)
+		server.SetGroups(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup(second.Group, fakeVersion("v1", second.Kind)))
+		time.Sleep(10 * time.Minute)
+		w.wantStill(t)
+		c.want(t, 0, 0)
+		serve(server, fooKind)
+		w.wantWithin(t, noticed)
+		time.Sleep(noticed)
+		c.want(t, 1, 0)
+		c.wantReturn(t, true, nil)
+	})
+}
+
+// After Reset what is known does not count: it may have gone.
+func TestWaitForKindsAfterReset(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		wantServed(t, m, fooKind)
+		server.Remove(fooKind.Group)
+		m.Reset()
+		w := waitFor(m, fooKind)
+		w.wantStill(t)
+		serve(server, fooKind)
+		w.wantWithin(t, 2*time.Second)
+	})
+}
+
+func TestWaitForKindsIgnoresNegativeTTL(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: 24 * time.Hour})
+		w := waitFor(m, newKind)
+		time.Sleep(10 * time.Second)
+		serve(server, newKind)
+		w.wantWithin(t, noticed)
+	})
+}
+
+func TestWaitForKindsThroughOutage(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		for _, opts := range []apiutil.DynamicRESTMapperOptions{{}, {RefreshInterval: time.Minute}} {
+			server.Remove(newKind.Group)
+			heal := server.SetFault(fakeapi.All(), fakeapi.Refused())
+			m := newMapper(t, server, opts)
+			stop := startMapper(t, m)
+			w := waitFor(m, newKind, fooKind)
+			time.Sleep(3 * time.Minute)
+			serve(server, newKind)
+			w.wantStill(t)
+			heal()
+			w.wantWithin(t, 67*time.Second)
+			stop()
+		}
+	})
+}
+
+func TestWaitForKindsEndsWithContext(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		server.SetLatency(2 * time.Second) // so that it ends in a request, too
+		for _, d := range []time.Duration{time.Second, 3*time.Second + time.Millisecond, time.Minute} {
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(context.Background(), d)
+			err := m.WaitForKinds(ctx, newKind, otherKind)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), newKind.Kind) {
+				t.Errorf("%v", err)
+			}
+			if took := time.Since(start); took != d {
+				t.Errorf("returned after %v, its context ended after %v", took, d)
+			}
+		}
+		w := waitFor(m, newKind)
+		w.cancel()
+		if <-w.done; !errors.Is(w.err, context.Canceled) {
+			t.Errorf("%v", w.err)
+		}
+		cause := errors.New("the reason")
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(cause)
+		if err := m.WaitForKinds(ctx, newKind); !errors.Is(err, cause) {
+			t.Errorf("%v; want the cause of the context's end", err)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A watch that may not watch does not refresh, so that it asks by itself.
+func TestWaitForKindsWithoutPermissionToWatch(t *testing.T) {
+	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, func(s *watchServer) {
+		s.lists[crdsPath].setFailure(listFailure{code: http.StatusForbidden})
+	}, func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+		w := waitFor(m, newKind)
+		time.Sleep(10 * time.Minute)
+		serve(server, newKind)
+		w.wantWithin(t, noticed)
+	})
+}
+
+func TestWaitForKindsWithWatch(t *testing.T) {
+	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
+		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+			w := waitFor(m, newKind)
+			settled(t, server, m)
+			time.Sleep(10 * time.Minute)
+			wantRequests(t, server, "waiting for an event")
+			serve(server, newKind)
+			watched.lists[crdsPath].put("news")
+			w.wantWithin(t, 1200*time.Millisecond)
+		})
+}
