@@ -190,6 +190,7 @@ func TestOvertaken(t *testing.T) {
 		"an older live read":       {func(h *history) { h.live("a/v1:Old") }, func(h *history) { h.document("a/v1:Baz a/v2:Foo b/v1:Foo") }, versionOf("a", "v1"), "a/v1:Baz a/v2:Foo b/v1:Foo"},
 		"an older one of another":  {func(h *history) { h.live("a/v2:Old") }, func(h *history) { h.document("a/v1:Baz a/v2:Foo b/v1:Foo") }, versionOf("a", "v1"), "a/v1:Baz a/v2:Old@2 b/v1:Foo"},
 		"the group was dropped":    {nil, func(h *history) { h.document("b/v1:Foo") }, versionOf("a", "v1"), "b/v1:Foo a/v1:Bar@3 a/v2:Foo~1"},
+		"it is stale now":          {nil, func(h *history) { h.document("a/v1! a/v2:Foo b/v1:Foo") }, versionOf("a", "v1"), "a/v1!:Bar@3 a/v2:Foo b/v1:Foo"},
 		"the list of a group":      {func(h *history) { h.group("a", "v2", "v1") }, func(h *history) { h.document("a/v1:Baz a/v2:Foo b/v1:Foo") }, listOf("a"), "a/v1:Baz a/v2:Foo b/v1:Foo"},
 		"the document began early": {nil, func(h *history) { h.documentAt("a/v1:Baz a/v2:Foo b/v1:Foo", 2) }, versionOf("a", "v1"), "a/v1:Bar@3 a/v2:Foo b/v1:Foo"},
 	}
