@@ -93,15 +93,15 @@ func (f facts) without(version string, now Tick) facts {
 // minute for an APIService. A version that the document only names, or marks as
 // stale, keeps its last good table. A group that it drops stays as it was.
 func (f facts) restate(doc *Group, then, now Tick) facts {
-	next := facts{doc: doc}
+	next, news := facts{doc: doc}, doc != f.doc
 	for _, name := range f.names() {
-		if v, keep := f.sinceThen(name, then).against(doc, doc != f.doc, now); keep {
+		if v, keep := f.sinceThen(name, then).against(doc, news, now); keep {
 			next = next.with(v)
 		}
 	}
 	if doc == nil || f.list > 0 {
 		next.list, next.favorite = f.list, f.preferred()
-		next.listed = slices.DeleteFunc(f.listing(), func(name string) bool { return !next.has(name) })
+		next.listed = slices.DeleteFunc(f.listing(), func(name string) bool { return news && !next.has(name) })
 	}
 	if doc != nil && len(next.versions) == 0 && next.sameList() {
 		return facts{doc: doc}

@@ -55,6 +55,8 @@ func TestFacts(t *testing.T) {
 		"a new group stays":               {"a/v1:Foo", func(h *history) { h.live("b/v1:Bar"); h.document("a/v1:Foo") }, "a/v1:Foo b/v1:Bar@2"},
 		"a stale mark is no news either":  {"a/v1! a/v2:Foo", func(h *history) { h.live("a/v1:Bar"); h.document("a/v1! a/v2:Foo") }, "a/v1:Bar@2 a/v2:Foo"},
 
+		"what a list has stays listed": {"a/v1:Foo", func(h *history) { h.group("a", "v2", "v1"); h.document("a/v1:Foo") }, "a/v2 a/v1:Foo"},
+
 		// It says something new, and is behind perhaps: live stays, in dispute.
 		"something else than live":       {"a/v1:Foo", func(h *history) { h.live("a/v1:Bar"); h.document("a/v1:Foo,Bar") }, "a/v1:Bar@2"},
 		"the same as live":               {"a/v1:Foo", func(h *history) { h.live("a/v1:Bar"); h.document("a/v1:Bar") }, "a/v1:Bar"},
