@@ -69,16 +69,17 @@ func (f facts) with(v fact) facts {
 }
 
 // without returns the facts after a live read has found a version gone. Of a group
-// that the document has dropped that proves the document right.
+// that the document has dropped, and that had the version, that proves the document right.
 func (f facts) without(version string, now Tick) facts {
+	right := f.doc == nil && slices.Contains(f.names(), version)
 	f.listed = slices.DeleteFunc(slices.Clone(f.listed), func(name string) bool { return name == version })
 	if f.doc.find(version) != nil {
 		return f.with(fact{name: version, gone: true, read: now, live: true})
 	}
 	f.versions = slices.DeleteFunc(slices.Clone(f.versions), func(v fact) bool {
-		return v.name == version || f.doc == nil && !v.live
+		return v.name == version || right && !v.live
 	})
-	if f.doc == nil && f.list == 0 { // the list was the document's
+	if right && f.list == 0 { // the list was the document's
 		f.listed = slices.DeleteFunc(f.listed, func(name string) bool { return !f.has(name) })
 	}
 	return f
@@ -99,9 +100,12 @@ func (f facts) restate(doc *Group, then, now Tick) facts {
 			next = next.with(v)
 		}
 	}
-	if doc == nil || f.list > 0 {
+	switch {
+	case !news:
+		next.list, next.favorite, next.listed = f.list, f.favorite, f.listed
+	case doc == nil || f.list > 0:
 		next.list, next.favorite = f.list, f.preferred()
-		next.listed = slices.DeleteFunc(f.listing(), func(name string) bool { return news && !next.has(name) })
+		next.listed = slices.DeleteFunc(f.listing(), func(name string) bool { return !next.has(name) })
 	}
 	if doc != nil && len(next.versions) == 0 && next.sameList() {
 		return facts{doc: doc}
@@ -121,6 +125,9 @@ func (f *facts) sinceThen(name string, then Tick) fact {
 	v := f.get(name)
 	if said := f.doc.find(name); said != nil && said.Table != nil && v.table == nil && !v.gone {
 		v.table, v.read = said.Table, then
+		if v.tried < then {
+			v.err, v.tried = nil, 0
+		}
 	}
 	return v
 }
@@ -145,14 +152,14 @@ func (g *Group) everyName() []string {
 // something that the document does not say itself. news reports whether it says
 // something new of the group: a mark that was there before the last live read is none.
 func (v fact) against(doc *Group, news bool, now Tick) (fact, bool) {
-	said := doc.find(v.name)
+	said, failed := doc.find(v.name), v.err != nil && !news
 	switch {
 	case doc == nil:
-		return v, v.table != nil
+		return v, v.table != nil || failed
 	case v.gone:
 		return v, said != nil
 	case said == nil:
-		return v, v.live
+		return v, v.live || failed
 	case said.Table == nil && v.table != nil: // it is stale, or only listed
 		if said.Err != nil && news && now > v.read {
 			v.err, v.tried = said.Err, now
@@ -266,7 +273,10 @@ func (f *facts) listLeads() bool {
 
 // sameList reports whether the live list has nothing to add to the document's.
 func (f *facts) sameList() bool {
-	return !f.listLeads() || f.favorite == f.doc.preferred && slices.Equal(f.listed, f.doc.names())
+	if f.listLeads() {
+		return f.favorite == f.doc.preferred && slices.Equal(f.listed, f.doc.names())
+	}
+	return !slices.ContainsFunc(f.listed, func(name string) bool { return f.doc.find(name) == nil })
 }
 
 // version puts together what is known of a version that is listed or was read.
