@@ -2,7 +2,10 @@
 
 package snapshot
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // TestReset: after a reset, what may be answered without a read.
 func TestReset(t *testing.T) {
