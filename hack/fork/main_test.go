@@ -58,7 +58,7 @@ func TestUsage(t *testing.T) {
 		"-into absent":          "no folder absent",
 		"-into absent -undo":    "no folder absent",
 	}
-	t.Chdir(t.TempDir())
+	forktest.Chdir(t, t.TempDir())
 	for args, want := range tests {
 		t.Run(args, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer

@@ -27,7 +27,7 @@ func (f fork) run(t *testing.T, dir string, edit func(*Request)) (string, error)
 	if edit != nil {
 		edit(&r)
 	}
-	err := f(t.Context(), r)
+	err := f(context.Background(), r)
 	return out.String(), err
 }
 
@@ -151,7 +151,7 @@ func TestTreeIsUpstreamsButForTheMapper(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := tree.Upstream(t.Context(), tree.Newest(), []byte(forktest.Text(t, dir, "go.sum")))
+	want, err := tree.Upstream(context.Background(), tree.Newest(), []byte(forktest.Text(t, dir, "go.sum")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func (c *canceling) Write(p []byte) (int, error) {
 func TestCancelRollsBack(t *testing.T) {
 	dir := forktest.Consumer(t)
 	before := forktest.Snapshot(t, dir)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.Background())
 	err := Into(ctx, Request{Dir: dir, Ours: forktest.Ours(), Self: "fork", Out: &canceling{cancel: cancel}})
 	if err == nil || !strings.Contains(err.Error(), "interrupted") {
 		t.Errorf("error: %v", err)

@@ -172,9 +172,9 @@ func (j *job) buildAdding(ctx context.Context) error {
 }
 
 func newLines(before, after []byte) []string {
-	known := slices.Collect(strings.Lines(string(before)))
+	known := gotool.SplitLines(string(before))
 	var added []string
-	for line := range strings.Lines(string(after)) {
+	for _, line := range gotool.SplitLines(string(after)) {
 		if !slices.Contains(known, line) {
 			added = append(added, strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(line), "// indirect")))
 		}

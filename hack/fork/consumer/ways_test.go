@@ -3,6 +3,7 @@
 package consumer
 
 import (
+	"context"
 	"io"
 	"io/fs"
 	"os"
@@ -96,7 +97,7 @@ func TestPushedTree(t *testing.T) {
 	const module, version = "git.example.invalid/you/controller-runtime.git", "v0.25.2-fresh.1"
 	repository := filepath.Join(t.TempDir(), "controller-runtime")
 	request := tree.Request{Dir: repository, Version: tree.Newest(), Ours: forktest.Ours(), Out: io.Discard}
-	if err := tree.Create(t.Context(), request); err != nil {
+	if err := tree.Create(context.Background(), request); err != nil {
 		t.Fatal(err)
 	}
 	forktest.Run(t, repository, "git", "init", "-q")
