@@ -77,7 +77,7 @@ lines() { go run ./hack/fork -h | grep -o 'newest tested v[0-9.]*[0-9]' | awk '{
 forked() {
 	local version=$1 tree="$work/$1" environment="$work/$1.env" stock
 	shift
-	go run ./hack/fork -o "$tree" -version "$version" || return
+	go run ./hack/fork -o "$tree" -version "$version" -full || return
 	stock=$(cd "$work" && go mod download -json "sigs.k8s.io/controller-runtime@$version" | sed -n 's/.*"Dir": "\(.*\)",*/\1/p')
 	cmp "$stock/pkg/client/apiutil/restmapper_test.go" "$tree/pkg/client/apiutil/restmapper_test.go" || return
 	(cd "$tree" && go build ./... && go vet ./pkg/client/... ./pkg/metrics/...) || return
@@ -102,7 +102,7 @@ replays() {
 root() {
 	local environment=/dev/null
 	if [[ -s $work/store.env ]]; then environment="$work/store.env"; fi
-	gotest . -race -timeout 20m ./...
+	gotest . -race -timeout 60m ./...
 }
 
 # consumers runs the examples' own unit tests.
