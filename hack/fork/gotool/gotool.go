@@ -73,6 +73,14 @@ func SplitLines(text string) []string {
 	return lines
 }
 
+// First is the first of what Lines returns, in words if there is none.
+func First(lines []string) string {
+	if len(lines) == 0 {
+		return "no reason given"
+	}
+	return lines[0]
+}
+
 // Lines splits what the go command wrote to stderr into lines that matter to a
 // reader: no blank ones, no download progress, no "# package" headings.
 func Lines(output string) []string {
