@@ -70,6 +70,8 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 		added, removed, changed := summarize(r.From, r.To)
 		log.Info("served APIs changed", "generation", r.To.Generation(), "added", added, "removed", removed, "changed", changed)
 	}
+	m.warnUnstarted()
+	m.recent.remember(r)
 	if metrics := m.options.Metrics; metrics != nil {
 		metrics.Reload(r.Reason, r.Duration, r.Err)
 		metrics.Served(r.To.Generation(), len(r.To.Groups()), r.To.Kinds(), r.Then.LastSuccess)
