@@ -24,6 +24,11 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
+// spew is the one module that moves, with v0.21 to v0.23, from v1.1.1 to the
+// commit after it: k8s.io v0.32 requires that, and v0.33 to v0.35 went back. Only
+// an exclude would help, and with one "go run .../hack/fork@version" is refused.
+const spew = "github.com/davecgh/go-spew"
+
 func TestLines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles controller-runtime six times")
@@ -42,11 +47,13 @@ func TestLines(t *testing.T) {
 				t.Errorf("no requirement on %s in go.mod", tree.Ours)
 			}
 			delete(after, tree.Ours)
+			delete(before, spew)
+			delete(after, spew)
 			if diff := cmp.Diff(before, after); diff != "" {
 				t.Errorf("what else changed in go.mod (-before +after):\n%s", diff)
 			}
 			for module, version := range modules(t, dir) {
-				if was, ok := versions[module]; ok && was != version {
+				if was, ok := versions[module]; ok && was != version && module != spew {
 					t.Errorf("%s moved from %s to %s", module, was, version)
 				}
 			}
