@@ -192,6 +192,8 @@ func TestUnavailableDependency(t *testing.T) {
 	dir := forktest.Consumer(t)
 	forktest.Write(t, dir, "more.go", "package main\n\nimport _ \"example.invalid/missing\"\n")
 	forktest.Run(t, dir, "go", "mod", "edit", "-require=example.invalid/missing@v1.0.0")
-	t.Setenv("GOPROXY", "off")
+	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(t.TempDir()))
 	into.fails(t, dir, nil, "because a dependency can't be had: ", "example.invalid/missing", "is as it was")
+	t.Setenv("GOPROXY", "off")
+	into.fails(t, dir, nil, "because a dependency can't be had: ", "GOPROXY=off", "is as it was")
 }
