@@ -28,38 +28,81 @@ func (r *Result) Slim() error {
 			return top != "pkg"
 		}
 	})
-	if err := r.dropStranded(); err != nil {
-		return err
+	for dropped := -1; dropped != 0; {
+		imports, err := r.imports()
+		if err != nil {
+			return err
+		}
+		dropped = r.dropStranded(imports) + r.dropUnused(imports)
 	}
 	r.count()
 	return nil
 }
 
-// dropStranded drops upstream's tests of those packages whose tests import what
-// is not in the tree, pkg/client's for one: all, because a suite is one thing.
-func (r *Result) dropStranded() error {
-	folders := map[string]bool{}
-	for name := range r.Files {
-		folders[path.Dir(name)] = true
-	}
-	stranded := map[string]bool{}
+// imports are the folders of the tree that each Go file imports.
+func (r *Result) imports() (map[string][]string, error) {
+	imports := map[string][]string{}
 	for name, file := range r.Files {
-		if !strings.HasSuffix(name, "_test.go") {
+		if path.Ext(name) != ".go" {
 			continue
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), name, file.Data, parser.ImportsOnly)
 		if err != nil {
-			return fmt.Errorf("parse %s: %w", name, err)
+			return nil, fmt.Errorf("parse %s: %w", name, err)
 		}
 		for _, spec := range parsed.Imports {
-			rest, below := cutRoot(strings.Trim(spec.Path.Value, "\""), Module)
-			stranded[path.Dir(name)] = stranded[path.Dir(name)] || below && rest != "" && !folders[rest]
+			if folder, ok := cutRoot(strings.Trim(spec.Path.Value, "\""), Module); ok && folder != "" {
+				imports[name] = append(imports[name], folder)
+			}
 		}
 	}
-	maps.DeleteFunc(r.Files, func(name string, file File) bool {
-		return strings.HasSuffix(name, "_test.go") && stranded[path.Dir(name)] && r.before[name] == Digest(file.Data)
+	return imports, nil
+}
+
+// dropStranded drops upstream's tests of those packages whose tests import what
+// is not in the tree, pkg/client's for one: all, because a suite is one thing.
+func (r *Result) dropStranded(imports map[string][]string) int {
+	folders := r.folders()
+	stranded := map[string]bool{}
+	for name, imported := range imports {
+		absent := slices.ContainsFunc(imported, func(folder string) bool { return !folders[folder] })
+		if absent && isTest(name) {
+			stranded[path.Dir(name)] = true
+		}
+	}
+	return r.drop(func(name string) bool { return strings.HasSuffix(name, "_test.go") && stranded[path.Dir(name)] })
+}
+
+// dropUnused drops upstream's internal packages that nothing in the tree imports:
+// what only tests need which are not in it, types with markers among them.
+func (r *Result) dropUnused(imports map[string][]string) int {
+	used := map[string]bool{}
+	for name, imported := range imports {
+		for _, folder := range imported {
+			used[folder] = used[folder] || folder != path.Dir(name)
+		}
+	}
+	return r.drop(func(name string) bool {
+		return !used[path.Dir(name)] && slices.Contains(strings.Split(name, "/"), "internal")
 	})
-	return nil
+}
+
+func (r *Result) folders() map[string]bool {
+	folders := map[string]bool{}
+	for name := range r.Files {
+		folders[path.Dir(name)] = true
+	}
+	return folders
+}
+
+// drop drops those of upstream's files that are as upstream has them, and says how
+// many there were.
+func (r *Result) drop(unwanted func(name string) bool) int {
+	before := len(r.Files)
+	maps.DeleteFunc(r.Files, func(name string, file File) bool {
+		return r.before[name] == Digest(file.Data) && unwanted(name)
+	})
+	return before - len(r.Files)
 }
 
 // changedParts are those folders of pkg/ that have a file which upstream has not.
