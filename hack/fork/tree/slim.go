@@ -4,6 +4,7 @@ package tree
 
 import (
 	"fmt"
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"maps"
@@ -35,8 +36,57 @@ func (r *Result) Slim() error {
 		}
 		dropped = r.dropStranded(imports) + r.dropUnused(imports)
 	}
+	if err := r.skipKinds(); err != nil {
+		return err
+	}
 	r.count()
 	return nil
+}
+
+// skipFile keeps controller-gen from making a CustomResourceDefinition of a type.
+// The marker stands by itself, so that it is not the package's documentation.
+const skipFile = "// SPDX-License-Identifier: Apache-2.0\n\n// +kubebuilder:skip\n\npackage %s\n"
+
+// skipKinds marks those packages that have types like those of an API, which
+// controller-gen takes for the user's: controllertest, which others may import.
+func (r *Result) skipKinds() error {
+	packages := map[string]string{}
+	for name, file := range r.Files {
+		if path.Ext(name) != ".go" || isTest(name) {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), name, file.Data, parser.SkipObjectResolution)
+		if err != nil {
+			return fmt.Errorf("parse %s: %w", name, err)
+		}
+		if hasKind(parsed) {
+			packages[path.Dir(name)] = parsed.Name.Name
+		}
+	}
+	for folder, name := range packages {
+		r.Files[path.Join(folder, "zz_skip.go")] = File{Data: []byte(fmt.Sprintf(skipFile, name))}
+	}
+	return nil
+}
+
+// hasKind reports whether a file declares a struct with the metadata of both a
+// type and an object in it.
+func hasKind(file *ast.File) bool {
+	found := false
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.StructType); ok {
+			found = found || embeds(s, "TypeMeta") && embeds(s, "ObjectMeta")
+		}
+		return !found
+	})
+	return found
+}
+
+func embeds(s *ast.StructType, name string) bool {
+	return slices.ContainsFunc(s.Fields.List, func(f *ast.Field) bool {
+		selector, ok := f.Type.(*ast.SelectorExpr)
+		return ok && len(f.Names) == 0 && selector.Sel.Name == name
+	})
 }
 
 // imports are the folders of the tree that each Go file imports.
