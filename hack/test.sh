@@ -9,6 +9,9 @@
 #	hack/test.sh -quick   without what needs an API server
 #	hack/test.sh -matrix  instead: upstream's tests on stock and fork of every supported
 #	                      controller-runtime; writes hack/fork/MATRIX.md, takes an hour and a half
+#	hack/test.sh -compatibility
+#	                      instead: both ways in, with every supported controller-runtime, the oldest Go
+#	                      and the newest; writes docs/compatibility.md
 #
 # A part that fails does not stop the others. The last line counts the tests of
 # all parts: "N passed, N failed, N skipped". Reasons for skips stand above it.
@@ -20,7 +23,8 @@ case "${1:-}" in
 '') ;;
 -quick) quick=true ;;
 -matrix) exec "$root/hack/matrix.sh" "${@:2}" ;;
-*) die "usage: hack/test.sh [-quick | -matrix]" ;;
+-compatibility) exec "$root/hack/compatibility.sh" "${@:2}" ;;
+*) die "usage: hack/test.sh [-quick | -matrix | -compatibility]" ;;
 esac
 
 cd "$root"

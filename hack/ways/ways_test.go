@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package provider tests that a program may take this module as it takes any
-// other: through MapperProvider, with every supported controller-runtime and
-// the k8s.io that belongs to it, none of which moves.
-package provider
+// Package ways tests both ways in, MapperProvider and the fork, with every
+// supported controller-runtime and the k8s.io that belongs to it. With GOTOOLCHAIN
+// set it does so with another Go; hack/compatibility.sh makes a table of that.
+package ways
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/freshmapper/freshmapper"
+	"github.com/freshmapper/freshmapper/hack/fork/consumer"
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -29,7 +32,9 @@ import (
 // an exclude would help, and with one "go run .../hack/fork@version" is refused.
 const spew = "github.com/davecgh/go-spew"
 
-func TestLines(t *testing.T) {
+// Through MapperProvider the module is taken as any other: go.mod gains one
+// requirement, and nothing else moves.
+func TestProvider(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles controller-runtime six times")
 	}
@@ -57,11 +62,33 @@ func TestLines(t *testing.T) {
 					t.Errorf("%s moved from %s to %s", module, was, version)
 				}
 			}
-			want := []string{"found widgets.example.com/v1 widgets", "found widgets.example.com/v2 gadgets"}
-			if diff := cmp.Diff(want, converse(t, dir)); diff != "" {
-				t.Errorf("the program with this mapper said (-want +got):\n%s", diff)
-			}
+			findsAll(t, dir)
 		})
+	}
+}
+
+// With the fork the very program that runs on stock finds what it missed.
+func TestFork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles controller-runtime six times")
+	}
+	for _, line := range tree.Lines {
+		t.Run(line.Newest, func(t *testing.T) {
+			dir := operator(t, line.Newest)
+			r := consumer.Request{Dir: dir, Ours: freshmapper.Source, Self: "fork", Out: io.Discard}
+			if err := consumer.Into(context.Background(), r); err != nil {
+				t.Fatal(err)
+			}
+			findsAll(t, dir)
+		})
+	}
+}
+
+func findsAll(t *testing.T, dir string) {
+	t.Helper()
+	want := []string{"found widgets.example.com/v1 widgets", "found widgets.example.com/v2 gadgets"}
+	if diff := cmp.Diff(want, converse(t, dir)); diff != "" {
+		t.Errorf("the program with this mapper said (-want +got):\n%s", diff)
 	}
 }
 
