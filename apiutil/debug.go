@@ -169,7 +169,7 @@ func (h *recent) remember(r reload.Report) {
 	if !h.recording() {
 		return
 	}
-	read := debugRead{Time: time.Now(), Part: r.Reason, Duration: r.Duration.String()}
+	read := debugRead{Time: time.Now(), Part: r.Reason, Duration: r.Duration.Round(time.Microsecond).String()}
 	if r.Err != nil {
 		read.Error = r.Err.Error()
 	}

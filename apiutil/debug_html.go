@@ -12,7 +12,7 @@ import (
 const debugStyle = `body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#1a1a1a;background:#fff}
 h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}
 table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.25rem .75rem .25rem 0;border-bottom:1px solid #ddd;vertical-align:top}
-td.nowrap{white-space:nowrap}code,td{overflow-wrap:anywhere}
+th[scope=row]{width:13rem}.nowrap{white-space:nowrap}td{overflow-wrap:break-word}.wide{overflow-x:auto}
 summary{cursor:pointer}details{margin:.15rem 0}.ok{color:#0a6b2d}.bad{color:#a61b1b}.dim{color:#5a5a5a}
 @media (prefers-color-scheme:dark){body{background:#161616;color:#e8e8e8}th,td{border-color:#3a3a3a}.ok{color:#5fd38a}.bad{color:#ff8a80}.dim{color:#a8a8a8}a{color:#8ab4f8}}`
 
@@ -74,16 +74,17 @@ func freshness(p debugPage) string {
 	if p.Options.RefreshInterval != "0s" {
 		ways = append(ways, "every "+p.Options.RefreshInterval)
 	}
-	switch {
-	case p.Status.Watching:
+	if p.Options.WatchAPIs {
 		ways = append(ways, "by watch")
-	case p.Options.WatchAPIs:
-		ways = append(ways, "by watch, which is not open")
 	}
-	if len(ways) > 0 && !p.Options.Started {
-		ways = append(ways, "but Start was not called")
+	trouble := ""
+	switch {
+	case len(ways) > 0 && !p.Options.Started:
+		trouble = " (not so: Start was not called)"
+	case p.Options.WatchAPIs && !p.Status.Watching:
+		trouble = " (the watch is not open)"
 	}
-	return strings.Join(append(ways, "on each miss"), ", ")
+	return strings.Join(append([]string{"on each miss"}, ways...), ", ") + trouble
 }
 
 func (w *page) row(name, value string) {
@@ -101,12 +102,12 @@ func (w *page) failed(s DynamicRESTMapperStatus) {
 	if len(s.FailedGroupVersions) == 0 {
 		return
 	}
-	w.line(`<h2>Versions that can't be read</h2><table><tr><th>Version</th><th>Why</th></tr>`)
+	w.line(`<h2>Versions that can't be read</h2><div class="wide"><table><tr><th>Version</th><th>Why</th></tr>`)
 	texts := errorTexts(s.FailedGroupVersions)
 	for _, gv := range sortedKeys(texts) {
-		w.linef(`<tr><td><code>%s</code></td><td class="bad">%s</td></tr>`, gv, texts[gv])
+		w.linef(`<tr><td class="nowrap"><code>%s</code></td><td class="bad">%s</td></tr>`, gv, texts[gv])
 	}
-	w.line(`</table>`)
+	w.line(`</table></div>`)
 }
 
 func (w *page) reads(reads []debugRead) {
@@ -115,7 +116,7 @@ func (w *page) reads(reads []debugRead) {
 		w.line(`<p class="dim">None since this page was mounted.</p>`)
 		return
 	}
-	w.line(`<table><tr><th>When</th><th>Part of the server</th><th>Took</th><th>Outcome</th></tr>`)
+	w.line(`<div class="wide"><table><tr><th>When</th><th>Part of the server</th><th>Took</th><th>Outcome</th></tr>`)
 	for _, r := range reads {
 		outcome, class := "read", "ok"
 		if r.Error != "" {
@@ -123,7 +124,7 @@ func (w *page) reads(reads []debugRead) {
 		}
 		w.linef(`<tr><td class="nowrap">%s</td><td>%s</td><td class="nowrap">%s</td><td class="%s">%s</td></tr>`, moment(r.Time), r.Part, r.Duration, class, outcome)
 	}
-	w.line(`</table>`)
+	w.line(`</table></div>`)
 }
 
 func (w *page) changes(changes []debugChange) {
@@ -132,12 +133,22 @@ func (w *page) changes(changes []debugChange) {
 		w.line(`<p class="dim">None since this page was mounted.</p>`)
 		return
 	}
-	w.line(`<table><tr><th>When</th><th>Generation</th><th>Added</th><th>Removed</th><th>Changed</th></tr>`)
+	w.line(`<div class="wide"><table><tr><th>When</th><th>Generation</th><th>What</th></tr>`)
 	for _, c := range changes {
-		w.linef(`<tr><td class="nowrap">%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>`, moment(c.Time), fmt.Sprint(c.Generation),
-			strings.Join(c.Added, ", "), strings.Join(c.Removed, ", "), strings.Join(c.Changed, ", "))
+		w.linef(`<tr><td class="nowrap">%s</td><td>%s</td><td>`, moment(c.Time), fmt.Sprint(c.Generation))
+		w.kinds("added", c.Added)
+		w.kinds("removed", c.Removed)
+		w.kinds("changed", c.Changed)
+		w.line(`</td></tr>`)
 	}
-	w.line(`</table>`)
+	w.line(`</table></div>`)
+}
+
+// kinds is a line of those that something happened to.
+func (w *page) kinds(what string, list []string) {
+	if len(list) > 0 {
+		w.linef(`<div><span class="dim">%s</span> %s</div>`, what, strings.Join(list, ", "))
+	}
 }
 
 func (w *page) groups(groups []debugGroup) {
