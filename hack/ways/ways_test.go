@@ -9,6 +9,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http/httptest"
@@ -190,8 +191,7 @@ func converse(t *testing.T, dir string) []string {
 	first := ask(stdin, answers, "Widget.widgets.example.com")
 	api.PutVersion("widgets.example.com", group("v2", "Gadget").Versions[0])
 	second := ask(stdin, answers, "Gadget.widgets.example.com")
-	stdin.Close()
-	if err := cmd.Wait(); err != nil {
+	if err := errors.Join(stdin.Close(), cmd.Wait()); err != nil {
 		t.Fatalf("%v\n%s", err, &stderr)
 	}
 	return []string{first, second}
