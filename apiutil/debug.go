@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -24,7 +23,7 @@ import (
 //
 //	mgr.AddMetricsServerExtraHandler("/debug/restmapper", mapper.DebugHandler())
 func (m *DynamicRESTMapper) DebugHandler() http.Handler {
-	m.recent.record()
+	m.recent.record(m.reloader.Snapshot())
 	return http.HandlerFunc(m.serveDebug)
 }
 
@@ -129,11 +128,8 @@ func debugGroups(s *snapshot.Snapshot) []debugGroup {
 	for _, g := range s.Groups() {
 		group := debugGroup{Name: g.Name()}
 		for _, v := range g.Versions() {
-			version := debugVersion{Name: v.Name, Kinds: kinds[schema.GroupVersion{Group: g.Name(), Version: v.Name}]}
-			if v.Err != nil {
-				version.Error = v.Err.Error()
-			}
-			group.Versions = append(group.Versions, version)
+			gv := schema.GroupVersion{Group: g.Name(), Version: v.Name}
+			group.Versions = append(group.Versions, debugVersion{Name: v.Name, Error: errorText(v.Err), Kinds: kinds[gv]})
 		}
 		groups = append(groups, group)
 	}
@@ -147,42 +143,54 @@ const mostRecent = 50
 // none until record is called: most mappers have nobody who looks.
 type recent struct {
 	mu      sync.Mutex
-	on      bool
-	reads   []debugRead // the latest last
+	seen    *snapshot.Snapshot // by the latest read; nil: nothing is kept
+	reads   []debugRead        // the latest last
 	changes []debugChange
 }
 
-func (h *recent) record() {
+// record begins to keep what differs from now on.
+func (h *recent) record(now *snapshot.Snapshot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.on = true
+	if h.seen == nil {
+		h.seen = now
+	}
 }
 
-func (h *recent) recording() bool {
+// see returns what was known at the latest read, nil if nothing is kept.
+func (h *recent) see(now *snapshot.Snapshot) *snapshot.Snapshot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.on
+	seen := h.seen
+	if seen != nil {
+		h.seen = now
+	}
+	return seen
 }
 
-// remember keeps what a flight has done.
-func (h *recent) remember(r reload.Report) {
-	if !h.recording() {
+// remember keeps a read, and what has changed since the one before.
+func (h *recent) remember(read debugRead, now *snapshot.Snapshot) {
+	from := h.see(now)
+	if from == nil {
 		return
 	}
-	read := debugRead{Time: time.Now(), Part: r.Reason, Duration: r.Duration.Round(time.Microsecond).String()}
-	if r.Err != nil {
-		read.Error = r.Err.Error()
-	}
 	var changes []debugChange
-	if r.From.Generation() != r.To.Generation() {
-		change := debugChange{Time: read.Time, Generation: r.To.Generation()}
-		change.Added, change.Removed, change.Changed = summarize(r.From, r.To)
+	if from.Generation() != now.Generation() {
+		change := debugChange{Time: read.Time, Generation: now.Generation()}
+		change.Added, change.Removed, change.Changed = summarize(from, now)
 		changes = append(changes, change)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.reads = lastOf(append(h.reads, read))
 	h.changes = lastOf(append(h.changes, changes...))
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 func lastOf[T any](list []T) []T { return list[max(0, len(list)-mostRecent):] }

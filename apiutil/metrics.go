@@ -58,6 +58,8 @@ func pathClass(path string) string {
 
 // report logs and counts what a flight has done.
 func (m *DynamicRESTMapper) report(r reload.Report) {
+	m.warnUnstarted()
+	m.recent.remember(debugRead{Time: time.Now(), Part: r.Reason, Duration: r.Duration.Round(time.Microsecond).String(), Error: errorText(r.Err)}, m.reloader.Snapshot())
 	log := m.options.Logger
 	log.V(1).Info("reloaded API discovery", "reason", r.Reason, "duration", r.Duration, "error", r.Err)
 	switch {
@@ -70,8 +72,6 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 		added, removed, changed := summarize(r.From, r.To)
 		log.Info("served APIs changed", "generation", r.To.Generation(), "added", added, "removed", removed, "changed", changed)
 	}
-	m.warnUnstarted()
-	m.recent.remember(r)
 	if metrics := m.options.Metrics; metrics != nil {
 		metrics.Reload(r.Reason, r.Duration, r.Err)
 		metrics.Served(r.To.Generation(), len(r.To.Groups()), r.To.Kinds(), r.Then.LastSuccess)

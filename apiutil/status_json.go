@@ -14,10 +14,6 @@ import (
 // MarshalJSON writes the status with its errors as text, group-versions as
 // "apps/v1", and without the times that are zero.
 func (s DynamicRESTMapperStatus) MarshalJSON() ([]byte, error) {
-	text := ""
-	if s.LastError != nil {
-		text = s.LastError.Error()
-	}
 	return json.Marshal(struct {
 		Generation          uint64            `json:"generation"`
 		Groups              int               `json:"groups"`
@@ -30,7 +26,7 @@ func (s DynamicRESTMapperStatus) MarshalJSON() ([]byte, error) {
 		FailedGroupVersions map[string]string `json:"failedGroupVersions,omitempty"`
 		Watching            bool              `json:"watching"`
 	}{
-		s.Generation, s.Groups, s.Kinds, unlessZero(s.LastAttempt), unlessZero(s.LastSuccess), text,
+		s.Generation, s.Groups, s.Kinds, unlessZero(s.LastAttempt), unlessZero(s.LastSuccess), errorText(s.LastError),
 		s.ConsecutiveFailures, unlessZero(s.UnhealthySince), errorTexts(s.FailedGroupVersions), s.Watching,
 	})
 }
