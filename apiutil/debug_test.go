@@ -161,6 +161,7 @@ func TestDebugKeepsTheLatest(t *testing.T) {
 			}
 			server.PutVersion("example.com", fakeVersion("v1", kind))
 			readAll(t, m)
+			synctest.Wait()
 		}
 		data := debugData(t, h)
 		if len(data.Reads) != 50 || len(data.Changes) != 50 {
