@@ -14,6 +14,9 @@ func shareReads(files tree.Files) error {
 		"\t// flights are the reloads that wait for discovery.\n"+
 		"\tflights map[string]*flight\n\n"+
 		"\t// mu protects mapper, generation and flights. No request is sent while it is held.\n")
+	if !hasContexts(files) {
+		f.background()
+	}
 	f.rename("reload", "reloadLocked")
 	f.remove("reloadLocked", "m.mu.Lock()")
 	f.remove("reloadLocked", "defer m.mu.Unlock()")
@@ -26,4 +29,16 @@ func shareReads(files tree.Files) error {
 	f.remove("Reset", "m.generation++")
 	f.element("NewDynamicRESTMapper", "apiGroups:", "\n\t\tdiscovery:   make(chan struct{}, 1),\n\t\tflights:     map[string]*flight{},")
 	return f.err
+}
+
+// background has the lookups of a release without context variants pass a
+// context nevertheless, which waits for no request.
+func (f *file) background() {
+	for _, l := range lookups {
+		f.change(l.name, "lookup(m, ", "lookup(context.Background(), m, ")
+	}
+	f.takeContext("lookup")
+	f.takeContext("reload")
+	f.passContext("lookup", "m.reload")
+	f.imports("context")
 }

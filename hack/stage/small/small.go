@@ -44,7 +44,7 @@ func Changes(upstream tree.Files) ([]series.Change, error) {
 	files := maps.Clone(upstream)
 	var changes []series.Change
 	for _, patch := range Patches() {
-		message, err := messages.ReadFile("messages/" + patch.Name + ".txt")
+		message, err := patch.message(hasContexts(files))
 		if err == nil {
 			err = patch.apply(files)
 		}
@@ -54,13 +54,25 @@ func Changes(upstream tree.Files) ([]series.Change, error) {
 		if err != nil {
 			return nil, fmt.Errorf("patch %q: %w", patch.Name, err)
 		}
-		changes = append(changes, series.Change{Message: string(message), Files: maps.Clone(files)})
+		changes = append(changes, series.Change{Message: message, Files: maps.Clone(files)})
 	}
 	return changes, nil
 }
 
 //go:embed messages
 var messages embed.FS
+
+// message reads the commit message, which for a release without contexts may be
+// another one.
+func (p Patch) message(contexts bool) (string, error) {
+	if !contexts {
+		if message, err := messages.ReadFile("messages/" + p.Name + "_withoutcontext.txt"); err == nil {
+			return string(message), nil
+		}
+	}
+	message, err := messages.ReadFile("messages/" + p.Name + ".txt")
+	return string(message), err
+}
 
 //go:embed tests
 var tests embed.FS
