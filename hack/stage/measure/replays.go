@@ -3,6 +3,7 @@
 package measure
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -87,13 +88,12 @@ func (b *bench) buildHeal(ctx context.Context, dir string, column Column) error 
 
 // readOutcomes reads one object a line.
 func readOutcomes(name string) ([]outcome, error) {
-	file, err := os.Open(name)
+	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("the replays recorded nothing: %w", err)
 	}
-	defer file.Close()
 	var outcomes []outcome
-	for lines := json.NewDecoder(file); ; {
+	for lines := json.NewDecoder(bytes.NewReader(data)); ; {
 		var o outcome
 		switch err := lines.Decode(&o); {
 		case errors.Is(err, io.EOF):
