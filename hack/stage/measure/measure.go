@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -68,19 +69,27 @@ func (b *bench) run(ctx context.Context, columns []Column) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	figures := newFigures()
+	dir := func(i int) string { return filepath.Join(b.work, fmt.Sprint(i)) }
 	for i, column := range columns {
-		step := fmt.Sprintf("%d of %d, %s", i+1, len(columns), column.Name)
-		dir := filepath.Join(b.work, fmt.Sprint(i))
-		if err := b.write(dir, column); err != nil {
-			return "", err
-		}
-		b.say(begun, step+": benchmarks")
-		if err := b.benchmarks(ctx, dir, column, figures.of(column.Name)); err != nil {
+		b.say(begun, "build on "+column.Name)
+		if err := b.build(ctx, dir(i), column); err != nil {
 			return "", fmt.Errorf("%s: %w", column.Name, err)
 		}
-		b.say(begun, step+": replays")
-		if err := b.replays(ctx, dir, strings.TrimSpace(assets), column, figures); err != nil {
+	}
+	figures := newFigures()
+	// A round runs every column once, so that what else the machine does falls on
+	// all of them alike.
+	for round := range rounds {
+		for i, column := range columns {
+			b.say(begun, fmt.Sprintf("benchmarks, round %d of %d: %s", round+1, rounds, column.Name))
+			if err := b.benchmarks(ctx, dir(i), figures.of(column.Name)); err != nil {
+				return "", fmt.Errorf("%s: %w", column.Name, err)
+			}
+		}
+	}
+	for i, column := range columns[1:] {
+		b.say(begun, "replays: "+column.Name)
+		if err := b.replays(ctx, dir(i+1), strings.TrimSpace(assets), column, figures); err != nil {
 			return "", fmt.Errorf("%s: %w", column.Name, err)
 		}
 	}
@@ -90,6 +99,17 @@ func (b *bench) run(ctx context.Context, columns []Column) (string, error) {
 
 func (b *bench) say(begun time.Time, what string) {
 	fmt.Fprintf(b.progress, "%5.0f s  %s\n", time.Since(begun).Seconds(), what)
+}
+
+// build writes a column's tree, and builds what is to be run on it.
+func (b *bench) build(ctx context.Context, dir string, column Column) error {
+	if err := b.write(dir, column); err != nil {
+		return err
+	}
+	if err := b.buildBenchmarks(ctx, dir, column); err != nil {
+		return err
+	}
+	return b.buildHeal(ctx, dir, column)
 }
 
 // write writes a column's tree, unless the module cache has it.
@@ -167,5 +187,5 @@ func (b *bench) machine(ctx context.Context) string {
 			}
 		}
 	}
-	return cpu + strings.Join(strings.Fields(version), " ") + ", " + time.Now().UTC().Format(time.DateOnly)
+	return cpu + fmt.Sprintf("%d cores, ", runtime.NumCPU()) + strings.Join(strings.Fields(version), " ") + ", " + time.Now().UTC().Format(time.DateOnly)
 }

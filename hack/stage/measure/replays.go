@@ -38,12 +38,6 @@ type outcome struct {
 // replay does not go as it should on a fork. That is what is to be found out
 // here, so what counts is what it has recorded.
 func (b *bench) replays(ctx context.Context, dir, assets string, column Column, to *figures) error {
-	if column.Stock {
-		return b.buildHeal(ctx, dir, column)
-	}
-	if err := b.buildHeal(ctx, dir, column); err != nil {
-		return err
-	}
 	programs := filepath.Join(dir, "programs")
 	if err := os.Mkdir(programs, 0o755); err != nil {
 		return fmt.Errorf("collect the programs: %w", err)

@@ -43,8 +43,8 @@ func (f *figures) missing(column string) []string {
 // page is the table, with what to know about it.
 func (f *figures) page(columns []Column, machine string) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "Machine: %s. Replays on a real API server; requests and times on one in memory, medians of %d rounds.\n"+
-		"Times of a shared machine move. A column is the tree after that patch and those before it.\n\n", machine, rounds)
+	fmt.Fprintf(&out, "Machine: %s. Replays on a real API server; requests and times on one in memory, the best of %d interleaved rounds.\n"+
+		"The machine did other work as well, so times move; ratios less. A column is the tree after that patch and those before it.\n\n", machine, rounds)
 	line(&out, "", names(columns))
 	line(&out, "---", slices.Repeat([]string{"---:"}, len(columns)))
 	for _, name := range replayNames {
@@ -54,16 +54,16 @@ func (f *figures) page(columns []Column, machine string) string {
 	for _, row := range requestRows {
 		f.line(&out, columns, "requests, "+row.title+": aggregated / not", func(column string) string {
 			s := f.samples[column]
-			return fmt.Sprintf("%.0f / %.0f", s.median(requestBenchmark("aggregated", row.name), "requests/op"),
-				s.median(requestBenchmark("legacy", row.name), "requests/op"))
+			return fmt.Sprintf("%.0f / %.0f", s.best(requestBenchmark("aggregated", row.name), "requests/op"),
+				s.best(requestBenchmark("legacy", row.name), "requests/op"))
 		})
 	}
 	for _, row := range rows {
 		f.line(&out, columns, row.title, func(column string) string {
 			s := f.samples[column]
-			text := duration(s.median(row.benchmark, row.unit))
+			text := duration(s.best(row.benchmark, row.unit))
 			if row.requests {
-				text += fmt.Sprintf(", %.0f req.", s.median(row.benchmark, "requests/op"))
+				text += fmt.Sprintf(", %.0f req.", s.best(row.benchmark, "requests/op"))
 			}
 			return text
 		})
