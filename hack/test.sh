@@ -102,7 +102,7 @@ replays() {
 root() {
 	local environment=/dev/null
 	if [[ -s $work/store.env ]]; then environment="$work/store.env"; fi
-	gotest . -race -timeout 20m ./...
+	gotest . -race -timeout 40m ./...
 }
 
 # consumers runs the examples' own unit tests.

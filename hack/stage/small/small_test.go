@@ -79,3 +79,33 @@ func checkFormat(t *testing.T, fsys embed.FS, folder, clause string) {
 		}
 	}
 }
+
+// The series is made for every line that the fork supports: the files have had
+// the same shape since. A line whose apimachinery has no context variants gets
+// Reset alone.
+func TestEveryLine(t *testing.T) {
+	for _, line := range tree.Lines {
+		t.Run(line.Minor, func(t *testing.T) {
+			upstream, err := tree.Upstream(t.Context(), line.Newest, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			changes, err := Changes(upstream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := changes[len(changes)-1].Files
+			text := string(files[mapperFile].Data)
+			contexts := line.Minor >= "v0.25"
+			if strings.Contains(text, "RESTMappingWithContext(ctx context.Context") != contexts || hasContexts(upstream) != contexts {
+				t.Errorf("context variants: want %v", contexts)
+			}
+			if _, ok := files[clientDir+"apiutil/restmapper_context_test.go"]; ok != contexts {
+				t.Errorf("the tests of contexts are there: %v", ok)
+			}
+			if strings.Contains(changes[2].Message, "context") != contexts || !strings.Contains(text, "func (m *mapper) Reset()") {
+				t.Errorf("the third patch is\n%s", changes[2].Message)
+			}
+		})
+	}
+}
