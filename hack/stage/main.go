@@ -20,12 +20,15 @@ import (
 
 	"github.com/freshmapper/freshmapper"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
+	"github.com/freshmapper/freshmapper/hack/stage/full"
 	"github.com/freshmapper/freshmapper/hack/stage/series"
+	"github.com/freshmapper/freshmapper/hack/stage/small"
 )
 
 const help = `stage writes a patch series for controller-runtime.
 
-  stage -o DIR [-base V] [-author 'NAME <ADDRESS>']
+  stage -o DIR [-series small|full] [-base V] [-author 'NAME <ADDRESS>']
+  stage -measure [-base V]
 
 DIR must be absent or empty, or hold an earlier series, which is replaced. The
 series applies to a checkout of the tag V with
@@ -35,8 +38,15 @@ series applies to a checkout of the tag V with
 and each of its patches builds and passes its tests by itself. upstream asks
 contributors to sign a CLA: the author of the commits must be somebody who did.
 
+  -series S   small (the default): changes to upstream's own mapper and client;
+              full: this project's mapper in its place, in slices
   -base V     the controller-runtime release to change (default %[1]s)
   -author A   who the commits are by (default %[2]s)
+
+With -measure nothing is staged. What each patch of the small series buys is
+measured instead, beside stock and the fork, with the checkout in the current
+folder, on a real API server and one in memory; the table goes into
+hack/stage/PROPOSAL.md. That takes a quarter of an hour.
 
 What to say with it is in hack/stage/PROPOSAL.md.
 `
@@ -44,8 +54,8 @@ What to say with it is in hack/stage/PROPOSAL.md.
 const nobody = "freshmapper <freshmapper@example.invalid>"
 
 type options struct {
-	out, base, author string
-	help              bool
+	out, series, base, author string
+	measure, help             bool
 }
 
 func main() {
@@ -61,7 +71,11 @@ func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, help, tree.Newest(), nobody)
 		return 0
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case opts.measure:
+		err = measured(ctx, opts, ours, stderr)
+	default:
 		err = stage(ctx, opts, ours, stdout)
 	}
 	if err != nil {
@@ -76,6 +90,8 @@ func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("stage", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.out, "o", "", "")
+	flags.BoolVar(&o.measure, "measure", false, "")
+	flags.StringVar(&o.series, "series", "small", "")
 	flags.StringVar(&o.base, "base", tree.Newest(), "")
 	flags.StringVar(&o.author, "author", nobody, "")
 	err := flags.Parse(args)
@@ -85,6 +101,11 @@ func parse(args []string) (options, error) {
 	case err != nil:
 	case flags.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case o.series != "small" && o.series != "full":
+		err = fmt.Errorf("unknown -series %q: it is small or full", o.series)
+	case o.measure && o.out != "":
+		err = errors.New("-measure stages nothing: leave -o out")
+	case o.measure:
 	case o.out == "":
 		err = errors.New("give -o DIR")
 	default:
@@ -108,7 +129,11 @@ func stage(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	patches, err := series.Make(o.base, o.author, upstream, ours)
+	changes, err := o.changes(upstream, ours)
+	if err != nil {
+		return fmt.Errorf("%s series on %s %s: %w", o.series, tree.Module, o.base, err)
+	}
+	patches, err := series.Make(ctx, o.author, upstream, changes)
 	if err != nil {
 		return err
 	}
@@ -125,9 +150,16 @@ func stage(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
 		if err := os.WriteFile(name, patch.Mail, 0o644); err != nil {
 			return fmt.Errorf("write the series: %w", err)
 		}
-		fmt.Fprintln(stdout, name)
+		fmt.Fprintf(stdout, "%s\n\t%s\n", name, patch.Size)
 	}
 	return nil
+}
+
+func (o options) changes(upstream tree.Files, ours fs.FS) ([]series.Change, error) {
+	if o.series == "full" {
+		return full.Changes(o.base, upstream, ours)
+	}
+	return small.Changes(upstream)
 }
 
 // earlier lists the patches of an earlier series in dir. Anything else there

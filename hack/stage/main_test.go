@@ -18,7 +18,7 @@ func TestHelp(t *testing.T) {
 	if code := run([]string{"-h"}, nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
 		t.Errorf("code %d, stderr %q", code, &stderr)
 	}
-	for _, want := range []string{"-o DIR", "-base", "-author", "git am", tree.Newest()} {
+	for _, want := range []string{"-o DIR", "-series small|full", "-base", "-author", "git am", tree.Newest()} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, &stdout)
 		}
@@ -32,9 +32,10 @@ func TestUsage(t *testing.T) {
 		"":                   "give -o DIR",
 		"-o a b":             `unexpected argument "b"`,
 		"-o a -base v0.19.0": "v0.19.0 is not supported",
-		"-o a -base v0.20.4": "choose a newer -base",
+		"-o a -series big":   "small or full",
 		"-o a -author me":    "mail",
 		"-o taken":           "notes.txt",
+		"-measure -o a":      "leave -o out",
 		"-x":                 "not defined",
 	} {
 		t.Run(args, func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestStageReplacesEarlierSeries(t *testing.T) {
 			t.Fatal(&stderr)
 		}
 		entries, err := os.ReadDir(dir)
-		if err != nil || len(entries) != 3 || strings.Count(stdout.String(), "\n") != 3 {
+		if err != nil || len(entries) != 5 || strings.Count(stdout.String(), "\n") != 10 {
 			t.Fatalf("%v, %v\n%s", entries, err, &stdout)
 		}
 		for i, entry := range entries {

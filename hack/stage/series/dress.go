@@ -22,25 +22,23 @@ const (
 	boilerplate = "hack/boilerplate/boilerplate.go.txt"
 	spdx        = "// SPDX-License-Identifier: Apache-2.0\n"
 	goMod       = "go.mod"
+	neighbour   = "pkg/client/client_rest_resources.go" // of our new files
 )
 
 // dress makes our files in a tree look like upstream's: they get the header that
 // upstream keeps for its Go files, and what they import becomes a direct
 // requirement of go.mod, as go mod tidy would have it. It returns a new tree.
 func dress(files, upstream tree.Files) (tree.Files, error) {
-	header, ok := upstream[boilerplate]
-	if !ok {
-		return nil, fmt.Errorf("upstream has no %s, which every new file has to begin with: choose a newer -base", boilerplate)
-	}
-	if bytes.Contains(header.Data, []byte("YEAR")) {
-		return nil, fmt.Errorf("upstream's %s wants a year, and a series that is generated has none: fill it in there", boilerplate)
+	header, err := headerOf(upstream)
+	if err != nil {
+		return nil, err
 	}
 	dressed, imports := maps.Clone(files), map[string]bool{}
 	for name, file := range files {
 		if path.Ext(name) != ".go" || !bytes.HasPrefix(file.Data, []byte(spdx)) {
 			continue
 		}
-		file.Data = withHeader(header.Data, file.Data[len(spdx):])
+		file.Data = withHeader(header, file.Data[len(spdx):])
 		dressed[name] = file
 		if err := collectImports(imports, name, file.Data); err != nil {
 			return nil, err
@@ -52,6 +50,24 @@ func dress(files, upstream tree.Files) (tree.Files, error) {
 	}
 	dressed[goMod] = tree.File{Data: requireDirectly(mod.Data, imports)}
 	return dressed, nil
+}
+
+// headerOf returns what new Go files have to begin with. Releases without a file
+// for it have it in their own files.
+func headerOf(upstream tree.Files) ([]byte, error) {
+	header, ok := upstream[boilerplate]
+	if !ok {
+		file, ok := upstream[neighbour]
+		text, _, end := bytes.Cut(file.Data, []byte("*/\n"))
+		if !ok || !end || !bytes.HasPrefix(text, []byte("/*\nCopyright")) {
+			return nil, fmt.Errorf("upstream has neither %s nor a header in %s, with which every new file has to begin", boilerplate, neighbour)
+		}
+		return slices.Concat(text, []byte("*/\n")), nil
+	}
+	if bytes.Contains(header.Data, []byte("YEAR")) {
+		return nil, fmt.Errorf("upstream's %s wants a year, and a series that is generated has none: fill it in there", boilerplate)
+	}
+	return header.Data, nil
 }
 
 // withHeader puts the header above a file, and a build constraint above that, where

@@ -1,95 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package series turns what hack/fork does to controller-runtime into patches
-// that git am takes: one mail for each of its steps.
+// Package series writes changes to controller-runtime as patches that git am
+// takes: it commits them to a scratch repository and lets git format them.
 package series
 
 import (
-	"embed"
+	"context"
 	"fmt"
-	"io/fs"
-	"mime"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// messages are the commit messages, by the name of the patch.
-//
-//go:embed messages
-var messages embed.FS
+// Change is one purpose: what is said of it, and the tree after it.
+type Change struct {
+	Message string // of the commit: a subject, a blank line, a body
+	Files   tree.Files
+}
 
-// Patch is one mail of a series.
+// Patch is a change as a mail.
 type Patch struct {
-	File  string // its name, in git format-patch's manner
+	File  string // its name, as git format-patch gives it
 	Mail  []byte
 	Files tree.Files // what the tree is after it
+	Size  Size
 }
 
-// Make makes the series that leads from upstream to upstream with our mapper.
-// author is "Name <address>". The same input gives the same bytes.
-func Make(base, author string, upstream tree.Files, ours fs.FS) ([]Patch, error) {
-	steps, err := tree.Steps(base, upstream, ours)
+// Make makes the series that leads from upstream through the changes. author is
+// "Name <address>". With SOURCE_DATE_EPOCH set, the same input gives the same
+// bytes.
+func Make(ctx context.Context, author string, upstream tree.Files, changes []Change) ([]Patch, error) {
+	scratch, err := os.MkdirTemp("", "freshmapper-stage-")
 	if err != nil {
+		return nil, fmt.Errorf("make a scratch repository: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	repo := repository{dir: filepath.Join(scratch, "repository"), author: author}
+	mails := filepath.Join(scratch, "mails")
+	if err := os.Mkdir(repo.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make a scratch repository: %w", err)
+	}
+	if err := repo.create(ctx, upstream); err != nil {
 		return nil, err
 	}
-	var patches []Patch
+	patches := make([]Patch, len(changes))
 	before := upstream
-	for i, step := range steps {
-		after, err := dress(step.Files, upstream)
+	for i, change := range changes {
+		subject, _, _ := strings.Cut(change.Message, "\n")
+		dressed, err := dress(change.Files, upstream)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("patch %q: %w", subject, err)
 		}
-		diff, err := diffTrees(before, after)
-		if err != nil {
-			return nil, fmt.Errorf("patch %q: %w", step.Patch, err)
+		if err := repo.commit(ctx, before, dressed, change.Message); err != nil {
+			return nil, fmt.Errorf("patch %q: %w", subject, err)
 		}
-		m, err := readMessage(step.Patch)
-		if err != nil {
-			return nil, err
-		}
-		patches = append(patches, Patch{
-			File:  fmt.Sprintf("%04d-%s.patch", i+1, dashed(m.subject)),
-			Mail:  mail(m, author, i+1, len(steps), diff),
-			Files: after,
-		})
-		before = after
+		patches[i].Files, before = dressed, dressed
 	}
-	return patches, nil
+	if err := repo.mails(ctx, mails, len(changes)); err != nil {
+		return nil, err
+	}
+	return patches, read(mails, patches)
 }
 
-type message struct{ subject, body string }
-
-func readMessage(patch string) (message, error) {
-	text, err := messages.ReadFile("messages/" + patch + ".txt")
+// read reads the mails, which sort as the patches do.
+func read(dir string, patches []Patch) error {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return message{}, fmt.Errorf("patch %q has no commit message: %w", patch, err)
+		return fmt.Errorf("read what git format-patch wrote: %w", err)
 	}
-	subject, body, _ := strings.Cut(string(text), "\n\n")
-	return message{subject: subject, body: strings.TrimSpace(body) + "\n"}, nil
-}
-
-// mail writes a patch in the form of git format-patch. It has no date: git am
-// takes the time of its own run.
-func mail(m message, author string, n, of int, diff string) []byte {
-	const commit = "0000000000000000000000000000000000000000"
-	return fmt.Appendf(nil, "From %s Mon Sep 17 00:00:00 2001\nFrom: %s\nSubject: [PATCH %d/%d] %s\n"+
-		"MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n\n%s---\n\n%s-- \nfreshmapper\n",
-		commit, author, n, of, encoded(m.subject), m.body, diff)
-}
-
-// encoded is a subject for a mail's header. Only its first word, the icon that
-// upstream asks for, is not ASCII; git would take the colon off the icon's name.
-func encoded(subject string) string {
-	icon, rest, _ := strings.Cut(subject, " ")
-	return mime.QEncoding.Encode("UTF-8", icon) + " " + rest
-}
-
-// dashed makes a file name of a subject.
-func dashed(subject string) string {
-	words := strings.FieldsFunc(subject, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
-	})
-	name := strings.Join(words, "-")
-	return strings.TrimRight(name[:min(len(name), 52)], "-")
+	if len(entries) != len(patches) {
+		return fmt.Errorf("git format-patch wrote %d mails for %d patches: does one change nothing?", len(entries), len(patches))
+	}
+	for i, entry := range entries {
+		mail, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			return fmt.Errorf("read what git format-patch wrote: %w", err)
+		}
+		patches[i].File, patches[i].Mail, patches[i].Size = entry.Name(), mail, sizeOf(mail)
+	}
+	return nil
 }

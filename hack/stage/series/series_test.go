@@ -5,178 +5,128 @@ package series
 import (
 	"bytes"
 	"context"
-	"go/format"
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/fstest"
 
-	"github.com/freshmapper/freshmapper"
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
 const author = "A U Thor <author@example.com>"
 
-var upstream = sync.OnceValues(func() (tree.Files, error) {
-	return tree.Upstream(context.Background(), tree.Newest(), nil)
-})
+func text(s string) tree.File { return tree.File{Data: []byte(s)} }
 
-// made is the series for the newest release, with upstream's files.
-func made(t *testing.T) ([]Patch, tree.Files) {
+// upstream is a small tree with what a series needs of it.
+func upstream() tree.Files {
+	return tree.Files{
+		boilerplate:   text("/*\nCopyright Nobody.\n*/\n"),
+		goMod:         text("module m\n\ngo 1.26\n\nrequire (\n\ta.example/a v1.0.0 // indirect\n)\n"),
+		"a/old.go":    text("package a\n"),
+		"a/crlf.txt":  text("one\r\ntwo\r\n"),
+		"a/bare.txt":  text("no newline"),
+		"a/run.sh":    {Data: []byte("true\n"), Exec: true},
+		".gitignore":  text("*.log\n"),
+		"a/noted.log": text("ignored by git, if it were asked\n"),
+	}
+}
+
+// changes are two changes to it.
+func changes() []Change {
+	first := upstream()
+	delete(first, "a/old.go")
+	first["a/new.go"] = text(spdx + "\npackage a\n\nimport _ \"a.example/a/sub\"\n")
+	first["a/new_test.go"] = text(spdx + "\npackage a\n\n// Two lines\n// more.\n")
+	second := maps.Clone(first)
+	second["a/bare.txt"] = text("no newline still")
+	second["a/crlf.txt"] = text("one\r\n2\r\n")
+	second["a/run.sh"] = tree.File{Data: []byte("true\n")}
+	second["a/data.bin"] = text("\x00\x01\n")
+	return []Change{{"✨ First: Do it\n\nWhy.\n", first}, {"🐛 Second: Do more\n\nFor \"reasons\", say — who?\n", second}}
+}
+
+func make2(t *testing.T) []Patch {
 	t.Helper()
-	before, err := upstream()
+	patches, err := Make(t.Context(), author, upstream(), changes())
 	if err != nil {
 		t.Fatal(err)
 	}
-	patches, err := Make(tree.Newest(), author, before, freshmapper.Source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return patches, before
+	return patches
 }
 
-func git(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	return forktest.Run(t, dir, "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
-}
-
-// repository makes a git repository of the tag's module.
-func repository(t *testing.T, upstream tree.Files) string {
-	t.Helper()
+func TestMailsApply(t *testing.T) {
+	patches := make2(t)
 	dir := t.TempDir()
-	write(t, dir, upstream)
-	forktest.Run(t, dir, "git", "init", "-q")
-	git(t, dir, "add", "-A", "-f")
-	git(t, dir, "commit", "-q", "-m", "upstream")
-	return dir
-}
-
-func am(t *testing.T, dir string, patch Patch) {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), patch.File)
-	if err := os.WriteFile(name, patch.Mail, 0o644); err != nil {
+	repo := repository{dir: dir, author: author}
+	if err := repo.create(t.Context(), upstream()); err != nil {
 		t.Fatal(err)
-	}
-	git(t, dir, "am", "-q", name)
-}
-
-// Every patch applies, and makes of the tree what it was made from.
-func TestSeriesApplies(t *testing.T) {
-	patches, before := made(t)
-	dir := repository(t, before)
-	for _, patch := range patches {
-		am(t, dir, patch)
-		wantTree(t, dir, patch.Files)
-		subject := strings.TrimSpace(git(t, dir, "log", "-1", "--format=%s"))
-		if !strings.HasPrefix(subject, "✨ ") && !strings.HasPrefix(subject, "🐛 ") || strings.Contains(subject, "#") || len(subject) > 72 {
-			t.Errorf("upstream would not take the title %q", subject)
-		}
-		if by := strings.TrimSpace(git(t, dir, "log", "-1", "--format=%an <%ae>")); by != author {
-			t.Errorf("the author is %s", by)
-		}
-		if body := git(t, dir, "log", "-1", "--format=%b"); len(body) < 300 || strings.Contains(body, "diff --git") || strings.Contains(body, "#") {
-			t.Errorf("the message is\n%s", body)
-		}
-		if log := git(t, dir, "log", "-1", "--check", "--format="); log != "" {
-			t.Errorf("whitespace:\n%s", log)
-		}
-	}
-	sameAsFork(t, patches[len(patches)-1].Files, before)
-}
-
-// sameAsFork compares the end of the series with the tree that hack/fork makes.
-// They differ in the header of our Go files, and in go.mod.
-func sameAsFork(t *testing.T, series, before tree.Files) {
-	t.Helper()
-	forked, err := tree.Generate(tree.Newest(), maps.Clone(before), freshmapper.Source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	header := before[boilerplate].Data
-	for name, file := range forked {
-		staged, ok := series[name]
-		body, ours := bytes.CutPrefix(file.Data, []byte(spdx))
-		switch {
-		case !ok:
-			t.Errorf("the series lacks %s", name)
-		case name == goMod || bytes.Equal(staged.Data, file.Data):
-		case !ours || !bytes.Equal(withoutBlankLines(bytes.Replace(staged.Data, header, nil, 1)), withoutBlankLines(body)):
-			t.Errorf("%s is different in the series", name)
-		}
-	}
-	for name := range series {
-		if _, ok := forked[name]; !ok {
-			t.Errorf("the fork lacks %s", name)
-		}
-	}
-}
-
-func withoutBlankLines(text []byte) []byte {
-	return bytes.Join(bytes.FieldsFunc(text, func(r rune) bool { return r == '\n' }), []byte("\n"))
-}
-
-// Each patch builds, is tidy and passes, by itself, the tests of what it changes.
-// Without KUBEBUILDER_ASSETS those that need an API server are left out.
-func TestSeriesBuilds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles controller-runtime, and its tests, once for each patch")
-	}
-	patches, before := made(t)
-	dir := repository(t, before)
-	tests := []string{"test", "-trimpath", "-count=1"}
-	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		t.Run("with an API server", func(t *testing.T) {
-			t.Skip("KUBEBUILDER_ASSETS is not set: without TestApiMachinery, TestClient, TestClientFollowsScopeOnServer and TestLazyRestMapperProvider")
-		})
-		tests = append(tests, "-skip", "^(TestApiMachinery|TestClient|TestClientFollowsScopeOnServer|TestLazyRestMapperProvider)$")
-	}
-	changed := [][]string{
-		{"./pkg/client/apiutil/..."},
-		{"./pkg/client"},
-		{"./pkg/metrics", "./pkg/client/apiutil"},
 	}
 	for i, patch := range patches {
-		am(t, dir, patch)
-		forktest.Run(t, dir, "go", "build", "-trimpath", "./...")
-		forktest.Run(t, dir, "go", "vet", "-trimpath", "./pkg/client/...", "./pkg/internal/...", "./pkg/metrics/...")
-		forktest.Run(t, dir, "go", "mod", "tidy", "-diff")
-		t.Logf("%s\n%s", patch.File, forktest.Run(t, dir, "go", append(slices.Clone(tests), changed[i]...)...))
-	}
-}
-
-// Nothing of where our code comes from is left in upstream's.
-func TestSeriesIsUpstreams(t *testing.T) {
-	patches, before := made(t)
-	header := before[boilerplate].Data
-	for name, file := range patches[len(patches)-1].Files {
-		if was, ok := before[name]; ok && bytes.Equal(was.Data, file.Data) || name == goMod {
-			continue
+		name := filepath.Join(t.TempDir(), patch.File)
+		if err := os.WriteFile(name, patch.Mail, 0o644); err != nil {
+			t.Fatal(err)
 		}
-		if !strings.HasSuffix(name, ".go") {
-			continue
+		if err := repo.git(t.Context(), "", "am", "-q", "--keep-cr", name); err != nil {
+			t.Fatal(err)
 		}
-		if _, upstreams := before[name]; !upstreams && bytes.Count(file.Data, header) != 1 {
-			t.Errorf("%s has no header of upstream's", name)
+		said := forktest.Run(t, dir, "git", "log", "-1", "--format=%an <%ae>%n%B")
+		if want := author + "\n" + changes()[i].Message; strings.TrimSpace(said) != strings.TrimSpace(want) {
+			t.Errorf("the commit says\n%s\nwant\n%s", said, want)
 		}
-		if formatted, err := format.Source(file.Data); err != nil || !bytes.Equal(formatted, file.Data) {
-			t.Errorf("%s is not as gofmt has it: %v", name, err)
+		got, err := tree.Read(os.DirFS(dir))
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, word := range []string{"freshmapper", "SPDX-License-Identifier"} {
-			if bytes.Contains(file.Data, []byte(word)) {
-				t.Errorf("%s speaks of %s", name, word)
+		maps.DeleteFunc(got, func(name string, _ tree.File) bool { return strings.HasPrefix(name, ".git/") })
+		if len(got) != len(patch.Files) {
+			t.Errorf("%d files, want %d", len(got), len(patch.Files))
+		}
+		for name, want := range patch.Files {
+			if !bytes.Equal(got[name].Data, want.Data) || got[name].Exec != want.Exec {
+				t.Errorf("%s is\n%q\nwant\n%q", name, got[name].Data, want.Data)
 			}
 		}
 	}
 }
 
-func TestSeriesIsReproducible(t *testing.T) {
-	first, _ := made(t)
-	second, _ := made(t)
+func TestFilesAreDressed(t *testing.T) {
+	files := make2(t)[0].Files
+	if got := string(files["a/new.go"].Data); !strings.HasPrefix(got, "/*\nCopyright Nobody.\n*/\n") || strings.Contains(got, "SPDX") {
+		t.Errorf("a new file begins\n%s", got)
+	}
+	if got := string(files[goMod].Data); strings.Contains(got, "indirect") {
+		t.Errorf("what is imported is required indirectly:\n%s", got)
+	}
+}
+
+// The boilerplate of a release that has none is that of its files.
+func TestHeaderOfNeighbour(t *testing.T) {
+	files := upstream()
+	delete(files, boilerplate)
+	if _, err := headerOf(files); err == nil || !strings.Contains(err.Error(), boilerplate) {
+		t.Errorf("error: %v", err)
+	}
+	files[neighbour] = text("/*\nCopyright Somebody.\n*/\n\npackage client\n")
+	if header, err := headerOf(files); err != nil || string(header) != "/*\nCopyright Somebody.\n*/\n" {
+		t.Errorf("%q, %v", header, err)
+	}
+}
+
+func TestSize(t *testing.T) {
+	patches := make2(t)
+	if got, want := patches[0].Size, (Size{Code: 7 + 1, Tests: 8, Removed: 1 + 1}); got != want {
+		t.Errorf("%+v, want %+v\n%s", got, want, patches[0].Mail)
+	}
+	if got, want := patches[1].Size, (Size{Code: 2, Removed: 2}); got != want {
+		t.Errorf("%+v, want %+v\n%s", got, want, patches[1].Mail)
+	}
+}
+
+func TestReproducible(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	first, second := make2(t), make2(t)
 	for i, patch := range first {
 		if !bytes.Equal(patch.Mail, second[i].Mail) || patch.File != second[i].File {
 			t.Errorf("%s is different each time", patch.File)
@@ -184,40 +134,47 @@ func TestSeriesIsReproducible(t *testing.T) {
 	}
 }
 
+// Whatever the user has told git, the mails are the same.
+func TestUsersSettingsDoNotCount(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	want := make2(t)
+	home := t.TempDir()
+	forktest.Write(t, home, ".gitconfig", "[format]\n\tsubjectPrefix = MINE\n\tsignature = me\n[diff]\n\tnoprefix = true\n[user]\n\tname = me\n[commit]\n\tgpgSign = true\n")
+	t.Setenv("HOME", home)
+	for i, patch := range make2(t) {
+		if !bytes.Equal(patch.Mail, want[i].Mail) {
+			t.Errorf("%s follows the user's settings:\n%s", patch.File, patch.Mail)
+		}
+	}
+}
+
 func TestMakeRefuses(t *testing.T) {
-	_, before := made(t)
 	spoil := func(edit func(tree.Files)) tree.Files {
-		files := maps.Clone(before)
+		files := upstream()
 		edit(files)
 		return files
 	}
-	tests := map[string]struct {
-		base  string
-		files tree.Files
-		ours  fstest.MapFS
-		want  string
+	for name, test := range map[string]struct {
+		files   tree.Files
+		changes []Change
+		want    string
 	}{
-		"unsupported":   {base: "v0.19.0", files: before, want: "v0.19.0 is not supported"},
-		"no header":     {files: spoil(func(f tree.Files) { delete(f, boilerplate) }), want: "choose a newer -base"},
-		"header a year": {files: spoil(func(f tree.Files) { f[boilerplate] = text("// YEAR\n") }), want: "wants a year"},
-		"no go.mod":     {files: spoil(func(f tree.Files) { delete(f, goMod) }), want: "no go.mod"},
-		"not text":      {files: before, ours: forktest.Edited("apiutil/testdata/x.bin", "\x00"), want: "x.bin is not text"},
-		"not Go":        {files: before, ours: forktest.Edited("apiutil/x.go", spdx+"import \"x"), want: "x.go"},
-		"other client":  {files: spoil(func(f tree.Files) { f["pkg/client/client_rest_resources.go"] = text("package client\n") }), want: "clientRestResources"},
-	}
-	for name, test := range tests {
+		"no header":     {spoil(func(f tree.Files) { delete(f, boilerplate) }), changes(), boilerplate},
+		"header a year": {spoil(func(f tree.Files) { f[boilerplate] = text("// YEAR\n") }), changes(), "wants a year"},
+		"no go.mod":     {spoil(func(f tree.Files) { delete(f, goMod) }), changes(), "no go.mod"},
+		"no change":     {upstream(), []Change{{"Nothing\n", upstream()}}, `patch "Nothing": git commit`},
+		"not Go":        {upstream(), []Change{{"Broken\n", tree.Files{"x.go": text(spdx + "import \"x")}}}, "x.go"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			if test.base == "" {
-				test.base = tree.Newest()
-			}
-			if test.ours == nil {
-				test.ours = forktest.Ours()
-			}
-			_, err := Make(test.base, author, test.files, test.ours)
-			if err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := Make(t.Context(), author, test.files, test.changes); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error: %v", err)
 			}
 		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Make(ctx, author, upstream(), changes()); err == nil || !strings.Contains(err.Error(), context.Canceled.Error()) {
+		t.Errorf("cancelled: %v", err)
 	}
 }
 

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package full
+
+import (
+	"bytes"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/freshmapper/freshmapper"
+	"github.com/freshmapper/freshmapper/hack/fork/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+	"github.com/freshmapper/freshmapper/hack/stage/series"
+	"github.com/freshmapper/freshmapper/hack/stage/stagetest"
+)
+
+func made(t *testing.T) (patches []series.Patch, upstream tree.Files) {
+	t.Helper()
+	upstream = stagetest.Upstream(t)
+	changes, err := Changes(tree.Newest(), upstream, freshmapper.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stagetest.Make(t, upstream, changes), upstream
+}
+
+// No slice is larger than a reviewer can read, and the end is what hack/fork makes.
+func TestSlices(t *testing.T) {
+	patches, upstream := made(t)
+	for _, patch := range patches {
+		t.Logf("%s: %s", patch.File, patch.Size)
+		if patch.Size.Added() > Limit {
+			t.Errorf("%s adds %d lines", patch.File, patch.Size.Added())
+		}
+	}
+	forked, err := tree.Generate(tree.Newest(), maps.Clone(upstream), freshmapper.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, patches[len(patches)-1].Files, forked)
+}
+
+// same compares the end of the series with the fork. They differ in the header of
+// our Go files, and in go.mod.
+func same(t *testing.T, staged, forked tree.Files) {
+	t.Helper()
+	body := func(data []byte) []byte {
+		if _, rest, ok := bytes.Cut(data, []byte("\npackage ")); ok {
+			return rest
+		}
+		return data
+	}
+	for name, file := range forked {
+		if is, ok := staged[name]; !ok || name != "go.mod" && !bytes.Equal(body(is.Data), body(file.Data)) {
+			t.Errorf("%s is different in the series, or not there", name)
+		}
+	}
+	for name := range staged {
+		if _, ok := forked[name]; !ok {
+			t.Errorf("the fork lacks %s", name)
+		}
+	}
+}
+
+// Nothing of where our code comes from is left in upstream's.
+func TestSeriesIsUpstreams(t *testing.T) {
+	patches, before := made(t)
+	header := before["hack/boilerplate/boilerplate.go.txt"].Data
+	for _, patch := range patches {
+		for name, file := range patch.Files {
+			if was, ok := before[name]; ok && bytes.Equal(was.Data, file.Data) || path.Ext(name) != ".go" {
+				continue
+			}
+			if _, upstreams := before[name]; !upstreams && bytes.Count(file.Data, header) != 1 {
+				t.Errorf("%s: %s has no header of upstream's", patch.File, name)
+			}
+			for _, word := range []string{"freshmapper", "SPDX-License-Identifier"} {
+				if bytes.Contains(file.Data, []byte(word)) {
+					t.Errorf("%s: %s speaks of %s", patch.File, name, word)
+				}
+			}
+		}
+	}
+}
+
+// serverTests need an API server.
+const serverTests = "^(TestApiMachinery|TestClient|TestClientFollowsScopeOnServer|TestLazyRestMapperProvider)$"
+
+// Each slice applies, builds, and passes the tests of the packages that it changes,
+// without a server.
+func TestEachSlicePasses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles controller-runtime's client, and its tests, once for each slice")
+	}
+	patches, before := made(t)
+	dir := stagetest.Repository(t, before)
+	for _, patch := range patches {
+		stagetest.Apply(t, dir, patch)
+		packages := changed(before, patch.Files)
+		forktest.Run(t, dir, "go", "build", "-trimpath", "./pkg/client/...", "./pkg/metrics/...")
+		forktest.Run(t, dir, "go", append([]string{"vet", "-trimpath"}, packages...)...)
+		said := forktest.Run(t, dir, "go", append([]string{"test", "-trimpath", "-count=1", "-skip", serverTests}, packages...)...)
+		t.Logf("%s\n%s", patch.File, said)
+		before = patch.Files
+	}
+	forktest.Run(t, dir, "go", "mod", "tidy", "-diff")
+}
+
+// changed lists the packages with files that are not as they were.
+func changed(before, after tree.Files) []string {
+	dirs := map[string]bool{}
+	for name, file := range after {
+		if was, ok := before[name]; (!ok || !bytes.Equal(was.Data, file.Data)) && strings.HasPrefix(name, "pkg/") {
+			dir, _, _ := strings.Cut(path.Dir(name), "/testdata")
+			dirs["./"+dir] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(dirs))
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package stagetest has what the tests of both series share.
+package stagetest
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/freshmapper/freshmapper/hack/fork/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+	"github.com/freshmapper/freshmapper/hack/stage/series"
+)
+
+// Author is who made the patches.
+const Author = "A U Thor <author@example.com>"
+
+var newest = sync.OnceValues(func() (tree.Files, error) {
+	return tree.Upstream(context.Background(), tree.Newest(), nil)
+})
+
+// Upstream is the newest release, for the caller to edit.
+func Upstream(t *testing.T) tree.Files {
+	t.Helper()
+	files, err := newest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return maps.Clone(files)
+}
+
+// Make makes a series.
+func Make(t *testing.T, upstream tree.Files, changes []series.Change) []series.Patch {
+	t.Helper()
+	patches, err := series.Make(t.Context(), Author, upstream, changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return patches
+}
+
+// Git runs git, as somebody.
+func Git(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	return forktest.Run(t, dir, "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgSign=false"}, args...)...)
+}
+
+// Repository makes a git repository of a release.
+func Repository(t *testing.T, upstream tree.Files) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, file := range upstream {
+		full, mode := filepath.Join(dir, filepath.FromSlash(name)), os.FileMode(0o644)
+		if file.Exec {
+			mode = 0o755
+		}
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(full, file.Data, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	Git(t, dir, "init", "-q")
+	Git(t, dir, "add", "-A", "-f")
+	Git(t, dir, "commit", "-q", "-m", "upstream")
+	return dir
+}
+
+// Apply applies a patch with git am, and makes sure that it is one that upstream
+// could take, and that the tree is then the one it was made from.
+func Apply(t *testing.T, dir string, patch series.Patch) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), patch.File)
+	if err := os.WriteFile(name, patch.Mail, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	Git(t, dir, "am", "-q", name)
+	said := func(format string) string {
+		return strings.TrimSpace(Git(t, dir, "log", "-1", "--check", "--format="+format))
+	}
+	subject, body := said("%s"), said("%b")
+	if !strings.HasPrefix(subject, "✨ ") && !strings.HasPrefix(subject, "🐛 ") || strings.Contains(subject, "#") || len(subject) > 72 {
+		t.Errorf("upstream would not take the title %q", subject)
+	}
+	if len(body) < 200 || strings.Contains(body, "diff --git") || strings.Contains(body, "#") {
+		t.Errorf("the message is\n%s", body)
+	}
+	if by := said("%an <%ae>"); by != Author {
+		t.Errorf("the author is %s", by)
+	}
+	if whitespace := said(""); whitespace != "" {
+		t.Errorf("whitespace:\n%s", whitespace)
+	}
+	same(t, dir, patch.Files)
+}
+
+// same compares a checkout with a tree.
+func same(t *testing.T, dir string, want tree.Files) {
+	t.Helper()
+	tracked := strings.Split(strings.TrimSpace(Git(t, dir, "ls-files")), "\n")
+	for _, name := range tracked {
+		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		if file, ok := want[name]; err != nil || !ok || !bytes.Equal(data, file.Data) {
+			t.Errorf("%s is not what the patch was made from: %v", name, err)
+		}
+	}
+	for name := range want {
+		if !slices.Contains(tracked, name) {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
