@@ -92,7 +92,7 @@ func (s samples) key(benchmark, unit string) string { return benchmark + " " + u
 
 // read adds what a run of benchmarks printed.
 func (s samples) read(out string) {
-	for line := range strings.Lines(out) {
+	for _, line := range strings.SplitAfter(out, "\n") {
 		fields := strings.Fields(line)
 		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
 			continue

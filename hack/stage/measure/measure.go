@@ -180,7 +180,7 @@ func (b *bench) machine(ctx context.Context) string {
 	}
 	cpu := ""
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(info)) {
+		for _, line := range strings.SplitAfter(string(info), "\n") {
 			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
 				cpu = strings.TrimSpace(value) + ", "
 				break

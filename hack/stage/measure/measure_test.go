@@ -3,6 +3,7 @@
 package measure
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -96,7 +97,7 @@ func TestPage(t *testing.T) {
 }
 
 func TestRunNeedsCheckout(t *testing.T) {
-	if _, err := Run(t.Context(), t.TempDir(), nil, io.Discard); err == nil || !strings.Contains(err.Error(), "checkout") {
+	if _, err := Run(context.Background(), t.TempDir(), nil, io.Discard); err == nil || !strings.Contains(err.Error(), "checkout") {
 		t.Errorf("error: %v", err)
 	}
 }

@@ -22,7 +22,7 @@ func (s Size) String() string {
 func sizeOf(mail []byte) Size {
 	var size Size
 	test, inside := false, false
-	for line := range strings.Lines(string(mail)) {
+	for _, line := range strings.SplitAfter(string(mail), "\n") {
 		switch {
 		case strings.HasPrefix(line, "diff --git "):
 			name := strings.TrimSpace(line[strings.LastIndex(line, " b/")+len(" b/"):])

@@ -39,7 +39,7 @@ func Upstream(t *testing.T) tree.Files {
 // Make makes a series.
 func Make(t *testing.T, upstream tree.Files, changes []series.Change) []series.Patch {
 	t.Helper()
-	patches, err := series.Make(t.Context(), Author, upstream, changes)
+	patches, err := series.Make(context.Background(), Author, upstream, changes)
 	if err != nil {
 		t.Fatal(err)
 	}
