@@ -39,6 +39,27 @@ func parseSource(name string, data []byte) (*source, error) {
 	return &source{name: name, data: data, fset: fset, file: file}, nil
 }
 
+// edit has upstream's file of that name edited.
+func (d *Draft) edit(name string, do func(*source) error) error {
+	upstream, ok := d.Files[name]
+	if !ok {
+		return missing(name)
+	}
+	s, err := parseSource(name, upstream.Data)
+	if err != nil {
+		return err
+	}
+	if err := do(s); err != nil {
+		return err
+	}
+	edited, err := s.edited()
+	if err != nil {
+		return err
+	}
+	d.Files[name] = File{Data: edited, Exec: upstream.Exec}
+	return nil
+}
+
 // unexpected says what was looked for in vain.
 func (s *source) unexpected(format string, args ...any) error {
 	return fmt.Errorf("upstream's %s has no %s: this release needs a look before the tool can edit it", s.name, fmt.Sprintf(format, args...))
