@@ -9,6 +9,7 @@ const (
 	informersFile = cacheDir + "/internal/informers.go"
 	readerFile    = cacheDir + "/internal/cache_reader.go"
 	namespaceFile = cacheDir + "/multi_namespace_cache.go"
+	sourceFile    = "pkg/internal/source/kind.go"
 )
 
 // keepInformersFresh edits upstream's informers, which keep the resource and the
@@ -25,6 +26,9 @@ func keepInformersFresh(d *Draft) error {
 		return err
 	}
 	if err := d.edit(namespaceFile, (*source).editNamespaces); err != nil {
+		return err
+	}
+	if err := d.edit(sourceFile, (*source).editKindSource); err != nil {
 		return err
 	}
 	return d.putTemplates(keys, map[string]string{
@@ -118,5 +122,22 @@ func (s *source) editNamespaces() error {
 		}
 		s.insert(s.offset(scope.Pos()), "if cache := c.unsplit("+read.obj+"); cache != nil {\n\t\treturn cache."+read.call+"\n\t}\n\n\t")
 	}
+	return nil
+}
+
+// editKindSource has a controller that waits for its CRD look for it often enough
+// to begin within 5 seconds.
+func (s *source) editKindSource() error {
+	start, err := s.method("ks *Kind[object, request]", "Start")
+	if err != nil {
+		return err
+	}
+	poll, err := one(s, start, "wait.PollUntilContextCancel(ctx, 10*time.Second, true, ...)", func(call *ast.CallExpr) bool {
+		return s.text(call.Fun) == "wait.PollUntilContextCancel" && len(call.Args) == 4 && s.text(call.Args[1]) == "10*time.Second"
+	})
+	if err != nil {
+		return err
+	}
+	s.put(poll.Args[1], "4*time.Second")
 	return nil
 }
