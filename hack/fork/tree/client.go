@@ -41,6 +41,8 @@ func keepClientFresh(d *Draft) error {
 	}
 	return d.putTemplates(keys, map[string]string{
 		"pkg/internal/follow/follow.go":                     "follow.go",
+		"pkg/internal/follow/follow_test.go":                "follow_test.go",
+		clientDir + "/client_follow_test.go":                "client_follow_test.go",
 		clientDir + "/client_follow.go":                     "client_follow.go",
 		clientDir + "/client_rest_resources_follow_test.go": "client_rest_resources_follow_test.go",
 		clientDir + "/client_rest_resources_kept_test.go":   "client_rest_resources_kept_test.go",

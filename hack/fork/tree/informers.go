@@ -32,8 +32,10 @@ func keepInformersFresh(d *Draft) error {
 		return err
 	}
 	return d.putTemplates(keys, map[string]string{
-		cacheDir + "/internal/informers_follow.go": "informers_follow.go",
-		cacheDir + "/multi_namespace_follow.go":    "multi_namespace_follow.go",
+		cacheDir + "/internal/informers_follow.go":      "informers_follow.go",
+		cacheDir + "/internal/informers_follow_test.go": "informers_follow_test.go",
+		cacheDir + "/multi_namespace_follow_test.go":    "multi_namespace_follow_test.go",
+		cacheDir + "/multi_namespace_follow.go":         "multi_namespace_follow.go",
 	})
 }
 
@@ -67,12 +69,12 @@ func (s *source) listWatchForm() (map[string][]string, error) {
 	case calls("ListWithContextFunc") && calls("WatchFuncWithContext"):
 		return map[string][]string{
 			"LISTFIELD": {"ListWithContextFunc"}, "WATCHFIELD": {"WatchFuncWithContext"},
-			"CTXPARAM": {"ctx context.Context,"}, "CTXARG": {"ctx"}, "CTXUSE": {"ctx,"},
+			"CTXPARAM": {"ctx context.Context,"}, "CTXARG": {"ctx"}, "CTXUSE": {"ctx,"}, "CTXUNUSED": {"_ context.Context, _"},
 		}, nil
 	case calls("ListFunc") && calls("WatchFunc"):
 		return map[string][]string{
 			"LISTFIELD": {"ListFunc"}, "WATCHFIELD": {"WatchFunc"},
-			"CTXPARAM": {""}, "CTXARG": {"ip.ctx"}, "CTXUSE": {""},
+			"CTXPARAM": {""}, "CTXARG": {"ip.ctx"}, "CTXUSE": {""}, "CTXUNUSED": {"_"},
 		}, nil
 	}
 	return nil, s.unexpected("call of listWatcher.ListWithContextFunc or listWatcher.ListFunc, and the same for Watch")

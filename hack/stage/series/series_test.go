@@ -137,13 +137,14 @@ func TestSeriesBuilds(t *testing.T) {
 	}
 	changed := [][]string{
 		{"./pkg/client/apiutil/..."},
-		{"./pkg/client"},
+		{"./pkg/client", "./pkg/internal/follow"},
+		{"./pkg/cache/internal"},
 		{"./pkg/metrics", "./pkg/client/apiutil"},
 	}
 	for i, patch := range patches {
 		am(t, dir, patch)
 		forktest.Run(t, dir, "go", "build", "-trimpath", "./...")
-		forktest.Run(t, dir, "go", "vet", "-trimpath", "./pkg/client/...", "./pkg/internal/...", "./pkg/metrics/...")
+		forktest.Run(t, dir, "go", "vet", "-trimpath", "./pkg/client/...", "./pkg/cache/...", "./pkg/internal/...", "./pkg/metrics/...")
 		forktest.Run(t, dir, "go", "mod", "tidy", "-diff")
 		t.Logf("%s\n%s", patch.File, forktest.Run(t, dir, "go", append(slices.Clone(tests), changed[i]...)...))
 	}

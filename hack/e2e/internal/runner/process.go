@@ -61,6 +61,19 @@ func (p *Process) Ask(line string) ([]byte, error) {
 	return answer, nil
 }
 
+// Expect waits for the program to print a line.
+func (p *Process) Expect(line string) error {
+	for {
+		got, err := p.stdout.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("waiting for the program to print %q: %w", line, err)
+		}
+		if got == line+"\n" {
+			return nil
+		}
+	}
+}
+
 // Finish writes a line to a program that is to end of itself, waits, and returns
 // what it wrote to stderr.
 func (p *Process) Finish(line string) (stderr string, err error) {
