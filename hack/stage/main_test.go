@@ -60,7 +60,7 @@ func TestStageReplacesEarlierSeries(t *testing.T) {
 			t.Fatal(&stderr)
 		}
 		entries, err := os.ReadDir(dir)
-		if err != nil || len(entries) != 3 || strings.Count(stdout.String(), "\n") != 3 {
+		if err != nil || len(entries) != 4 || strings.Count(stdout.String(), "\n") != 4 {
 			t.Fatalf("%v, %v\n%s", entries, err, &stdout)
 		}
 		for i, entry := range entries {

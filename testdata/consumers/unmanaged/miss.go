@@ -34,8 +34,11 @@ func miss(ctx context.Context, gets int, over time.Duration) error {
 			return err
 		}
 	}
+	fmt.Println("ready")
+	if _, err := fmt.Scanln(); err != nil && err.Error() != "unexpected newline" { // the line that says go
+		return err
+	}
 	begun := time.Now()
-	fmt.Println("begun")
 	for i := range gets {
 		obj := absent[i%len(absent)].DeepCopyObject().(client.Object)
 		key := client.ObjectKey{Namespace: "default", Name: fmt.Sprintf("absent-%d", i)}
