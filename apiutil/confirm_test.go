@@ -185,6 +185,23 @@ func TestConfirmKindThatIsGone(t *testing.T) {
 	})
 }
 
+// A lookup that is answered from NegativeTTL's memory is no read.
+func TestConfirmWithNegativeTTL(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		d := newDoubter(t, server)
+		d.mapper = newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
+		d.serve("Bar")
+		for range 3 {
+			if _, err := d.confirm(certain); !meta.IsNoMatchError(err) {
+				t.Errorf("gone: %v", err)
+			}
+		}
+		d.serve("Foo:cluster", "Bar")
+		time.Sleep(3 * time.Second)
+		d.want("back", certain, true, meta.RESTScopeNameRoot)
+	})
+}
+
 // What a call may return is never older than the call: one that arrives during a
 // read waits for the next. All that arrive share that.
 func TestConfirmDuringRead(t *testing.T) {

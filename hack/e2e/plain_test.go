@@ -46,6 +46,8 @@ func TestPlain(t *testing.T) {
 		{"S1", (*plain).sameShape},
 		{"S2-cluster", (*plain).becomesClusterWide},
 		{"S2-namespace", (*plain).becomesNamespaced},
+		{"S2-namespaces", (*plain).becomesClusterWideInNamespaces},
+		{"S2-cluster-namespaces", (*plain).becomesNamespacedInNamespaces},
 		{"S3", (*plain).otherPlural},
 		{"S4", (*plain).otherVersion},
 		{"S5", (*plain).late},
@@ -71,8 +73,16 @@ func (p *plain) becomesNamespaced(t *testing.T) {
 	p.otherScope(t, "S2-namespace", "a CRD comes back namespaced, and then as it was", clusterWidget, widget)
 }
 
-func (p *plain) otherScope(t *testing.T, name, title string, was, becomes runner.Kind) {
-	r := p.begin(t, name, title, was)
+func (p *plain) becomesClusterWideInNamespaces(t *testing.T) {
+	p.otherScope(t, "S2-ns", "the same, of an operator that watches two namespaces", widget, clusterWidget, "-namespaces", "default,kube-system")
+}
+
+func (p *plain) becomesNamespacedInNamespaces(t *testing.T) {
+	p.otherScope(t, "S2-cl-ns", "the same, the other way round", clusterWidget, widget, "-namespaces", "default,kube-system")
+}
+
+func (p *plain) otherScope(t *testing.T, name, title string, was, becomes runner.Kind, args ...string) {
+	r := p.begin(t, name, title, was, args...)
 	p.gone(r, was, "widgets")
 	p.served(r, becomes, "widgets")
 	p.reconciled(r, becomes, "widgets", true)
@@ -132,20 +142,20 @@ func (p *plain) restored(t *testing.T) {
 }
 
 // begin starts operators on a server that serves what they are for.
-func (p *plain) begin(t *testing.T, name, title string, kind runner.Kind) *replay {
+func (p *plain) begin(t *testing.T, name, title string, kind runner.Kind, args ...string) *replay {
 	r := p.replay(t, name, title)
 	p.served(r, kind, "widgets")
-	p.start(r)
+	p.start(r, args...)
 	p.reconciled(r, kind, "widgets", false)
 	return r
 }
 
 // start starts the operator of each side, on a gateway of its own, and takes what
 // it is for away in the end.
-func (p *plain) start(r *replay) {
+func (p *plain) start(r *replay, args ...string) {
 	r.t.Helper()
 	r.t.Cleanup(func() { _ = p.server.Uninstall(p.ctx, widget) }) // unless the replay has done so
-	p.startWith(r, func(s *side) []string { return []string{"-class", s.class()} })
+	p.startWith(r, func(s *side) []string { return append([]string{"-class", s.class()}, args...) })
 }
 
 // startWith starts the program of each side on a gateway of its own.

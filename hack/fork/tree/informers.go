@@ -69,12 +69,12 @@ func (s *source) listWatchForm() (map[string][]string, error) {
 	case calls("ListWithContextFunc") && calls("WatchFuncWithContext"):
 		return map[string][]string{
 			"LISTFIELD": {"ListWithContextFunc"}, "WATCHFIELD": {"WatchFuncWithContext"},
-			"CTXPARAM": {"ctx context.Context,"}, "CTXARG": {"ctx"}, "CTXUSE": {"ctx,"}, "CTXUNUSED": {"_ context.Context, _"},
+			"CTXPARAM": {"ctx context.Context,"}, "CTXARG": {"ctx"}, "CTXUSE": {"ctx,"}, "CTXBACK": {"ctx"},
 		}, nil
 	case calls("ListFunc") && calls("WatchFunc"):
 		return map[string][]string{
 			"LISTFIELD": {"ListFunc"}, "WATCHFIELD": {"WatchFunc"},
-			"CTXPARAM": {""}, "CTXARG": {"ip.ctx"}, "CTXUSE": {""}, "CTXUNUSED": {"_"},
+			"CTXPARAM": {""}, "CTXARG": {"ip.ctx"}, "CTXUSE": {""}, "CTXBACK": {"context.Background()"},
 		}, nil
 	}
 	return nil, s.unexpected("call of listWatcher.ListWithContextFunc or listWatcher.ListFunc, and the same for Watch")

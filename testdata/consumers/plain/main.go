@@ -7,11 +7,13 @@ package main
 import (
 	"flag"
 	"os"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -31,26 +33,28 @@ func init() {
 }
 
 func main() {
-	var metricsAddress, probeAddress, class string
+	var metricsAddress, probeAddress, class, namespaces string
 	var leaderElection bool
 	flag.StringVar(&metricsAddress, "metrics-bind-address", "0", "serve metrics at this address, 0 for none")
 	flag.StringVar(&probeAddress, "health-probe-bind-address", "0", "serve probes at this address, 0 for none")
 	flag.BoolVar(&leaderElection, "leader-elect", false, "run only while holding the leader lease")
 	flag.StringVar(&class, "class", "", "reconcile the Widgets of this class")
+	flag.StringVar(&namespaces, "namespaces", "", "watch these namespaces only, separated by commas")
 	opts := zap.Options{}
 	opts.BindFlags(flag.CommandLine)
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&opts)))
 
-	if err := run(class, metricsAddress, probeAddress, leaderElection); err != nil {
+	if err := run(class, namespaces, metricsAddress, probeAddress, leaderElection); err != nil {
 		setupLog.Error(err, "Failed to run the manager")
 		os.Exit(1)
 	}
 }
 
-func run(class, metricsAddress, probeAddress string, leaderElection bool) error {
+func run(class, namespaces, metricsAddress, probeAddress string, leaderElection bool) error {
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
 		Scheme:                 scheme,
+		Cache:                  cacheOptions(namespaces),
 		Metrics:                server.Options{BindAddress: metricsAddress},
 		HealthProbeBindAddress: probeAddress,
 		LeaderElection:         leaderElection,
@@ -71,4 +75,15 @@ func run(class, metricsAddress, probeAddress string, leaderElection bool) error 
 	}
 	setupLog.Info("Starting the manager")
 	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func cacheOptions(namespaces string) cache.Options {
+	if namespaces == "" {
+		return cache.Options{}
+	}
+	watched := map[string]cache.Config{}
+	for namespace := range strings.SplitSeq(namespaces, ",") {
+		watched[namespace] = cache.Config{}
+	}
+	return cache.Options{DefaultNamespaces: watched}
 }
