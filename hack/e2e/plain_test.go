@@ -129,6 +129,7 @@ func (p *plain) restored(t *testing.T) {
 		t.Skip("the API server and its etcd are found by way of /proc")
 	}
 	r := p.begin(t, "S6", "the cluster is restored with a CRD of the other scope", widget)
+	away := time.Now()
 	r.change("API server and etcd are killed, and start empty", func() error {
 		revive, err := p.server.Empty()
 		if err != nil {
@@ -137,7 +138,9 @@ func (p *plain) restored(t *testing.T) {
 		return revive(p.ctx)
 	})
 	p.served(r, clusterWidget, "widgets")
-	p.reconciled(r, clusterWidget, "widgets", true)
+	// Informers try again with the reflector's backoff: each time after as long, about,
+	// as they have tried in vain. So they may be late by as long as the server was away.
+	p.await(r, clusterWidget, "widgets", true, limits{max(plainWithin, time.Since(away)), max(plainGiveUp, 2*time.Since(away))})
 	r.judge(false)
 }
 

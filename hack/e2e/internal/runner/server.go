@@ -25,7 +25,7 @@ import (
 
 const (
 	pollEvery = 5 * time.Millisecond
-	pollFor   = 30 * time.Second
+	pollFor   = 90 * time.Second // an API server that starts on a busy machine takes its time
 )
 
 // Server is a real API server with its etcd.
