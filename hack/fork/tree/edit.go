@@ -72,33 +72,6 @@ func (s *source) text(n ast.Node) string {
 	return string(s.data[s.offset(n.Pos()):s.offset(n.End())])
 }
 
-// lineEnd is the offset of the end of the line that pos is on.
-func (s *source) lineEnd(pos token.Pos) int {
-	from := s.offset(pos)
-	if n := bytes.IndexByte(s.data[from:], '\n'); n >= 0 {
-		return from + n
-	}
-	return len(s.data)
-}
-
-// above is the offset of a statement, or of the comment right above it.
-func (s *source) above(n ast.Node) int {
-	line := s.fset.Position(n.Pos()).Line
-	for _, comment := range s.file.Comments {
-		if s.fset.Position(comment.End()).Line == line-1 && s.beginsLine(comment.Pos()) {
-			return s.offset(comment.Pos())
-		}
-	}
-	return s.offset(n.Pos())
-}
-
-// beginsLine tells whether nothing but indentation comes before pos on its line.
-func (s *source) beginsLine(pos token.Pos) bool {
-	before := s.data[:s.offset(pos)]
-	before = before[bytes.LastIndexByte(before, '\n')+1:]
-	return len(bytes.TrimSpace(before)) == 0
-}
-
 func (s *source) insert(at int, text string) { s.replace(at, at, text) }
 
 func (s *source) replace(from, to int, text string) {
