@@ -88,9 +88,10 @@ var editTests = map[string]editTest{
 	},
 	namespaceFile: {
 		(*source).editNamespaces,
-		[]string{"RESTMapper:       restMapper,"},
+		[]string{"RESTMapper:       restMapper,", "clusterCache = newCache(*globalConfig, corev1.NamespaceAll)"},
 		[]string{
 			"RESTMapper:       atHome(restMapper),",
+			"clusterCache = confined(newCache(*globalConfig, corev1.NamespaceAll), namespaces)",
 			"if cache := c.unsplit(obj); cache != nil {", "return cache.Get(ctx, key, obj, opts...)", "}",
 			"if cache := c.unsplit(list); cache != nil {", "return cache.List(ctx, list, opts...)", "}",
 		},
@@ -258,6 +259,7 @@ func TestEditRefuses(t *testing.T) {
 		"another scope":         {reader, "if c.scopeName == apimeta.RESTScopeNameRoot {", "if c.isRoot() {", "c.scopeName == apimeta.RESTScopeNameRoot"},
 		"another key":           {reader, "storeKey := objectKeyToStoreKey(key)", "storeKey := keyOf(key)", "objectKeyToStoreKey(key)"},
 		"another namespaces":    {namespaceFile, "RESTMapper:       restMapper,", "RESTMapper:       mapper,", "RESTMapper: restMapper"},
+		"another cluster cache": {namespaceFile, "newCache(*globalConfig, corev1.NamespaceAll)", "newClusterCache()", "clusterCache = newCache"},
 		"another read of scope": {namespaceFile, "apiutil.IsObjectNamespaced(list, c.Scheme, c.RESTMapper)", "c.isNamespaced(list)", "IsObjectNamespaced in List"},
 		"another poll":          {sourceFile, "10*time.Second", "ks.interval", "10*time.Second"},
 	}

@@ -108,6 +108,13 @@ func (s *source) editNamespaces() error {
 	if err := s.putElement("multiNamespaceCache", "RESTMapper", "restMapper", "atHome(restMapper)"); err != nil {
 		return err
 	}
+	cluster, err := one(s, s.file, "clusterCache = newCache(*globalConfig, corev1.NamespaceAll)", func(assign *ast.AssignStmt) bool {
+		return s.text(assign) == "clusterCache = newCache(*globalConfig, corev1.NamespaceAll)"
+	})
+	if err != nil {
+		return err
+	}
+	s.wrap(cluster.Rhs[0], "confined(", ", namespaces)")
 	for _, read := range []struct{ method, obj, call string }{
 		{"Get", "obj", "Get(ctx, key, obj, opts...)"},
 		{"List", "list", "List(ctx, list, opts...)"},

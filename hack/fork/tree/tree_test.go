@@ -97,6 +97,7 @@ func (c *CacheReader) Get(key client.ObjectKey) {
 	stockNamespaces = `package cache
 
 func newMultiNamespaceCache(restMapper apimeta.RESTMapper) Cache {
+	clusterCache = newCache(*globalConfig, corev1.NamespaceAll)
 	return &multiNamespaceCache{
 		RESTMapper: restMapper,
 	}
