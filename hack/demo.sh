@@ -139,7 +139,7 @@ run go -C hack/e2e build -o "$work/table" ./table
 say "starting the API server and replaying R1 to R5, about 20 seconds"
 must "the replays" replay '^TestHeal$'
 say "replaying S1 to S3, about a minute: stock is given 15 seconds each time"
-must "the operator's replays" replay '^TestPlain$/^S[1-3]'
+must "the operator's replays" replay '^TestPlain$/^S(1|2-cluster|2-namespace|3)$'
 if $all; then
 	say "building and running the larger examples, some minutes"
 	must "the examples" examples
