@@ -35,6 +35,8 @@ type DynamicRESTMapper struct {
 	options  DynamicRESTMapperOptions // defaults filled in
 	absent   absences                 // used only if there is a NegativeTTL
 
+	confirmed confirmations // of the groups that Confirm was asked about
+
 	watchers []*refresh.Watcher // none unless WatchAPIs
 	started  atomic.Bool        // Start was called
 	running  atomic.Bool        // Start refreshes

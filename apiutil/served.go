@@ -104,7 +104,8 @@ func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan stru
 // served with another scope or resource name; waits for run to return; and begins
 // again. A kind without a version goes when the version goes that the server
 // preferred when run began: run may have settled on it. RunWhileServed returns
-// run's own error as soon as run returns of its own accord, nil included; an error
+// run's own error as soon as run returns of its own accord, nil included, which it
+// logs, because a run that does not wait for what it started is a mistake; an error
 // that run returns after it was cancelled, unless that is nothing but the
 // cancellation; and nil when ctx ends, after run has returned. run is never called
 // twice at once, and runs in the caller's goroutine.
@@ -112,8 +113,32 @@ func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan stru
 // It fits controller-runtime's manager in one line:
 //
 //	mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-//		return mapper.RunWhileServed(ctx, startController, gvk)
+//		return mapper.RunWhileServed(ctx, runWidgets, widgetKind)
 //	}))
+//
+// run has a cache of its own, whose informers end with it, and a controller that is
+// not the manager's, whose name may be used again:
+//
+//	func runWidgets(ctx context.Context) error {
+//		widgets, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+//		if err != nil {
+//			return err
+//		}
+//		c, err := controller.NewUnmanaged("widget", controller.Options{
+//			Reconciler: reconciler, SkipNameValidation: ptr.To(true),
+//		})
+//		if err != nil {
+//			return err
+//		}
+//		err = c.Watch(source.Kind(widgets, &examplev1.Widget{}, &handler.TypedEnqueueRequestForObject[*examplev1.Widget]{}))
+//		if err != nil {
+//			return err
+//		}
+//		group, ctx := errgroup.WithContext(ctx)
+//		group.Go(func() error { return widgets.Start(ctx) })
+//		group.Go(func() error { return c.Start(ctx) })
+//		return group.Wait() // blocks until ctx ends
+//	}
 //
 // That kinds went is learnt as WaitForKinds learns that they came.
 func (m *DynamicRESTMapper) RunWhileServed(
@@ -127,6 +152,9 @@ func (m *DynamicRESTMapper) RunWhileServed(
 		stopped, err := m.runOnce(ctx, run, served, gvks)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // As documented.
+		}
+		if !stopped && err == nil {
+			m.logEnd(ctx, gvks)
 		}
 		if !stopped || err != nil && !onlyCanceled(err) {
 			return err

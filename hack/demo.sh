@@ -12,10 +12,13 @@ usage: hack/demo.sh [-all]
 
 Gets a real API server, builds a sample controller (testdata/consumers/heal) once
 as it stands and once with controller-runtime forked by one replace line, lets
-CRDs come and go under both (replays R1 to R5), and prints how each fared: what it
-saw, how many discovery requests it made, how long it took to heal.
+CRDs come and go under both (replays R1 to R5). Then the same for an operator as
+kubebuilder scaffolds it (testdata/consumers/plain), whose CRD is deleted and comes
+back as it was, with the other scope, with another plural (replays S1 to S3). Prints
+how each fared: what it saw, how many discovery requests it made, how long it took
+to heal.
 
-Exit status 0: all of R1 to R5 fail on stock and heal on the fork. The first run
+Exit status 0: all of them heal on the fork, and all but S1 fail on stock. The first run
 compiles Kubernetes libraries, and builds an API server if none can be downloaded:
 minutes. Nothing is left behind but Go's caches and the API server's
 (see hack/envtest.sh). Progress is on stderr.
@@ -82,7 +85,7 @@ build() { (cd "$1" && go build -o "$work/$2" .); }
 replay() (
 	cd "$root/hack/e2e"
 	export KUBEBUILDER_ASSETS=$assets FRESHMAPPER_E2E_PROGRAMS=$work FRESHMAPPER_E2E_RESULTS=$work/results
-	exec "$work/e2e.test" -test.run '^TestHeal$' -test.v
+	exec "$work/e2e.test" -test.run "$1" -test.v
 )
 
 # examples builds its programs itself, as hack/test.sh does.
@@ -115,22 +118,28 @@ say "getting an API server"
 run hack/envtest.sh latest >"$work/assets"
 assets=$(cat "$work/assets")
 
-say "building the sample controller on stock controller-runtime"
-cp -R testdata/consumers/heal "$work/heal"
-run build "$work/heal" heal-stock
+say "building the sample controller and an operator on stock controller-runtime"
+for name in heal plain; do
+	cp -R "testdata/consumers/$name" "$work/$name"
+	run build "$work/$name" "$name-stock"
+done
 
-say "forking controller-runtime into a copy of it"
-show go run ./hack/fork -into "$work/heal"
-show grep -n '^replace' "$work/heal/go.mod"
-echo
-run build "$work/heal" heal-fork
+say "forking controller-runtime into copies of them"
+for name in heal plain; do
+	show go run ./hack/fork -into "$work/$name"
+	show grep -n '^replace' "$work/$name/go.mod"
+	echo
+	run build "$work/$name" "$name-fork"
+done
 
 say "building the replays"
 run go -C hack/e2e test -c -o "$work/e2e.test" .
 run go -C hack/e2e build -o "$work/table" ./table
 
 say "starting the API server and replaying R1 to R5, about 20 seconds"
-must "the replays" replay
+must "the replays" replay '^TestHeal$'
+say "replaying S1 to S3, about a minute: stock is given 15 seconds each time"
+must "the operator's replays" replay '^TestPlain$/^S(1|2-cluster|2-namespace|3)$'
 if $all; then
 	say "building and running the larger examples, some minutes"
 	must "the examples" examples

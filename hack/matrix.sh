@@ -14,7 +14,8 @@ usage: hack/matrix.sh [-lines V,V...] [-packages P,P...] [-keep DIR]
 
   -lines     releases, v0.20.4,v0.25.2 say; default: the newest tested one of each line
   -packages  folders, pkg/client/apiutil say, or with /... below;
-             default: pkg/client/...,pkg/cache/...,pkg/cluster/...,pkg/manager/...
+             default: pkg/client/...,pkg/cache/...,pkg/cluster/...,pkg/manager/...,
+             pkg/controller/...,pkg/builder/...
   -keep      where to leave the trees and what the tests said; default: nowhere
 
 With either of the first two nothing is written but the table to stdout. All of it
@@ -55,7 +56,7 @@ parse() {
 		esac
 		shift 2
 	done
-	packages=${packages:-pkg/client/...,pkg/cache/...,pkg/cluster/...,pkg/manager/...}
+	packages=${packages:-pkg/client/...,pkg/cache/...,pkg/cluster/...,pkg/manager/...,pkg/controller/...,pkg/builder/...}
 }
 
 # prepare makes the folder to work in, and finds the servers.

@@ -84,13 +84,13 @@ forked() {
 	go run ./hack/fork -o "$tree" -version "$version" -full || return
 	stock=$(cd "$work" && go mod download -json "sigs.k8s.io/controller-runtime@$version" | sed -n 's/.*"Dir": "\(.*\)",*/\1/p')
 	cmp "$stock/pkg/client/apiutil/restmapper_test.go" "$tree/pkg/client/apiutil/restmapper_test.go" || return
-	(cd "$tree" && go build ./... && go vet ./pkg/client/... ./pkg/metrics/...) || return
+	(cd "$tree" && go build ./... && go vet ./pkg/client/... ./pkg/cache/... ./pkg/internal/follow ./pkg/metrics/...) || return
 	# The test without aggregated discovery looks for its server in setup-envtest's
 	# store; in v0.20 both parts take the same server, which has to be the old one,
 	# as it has to for a test of the client that a new server fails.
 	cp "$work/store.env" "$environment"
 	grep -q DownloadBinaryAssets "$tree/pkg/client/apiutil/restmapper_test.go" || echo "export KUBEBUILDER_ASSETS='$legacy'" >>"$environment"
-	gotest "$tree" "$@" -count=1 -timeout 15m ./pkg/client ./pkg/client/apiutil/...
+	gotest "$tree" "$@" -count=1 -timeout 15m ./pkg/client ./pkg/client/apiutil/... ./pkg/cache/internal ./pkg/internal/follow
 }
 
 # replays shows after the tests how stock and fork fared, side by side.

@@ -4,8 +4,8 @@ package tree
 
 import (
 	"go/ast"
-	"path"
 	"slices"
+	"strings"
 )
 
 const (
@@ -16,99 +16,92 @@ const (
 // keepClientFresh edits upstream's client, which keeps a mapping of its own for
 // each kind it has met, for good, and which discovers with its lock held.
 func keepClientFresh(d *Draft) error {
-	upstream, ok := d.Files[clientFile]
-	if !ok {
-		return missing(clientFile)
+	keys := map[string][]string{}
+	if err := d.edit(clientFile, func(s *source) (err error) {
+		keys["MAPS"], keys["OBJ"], err = s.editClient()
+		return err
+	}); err != nil {
+		return err
 	}
-	edited, maps, err := editClient(upstream.Data)
+	if err := d.edit(clientDir+"/client.go", (*source).editClientFields); err != nil {
+		return err
+	}
+	if err := d.edit(clientDir+"/watch.go", func(s *source) (err error) {
+		keys["BASE"], err = s.editClientWatch()
+		return err
+	}); err != nil {
+		return err
+	}
+	requests, err := d.followingRequests()
 	if err != nil {
 		return err
 	}
-	d.Files[clientFile] = File{Data: edited, Exec: upstream.Exec}
-	for _, name := range []string{
-		"client_rest_resources_generation.go",
-		"client_rest_resources_generation_test.go",
-		"client_rest_resources_kept_test.go",
-		"client_rest_resources_server_test.go",
-	} {
-		data, err := template(name, map[string][]string{"MAPS": maps})
-		if err != nil {
-			return err
-		}
-		if err := d.put(path.Join(clientDir, name), data); err != nil {
-			return err
-		}
+	if err := d.put(clientDir+"/client_follow_requests.go", requests); err != nil {
+		return err
 	}
-	return nil
+	return d.putTemplates(keys, map[string]string{
+		"pkg/internal/follow/follow.go":                     "follow.go",
+		"pkg/internal/follow/follow_test.go":                "follow_test.go",
+		clientDir + "/client_follow_test.go":                "client_follow_test.go",
+		clientDir + "/client_follow.go":                     "client_follow.go",
+		clientDir + "/client_rest_resources_follow_test.go": "client_rest_resources_follow_test.go",
+		clientDir + "/client_rest_resources_kept_test.go":   "client_rest_resources_kept_test.go",
+		clientDir + "/client_rest_resources_server_test.go": "client_rest_resources_server_test.go",
+	})
 }
 
-// editClient returns the edited file and the names of the maps that it keeps
-// mappings in.
-func editClient(src []byte) (edited []byte, maps []string, err error) {
-	s, err := parseSource(clientFile, src)
+// editClient edits the client's cache. It returns the names of the maps that it
+// keeps mappings in, and how the parameter of getResource is declared.
+func (s *source) editClient() (maps, obj []string, err error) {
+	maps, err = s.clientResources()
 	if err != nil {
 		return nil, nil, err
 	}
-	resources, err := s.clientResources()
+	get, err := s.clientGet(maps)
 	if err != nil {
 		return nil, nil, err
 	}
-	get, err := s.clientGet(resources.maps)
-	if err != nil {
-		return nil, nil, err
-	}
-	s.editClientResources(resources)
 	s.editClientGet(get)
-	edited, err = s.edited()
-	return edited, resources.maps, err
+	return maps, []string{s.text(get.obj)}, nil
 }
 
-// clientResources are the fields of clientRestResources that matter.
-type clientResources struct {
-	maps []string
-	mu   *ast.Field
-}
-
-func (s *source) clientResources() (*clientResources, error) {
+// clientResources returns the maps of clientRestResources, after a look at its
+// other fields that matter.
+func (s *source) clientResources() (maps []string, err error) {
 	fields, err := s.structType("clientRestResources")
 	if err != nil {
 		return nil, err
 	}
-	found, mapper := &clientResources{}, false
+	mu, mapper := false, false
 	for _, field := range fields.Fields.List {
 		for _, name := range field.Names {
 			kind, isMap := field.Type.(*ast.MapType)
 			switch declared := name.Name + " " + s.text(field.Type); {
 			case isMap && s.text(kind.Value) == "*resourceMeta":
-				found.maps = append(found.maps, name.Name)
+				maps = append(maps, name.Name)
 			case isMap:
 				return nil, s.unexpected("use that the tool knows for the map %s of clientRestResources", name.Name)
 			case declared == "mapper meta.RESTMapper":
 				mapper = true
 			case declared == "mu sync.RWMutex":
-				found.mu = field
+				mu = true
 			}
 		}
 	}
 	switch {
-	case len(found.maps) == 0:
+	case len(maps) == 0:
 		return nil, s.unexpected("map to *resourceMeta in clientRestResources")
-	case found.mu == nil:
+	case !mu:
 		return nil, s.unexpected("field \"mu sync.RWMutex\" in clientRestResources")
 	case !mapper:
 		return nil, s.unexpected("field \"mapper meta.RESTMapper\" in clientRestResources")
 	}
-	return found, nil
-}
-
-func (s *source) editClientResources(found *clientResources) {
-	s.insert(s.lineEnd(found.mu.End()), "\n\n"+
-		"\t// generation is the mapper's that what is kept belongs to; guarded by mu\n"+
-		"\tgeneration uint64")
+	return maps, nil
 }
 
 // clientGet are the statements of getResource that matter, in their order.
 type clientGet struct {
+	obj                         *ast.Field // the parameter
 	rlock, load, runlock, known ast.Stmt
 	lock, unlock                ast.Stmt
 	lookup, failed, store, done ast.Stmt
@@ -121,7 +114,10 @@ func (s *source) clientGet(maps []string) (*clientGet, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, body := &clientGet{}, get.Body.List
+	if get.Type.Params.NumFields() != 1 || !strings.HasPrefix(s.text(get.Type.Params.List[0]), "obj ") {
+		return nil, s.unexpected("getResource whose one parameter is obj")
+	}
+	g, body := &clientGet{obj: get.Type.Params.List[0]}, get.Body.List
 	entry := "" // how the kind's place in the map is written
 	steps := []struct {
 		stmt *ast.Stmt
@@ -213,13 +209,9 @@ func (s *source) locks(f *ast.FuncDecl) int {
 }
 
 func (s *source) editClientGet(g *clientGet) {
-	s.insert(s.above(g.rlock), ""+
-		"// This comes before the lookup, so that what is kept is never older than its generation.\n"+
-		"\tgeneration := c.mapperGeneration()\n\n\t")
-	s.insert(s.lineEnd(g.load.End()), "\n\tknown = known && c.generation == generation")
 	found := g.known.(*ast.IfStmt).Body.List[0]
 	s.replace(s.offset(found.Pos()), s.offset(found.End()), "return c.current(r)")
 	s.replace(s.offset(g.lock.Pos()), s.offset(g.lookup.Pos()), ""+
 		"// without the lock: discovery may take its time, and other kinds need not wait for it\n\t")
-	s.insert(s.offset(g.store.Pos()), "c.mu.Lock()\n\tdefer c.mu.Unlock()\n\tc.keepFor(generation)\n\t")
+	s.insert(s.offset(g.store.Pos()), "c.mu.Lock()\n\tdefer c.mu.Unlock()\n\t")
 }

@@ -28,32 +28,123 @@ func upstreamOf(t *testing.T, version string) Files {
 
 var releases sync.Map // of functions by version
 
-// What the edits take out of upstream's file and put into it, line by line and
-// without indentation.
-var (
-	clientRemoved = []string{"c.mu.Lock()", "defer c.mu.Unlock()", "return r, nil"}
-	clientAdded   = []string{
-		"",
-		"// generation is the mapper's that what is kept belongs to; guarded by mu",
-		"generation uint64",
-		"// This comes before the lookup, so that what is kept is never older than its generation.",
-		"generation := c.mapperGeneration()",
-		"",
-		"known = known && c.generation == generation",
-		"return c.current(r)",
-		"// without the lock: discovery may take its time, and other kinds need not wait for it",
-		"c.mu.Lock()",
-		"defer c.mu.Unlock()",
-		"c.keepFor(generation)",
+// An editTest says what the edit of one of upstream's files takes out of it and
+// puts into it, line by line and without indentation.
+type editTest struct {
+	edit           func(*source) error
+	removed, added []string
+}
+
+func discard[T any](edit func(*source) (T, error)) func(*source) error {
+	return func(s *source) error {
+		_, err := edit(s)
+		return err
 	}
-)
+}
+
+func editClientMaps(s *source) error {
+	_, _, err := s.editClient()
+	return err
+}
+
+var editTests = map[string]editTest{
+	clientFile: {
+		editClientMaps,
+		[]string{"c.mu.Lock()", "defer c.mu.Unlock()", "return r, nil"},
+		[]string{
+			"return c.current(r)",
+			"// without the lock: discovery may take its time, and other kinds need not wait for it",
+			"c.mu.Lock()",
+			"defer c.mu.Unlock()",
+		},
+	},
+	clientDir + "/client.go": {
+		(*source).editClientFields,
+		[]string{
+			"mapper:     options.Mapper,", "restMapper: options.Mapper,",
+			"typedClient: typedClient{", "},", "unstructuredClient: unstructuredClient{", "},", "metadataClient: metadataClient{", "},",
+			"typedClient        typedClient", "unstructuredClient unstructuredClient", "metadataClient     metadataClient",
+		},
+		[]string{
+			"mapper:     followed(options.Mapper),", "restMapper: resources.mapper,",
+			"typedClient: followingTypedClient{typedClient{", "}},",
+			"unstructuredClient: followingUnstructuredClient{unstructuredClient{", "}},",
+			"metadataClient: followingMetadataClient{metadataClient{", "}},",
+			"typedClient        followingTypedClient", "unstructuredClient followingUnstructuredClient", "metadataClient     followingMetadataClient",
+		},
+	},
+	clientDir + "/watch.go": {
+		discard((*source).editClientWatch),
+		[]string{"func (w *watchingClient) Watch(ctx context.Context, list ObjectList, opts ...ListOption) (watch.Interface, error) {"},
+		[]string{"func (w *watchingClient) watchOnce(ctx context.Context, list ObjectList, opts ...ListOption) (watch.Interface, error) {"},
+	},
+	informersFile: {
+		discard((*source).editInformers),
+		[]string{"mapper:     options.Mapper,", "listWatcher, err := ip.makeListWatcher(gvk, obj)"},
+		[]string{"mapper:     followed(options.Mapper),", "listWatcher, err := ip.followListWatcher(gvk, obj)"},
+	},
+	readerFile: {
+		(*source).editReader,
+		[]string{"if c.scopeName == apimeta.RESTScopeNameRoot {", `key.Namespace = ""`, "}", "storeKey := objectKeyToStoreKey(key)"},
+		[]string{"storeKey := c.storeKey(key)"},
+	},
+	namespaceFile: {
+		(*source).editNamespaces,
+		[]string{"RESTMapper:       restMapper,", "clusterCache = newCache(*globalConfig, corev1.NamespaceAll)"},
+		[]string{
+			"RESTMapper:       atHome(restMapper),",
+			"clusterCache = confined(newCache(*globalConfig, corev1.NamespaceAll), namespaces)",
+			"if cache := c.unsplit(obj); cache != nil {", "return cache.Get(ctx, key, obj, opts...)", "}",
+			"if cache := c.unsplit(list); cache != nil {", "return cache.List(ctx, list, opts...)", "}",
+		},
+	},
+	sourceFile: {
+		(*source).editKindSource,
+		[]string{"if err := wait.PollUntilContextCancel(ctx, 10*time.Second, true, func(ctx context.Context) (bool, error) {"},
+		[]string{"if err := wait.PollUntilContextCancel(ctx, 4*time.Second, true, func(ctx context.Context) (bool, error) {"},
+	},
+}
 
 // Every supported line, and nothing but those lines.
-func TestEditClient(t *testing.T) {
+func TestEditsOfUpstream(t *testing.T) {
+	for _, line := range Lines {
+		for name, test := range editTests {
+			t.Run(line.Newest+" "+name, func(t *testing.T) {
+				before := upstreamOf(t, line.Newest)[name].Data
+				after := editedBy(t, name, before, test.edit)
+				checkLines(t, string(before), after, test)
+				if name == clientFile {
+					checkOrder(t, after)
+				}
+			})
+		}
+	}
+}
+
+func editedBy(t *testing.T, name string, before []byte, edit func(*source) error) string {
+	t.Helper()
+	s, err := parseSource(name, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := edit(s); err != nil {
+		t.Fatal(err)
+	}
+	after, err := s.edited()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(after)
+}
+
+func TestEditClientMaps(t *testing.T) {
 	for _, line := range Lines {
 		t.Run(line.Newest, func(t *testing.T) {
-			before := upstreamOf(t, line.Newest)[clientFile].Data
-			edited, maps, err := editClient(before)
+			s, err := parseSource(clientFile, upstreamOf(t, line.Newest)[clientFile].Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			maps, _, err := s.editClient()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -64,20 +155,21 @@ func TestEditClient(t *testing.T) {
 			if !slices.Equal(maps, want) {
 				t.Errorf("maps: %q", maps)
 			}
-			checkLines(t, string(before), string(edited))
-			checkOrder(t, string(edited))
 		})
 	}
 }
 
 // checkLines compares what is left of before with what is left of after, each
-// without its own lines: upstream's lines must all be there, in their order.
-func checkLines(t *testing.T, before, after string) {
+// without its own lines: upstream's lines must all be there. Which of two equal
+// lines was taken does not matter, so the order does not.
+func checkLines(t *testing.T, before, after string, test editTest) {
 	t.Helper()
-	kept := without(t, before, clientRemoved)
-	same := without(t, after, clientAdded)
+	kept := without(t, before, test.removed)
+	same := without(t, after, test.added)
+	slices.Sort(kept)
+	slices.Sort(same)
 	if !slices.Equal(kept, same) {
-		t.Errorf("more was changed than the known lines:\n%s", after)
+		t.Errorf("more was changed than the known lines: %d lines are left of upstream's and %d of ours", len(kept), len(same))
 	}
 }
 
@@ -87,7 +179,7 @@ func without(t *testing.T, text string, lines []string) []string {
 	t.Helper()
 	var left []string
 	for _, line := range gotool.SplitLines(text) {
-		if line != "\n" {
+		if line = strings.TrimSpace(line); line != "" {
 			left = append(left, line)
 		}
 	}
@@ -97,7 +189,7 @@ func without(t *testing.T, text string, lines []string) []string {
 		}
 		found := false
 		for i, have := range slices.Backward(left) {
-			if strings.TrimSpace(have) == line {
+			if have == line {
 				left, found = slices.Delete(left, i, i+1), true
 				break
 			}
@@ -113,10 +205,8 @@ func without(t *testing.T, text string, lines []string) []string {
 func checkOrder(t *testing.T, edited string) {
 	t.Helper()
 	order := []string{
-		"generation uint64",
-		"generation := c.mapperGeneration()", "c.mu.RLock()", "r, known := ", "known = known && ", "c.mu.RUnlock()",
-		"if known {", "return c.current(r)",
-		"c.newResource(", "c.mu.Lock()", "defer c.mu.Unlock()", "c.keepFor(generation)", "] = r\n", "return r, err",
+		"c.mu.RLock()", "r, known := ", "c.mu.RUnlock()", "if known {", "return c.current(r)",
+		"c.newResource(", "c.mu.Lock()", "defer c.mu.Unlock()", "] = r\n", "return r, err",
 	}
 	rest := edited
 	for _, text := range order {
@@ -130,43 +220,60 @@ func checkOrder(t *testing.T, edited string) {
 }
 
 // A file that is not as expected is left alone, and the error names what is missing.
-func TestEditClientRefuses(t *testing.T) {
+func TestEditRefuses(t *testing.T) {
+	const informers, reader, fields, watch = informersFile, readerFile, clientDir + "/client.go", clientDir + "/watch.go"
 	tests := map[string]struct {
+		file     string
 		old, new string // in upstream's file
 		want     string // in the error
 	}{
-		"not Go":             {"package client", "package", "parse upstream's"},
-		"no type":            {"type clientRestResources struct", "type clientResources struct", "struct type clientRestResources"},
-		"no map":             {"map[cacheKey]*resourceMeta", "sync.Map", "map to *resourceMeta"},
-		"another map":        {"\tmu sync.RWMutex", "\tmu sync.RWMutex\n\tothers map[string]int", "others"},
-		"another lock":       {"mu sync.RWMutex", "mu sync.Mutex", `"mu sync.RWMutex"`},
-		"another mapper":     {"mapper meta.RESTMapper", "mapper meta.ResettableRESTMapper", `"mapper meta.RESTMapper"`},
-		"no method":          {") getResource(", ") getResources(", "method (c *clientRestResources) getResource"},
-		"another receiver":   {"func (c *clientRestResources) getResource(", "func (c clientRestResources) getResource(", "getResource"},
-		"no read lock":       {"\tc.mu.RLock()\n", "", "c.mu.RLock()"},
-		"another load":       {"r, known := c.resourceByType[cacheKey]", "r, known := c.load(cacheKey)", "r, known := <map>[<key>]"},
-		"a load elsewhere":   {"r, known := c.resourceByType[cacheKey]", "r, known := others[cacheKey]", "r, known := <map>[<key>]"},
-		"a busy hit":         {"if known {", "if known {\n\t\tc.hits++", "if known { return r, nil }"},
-		"no lock":            {"\tc.mu.Lock()\n", "", "c.mu.Lock()"},
-		"another lookup":     {"r, err = c.newResource(", "r, err = c.otherResource(", "c.newResource(...)"},
-		"another place":      {"c.resourceByType[cacheKey] = r", "c.resourceByType[otherKey] = r", "<map>[<key>] = r"},
-		"work after it":      {"\treturn r, err\n", "\tc.stored()\n\treturn r, err\n", "ends by locking"},
-		"work with the lock": {"\tdefer c.mu.Unlock()\n", "\tdefer c.mu.Unlock()\n\tc.prepare()\n", "ends by locking"},
-		"a third locking":    {"\tvar isList bool\n", "\tc.mu.RLock()\n\tc.mu.RUnlock()\n\tvar isList bool\n", "locks nowhere else"},
-		"not gofmt's":        {"\tvar isList bool\n", "\tvar  isList bool\n", "not as gofmt has it"},
+		"not Go":             {clientFile, "package client", "package", "parse upstream's"},
+		"no type":            {clientFile, "type clientRestResources struct", "type clientResources struct", "struct type clientRestResources"},
+		"no map":             {clientFile, "map[cacheKey]*resourceMeta", "sync.Map", "map to *resourceMeta"},
+		"another map":        {clientFile, "\tmu sync.RWMutex", "\tmu sync.RWMutex\n\tothers map[string]int", "others"},
+		"another lock":       {clientFile, "mu sync.RWMutex", "mu sync.Mutex", `"mu sync.RWMutex"`},
+		"another mapper":     {clientFile, "mapper meta.RESTMapper", "mapper meta.ResettableRESTMapper", `"mapper meta.RESTMapper"`},
+		"no method":          {clientFile, ") getResource(", ") getResources(", "method (c *clientRestResources) getResource"},
+		"another receiver":   {clientFile, "func (c *clientRestResources) getResource(", "func (c clientRestResources) getResource(", "getResource"},
+		"no read lock":       {clientFile, "\tc.mu.RLock()\n", "", "c.mu.RLock()"},
+		"another load":       {clientFile, "r, known := c.resourceByType[cacheKey]", "r, known := c.load(cacheKey)", "r, known := <map>[<key>]"},
+		"a load elsewhere":   {clientFile, "r, known := c.resourceByType[cacheKey]", "r, known := others[cacheKey]", "r, known := <map>[<key>]"},
+		"a busy hit":         {clientFile, "if known {", "if known {\n\t\tc.hits++", "if known { return r, nil }"},
+		"no lock":            {clientFile, "\tc.mu.Lock()\n", "", "c.mu.Lock()"},
+		"another lookup":     {clientFile, "r, err = c.newResource(", "r, err = c.otherResource(", "c.newResource(...)"},
+		"another place":      {clientFile, "c.resourceByType[cacheKey] = r", "c.resourceByType[otherKey] = r", "<map>[<key>] = r"},
+		"work after it":      {clientFile, "\treturn r, err\n", "\tc.stored()\n\treturn r, err\n", "ends by locking"},
+		"work with the lock": {clientFile, "\tdefer c.mu.Unlock()\n", "\tdefer c.mu.Unlock()\n\tc.prepare()\n", "ends by locking"},
+		"a third locking":    {clientFile, "\tvar isList bool\n", "\tc.mu.RLock()\n\tc.mu.RUnlock()\n\tvar isList bool\n", "locks nowhere else"},
+		"not gofmt's":        {clientFile, "\tvar isList bool\n", "\tvar  isList bool\n", "not as gofmt has it"},
+
+		"another parameter": {clientFile, "getResource(obj any)", "getResource(object any)", "parameter is obj"},
+
+		"another field":         {fields, "typedClient        typedClient", "typedClient        *typedClient", `"typedClient typedClient" in client`},
+		"another literal":       {fields, "typedClient: typedClient{", "typedClient: newTypedClient{", "typedClient{...}"},
+		"another mapper there":  {fields, "mapper:     options.Mapper,", "mapper:     mapper,", "mapper: options.Mapper"},
+		"another metadata":      {fields, "restMapper: options.Mapper,", "restMapper: mapper,", "restMapper: options.Mapper"},
+		"no Watch":              {watch, ") Watch(", ") Watches(", "method (w *watchingClient) Watch"},
+		"another base":          {watch, "w.base.typedClient.resources", "w.inner.typedClient.resources", "w.base.typedClient.resources"},
+		"another informers":     {informers, "mapper:     options.Mapper,", "mapper:     mapper,", "mapper: options.Mapper"},
+		"another list watcher":  {informers, "ip.makeListWatcher(gvk, obj)", "ip.newListWatcher(gvk, obj)", "ip.makeListWatcher(gvk, obj)"},
+		"another call of it":    {informers, "listWatcher.ListWithContextFunc(ctx, opts)", "listWatcher.List(opts)", "listWatcher.ListWithContextFunc"},
+		"another scope":         {reader, "if c.scopeName == apimeta.RESTScopeNameRoot {", "if c.isRoot() {", "c.scopeName == apimeta.RESTScopeNameRoot"},
+		"another key":           {reader, "storeKey := objectKeyToStoreKey(key)", "storeKey := keyOf(key)", "objectKeyToStoreKey(key)"},
+		"another namespaces":    {namespaceFile, "RESTMapper:       restMapper,", "RESTMapper:       mapper,", "RESTMapper: restMapper"},
+		"another cluster cache": {namespaceFile, "newCache(*globalConfig, corev1.NamespaceAll)", "newClusterCache()", "clusterCache = newCache"},
+		"another read of scope": {namespaceFile, "apiutil.IsObjectNamespaced(list, c.Scheme, c.RESTMapper)", "c.isNamespaced(list)", "IsObjectNamespaced in List"},
+		"another poll":          {sourceFile, "10*time.Second", "ks.interval", "10*time.Second"},
 	}
-	stock := string(upstreamOf(t, Newest())[clientFile].Data)
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			stock := string(upstreamOf(t, Newest())[test.file].Data)
 			spoiled := strings.Replace(stock, test.old, test.new, 1)
 			if spoiled == stock {
 				t.Fatalf("upstream's file has no %q", test.old)
 			}
-			_, _, err := editClient([]byte(spoiled))
-			switch {
-			case test.want == "" && err != nil:
-				t.Error(err)
-			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), clientFile)):
+			err := (&Draft{Files: Files{test.file: {Data: []byte(spoiled)}}}).edit(test.file, editTests[test.file].edit)
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.file) {
 				t.Errorf("error: %v", err)
 			}
 		})

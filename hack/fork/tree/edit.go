@@ -39,6 +39,27 @@ func parseSource(name string, data []byte) (*source, error) {
 	return &source{name: name, data: data, fset: fset, file: file}, nil
 }
 
+// edit has upstream's file of that name edited.
+func (d *Draft) edit(name string, do func(*source) error) error {
+	upstream, ok := d.Files[name]
+	if !ok {
+		return missing(name)
+	}
+	s, err := parseSource(name, upstream.Data)
+	if err != nil {
+		return err
+	}
+	if err := do(s); err != nil {
+		return err
+	}
+	edited, err := s.edited()
+	if err != nil {
+		return err
+	}
+	d.Files[name] = File{Data: edited, Exec: upstream.Exec}
+	return nil
+}
+
 // unexpected says what was looked for in vain.
 func (s *source) unexpected(format string, args ...any) error {
 	return fmt.Errorf("upstream's %s has no %s: this release needs a look before the tool can edit it", s.name, fmt.Sprintf(format, args...))
@@ -49,33 +70,6 @@ func (s *source) offset(pos token.Pos) int { return s.fset.Position(pos).Offset 
 // text is how a node is written.
 func (s *source) text(n ast.Node) string {
 	return string(s.data[s.offset(n.Pos()):s.offset(n.End())])
-}
-
-// lineEnd is the offset of the end of the line that pos is on.
-func (s *source) lineEnd(pos token.Pos) int {
-	from := s.offset(pos)
-	if n := bytes.IndexByte(s.data[from:], '\n'); n >= 0 {
-		return from + n
-	}
-	return len(s.data)
-}
-
-// above is the offset of a statement, or of the comment right above it.
-func (s *source) above(n ast.Node) int {
-	line := s.fset.Position(n.Pos()).Line
-	for _, comment := range s.file.Comments {
-		if s.fset.Position(comment.End()).Line == line-1 && s.beginsLine(comment.Pos()) {
-			return s.offset(comment.Pos())
-		}
-	}
-	return s.offset(n.Pos())
-}
-
-// beginsLine tells whether nothing but indentation comes before pos on its line.
-func (s *source) beginsLine(pos token.Pos) bool {
-	before := s.data[:s.offset(pos)]
-	before = before[bytes.LastIndexByte(before, '\n')+1:]
-	return len(bytes.TrimSpace(before)) == 0
 }
 
 func (s *source) insert(at int, text string) { s.replace(at, at, text) }

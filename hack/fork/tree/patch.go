@@ -22,6 +22,7 @@ func Patches() []Patch {
 	return []Patch{
 		{Name: "mapper", Apply: putMapper},
 		{Name: "client", Apply: keepClientFresh},
+		{Name: "informers", Apply: keepInformersFresh},
 		{Name: "metrics", Apply: registerMetrics},
 	}
 }

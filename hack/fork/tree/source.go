@@ -3,6 +3,7 @@
 package tree
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -48,10 +49,31 @@ func (s Source) Text(n ast.Node) string { return s.text(n) }
 func (s Source) Offset(pos token.Pos) int { return s.offset(pos) }
 
 // Above is where a statement begins, or the comment right above it.
-func (s Source) Above(n ast.Node) int { return s.above(n) }
+func (s Source) Above(n ast.Node) int {
+	line := s.fset.Position(n.Pos()).Line
+	for _, comment := range s.file.Comments {
+		if s.fset.Position(comment.End()).Line == line-1 && s.beginsLine(comment.Pos()) {
+			return s.offset(comment.Pos())
+		}
+	}
+	return s.offset(n.Pos())
+}
+
+// beginsLine reports whether nothing but indentation comes before pos on its line.
+func (s Source) beginsLine(pos token.Pos) bool {
+	before := s.data[:s.offset(pos)]
+	before = before[bytes.LastIndexByte(before, '\n')+1:]
+	return len(bytes.TrimSpace(before)) == 0
+}
 
 // LineEnd is where the line ends that a position is on.
-func (s Source) LineEnd(pos token.Pos) int { return s.lineEnd(pos) }
+func (s Source) LineEnd(pos token.Pos) int {
+	from := s.offset(pos)
+	if n := bytes.IndexByte(s.data[from:], '\n'); n >= 0 {
+		return from + n
+	}
+	return len(s.data)
+}
 
 // Replace puts text in the place of what is between two offsets.
 func (s Source) Replace(from, to int, text string) { s.replace(from, to, text) }

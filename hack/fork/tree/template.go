@@ -5,6 +5,7 @@ package tree
 import (
 	"embed"
 	"fmt"
+	"go/format"
 	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
@@ -28,6 +29,23 @@ func template(name string, lines map[string][]string) ([]byte, error) {
 		text = repeat(text, key, values)
 	}
 	return []byte(text), nil
+}
+
+// putTemplates adds files to the draft, by name, from the templates that are named.
+func (d *Draft) putTemplates(lines map[string][]string, names map[string]string) error {
+	for name, from := range names {
+		data, err := template(from, lines)
+		if err != nil {
+			return err
+		}
+		if data, err = format.Source(data); err != nil { // what was filled in is longer or shorter
+			return fmt.Errorf("our template %s, filled in: %w", from, err)
+		}
+		if err := d.put(name, data); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func repeat(text, key string, values []string) string {

@@ -17,13 +17,13 @@ const stockClient = `package client
 
 type clientRestResources struct {
 	mapper meta.RESTMapper
-	byKind map[string]*resourceMeta
+	byKind map[any]*resourceMeta
 	mu     sync.RWMutex
 }
 
-func (c *clientRestResources) getResource(kind string) (*resourceMeta, error) {
+func (c *clientRestResources) getResource(obj any) (*resourceMeta, error) {
 	c.mu.RLock()
-	r, known := c.byKind[kind]
+	r, known := c.byKind[obj]
 	c.mu.RUnlock()
 	if known {
 		return r, nil
@@ -31,21 +31,116 @@ func (c *clientRestResources) getResource(kind string) (*resourceMeta, error) {
 	var err error
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r, err = c.newResource(kind)
+	r, err = c.newResource(obj)
 	if err != nil {
 		return nil, err
 	}
-	c.byKind[kind] = r
+	c.byKind[obj] = r
 	return r, err
 }
 `
+
+// What else is edited, in small.
+const (
+	stockFields = `package client
+
+type client struct {
+	typedClient        typedClient
+	unstructuredClient unstructuredClient
+	metadataClient     metadataClient
+}
+
+func newClient(options Options) *client {
+	resources := &clientRestResources{
+		mapper: options.Mapper,
+	}
+	return &client{
+		typedClient:        typedClient{resources: resources},
+		unstructuredClient: unstructuredClient{resources: resources},
+		metadataClient:     metadataClient{restMapper: options.Mapper},
+	}
+}
+`
+	stockWatch = `package client
+
+func (w *watchingClient) Watch(list ObjectList) error {
+	return w.base.typedClient.resources.watch(list)
+}
+`
+	stockInformers = `package internal
+
+func NewInformers(options *InformersOpts) *Informers {
+	return &Informers{
+		mapper: options.Mapper,
+	}
+}
+
+func (ip *Informers) add(gvk schema.GroupVersionKind, obj runtime.Object) {
+	listWatcher, err := ip.makeListWatcher(gvk, obj)
+	listWatcher.ListWithContextFunc(ctx, opts)
+	listWatcher.WatchFuncWithContext(ctx, opts)
+}
+
+func (ip *Informers) makeListWatcher(gvk schema.GroupVersionKind, obj runtime.Object) (*cache.ListWatch, error) {
+	return nil, nil
+}
+`
+	stockReader = `package internal
+
+func (c *CacheReader) Get(key client.ObjectKey) {
+	if c.scopeName == apimeta.RESTScopeNameRoot {
+		key.Namespace = ""
+	}
+	storeKey := objectKeyToStoreKey(key)
+}
+`
+	stockNamespaces = `package cache
+
+func newMultiNamespaceCache(restMapper apimeta.RESTMapper) Cache {
+	clusterCache = newCache(*globalConfig, corev1.NamespaceAll)
+	return &multiNamespaceCache{
+		RESTMapper: restMapper,
+	}
+}
+
+func (c *multiNamespaceCache) Get(obj client.Object) error {
+	isNamespaced, err := apiutil.IsObjectNamespaced(obj, c.Scheme, c.RESTMapper)
+	return err
+}
+
+func (c *multiNamespaceCache) List(list client.ObjectList) error {
+	isNamespaced, err := apiutil.IsObjectNamespaced(list, c.Scheme, c.RESTMapper)
+	return err
+}
+`
+	stockSource = `package source
+
+func (ks *Kind[object, request]) Start(ctx context.Context) error {
+	return wait.PollUntilContextCancel(ctx, 10*time.Second, true, ks.informer)
+}
+`
+)
+
+// stockRequests has the shape of one of the types that send requests.
+func stockRequests(receiver, typeName string) File {
+	return File{Data: []byte("package client\n\nfunc (" + receiver + " *" + typeName +
+		") Create(ctx context.Context, obj Object, opts ...CreateOption) error {\n\treturn nil\n}\n")}
+}
 
 // upstream is a controller-runtime in small.
 func upstream() Files {
 	return Files{
 		"go.mod":                              {Data: []byte("module sigs.k8s.io/controller-runtime\n")},
 		"hack/run.sh":                         {Data: []byte("#!/bin/sh\n"), Exec: true},
-		"pkg/client/client.go":                {Data: []byte("package client\n")},
+		"pkg/client/client.go":                {Data: []byte(stockFields)},
+		"pkg/client/watch.go":                 {Data: []byte(stockWatch)},
+		"pkg/client/typed_client.go":          stockRequests("c", "typedClient"),
+		"pkg/client/unstructured_client.go":   stockRequests("uc", "unstructuredClient"),
+		"pkg/client/metadata_client.go":       stockRequests("mc", "metadataClient"),
+		informersFile:                         {Data: []byte(stockInformers)},
+		readerFile:                            {Data: []byte(stockReader)},
+		namespaceFile:                         {Data: []byte(stockNamespaces)},
+		sourceFile:                            {Data: []byte(stockSource)},
 		clientFile:                            {Data: []byte(stockClient)},
 		"pkg/client/apiutil/apimachinery.go":  {Data: []byte("package apiutil\n")},
 		"pkg/client/apiutil/restmapper.go":    {Data: []byte(stock)},
@@ -75,6 +170,13 @@ func TestGenerate(t *testing.T) {
 	}
 	want := []string{
 		"go.mod", "hack/run.sh",
+		"pkg/cache/internal/cache_reader.go",
+		"pkg/cache/internal/informers.go",
+		"pkg/cache/internal/informers_follow.go",
+		"pkg/cache/internal/informers_follow_test.go",
+		"pkg/cache/multi_namespace_cache.go",
+		"pkg/cache/multi_namespace_follow.go",
+		"pkg/cache/multi_namespace_follow_test.go",
 		"pkg/client/apiutil/apimachinery.go",
 		"pkg/client/apiutil/defaults.go",
 		"pkg/client/apiutil/internal/snapshot/find.go",
@@ -84,12 +186,21 @@ func TestGenerate(t *testing.T) {
 		"pkg/client/apiutil/restmapper_test.go",
 		"pkg/client/apiutil/testdata/a.txt", "pkg/client/apiutil/testdata/crd.yml",
 		"pkg/client/client.go",
+		"pkg/client/client_follow.go",
+		"pkg/client/client_follow_requests.go",
+		"pkg/client/client_follow_test.go",
 		"pkg/client/client_rest_resources.go",
-		"pkg/client/client_rest_resources_generation.go",
-		"pkg/client/client_rest_resources_generation_test.go",
+		"pkg/client/client_rest_resources_follow_test.go",
 		"pkg/client/client_rest_resources_kept_test.go",
 		"pkg/client/client_rest_resources_server_test.go",
+		"pkg/client/metadata_client.go",
+		"pkg/client/typed_client.go",
+		"pkg/client/unstructured_client.go",
+		"pkg/client/watch.go",
+		"pkg/internal/follow/follow.go",
+		"pkg/internal/follow/follow_test.go",
 		"pkg/internal/mappermetrics/mappermetrics.go",
+		"pkg/internal/source/kind.go",
 		"pkg/metrics/restmapper.go",
 	}
 	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {

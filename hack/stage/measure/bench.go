@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 )
 
 // A row is a line of the table that a benchmark gives.
@@ -92,7 +94,7 @@ func (s samples) key(benchmark, unit string) string { return benchmark + " " + u
 
 // read adds what a run of benchmarks printed.
 func (s samples) read(out string) {
-	for _, line := range strings.SplitAfter(out, "\n") {
+	for _, line := range gotool.SplitLines(out) {
 		fields := strings.Fields(line)
 		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
 			continue

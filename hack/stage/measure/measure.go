@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 	"github.com/freshmapper/freshmapper/hack/stage/series"
 )
@@ -180,7 +181,7 @@ func (b *bench) machine(ctx context.Context) string {
 	}
 	cpu := ""
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for _, line := range strings.SplitAfter(string(info), "\n") {
+		for _, line := range gotool.SplitLines(string(info)) {
 			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
 				cpu = strings.TrimSpace(value) + ", "
 				break

@@ -49,7 +49,7 @@ func changes() []Change {
 
 func make2(t *testing.T) []Patch {
 	t.Helper()
-	patches, err := Make(t.Context(), author, upstream(), changes())
+	patches, err := Make(context.Background(), author, upstream(), changes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestMailsApply(t *testing.T) {
 	patches := make2(t)
 	dir := t.TempDir()
 	repo := repository{dir: dir, author: author}
-	if err := repo.create(t.Context(), upstream()); err != nil {
+	if err := repo.create(context.Background(), upstream()); err != nil {
 		t.Fatal(err)
 	}
 	for i, patch := range patches {
@@ -68,7 +68,7 @@ func TestMailsApply(t *testing.T) {
 		if err := os.WriteFile(name, patch.Mail, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := repo.git(t.Context(), "", "am", "-q", "--keep-cr", name); err != nil {
+		if err := repo.git(context.Background(), "", "am", "-q", "--keep-cr", name); err != nil {
 			t.Fatal(err)
 		}
 		said := forktest.Run(t, dir, "git", "log", "-1", "--format=%an <%ae>%n%B")
@@ -166,12 +166,12 @@ func TestMakeRefuses(t *testing.T) {
 		"not Go":        {upstream(), []Change{{"Broken\n", tree.Files{"x.go": text(spdx + "import \"x")}}}, "x.go"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Make(t.Context(), author, test.files, test.changes); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := Make(context.Background(), author, test.files, test.changes); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error: %v", err)
 			}
 		})
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := Make(ctx, author, upstream(), changes()); err == nil || !strings.Contains(err.Error(), context.Canceled.Error()) {
 		t.Errorf("cancelled: %v", err)

@@ -5,6 +5,8 @@ package series
 import (
 	"fmt"
 	"strings"
+
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 )
 
 // Size counts the lines of a patch.
@@ -22,7 +24,7 @@ func (s Size) String() string {
 func sizeOf(mail []byte) Size {
 	var size Size
 	test, inside := false, false
-	for _, line := range strings.SplitAfter(string(mail), "\n") {
+	for _, line := range gotool.SplitLines(string(mail)) {
 		switch {
 		case strings.HasPrefix(line, "diff --git "):
 			name := strings.TrimSpace(line[strings.LastIndex(line, " b/")+len(" b/"):])

@@ -10,6 +10,7 @@ import (
 	"go/token"
 	"strings"
 
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -36,7 +37,7 @@ func (f *file) putRepeated(name, anchor, key string, values []string) {
 
 func repeat(text, key string, values []string) string {
 	var out strings.Builder
-	for line := range strings.Lines(text) {
+	for _, line := range gotool.SplitLines(text) {
 		if !strings.Contains(line, key) {
 			out.WriteString(line)
 			continue

@@ -3,6 +3,7 @@
 package small
 
 import (
+	"context"
 	"embed"
 	"go/format"
 	"strings"
@@ -86,7 +87,7 @@ func checkFormat(t *testing.T, fsys embed.FS, folder, clause string) {
 func TestEveryLine(t *testing.T) {
 	for _, line := range tree.Lines {
 		t.Run(line.Minor, func(t *testing.T) {
-			upstream, err := tree.Upstream(t.Context(), line.Newest, nil)
+			upstream, err := tree.Upstream(context.Background(), line.Newest, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,6 +34,11 @@ func (k Kind) crd() *apiextensionsv1.CustomResourceDefinition {
 				Type: "object", XPreserveUnknownFields: ptr.To(true),
 			}},
 		})
+		if k.Status {
+			crd.Spec.Versions[i].Subresources = &apiextensionsv1.CustomResourceSubresources{
+				Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+			}
+		}
 	}
 	return crd
 }

@@ -3,16 +3,10 @@
 package runner
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
-	"os"
 	"os/exec"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 )
@@ -60,22 +54,7 @@ func (s *Server) process() (pid int, args []string, err error) {
 	if port == "" {
 		_, port, _ = strings.Cut(s.env.Config.Host, ":")
 	}
-	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		return 0, nil, err
-	}
-	for _, file := range files {
-		line, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended meanwhile
-		}
-		args := strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00")
-		if filepath.Base(args[0]) == "kube-apiserver" && slices.Contains(args, "--secure-port="+port) {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			return pid, args, err
-		}
-	}
-	return 0, nil, fmt.Errorf("no kube-apiserver with port %s in /proc", port)
+	return processOf("kube-apiserver", "--secure-port="+port)
 }
 
 // stopRevived ends an API server that Kill has started again.

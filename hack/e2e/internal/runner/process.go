@@ -25,9 +25,17 @@ type Process struct {
 // Start starts a program that finds its API server through kubeconfig. It is
 // killed when ctx ends.
 func Start(ctx context.Context, binary, kubeconfig string, args ...string) (*Process, error) {
+	return start(ctx, binary, kubeconfig, nil, args...)
+}
+
+// start starts a program whose stderr goes to a file, or is kept.
+func start(ctx context.Context, binary, kubeconfig string, file *os.File, args ...string) (*Process, error) {
 	p := &Process{cmd: exec.CommandContext(ctx, binary, args...)}
 	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	p.cmd.Stderr = &p.stderr
+	if file != nil {
+		p.cmd.Stderr = file
+	}
 	p.cmd.WaitDelay = 10 * time.Second
 	stdin, err := p.cmd.StdinPipe()
 	if err != nil {
@@ -51,6 +59,19 @@ func (p *Process) Ask(line string) ([]byte, error) {
 		return nil, fmt.Errorf("no answer to %q: %w", line, err)
 	}
 	return answer, nil
+}
+
+// Expect waits for the program to print a line.
+func (p *Process) Expect(line string) error {
+	for {
+		got, err := p.stdout.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("waiting for the program to print %q: %w", line, err)
+		}
+		if got == line+"\n" {
+			return nil
+		}
+	}
 }
 
 // Finish writes a line to a program that is to end of itself, waits, and returns

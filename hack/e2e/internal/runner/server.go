@@ -25,7 +25,7 @@ import (
 
 const (
 	pollEvery = 5 * time.Millisecond
-	pollFor   = 30 * time.Second
+	pollFor   = 90 * time.Second // an API server that starts on a busy machine takes its time
 )
 
 // Server is a real API server with its etcd.
@@ -37,6 +37,7 @@ type Server struct {
 	discovery  *discovery.DiscoveryClient
 	aggregated bool      // it has aggregated discovery
 	revived    *exec.Cmd // the API server, once Kill has started it again
+	etcd       *exec.Cmd // the same for Empty
 }
 
 // StartServer starts the API server that is in assets. Below dir it writes a
@@ -76,13 +77,14 @@ func (s *Server) connect() error {
 }
 
 // Stop ends the server and removes its data.
-func (s *Server) Stop() error { return errors.Join(s.stopRevived(), s.env.Stop()) }
+func (s *Server) Stop() error { return errors.Join(s.stopRevived(), s.stopEtcd(), s.env.Stop()) }
 
 // Kind is a custom resource, namespaced unless said otherwise.
 type Kind struct {
 	Group, Kind string
 	Versions    []string // all served; the first is stored
 	Cluster     bool     // of the cluster, not of a namespace
+	Status      bool     // it has the status subresource
 }
 
 func (k Kind) gv(version string) schema.GroupVersion {

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Confirm answers a doubt about a mapping that was used: it returns the kind's
+// mapping from a read of the group that began after the call, or a NoMatch error
+// if the kind is gone. What is known already and differs from mapping is returned
+// without a read. Clients and informers in a controller-runtime tree with this
+// mapper inside call it when the server's answer gives reason to.
+//
+// contradicted tells how good the reason is. True: the server does not know the
+// path that mapping leads to, or what it sent contradicts mapping. False: it could
+// be that mapping is wrong, as for an object that does not exist.
+//
+// Reads are bounded for each group, over all callers: a doubt leads to one a minute
+// as long as the mapper's generation stands, and all reasons together to a burst
+// of 4 and one every 3 seconds. Callers share the reads. A call that may not
+// read returns what is known, which then is mapping or NoMatch.
+func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMapping, contradicted bool) (*meta.RESTMapping, error) {
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
+	defer cancel()
+	gvk := mapping.GroupVersionKind
+	group := m.confirmed.group(gvk.Group)
+	arrived := group.begun()
+	now, err := m.lookUpOnce(ctx, group, gvk)
+	if err != nil && !meta.IsNoMatchError(err) || err == nil && !sameMapping(now, mapping) {
+		return now, err
+	}
+	if err := group.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer group.leave()
+	if group.begun() == arrived {
+		if !group.mayRead(time.Now(), m.Generation(), contradicted) {
+			return now, err
+		}
+		m.ResetGroup(gvk.Group)
+	}
+	now, err = m.lookUpOnce(ctx, group, gvk)
+	group.read(m.Generation())
+	return now, err
+}
+
+const (
+	// confirmTimeout bounds for how long a caller, who has an answer of the server
+	// already, waits to learn whether there is a better one.
+	confirmTimeout = 10 * time.Second
+
+	doubtEvery   = time.Minute     // one read a group for a doubt, while nothing changes
+	confirmEvery = 3 * time.Second // one read a group for whatever reason, after the burst
+	confirmBurst = 4
+
+	mostConfirmed = 4096 // bounds what is remembered of groups, and of kinds in a group
+)
+
+func sameMapping(a, b *meta.RESTMapping) bool {
+	return a.Resource == b.Resource && a.Scope.Name() == b.Scope.Name()
+}
+
+// confirmations is what a mapper remembers of the groups that were in doubt.
+type confirmations struct {
+	mu     sync.Mutex // held for map operations only
+	groups map[string]*confirmation
+}
+
+func (c *confirmations) group(name string) *confirmation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.groups[name]
+	if !ok {
+		if c.groups == nil || len(c.groups) >= mostConfirmed {
+			c.groups = map[string]*confirmation{}
+		}
+		found = &confirmation{turn: make(chan struct{}, 1), allowance: confirmBurst}
+		c.groups[name] = found
+	}
+	return found
+}
+
+// confirmation is what is remembered of one group. Who reads the group has its turn.
+type confirmation struct {
+	turn chan struct{} // full while somebody has it
+
+	mu         sync.Mutex // held for a moment only; guards the rest
+	reads      uint64     // begun so far
+	generation uint64     // of the mapper after the last read
+	last       time.Time  // when that began
+	allowance  float64    // reads that may begin at once; as of counted
+	counted    time.Time
+	absent     map[schema.GroupVersionKind]uint64 // kinds that were not served, with the generation at which
+}
+
+// enter waits for the turn, or until ctx ends.
+func (c *confirmation) enter(ctx context.Context) error {
+	select {
+	case c.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (c *confirmation) leave() { <-c.turn }
+
+// begun counts the reads: one that has another number than when a call arrived
+// began after it, and serves it.
+func (c *confirmation) begun() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reads
+}
+
+// mayRead reports whether another read may begin now, and counts it if so.
+func (c *confirmation) mayRead(now time.Time, generation uint64, contradicted bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	settled := c.reads > 0 && generation == c.generation && now.Sub(c.last) < doubtEvery
+	if settled && !contradicted {
+		return false
+	}
+	c.allowance = min(confirmBurst, c.allowance+float64(now.Sub(c.counted))/float64(confirmEvery))
+	c.counted = now
+	if c.allowance < 1 {
+		return false
+	}
+	c.allowance--
+	c.reads++
+	c.last = now
+	clear(c.absent)
+	return true
+}
+
+// read notes at which generation the mapper is after a read.
+func (c *confirmation) read(generation uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.generation = generation
+}
+
+// lookUpOnce is RESTMapping, but for a kind that was not served when it was looked
+// up at the same generation: that lookup would read the server every time.
+func (m *DynamicRESTMapper) lookUpOnce(ctx context.Context, group *confirmation, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	generation := m.Generation() // before the lookup, which may move it
+	if group.isAbsent(gvk, generation) {
+		return nil, &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
+	}
+	mapping, err := m.RESTMappingWithContext(ctx, gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) {
+		group.setAbsent(gvk, generation)
+	}
+	return mapping, err
+}
+
+func (c *confirmation) isAbsent(gvk schema.GroupVersionKind, generation uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, ok := c.absent[gvk]
+	return ok && at == generation
+}
+
+func (c *confirmation) setAbsent(gvk schema.GroupVersionKind, generation uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.absent == nil || len(c.absent) >= mostConfirmed {
+		c.absent = map[schema.GroupVersionKind]uint64{}
+	}
+	c.absent[gvk] = generation
+}

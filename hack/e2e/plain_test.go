@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
+)
+
+const (
+	plainWithin = 5 * time.Second  // the operator must have reconciled a new object
+	plainGiveUp = 15 * time.Second // it never will
+	plainErrors = 3                // the same one may be logged so often
+)
+
+// plain is an environment of operators that know nothing of this project.
+type plain struct {
+	*environment
+	gateways map[*side]*runner.Gateway
+	logs     map[*side]string // files
+	objects  int              // made so far
+}
+
+// widget is what the operators are for.
+var widget = runner.Kind{Group: "plain.example.com", Kind: "Widget", Versions: []string{"v1"}, Status: true}
+
+var clusterWidget = runner.Kind{Group: widget.Group, Kind: widget.Kind, Versions: widget.Versions, Status: true, Cluster: true}
+
+// TestPlain shows what happens to an operator as kubebuilder scaffolds it, with no
+// option set and no line of code of ours in it, when its CRD changes.
+func TestPlain(t *testing.T) {
+	p := &plain{environment: newEnvironment(t, "plain"), gateways: map[*side]*runner.Gateway{}, logs: map[*side]string{}}
+	for _, test := range []struct {
+		name string
+		run  func(*plain, *testing.T)
+	}{
+		{"S1", (*plain).sameShape},
+		{"S2-cluster", (*plain).becomesClusterWide},
+		{"S2-namespace", (*plain).becomesNamespaced},
+		{"S2-namespaces", (*plain).becomesClusterWideInNamespaces},
+		{"S2-cluster-namespaces", (*plain).becomesNamespacedInNamespaces},
+		{"S3", (*plain).otherPlural},
+		{"S4", (*plain).otherVersion},
+		{"S5", (*plain).late},
+		{"S6", (*plain).restored},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(p, t) })
+	}
+}
+
+func (p *plain) sameShape(t *testing.T) {
+	r := p.begin(t, "S1", "a CRD is deleted and comes back as it was", widget)
+	p.gone(r, widget, "widgets")
+	p.served(r, widget, "widgets")
+	p.reconciled(r, widget, "widgets", true)
+	r.judge(true)
+}
+
+func (p *plain) becomesClusterWide(t *testing.T) {
+	p.otherScope(t, "S2-cluster", "a CRD comes back cluster-wide, and then as it was", widget, clusterWidget)
+}
+
+func (p *plain) becomesNamespaced(t *testing.T) {
+	p.otherScope(t, "S2-namespace", "a CRD comes back namespaced, and then as it was", clusterWidget, widget)
+}
+
+func (p *plain) becomesClusterWideInNamespaces(t *testing.T) {
+	p.otherScope(t, "S2-ns", "the same, of an operator that watches two namespaces", widget, clusterWidget, "-namespaces", "default,kube-system")
+}
+
+func (p *plain) becomesNamespacedInNamespaces(t *testing.T) {
+	p.otherScope(t, "S2-cl-ns", "the same, the other way round", clusterWidget, widget, "-namespaces", "default,kube-system")
+}
+
+func (p *plain) otherScope(t *testing.T, name, title string, was, becomes runner.Kind, args ...string) {
+	r := p.begin(t, name, title, was, args...)
+	p.gone(r, was, "widgets")
+	p.served(r, becomes, "widgets")
+	p.reconciled(r, becomes, "widgets", true)
+	p.gone(r, becomes, "widgets")
+	p.served(r, was, "widgets")
+	p.reconciled(r, was, "widgets", true)
+	r.judge(false)
+}
+
+func (p *plain) otherPlural(t *testing.T) {
+	r := p.begin(t, "S3", "a CRD comes back with another plural", widget)
+	p.gone(r, widget, "widgets")
+	p.served(r, widget, "gizmos")
+	p.reconciled(r, widget, "gizmos", true)
+	p.gone(r, widget, "gizmos")
+	r.judge(false)
+}
+
+func (p *plain) otherVersion(t *testing.T) {
+	r := p.begin(t, "S4", "v2 takes over while v1 is served, v1 is dropped, and comes back", widget)
+	both := widget
+	both.Versions = []string{"v2", "v1"}
+	p.change(r, "v2 is stored and preferred, v1 is served", func(ctx context.Context) error { return p.server.Install(ctx, both) })
+	p.reconciled(r, both, "widgets", true)
+	p.change(r, "v1 is dropped", func(ctx context.Context) error { return p.server.SetServed(ctx, widget, "v1", false) })
+	time.Sleep(2 * time.Second)
+	p.change(r, "v1 is served again", func(ctx context.Context) error { return p.server.SetServed(ctx, widget, "v1", true) })
+	p.reconciled(r, both, "widgets", true)
+	p.gone(r, widget, "widgets")
+	r.judge(true)
+}
+
+func (p *plain) late(t *testing.T) {
+	r := p.replay(t, "S5", "a CRD comes after the operator was started")
+	p.start(r)
+	time.Sleep(3 * time.Second)
+	p.served(r, widget, "widgets")
+	p.reconciled(r, widget, "widgets", true)
+	r.judge(true)
+}
+
+func (p *plain) restored(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the API server and its etcd are found by way of /proc")
+	}
+	r := p.begin(t, "S6", "the cluster is restored with a CRD of the other scope", widget)
+	away := time.Now()
+	r.change("API server and etcd are killed, and start empty", func() error {
+		revive, err := p.server.Empty()
+		if err != nil {
+			return err
+		}
+		return revive(p.ctx)
+	})
+	p.served(r, clusterWidget, "widgets")
+	// Informers try again with the reflector's backoff: each time after as long, about,
+	// as they have tried in vain. So they may be late by as long as the server was away.
+	p.await(r, clusterWidget, "widgets", true, limits{max(plainWithin, time.Since(away)), max(plainGiveUp, 2*time.Since(away))})
+	r.judge(false)
+}
+
+// begin starts operators on a server that serves what they are for.
+func (p *plain) begin(t *testing.T, name, title string, kind runner.Kind, args ...string) *replay {
+	r := p.replay(t, name, title)
+	p.served(r, kind, "widgets")
+	p.start(r, args...)
+	p.reconciled(r, kind, "widgets", false)
+	return r
+}
+
+// start starts the operator of each side, on a gateway of its own, and takes what
+// it is for away in the end.
+func (p *plain) start(r *replay, args ...string) {
+	r.t.Helper()
+	r.t.Cleanup(func() { _ = p.server.Uninstall(p.ctx, widget) }) // unless the replay has done so
+	p.startWith(r, func(s *side) []string { return append([]string{"-class", s.class()}, args...) })
+}
+
+// startWith starts the program of each side on a gateway of its own.
+func (p *plain) startWith(r *replay, args func(*side) []string) {
+	r.t.Helper()
+	for _, s := range r.sides {
+		gateway, err := p.server.NewGateway()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.t.Cleanup(gateway.Close)
+		p.gateways[s], p.logs[s] = gateway, filepath.Join(r.t.TempDir(), "log")
+		config, err := gateway.Kubeconfig()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		kubeconfig := filepath.Join(filepath.Dir(p.logs[s]), "kubeconfig")
+		if err := os.WriteFile(kubeconfig, config, 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+		if s.process, err = runner.StartLogged(p.ctx, s.binary, kubeconfig, p.logs[s], args(s)...); err != nil {
+			r.t.Fatal(err)
+		}
+		r.t.Cleanup(func() { p.stop(r, s) })
+	}
+}
+
+func (p *plain) stop(r *replay, s *side) {
+	if _, err := s.process.Stop(); err != nil {
+		r.t.Errorf("%s: %v", s.result.Build, err)
+	}
+	if r.t.Failed() {
+		wrote, _ := os.ReadFile(p.logs[s])
+		r.t.Logf("%s wrote\n%s", s.result.Build, wrote)
+	}
+}
+
+func (p *plain) change(r *replay, what string, do func(context.Context) error) {
+	r.t.Helper()
+	r.change(what, func() error { return do(p.ctx) })
+}
+
+func (p *plain) served(r *replay, kind runner.Kind, plural string) {
+	r.t.Helper()
+	scope := "namespaced"
+	if kind.Cluster {
+		scope = "cluster-wide"
+	}
+	p.change(r, fmt.Sprintf("CRD %s comes, %s", plural, scope), func(ctx context.Context) error {
+		return errors.Join(p.server.InstallAs(ctx, kind, plural), p.server.AwaitServed(ctx, kind))
+	})
+}
+
+func (p *plain) gone(r *replay, kind runner.Kind, plural string) {
+	r.t.Helper()
+	p.change(r, fmt.Sprintf("CRD %s is deleted", plural), func(ctx context.Context) error {
+		return errors.Join(p.server.UninstallAs(ctx, kind, plural), p.server.AwaitGone(ctx, kind))
+	})
+}
+
+// limits are for how long an object may take.
+type limits struct{ within, giveUp time.Duration }
+
+// reconciled makes a new object for each side and waits for it to be reconciled.
+// The result of a replay is that of the slowest such step that counts.
+func (p *plain) reconciled(r *replay, kind runner.Kind, plural string, counts bool) {
+	r.t.Helper()
+	p.await(r, kind, plural, counts, limits{plainWithin, plainGiveUp})
+}
+
+func (p *plain) await(r *replay, kind runner.Kind, plural string, counts bool, limit limits) {
+	r.t.Helper()
+	p.objects++
+	before, names := map[*side]int{}, map[*side]string{}
+	for _, s := range r.sides {
+		before[s], names[s] = len(p.lines(r, s)), fmt.Sprintf("%s-%d", s.class(), p.objects)
+		if err := p.server.Make(p.ctx, kind, plural, names[s], s.class()); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	made := time.Now()
+	if !counts {
+		limit.giveUp = time.Minute // the operators start
+	}
+	r.both("a new object", func(s *side) (runner.Step, error) {
+		step := runner.Step{Outcome: "not reconciled"}
+		for time.Since(made) < limit.giveUp && !step.OK {
+			if slices.ContainsFunc(p.lines(r, s)[before[s]:], func(l runner.Line) bool { return l.Msg == "Reconciled" && l.Name == names[s] }) {
+				step.OK, step.Outcome = true, fmt.Sprintf("reconciled after %.1f s", time.Since(made).Seconds())
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		step.Requests = len(p.gateways[s].Calls(made, runner.Call.IsDiscovery))
+		if !step.OK && !counts {
+			return step, errors.New("the operator does not work to begin with")
+		}
+		if counts {
+			took := time.Since(made)
+			s.count(step, took, took <= limit.within)
+			p.checkErrors(r, s, before[s], limit)
+		}
+		return step, nil
+	})
+}
+
+// count adds a step to what a replay has come to. Of stock it is recorded whether
+// it comes right at all; the fork has to in time.
+func (s *side) count(step runner.Step, took time.Duration, inTime bool) {
+	first := s.result.Tries == 0
+	s.result.Healed = (first || s.result.Healed) && step.OK && (inTime || !s.result.Fork)
+	s.result.Millis = max(s.result.Millis, float64(took.Milliseconds()))
+	s.result.Requests += step.Requests
+	s.result.Tries = 1
+}
+
+// checkErrors looks for an error that the fork has logged again and again since
+// the object was there. One a second is what a program may log until it comes right.
+func (p *plain) checkErrors(r *replay, s *side, before int, limit limits) {
+	most := plainErrors + int((limit.within - plainWithin).Seconds())
+	seen := map[string]int{}
+	for _, line := range p.lines(r, s)[before:] {
+		if line.Level != "error" || !s.result.Fork {
+			continue
+		}
+		text := line.Msg + ": " + line.Error
+		if seen[text]++; seen[text] == most+1 {
+			r.t.Errorf("%s logs the same error more than %d times: %s", s.result.Build, most, text)
+		}
+	}
+}
+
+func (s *side) class() string {
+	if s.result.Fork {
+		return "fork"
+	}
+	return "stock"
+}
+
+func (p *plain) lines(r *replay, s *side) []runner.Line {
+	lines, err := runner.Lines(p.logs[s])
+	if err != nil {
+		r.t.Error(err)
+	}
+	return lines
+}

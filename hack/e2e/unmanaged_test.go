@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
+)
+
+const (
+	maxAge          = 30 * time.Second // of a mapper without options
+	unmanagedWithin = maxAge + 5*time.Second
+	unmanagedGiveUp = maxAge + 15*time.Second
+	missGets        = 10000
+	missGroups      = 4
+	missOver        = time.Minute
+
+	// missMost bounds what they may cost beyond themselves: one read of each group,
+	// and the two requests of each MaxAge that a mapper in use makes in any case.
+	missMost = 2*missGroups + 2*int(missOver/maxAge)
+)
+
+// gadget is what the programs work with.
+var gadget = runner.Kind{Group: "unmanaged.example.com", Kind: "Gadget", Versions: []string{"v1"}}
+
+// TestUnmanaged is about programs with a mapper of their own, in which nobody is
+// told of a 404 and nobody starts anything.
+func TestUnmanaged(t *testing.T) {
+	p := &plain{environment: newEnvironment(t, "unmanaged"), gateways: map[*side]*runner.Gateway{}, logs: map[*side]string{}}
+	t.Run("S7", p.unmanaged)
+	t.Run("NotFound", p.misses)
+}
+
+func (p *plain) unmanaged(t *testing.T) {
+	r := p.replay(t, "S7", "a kind comes back cluster-wide under a mapper and a dynamic client")
+	p.served(r, gadget, "gadgets")
+	p.startWith(r, func(s *side) []string {
+		return []string{"serve", "-kind", "Gadget.v1." + gadget.Group, "-class", s.class()}
+	})
+	p.marked(r, gadget, false)
+	p.gone(r, gadget, "gadgets")
+	cluster := gadget
+	cluster.Cluster = true
+	p.served(r, cluster, "gadgets")
+	p.marked(r, cluster, true)
+	p.gone(r, cluster, "gadgets")
+	r.judge(false)
+}
+
+// marked is reconciled with the time that a mapper without options may take.
+func (p *plain) marked(r *replay, kind runner.Kind, counts bool) {
+	r.t.Helper()
+	p.await(r, kind, "gadgets", counts, limits{within: unmanagedWithin, giveUp: unmanagedGiveUp})
+}
+
+// misses counts the requests for objects that do not exist.
+func (p *plain) misses(t *testing.T) {
+	r := p.replay(t, "NotFound", fmt.Sprintf("%d Gets of objects that do not exist, of %d groups, in %v", missGets, missGroups, missOver))
+	p.startWith(r, func(*side) []string {
+		return []string{"miss", "-gets", fmt.Sprint(missGets), "-over", missOver.String()}
+	})
+	for _, s := range r.sides {
+		if err := s.process.Expect("ready"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.both("gets of what is absent", func(s *side) (runner.Step, error) {
+		begun := time.Now()
+		if _, err := s.process.Ask(""); err != nil { // it answers when it is done
+			return runner.Step{}, err
+		}
+		all := p.gateways[s].Calls(begun, func(runner.Call) bool { return true })
+		beyond := len(p.gateways[s].Calls(begun, runner.Call.IsDiscovery))
+		s.result.Healed = len(all)-beyond == missGets && beyond <= missMost
+		s.result.Tries, s.result.Requests, s.result.Millis = 1, beyond, millisSince(begun)
+		return runner.Step{Outcome: fmt.Sprintf("%d requests", len(all)), OK: s.result.Healed, Requests: beyond}, nil
+	})
+	r.judge(true)
+}

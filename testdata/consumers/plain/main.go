@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command plain is an operator for Widgets, laid out as kubebuilder does it: a
+// manager with no options of its own, a typed client, a cache.
+package main
+
+import (
+	"flag"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	examplev1 "example.com/plain/api/v1"
+	"example.com/plain/internal/controller"
+)
+
+var (
+	scheme   = runtime.NewScheme()
+	setupLog = ctrl.Log.WithName("setup")
+)
+
+func init() {
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(examplev1.AddToScheme(scheme))
+}
+
+func main() {
+	var metricsAddress, probeAddress, class, namespaces string
+	var leaderElection bool
+	flag.StringVar(&metricsAddress, "metrics-bind-address", "0", "serve metrics at this address, 0 for none")
+	flag.StringVar(&probeAddress, "health-probe-bind-address", "0", "serve probes at this address, 0 for none")
+	flag.BoolVar(&leaderElection, "leader-elect", false, "run only while holding the leader lease")
+	flag.StringVar(&class, "class", "", "reconcile the Widgets of this class")
+	flag.StringVar(&namespaces, "namespaces", "", "watch these namespaces only, separated by commas")
+	opts := zap.Options{}
+	opts.BindFlags(flag.CommandLine)
+	flag.Parse()
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&opts)))
+
+	if err := run(class, namespaces, metricsAddress, probeAddress, leaderElection); err != nil {
+		setupLog.Error(err, "Failed to run the manager")
+		os.Exit(1)
+	}
+}
+
+func run(class, namespaces, metricsAddress, probeAddress string, leaderElection bool) error {
+	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), ctrl.Options{
+		Scheme:                 scheme,
+		Cache:                  cacheOptions(namespaces),
+		Metrics:                server.Options{BindAddress: metricsAddress},
+		HealthProbeBindAddress: probeAddress,
+		LeaderElection:         leaderElection,
+		LeaderElectionID:       "plain.example.com",
+	})
+	if err != nil {
+		return err
+	}
+	r := &controller.WidgetReconciler{Client: mgr.GetClient(), Scheme: mgr.GetScheme(), Class: class}
+	if err := r.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
+		return err
+	}
+	setupLog.Info("Starting the manager")
+	return mgr.Start(ctrl.SetupSignalHandler())
+}
+
+func cacheOptions(namespaces string) cache.Options {
+	if namespaces == "" {
+		return cache.Options{}
+	}
+	watched := map[string]cache.Config{}
+	for namespace := range strings.SplitSeq(namespaces, ",") {
+		watched[namespace] = cache.Config{}
+	}
+	return cache.Options{DefaultNamespaces: watched}
+}
