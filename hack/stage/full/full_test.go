@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -90,7 +91,8 @@ func TestSeriesIsUpstreams(t *testing.T) {
 const serverTests = "^(TestApiMachinery|TestClient|TestClientFollowsScopeOnServer|TestLazyRestMapperProvider)$"
 
 // Each slice applies, builds, and passes the tests of the packages that it changes,
-// without a server.
+// without a server. A slice of tests alone passes those that it brings: the others
+// have run, on the same code.
 func TestEachSlicePasses(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles controller-runtime's client, and its tests, once for each slice")
@@ -102,11 +104,32 @@ func TestEachSlicePasses(t *testing.T) {
 		packages := changed(before, patch.Files)
 		forktest.Run(t, dir, "go", "build", "-trimpath", "./pkg/client/...", "./pkg/metrics/...")
 		forktest.Run(t, dir, "go", append([]string{"vet", "-trimpath"}, packages...)...)
-		said := forktest.Run(t, dir, "go", append([]string{"test", "-trimpath", "-count=1", "-skip", serverTests}, packages...)...)
+		args := []string{"test", "-trimpath", "-count=1", "-skip", serverTests}
+		if patch.Size.Code == 0 {
+			args = append(args, "-run", newTests(t, before, patch.Files))
+		}
+		said := forktest.Run(t, dir, "go", append(args, packages...)...)
 		t.Logf("%s\n%s", patch.File, said)
 		before = patch.Files
 	}
 	forktest.Run(t, dir, "go", "mod", "tidy", "-diff")
+}
+
+var testName = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)[A-Za-z0-9_]*)\(`)
+
+// newTests is a pattern for the tests of the files that are not as they were.
+func newTests(t *testing.T, before, after tree.Files) string {
+	t.Helper()
+	var names []string
+	for name, file := range after {
+		if was, ok := before[name]; strings.HasSuffix(name, "_test.go") && (!ok || !bytes.Equal(was.Data, file.Data)) {
+			for _, found := range testName.FindAllSubmatch(file.Data, -1) {
+				names = append(names, string(found[1]))
+			}
+		}
+	}
+	slices.Sort(names)
+	return "^(" + strings.Join(names, "|") + ")$"
 }
 
 // changed lists the packages with files that are not as they were.

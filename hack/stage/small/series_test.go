@@ -100,6 +100,7 @@ func TestEachPatchPasses(t *testing.T) {
 		})
 		tests = append(tests, "-skip", serverTests)
 	}
+	t.Setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "3m") // envtest gives 20 s, which a busy machine may need
 	upstream := stagetest.Upstream(t)
 	dir := stagetest.Repository(t, upstream)
 	for _, patch := range made(t, upstream) {

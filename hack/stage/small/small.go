@@ -6,10 +6,12 @@
 package small
 
 import (
+	"bytes"
 	"embed"
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
@@ -77,6 +79,9 @@ func (p Patch) message(contexts bool) (string, error) {
 //go:embed tests
 var tests embed.FS
 
+// withoutTContext finds a Go whose tests have no T.Context.
+var withoutTContext = regexp.MustCompile(`\ngo 1\.(1[0-9]|2[0-3])[.\n]`)
+
 // addTests adds the tests that come with the patch. Those about contexts need a
 // release that has them.
 func (p Patch) addTests(files tree.Files) error {
@@ -91,6 +96,9 @@ func (p Patch) addTests(files tree.Files) error {
 		name = clientDir + name + "_test.go"
 		if _, taken := files[name]; taken {
 			return fmt.Errorf("upstream has a %s of its own: rename ours", name)
+		}
+		if withoutTContext.Match(files["go.mod"].Data) {
+			data = bytes.ReplaceAll(data, []byte("t.Context()"), []byte("context.Background()"))
 		}
 		files[name] = tree.File{Data: data}
 	}

@@ -104,6 +104,10 @@ func TestEveryLine(t *testing.T) {
 			if _, ok := files[clientDir+"apiutil/restmapper_context_test.go"]; ok != contexts {
 				t.Errorf("the tests of contexts are there: %v", ok)
 			}
+			newVersion := string(files[clientDir+"apiutil/restmapper_newversion_test.go"].Data)
+			if old := line.Minor == "v0.20"; newVersion == "" || strings.Contains(newVersion, "t.Context()") == old {
+				t.Error("T.Context is not there before Go 1.24")
+			}
 			if strings.Contains(changes[2].Message, "context") != contexts || !strings.Contains(text, "func (m *mapper) Reset()") {
 				t.Errorf("the third patch is\n%s", changes[2].Message)
 			}
