@@ -13,8 +13,8 @@ import (
 )
 
 // BenchmarkPublish: what it takes to get from a decoded group to the next
-// snapshot when one of 2,000 groups has changed, after a live read of that group
-// and after a bulk read; and what it takes to list the changes for subscribers.
+// snapshot when one of 2,000 groups has changed, after live reads of its versions
+// and after a read of the document; and what it takes to list the changes for subscribers.
 func BenchmarkPublish(b *testing.B) {
 	const count, changed = 2000, 1000
 	groups := make([]*snapshot.Group, 0, count)
@@ -23,14 +23,21 @@ func BenchmarkPublish(b *testing.B) {
 	}
 	// The changed group takes turns with itself, a kind more and a kind less.
 	turns := [2]*snapshot.Group{groups[changed], decoded(groupsOf(count)[1+changed], 1)}
-	start := new(snapshot.Snapshot).WithBulk(snapshot.NewList(groups, true), 0)
+	start := new(snapshot.Snapshot).WithDocument(snapshot.NewList(groups, true), 1, 1)
+	live := func(s *snapshot.Snapshot, turn int, now snapshot.Tick) *snapshot.Snapshot {
+		g := turns[turn]
+		for _, v := range g.Versions() {
+			s = s.WithVersion(g.Name(), v.Name, v.Table, now)
+		}
+		return s
+	}
 
 	b.Run("after=live", func(b *testing.B) {
 		b.ReportAllocs()
-		s, turn := start, 0
+		s, turn, now := start, 0, snapshot.Tick(1)
 		for b.Loop() {
-			turn = 1 - turn
-			s = s.WithGroup(turns[turn], 0)
+			turn, now = 1-turn, now+1
+			s = live(s, turn, now)
 		}
 		if s.Generation() == start.Generation() {
 			b.Fatal("nothing was published")
@@ -38,19 +45,19 @@ func BenchmarkPublish(b *testing.B) {
 	})
 	b.Run("after=bulk", func(b *testing.B) {
 		b.ReportAllocs()
-		s, turn := start, 0
+		s, turn, now := start, 0, snapshot.Tick(1)
 		keys := make([]share.Key, count)
 		list := share.List(groups, keys, nil)
 		for b.Loop() {
 			b.StopTimer()
-			turn = 1 - turn
+			turn, now = 1-turn, now+1
 			all := slices.Clone(groups)
 			all[changed] = turns[turn]
 			unique++
 			binary.LittleEndian.PutUint64(keys[changed][:], uint64(unique))
 			b.StartTimer()
 			list = share.List(all, keys, list)
-			s = s.WithBulk(list, 0)
+			s = s.WithDocument(list, now, now)
 		}
 		if s.Generation() == start.Generation() {
 			b.Fatal("nothing was published")
@@ -58,7 +65,7 @@ func BenchmarkPublish(b *testing.B) {
 	})
 	b.Run("after=diff", func(b *testing.B) {
 		b.ReportAllocs()
-		next := start.WithGroup(turns[1], 0)
+		next := live(start, 1, 2)
 		for b.Loop() {
 			if changes := snapshot.Diff(start, next); len(changes) != 2 {
 				b.Fatalf("%d changes, want the new kind in 2 versions", len(changes))
@@ -77,7 +84,7 @@ func decoded(g fakeapi.Group, more int) *snapshot.Group {
 		}
 		versions = append(versions, snapshot.Version{Name: v.Name, Table: snapshot.NewTable(resources)})
 	}
-	return snapshot.NewGroup(g.Name, g.Versions[0].Name, versions, true)
+	return snapshot.NewGroup(g.Name, g.Versions[0].Name, versions)
 }
 
 func moreKinds(n int) []fakeapi.Resource {

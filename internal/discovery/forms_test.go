@@ -39,7 +39,7 @@ func dump(s *snapshot.Snapshot) []string {
 	for _, g := range s.Groups() {
 		lines = append(lines, fmt.Sprintf("group %q prefers %q", g.Name(), g.Preferred()))
 		for _, v := range g.Versions() {
-			lines = append(lines, fmt.Sprintf("  %s known %v failed %v", v.Name, v.Known(), v.Err != nil))
+			lines = append(lines, fmt.Sprintf("  %s known %v failed %v", v.Name, v.Table != nil, v.Err != nil))
 		}
 	}
 	for _, change := range snapshot.Diff(new(snapshot.Snapshot), s) {
@@ -91,12 +91,17 @@ func TestLiveAgreesWithBulk(t *testing.T) {
 	s := everything(t, c)
 	live := s
 	for _, g := range s.Groups() {
-		group, served, err := c.Group(context.Background(), g.Name(), nil)
-		if err != nil || served != (len(g.Versions()) > 0) {
-			t.Errorf("group %q: served %v, %v", g.Name(), served, err)
+		versions, preferred, err := c.List(context.Background(), g.Name())
+		if err != nil || len(versions) != len(g.Versions()) {
+			t.Errorf("group %q: versions %q, %v", g.Name(), versions, err)
 			continue
 		}
-		live = live.WithGroup(group, 0)
+		live = live.WithList(g.Name(), versions, preferred, 2)
+		for _, name := range versions {
+			if table, err := c.Version(context.Background(), g.Name(), name); err == nil {
+				live = live.WithVersion(g.Name(), name, table, 2)
+			}
+		}
 	}
 	if diff := cmp.Diff(dump(s), dump(live)); diff != "" {
 		t.Errorf("(-bulk +live):\n%s", diff)
@@ -160,7 +165,7 @@ func TestSpoiledDocumentsAreNotRemembered(t *testing.T) {
 		c := newClient(t, server)
 		for _, path := range []string{"/api", "/apis"} {
 			heal := server.SetFault(fakeapi.At(path), fault)
-			_, err := c.Bulk(context.Background())
+			_, err := c.Document(context.Background(), whole)
 			var failed *Error
 			if !errors.As(err, &failed) || failed.Path != path {
 				t.Errorf("%s at %s: %v", fault, path, err)
@@ -187,23 +192,23 @@ func TestOddNames(t *testing.T) {
 	c := newClient(t, server)
 	for _, name := range []string{"a/b", "..", ".", "x?y", "x#y", "%2e%2e", "../../api/v1/secrets", "/", "a/../b", "?", "..%2fapi"} {
 		for _, gv := range []schema.GroupVersion{{Group: name, Version: "v1"}, {Group: "g0001.example.com", Version: name}, {Version: name}} {
-			if _, served, err := c.Version(context.Background(), gv); served || err != nil {
-				t.Errorf("%q: served %v, %v", gv, served, err)
+			if table, err := c.Version(context.Background(), gv.Group, gv.Version); table != nil || err != nil {
+				t.Errorf("%q: served %v, %v", gv, table != nil, err)
 			}
 		}
-		if g, served, err := c.Group(context.Background(), name, nil); served || err != nil || len(g.Versions()) > 0 {
-			t.Errorf("group %q: served %v, %v", name, served, err)
+		if versions, _, err := c.List(context.Background(), name); err != nil || len(versions) > 0 {
+			t.Errorf("group %q: versions %q, %v", name, versions, err)
 		}
 	}
-	if _, served, err := c.Version(context.Background(), schema.GroupVersion{Group: "g0001.example.com"}); served || err != nil {
-		t.Errorf("no version: served %v, %v", served, err)
+	if table, err := c.Version(context.Background(), "g0001.example.com", ""); table != nil || err != nil {
+		t.Errorf("no version: served %v, %v", table != nil, err)
 	}
 	if requests := server.TakeRequests(); len(requests) > 0 {
 		t.Errorf("requests: %v", requests)
 	}
 	for name, path := range map[string]string{"with space": "/apis/with space/v1", "ü": "/apis/ü/v1", "a:b": "/apis/a:b/v1", "a;b": "/apis/a;b/v1"} {
-		if _, served, err := c.Version(context.Background(), schema.GroupVersion{Group: name, Version: "v1"}); served || err != nil {
-			t.Errorf("%q: served %v, %v", name, served, err)
+		if table, err := c.Version(context.Background(), name, "v1"); table != nil || err != nil {
+			t.Errorf("%q: served %v, %v", name, table != nil, err)
 		}
 		if requests := server.TakeRequests(); len(requests) != 1 || requests[0].Path != path {
 			t.Errorf("%q: %v", name, requests)
@@ -219,16 +224,16 @@ func TestOddDocument(t *testing.T) {
 	)...)
 	server.SetForms(fakeapi.Legacy())
 	c := newClient(t, server)
-	bulk, err := c.Bulk(context.Background())
+	bulk, err := c.Document(context.Background(), whole)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := new(snapshot.Snapshot).WithBulk(bulk.List, 0)
+	s := new(snapshot.Snapshot).WithDocument(bulk.List, 1, 1)
 	server.TakeRequests()
 	for _, name := range []string{"a/b", ".."} {
 		for _, v := range s.Group(name).Versions() {
-			if _, served, err := c.Version(context.Background(), schema.GroupVersion{Group: name, Version: v.Name}); served || err != nil {
-				t.Errorf("%q %q: %v, %v", name, v.Name, served, err)
+			if table, err := c.Version(context.Background(), name, v.Name); table != nil || err != nil {
+				t.Errorf("%q %q: %v, %v", name, v.Name, table != nil, err)
 			}
 		}
 	}

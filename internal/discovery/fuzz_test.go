@@ -51,7 +51,7 @@ func decodeAll(data []byte) {
 	}
 	gv := schema.GroupVersion{Group: "g0001.example.com", Version: "v2"}
 	if g, err := decodeGroup(data, gv.Group); err == nil {
-		new(snapshot.Snapshot).WithGroup(g, 0)
+		_ = g.Versions()
 	}
 	_, _ = decodeCore(data, "")
 	if resources, err := decodeResources(data, gv); err == nil {
@@ -64,8 +64,8 @@ func use(core, named *share.Document) {
 	if err != nil {
 		return
 	}
-	s := new(snapshot.Snapshot).WithBulk(bulk.List, 0)
-	s = s.Reset().WithBulk(bulk.List, 0)
+	s := new(snapshot.Snapshot).WithDocument(bulk.List, 1, 1)
+	s = s.Reset(2).WithDocument(bulk.List, 3, 3)
 	snapshot.Diff(new(snapshot.Snapshot), s)
 	_, _, _ = s.KindFor(schema.GroupVersionResource{Resource: "kind0001as"})
 }
@@ -200,6 +200,6 @@ func decodeAndUse(body []byte) error {
 	if err != nil {
 		return err
 	}
-	new(snapshot.Snapshot).WithBulk(bulk.List, 0).Reset().WithBulk(bulk.List, 0)
+	new(snapshot.Snapshot).WithDocument(bulk.List, 1, 1).Reset(2).WithDocument(bulk.List, 3, 3)
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -25,28 +24,31 @@ func newClient(t *testing.T, server *fakeapi.Server) *Client {
 	return c
 }
 
-// everything reads all there is: the bulk document and, where that only lists
-// versions, each of them.
+// whole asks for both halves of the document.
+var whole = Halves{Core: true, Named: true}
+
+// everything reads all there is: the document and, where that only lists versions,
+// each of them.
 func everything(t *testing.T, c *Client) *snapshot.Snapshot {
 	t.Helper()
-	bulk, err := c.Bulk(context.Background())
+	bulk, err := c.Document(context.Background(), whole)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := new(snapshot.Snapshot).WithBulk(bulk.List, 0)
+	s := new(snapshot.Snapshot).WithDocument(bulk.List, 1, 1)
 	if s.Aggregated() {
 		return s
 	}
 	for _, g := range s.Groups() {
 		for _, v := range g.Versions() {
-			table, served, err := c.Version(context.Background(), schema.GroupVersion{Group: g.Name(), Version: v.Name})
+			table, err := c.Version(context.Background(), g.Name(), v.Name)
 			switch {
 			case err != nil:
-				s = s.WithFailedVersion(g.Name(), v.Name, err)
-			case !served:
+				s = s.WithFailedVersion(g.Name(), v.Name, err, 2)
+			case table == nil:
 				t.Errorf("%s/%s is listed and not served", g.Name(), v.Name)
 			default:
-				s = s.WithVersion(g.Name(), snapshot.Version{Name: v.Name, Table: table})
+				s = s.WithVersion(g.Name(), v.Name, table, 2)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ func newReloader(t *testing.T, cfg *rest.Config, client *http.Client) *reload.Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reload.New(c, time.Minute, nil)
+	return reload.New(c, &reload.Queue{}, reload.Options{UnhealthyAfter: time.Minute})
 }
 
 // read reads everything and returns what is known then.

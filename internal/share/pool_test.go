@@ -88,7 +88,7 @@ func TestGroupIsDecodedOnce(t *testing.T) {
 	key, decoded := KeyOf("test", []byte("once")), 0
 	decode := func() (*snapshot.Group, error) {
 		decoded++
-		return snapshot.NewGroup("once", "", []snapshot.Version{{Name: "v1"}}, true), nil
+		return snapshot.NewGroup("once", "", []snapshot.Version{{Name: "v1"}}), nil
 	}
 	first, _ := Group(key, decode)
 	second, _ := Group(key, decode)
@@ -141,7 +141,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for i := range 50 {
 		key := KeyOf("left", []byte(strconv.Itoa(i)))
 		_, _ = Group(key, func() (*snapshot.Group, error) {
-			return snapshot.NewGroup("left", "", []snapshot.Version{{Name: "v1"}}, true), nil
+			return snapshot.NewGroup("left", "", []snapshot.Version{{Name: "v1"}}), nil
 		})
 	}
 	if !collected(func() bool { return Kept()[0] <= before[0] }) {

@@ -216,7 +216,7 @@ func BenchmarkPublish(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
-		next := s.WithVersion(gvk.Group, Version{Name: gvk.Version, Table: tables[i%2]})
+		next := s.WithVersion(gvk.Group, gvk.Version, tables[i%2], Tick(2+i))
 		if changes := Diff(s, next); len(changes) == 0 {
 			b.Fatal("nothing changed")
 		}
@@ -231,7 +231,7 @@ func BenchmarkPublishNew(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {
-		if next := s.WithVersion("new.example.com", Version{Name: "v1", Table: table}); len(next.groups) != 2001 {
+		if next := s.WithVersion("new.example.com", "v1", table, 2); len(next.groups) != 2001 {
 			b.Fatal("not added")
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/restmapper"
 )
@@ -43,14 +44,14 @@ func (d document) groups() []*Group {
 			}
 			versions = append(versions, version)
 		}
-		groups = append(groups, NewGroup(g.name, g.preferred, versions, true))
+		groups = append(groups, NewGroup(g.name, g.preferred, versions))
 	}
 	return groups
 }
 
 // snapshot makes the snapshot of a mapper that has read d.
 func (d document) snapshot() *Snapshot {
-	return new(Snapshot).WithBulk(NewList(d.groups(), true), 0)
+	return new(Snapshot).WithDocument(NewList(d.groups(), true), 1, 1)
 }
 
 // library makes what client-go's mapper is made of.
@@ -186,4 +187,30 @@ func (d document) plainer() []document {
 		}
 	}
 	return all
+}
+
+func isNoMatch(err error) bool { return meta.IsNoMatchError(err) }
+
+var (
+	foos = Resource{Name: "foos", Singular: "foo", Kind: "Foo", Namespaced: true}
+	bars = Resource{Name: "bars", Singular: "bar", Kind: "Bar"}
+)
+
+// read is a version with resources, listed one without.
+func read(name string, resources ...Resource) Version {
+	return Version{Name: name, Table: NewTable(resources)}
+}
+
+func listed(name string) Version { return Version{Name: name} }
+
+func failed(name string) Version { return Version{Name: name, Err: errUnread} }
+
+// group is a group as the server lists it, its first version preferred.
+func group(name string, versions ...Version) *Group {
+	return NewGroup(name, versions[0].Name, versions)
+}
+
+// after is the snapshot of a mapper that has read groups.
+func after(groups ...*Group) *Snapshot {
+	return new(Snapshot).WithDocument(NewList(groups, true), 1, 1)
 }

@@ -79,6 +79,9 @@ func (f facts) without(version string, now Tick) facts {
 	f.versions = slices.DeleteFunc(slices.Clone(f.versions), func(v fact) bool {
 		return v.name == version || f.doc == nil && !v.live
 	})
+	if f.doc == nil && f.list == 0 { // the list was the document's
+		f.listed = slices.DeleteFunc(f.listed, func(name string) bool { return !f.has(name) })
+	}
 	return f
 }
 
@@ -93,7 +96,7 @@ func (f facts) without(version string, now Tick) facts {
 func (f facts) restate(doc *Group, then, now Tick) facts {
 	next := facts{doc: doc}
 	for _, name := range f.names() {
-		if v, keep := f.sinceThen(name, then).against(doc, now); keep {
+		if v, keep := f.sinceThen(name, then).against(doc, doc != f.doc, now); keep {
 			next = next.with(v)
 		}
 	}
@@ -123,7 +126,7 @@ func (f *facts) has(name string) bool {
 // then, if there is none beside it.
 func (f *facts) sinceThen(name string, then Tick) fact {
 	v := f.get(name)
-	if said := f.doc.find(name); said != nil && v.table == nil && !v.gone {
+	if said := f.doc.find(name); said != nil && said.Table != nil && v.table == nil && !v.gone {
 		v.table, v.read = said.Table, then
 	}
 	return v
@@ -145,9 +148,23 @@ func (g *Group) everyName() []string {
 	return names
 }
 
+// unvouched lists the versions that could not be read live and that the document
+// does not list.
+func (g *Group) unvouched() []string {
+	var names []string
+	f := factsOf(g)
+	for _, v := range f.versions {
+		if v.err != nil && f.doc.find(v.name) == nil {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}
+
 // against holds v against a new document, read at now, and reports whether it is
-// something that the document does not say itself.
-func (v fact) against(doc *Group, now Tick) (fact, bool) {
+// something that the document does not say itself. news reports whether it says
+// something new of the group: a mark that was there before the last live read is none.
+func (v fact) against(doc *Group, news bool, now Tick) (fact, bool) {
 	said := doc.find(v.name)
 	switch {
 	case doc == nil:
@@ -157,12 +174,16 @@ func (v fact) against(doc *Group, now Tick) (fact, bool) {
 	case said == nil:
 		return v, v.live
 	case said.Table == nil && v.table != nil: // it is stale, or only listed
-		if said.Err != nil {
+		if said.Err != nil && news && now > v.read {
 			v.err, v.tried = said.Err, now
 		}
 		return v, true
+	case said.Table == nil && v.err != nil:
+		return v, true
 	default:
-		v.err, v.tried = said.Err, now
+		if v.err, v.tried = said.Err, 0; v.err != nil {
+			v.tried = now
+		}
 		return v, v.live && !v.table.equal(said.Table)
 	}
 }

@@ -14,28 +14,48 @@ import (
 
 // checkInvariants returns what is wrong with s, worked out again from the groups alone.
 func checkInvariants(s *Snapshot) error {
-	incomplete := 0
+	incomplete, private, oldest := 0, 0, never
 	names := map[string]bool{}
 	for _, g := range s.groups {
 		if names[g.name] {
 			return fmt.Errorf("two groups %q", g.name)
 		}
 		names[g.name] = true
-		if err := checkGroup(g); err != nil {
+		if err := cmp.Or(checkGroup(g), checkFacts(g), s.checkDocument(g)); err != nil {
 			return fmt.Errorf("group %q: %w", g.name, err)
 		}
 		if !g.tried {
 			incomplete++
 		}
+		if g.own != nil {
+			private++
+			oldest = min(oldest, oldestOf(g))
+		}
 	}
-	if s.incomplete != incomplete {
-		return fmt.Errorf("%d groups are incomplete, not %d", incomplete, s.incomplete)
+	if s.incomplete != incomplete || s.private != private || s.oldest != oldest && (s.doc != nil || private > 0) {
+		return fmt.Errorf("%d groups are incomplete and %d private, the oldest fact of %d, not %d, %d, %d",
+			incomplete, private, oldest, s.incomplete, s.private, s.oldest)
 	}
 	return cmp.Or(checkOrder(s), checkResets(s), checkNames(s))
 }
 
+// oldestOf returns the least tick of what g serves that is not the document's own.
+func oldestOf(g *Group) Tick {
+	oldest := never
+	for _, v := range g.versions {
+		failed := slices.IndexFunc(g.own.versions, func(f fact) bool { return f.name == v.Name && f.tried > 0 })
+		switch {
+		case v.Read > 0:
+			oldest = min(oldest, v.Read)
+		case v.Table == nil && failed >= 0:
+			oldest = min(oldest, g.own.versions[failed].tried)
+		}
+	}
+	return oldest
+}
+
 func checkGroup(g *Group) error {
-	complete, tried := g.listed, g.listed
+	complete, tried := true, true
 	names := map[string]bool{}
 	for i := range g.versions {
 		v := &g.versions[i]
@@ -43,12 +63,8 @@ func checkGroup(g *Group) error {
 			return fmt.Errorf("two versions %q", v.Name)
 		}
 		names[v.Name] = true
-		known := v.Table != nil && !v.Outdated
-		complete = complete && known
-		tried = tried && (known || v.Err != nil)
-		if v.Outdated && v.Table == nil {
-			return fmt.Errorf("%s has nothing that could be outdated", v.Name)
-		}
+		complete = complete && v.Table != nil && !v.doubted
+		tried = tried && (v.Table != nil && !v.doubted || v.Err != nil)
 		if i > 0 && v.Table != g.versions[i-1].Table && v.Table.equal(g.versions[i-1].Table) {
 			return fmt.Errorf("%s keeps a table of its own, equal to that of %s", v.Name, g.versions[i-1].Name)
 		}
@@ -60,6 +76,71 @@ func checkGroup(g *Group) error {
 		return fmt.Errorf("complete %v, tried %v, not %v, %v", complete, tried, g.complete, g.tried)
 	}
 	return checkRanks(g)
+}
+
+// checkFacts compares a group with what its facts make of it.
+func checkFacts(g *Group) error {
+	if g.own == nil {
+		if g.unlisted > 0 || slices.ContainsFunc(g.versions, func(v Version) bool { return v.Live || v.Read > 0 }) {
+			return errors.New("not the document's own, but without facts")
+		}
+		return nil
+	}
+	for i, f := range g.own.versions {
+		if i > 0 && f.name <= g.own.versions[i-1].name {
+			return fmt.Errorf("facts are not sorted, or two of %s", f.name)
+		}
+	}
+	switch again := g.own.group(g.name); {
+	case again == nil || again == g.own.doc:
+		return errors.New("keeps facts that say nothing")
+	case again.preferred != g.preferred || again.unlisted != g.unlisted || !slices.EqualFunc(again.versions, g.versions, sameVersion):
+		return errors.New("not what its facts make of it")
+	case g.own.list == 0 && (g.own.doc != nil && len(g.own.listed) > 0):
+		return errors.New("a list that was never read")
+	}
+	for _, f := range g.own.versions {
+		if err := f.check(g.own.doc.find(f.name)); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+func sameVersion(a, b Version) bool {
+	return a.Name == b.Name && a.Table.equal(b.Table) && a.Read == b.Read && a.Live == b.Live && a.Err == b.Err
+}
+
+// check returns what is wrong with f. said is what the document says of the version, or nil.
+func (f *fact) check(said *Version) error {
+	switch {
+	case f.gone && (f.table != nil || !f.live || said == nil):
+		return errors.New("gone, but not live, or of a document that does not list it")
+	case f.live && f.read == 0 || f.live && f.table == nil && !f.gone:
+		return errors.New("live, but never read")
+	case !f.live && f.table != nil && said != nil && said.Table != nil:
+		return errors.New("kept although the document has a table")
+	case (f.err != nil) != (f.tried > 0):
+		return errors.New("failed, but was never tried")
+	case f.err != nil && f.tried <= f.read:
+		return fmt.Errorf("failed at %d, before the good read at %d", f.tried, f.read)
+	case f.table == nil && !f.gone && f.err == nil:
+		return errors.New("a fact about nothing")
+	}
+	return nil
+}
+
+// checkDocument returns how g disagrees with what the document of s says of it.
+func (s *Snapshot) checkDocument(g *Group) error {
+	var said *Group
+	if s.doc != nil {
+		said = s.doc.group(g.name)
+	}
+	doc := factsOf(g).doc
+	if doc != said && (said == nil || !sameVersions(doc, said)) {
+		return errors.New("of another document")
+	}
+	return nil
 }
 
 // checkRanks puts the versions in order by taking the best out, one after the other.
@@ -155,7 +236,7 @@ func checkNames(s *Snapshot) error {
 	for key, groups := range *byStem {
 		last := -1
 		for _, g := range groups {
-			at := slices.Index(s.groups, g)
+			at := slices.IndexFunc(s.groups, func(other *Group) bool { return other.answersLike(g) })
 			if at <= last {
 				return fmt.Errorf("group %q, found by %q, is at %d, not after %d", g.name, key, at, last)
 			}
@@ -164,7 +245,7 @@ func checkNames(s *Snapshot) error {
 	}
 	for _, g := range s.groups {
 		for name := range g.knownNames() {
-			if !slices.Contains(s.names.among(s.groups, name), g) {
+			if !slices.ContainsFunc(s.names.among(s.groups, name), func(other *Group) bool { return other.answersLike(g) }) {
 				return fmt.Errorf("group %q is not found by %q, which it knows", g.name, name)
 			}
 		}
@@ -190,37 +271,63 @@ func (g *Group) knownNames() map[string]bool {
 }
 
 func checkResets(s *Snapshot) error {
-	clock := s.Clock()
 	switch {
-	case s.resets > clock || s.readAt > clock:
-		return fmt.Errorf("clock %d is behind reset %d or read %d", clock, s.resets, s.readAt)
-	case s.ordered && !s.read:
-		return errors.New("in the order of a list that was never read")
-	case s.read && s.generation == 0:
+	case s.reset > s.resetOfAny:
+		return fmt.Errorf("reset at %d, after the last at %d", s.reset, s.resetOfAny)
+	case s.doc == nil && (s.Read() || s.aggregated || s.ordered):
+		return errors.New("read without a document")
+	case s.Read() && s.generation == 0:
 		return errors.New("read, but still of no generation")
 	}
-	for _, group := range slices.Sorted(maps.Keys(s.groupsResets)) {
-		if n := s.groupsResets[group]; n > clock || n <= s.readAt {
-			return fmt.Errorf("group %q waits for reset %d, at clock %d with all read at %d", group, n, clock, s.readAt)
+	for _, group := range slices.Sorted(maps.Keys(s.groupResets)) {
+		if reset := s.groupResets[group]; reset == 0 || reset > s.resetOfAny {
+			return fmt.Errorf("group %q waits for reset %d, after the last at %d", group, reset, s.resetOfAny)
 		}
 	}
 	return nil
 }
 
-// intact is a snapshot with something of everything.
+// checkTicks returns which tick in s is later than now.
+func checkTicks(s *Snapshot, now Tick) error {
+	latest := max(s.reset, s.resetOfAny, s.core, s.named)
+	for _, g := range s.groups {
+		f := factsOf(g)
+		latest = max(latest, f.list, g.unlisted)
+		for _, v := range f.versions {
+			latest = max(latest, v.read, v.tried)
+		}
+	}
+	if latest > now {
+		return fmt.Errorf("something of tick %d at %d", latest, now)
+	}
+	return nil
+}
+
+// intact is a snapshot with something of everything: facts of the second group, and
+// the last one dropped by the document.
 func intact() *Snapshot {
-	foos := NewTable([]Resource{{Name: "foos", Singular: "foo", Kind: "Foo"}})
-	clashing := NewTable([]Resource{{Name: "foos", Singular: "foo", Kind: "Foo"}, {Name: "bars", Singular: "foo", Kind: "Bar"}})
-	s := new(Snapshot).Reset().WithBulk(NewList([]*Group{
-		NewGroup("", "v1", []Version{{Name: "v2", Table: foos}, {Name: "v1", Table: clashing}}, true),
-		NewGroup("apps.example", "v1", []Version{{Name: "v1", Table: foos}, {Name: "v2", Table: clashing, Outdated: true}}, true),
-		NewGroup("apps", "", []Version{{Name: "v1", Err: errUnread}}, true),
-	}, false), 1)
-	return s.Reset().ResetGroup("apps").indexed()
+	h := newHistory(false, "/v2:Foo /v1:Foo,Foos apps.example/v1:Foo apps.example/v2:Foo apps.example/v3! apps/v1!")
+	h.document("/v2:Foo /v1:Foo,Foos apps.example/v1:Foo apps.example/v2:Foo apps.example/v3! apps/v1! z/v1:Foo")
+	h.document("/v2:Foo /v1:Foo,Foos apps.example/v1:Foo apps.example/v2:Foo apps.example/v3! apps/v1!")
+	h.live("apps.example/v1:Bar apps.example/v2")
+	h.fails("apps.example/v3")
+	h.resetAll()
+	h.resetGroup("apps")
+	return h.indexed()
 }
 
 // nameIndex is what lookups without a group have left behind in s.
 func (s *Snapshot) nameIndex() map[string][]*Group { return *s.names.byStem.Load() }
+
+// TestTicks: no fact is later than the last event.
+func TestTicks(t *testing.T) {
+	if err := checkTicks(intact(), 8); err != nil {
+		t.Error(err)
+	}
+	if checkTicks(intact(), 7) == nil {
+		t.Error("a reset at 8 is not later than 7")
+	}
+}
 
 // TestCheckInvariants breaks a snapshot in every way that checkInvariants looks for.
 func TestCheckInvariants(t *testing.T) {
@@ -236,33 +343,47 @@ func TestCheckInvariants(t *testing.T) {
 	}{
 		"two groups":       {func(s *Snapshot) { s.groups[1].name = "" }, "two groups"},
 		"two versions":     {func(s *Snapshot) { s.groups[0].versions[1].Name = "v2" }, "two versions"},
-		"incomplete":       {func(s *Snapshot) { s.incomplete++ }, "groups are incomplete"},
-		"complete":         {func(s *Snapshot) { s.groups[1].complete = true }, "complete false"},
+		"incomplete":       {func(s *Snapshot) { s.incomplete++ }, "are incomplete"},
+		"private":          {func(s *Snapshot) { s.private-- }, "private"},
+		"oldest":           {func(s *Snapshot) { s.oldest = 1 }, "the oldest fact"},
+		"complete":         {func(s *Snapshot) { s.groups[2].complete = true }, "complete false"},
 		"not complete":     {func(s *Snapshot) { s.groups[0].complete = false }, "complete true"},
-		"tried":            {func(s *Snapshot) { s.groups[1].tried = true }, "tried false"},
+		"tried":            {func(s *Snapshot) { s.groups[2].versions[0].Err = nil }, "tried false"},
 		"not tried":        {func(s *Snapshot) { s.groups[2].tried = false }, "tried true"},
-		"outdated nothing": {func(s *Snapshot) { s.groups[2].versions[0].Outdated = true }, "could be outdated"},
 		"rank":             {func(s *Snapshot) { s.groups[0].ranked[0], s.groups[0].ranked[1] = 0, 1 }, "rank 0 is v1"},
 		"rank missing":     {func(s *Snapshot) { s.groups[0].ranked = s.groups[0].ranked[:1] }, "2 versions ranked"},
-		"table of its own": {func(s *Snapshot) { s.groups[0].versions[1].Table = NewTable(s.groups[0].versions[0].Table.rows) }, "table of its own"},
+		"table of its own": {func(s *Snapshot) { g := s.groups[0]; g.versions[1].Table = NewTable(g.versions[0].Table.rows) }, "table of its own"},
 		"subresource":      {func(s *Snapshot) { s.groups[0].versions[0].Table.rows[0].Name = "foos/status" }, "subresource"},
 		"kind index":       {func(s *Snapshot) { s.groups[0].versions[0].Table.kinds["Foo"] = 1 }, "index"},
 		"name index":       {func(s *Snapshot) { delete(s.groups[0].versions[0].Table.names, "foo") }, "index"},
 		"exceptions":       {func(s *Snapshot) { s.groups[0].versions[0].Table.odd = new(exceptions) }, "exceptions"},
 		"lower kinds":      {func(s *Snapshot) { s.groups[0].versions[0].Table.lower = map[string]int32{} }, "only making it"},
+		"no facts":         {func(s *Snapshot) { s.groups[1].own = nil }, "without facts"},
+		"idle facts":       {func(s *Snapshot) { s.groups[0].own = &facts{doc: s.groups[0]} }, "say nothing"},
+		"other facts":      {func(s *Snapshot) { s.groups[1].preferred = "v2" }, "its facts make of it"},
+		"no list":          {func(s *Snapshot) { s.groups[1].own.listed = []string{"v1"} }, "never read"},
+		"facts turned":     {func(s *Snapshot) { slices.Reverse(s.groups[1].own.versions) }, "not sorted"},
+		"two facts":        {func(s *Snapshot) { s.groups[1].own.versions[1].name = "v1" }, "two of v1"},
+		"gone, and there":  {func(s *Snapshot) { s.groups[1].own.versions[1].live = false }, "gone, but not live"},
+		"never read":       {func(s *Snapshot) { s.groups[1].own.versions[2].live = true }, "live, but never read"},
+		"kept":             {func(s *Snapshot) { s.groups[1].own.versions[0].live, s.groups[1].versions[0].Live = false, false }, "although the document"},
+		"never tried":      {func(s *Snapshot) { s.groups[1].own.versions[2].tried = 0 }, "never tried"},
+		"failed before":    {func(s *Snapshot) { s.groups[1].own.versions[2].read = 99 }, "before the good read"},
+		"about nothing":    {func(s *Snapshot) { f := &s.groups[1].own.versions[2]; f.err, f.tried = nil, 0 }, "about nothing"},
+		"other document":   {func(s *Snapshot) { s.doc = intact().doc }, "of another document"},
 		"no order":         {func(s *Snapshot) { s.order = nil }, "no order"},
-		"positions":        {func(s *Snapshot) { s.order.position["more"] = 3 }, "4 positions"},
+		"positions":        {func(s *Snapshot) { s.order.position["more"] = 3 }, "5 positions"},
 		"position":         {func(s *Snapshot) { s.order.position["apps"] = 1 }, `group "apps" is at 2`},
 		"longer":           {func(s *Snapshot) { delete(s.order.longer, "apps") }, "groups longer"},
-		"clock":            {func(s *Snapshot) { s.readAt = 9 }, "is behind"},
-		"ordered":          {func(s *Snapshot) { s.read = false }, "never read"},
+		"reset":            {func(s *Snapshot) { s.reset = 99 }, "after the last"},
+		"no document":      {func(s *Snapshot) { s.groups, s.order, s.doc, s.private, s.incomplete = nil, nil, nil, 0, 0 }, "without a document"},
 		"generation":       {func(s *Snapshot) { s.generation = 0 }, "no generation"},
 		"no names":         {func(s *Snapshot) { s.names = nil }, "no index of names"},
 		"name missing":     {func(s *Snapshot) { delete(s.nameIndex(), "foo") }, "not found by"},
 		"group missing":    {func(s *Snapshot) { s.nameIndex()["bar"] = nil }, "not found by"},
-		"group of another": {func(s *Snapshot) { s.nameIndex()["bar"] = intact().groups }, "is at -1"},
-		"groups turned":    {func(s *Snapshot) { slices.Reverse(s.nameIndex()["foo"]) }, "not after 1"},
-		"reset done":       {func(s *Snapshot) { s.groupsResets["apps"] = 1 }, "waits for reset 1"},
+		"group of another": {func(s *Snapshot) { s.nameIndex()["bar"] = []*Group{parseGroup([]string{"apps/v1:Bar"})} }, "is at -1"},
+		"groups turned":    {func(s *Snapshot) { slices.Reverse(s.nameIndex()["foo"]) }, "not after"},
+		"group reset":      {func(s *Snapshot) { s.groupResets["apps"] = 99 }, "waits for reset 99"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -110,8 +110,8 @@ func (l *lookup) needs(half Part) bool {
 }
 
 // outdated asks for what was read before a reset, and for what was listed and
-// never read. Of other groups than the one asked for, versions that failed are
-// left alone: they may fail for days.
+// never read. Of other groups than the one asked for, versions that have failed
+// since are left alone: they may fail for days.
 func (l *lookup) outdated() []Read {
 	var reads []Read
 	for _, g := range l.groups {
@@ -120,7 +120,7 @@ func (l *lookup) outdated() []Read {
 		}
 		for _, i := range g.ranked {
 			v := &g.versions[i]
-			if l.q.wants(v.Name) && !l.s.settled(g, v) && (v.Table != nil || v.Err == nil || g == l.known()) {
+			if l.q.wants(v.Name) && !l.s.settled(g, v) && (v.Table != nil || !l.s.gaveUp(g, v) || g == l.known()) {
 				reads = l.unless(reads, versionOf(g.name, v.Name))
 			}
 		}
@@ -142,7 +142,8 @@ func (l *lookup) unless(reads []Read, r Read) []Read {
 }
 
 // order asks for the server's order where that is older than a reset, or where a
-// version is known of which no list says where it belongs.
+// version or a group is known of which no list says where it belongs, or was reset
+// and may have come.
 func (l *lookup) order() []Read {
 	var reads []Read
 	for _, g := range l.groups {
@@ -155,7 +156,7 @@ func (l *lookup) order() []Read {
 			return l.ownHalf()
 		}
 	}
-	if l.q.byPrefix() && !l.s.ordered {
+	if (l.q.byPrefix() || l.q.anyGroup()) && (!l.s.ordered || l.s.awaits(l.q.Group)) {
 		return l.ownHalf()
 	}
 	return reads
@@ -241,12 +242,15 @@ func (l *lookup) suspects() []*Group {
 }
 
 // hinted asks live for the versions in which the document has what was looked for,
-// where something read live is in the way of believing it.
+// where something read live is in the way of believing it; and for those that could
+// not be read live and of which the document has nothing to say.
 func (l *lookup) hinted() []Read {
 	var reads []Read
 	for _, g := range l.groups {
-		for _, name := range l.hintsOf(g) {
-			reads = l.unless(reads, versionOf(g.name, name))
+		for _, name := range append(l.hintsOf(g), g.unvouched()...) {
+			if l.q.wants(name) {
+				reads = l.unless(reads, versionOf(g.name, name))
+			}
 		}
 	}
 	return reads

@@ -15,8 +15,8 @@ import (
 func TestSettled(t *testing.T) {
 	lists := Resource{Name: "widgets", Singular: "widget", Kind: "Widget"}
 	s := after(
-		NewGroup("a", "v2", []Version{read("v1", foos), listed("v2"), listed("v3")}, true),
-		NewGroup("b", "v1", []Version{failed("v1"), read("v1beta1", bars)}, true),
+		NewGroup("a", "v2", []Version{read("v1", foos), listed("v2"), listed("v3")}),
+		NewGroup("b", "v1", []Version{failed("v1"), read("v1beta1", bars)}),
 		group("c", read("v1", lists), read("v2", lists)),
 		group("c.longer", read("v1", lists), failed("v2")),
 		group("", read("v1", foos), listed("v2")),
@@ -27,7 +27,7 @@ func TestSettled(t *testing.T) {
 	resource := func(m method, group, version, resource string) query {
 		return query{method: m, gvr: schema.GroupVersionResource{Group: group, Version: version, Resource: resource}}
 	}
-	allRead := s.WithVersion("a", read("v2")).WithVersion("a", read("v3")).WithVersion("", read("v2"))
+	allRead := s.WithVersion("a", "v2", tableOf(), 2).WithVersion("a", "v3", tableOf(), 3).WithVersion("", "v2", tableOf(), 4)
 	tests := []struct {
 		name  string
 		query query
@@ -80,7 +80,7 @@ func TestSettled(t *testing.T) {
 			for name, state := range map[string]struct {
 				s    *Snapshot
 				want bool
-			}{"lazily": {s, test.lazily}, "fully": {allRead, test.fully}, "outdated": {allRead.Reset(), false}} {
+			}{"lazily": {s, test.lazily}, "fully": {allRead, test.fully}, "outdated": {allRead.Reset(5), false}} {
 				a, settled := test.query.ask(state.s)
 				if a.err != nil {
 					t.Errorf("%s: %v", name, a.err)
@@ -124,7 +124,7 @@ func TestErrorsAreTheCallersOwn(t *testing.T) {
 
 // TestNewGroupDoesNotUnsettleOthers: where it stands matters only to those who search it.
 func TestNewGroupDoesNotUnsettleOthers(t *testing.T) {
-	s := after(group("a", read("v1", foos)), group("c", read("v1", bars))).WithVersion("b", read("v1", foos))
+	s := after(group("a", read("v1", foos)), group("c", read("v1", bars))).WithVersion("b", "v1", tableOf("Foo"), 2)
 	for group, want := range map[string]bool{"a": true, "c": true, "": false} {
 		name := "foos"
 		if group == "c" {

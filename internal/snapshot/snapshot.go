@@ -224,6 +224,12 @@ func (s *Snapshot) settled(g *Group, v *Version) bool {
 	return v.Table != nil && !v.doubted && s.fresh(g, v.Read, v.Live)
 }
 
+// gaveUp reports whether v could not be read, and was tried after the last reset.
+func (s *Snapshot) gaveUp(g *Group, v *Version) bool {
+	f := factsOf(g)
+	return v.Err != nil && s.fresh(g, f.get(v.Name).tried, true)
+}
+
 // listSettled is settled for the list of the group's versions: what is in it, and
 // in what order.
 func (s *Snapshot) listSettled(g *Group) bool {
@@ -266,6 +272,18 @@ func (s *Snapshot) fresh(g *Group, then Tick, live bool) bool {
 	return then > s.reset && (!waiting || live && then > reset)
 }
 
+// awaits reports whether a group whose name begins with prefix waits for a read
+// after a reset: one that is known for a live one, any other, which may have come,
+// for one of the document.
+func (s *Snapshot) awaits(prefix string) bool {
+	for group, reset := range s.groupResets {
+		if strings.HasPrefix(group, prefix) && (s.Group(group) != nil || s.half(group) <= reset) {
+			return true
+		}
+	}
+	return false
+}
+
 // complete reports whether nothing has to be read before the selected groups may
 // answer: every version was read or, outside the very group that was asked for,
 // at least tried. A version that fails, for days perhaps, must not make every
@@ -274,10 +292,8 @@ func (s *Snapshot) complete(sel selection) bool {
 	if !s.Read() || min(s.core, s.named) <= s.reset || s.oldest <= s.reset {
 		return false
 	}
-	for group := range s.groupResets {
-		if strings.HasPrefix(group, sel.group) {
-			return false
-		}
+	if s.awaits(sel.group) {
+		return false
 	}
 	if sel.group == "" {
 		return s.ordered && s.incomplete == 0

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestDiff(t *testing.T) {
+	type change struct {
+		Type     ChangeType
+		Kind     string
+		Resource string
+	}
+	tests := map[string]struct {
+		from, to *Snapshot
+		want     []change
+	}{
+		"nothing": {from: after(group("a", read("v1", foos))), to: after(group("a", read("v1", foos)))},
+		"from nothing": {
+			from: new(Snapshot), to: after(group("b", read("v1", bars, foos)), group("a", read("v1", foos))),
+			want: []change{{Added, "b/v1, Kind=Bar", "bars"}, {Added, "b/v1, Kind=Foo", "foos"}, {Added, "a/v1, Kind=Foo", "foos"}},
+		},
+		"to nothing": {
+			from: after(group("a", read("v1", foos), read("v2", bars))), to: after(),
+			want: []change{{Removed, "a/v1, Kind=Foo", "foos"}, {Removed, "a/v2, Kind=Bar", "bars"}},
+		},
+		"removed before added, in the new order": {
+			from: after(group("a", read("v1", foos)), group("b", read("v1", foos)), group("c", read("v1", foos))),
+			to: after(group("c", read("v1", bars)), group("b", read("v1", foos)),
+				group("a", read("v1", Resource{Name: "fooes", Kind: "Foo", Namespaced: true}))),
+			want: []change{{Removed, "c/v1, Kind=Foo", "foos"}, {Added, "c/v1, Kind=Bar", "bars"}, {Changed, "a/v1, Kind=Foo", "fooes"}},
+		},
+		"removed as it was last, with its new neighbour": {
+			from: after(group("a", read("v1", foos))), to: after(group("a", read("v1", Resource{Name: "foos", Kind: "Phoo"}))),
+			want: []change{{Removed, "a/v1, Kind=Foo", "foos"}, {Added, "a/v1, Kind=Phoo", "foos"}},
+		},
+		"scope": {
+			from: after(group("a", read("v1", bars))), to: after(group("a", read("v1", Resource{Name: "bars", Kind: "Bar", Namespaced: true}))),
+			want: []change{{Changed, "a/v1, Kind=Bar", "bars"}},
+		},
+		"became preferred": {
+			from: after(NewGroup("a", "v1", []Version{read("v1", foos, bars), read("v2", foos)})),
+			to:   after(NewGroup("a", "v2", []Version{read("v1", foos, bars), read("v2", foos)})),
+			want: []change{{Changed, "a/v2, Kind=Foo", "foos"}},
+		},
+		"became preferred because the other went": {
+			from: after(group("a", read("v1", foos), read("v2", foos))), to: after(group("a", read("v2", foos))),
+			want: []change{{Removed, "a/v1, Kind=Foo", "foos"}, {Changed, "a/v2, Kind=Foo", "foos"}},
+		},
+		"singular alone": {
+			from: after(group("a", read("v1", foos))),
+			to:   after(group("a", read("v1", Resource{Name: "foos", Singular: "phoo", Kind: "Foo", Namespaced: true}))),
+		},
+		"only listed": {from: after(group("a", listed("v1"))), to: after(group("a", listed("v1"), listed("v2")))},
+		"listed twice": {
+			from: after(group("a", read("v1", foos))), to: after(group("a", read("v1", foos, Resource{Name: "fooes", Kind: "Foo"}))),
+			want: []change{{Changed, "a/v1, Kind=Foo", "fooes"}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var got []change
+			for _, c := range Diff(test.from, test.to) {
+				got = append(got, change{c.Type, c.Mapping.GroupVersionKind.String(), c.Mapping.Resource.Resource})
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if err := checkDiff(test.from, test.to); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// checkDiff applies the changes from a to b and looks whether that makes b.
+func checkDiff(a, b *Snapshot) error {
+	kinds := a.kindSet()
+	place := -1
+	order := append(a.kindOrder(), b.kindOrder()...)
+	for _, c := range Diff(a, b) {
+		gvk := c.Mapping.GroupVersionKind
+		now, had := kinds[gvk]
+		next := kindState{c.Mapping.Resource.Resource, c.Mapping.Scope.Name(), b.isPreferred(gvk)}
+		from := 0
+		switch c.Type {
+		case Removed:
+			if next.preferred = a.isPreferred(gvk); !had || now != next {
+				return fmt.Errorf("removed %v, which was %v (%v)", c.Mapping, now, had)
+			}
+			delete(kinds, gvk)
+		case Added:
+			if from = len(a.kindOrder()); had {
+				return fmt.Errorf("added %v, which was there", c.Mapping)
+			}
+			kinds[gvk] = next
+		case Changed:
+			if from = len(a.kindOrder()); !had || now == next {
+				return fmt.Errorf("changed %v, which was %v (%v)", c.Mapping, now, had)
+			}
+			kinds[gvk] = next
+		}
+		at := from + slices.Index(order[from:], gvk)
+		if at <= place {
+			return fmt.Errorf("%v is out of order", c.Mapping)
+		}
+		place = at
+	}
+	want := b.kindSet()
+	for gvk, state := range kinds {
+		// That a kind lost its place as the preferred one is not listed.
+		if state.preferred && !want[gvk].preferred {
+			state.preferred = false
+			kinds[gvk] = state
+		}
+	}
+	if !maps.Equal(kinds, want) {
+		return fmt.Errorf("the changes lead to %v, not %v", kinds, want)
+	}
+	return nil
+}
+
+// kindState is what Diff compares of a kind.
+type kindState struct {
+	resource  string
+	scope     meta.RESTScopeName
+	preferred bool // a lookup without a version ends here
+}
+
+func (s *Snapshot) kindSet() map[schema.GroupVersionKind]kindState {
+	kinds := map[schema.GroupVersionKind]kindState{}
+	for _, gvk := range s.kindOrder() {
+		m, _, _ := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
+		kinds[gvk] = kindState{m.Resource.Resource, m.Scope.Name(), s.isPreferred(gvk)}
+	}
+	return kinds
+}
+
+func (s *Snapshot) isPreferred(gvk schema.GroupVersionKind) bool {
+	m, _, err := s.RESTMapping(gvk.GroupKind(), nil)
+	return err == nil && m.GroupVersionKind == gvk
+}
+
+// kindOrder lists the kinds of s as the server does; of one listed twice, the last counts.
+func (s *Snapshot) kindOrder() []schema.GroupVersionKind {
+	var all []schema.GroupVersionKind
+	for _, g := range s.groups {
+		for _, v := range g.versions {
+			if v.Table == nil {
+				continue
+			}
+			for i, r := range v.Table.rows {
+				if !slices.ContainsFunc(v.Table.rows[i+1:], func(later Resource) bool { return later.Kind == r.Kind }) {
+					all = append(all, schema.GroupVersionKind{Group: g.name, Version: v.Name, Kind: r.Kind})
+				}
+			}
+		}
+	}
+	return all
+}
