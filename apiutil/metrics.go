@@ -70,7 +70,7 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 	case r.Then.FailingSince.IsZero() && !r.Before.FailingSince.IsZero():
 		log.Info("API discovery works again", "failures", r.Before.ConsecutiveFailures, "since", r.Before.FailingSince)
 	}
-	m.logChange()
+	m.logChange(r)
 	if metrics := m.options.Metrics; metrics != nil {
 		s := m.reloader.Snapshot()
 		metrics.Reload(r.Reason, r.Duration, r.Err)
@@ -79,11 +79,17 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 }
 
 // logChange logs what has changed since it was called last. Reports are made one
-// after the other, and so is this.
-func (m *DynamicRESTMapper) logChange() {
-	from, to := m.logged, m.reloader.Snapshot()
-	m.logged = to
-	if from == nil || !from.Read() || from.Generation() == to.Generation() || !m.options.Logger.Enabled() {
+// after the other, and so is this; those of reads that ran side by side may come in
+// another order than their snapshots.
+func (m *DynamicRESTMapper) logChange(r reload.Report) {
+	from, to := m.logged, r.To
+	if from == nil {
+		from = r.From
+	}
+	if m.logged == nil || to.Generation() >= from.Generation() {
+		m.logged = to
+	}
+	if !from.Read() || to.Generation() <= from.Generation() || !m.options.Logger.Enabled() {
 		return
 	}
 	added, removed, changed := summarize(from, to)

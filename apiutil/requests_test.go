@@ -136,12 +136,39 @@ func (s *scriptStage) newMapper() (err error) {
 	return err
 }
 
+// withRequests appends the requests. Those of several groups are sent side by side,
+// and are listed by their paths.
 func (s *scriptStage) withRequests(answer string) []string {
 	lines := []string{answer}
+	var live []string // requests that came one after the other, none of them of the document
+	flush := func() {
+		if !oneGroup(live) {
+			slices.Sort(live)
+		}
+		lines, live = append(lines, live...), nil
+	}
 	for _, r := range s.server.TakeRequests() {
+		if strings.Count(r.Path, "/") > 1 {
+			live = append(live, "  "+r.String())
+			continue
+		}
+		flush()
 		lines = append(lines, "  "+r.String())
 	}
+	flush()
 	return lines
+}
+
+// oneGroup reports whether all requests are about the same group.
+func oneGroup(lines []string) bool {
+	group := func(line string) string {
+		segments := strings.Split(strings.Fields(line)[1], "/")
+		if segments[1] == "api" {
+			return ""
+		}
+		return segments[2]
+	}
+	return !slices.ContainsFunc(lines, func(line string) bool { return group(line) != group(lines[0]) })
 }
 
 func (s *scriptStage) lookup(what, group, name string, versions []string) (string, error) {

@@ -20,8 +20,9 @@ type flight struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	outcome snapshot.Outcome
-	seen    *snapshot.Snapshot // what was known right after it, what it has found included
+	outcome   snapshot.Outcome
+	published *snapshot.Snapshot // what was known right after it
+	seen      *snapshot.Snapshot // the same, what it has found included in any case
 
 	waiters int // guarded by flights.mu
 }

@@ -71,7 +71,7 @@ func (r *Reloader) record(f *flight, from *snapshot.Snapshot, took time.Duration
 		if r.options.Report != nil {
 			report := Report{
 				Reason: f.read.Part.String(), Duration: took, Err: f.outcome.Err,
-				From: from, To: f.seen, Before: *before, Then: then,
+				From: from, To: f.published, Before: *before, Then: then,
 			}
 			r.reports.Add(func() { r.options.Report(report) })
 		}
@@ -79,6 +79,18 @@ func (r *Reloader) record(f *flight, from *snapshot.Snapshot, took time.Duration
 			r.flights.join(snapshot.Read{Part: snapshot.PartCore})
 		}
 		return
+	}
+}
+
+// recordRefresh keeps that a refresh has succeeded, whatever single versions that it
+// could not read.
+func (r *Reloader) recordRefresh() {
+	for {
+		before := r.health.Load()
+		then := before.after(time.Now(), snapshot.Read{}, snapshot.Outcome{})
+		if r.health.CompareAndSwap(before, &then) {
+			return
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package reload
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,7 +70,9 @@ type lookup struct {
 	q    snapshot.Query
 	find Finder
 	s    *snapshot.Snapshot // what its last read has left
-	p    snapshot.Progress
+
+	mu sync.Mutex // reads of several groups are made side by side
+	p  snapshot.Progress
 }
 
 func (l *lookup) settled() bool {
@@ -82,37 +85,74 @@ func (l *lookup) settled() bool {
 // lookup asks that group for nothing more.
 const mostSilent = 2
 
-// make makes the reads one after the other, as upstream's counting transport
-// demands, until one of them settles the lookup. On a server whose document only
-// lists versions it makes them all, as upstream's test of requests demands, and so
-// that the next lookup in the group needs none. It returns an error if ctx ended, or
-// if the document could not be read and no live read will do.
+// make makes the reads: those of one group one after the other, as upstream's
+// counting transport demands, those of several groups side by side. It returns an
+// error if ctx ended, or if the document could not be read and no live read will do.
 func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
-	settled, silent := false, map[string]int{}
+	groups := byLane(reads)
+	if len(groups) == 1 {
+		return l.makeInOrder(ctx, reads, func(f *flight) (enough bool) {
+			l.s = f.seen
+			return l.settled()
+		})
+	}
+	ended := make(chan error, len(groups))
+	for _, reads := range groups {
+		go func() { ended <- l.makeInOrder(ctx, reads, func(*flight) bool { return false }) }()
+	}
+	var failed error
+	for range groups {
+		if err := <-ended; err != nil {
+			failed = err
+		}
+	}
+	l.s = l.r.Snapshot()
+	return failed
+}
+
+// byLane splits reads, keeping their order.
+func byLane(reads []snapshot.Read) [][]snapshot.Read {
+	var lanes [][]snapshot.Read
 	for _, r := range reads {
-		if silent[r.Group] == mostSilent {
+		i := slices.IndexFunc(lanes, func(l []snapshot.Read) bool { return laneOf(l[0]) == laneOf(r) })
+		if i < 0 {
+			lanes = append(lanes, []snapshot.Read{r})
+		} else {
+			lanes[i] = append(lanes[i], r)
+		}
+	}
+	return lanes
+}
+
+// makeInOrder makes the reads until seen, which is told of each, has seen enough.
+// On a server whose document only lists versions it makes them all the same, as
+// upstream's test of requests demands, and so that the next lookup in the group
+// needs none.
+func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen func(*flight) (enough bool)) error {
+	enough, silent := false, 0
+	for _, r := range reads {
+		if silent == mostSilent {
 			gv := schema.GroupVersion{Group: r.Group, Version: r.Version}
 			l.note(r, snapshot.Outcome{Err: discovery.NotAsked(gv)})
 			continue
 		}
 		f, err := l.r.flights.do(ctx, r)
 		switch {
-		case settled && (err != nil || f.outcome.Err != nil):
+		case enough && (err != nil || f.outcome.Err != nil):
 			return nil
-		case settled:
+		case enough:
 			continue
 		case err != nil:
 			return err
-		}
-		l.s = f.seen
-		if r.Part.Document() && f.outcome.Err != nil && (!l.s.Read() || !l.q.Live()) {
+		case r.Part.Document() && f.outcome.Err != nil && (!f.seen.Read() || !l.q.Live()):
+			l.s = f.seen
 			return f.outcome.Err
 		}
-		if silent[r.Group]++; !discovery.Unanswered(f.outcome.Err) {
-			silent[r.Group] = 0
+		if silent++; !discovery.Unanswered(f.outcome.Err) {
+			silent = 0
 		}
 		l.note(r, f.outcome)
-		if settled = l.settled(); settled && l.s.Aggregated() {
+		if enough = seen(f); enough && f.seen.Aggregated() {
 			return nil
 		}
 	}
@@ -120,6 +160,8 @@ func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 }
 
 func (l *lookup) note(r snapshot.Read, o snapshot.Outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	o.Times = l.p.Done[r].Times + 1
 	l.p.Done[r] = o
 }

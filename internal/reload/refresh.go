@@ -28,7 +28,11 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	if f.outcome.Err != nil {
 		return f.outcome.Err
 	}
-	return r.settle(ctx, f.seen)
+	if err := r.settle(ctx, f.seen); err != nil {
+		return err
+	}
+	r.recordRefresh()
+	return nil
 }
 
 // RefreshGroups reads groups live, one after the other, with every version that

@@ -104,7 +104,7 @@ func (r *Reloader) perform(f *flight) {
 		r.readDocument(f)
 	}
 	if f.seen == nil {
-		f.seen = r.Snapshot()
+		f.seen, f.published = r.Snapshot(), r.Snapshot()
 	}
 	if f.ctx.Err() == nil { // else it was given up, which says nothing of the server
 		r.record(f, from, time.Since(start))
@@ -125,7 +125,8 @@ func (r *Reloader) readDocument(f *flight) {
 		f.outcome.Err = err
 		return
 	}
-	f.seen = r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithDocument(bulk.List, core, named) })
+	f.published = r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithDocument(bulk.List, core, named) })
+	f.seen = f.published
 	if halves.Core && halves.Named {
 		r.age.confirmed()
 	}
@@ -164,10 +165,11 @@ func (r *Reloader) readVersion(f *flight, from *snapshot.Snapshot) {
 // something new to say of the group in a read that started later. from is the
 // snapshot when the live read began. Those who waited for it see it in any case.
 func (r *Reloader) publishLive(f *flight, from *snapshot.Snapshot, follow func(*snapshot.Snapshot) *snapshot.Snapshot) {
-	f.seen = follow(r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
+	f.published = r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
 		if next, ok := s.Overtaken(from, f.read, f.outcome.Tick); ok {
 			return next
 		}
 		return follow(s)
-	}))
+	})
+	f.seen = follow(f.published)
 }
