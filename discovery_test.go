@@ -25,14 +25,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 )
 
-// The interfaces that are younger than the oldest apimachinery that apiutil
-// compiles with are asserted here, outside of what the fork carries.
-var (
-	_ meta.RESTMapperWithContext           = (*apiutil.DynamicRESTMapper)(nil)
-	_ meta.ResettableRESTMapper            = (*apiutil.DynamicRESTMapper)(nil)
-	_ meta.ResettableRESTMapperWithContext = (*apiutil.DynamicRESTMapper)(nil)
-)
-
 // captured answers requests with the documents that hack/capture.sh has written.
 type captured struct {
 	dir  string

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package freshmapper carries the sources of its own mapper, so that hack/fork
-// and hack/stage can write them into a controller-runtime tree from wherever
+// Package freshmapper carries the sources of its own mapper, so that hack/fork,
+// hack/release and hack/stage can write them into a controller-runtime tree from wherever
 // they were started, a module cache included. Programs that want the mapper
 // import github.com/freshmapper/freshmapper/apiutil.
 package freshmapper
@@ -13,3 +13,8 @@ import "embed"
 //
 //go:embed apiutil internal
 var Source embed.FS
+
+// Matrix says how upstream's tests fare on stock and fork of every line.
+//
+//go:embed hack/fork/MATRIX.md
+var Matrix string

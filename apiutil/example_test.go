@@ -66,7 +66,12 @@ func ExampleDynamicRESTMapper_RunWhileServed() {
 
 // What controller-runtime's manager, cluster and client take for their mapper:
 //
-//	ctrl.NewManager(cfg, ctrl.Options{MapperProvider: provider})
+//	mgr, err := ctrl.NewManager(cfg, ctrl.Options{MapperProvider: provider})
+//
+// A RefreshInterval has an effect once the mapper was started. The manager does
+// that, if it is told:
+//
+//	err = mgr.Add(mgr.GetRESTMapper().(*apiutil.DynamicRESTMapper))
 func ExampleDynamicRESTMapperProvider() {
 	provider := apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{
 		RefreshInterval: 10 * time.Minute,
@@ -79,6 +84,10 @@ func ExampleDynamicRESTMapperProvider() {
 		fmt.Println(err)
 		return
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { _ = mapper.(*apiutil.DynamicRESTMapper).Start(ctx) }() // in the place of the manager
+
 	mapping, err := mapper.RESTMapping(schema.GroupKind{Group: "g0001.example.com", Kind: "Kind0001A"})
 	if err != nil {
 		fmt.Println(err)

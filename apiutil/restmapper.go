@@ -38,6 +38,9 @@ type DynamicRESTMapper struct {
 	watchers []*refresh.Watcher // none unless WatchAPIs
 	started  atomic.Bool        // Start was called
 	running  atomic.Bool        // Start refreshes
+
+	unstarted unstarted // warns if Start is never called
+	recent    recent    // what DebugHandler shows beside the status
 }
 
 var _ meta.ResettableRESTMapper = (*DynamicRESTMapper)(nil)

@@ -92,7 +92,7 @@ trees() {
 	cp -R "$stock" "$dir/stock"
 	chmod -R u+w "$dir/stock"
 	rm -f "$dir/stock/pkg/client/apiutil/restmapper_wb_test.go"
-	"$work/fork" -o "$dir/fork" -version "$1" >&2
+	"$work/fork" -o "$dir/fork" -version "$1" -full >&2
 }
 
 # check VERSION SIDE builds and vets a tree and runs its tests.

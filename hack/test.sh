@@ -9,6 +9,9 @@
 #	hack/test.sh -quick   without what needs an API server
 #	hack/test.sh -matrix  instead: upstream's tests on stock and fork of every supported
 #	                      controller-runtime; writes hack/fork/MATRIX.md, takes an hour and a half
+#	hack/test.sh -compatibility
+#	                      instead: both ways in, with every supported controller-runtime, the oldest Go
+#	                      and the newest; writes docs/compatibility.md
 #
 # A part that fails does not stop the others. The last line counts the tests of
 # all parts: "N passed, N failed, N skipped". Reasons for skips stand above it.
@@ -20,7 +23,8 @@ case "${1:-}" in
 '') ;;
 -quick) quick=true ;;
 -matrix) exec "$root/hack/matrix.sh" "${@:2}" ;;
-*) die "usage: hack/test.sh [-quick | -matrix]" ;;
+-compatibility) exec "$root/hack/compatibility.sh" "${@:2}" ;;
+*) die "usage: hack/test.sh [-quick | -matrix | -compatibility]" ;;
 esac
 
 cd "$root"
@@ -77,7 +81,7 @@ lines() { go run ./hack/fork -h | grep -o 'newest tested v[0-9.]*[0-9]' | awk '{
 forked() {
 	local version=$1 tree="$work/$1" environment="$work/$1.env" stock
 	shift
-	go run ./hack/fork -o "$tree" -version "$version" || return
+	go run ./hack/fork -o "$tree" -version "$version" -full || return
 	stock=$(cd "$work" && go mod download -json "sigs.k8s.io/controller-runtime@$version" | sed -n 's/.*"Dir": "\(.*\)",*/\1/p')
 	cmp "$stock/pkg/client/apiutil/restmapper_test.go" "$tree/pkg/client/apiutil/restmapper_test.go" || return
 	(cd "$tree" && go build ./... && go vet ./pkg/client/... ./pkg/metrics/...) || return
@@ -102,13 +106,13 @@ replays() {
 root() {
 	local environment=/dev/null
 	if [[ -s $work/store.env ]]; then environment="$work/store.env"; fi
-	gotest . -race -timeout 20m ./...
+	gotest . -race -timeout 60m ./...
 }
 
-# consumers runs the examples' own unit tests.
+# consumers runs the examples' own unit tests. Unforked, they take the way for stock.
 consumers() {
 	local folder status=0
-	for folder in testdata/consumers/*/; do gotest "$folder" ./... || status=$?; done
+	for folder in testdata/consumers/*/; do gotest "$folder" -tags stock ./... || status=$?; done
 	return "$status"
 }
 

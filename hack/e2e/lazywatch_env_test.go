@@ -42,7 +42,6 @@ type lazywatch struct {
 func newLazywatch(t *testing.T) *lazywatch {
 	t.Helper()
 	l := &lazywatch{environment: newEnvironment(t, "lazywatch"), addresses: map[*side]string{}}
-	l.must(t, l.programs.RebuildFork(l.ctx, "lazywatch", "freshmapper"))
 	cfg, err := clientcmd.BuildConfigFromFlags("", l.server.Kubeconfig)
 	l.must(t, err)
 	l.objects, err = dynamic.NewForConfig(cfg)

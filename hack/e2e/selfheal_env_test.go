@@ -34,11 +34,7 @@ type selfhealProgram struct {
 
 func newSelfheal(t *testing.T) *selfheal {
 	t.Helper()
-	h := &selfheal{environment: newEnvironment(t, "selfheal"), running: map[*side]*selfhealProgram{}}
-	if err := h.programs.RebuildFork(h.ctx, "selfheal", "freshmapper"); err != nil {
-		t.Fatal(err)
-	}
-	return h
+	return &selfheal{environment: newEnvironment(t, "selfheal"), running: map[*side]*selfhealProgram{}}
 }
 
 // prepare chooses where a program listens, and where it keeps its status.

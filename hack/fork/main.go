@@ -26,7 +26,9 @@ const help = `fork puts a RESTMapper that stays fresh into your controller-runti
 
   fork -into DIR [-force]               fork controller-runtime into the module in DIR
   fork -into DIR -undo [-force]         take all of it back
-  fork -o DIR [-version V] [-force]     write just the patched tree
+  fork -check DIR                       say whether the fork in DIR is as it should be
+  fork -o DIR [-version V] [-full]      write just the patched tree
+  fork -V                               say which version of this tool it is
 
 -into reads the controller-runtime version that the module in DIR selects, writes
 DIR/third_party/controller-runtime, adds one replace line to DIR/go.mod and
@@ -34,9 +36,14 @@ builds. If the build fails, or you interrupt it, everything is rolled back. Run
 again, it updates the tree after you changed the controller-runtime version or
 this tool, and else changes nothing. -undo puts go.mod and go.sum back.
 
+-check changes nothing. It succeeds if the tree is whole, of the version that
+go.mod requires, and of this tool's mapper; else one line says what to run. Let
+CI do that: "go get" of a newer controller-runtime leaves an old tree in use.
+
   -force      give up edits made by hand in the tree, clear away what an
               interrupted run left behind
   -version V  the controller-runtime release for -o (default %s)
+  -full       with all of upstream's: its tests, examples and documents
 
 Supported releases of controller-runtime: %s.
 The source comes from your own module cache. The tree, the replace line and
@@ -49,8 +56,9 @@ Examples
 `
 
 type options struct {
-	into, out, version string
-	undo, force, help  bool
+	into, out, check, version string
+	undo, force, full, help   bool
+	tool                      bool // -V
 }
 
 func main() {
@@ -66,6 +74,10 @@ func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, help, tree.Newest(), tree.Supported(), self())
 		return 0
 	}
+	if err == nil && opts.tool {
+		fmt.Fprintln(stdout, toolVersion(ours))
+		return 0
+	}
 	if err == nil {
 		err = do(ctx, opts, ours, stdout)
 	}
@@ -78,9 +90,13 @@ func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
 
 func do(ctx context.Context, opts options, ours fs.FS, stdout io.Writer) error {
 	if opts.out != "" {
-		return tree.Create(ctx, tree.Request{Dir: opts.out, Version: opts.version, Ours: ours, Force: opts.force, Out: stdout})
+		return tree.Create(ctx, tree.Request{Dir: opts.out, Version: opts.version, Ours: ours, Full: opts.full, Force: opts.force, Out: stdout})
 	}
 	r := consumer.Request{Dir: opts.into, Ours: ours, Force: opts.force, Self: self(), Out: stdout}
+	if opts.check != "" {
+		r.Dir = opts.check
+		return consumer.Check(ctx, r)
+	}
 	if opts.undo {
 		return consumer.Undo(ctx, r)
 	}
@@ -93,15 +109,21 @@ func parse(args []string) (options, error) {
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.into, "into", "", "")
 	flags.StringVar(&o.out, "o", "", "")
+	flags.StringVar(&o.check, "check", "", "")
 	flags.StringVar(&o.version, "version", "", "")
+	flags.BoolVar(&o.tool, "V", false, "")
+	flags.BoolVar(&o.full, "full", false, "")
 	flags.BoolVar(&o.undo, "undo", false, "")
 	flags.BoolVar(&o.force, "force", false, "")
+	if len(args) == 1 && strings.TrimLeft(args[0], "-") == "version" {
+		args = []string{"-V"} // what -version is in most commands
+	}
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		return options{help: true}, nil
 	}
 	if err == nil {
-		err = o.check(flags.Args())
+		err = o.valid(flags.Args())
 	}
 	if err != nil {
 		return o, fmt.Errorf("%w (-h explains)", err)
@@ -112,18 +134,31 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-func (o options) check(rest []string) error {
+// valid says what is wrong with the flags together.
+func (o options) valid(rest []string) error {
+	given := 0
+	for _, dir := range []string{o.into, o.out, o.check} {
+		if dir != "" {
+			given++
+		}
+	}
 	switch {
 	case len(rest) > 0:
 		return fmt.Errorf("unexpected argument %q", rest[0])
-	case o.into == "" && o.out == "":
-		return errors.New("give -into DIR or -o DIR")
-	case o.into != "" && o.out != "":
-		return errors.New("give -into or -o, not both")
+	case o.tool:
+		return nil
+	case given == 0:
+		return errors.New("give -into DIR, -check DIR or -o DIR")
+	case given > 1:
+		return errors.New("give one of -into, -check and -o, not both")
 	case o.undo && o.into == "":
 		return errors.New("-undo goes with -into")
-	case o.version != "" && o.into != "":
-		return errors.New("-version goes with -o: -into takes the version that the module selects")
+	case o.force && o.check != "":
+		return errors.New("-force goes with -into or -o: -check changes nothing")
+	case o.version != "" && o.out == "":
+		return errors.New("-version goes with -o: -into and -check take the version that the module selects")
+	case o.full && o.out == "":
+		return errors.New("-full goes with -o")
 	}
 	return nil
 }
@@ -146,4 +181,17 @@ func self() string {
 		return "go run ./hack/fork"
 	}
 	return "go run " + info.Path + "@" + info.Main.Version
+}
+
+// toolVersion tells two tools apart, and whether they have the same mapper inside.
+func toolVersion(ours fs.FS) string {
+	version := "(devel)"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = info.Main.Version
+	}
+	digest, err := tree.SourceDigest(ours)
+	if err != nil {
+		digest = "unreadable: " + err.Error()
+	}
+	return fmt.Sprintf("fork %s, mapper %s, for controller-runtime %s", version, digest, tree.Supported())
 }

@@ -34,7 +34,7 @@ func TestHelp(t *testing.T) {
 	if code := run([]string{"-h"}, nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
 		t.Errorf("code %d, stderr %q", code, &stderr)
 	}
-	for _, want := range []string{"-into DIR", "-undo", "-o DIR", "-version", "-force", tree.Newest(), "Examples"} {
+	for _, want := range []string{"-into DIR", "-undo", "-check DIR", "-o DIR", "-version", "-V", "-force", tree.Newest(), "Examples"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, &stdout)
 		}
@@ -46,10 +46,15 @@ func TestHelp(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	tests := map[string]string{
-		"":                      "give -into DIR or -o DIR",
+		"":                      "give -into DIR, -check DIR or -o DIR",
 		"-into a -o b":          "not both",
 		"-undo -o b":            "-undo goes with -into",
-		"-undo":                 "give -into DIR or -o DIR",
+		"-undo":                 "give -into DIR, -check DIR or -o DIR",
+		"-check a -force":       "-check changes nothing",
+		"-check a -into b":      "not both",
+		"-check absent":         "no folder absent",
+		"-check a -version v1":  "-version goes with -o",
+		"-into a -full":         "-full goes with -o",
 		"-into a -version v1":   "-version goes with -o",
 		"-into a b":             `unexpected argument "b"`,
 		"-frobnicate":           "frobnicate",
@@ -58,7 +63,7 @@ func TestUsage(t *testing.T) {
 		"-into absent":          "no folder absent",
 		"-into absent -undo":    "no folder absent",
 	}
-	t.Chdir(t.TempDir())
+	forktest.Chdir(t, t.TempDir())
 	for args, want := range tests {
 		t.Run(args, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
@@ -144,5 +149,24 @@ func TestOutput(t *testing.T) {
 	}
 	if !strings.Contains(out.String(), "done: ") || forktest.Text(t, dir, "go.mod") == "" {
 		t.Errorf("said\n%s", &out)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	said := map[string]string{}
+	for _, args := range []string{"-V", "-version", "--version"} {
+		var stdout, stderr bytes.Buffer
+		if code := run([]string{args}, forktest.Ours(), &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+			t.Errorf("%s: code %d, stderr %q", args, code, &stderr)
+		}
+		said[args] = stdout.String()
+		if said[args] != said["-V"] || !strings.Contains(said[args], tree.Newest()) || strings.Count(said[args], "\n") != 1 {
+			t.Errorf("%s said %q", args, said[args])
+		}
+	}
+	var other, stderr bytes.Buffer
+	run([]string{"-V"}, forktest.Edited("apiutil/errors.go", "package apiutil\n"), &other, &stderr)
+	if other.String() == said["-V"] {
+		t.Errorf("of another mapper the same: %s", &other)
 	}
 }

@@ -26,7 +26,7 @@ func TestHelp(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	t.Chdir(t.TempDir())
+	forktest.Chdir(t, t.TempDir())
 	forktest.Write(t, "taken", "notes.txt", "mine\n")
 	for args, want := range map[string]string{
 		"":                   "give -o DIR",

@@ -13,73 +13,241 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// A log of flights that take a second each. Only one is flown at a time, so it
-// needs no lock of its own; the race detector tells if that is not so.
-type flightLog struct {
+// A tower is flights that take a while and are logged.
+type tower struct {
 	*flights
-	flown    []string
-	underway int
+	takes func(snapshot.Read) time.Duration
+	fails func(snapshot.Read) error // may be nil
+
+	mu      sync.Mutex // of what follows
+	started []string
+	inLane  map[lane]int
+	now     int // how many fly
+	most    int // of those outside the document's lane, ever
 }
 
-func newFlightLog(t *testing.T) *flightLog {
-	log := &flightLog{}
-	log.flights = newFlights(func(f *flight) {
-		if log.underway++; log.underway != 1 {
-			t.Errorf("%d flights at once", log.underway)
+// newTower makes flights that take a second each.
+func newTower(t *testing.T) *tower {
+	tw := &tower{inLane: map[lane]int{}, takes: func(snapshot.Read) time.Duration { return time.Second }}
+	tw.flights = newFlights(func(f *flight) {
+		number := tw.starts(t, f)
+		select {
+		case <-time.After(tw.takes(f.read)):
+			f.outcome.Err = fmt.Errorf("flight %d", number)
+		case <-f.ctx.Done():
+			f.outcome.Err = f.ctx.Err()
 		}
-		log.flown = append(log.flown, f.scope.version)
-		time.Sleep(time.Second)
-		log.underway--
-		f.err = fmt.Errorf("flight %d", len(log.flown))
-	}, nil)
-	return log
+		if tw.fails != nil {
+			f.outcome.Err = tw.fails(f.read)
+		}
+		tw.ends(f)
+	})
+	return tw
 }
 
-func aVersion(name string) scope { return scope{kind: version, group: "example.com", version: name} }
+func (tw *tower) starts(t *testing.T, f *flight) int {
+	tw.mu.Lock()
+	defer tw.mu.Unlock()
+	l := laneOf(f.read)
+	if tw.inLane[l]++; tw.inLane[l] > 1 {
+		t.Errorf("two flights in the lane %v", l)
+	}
+	if !l.document {
+		tw.now++
+		tw.most = max(tw.most, tw.now)
+	}
+	tw.started = append(tw.started, name(f.read))
+	return len(tw.started)
+}
+
+func (tw *tower) ends(f *flight) {
+	tw.mu.Lock()
+	defer tw.mu.Unlock()
+	l := laneOf(f.read)
+	if tw.inLane[l]--; !l.document {
+		tw.now--
+	}
+}
+
+// ask asks for a read in the background and reports how long that took.
+func (tw *tower) ask(r snapshot.Read) <-chan time.Duration {
+	took, start := make(chan time.Duration, 1), time.Now()
+	go func() {
+		_, _ = tw.do(context.Background(), r)
+		took <- time.Since(start)
+	}()
+	synctest.Wait()
+	return took
+}
+
+func name(r snapshot.Read) string {
+	if r.Part != snapshot.PartVersion {
+		return r.Part.String()
+	}
+	return r.Group + "/" + r.Version
+}
+
+func version(group, name string) snapshot.Read {
+	return snapshot.Read{Part: snapshot.PartVersion, Group: group, Version: name}
+}
+
+// inGroup is a read of the group of that number.
+func inGroup(n int) snapshot.Read { return version(fmt.Sprintf("g%d", n), "v1") }
+
+// unanswered is how a read ends that gets no answer.
+func unanswered(snapshot.Read) error { return &discovery.Error{Err: errors.New("refused")} }
+
+// wantTook waits for what ask asked for.
+func wantTook(t *testing.T, what string, took <-chan time.Duration, want time.Duration) {
+	t.Helper()
+	if got := <-took; got != want {
+		t.Errorf("%s took %v, not %v", what, got, want)
+	}
+}
 
 // All who come before a flight starts share it; all who come after it has
 // started share the next.
 func TestFlightsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := newFlightLog(t)
+		tw := newTower(t)
 		var wg sync.WaitGroup
 		join := func(want string) {
 			for range 100 {
 				wg.Go(func() {
-					if _, err := log.do(context.Background(), aVersion("v1")); err.Error() != want {
-						t.Errorf("got %v, want %s", err, want)
+					if f, err := tw.do(context.Background(), version("a", "v1")); err != nil || f.outcome.Err.Error() != want {
+						t.Errorf("%v, want %s", err, want)
 					}
 				})
 			}
 			synctest.Wait()
 		}
-		wg.Go(func() { _, _ = log.do(context.Background(), aVersion("v1")) })
+		wg.Go(func() { _, _ = tw.do(context.Background(), version("a", "v1")) })
 		synctest.Wait()
 		join("flight 2")
 		time.Sleep(1500 * time.Millisecond)
 		join("flight 3")
 		wg.Wait()
-		if len(log.flown) != 3 || len(log.waiting) != 0 {
-			t.Errorf("%d flights, %d still waiting", len(log.flown), len(log.waiting))
+		synctest.Wait()
+		if len(tw.started) != 3 || len(tw.waiting) != 0 {
+			t.Errorf("%d flights, %d still waiting", len(tw.started), len(tw.waiting))
 		}
 	})
 }
 
-// Flights for different scopes take off in the order in which they were asked for.
-func TestFlightsQueue(t *testing.T) {
+// Flights of one group take off in the order in which they were asked for.
+func TestFlightsOfAGroupQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := newFlightLog(t)
-		var wg sync.WaitGroup
-		start := time.Now()
-		for _, name := range []string{"v1", "v2", "v3", "v2", "v3"} {
-			wg.Go(func() { _, _ = log.do(context.Background(), aVersion(name)) })
-			synctest.Wait()
+		tw := newTower(t)
+		tw.ask(version("a", "v1"))
+		tw.ask(version("a", "v2"))
+		third := tw.ask(version("a", "v3"))
+		tw.ask(version("a", "v2"))
+		wantTook(t, "the third", third, 3*time.Second)
+		if !slices.Equal(tw.started, []string{"a/v1", "a/v2", "a/v3"}) {
+			t.Errorf("flown %q", tw.started)
 		}
-		wg.Wait()
-		if took := time.Since(start); took != 3*time.Second || !slices.Equal(log.flown, []string{"v1", "v2", "v3"}) {
-			t.Errorf("flown %v in %v", log.flown, took)
+	})
+}
+
+// Flights of many groups are side by side, but no more than so many at once.
+func TestGroupsFlySideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw := newTower(t)
+		tw.takes = func(snapshot.Read) time.Duration { return slowAfter / 2 }
+		var all []<-chan time.Duration
+		for n := range 2*mostQuick + 1 {
+			all = append(all, tw.ask(inGroup(n)))
+		}
+		for n, took := range all {
+			wantTook(t, fmt.Sprint("flight ", n), took, time.Duration(n/mostQuick+1)*slowAfter/2)
+		}
+		if tw.most != mostQuick {
+			t.Errorf("%d at once", tw.most)
+		}
+	})
+}
+
+// The document is read whatever groups do, one read of it or of half of it at a time.
+func TestTheDocumentIsAlwaysFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw := newTower(t)
+		for n := range 2 * mostQuick {
+			tw.ask(inGroup(n))
+		}
+		whole := tw.ask(snapshot.Read{Part: snapshot.PartDocument})
+		core, named := tw.ask(snapshot.Read{Part: snapshot.PartCore}), tw.ask(snapshot.Read{Part: snapshot.PartNamed})
+		wantTook(t, "the document", whole, time.Second)
+		wantTook(t, "its core half", core, 2*time.Second)
+		wantTook(t, "its named half", named, 3*time.Second)
+		time.Sleep(time.Minute)
+	})
+}
+
+// A group that hangs gives its place to others after a while; so many may. When
+// more do, others wait until one of them ends.
+func TestHangingGroupsMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw := newTower(t)
+		tw.takes = func(r snapshot.Read) time.Duration {
+			if r.Version == "quick" {
+				return slowAfter / 10
+			}
+			return 30 * time.Second
+		}
+		for n := range mostQuick {
+			tw.ask(inGroup(n))
+		}
+		first := tw.ask(version("b", "quick"))
+		wantTook(t, "the first of others", first, slowAfter+slowAfter/10)
+		wantTook(t, "the second", tw.ask(version("b", "quick")), slowAfter/10)
+		for n := range mostSlow {
+			tw.ask(inGroup(mostQuick + n))
+		}
+		if took := <-tw.ask(version("b", "quick")); took < 20*time.Second || took > 31*time.Second {
+			t.Errorf("with %d groups hanging, which is all that may, others waited %v", mostQuick+mostSlow, took)
+		}
+		if tw.most != mostQuick+mostSlow {
+			t.Errorf("%d at once", tw.most)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// A group that got no answer the last time flies in a lane of its own kind, where
+// it holds up nobody from the first moment, until it is answered again.
+func TestSlowLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw := newTower(t)
+		tw.takes = func(snapshot.Read) time.Duration { return slowAfter / 2 }
+		tw.fails = unanswered
+		for n := range mostSlow + 1 {
+			<-tw.ask(inGroup(n))
+		}
+		if !tw.hangs("g0") || tw.hangs("b") {
+			t.Error("the group that got no answer does not hang, or one that nobody asked for does")
+		}
+		tw.takes = func(r snapshot.Read) time.Duration {
+			if r.Group == "b" {
+				return slowAfter / 10
+			}
+			return 30 * time.Second
+		}
+		tw.fails = func(snapshot.Read) error { return nil }
+		var hanging []<-chan time.Duration
+		for n := range mostSlow + 1 {
+			hanging = append(hanging, tw.ask(inGroup(n)))
+		}
+		wantTook(t, "another group", tw.ask(version("b", "v1")), slowAfter/10)
+		for n, took := range hanging {
+			wantTook(t, fmt.Sprint("group ", n), took, time.Duration(n/mostSlow+1)*30*time.Second)
+		}
+		if tw.hangs("g0") {
+			t.Error("a group that has answered hangs")
 		}
 	})
 }
@@ -88,144 +256,113 @@ func TestFlightsQueue(t *testing.T) {
 // The flight goes on for the others, and for nobody if it is under way.
 func TestLeavers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := newFlightLog(t)
+		tw := newTower(t)
 		reason := errors.New("changed its mind")
 		ctx, cancel := context.WithCancelCause(context.Background())
 		var wg sync.WaitGroup
-		leave := func(name string) {
+		leave := func(version snapshot.Read) {
 			wg.Go(func() {
-				if _, err := log.do(ctx, aVersion(name)); !errors.Is(err, reason) {
-					t.Errorf("%s: %v", name, err)
+				if _, err := tw.do(ctx, version); !errors.Is(err, reason) {
+					t.Errorf("%v: %v", version, err)
 				}
 			})
 			synctest.Wait()
 		}
-		leave("under way")
-		leave("shared")
-		wg.Go(func() {
-			if _, err := log.do(context.Background(), aVersion("shared")); err.Error() != "flight 2" {
-				t.Error(err)
-			}
-		})
-		leave("abandoned")
+		leave(version("a", "under-way"))
+		leave(version("a", "shared"))
+		shared := tw.ask(version("a", "shared"))
+		leave(version("a", "abandoned"))
 		start := time.Now()
 		cancel(reason)
-		synctest.Wait()
+		wg.Wait()
 		if took := time.Since(start); took != 0 {
 			t.Errorf("left after %v", took)
 		}
-		wg.Wait()
+		wantTook(t, "the shared one", shared, 2*time.Second)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if !slices.Equal(log.flown, []string{"under way", "shared"}) || len(log.waiting) != 0 {
-			t.Errorf("flown %v, %d still waiting", log.flown, len(log.waiting))
+		if !slices.Equal(tw.started, []string{"a/under-way", "a/shared"}) || len(tw.waiting) != 0 {
+			t.Errorf("flown %v, %d still waiting", tw.started, len(tw.waiting))
 		}
 	})
 }
 
-// Somebody may join a flight that all others have left, as long as it waits.
+// Somebody may ask again for a read that all others have given up.
 func TestJoinAfterOthersLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := newFlightLog(t)
+		tw := newTower(t)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
-		var wg sync.WaitGroup
-		wg.Go(func() { _, _ = log.do(context.Background(), aVersion("v1")) })
-		synctest.Wait()
-		if _, err := log.do(ctx, aVersion("v2")); !errors.Is(err, context.DeadlineExceeded) {
+		tw.ask(version("a", "v1"))
+		if _, err := tw.do(ctx, version("a", "v2")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		if _, err := log.do(context.Background(), aVersion("v2")); err.Error() != "flight 2" {
+		if f, err := tw.do(context.Background(), version("a", "v2")); err != nil || f.outcome.Err.Error() != "flight 2" {
 			t.Error(err)
 		}
-		wg.Wait()
 	})
 }
 
-// The report of a flight comes when its waiters have been let go and the next
-// flight can start, so it may itself wait for a flight.
-func TestReportMayFly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var fs *flights
-		reports := 0
-		fs = newFlights(func(f *flight) {
-			time.Sleep(time.Second)
-			f.report = &Report{Reason: f.scope.version}
-		}, func(r Report) {
-			if reports++; r.Reason == "v1" {
-				_, _ = fs.do(context.Background(), aVersion("v2"))
-			}
-		})
-		_, _ = fs.do(context.Background(), aVersion("v1"))
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if reports != 2 {
-			t.Errorf("%d reports", reports)
+// Who asks with a context that has ended starts nothing.
+func TestEndedBeforeItBegan(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	tw := newTower(t)
+	for name, do := range map[string]func(context.Context, snapshot.Read) (*flight, error){"do": tw.do, "doWhile": tw.doWhile} {
+		if _, err := do(ctx, version("a", "v1")); !errors.Is(err, context.Canceled) || len(tw.started) > 0 {
+			t.Errorf("%s: %v, flown %q", name, err, tw.started)
 		}
-	})
+	}
 }
 
-// Reports are made in the order of the flights, however long one takes, and keep
-// no flight waiting.
-func TestReportsAreInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var reports []string // written by one report at a time, or the race detector tells
-		fs := newFlights(func(f *flight) {
-			f.report = &Report{Reason: f.scope.version}
-		}, func(r Report) {
-			if r.Reason == "v1" {
-				time.Sleep(time.Minute)
-			}
-			reports = append(reports, r.Reason)
-		})
-		start, last := time.Now(), (*flight)(nil)
-		for _, name := range []string{"v1", "v2", "v3"} {
-			last = fs.join(context.Background(), aVersion(name))
-			<-last.done
-		}
-		if took := time.Since(start); took != 0 {
-			t.Errorf("flights waited %v for a report", took)
-		}
-		<-last.reported
-		if !slices.Equal(reports, []string{"v1", "v2", "v3"}) {
-			t.Errorf("reports in the order %q", reports)
-		}
-	})
-}
-
-// A group that does not answer keeps the others waiting for one flight, and not
-// for all that are waiting for it.
-func TestFlightsTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := newFlightLog(t)
-		var wg sync.WaitGroup
-		ask := func(s scope) {
-			wg.Go(func() { _, _ = log.do(context.Background(), s) })
+// doWhile ends a flight that nobody else waits for, and returns when it has ended.
+// One that others wait for goes on.
+func TestDoWhile(t *testing.T) {
+	for name, shared := range map[string]bool{"alone": false, "shared": true} {
+		synctest.Test(t, func(t *testing.T) {
+			tw := newTower(t)
+			ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
+			defer cancel()
+			tw.ask(version("a", "v1"))
+			start := time.Now()
+			ended := make(chan error, 1)
+			go func() {
+				_, err := tw.doWhile(ctx, version("a", "v2"))
+				ended <- err
+			}()
 			synctest.Wait()
-		}
-		for _, name := range []string{"v1", "v2", "v3", "v4"} {
-			ask(aVersion(name))
-		}
-		ask(scope{kind: version, group: "other.example.com", version: "other"})
-		ask(scope{kind: bulk, version: "bulk"})
-		ask(scope{kind: group, group: "other.example.com", version: "other's group"})
-		wg.Wait()
-		if want := []string{"v1", "other", "v2", "bulk", "v3", "other's group", "v4"}; !slices.Equal(log.flown, want) {
-			t.Errorf("flown %q, want %q", log.flown, want)
-		}
-	})
+			var other <-chan time.Duration
+			if shared {
+				other = tw.ask(version("a", "v2"))
+			}
+			if err := <-ended; !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 1500*time.Millisecond {
+				t.Errorf("%s: %v after %v", name, err, time.Since(start))
+			}
+			tw.mu.Lock()
+			flying := tw.now
+			tw.mu.Unlock()
+			if (flying > 0) != shared {
+				t.Errorf("%s: %d flights are under way", name, flying)
+			}
+			if shared {
+				wantTook(t, "the other", other, 2*time.Second)
+			}
+			if f, err := tw.do(context.Background(), version("a", "v3")); err != nil || f.outcome.Err.Error() != "flight 3" {
+				t.Errorf("%s: the group is blocked: %v", name, err)
+			}
+		})
+	}
 }
 
 // A refresh whose context ends while it waits gives up its place.
 func TestRefreshGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log := newFlightLog(t)
+		tw := newTower(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		go func() { _, _ = log.do(context.Background(), aVersion("v1")) }()
-		synctest.Wait()
+		tw.ask(snapshot.Read{Part: snapshot.PartDocument})
 		ended := make(chan error, 1)
-		go func() { ended <- (&Reloader{flights: log.flights}).Refresh(ctx) }()
+		go func() { ended <- (&Reloader{flights: tw.flights}).Refresh(ctx) }()
 		synctest.Wait()
 		start := time.Now()
 		cancel()
@@ -234,8 +371,8 @@ func TestRefreshGivesUp(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if len(log.flown) != 1 {
-			t.Errorf("flown %q", log.flown)
+		if len(tw.started) != 1 {
+			t.Errorf("flown %q", tw.started)
 		}
 	})
 }

@@ -72,24 +72,24 @@ func (c *chaos) change(rnd *rand.Rand) {
 	}
 }
 
-// lookup is what package apiutil does with the reloader, for one kind.
-func lookup(r *Reloader, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	find := func(s *snapshot.Snapshot) (*meta.RESTMapping, bool, error) { return s.RESTMapping(gk, versions) }
-	if m, settled, err := find(r.Snapshot()); settled {
+// mapping is what package apiutil does with the reloader, for one kind.
+func mapping(r *Reloader, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if m, settled, err := r.Snapshot().RESTMapping(gk, versions); settled {
 		return m, err
 	}
-	failed, readErr := r.Read(context.Background(), Query{Group: gk.Group, Versions: versions}, func(s *snapshot.Snapshot) bool {
-		_, settled, _ := find(s)
-		return settled
+	q := snapshot.Query{Group: gk.Group, Versions: versions, Name: gk.Kind}
+	found := r.Lookup(context.Background(), q, func(s *snapshot.Snapshot) (known, settled bool) {
+		_, settled, err := s.RESTMapping(gk, versions)
+		return err == nil, settled
 	})
-	m, _, err := find(r.Snapshot())
+	m, _, err := found.Snapshot.RESTMapping(gk, versions)
 	switch {
 	case err == nil:
 		return m, nil
-	case readErr != nil:
-		return nil, readErr
-	case len(failed) > 0:
-		return nil, fmt.Errorf("failed: %v", failed)
+	case found.Err != nil:
+		return nil, found.Err
+	case len(found.Failed) > 0:
+		return nil, fmt.Errorf("failed: %v", found.Failed)
 	default:
 		return nil, err
 	}
@@ -107,16 +107,16 @@ func (c *chaos) use(t *testing.T, rnd *rand.Rand) {
 	case 2:
 		_ = c.r.Refresh(context.Background())
 	case 3:
-		_, _ = c.r.Read(context.Background(), Query{ByResource: true}, func(*snapshot.Snapshot) bool { return false })
+		c.r.Lookup(context.Background(), snapshot.Query{ByResource: true, Name: "absents"}, func(*snapshot.Snapshot) (bool, bool) { return false, false })
 	case 4, 5:
-		_, _ = lookup(c.r, schema.GroupKind{Group: group, Kind: kind})
+		_, _ = mapping(c.r, schema.GroupKind{Group: group, Kind: kind})
 	case 6, 7:
-		_, _ = lookup(c.r, schema.GroupKind{Group: group, Kind: kind}, version)
+		_, _ = mapping(c.r, schema.GroupKind{Group: group, Kind: kind}, version)
 	case 8:
-		_, _ = lookup(c.r, schema.GroupKind{Group: group, Kind: kind}, "v3", "v2")
+		_, _ = mapping(c.r, schema.GroupKind{Group: group, Kind: kind}, "v3", "v2")
 	default:
 		versions := [][]string{nil, {"v1"}, {"v2", "v1"}}[rnd.IntN(3)]
-		m, err := lookup(c.r, schema.GroupKind{Group: group, Kind: "Keep"}, versions...)
+		m, err := mapping(c.r, schema.GroupKind{Group: group, Kind: "Keep"}, versions...)
 		if err != nil || m.Resource.Resource != "keeps" {
 			t.Errorf("Keep of %s in %q: %v, %v", group, versions, m, err)
 		}
@@ -179,8 +179,8 @@ func (c *chaos) settle(t *testing.T) {
 		for _, kind := range []string{"Keep", "Alpha", "Beta", "Gamma", "Absent"} {
 			for _, versions := range [][]string{nil, {"v1"}, {"v2"}, {"v3", "v1"}} {
 				gk := schema.GroupKind{Group: chaosGroup(n), Kind: kind}
-				got, gotErr := lookup(c.r, gk, versions...)
-				want, wantErr := lookup(fresh, gk, versions...)
+				got, gotErr := mapping(c.r, gk, versions...)
+				want, wantErr := mapping(fresh, gk, versions...)
 				if mappingText(got) != mappingText(want) || (gotErr == nil) != (wantErr == nil) || meta.IsNoMatchError(gotErr) != meta.IsNoMatchError(wantErr) {
 					t.Errorf("%v in %q: %s, %v; want %s, %v", gk, versions, mappingText(got), gotErr, mappingText(want), wantErr)
 				}

@@ -164,8 +164,8 @@ func (s *Snapshot) Overtaken(from *Snapshot, r Read, now Tick) (next *Snapshot, 
 		return s, false
 	}
 	f := factsOf(s.Group(r.Group))
-	if f.doc == nil {
-		return s, false
+	if said := f.doc.find(r.Version); f.doc == nil || said != nil && said.Table == nil {
+		return s, false // it has dropped the group, or says nothing of what is in the version
 	}
 	if r.Part == PartList && f.list < now {
 		f.list, f.listed, f.favorite = 0, nil, ""

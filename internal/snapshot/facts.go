@@ -70,16 +70,17 @@ func (f facts) with(v fact) facts {
 }
 
 // without returns the facts after a live read has found a version gone. Of a group
-// that the document has dropped that proves the document right.
+// that the document has dropped, and that had the version, that proves the document right.
 func (f facts) without(version string, now Tick) facts {
+	right := f.doc == nil && slices.Contains(f.names(), version)
 	f.listed = slices.DeleteFunc(slices.Clone(f.listed), func(name string) bool { return name == version })
 	if f.doc.find(version) != nil {
 		return f.with(fact{name: version, gone: true, read: now, live: true})
 	}
 	f.versions = slices.DeleteFunc(slices.Clone(f.versions), func(v fact) bool {
-		return v.name == version || f.doc == nil && !v.live
+		return v.name == version || right && !v.live
 	})
-	if f.doc == nil && f.list == 0 { // the list was the document's
+	if right && f.list == 0 { // the list was the document's
 		f.listed = slices.DeleteFunc(f.listed, func(name string) bool { return !f.has(name) })
 	}
 	return f
@@ -94,13 +95,15 @@ func (f facts) without(version string, now Tick) facts {
 // minute for an APIService. A version that the document only names, or marks as
 // stale, keeps its last good table. A group that it drops stays as it was.
 func (f facts) restate(doc *Group, then, now Tick) facts {
-	next := facts{doc: doc}
+	next, news := facts{doc: doc}, doc != f.doc
 	for _, name := range f.names() {
-		if v, keep := f.sinceThen(name, then).against(doc, doc != f.doc, now); keep {
+		if v, keep := f.sinceThen(name, then).against(doc, news, now); keep {
 			next = next.with(v)
 		}
 	}
 	switch {
+	case !news:
+		next.list, next.listed, next.favorite, next.passed = f.list, f.listed, f.favorite, f.passed
 	case doc == nil:
 		next.list, next.favorite = f.list, f.preferred()
 		next.listed = slices.DeleteFunc(f.listing(), func(name string) bool {
@@ -108,7 +111,7 @@ func (f facts) restate(doc *Group, then, now Tick) facts {
 		})
 	case f.list > 0:
 		next.list, next.listed, next.favorite = f.list, f.listed, f.favorite
-		next.passed = f.passed || doc != f.doc
+		next.passed = true
 	}
 	if doc != nil && len(next.versions) == 0 && next.sameList() {
 		return facts{doc: doc}
@@ -128,6 +131,9 @@ func (f *facts) sinceThen(name string, then Tick) fact {
 	v := f.get(name)
 	if said := f.doc.find(name); said != nil && said.Table != nil && v.table == nil && !v.gone {
 		v.table, v.read = said.Table, then
+		if v.tried < then {
+			v.err, v.tried = nil, 0
+		}
 	}
 	return v
 }
@@ -165,14 +171,14 @@ func (g *Group) unvouched() []string {
 // something that the document does not say itself. news reports whether it says
 // something new of the group: a mark that was there before the last live read is none.
 func (v fact) against(doc *Group, news bool, now Tick) (fact, bool) {
-	said := doc.find(v.name)
+	said, failed := doc.find(v.name), v.err != nil && !news
 	switch {
 	case doc == nil:
-		return v, v.table != nil
+		return v, v.table != nil || failed
 	case v.gone:
 		return v, said != nil
 	case said == nil:
-		return v, v.live
+		return v, v.live || failed
 	case said.Table == nil && v.table != nil: // it is stale, or only listed
 		if said.Err != nil && news && now > v.read {
 			v.err, v.tried = said.Err, now

@@ -55,6 +55,8 @@ func TestFacts(t *testing.T) {
 		"a new group stays":               {"a/v1:Foo", func(h *history) { h.live("b/v1:Bar"); h.document("a/v1:Foo") }, "a/v1:Foo b/v1:Bar@2"},
 		"a stale mark is no news either":  {"a/v1! a/v2:Foo", func(h *history) { h.live("a/v1:Bar"); h.document("a/v1! a/v2:Foo") }, "a/v1:Bar@2 a/v2:Foo"},
 
+		"what a list has stays listed": {"a/v1:Foo", func(h *history) { h.group("a", "v2", "v1"); h.document("a/v1:Foo") }, "a/v2 a/v1:Foo"},
+
 		// It says something new, and is behind perhaps: live stays, in dispute.
 		"something else than live":       {"a/v1:Foo", func(h *history) { h.live("a/v1:Bar"); h.document("a/v1:Foo,Bar") }, "a/v1:Bar@2"},
 		"the same as live":               {"a/v1:Foo", func(h *history) { h.live("a/v1:Bar"); h.document("a/v1:Bar") }, "a/v1:Bar"},
@@ -67,13 +69,21 @@ func TestFacts(t *testing.T) {
 		"and is found again":             {"a/v1:Foo", func(h *history) { h.live("a/v1:Bar"); h.document("a/v1!"); h.live("a/v1:Bar") }, "a/v1:Bar@4"},
 		"a failure is forgotten":         {"a/v1:Foo", func(h *history) { h.fails("a/v1"); h.document("a/v1:Bar") }, "a/v1:Bar"},
 
+		"a failure that the document has outlived": {"a/v1:Foo b/v1:Foo", func(h *history) {
+			began := h.tick()
+			h.document("a/v1:Bar b/v1:Foo")
+			h.Snapshot = h.WithFailedVersion("b", "v1", errUnread, began)
+			h.document("a/v1:Foo")
+		}, "a/v1:Foo b/v1:Foo~3"},
+
 		// What the document has dropped is confirmed live.
-		"the group has gone":     {"a/v1:Foo b/v1:Foo", func(h *history) { h.document("a/v1:Foo"); h.live("b/v1") }, "a/v1:Foo"},
-		"with all its versions":  {"a/v1:Foo b/v1:Foo b/v2:Foo", func(h *history) { h.document("a/v1:Foo"); h.live("b/v1") }, "a/v1:Foo"},
-		"the group is there":     {"a/v1:Foo b/v1:Foo b/v2:Foo", func(h *history) { h.document("a/v1:Foo"); h.live("b/v1:Foo") }, "a/v1:Foo b/v1:Foo@3 b/v2:Foo~1"},
-		"it does not answer":     {"a/v1:Foo b/v1:Foo", func(h *history) { h.document("a/v1:Foo"); h.fails("b/v1") }, "a/v1:Foo b/v1!:Foo~1"},
-		"others have gone":       {"a/v1:Foo b/v1:Foo c/v1:Foo", func(h *history) { h.document("a/v1:Foo"); h.Snapshot = h.WithoutDropped() }, "a/v1:Foo"},
-		"but live ones have not": {"a/v1:Foo b/v1:Foo c/v1:Foo", func(h *history) { h.live("b/v1:Foo"); h.document("a/v1:Foo"); h.Snapshot = h.WithoutDropped() }, "a/v1:Foo b/v1:Foo@2"},
+		"the group has gone":                      {"a/v1:Foo b/v1:Foo", func(h *history) { h.document("a/v1:Foo"); h.live("b/v1") }, "a/v1:Foo"},
+		"with all its versions":                   {"a/v1:Foo b/v1:Foo b/v2:Foo", func(h *history) { h.document("a/v1:Foo"); h.live("b/v1") }, "a/v1:Foo"},
+		"the group is there":                      {"a/v1:Foo b/v1:Foo b/v2:Foo", func(h *history) { h.document("a/v1:Foo"); h.live("b/v1:Foo") }, "a/v1:Foo b/v1:Foo@3 b/v2:Foo~1"},
+		"of an unknown version that says nothing": {"a/v1:Foo b/v1:Foo", func(h *history) { h.document("a/v1:Foo"); h.live("b/v9") }, "a/v1:Foo b/v1:Foo~1"},
+		"it does not answer":                      {"a/v1:Foo b/v1:Foo", func(h *history) { h.document("a/v1:Foo"); h.fails("b/v1") }, "a/v1:Foo b/v1!:Foo~1"},
+		"others have gone":                        {"a/v1:Foo b/v1:Foo c/v1:Foo", func(h *history) { h.document("a/v1:Foo"); h.Snapshot = h.WithoutDropped() }, "a/v1:Foo"},
+		"but live ones have not":                  {"a/v1:Foo b/v1:Foo c/v1:Foo", func(h *history) { h.live("b/v1:Foo"); h.document("a/v1:Foo"); h.Snapshot = h.WithoutDropped() }, "a/v1:Foo b/v1:Foo@2"},
 
 		// The group's own list, read live.
 		"a list that says the same":      {"a/v1:Foo a/v2:Foo", func(h *history) { h.group("a", "v1", "v2") }, "a/v1:Foo a/v2:Foo"},
@@ -190,6 +200,7 @@ func TestOvertaken(t *testing.T) {
 		"an older live read":       {func(h *history) { h.live("a/v1:Old") }, func(h *history) { h.document("a/v1:Baz a/v2:Foo b/v1:Foo") }, versionOf("a", "v1"), "a/v1:Baz a/v2:Foo b/v1:Foo"},
 		"an older one of another":  {func(h *history) { h.live("a/v2:Old") }, func(h *history) { h.document("a/v1:Baz a/v2:Foo b/v1:Foo") }, versionOf("a", "v1"), "a/v1:Baz a/v2:Old@2 b/v1:Foo"},
 		"the group was dropped":    {nil, func(h *history) { h.document("b/v1:Foo") }, versionOf("a", "v1"), "b/v1:Foo a/v1:Bar@3 a/v2:Foo~1"},
+		"it is stale now":          {nil, func(h *history) { h.document("a/v1! a/v2:Foo b/v1:Foo") }, versionOf("a", "v1"), "a/v1!:Bar@3 a/v2:Foo b/v1:Foo"},
 		"the list of a group":      {func(h *history) { h.group("a", "v2", "v1") }, func(h *history) { h.document("a/v1:Baz a/v2:Foo b/v1:Foo") }, listOf("a"), "a/v1:Baz a/v2:Foo b/v1:Foo"},
 		"the document began early": {nil, func(h *history) { h.documentAt("a/v1:Baz a/v2:Foo b/v1:Foo", 2) }, versionOf("a", "v1"), "a/v1:Bar@3 a/v2:Foo b/v1:Foo"},
 	}

@@ -129,7 +129,7 @@ func (h *history) list(text string) *List {
 		}
 		groups = append(groups, h.seen[key])
 	}
-	list := NewList(groups, !h.legacy)
+	list := h.doc.Next(groups, !h.legacy)
 	if !h.legacy {
 		h.docs[text] = list
 	}

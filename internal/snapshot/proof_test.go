@@ -34,13 +34,19 @@ func (h *history) prove(on server, q Query) string {
 	if on.live == "" {
 		on.live = on.document
 	}
-	p := &proof{history: h, server: on, q: q, progress: Progress{Done: map[Read]Outcome{}}}
-	p.run()
+	p := h.lookup(on, q)
 	reads := strings.Join(p.reads, "; ")
 	if reads == "" {
 		reads = "nothing"
 	}
 	return fmt.Sprintf("%s → %s (%d)", reads, p.answer(), p.requests)
+}
+
+// lookup makes a lookup and returns how it went.
+func (h *history) lookup(on server, q Query) *proof {
+	p := &proof{history: h, server: on, q: q, progress: Progress{Done: map[Read]Outcome{}}}
+	p.run()
+	return p
 }
 
 func (p *proof) run() {

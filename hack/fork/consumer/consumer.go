@@ -58,52 +58,79 @@ func (j *job) say(what, format string, args ...any) {
 
 // command is what to type to run this tool on the same folder.
 func (j *job) command(flags ...string) string {
-	dir := j.Dir
+	return strings.Join(append([]string{j.Self, "-into", quoted(j.Dir)}, flags...), " ")
+}
+
+// quoted is a folder as a shell takes it.
+func quoted(dir string) string {
 	if strings.ContainsAny(dir, " \t\"'$&|;<>()*?[]#~`\\!{}") {
-		dir = "'" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
+		return "'" + strings.ReplaceAll(dir, "'", `'\''`) + "'"
 	}
-	return strings.Join(append([]string{j.Self, "-into", dir}, flags...), " ")
+	return dir
 }
 
 // Into forks controller-runtime into r.Dir. Run again, it updates the tree if
 // the sources or the version have changed since, and else changes nothing.
 func Into(ctx context.Context, r Request) error {
+	return alone(ctx, r, func(j *job) error {
+		s, err := j.ready(ctx)
+		if err != nil {
+			return err
+		}
+		j.say("module", "%s in %s", j.mod.Module.Path, j.Dir)
+		if j.work != "" {
+			j.say("workspace", "%s", j.work)
+		}
+		version, sibling, err := j.selected(ctx)
+		if err != nil {
+			return err
+		}
+		if sibling != "" {
+			j.say("done", "nothing to do: the fork in %s serves all modules of the workspace; with GOWORK=off %s does not have it", j.relative(sibling), j.Dir)
+			return nil
+		}
+		return j.update(ctx, s, version)
+	})
+}
+
+// alone opens a module for a run while no other run is at work in it.
+func alone(ctx context.Context, r Request, run func(*job) error) error {
+	unlock, err := tree.Lock(r.Dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	j, err := open(ctx, r)
 	if err != nil {
 		return err
 	}
-	s, err := j.ready(ctx)
-	if err != nil {
-		return err
-	}
-	made, before, err := j.prepare(ctx, s)
+	return run(j)
+}
+
+func (j *job) update(ctx context.Context, s *state, version string) error {
+	made, before, err := j.prepare(ctx, s, version)
 	if err != nil {
 		return err
 	}
 	if s.healthy() && s.manifest.Describes(made) {
 		j.say("done", "nothing to do: %s is up to date; undo: %s", place, j.command("-undo"))
-		return nil
+		return j.advise(ctx)
 	}
 	return j.install(ctx, made, before)
 }
 
 // prepare makes the tree, in memory, and works out what a later undo restores.
-func (j *job) prepare(ctx context.Context, s *state) (*tree.Result, contents, error) {
-	j.say("module", "%s in %s", j.mod.Module.Path, j.Dir)
-	if j.work != "" {
-		j.say("workspace", "%s", j.work)
-	}
-	version, err := j.selected(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
+func (j *job) prepare(ctx context.Context, s *state, version string) (*tree.Result, contents, error) {
 	j.say("upstream", "%s %s from the module cache", tree.Module, version)
 	before, err := j.baseline(ctx, s)
 	if err != nil {
 		return nil, nil, err
 	}
 	made, err := tree.Make(ctx, version, before[goSum], j.Ours)
-	return made, before, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return made, before, made.Slim()
 }
 
 // ready looks at what is there and clears away an interrupted run if it may.
@@ -135,7 +162,7 @@ func (j *job) refuse(s *state) error {
 			j.show(goMod), tree.Module, s.foreign, tree.Module)
 	}
 	if s.interrupted != "" && !j.Force {
-		return fmt.Errorf("an earlier run in %s was interrupted, or is still at work (%s): run %s, or use -force to start over",
+		return fmt.Errorf("an earlier run in %s was interrupted (%s): run %s, or use -force to start over",
 			j.Dir, s.interrupted, j.command("-undo"))
 	}
 	if len(s.edits) > 0 && !j.Force {
@@ -146,10 +173,10 @@ func (j *job) refuse(s *state) error {
 
 // Undo takes back what Into did, a run that was killed half way included.
 func Undo(ctx context.Context, r Request) error {
-	j, err := open(ctx, r)
-	if err != nil {
-		return err
-	}
+	return alone(ctx, r, func(j *job) error { return j.takeOut(ctx) })
+}
+
+func (j *job) takeOut(ctx context.Context) error {
 	s, err := j.look()
 	if err != nil {
 		return err
@@ -166,6 +193,9 @@ func Undo(ctx context.Context, r Request) error {
 	}
 	if exists(filepath.Join(j.dir, "vendor")) {
 		j.say("vendor", "vendor/ may still hold the fork: run go mod vendor")
+	}
+	if err := j.tellLeftReplaces(ctx); err != nil {
+		return err
 	}
 	j.say("done", "the fork is out of %s", j.Dir)
 	return nil

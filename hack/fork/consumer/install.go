@@ -54,7 +54,7 @@ func (j *job) install(ctx context.Context, made *tree.Result, before contents) e
 		return err
 	}
 	j.summary(made)
-	return nil
+	return j.advise(ctx)
 }
 
 func (j *job) rollback(err error, log journal) error {
@@ -172,9 +172,9 @@ func (j *job) buildAdding(ctx context.Context) error {
 }
 
 func newLines(before, after []byte) []string {
-	known := slices.Collect(strings.Lines(string(before)))
+	known := gotool.SplitLines(string(before))
 	var added []string
-	for line := range strings.Lines(string(after)) {
+	for _, line := range gotool.SplitLines(string(after)) {
 		if !slices.Contains(known, line) {
 			added = append(added, strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(line), "// indirect")))
 		}
@@ -214,7 +214,26 @@ func (j *job) buildFailed(err error) error {
 		}
 		j.say("", "%s", line)
 	}
-	return fmt.Errorf("%s does not build with the fork (does it without? go build ./...)", j.Dir)
+	if cause := unavailable(lines); cause != "" {
+		return fmt.Errorf("%s does not build because a dependency can't be had: %s", j.Dir, cause)
+	}
+	return fmt.Errorf("%s does not build with the fork: %s (does it without? go build ./...)", j.Dir, strings.TrimSpace(gotool.First(lines)))
+}
+
+// unavailable finds the line in which the go command says that it could not get
+// a module, or may not use it. That has nothing to do with the fork.
+func unavailable(lines []string) string {
+	for _, line := range lines {
+		for _, sign := range []string{
+			": reading ", ": Get ", "dial tcp", "404 Not Found", "410 Gone", "403 Forbidden", "module lookup disabled",
+			"unrecognized import path", "unknown revision", "checksum mismatch", "verifying ", "no required module provides",
+		} {
+			if strings.Contains(line, sign) {
+				return strings.TrimSpace(strings.TrimPrefix(line, "go: "))
+			}
+		}
+	}
+	return ""
 }
 
 // complete notes what the run left, and that it ended.
@@ -236,15 +255,5 @@ func (j *job) complete(ctx context.Context, manifest *tree.Manifest) error {
 
 func (j *job) summary(made *tree.Result) {
 	fmt.Fprintf(j.Out, "\ndone: %s now builds with %s %s and this mapper inside.\n", j.mod.Module.Path, tree.Module, made.Version)
-	if j.dockerfileCopiesGoMod() {
-		fmt.Fprintf(j.Out, "docker: the Dockerfile copies go.mod by itself; add \"COPY third_party/ third_party/\" before go mod download\n")
-	}
 	fmt.Fprintf(j.Out, "undo: %s\n", j.command("-undo"))
-}
-
-// dockerfileCopiesGoMod says that go mod download runs in an image before the tree
-// is there, as in the Dockerfiles that kubebuilder makes.
-func (j *job) dockerfileCopiesGoMod() bool {
-	text, err := os.ReadFile(j.path("Dockerfile"))
-	return err == nil && strings.Contains(string(text), "COPY go.mod") && !strings.Contains(string(text), "third_party")
 }

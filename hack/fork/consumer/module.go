@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
@@ -27,6 +28,7 @@ type module struct {
 	dir   string   // the same, absolute
 	env   []string // for every go command in it
 	work  string   // the go.work that is in effect and uses it, or ""
+	used  []string // the folders of the modules that it uses
 	flags string   // GOFLAGS
 	mod   modFile
 }
@@ -112,11 +114,11 @@ func (m *module) workspace(ctx context.Context) error {
 	if err := m.parse(ctx, &work, "work", "edit", "-json", env.GOWORK); err != nil {
 		return err
 	}
-	if !work.uses(filepath.Dir(env.GOWORK), m.dir) {
+	if !contains(work.folders(filepath.Dir(env.GOWORK)), m.dir) {
 		m.env = []string{"GOWORK=off"}
 		return nil
 	}
-	m.work = env.GOWORK
+	m.work, m.used = env.GOWORK, work.folders(filepath.Dir(env.GOWORK))
 	for _, r := range work.Replace {
 		if r.Old.Path == tree.Module {
 			return fmt.Errorf("%s replaces %s with %s, which would hide the fork: drop that replace first", m.work, tree.Module, r.New)
@@ -125,17 +127,21 @@ func (m *module) workspace(ctx context.Context) error {
 	return nil
 }
 
-func (f modFile) uses(root, dir string) bool {
+// folders are those of the modules that a go.work in root uses.
+func (f modFile) folders(root string) []string {
+	var folders []string
 	for _, use := range f.Use {
 		name := filepath.FromSlash(use.DiskPath)
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(root, name)
 		}
-		if sameFile(name, dir) {
-			return true
-		}
+		folders = append(folders, name)
 	}
-	return false
+	return folders
+}
+
+func contains(folders []string, dir string) bool {
+	return slices.ContainsFunc(folders, func(name string) bool { return sameFile(name, dir) })
 }
 
 func sameFile(a, b string) bool {
@@ -149,34 +155,46 @@ func (m *module) requires() error {
 	if m.mod.Module.Path == tree.Module {
 		return fmt.Errorf("%s is %s itself: name the folder of a program that uses it", m.shown, tree.Module)
 	}
-	for _, r := range m.mod.Require {
-		if r.Path == tree.Module {
-			return nil
-		}
+	if m.mod.requires() {
+		return nil
 	}
 	return fmt.Errorf("%s does not require %s: nothing to fork (go get %s@%s adds it)",
 		m.show(goMod), tree.Module, tree.Module, tree.Newest())
 }
 
+func (f modFile) requires() bool {
+	for _, r := range f.Require {
+		if r.Path == tree.Module {
+			return true
+		}
+	}
+	return false
+}
+
 // selected is the version of controller-runtime that the build really uses.
-func (m *module) selected(ctx context.Context) (string, error) {
+// sibling is the tree of this tool's that another module of the workspace has,
+// which serves this one, too.
+func (m *module) selected(ctx context.Context) (version, sibling string, err error) {
 	var got struct {
 		Version string
 		Replace *struct{ Path, Version, Dir string }
 	}
 	// -mod=readonly, whatever GOFLAGS says: asking must not change a file.
 	if err := m.parse(ctx, &got, "list", "-mod=readonly", "-m", "-json", tree.Module); err != nil {
-		return "", err
+		return "", "", err
 	}
 	// By folder: in a workspace the path is relative to go.work.
 	if r := got.Replace; r != nil && !sameFile(r.Dir, m.path(place)) {
-		return "", fmt.Errorf("%s is replaced with %s by another module of the workspace: drop that replace first",
+		if _, err := tree.Load(r.Dir); err == nil {
+			return got.Version, r.Dir, nil
+		}
+		return "", "", fmt.Errorf("%s is replaced with %s by another module of the workspace: drop that replace first",
 			tree.Module, modVersion{r.Path, r.Version})
 	}
 	if _, err := tree.LineOf(got.Version); err != nil {
-		return "", err
+		return "", "", err
 	}
-	return got.Version, nil
+	return got.Version, "", nil
 }
 
 // vendored refuses a vendor folder, which the go command would build from

@@ -192,8 +192,8 @@ func editMod(ctx context.Context, mod []byte, flag string) ([]byte, error) {
 // that lost them: "go mod tidy" drops the sums of a module that a folder
 // replaces, and without them the module would not build after an undo.
 func withSums(now, was []byte) []byte {
-	lines := slices.Collect(strings.Lines(string(now)))
-	for line := range strings.Lines(string(was)) {
+	lines := gotool.SplitLines(string(now))
+	for _, line := range gotool.SplitLines(string(was)) {
 		if !strings.HasPrefix(line, tree.Module+" ") || slices.Contains(lines, line) {
 			continue
 		}
@@ -203,7 +203,7 @@ func withSums(now, was []byte) []byte {
 		}
 		lines = slices.Insert(lines, at, line)
 	}
-	if lines == nil {
+	if len(lines) == 0 {
 		return now
 	}
 	return []byte(strings.Join(lines, ""))

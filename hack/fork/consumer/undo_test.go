@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 )
 
 func rename(t *testing.T, dir, from, to string) {
@@ -136,7 +137,7 @@ func TestUndoKeepsModeAndUntidyText(t *testing.T) {
 
 func withoutLines(text, prefix string) string {
 	var kept strings.Builder
-	for line := range strings.Lines(text) {
+	for _, line := range gotool.SplitLines(text) {
 		if !strings.HasPrefix(line, prefix) {
 			kept.WriteString(line)
 		}

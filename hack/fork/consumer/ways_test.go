@@ -3,10 +3,9 @@
 package consumer
 
 import (
+	"context"
 	"io"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,17 +95,17 @@ func TestPushedTree(t *testing.T) {
 	const module, version = "git.example.invalid/you/controller-runtime.git", "v0.25.2-fresh.1"
 	repository := filepath.Join(t.TempDir(), "controller-runtime")
 	request := tree.Request{Dir: repository, Version: tree.Newest(), Ours: forktest.Ours(), Out: io.Discard}
-	if err := tree.Create(t.Context(), request); err != nil {
+	if err := tree.Create(context.Background(), request); err != nil {
 		t.Fatal(err)
 	}
 	forktest.Run(t, repository, "git", "init", "-q")
 	forktest.Commit(t, repository)
 	forktest.Run(t, repository, "git", "tag", version)
 
-	proxy := download(t, repository, module+"@"+version)
+	proxy := forktest.Proxy(t, repository, module+"@"+version)
 	cache := strings.TrimSpace(forktest.Run(t, repository, "go", "env", "GOMODCACHE"))
 	host, _, _ := strings.Cut(module, "/")
-	clean := func() { scrap(t, filepath.Join(cache, host), filepath.Join(cache, "cache", "download", host)) }
+	clean := func() { forktest.Scrap(t, filepath.Join(cache, host), filepath.Join(cache, "cache", "download", host)) }
 	clean()
 	t.Cleanup(clean)
 
@@ -123,38 +122,5 @@ func TestPushedTree(t *testing.T) {
 	}
 	if got, want := forktest.Text(t, from, "restmapper.go"), forktest.Text(t, repository, "pkg/client/apiutil/restmapper.go"); got != want {
 		t.Errorf("pushed:\n%s", got)
-	}
-}
-
-// download has the go command get a module with git, from a folder that stands in
-// for its host, and returns the folder of what it got, in the form of a proxy.
-func download(t *testing.T, repository, module string) string {
-	t.Helper()
-	path, _, _ := strings.Cut(module, "@")
-	cache := t.TempDir()
-	t.Cleanup(func() { scrap(t, cache) })
-	cmd := exec.Command("go", "mod", "download", module)
-	cmd.Dir = t.TempDir()
-	cmd.Env = append(cmd.Environ(), "GOWORK=off", "GOMODCACHE="+cache, "GOPROXY=direct", "GONOSUMDB=*",
-		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://"+filepath.ToSlash(repository)+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+strings.TrimSuffix(path, ".git"))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return filepath.Join(cache, "cache", "download")
-}
-
-// scrap removes folders of a module cache, whose files are read-only.
-func scrap(t *testing.T, folders ...string) {
-	t.Helper()
-	for _, folder := range folders {
-		_ = filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.IsDir() {
-				err = os.Chmod(name, 0o755)
-			}
-			return err
-		})
-		if err := os.RemoveAll(folder); err != nil {
-			t.Error(err)
-		}
 	}
 }

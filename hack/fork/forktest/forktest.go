@@ -227,6 +227,21 @@ func Run(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
+// Stdout is Run without what the command wrote to stderr.
+func Stdout(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(cmd.Environ(), "GOWORK=off")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, &stderr)
+	}
+	return string(out)
+}
+
 // Clean fails the test unless git finds dir as it was committed.
 func Clean(t *testing.T, dir string) {
 	t.Helper()
@@ -275,4 +290,21 @@ func Same(t *testing.T, before, after map[string]string) {
 			t.Errorf("%s is new", name)
 		}
 	}
+}
+
+// Chdir is t.Chdir, which Go 1.23 does not have.
+func Chdir(t *testing.T, dir string) {
+	t.Helper()
+	was, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chdir(dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Chdir(was); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -64,11 +64,28 @@ func Run(ctx context.Context, dir string, env []string, args ...string) ([]byte,
 	return stdout.Bytes(), nil
 }
 
+// SplitLines is slices.Collect(strings.Lines(text)), which Go 1.23 does not have.
+func SplitLines(text string) []string {
+	lines := strings.SplitAfter(text, "\n")
+	if last := len(lines) - 1; lines[last] == "" {
+		lines = lines[:last]
+	}
+	return lines
+}
+
+// First is the first of what Lines returns, in words if there is none.
+func First(lines []string) string {
+	if len(lines) == 0 {
+		return "no reason given"
+	}
+	return lines[0]
+}
+
 // Lines splits what the go command wrote to stderr into lines that matter to a
 // reader: no blank ones, no download progress, no "# package" headings.
 func Lines(output string) []string {
 	var lines []string
-	for line := range strings.Lines(output) {
+	for _, line := range SplitLines(output) {
 		line = strings.TrimRight(line, "\r\n")
 		noise := strings.TrimSpace(line) == "" || strings.HasPrefix(line, "# ") ||
 			strings.HasPrefix(line, "go: downloading ") || strings.HasPrefix(line, "go: finding ")

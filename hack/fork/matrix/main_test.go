@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 )
 
 // given writes results: the lines of go test as "action test", the specs as
@@ -35,7 +37,7 @@ func given(t *testing.T, files map[string]string) string {
 
 func goTest(text string) string {
 	out := "{\"Action\":\"start\",\"Package\":\"p\"}\nnot an event\n"
-	for line := range strings.Lines(text) {
+	for _, line := range gotool.SplitLines(text) {
 		action, test, _ := strings.Cut(strings.TrimSpace(line), " ")
 		out += `{"Action":"` + action + `","Package":"p","Test":"` + test + `"}` + "\n"
 	}
@@ -44,7 +46,7 @@ func goTest(text string) string {
 
 func ginkgo(text string) string {
 	var specs []string
-	for line := range strings.Lines(text) {
+	for _, line := range gotool.SplitLines(text) {
 		state, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		kind, name, found := strings.Cut(name, "@")
 		if !found {

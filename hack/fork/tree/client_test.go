@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 )
 
 // upstreamOf reads a release from the module cache, once.
@@ -84,7 +86,7 @@ func checkLines(t *testing.T, before, after string) {
 func without(t *testing.T, text string, lines []string) []string {
 	t.Helper()
 	var left []string
-	for line := range strings.Lines(text) {
+	for _, line := range gotool.SplitLines(text) {
 		if line != "\n" {
 			left = append(left, line)
 		}

@@ -18,6 +18,7 @@ type Request struct {
 	Dir     string // must be absent, empty, or an earlier tree of ours
 	Version string // of controller-runtime
 	Ours    fs.FS  // apiutil and internal
+	Full    bool   // with all of upstream's, not only packages and the tests of what differs
 	Force   bool   // give up hand edits and leftovers of an interrupted run
 	Out     io.Writer
 }
@@ -31,6 +32,11 @@ func Create(ctx context.Context, r Request) error {
 	if err != nil {
 		return fmt.Errorf("find %s: %w", r.Dir, err)
 	}
+	unlock, err := Lock(r.Dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	slot := Slot{Dir: dir}
 	earlier, err := r.look(slot)
 	if err != nil {
@@ -40,6 +46,11 @@ func Create(ctx context.Context, r Request) error {
 	made, err := Make(ctx, r.Version, nil, r.Ours)
 	if err != nil {
 		return err
+	}
+	if !r.Full {
+		if err := made.Slim(); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintf(r.Out, "tree       %s\n", made)
 	if earlier != nil && earlier.Describes(made) {
@@ -84,7 +95,7 @@ func (r Request) leftovers(slot Slot) error {
 	if len(left) == 0 || r.Force {
 		return nil
 	}
-	return fmt.Errorf("an earlier run was interrupted, or is still at work: remove %s, or use -force", strings.Join(left, " and "))
+	return fmt.Errorf("an earlier run was interrupted: remove %s, or use -force", strings.Join(left, " and "))
 }
 
 func (r Request) unedited(slot Slot, earlier *Manifest) (*Manifest, error) {

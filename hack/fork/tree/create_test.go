@@ -23,7 +23,7 @@ func create(t *testing.T, dir string, edit func(*tree.Request)) (string, error) 
 	if edit != nil {
 		edit(&r)
 	}
-	err := tree.Create(t.Context(), r)
+	err := tree.Create(context.Background(), r)
 	return out.String(), err
 }
 

@@ -14,7 +14,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
+	"strings"
 )
 
 const (
@@ -46,6 +49,19 @@ func (f Files) Digests() map[string]string {
 func Digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
+}
+
+// SourceDigest is short, and the same for the same sources of a mapper.
+func SourceDigest(ours fs.FS) (string, error) {
+	files, err := Read(ours)
+	if err != nil {
+		return "", err
+	}
+	var all strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintln(&all, name, Digest(files[name].Data))
+	}
+	return Digest([]byte(all.String()))[:12], nil
 }
 
 // Read reads a tree from fsys. What the tool adds to a tree on disk (its

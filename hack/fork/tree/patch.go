@@ -95,6 +95,8 @@ type Result struct {
 	Replaced int // upstream's files with other content
 	Dropped  int // upstream's files without a successor
 	Added    int // ours, where upstream has nothing
+
+	before map[string]string // the digests of upstream's files
 }
 
 // Make is Upstream followed by Generate.
@@ -111,12 +113,15 @@ func Make(ctx context.Context, version string, sums []byte, ours fs.FS) (*Result
 	if err != nil {
 		return nil, err
 	}
-	return count(&Result{Version: version, Files: files}, before), nil
+	made := &Result{Version: version, Files: files, before: before}
+	made.count()
+	return made, nil
 }
 
-func count(r *Result, before map[string]string) *Result {
+func (r *Result) count() {
+	r.Kept, r.Replaced, r.Added = 0, 0, 0
 	for name, file := range r.Files {
-		switch sum, known := before[name]; {
+		switch sum, known := r.before[name]; {
 		case !known:
 			r.Added++
 		case sum == Digest(file.Data):
@@ -125,8 +130,7 @@ func count(r *Result, before map[string]string) *Result {
 			r.Replaced++
 		}
 	}
-	r.Dropped = len(before) - r.Kept - r.Replaced
-	return r
+	r.Dropped = len(r.before) - r.Kept - r.Replaced
 }
 
 // String says it in the words of a progress line.

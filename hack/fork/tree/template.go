@@ -6,6 +6,8 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 )
 
 // templates are files of ours that have a place in the tree only. They are no Go
@@ -30,7 +32,7 @@ func template(name string, lines map[string][]string) ([]byte, error) {
 
 func repeat(text, key string, values []string) string {
 	var out strings.Builder
-	for line := range strings.Lines(text) {
+	for _, line := range gotool.SplitLines(text) {
 		if !strings.Contains(line, key) {
 			out.WriteString(line)
 			continue

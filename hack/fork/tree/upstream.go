@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 )
@@ -60,4 +61,22 @@ func download(ctx context.Context, dir, version string) (string, error) {
 		return "", fmt.Errorf("go mod download %s@%s names no folder", Module, version)
 	}
 	return module.Dir, nil
+}
+
+// Released is when a version of controller-runtime was released.
+func Released(ctx context.Context, version string) (time.Time, error) {
+	dir, err := os.MkdirTemp("", "freshmapper-")
+	if err != nil {
+		return time.Time{}, fmt.Errorf("make a folder to run the go command in: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	out, err := gotool.Run(ctx, dir, []string{"GOWORK=off"}, "list", "-m", "-json", Module+"@"+version)
+	if err != nil {
+		return time.Time{}, err
+	}
+	var module struct{ Time time.Time }
+	if err := json.Unmarshal(out, &module); err != nil || module.Time.IsZero() {
+		return time.Time{}, fmt.Errorf("go list -m %s@%s names no time of release", Module, version)
+	}
+	return module.Time.UTC(), nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -96,7 +97,7 @@ func diffLines(from, to string) string {
 	return out.String()
 }
 
-func lines(text string) []string { return slices.Collect(strings.Lines(text)) }
+func lines(text string) []string { return gotool.SplitLines(text) }
 
 // hunkEnd is where the hunk ends that has its first change at at: two changes
 // belong together when their surroundings meet.

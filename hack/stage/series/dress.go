@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -84,7 +85,7 @@ func collectImports(to map[string]bool, name string, src []byte) error {
 func requireDirectly(mod []byte, imports map[string]bool) []byte {
 	const indirect = " // indirect\n"
 	var kept, moved []string
-	for line := range strings.Lines(string(mod)) {
+	for _, line := range gotool.SplitLines(string(mod)) {
 		if strings.HasSuffix(line, indirect) && provides(line, imports) {
 			moved = append(moved, strings.TrimSuffix(line, indirect)+"\n")
 			continue

@@ -10,8 +10,8 @@ import (
 )
 
 // apis is what lazywatch asks of whoever knows which kinds the server serves.
-// There are two: with the build tag freshmapper the RESTMapper itself, which is
-// told of changes; without it a scan, which asks from time to time.
+// There are two: the RESTMapper of the fork, which is told of changes; and, for
+// comparison, with the build tag stock, a scan, which asks from time to time.
 type apis interface {
 	// Served calls found with the kinds that are served, all in one call at first,
 	// and again with those that came. It returns when ctx ends.

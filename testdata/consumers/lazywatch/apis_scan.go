@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !freshmapper
+//go:build stock
 
 package main
 
@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// scanner is the way without freshmapper: it asks for everything that is served,
+// scanner is the way on stock controller-runtime: it asks for everything that is served,
 // again and again, and compares.
 type scanner struct {
 	client   discovery.DiscoveryInterface

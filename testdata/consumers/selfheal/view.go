@@ -8,8 +8,8 @@ import (
 )
 
 // view is what the program knows of the API server, and how it came to know.
-// There are two: with the build tag freshmapper the RESTMapper itself; without
-// it a ping, and a mapper that nothing can be asked of.
+// There are two: the RESTMapper of the fork; and, for comparison, with the build
+// tag stock, a ping, and a mapper that nothing can be asked of.
 type view interface {
 	// Health sends no request: the view reads the server of its own accord.
 	Health() health

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build !freshmapper
+//go:build stock
 
 package main
 
@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// pingView is the way without freshmapper: it pings the server. The mapper is
+// pingView is the way on stock controller-runtime: it pings the server. The mapper is
 // not part of it, since that neither tells how it is nor can be reset.
 type pingView struct {
 	client            *discovery.DiscoveryClient

@@ -40,7 +40,8 @@ func Build(ctx context.Context, root, dir, name string) (*Programs, error) {
 		return p, p.check()
 	}
 	p.Stock, p.Fork = filepath.Join(dir, name+"-stock"), filepath.Join(dir, name+"-fork")
-	if _, err := command(ctx, consumer, "go", "build", "-o", p.Stock, "."); err != nil {
+	// Some import the fork's API, and have another way for stock.
+	if _, err := command(ctx, consumer, "go", "build", "-tags", "stock", "-o", p.Stock, "."); err != nil {
 		return nil, err
 	}
 	return p, buildFork(ctx, root, consumer, filepath.Join(dir, name), p.Fork)

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+func TestStatusAsJSON(t *testing.T) {
+	at := time.Date(2026, 11, 21, 10, 30, 0, 0, time.UTC)
+	for want, status := range map[string]apiutil.DynamicRESTMapperStatus{
+		`{"generation":0,"groups":0,"kinds":0,"consecutiveFailures":0,"watching":false}`: {},
+		`{"generation":7,"groups":2,"kinds":3,"lastAttempt":"2026-11-21T10:30:00Z","lastSuccess":"2026-11-21T10:30:00Z",` +
+			`"lastError":"it \"failed\"","consecutiveFailures":4,"unhealthySince":"2026-11-21T10:30:00Z",` +
+			`"failedGroupVersions":{"apps/v1":"down","v1":"gone"},"watching":true}`: {
+			Generation: 7, Groups: 2, Kinds: 3, LastAttempt: at, LastSuccess: at, LastError: errors.New(`it "failed"`), ConsecutiveFailures: 4,
+			UnhealthySince: at, Watching: true,
+			FailedGroupVersions: map[schema.GroupVersion]error{{Group: "apps", Version: "v1"}: errors.New("down"), {Version: "v1"}: errors.New("gone")},
+		},
+	} {
+		got, err := json.Marshal(status)
+		if err != nil || string(got) != want {
+			t.Errorf("error %v\ngot  %s\nwant %s", err, got, want)
+		}
+		if pointed, err := json.Marshal(&status); err != nil || string(pointed) != want {
+			t.Errorf("of a pointer: %v, %s", err, pointed)
+		}
+	}
+}
+
+func debugGet(t *testing.T, h http.Handler, target, accept string) *httptest.ResponseRecorder {
+	t.Helper()
+	req := httptest.NewRequest(http.MethodGet, target, nil)
+	req.Header.Set("Accept", accept)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, req)
+	if w.Code != http.StatusOK {
+		t.Errorf("%s: status %d", target, w.Code)
+	}
+	return w
+}
+
+// debugJSON is what the tests look at.
+type debugJSON struct {
+	Status struct {
+		Groups, Kinds       int
+		LastError           string
+		FailedGroupVersions map[string]string
+	}
+	Options struct {
+		RefreshInterval    string
+		WatchAPIs, Started bool
+	}
+	Groups []struct {
+		Name     string
+		Versions []struct {
+			Name, Error string
+			Kinds       []struct {
+				Kind, Resource string
+				Namespaced     bool
+			}
+		}
+	}
+	Reads   []struct{ Time, Part, Duration, Error string }
+	Changes []struct {
+		Generation              uint64
+		Added, Removed, Changed []string
+	}
+}
+
+func debugData(t *testing.T, h http.Handler) debugJSON {
+	t.Helper()
+	synctest.Wait()
+	w := debugGet(t, h, "/debug/restmapper?format=json", "text/html")
+	if got := w.Header().Get("Content-Type"); got != "application/json" {
+		t.Errorf("Content-Type %q", got)
+	}
+	var data debugJSON
+	if err := json.Unmarshal(w.Body.Bytes(), &data); err != nil {
+		t.Fatalf("%v in\n%s", err, w.Body)
+	}
+	return data
+}
+
+func TestDebugHandler(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		h := m.DebugHandler()
+		empty := debugData(t, h)
+		if len(empty.Groups)+len(empty.Reads)+len(empty.Changes) > 0 || empty.Groups == nil || len(server.TakeRequests()) > 0 {
+			t.Errorf("before any read: %+v", empty)
+		}
+
+		lifeReadAll(t, m)
+		dead := fakeVersion("v1", "New")
+		dead.Stale = true
+		server.PutVersion(lifeNew.Group, dead)
+		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster"))
+		heal := server.SetFault(fakeapi.Under("/apis/"+lifeNew.Group), fakeapi.Status(503, 0))
+		defer heal()
+		lifeReadAll(t, m)
+		_ = lifeAsk(m, lifeNew)
+		server.TakeRequests()
+
+		data := debugData(t, h)
+		if n := len(server.TakeRequests()); n > 0 {
+			t.Errorf("the page made %d requests", n)
+		}
+		if data.Status.Groups != 4 || data.Options.RefreshInterval != "1m0s" || data.Options.Started {
+			t.Errorf("status %+v, options %+v", data.Status, data.Options)
+		}
+		if data.Status.FailedGroupVersions["new.example.com/v1"] == "" {
+			t.Errorf("failed: %q", data.Status.FailedGroupVersions)
+		}
+		for _, g := range data.Groups {
+			if g.Name == "example.com" && (len(g.Versions) != 1 || len(g.Versions[0].Kinds) != 1 || g.Versions[0].Kinds[0].Namespaced || g.Versions[0].Kinds[0].Kind != "Foo") {
+				t.Errorf("example.com: %+v", g)
+			}
+			if g.Name == lifeNew.Group && g.Versions[0].Error == "" {
+				t.Errorf("no error of the dead version: %+v", g)
+			}
+		}
+		if len(data.Reads) < 2 || data.Reads[0].Time < data.Reads[len(data.Reads)-1].Time || data.Reads[0].Part == "" {
+			t.Errorf("reads: %+v", data.Reads)
+		}
+		if latest := data.Changes[0]; len(data.Changes) < 2 || data.Changes[len(data.Changes)-1].Generation >= latest.Generation {
+			t.Errorf("changes: %+v", data.Changes)
+		}
+	})
+}
+
+// What is kept is bounded, and nothing is before somebody wants to look.
+func TestDebugKeepsTheLatest(t *testing.T) {
+	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		lifeReadAll(t, m)
+		synctest.Wait()
+		h := m.DebugHandler()
+		if data := debugData(t, h); len(data.Reads)+len(data.Changes) > 0 || len(data.Groups) != 3 {
+			t.Errorf("from before: %+v", data)
+		}
+		for i := range 120 {
+			kind := "Foo"
+			if i%2 == 1 {
+				kind = "Foo:cluster"
+			}
+			server.PutVersion("example.com", fakeVersion("v1", kind))
+			lifeReadAll(t, m)
+		}
+		data := debugData(t, h)
+		if len(data.Reads) != 50 || len(data.Changes) != 50 {
+			t.Errorf("%d reads, %d changes", len(data.Reads), len(data.Changes))
+		}
+		if diff := cmp.Diff([]string{"example.com/v1.Foo"}, data.Changes[0].Changed); diff != "" {
+			t.Errorf("the latest change (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// The page is HTML that no group, kind or error can break out of.
+func TestDebugPage(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		const evil = "<script>alert(1)</script>"
+		server := lifeServer(fakeapi.Aggregated())
+		server.SetFault(fakeapi.At("/apis/new.example.com/v1"), echo(403, "application/json", func(string) string { return asStatus(evil) }))
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{WatchAPIs: true, RefreshInterval: time.Hour})
+		h := m.DebugHandler()
+		lifeReadAll(t, m)
+		_ = lifeAsk(m, lifeNew)
+		synctest.Wait()
+		for accept, want := range map[string]string{"": "text/html", "text/html,application/json": "text/html", "*/*": "text/html", "application/json": "application/json"} {
+			if got := debugGet(t, h, "/", accept).Header().Get("Content-Type"); !strings.HasPrefix(got, want) {
+				t.Errorf("Accept %q: Content-Type %q", accept, got)
+			}
+		}
+		w := debugGet(t, h, "/", "text/html")
+		body := w.Body.String()
+		for _, want := range []string{
+			"<!doctype html>", "other.example.com", "Other", "on each miss, every 1h0m0s, by watch (not so: Start was not called)",
+			"&lt;script&gt;", "cluster", "?format=json", "</html>",
+		} {
+			if !strings.Contains(body, want) {
+				t.Errorf("no %q in\n%s", want, body)
+			}
+		}
+		if strings.Contains(body, evil) || strings.Contains(body, "%!") {
+			t.Errorf("the page:\n%s", body)
+		}
+		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
+			t.Errorf("Content-Security-Policy %q", csp)
+		}
+		post := httptest.NewRecorder()
+		h.ServeHTTP(post, httptest.NewRequest(http.MethodPost, "/", nil))
+		if post.Code != http.StatusMethodNotAllowed {
+			t.Errorf("POST: %d", post.Code)
+		}
+	})
+}
+
+// A server that repeats the token that it was sent does not get it onto the page.
+func TestDebugShowsNoCredentials(t *testing.T) {
+	lifeBubble(t, func(t *testing.T) {
+		server := lifeServer(fakeapi.Aggregated())
+		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		h := m.DebugHandler()
+		lifeReadAll(t, m)
+		server.SetFault(fakeapi.All(), echo(403, "application/json", func(sent string) string { return asStatus("refused: " + sent) }))
+		m.Reset()
+		_ = lifeAsk(m, lifeNew)
+		synctest.Wait()
+		cfg := server.Config()
+		if cfg.BearerToken == "" {
+			t.Fatal("the test needs a token")
+		}
+		for _, target := range []string{"/", "/?format=json"} {
+			body := debugGet(t, h, target, "text/html").Body.String()
+			if strings.Contains(body, cfg.BearerToken) {
+				t.Errorf("%s shows the token:\n%s", target, body)
+			}
+			if !strings.Contains(body, "refused") {
+				t.Errorf("%s does not show the error:\n%s", target, body)
+			}
+		}
+	})
+}
+
+func TestUnstartedWarning(t *testing.T) {
+	for name, test := range map[string]struct {
+		options apiutil.DynamicRESTMapperOptions
+		start   bool
+		want    int
+	}{
+		"interval":          {apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour}, false, 1},
+		"watch":             {apiutil.DynamicRESTMapperOptions{WatchAPIs: true}, false, 1},
+		"interval, started": {apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour}, true, 0},
+		"neither":           {apiutil.DynamicRESTMapperOptions{}, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lifeBubble(t, func(t *testing.T) {
+				server := lifeServer(fakeapi.Aggregated())
+				log, logger := newLifeLog()
+				test.options.Logger = logger
+				m := newFakeMapper(t, server, test.options)
+				if test.start {
+					defer lifeStart(t, m)()
+				}
+				warnings := func() int {
+					synctest.Wait()
+					n := 0
+					for _, line := range log.take("INFO") {
+						if strings.Contains(line, "Start was not called") {
+							n++
+						}
+					}
+					return n
+				}
+				for range 5 {
+					lifeReadAll(t, m)
+					time.Sleep(10 * time.Second)
+				}
+				if n := warnings(); n > 0 {
+					t.Errorf("%d warnings in the first minute", n)
+				}
+				for range 5 {
+					time.Sleep(time.Minute)
+					lifeReadAll(t, m)
+				}
+				if n := warnings(); n != test.want {
+					t.Errorf("%d warnings, want %d", n, test.want)
+				}
+			})
+		})
+	}
+}

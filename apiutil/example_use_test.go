@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+var (
+	widget  = schema.GroupKind{Group: "example.com", Kind: "Widget"}
+	gadget  = schema.GroupKind{Group: "example.com", Kind: "Gadget"}
+	widgets = exampleGroup(true, "Widget")
+)
+
+// exampleGroup is a group that a CustomResourceDefinition for each kind makes.
+func exampleGroup(namespaced bool, kinds ...string) fakeapi.Group {
+	version := fakeapi.Version{Name: "v1"}
+	for _, kind := range kinds {
+		version.Resources = append(version.Resources, fakeapi.Resource{Name: kind + "s", Kind: kind, Namespaced: namespaced})
+	}
+	return fakeapi.Group{Name: "example.com", Versions: []fakeapi.Version{version}}
+}
+
+// exampleMapper stands for apiutil.NewDynamicRESTMapperWithOptions with the
+// rest.Config of a cluster.
+func exampleMapper(server *fakeapi.Server, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(), opts)
+	if err != nil {
+		panic(err)
+	}
+	return mapper
+}
+
+// A kind that was not there is found by the first lookup after it has come, in a
+// group that was known as well.
+func ExampleNewDynamicRESTMapper() {
+	server := fakeapi.New(widgets) // stands for the cluster
+	mapper, err := apiutil.NewDynamicRESTMapper(server.Config(), server.Client())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = mapper.RESTMapping(gadget)
+	fmt.Println("no match:", meta.IsNoMatchError(err))
+
+	server.Put(exampleGroup(true, "Widget", "Gadget"))
+	mapping, err := mapper.RESTMapping(gadget)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(mapping.GroupVersionKind)
+
+	// Output:
+	// no match: true
+	// example.com/v1, Kind=Gadget
+}
+
+// What was looked up before is asked of the server again after a Reset.
+func ExampleDynamicRESTMapper_Reset() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	scope := func() meta.RESTScopeName {
+		mapping, err := mapper.RESTMapping(widget)
+		if err != nil {
+			panic(err)
+		}
+		return mapping.Scope.Name()
+	}
+	fmt.Println(scope())
+
+	server.Put(exampleGroup(false, "Widget")) // the CRD was deleted, and came back cluster-scoped
+	meta.MaybeResetRESTMapper(mapper)         // or mapper.Reset()
+	fmt.Println(scope())
+
+	// Output:
+	// namespace
+	// root
+}
+
+// Where you know which group changed, the others need not be read.
+func ExampleDynamicRESTMapper_ResetGroup() {
+	server := fakeapi.New(append(fakeapi.Typical(1, 1, 1), widgets)...)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	if _, err := mapper.RESTMapping(widget); err != nil {
+		fmt.Println(err)
+	}
+	server.Remove("example.com")
+	mapper.ResetGroup("example.com")
+	_, err := mapper.RESTMapping(widget)
+	fmt.Println("no match:", meta.IsNoMatchError(err))
+
+	// Output:
+	// no match: true
+}
+
+// Reset mappers when an error says that discovery is stale, and only then.
+func ExampleResetOnNoMatch() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	_, err := mapper.RESTMapping(gadget)
+	fmt.Println(apiutil.ResetOnNoMatch(err, mapper))
+	fmt.Println(apiutil.ResetOnNoMatch(context.DeadlineExceeded, mapper))
+
+	// Output:
+	// true
+	// false
+}
+
+// Hear of everything that is served, then of each change.
+func ExampleDynamicRESTMapper_Subscribe() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	ctx, cancel := context.WithCancel(context.Background())
+	changes := mapper.Subscribe(ctx)
+	show := func() {
+		for _, change := range <-changes {
+			fmt.Println(change.Type, change.Mapping.GroupVersionKind.Kind)
+		}
+	}
+	show()
+
+	server.Put(exampleGroup(true, "Gadget"))
+	if _, err := mapper.RESTMapping(gadget); err != nil { // with RefreshInterval or WatchAPIs nobody has to ask
+		fmt.Println(err)
+	}
+	show()
+	cancel()
+
+	// Output:
+	// Added Widget
+	// Removed Widget
+	// Added Gadget
+}
+
+// Keep something for a kind for as long as the served API stays the same.
+func ExampleDynamicRESTMapper_Generation() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	if _, err := mapper.RESTMapping(widget); err != nil {
+		fmt.Println(err)
+	}
+	kept := mapper.Generation()
+	_, _ = mapper.RESTMapping(gadget) // read, and nothing changed
+	fmt.Println("still good:", mapper.Generation() == kept)
+
+	server.Put(exampleGroup(true, "Widget", "Gadget"))
+	_, _ = mapper.RESTMapping(gadget)
+	fmt.Println("still good:", mapper.Generation() == kept)
+
+	// Output:
+	// still good: true
+	// still good: false
+}
+
+// Start is what the manager calls: mgr.Add(mapper).
+func ExampleDynamicRESTMapper_Start() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{
+		RefreshInterval: 10 * time.Millisecond, // ten minutes outside of an example
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- mapper.Start(ctx) }()
+
+	changes := mapper.Subscribe(ctx)
+	<-changes // what is served to begin with
+	server.Put(exampleGroup(true, "Widget", "Gadget"))
+	for _, change := range <-changes { // nobody has asked for it
+		fmt.Println(change.Type, change.Mapping.GroupVersionKind.Kind)
+	}
+	cancel()
+	fmt.Println("the end:", <-done)
+
+	// Output:
+	// Added Gadget
+	// the end: <nil>
+}
+
+// Status says what is known, and marshals to JSON.
+func ExampleDynamicRESTMapper_Status() {
+	server := fakeapi.New(exampleGroup(true, "Widget", "Gadget"))
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	if _, err := mapper.RESTMapping(widget); err != nil {
+		fmt.Println(err)
+	}
+	status := mapper.Status()
+	fmt.Println(status.Groups, "group,", status.Kinds, "kinds, failures:", status.ConsecutiveFailures)
+	text, err := json.Marshal(status)
+	fmt.Println(len(text) > 0, err)
+
+	// Output:
+	// 1 group, 2 kinds, failures: 0
+	// true <nil>
+}
+
+// Healthz fails once reads have failed for long: mgr.AddHealthzCheck("restmapper", mapper.Healthz).
+func ExampleDynamicRESTMapper_Healthz() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: time.Nanosecond})
+	server.SetFault(fakeapi.All(), fakeapi.Status(http.StatusServiceUnavailable, 0))
+	for range 2 {
+		_, _ = mapper.RESTMapping(widget)
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("healthy:", mapper.Healthz(nil) == nil)
+
+	// Output:
+	// healthy: false
+}
+
+// The debug page goes beside the metrics: mgr.AddMetricsServerExtraHandler("/debug/restmapper", mapper.DebugHandler()).
+func ExampleDynamicRESTMapper_DebugHandler() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	page := mapper.DebugHandler()
+	if _, err := mapper.RESTMapping(widget); err != nil {
+		fmt.Println(err)
+	}
+	answer := httptest.NewRecorder()
+	page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/restmapper?format=json", nil))
+	var known struct {
+		Groups []struct{ Name string }
+	}
+	err := json.Unmarshal(answer.Body.Bytes(), &known)
+	fmt.Println(known.Groups, err)
+
+	// Output:
+	// [{example.com}] <nil>
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/freshmapper/freshmapper/hack/e2e/restmappermetrics"
+)
+
+const top = "../.."
+
+func document(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(top, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func documents(t *testing.T) []string {
+	t.Helper()
+	names := []string{"README.md", "CONTRIBUTING.md", "DESIGN.md", "CHANGELOG.md", "SECURITY.md"}
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(top, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range found {
+			rel, err := filepath.Rel(top, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, rel)
+		}
+	}
+	if len(names) < 10 {
+		t.Fatalf("documents: %q", names)
+	}
+	return names
+}
+
+func TestReadmeIsShort(t *testing.T) {
+	if n := strings.Count(document(t, "README.md"), "\n"); n > 120 {
+		t.Errorf("README.md has %d lines, 120 are enough", n)
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	fenced  = regexp.MustCompile("(?s)```.*?\n```")
+	notSlug = regexp.MustCompile(`[^a-z0-9 _-]`)
+)
+
+// Every link into the repository leads somewhere, to its heading, too.
+func TestDocumentsLinks(t *testing.T) {
+	for _, name := range documents(t) {
+		text := fenced.ReplaceAllString(document(t, name), "")
+		for _, found := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(found[1], "://") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(found[1], "#")
+			target := name
+			if file != "" {
+				target = filepath.Join(filepath.Dir(name), file)
+			}
+			if _, err := os.Stat(filepath.Join(top, target)); err != nil {
+				t.Errorf("%s links to %s: %v", name, found[1], err)
+				continue
+			}
+			if anchor != "" && !hasHeading(document(t, target), anchor) {
+				t.Errorf("%s links to %s, but %s has no such heading", name, found[1], target)
+			}
+		}
+	}
+}
+
+func hasHeading(text, anchor string) bool {
+	for _, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(line, "#") {
+			slug := notSlug.ReplaceAllString(strings.ToLower(strings.TrimSpace(strings.TrimLeft(line, "#"))), "")
+			if strings.ReplaceAll(slug, " ", "-") == anchor {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// The whole programs in the documents compile, with the provider as they stand,
+// and are as gofmt would have them.
+func TestDocumentsPrograms(t *testing.T) {
+	dir := t.TempDir()
+	root, err := filepath.Abs(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		write(t, dir, name, strings.Replace(document(t, "hack/e2e/"+name), "=> ../..", "=> "+root, 1))
+	}
+	program := regexp.MustCompile("(?s)```go\n(package main\n.*?)\n```")
+	programs := 0
+	for _, name := range documents(t) {
+		for i, found := range program.FindAllStringSubmatch(document(t, name), -1) {
+			programs++
+			folder := strings.TrimSuffix(filepath.Base(name), ".md") + string(rune('a'+i))
+			write(t, dir, folder+"/main.go", found[1]+"\n")
+		}
+	}
+	if programs < 3 {
+		t.Errorf("only %d programs in the documents", programs)
+	}
+	for _, args := range [][]string{{"go", "vet", "-mod=mod", "./..."}, {"gofmt", "-l", "."}} {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil || args[0] == "gofmt" && len(out) > 0 {
+			t.Errorf("%s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	full := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(full, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What alerts and dashboard ask for are metrics that there are.
+func TestMonitoring(t *testing.T) {
+	known := metrics(t)
+	asked := regexp.MustCompile(`controller_runtime_restmapper_[a-z_]+`)
+	var rules struct {
+		Groups []struct {
+			Rules []struct{ Alert, Expr string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(document(t, "docs/monitoring/alerts.yaml")), &rules); err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal([]byte(document(t, "docs/monitoring/dashboard.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	queries := map[string]string{}
+	for _, rule := range rules.Groups[0].Rules {
+		queries["alert "+rule.Alert] = rule.Expr
+		if tests := document(t, "docs/monitoring/alerts_test.yaml"); !strings.Contains(tests, "alertname: "+rule.Alert) {
+			t.Errorf("alerts_test.yaml does not test %s", rule.Alert)
+		}
+	}
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			queries["panel "+panel.Title+" "+target.Expr] = target.Expr
+		}
+	}
+	if len(queries) < 12 {
+		t.Errorf("only %d queries", len(queries))
+	}
+	for name, query := range queries {
+		found := asked.FindAllString(query, -1)
+		if len(found) == 0 {
+			t.Errorf("%s asks for none of the metrics: %s", name, query)
+		}
+		for _, metric := range found {
+			if !known[strings.TrimSuffix(metric, "_bucket")] {
+				t.Errorf("%s asks for %s, which is not there", name, metric)
+			}
+		}
+		if strings.Count(query, "(") != strings.Count(query, ")") || strings.Count(query, "{") != strings.Count(query, "}") {
+			t.Errorf("%s: %s", name, query)
+		}
+	}
+}
+
+// metrics are the names that a recorder registers.
+func metrics(t *testing.T) map[string]bool {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	if _, err := restmappermetrics.New(registry); err != nil {
+		t.Fatal(err)
+	}
+	described := make(chan *prometheus.Desc, 100)
+	registry.Describe(described)
+	close(described)
+	known := map[string]bool{}
+	for desc := range described {
+		if found := regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(desc.String()); found != nil {
+			known[found[1]] = true
+		}
+	}
+	return known
+}

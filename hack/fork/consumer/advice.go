@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+)
+
+// mostNamed is how many modules are named.
+const mostNamed = 5
+
+// advise says what in the consumer keeps the tree from others, or from a build
+// elsewhere, and which lines help.
+func (j *job) advise(ctx context.Context) error {
+	manifest, err := tree.Load(j.slot.Dir)
+	if err != nil {
+		return err
+	}
+	names := slices.Sorted(maps.Keys(manifest.Files))
+	for i, name := range names {
+		names[i] = path.Join(place, name)
+	}
+	j.tellGitignore(ctx, append(names, path.Join(place, tree.Meta, "manifest.json")))
+	if err := j.tellDocker(names); err != nil {
+		return err
+	}
+	return j.tellModules(ctx)
+}
+
+// tellGitignore asks git, if it is there and DIR is a checkout, which files of
+// the tree it leaves out.
+func (j *job) tellGitignore(ctx context.Context, names []string) {
+	git := exec.CommandContext(ctx, "git", "check-ignore", "-v", "--stdin")
+	git.Dir = j.dir
+	git.Stdin = strings.NewReader(strings.Join(names, "\n") + "\n")
+	out, _ := git.Output() // it fails if nothing is ignored, and outside of a checkout
+	rule, hidden := "", 0
+	for _, line := range strings.Split(string(out), "\n") {
+		by, _, ok := strings.Cut(line, "\t")
+		if _, pattern := cutRule(by); !ok || strings.HasPrefix(pattern, "!") {
+			continue
+		}
+		if hidden++; rule == "" {
+			rule = by
+		}
+	}
+	if hidden == 0 {
+		return
+	}
+	where, pattern := cutRule(rule)
+	j.advice("gitignore", "%s (%s) hides %d files of the tree; add to %s:", where, pattern, hidden, j.show(".gitignore"))
+	above := path.Dir(place)
+	j.lines("!/"+above+"/", "!/"+place+"/", "!/"+place+"/**")
+}
+
+// cutRule takes "third_party/" out of git's ".gitignore:3:third_party/".
+func cutRule(rule string) (where, pattern string) {
+	words := strings.SplitN(rule, ":", 3)
+	if len(words) < 3 {
+		return rule, ""
+	}
+	return words[0] + " line " + words[1], words[2]
+}
+
+func (j *job) tellDocker(names []string) error {
+	files, err := j.glob("Dockerfile", "Dockerfile.*", "*.Dockerfile", "*/Dockerfile")
+	if err != nil {
+		return err
+	}
+	for name, text := range files {
+		// As in the Dockerfiles that kubebuilder makes: go mod download runs before the tree is there.
+		if strings.Contains(text, "COPY go.mod") && !strings.Contains(text, "third_party") {
+			j.advice("docker", "%s copies go.mod by itself; add before go mod download:", name)
+			j.lines("COPY third_party/ third_party/")
+		}
+	}
+	ignores, err := j.glob(".dockerignore", "*.dockerignore")
+	if err != nil {
+		return err
+	}
+	for name, text := range ignores {
+		j.tellDockerignore(name, text, names)
+	}
+	return nil
+}
+
+func (j *job) tellDockerignore(name, text string, names []string) {
+	rules := parseDockerignore(text)
+	line, hidden := 0, []string{}
+	for _, file := range names {
+		needed := strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go") || path.Base(file) == goMod
+		if by := rules.hiddenBy(file); needed && by > 0 {
+			line, hidden = by, append(hidden, file)
+		}
+	}
+	switch len(hidden) {
+	case 0:
+	case 1:
+		j.advice("docker", "%s line %d hides %s; add at its end:", name, line, hidden[0])
+		j.lines("!" + hidden[0])
+	default:
+		j.advice("docker", "%s line %d hides %d files of the tree; add at its end:", name, line, len(hidden))
+		j.lines("!" + place + "/**")
+	}
+}
+
+// glob reads those of the consumer's files whose names match a pattern.
+func (j *job) glob(patterns ...string) (map[string]string, error) {
+	files := map[string]string{}
+	for _, pattern := range patterns {
+		names, err := fs.Glob(os.DirFS(j.dir), pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if isDir(j.path(name)) {
+				continue
+			}
+			text, err := os.ReadFile(j.path(name))
+			if err != nil {
+				return nil, fmt.Errorf("look whether it hides the tree: %w", err)
+			}
+			files[name] = string(text)
+		}
+	}
+	return files, nil
+}
+
+// tellModules names the main modules of the repository that go.mod's replace does
+// not reach: a replace counts in the main module only.
+func (j *job) tellModules(ctx context.Context) error {
+	others, err := j.otherModules(ctx)
+	if err != nil {
+		return err
+	}
+	missed := slices.DeleteFunc(others, func(m nested) bool { return m.forked })
+	if len(missed) == 0 {
+		return nil
+	}
+	j.advice("modules", "%d more in %s with a go.mod of their own, which a replace here does not reach; for those you build, run:", len(missed), j.Dir)
+	return j.tellReplaces(missed, "-replace="+tree.Module+"=")
+}
+
+// tellLeftReplaces names those whose replace leads to a tree that is gone.
+func (j *job) tellLeftReplaces(ctx context.Context) error {
+	others, err := j.otherModules(ctx)
+	if err != nil {
+		return err
+	}
+	left := slices.DeleteFunc(others, func(m nested) bool { return !m.forked })
+	if len(left) == 0 {
+		return nil
+	}
+	j.advice("modules", "%d more in %s still replace controller-runtime with the tree; run:", len(left), j.Dir)
+	return j.tellReplaces(left, "-dropreplace="+tree.Module)
+}
+
+func (j *job) tellReplaces(modules []nested, flag string) error {
+	for i, m := range modules {
+		if i == mostNamed {
+			j.lines(fmt.Sprintf("… and %d more", len(modules)-i))
+			return nil
+		}
+		to := ""
+		if strings.HasSuffix(flag, "=") {
+			rel, err := filepath.Rel(j.path(m.name), j.slot.Dir)
+			if err != nil {
+				return fmt.Errorf("find the way from %s to the tree: %w", m.name, err)
+			}
+			to = filepath.ToSlash(rel)
+		}
+		j.lines(fmt.Sprintf("go -C %s mod edit %s%s", quoted(j.show(m.name)), flag, to))
+	}
+	return nil
+}
+
+// nested is a module below the consumer that uses controller-runtime.
+type nested struct {
+	name   string // its folder, relative to the consumer
+	forked bool   // it replaces controller-runtime with the consumer's tree
+}
+
+// otherModules finds them. Those of the consumer's workspace share its replace,
+// and one that replaces controller-runtime with something else has made its choice.
+func (j *job) otherModules(ctx context.Context) ([]nested, error) {
+	var found []nested
+	err := filepath.WalkDir(j.dir, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil || name == j.dir:
+			return err
+		case entry.IsDir() && passedOver(entry.Name()), entry.IsDir() && name == j.slot.Dir:
+			return fs.SkipDir
+		case entry.Name() != goMod || entry.IsDir() || filepath.Dir(name) == j.dir || contains(j.used, filepath.Dir(name)):
+			return nil
+		}
+		m, ok := j.readNested(ctx, filepath.Dir(name))
+		if ok {
+			found = append(found, m)
+		}
+		return ctx.Err()
+	})
+	return found, err
+}
+
+func passedOver(folder string) bool {
+	return strings.HasPrefix(folder, ".") || strings.HasPrefix(folder, "_") ||
+		slices.Contains([]string{"vendor", "testdata", "node_modules"}, folder)
+}
+
+// readNested says what a go.mod has to do with the fork, not ok if nothing. One
+// that can't be read is no business of this tool's.
+func (j *job) readNested(ctx context.Context, dir string) (m nested, ok bool) {
+	other := &module{dir: dir, env: j.env}
+	if err := other.reload(ctx); err != nil || !other.mod.requires() {
+		return m, false
+	}
+	m.name = j.relative(dir)
+	for _, r := range other.mod.Replace {
+		if r.Old.Path == tree.Module {
+			m.forked = r.New.Version == "" && filepath.Join(dir, filepath.FromSlash(r.New.Path)) == j.slot.Dir
+			return m, m.forked
+		}
+	}
+	return m, true
+}
+
+// advice is a line of it, lines are what to type or to paste.
+func (j *job) advice(what, format string, args ...any) { j.say(what, "note: "+format, args...) }
+
+func (j *job) lines(lines ...string) {
+	var out bytes.Buffer
+	for _, line := range lines {
+		fmt.Fprintf(&out, "%14s%s\n", "", line)
+	}
+	fmt.Fprint(j.Out, out.String())
+}

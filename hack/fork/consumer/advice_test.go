@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumer
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/freshmapper/freshmapper/hack/fork/forktest"
+)
+
+// kubebuilderIgnore is the .dockerignore that kubebuilder makes.
+const kubebuilderIgnore = "# a comment\n**\n\n!**/*.go\n**/*_test.go\n\n!go.mod\n!go.sum\n"
+
+func TestDockerignore(t *testing.T) {
+	tests := []struct {
+		rules, name string
+		want        int
+	}{
+		{"", "a/go.mod", 0},
+		{kubebuilderIgnore, "go.mod", 0},
+		{kubebuilderIgnore, "main.go", 0},
+		{kubebuilderIgnore, "a/b/main.go", 0},
+		{kubebuilderIgnore, "a/b/main_test.go", 5},
+		{kubebuilderIgnore, "a/go.mod", 2},
+		{kubebuilderIgnore + "!a/go.mod\n", "a/go.mod", 0},
+		{"*.mod\n", "go.mod", 1},
+		{"*.mod\n", "a/go.mod", 0},
+		{"**/*.mod\n", "a/b/go.mod", 1},
+		{"/a/\n", "a/b/go.mod", 1},
+		{"a\n", "ab/go.mod", 0},
+		{"a/*/go.mod\n", "a/b/go.mod", 1},
+		{"a/?/go.mod\n", "a/b/go.mod", 1},
+		{"[ab]/go.mod\n", "b/go.mod", 1},
+		{"a/**\n!a/**/*.go\n", "a/b/c.go", 0},
+		{"a/**\n!a/**/*.go\n", "a/b/c.txt", 1},
+		{"third_party\n!third_party/x/**\n", "third_party/x/go.mod", 0},
+		{"a+b\n", "aab", 0},
+		{"[\n", "a", 0},
+	}
+	for _, test := range tests {
+		if got := parseDockerignore(test.rules).hiddenBy(test.name); got != test.want {
+			t.Errorf("%q hides %s by line %d, not %d", test.rules, test.name, got, test.want)
+		}
+	}
+}
+
+// What hides the tree is named with lines that bring it back: so that after
+// adding them nothing is named any more.
+func TestAdvice(t *testing.T) {
+	dir := forked(t)
+	forktest.Write(t, dir, ".gitignore", "bin/\nthird_party/\n*.mod\n")
+	forktest.Write(t, dir, ".dockerignore", kubebuilderIgnore)
+	forktest.Write(t, dir, "Dockerfile", "FROM golang\nCOPY go.mod go.sum ./\nRUN go mod download\nCOPY . .\n")
+	out := into.must(t, dir, nil)
+	for _, want := range []string{
+		"note: .gitignore line 2 (third_party/) hides", "!/third_party/\n",
+		"note: .dockerignore line 2 hides third_party/controller-runtime/go.mod; add at its end:", "!third_party/controller-runtime/go.mod\n",
+		"note: Dockerfile copies go.mod by itself", "COPY third_party/ third_party/\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	for _, name := range []string{".gitignore", ".dockerignore", "Dockerfile"} {
+		var lines []string
+		for _, line := range strings.Split(out, "\n") {
+			line = strings.TrimSpace(line)
+			switch name {
+			case ".gitignore":
+				if strings.HasPrefix(line, "!/") {
+					lines = append(lines, line)
+				}
+			case ".dockerignore":
+				if strings.HasPrefix(line, "!third") {
+					lines = append(lines, line)
+				}
+			default:
+				if strings.HasPrefix(line, "COPY") {
+					lines = append(lines, line)
+				}
+			}
+		}
+		forktest.Write(t, dir, name, forktest.Text(t, dir, name)+strings.Join(lines, "\n")+"\n")
+	}
+	if out := into.must(t, dir, nil); strings.Contains(out, "note: ") {
+		t.Errorf("after the advice was followed:\n%s", out)
+	}
+	forktest.Run(t, dir, "git", "add", "-A")
+	if tracked := forktest.Run(t, dir, "git", "ls-files", place+"/go.mod"); tracked == "" {
+		t.Error("git still leaves go.mod of the tree out")
+	}
+}
+
+func TestAdviceWithoutGit(t *testing.T) {
+	dir := forked(t)
+	if err := os.RemoveAll(filepath.Join(dir, ".git")); err != nil {
+		t.Fatal(err)
+	}
+	forktest.Write(t, dir, ".gitignore", "third_party/\n")
+	if out := into.must(t, dir, nil); strings.Contains(out, "note: ") {
+		t.Errorf("outside of a checkout:\n%s", out)
+	}
+}
+
+// A repository like cert-manager's: commands with modules of their own.
+func TestOtherModules(t *testing.T) {
+	dir := forked(t)
+	program := forktest.Text(t, dir, "main.go")
+	sum := forktest.Text(t, dir, "go.sum")
+	for _, name := range []string{"cmd/one", "cmd/two words"} {
+		mod := strings.Replace(committed(t, dir, "go.mod"), "module example.com/operator", "module example.com/"+filepath.Base(strings.ReplaceAll(name, " ", "")), 1)
+		forktest.Write(t, dir, name+"/go.mod", mod)
+		forktest.Write(t, dir, name+"/go.sum", sum)
+		forktest.Write(t, dir, name+"/main.go", program)
+	}
+	forktest.Write(t, dir, "tools/go.mod", "module example.com/tools\n")
+	forktest.Write(t, dir, "testdata/x/go.mod", forktest.Text(t, dir, "cmd/one/go.mod"))
+	forktest.Commit(t, dir)
+
+	out := into.must(t, dir, nil)
+	if !strings.Contains(out, "note: 2 more in "+dir+" with a go.mod of their own") || strings.Contains(out, "tools") || strings.Contains(out, "testdata") {
+		t.Errorf("said\n%s", out)
+	}
+	follow(t, out)
+	if out := into.must(t, dir, nil); strings.Contains(out, "note: ") {
+		t.Errorf("after the advice was followed:\n%s", out)
+	}
+	for _, name := range []string{"cmd/one", "cmd/two words"} {
+		if from, want := builtFrom(t, filepath.Join(dir, name)), filepath.Join(dir, place, "pkg/client/apiutil"); from != want {
+			t.Errorf("%s takes the mapper from %s, not from %s", name, from, want)
+		}
+		if out := check.must(t, filepath.Join(dir, name), nil); !strings.Contains(out, "ok") {
+			t.Errorf("the check of %s said\n%s", name, out)
+		}
+	}
+	out = undo.must(t, dir, nil)
+	if !strings.Contains(out, "note: 2 more in "+dir+" still replace controller-runtime") {
+		t.Errorf("undo said\n%s", out)
+	}
+	follow(t, out)
+	for _, name := range []string{"cmd/one", "cmd/two words"} {
+		if mod := forktest.Text(t, dir, name+"/go.mod"); strings.Contains(mod, "replace") {
+			t.Errorf("%s/go.mod:\n%s", name, mod)
+		}
+	}
+}
+
+// follow types the commands that were advised, as a user would.
+func follow(t *testing.T, said string) {
+	t.Helper()
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("no shell to type into")
+	}
+	for _, line := range strings.Split(said, "\n") {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "go -C ") {
+			forktest.Run(t, t.TempDir(), "sh", "-c", line)
+		}
+	}
+}
+
+// In a workspace one fork serves all modules, and a run in another one says so.
+func TestWorkspaceSibling(t *testing.T) {
+	dir := forked(t)
+	forktest.Write(t, dir, "other/go.mod", strings.Replace(committed(t, dir, "go.mod"), "example.com/operator", "example.com/other", 1))
+	forktest.Write(t, dir, "other/go.sum", forktest.Text(t, dir, "go.sum"))
+	forktest.Write(t, dir, "other/main.go", forktest.Text(t, dir, "main.go"))
+	forktest.Run(t, dir, "git", "init", "-q", "unused") // so that the workspace is no main module's matter
+	forktest.Write(t, dir, "go.work", "go 1.26.0\n\nuse (\n\t.\n\t./other\n)\n")
+	t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
+
+	other := filepath.Join(dir, "other")
+	before := forktest.Snapshot(t, other)
+	out := into.must(t, other, nil)
+	if !strings.Contains(out, "nothing to do: the fork in ../third_party/controller-runtime serves all modules of the workspace") {
+		t.Errorf("said\n%s", out)
+	}
+	forktest.Same(t, before, forktest.Snapshot(t, other))
+	if out := check.must(t, other, nil); !strings.Contains(out, "ok") {
+		t.Errorf("the check said\n%s", out)
+	}
+	if out := into.must(t, dir, nil); strings.Contains(out, "note: ") {
+		t.Errorf("the run in the fork's own module said\n%s", out)
+	}
+}
+
+// The last line names what could not be had, not the fork.
+func TestUnavailableDependency(t *testing.T) {
+	dir := forktest.Consumer(t)
+	forktest.Write(t, dir, "more.go", "package main\n\nimport _ \"example.invalid/missing\"\n")
+	forktest.Run(t, dir, "go", "mod", "edit", "-require=example.invalid/missing@v1.0.0")
+	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(t.TempDir()))
+	into.fails(t, dir, nil, "because a dependency can't be had: ", "example.invalid/missing", "is as it was")
+	t.Setenv("GOPROXY", "off")
+	into.fails(t, dir, nil, "because a dependency can't be had: ", "GOPROXY=off", "is as it was")
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumer
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/freshmapper/freshmapper/hack/fork/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+)
+
+var check fork = Check
+
+func TestCheck(t *testing.T) {
+	dir := forked(t)
+	before := forktest.Snapshot(t, dir)
+	if out := check.must(t, dir, nil); !strings.Contains(out, place+" is "+tree.Module+" "+tree.Newest()+" with this mapper inside") {
+		t.Errorf("said\n%s", out)
+	}
+	forktest.Same(t, before, forktest.Snapshot(t, dir))
+}
+
+func TestCheckFails(t *testing.T) {
+	const replaceWith = "-replace=" + tree.Module + "="
+	newerMapper := with(forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n"))
+	edit := func(flags ...string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			forktest.Run(t, dir, "go", append([]string{"mod", "edit"}, flags...)...)
+		}
+	}
+	tests := map[string]struct {
+		spoil func(t *testing.T, dir string)
+		edit  func(*Request)
+		want  []string
+	}{
+		"no folder":    {nil, func(r *Request) { r.Dir += "/absent" }, []string{"no folder"}},
+		"not required": {writeMod("module example.com/operator\n"), nil, []string{"does not require"}},
+		"no fork": {func(t *testing.T, dir string) {
+			undo.must(t, dir, nil)
+		}, nil, []string{"has no fork of", "run fork -into"}},
+		"another version is required": {edit("-require=" + tree.Module + "@v0.25.0"), nil, []string{"is sigs.k8s.io/controller-runtime v0.25.2, but", "requires v0.25.0", "run fork -into"}},
+		"another mapper":              {nil, newerMapper, []string{"another mapper", "run fork -into"}},
+		"edited":                      {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/alias.go", "") }, nil, []string{"changed alias.go", "-force"}},
+		"incomplete": {func(t *testing.T, dir string) { remove(t, dir, place+"/pkg/client") }, nil,
+			[]string{"lacks ", "pkg/client/", "gitignore", "-force"}},
+		"missing": {func(t *testing.T, dir string) { remove(t, dir, place) }, nil, []string{"is missing", "gitignore", "-force"}},
+		"interrupted": {func(t *testing.T, dir string) {
+			forktest.Write(t, dir, "third_party/.controller-runtime.freshmapper-tmp/x", "")
+		}, nil, []string{"interrupted", "-force"}},
+		"another folder": {func(t *testing.T, dir string) {
+			forktest.Write(t, dir, "mine/go.mod", "module "+tree.Module+"\n")
+			edit(replaceWith+"./mine")(t, dir)
+		}, nil, []string{"was not written by this tool"}},
+		"a tag that is old":    {edit(replaceWith + "example.invalid/fork@v0.24.1-fresh.2"), nil, []string{"requires sigs.k8s.io/controller-runtime v0.25.2, but", "go mod edit -replace="}},
+		"a tag of no fork":     {edit(replaceWith + "example.invalid/fork@v0.25.2"), nil, []string{"not one of a fork's"}},
+		"an unreadable go.mod": {writeMod("nonsense\n"), nil, []string{"nonsense"}},
+	}
+	t.Setenv("GOPROXY", "off")
+	t.Setenv("GOFLAGS", "-mod=mod")
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := forked(t)
+			if test.spoil != nil {
+				test.spoil(t, dir)
+			}
+			check.fails(t, dir, test.edit, test.want...)
+		})
+	}
+}
+
+// The checks must help: what they say to run makes them pass.
+func TestCheckHelps(t *testing.T) {
+	dir := forked(t)
+	remove(t, dir, place+"/pkg/client")
+	check.fails(t, dir, nil, "run fork -into "+dir+" -force")
+	into.must(t, dir, force)
+	check.must(t, dir, nil)
+}
+
+func TestCheckOfTag(t *testing.T) {
+	dir := forktest.Consumer(t)
+	version := tree.Newest() + "-fresh.3"
+	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"=example.invalid/fork@"+version)
+	if out := check.must(t, dir, nil); !strings.Contains(out, "replaced with example.invalid/fork "+version+", as go.mod requires") {
+		t.Errorf("said\n%s", out)
+	}
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// errLocked is what takeLock returns for a file that another process has locked.
+var errLocked = errors.New("locked")
+
+// Lock makes sure that one run at a time is at work in a folder. It leaves
+// nothing in the folder: the lock is a file among the temporary ones, which says
+// since when. unlock removes it.
+func Lock(dir string) (unlock func(), err error) {
+	name := lockName(dir)
+	file, err := takeLock(name)
+	if errors.Is(err, errLocked) {
+		return nil, fmt.Errorf("another run is at work in %s since %s: wait for it to end", dir, since(name))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("lock %s for this run: %w", dir, err)
+	}
+	if _, err := file.WriteAt([]byte(time.Now().Format(time.DateTime)), 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s for this run: %w", dir, err), file.Close(), os.Remove(name))
+	}
+	return func() {
+		os.Remove(name) //nolint:errcheck // An old file without a lock does no harm.
+		file.Close()    //nolint:errcheck // There is nothing in it to lose.
+	}, nil
+}
+
+// lockName is the same for all names of a folder.
+func lockName(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	return filepath.Join(os.TempDir(), "freshmapper-"+Digest([]byte(dir))[:16]+".lock")
+}
+
+func since(name string) string {
+	text, err := os.ReadFile(name)
+	if err != nil || len(text) == 0 {
+		return "a moment ago"
+	}
+	return strings.TrimSpace(string(text))
+}

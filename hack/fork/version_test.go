@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/freshmapper/freshmapper/hack/fork/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+)
+
+// "go run .../hack/fork@version" works for who has no checkout: nothing in go.mod
+// forbids it (a replace or an exclude would), and the sources travel along.
+func TestRunAtVersion(t *testing.T) {
+	const version = "v0.99.0"
+	repository := filepath.Join(t.TempDir(), "freshmapper")
+	checkout(t, repository)
+	forktest.Run(t, repository, "git", "init", "-q")
+	forktest.Commit(t, repository)
+	forktest.Run(t, repository, "git", "tag", version)
+
+	proxy := forktest.Proxy(t, repository, tree.Ours+"@"+version)
+	dir := t.TempDir()
+	cache := strings.TrimSpace(forktest.Run(t, dir, "go", "env", "GOMODCACHE"))
+	host := filepath.Dir(tree.Ours)
+	clean := func() { forktest.Scrap(t, filepath.Join(cache, host), filepath.Join(cache, "cache", "download", host)) }
+	clean()
+	t.Cleanup(clean)
+	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(proxy)+","+strings.TrimSpace(forktest.Run(t, dir, "go", "env", "GOPROXY")))
+	t.Setenv("GONOSUMDB", host)
+
+	said := forktest.Stdout(t, dir, "go", "run", tree.Ours+"/hack/fork@"+version, "-V")
+	if !strings.HasPrefix(said, "fork "+version+", mapper ") || strings.Contains(said, "unreadable") {
+		t.Errorf("-V said %q", said)
+	}
+	if help := forktest.Stdout(t, dir, "go", "run", tree.Ours+"/hack/fork@"+version, "-h"); !strings.Contains(help, "go run "+tree.Ours+"/hack/fork@"+version+" -into") {
+		t.Errorf("-h does not say how to run it again:\n%s", help)
+	}
+	if help := forktest.Stdout(t, dir, "go", "run", tree.Ours+"/hack/release@"+version, "-h"); !strings.Contains(help, "-repo DIR") {
+		t.Errorf("release -h said\n%s", help)
+	}
+}
+
+// checkout copies this one as it stands, without git's own files and what scripts
+// have left.
+func checkout(t *testing.T, to string) {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.Name() == ".git" || name == ".cache":
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case entry.Type().IsRegular():
+			forktest.Write(t, to, name, forktest.Text(t, root, name))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package publish_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/freshmapper/freshmapper"
+	"github.com/freshmapper/freshmapper/hack/fork/consumer"
+	"github.com/freshmapper/freshmapper/hack/fork/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+	"github.com/freshmapper/freshmapper/hack/release/publish"
+)
+
+func request(t *testing.T, dir, lines string) publish.Request {
+	t.Helper()
+	parsed, err := publish.ParseLines(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return publish.Request{
+		Dir: dir, Lines: parsed, Fresh: 1, Module: publish.Module, Author: publish.Author,
+		Ours: forktest.Ours(), Matrix: freshmapper.Matrix, Out: &bytes.Buffer{},
+	}
+}
+
+func published(t *testing.T, lines string) (string, publish.Request) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "deep", "fork")
+	r := request(t, dir, lines)
+	if err := publish.Publish(context.Background(), r); err != nil {
+		t.Fatal(err)
+	}
+	return dir, r
+}
+
+func refs(t *testing.T, dir string) string {
+	t.Helper()
+	return forktest.Run(t, dir, "git", "for-each-ref", "--format=%(refname) %(objectname)")
+}
+
+// The same sources give the same objects, whoever runs it, wherever and when.
+func TestReproducible(t *testing.T) {
+	first, _ := published(t, "v0.24..v0.25")
+	t.Setenv("TZ", "Asia/Tokyo")
+	t.Setenv("GIT_AUTHOR_NAME", "somebody else")
+	t.Setenv("GIT_COMMITTER_DATE", "2001-02-03T04:05:06Z")
+	second, _ := published(t, "v0.24,v0.25")
+	if a, b := refs(t, first), refs(t, second); a != b || strings.Count(a, "\n") != 4 {
+		t.Errorf("two runs made\n%s\nand\n%s", a, b)
+	}
+	forktest.Run(t, first, "git", "fsck", "--strict")
+	forktest.Clean(t, first)
+	if head := strings.TrimSpace(forktest.Run(t, first, "git", "symbolic-ref", "HEAD")); head != "refs/heads/fresh-0.25" {
+		t.Errorf("checked out: %s", head)
+	}
+	for _, sign := range []string{"somebody", "2001"} {
+		if log := forktest.Run(t, second, "git", "log", "--format=fuller", "--all"); strings.Contains(log, sign) {
+			t.Errorf("%q got into a commit:\n%s", sign, log)
+		}
+	}
+}
+
+// The first commit is upstream's tree, byte for byte; ours is on top.
+func TestCommits(t *testing.T) {
+	dir, _ := published(t, "v0.25")
+	log := strings.Fields(forktest.Run(t, dir, "git", "log", "--format=%H", "v0.25.2-fresh.1"))
+	if len(log) != 2 {
+		t.Fatalf("commits: %q", log)
+	}
+	forktest.Run(t, dir, "git", "checkout", "-q", log[1])
+	want, err := tree.Upstream(context.Background(), "v0.25.2", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forktest.Run(t, dir, "git", "clean", "-dfxq")
+	if listed := strings.Count(forktest.Run(t, dir, "git", "ls-files"), "\n"); listed != len(want) {
+		t.Errorf("%d files, upstream has %d", listed, len(want))
+	}
+	for name, file := range want {
+		if forktest.Text(t, dir, name) != string(file.Data) {
+			t.Errorf("%s is not upstream's", name)
+		}
+	}
+	forktest.Run(t, dir, "git", "checkout", "-q", "fresh-0.25")
+	readme := forktest.Text(t, dir, "README.md")
+	for _, part := range []string{
+		"replace sigs.k8s.io/controller-runtime => github.com/freshmapper/controller-runtime v0.25.2-fresh.1\n",
+		"\n| controller-runtime | build, stock |", "\n| v0.25.2 | ok |", "\n| v0.25.2 | pkg/client/apiutil |",
+	} {
+		if !strings.Contains(readme, part) {
+			t.Errorf("no %q in\n%s", part, readme)
+		}
+	}
+	if strings.Contains(readme, "| v0.24") || strings.Contains(readme, "%!") {
+		t.Errorf("rows of other lines in\n%s", readme)
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".github")); err == nil {
+		t.Error("upstream's automation is in the fork")
+	}
+}
+
+// A further release of the same version is one more commit; notes are written.
+func TestFurtherRelease(t *testing.T) {
+	dir, r := published(t, "v0.25")
+	before := strings.TrimSpace(forktest.Run(t, dir, "git", "rev-parse", "fresh-0.25"))
+	r.Fresh, r.Ours = 2, forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n")
+	r.Notes, r.Date = filepath.Join(t.TempDir(), "notes"), time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	if err := publish.Publish(context.Background(), r); err != nil {
+		t.Fatal(err)
+	}
+	forktest.Clean(t, dir)
+	if parent := strings.TrimSpace(forktest.Run(t, dir, "git", "rev-parse", "v0.25.2-fresh.2^{commit}~1")); parent != before {
+		t.Errorf("the second release is on %s, not on %s", parent, before)
+	}
+	if changed := forktest.Run(t, dir, "git", "diff", "--name-only", before, "fresh-0.25"); changed != "README.md\npkg/client/apiutil/fresh_test.go\n" {
+		t.Errorf("changed:\n%s", changed)
+	}
+	if date := forktest.Run(t, dir, "git", "log", "-1", "--format=%cI"); !strings.HasPrefix(date, "2026-11-21T00:00:00") {
+		t.Errorf("date: %s", date)
+	}
+	if forktest.Text(t, r.Notes, "v0.25.2-fresh.2.md") != forktest.Text(t, dir, "README.md") {
+		t.Error("the notes are not the tag's")
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	dir, _ := published(t, "v0.25")
+	tests := map[string]struct {
+		spoil func(t *testing.T, dir string)
+		edit  func(*publish.Request)
+		want  string
+	}{
+		"tag exists":   {nil, nil, "the tag v0.25.2-fresh.1 exists in"},
+		"dirty":        {func(t *testing.T, dir string) { forktest.Write(t, dir, "alias.go", "") }, nil, "has changes that are not committed (M alias.go)"},
+		"new file":     {func(t *testing.T, dir string) { forktest.Write(t, dir, "new.go", "") }, nil, "has changes that are not committed (?? new.go)"},
+		"number":       {nil, func(r *publish.Request) { r.Fresh = 0 }, "begins at 1"},
+		"author":       {nil, func(r *publish.Request) { r.Author = "nobody" }, "-author"},
+		"no matrix":    {nil, func(r *publish.Request) { r.Fresh, r.Matrix = 2, "" }, "hack/test.sh -matrix"},
+		"no git":       {func(t *testing.T, _ string) { t.Setenv("PATH", "") }, nil, "no git command in PATH"},
+		"another repo": {func(t *testing.T, dir string) { forktest.Run(t, dir, "git", "branch", "-m", "main") }, func(r *publish.Request) { r.Fresh = 2 }, "of something else"},
+		"no repo":      {func(t *testing.T, dir string) { forktest.Scrap(t, filepath.Join(dir, ".git")) }, nil, "is not empty and no git repository"},
+		"broken mapper": {nil, func(r *publish.Request) {
+			r.Fresh, r.Ours = 2, forktest.Edited("apiutil/apimachinery.go", "package apiutil\n")
+		}, "overwrite"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			mine := filepath.Join(t.TempDir(), "fork")
+			if err := os.CopyFS(mine, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			before := refs(t, mine)
+			r := request(t, mine, "v0.25")
+			if test.spoil != nil {
+				test.spoil(t, mine)
+				if name != "no git" && name != "no repo" {
+					before = refs(t, mine)
+				}
+			}
+			if test.edit != nil {
+				test.edit(&r)
+			}
+			err := publish.Publish(context.Background(), r)
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error: %v", err)
+			}
+			if name != "no git" && name != "no repo" && refs(t, mine) != before {
+				t.Errorf("it has changed\n%sto\n%s", before, refs(t, mine))
+			}
+		})
+	}
+}
+
+// A release goes on in a fresh clone, whose branches are but one those of its remote.
+func TestFurtherReleaseInClone(t *testing.T) {
+	dir, r := published(t, "v0.24..v0.25")
+	r.Dir, r.Fresh = filepath.Join(t.TempDir(), "clone"), 2
+	forktest.Run(t, dir, "git", "clone", "-q", dir, r.Dir)
+	if err := publish.Publish(context.Background(), r); err != nil {
+		t.Fatal(err)
+	}
+	for _, branch := range []string{"fresh-0.24", "fresh-0.25"} {
+		forktest.Run(t, r.Dir, "git", "merge-base", "--is-ancestor", "origin/"+branch, branch)
+	}
+	forktest.Run(t, r.Dir, "git", "push", "-q", "--atomic", "--follow-tags", "--dry-run", "origin", "refs/heads/fresh-*")
+	forktest.Clean(t, r.Dir)
+}
+
+// The rule for Renovate that the documents give reads the tags that are made.
+func TestRenovateRule(t *testing.T) {
+	var config struct {
+		PackageRules []struct {
+			MatchPackageNames []string
+			Versioning        string
+		}
+	}
+	if err := json.Unmarshal([]byte(forktest.Text(t, "../../../docs", "renovate.json")), &config); err != nil {
+		t.Fatal(err)
+	}
+	rule := config.PackageRules[0]
+	if rule.MatchPackageNames[0] != publish.Module {
+		t.Errorf("the rule is for %q", rule.MatchPackageNames)
+	}
+	versions := regexp.MustCompile(strings.TrimPrefix(rule.Versioning, "regex:"))
+	dir, _ := published(t, "v0.25")
+	for _, tag := range strings.Fields(forktest.Run(t, dir, "git", "tag")) {
+		if !versions.MatchString(tag) {
+			t.Errorf("%s is no version to %s", tag, versions)
+		}
+	}
+	if versions.MatchString("v0.25.2") {
+		t.Error("upstream's versions count as the fork's")
+	}
+}
+
+func TestAtOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "fork")
+	unlock, err := tree.Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	if err := publish.Publish(context.Background(), request(t, dir, "v0.25")); err == nil || !strings.Contains(err.Error(), "another run is at work in "+dir) {
+		t.Errorf("error: %v", err)
+	}
+}
+
+func TestParseLines(t *testing.T) {
+	for text, want := range map[string]string{
+		"v0.25": "v0.25.2", "v0.20,v0.24": "v0.20.4 v0.24.1", "v0.24..v0.25": "v0.24.1 v0.25.2",
+		"v0.19": "not supported", "v0.25..v0.24": "wrong way round", "v0.24..v0.99": "not supported", "": "not supported",
+	} {
+		lines, err := publish.ParseLines(text)
+		var got []string
+		for _, line := range lines {
+			got = append(got, line.Newest)
+		}
+		if err != nil {
+			got = []string{err.Error()}
+		}
+		if !strings.Contains(strings.Join(got, " "), want) {
+			t.Errorf("%q: %q, not %q", text, got, want)
+		}
+	}
+}
+
+// The real sources, taken by a program through a module proxy: what "go get"
+// gets from the tag, what is built, what is verified.
+func TestConsumed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles client-go of two lines")
+	}
+	repository := filepath.Join(t.TempDir(), "fork")
+	r := request(t, repository, "v0.24..v0.25")
+	r.Ours, r.Module = freshmapper.Source, "git.example.invalid/freshmapper/controller-runtime.git"
+	if err := publish.Publish(context.Background(), r); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range r.Lines {
+		t.Run(line.Minor, func(t *testing.T) { consume(t, repository, r.Module, line.Newest) })
+	}
+}
+
+func consume(t *testing.T, repository, module, version string) {
+	t.Helper()
+	const mapper = tree.Module + "/pkg/client/apiutil"
+	tag := version + "-fresh.1"
+	proxy := forktest.Proxy(t, repository, module+"@"+tag)
+	dir := t.TempDir()
+	forktest.Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\nrequire "+tree.Module+" "+version+"\n")
+	forktest.Write(t, dir, "main.go", "package main\n\nimport \""+mapper+"\"\n\n"+
+		"func main() { _ = apiutil.DynamicRESTMapperOptions{WatchAPIs: true} }\n")
+
+	cache := strings.TrimSpace(forktest.Run(t, dir, "go", "env", "GOMODCACHE"))
+	host, _, _ := strings.Cut(module, "/")
+	clean := func() { forktest.Scrap(t, filepath.Join(cache, host), filepath.Join(cache, "cache", "download", host)) }
+	clean()
+	t.Cleanup(clean)
+	others := strings.TrimSpace(forktest.Run(t, dir, "go", "env", "GOPROXY"))
+	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(proxy)+","+others)
+	t.Setenv("GONOSUMDB", host)
+
+	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"="+module+"@"+tag)
+	forktest.Run(t, dir, "go", "mod", "tidy")
+	forktest.Run(t, dir, "go", "build", "-o", os.DevNull, ".")
+	if said := forktest.Run(t, dir, "go", "mod", "verify"); !strings.Contains(said, "all modules verified") {
+		t.Errorf("go mod verify: %s", said)
+	}
+	from := strings.TrimSpace(forktest.Run(t, dir, "go", "list", "-f", "{{.Dir}}", mapper))
+	if want := filepath.Join(cache, module+"@"+tag, "pkg/client/apiutil"); from != want {
+		t.Errorf("the mapper is built from %s, not from %s", from, want)
+	}
+	if err := consumer.Check(context.Background(), consumer.Request{Dir: dir, Ours: freshmapper.Source, Self: "fork", Out: &bytes.Buffer{}}); err != nil {
+		t.Errorf("fork -check: %v", err)
+	}
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package reload
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Calls are made in their order and one at a time, and keep nobody waiting.
+func TestQueueIsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue
+		var made []int // by one call at a time, or the race detector tells
+		start := time.Now()
+		for i := range 100 {
+			q.Add(func() {
+				time.Sleep(time.Second)
+				made = append(made, i)
+			})
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("Add waited %v", took)
+		}
+		time.Sleep(100 * time.Second)
+		synctest.Wait()
+		if len(made) != 100 || !slices.IsSorted(made) || q.running {
+			t.Errorf("made %v, running %v", made, q.running)
+		}
+	})
+}
+
+// What is called may add a call, and wait for what others add.
+func TestQueueIsReentrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue
+		var made []string
+		done := make(chan struct{})
+		q.Add(func() {
+			q.Add(func() {
+				made = append(made, "second")
+				close(done)
+			})
+			made = append(made, "first")
+		})
+		<-done
+		if !slices.Equal(made, []string{"first", "second"}) {
+			t.Errorf("made %q", made)
+		}
+	})
+}
+
+// Only so many calls wait. The oldest are dropped; the one under way is not.
+func TestQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue
+		var made []int
+		slow := make(chan struct{})
+		q.Add(func() { <-slow; made = append(made, -1) })
+		synctest.Wait()
+		for i := range 3 * mostQueued {
+			q.Add(func() { made = append(made, i) })
+		}
+		if len(q.calls) != mostQueued {
+			t.Errorf("%d calls wait", len(q.calls))
+		}
+		close(slow)
+		synctest.Wait()
+		if len(made) != mostQueued+1 || made[0] != -1 || made[1] != 2*mostQueued || !slices.IsSorted(made) {
+			t.Errorf("%d calls made, from %v to %v", len(made), made[:2], made[len(made)-1])
+		}
+		if q.running || q.calls != nil {
+			t.Errorf("running %v, %d calls left", q.running, len(q.calls))
+		}
+	})
+}

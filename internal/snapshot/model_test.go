@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// model is what is known in the plainest form: the words of the last document, and
+// beside them what reads have found, changed in place. It leaves out the order of
+// versions and groups.
+type model struct {
+	core, named Tick
+	groups      map[string]*modelGroup
+}
+
+type modelGroup struct {
+	words []string // of the document; nil if it does not list the group
+	list  Tick     // of the last live read of the group's list
+	names []string // that it found, or that the document had when it dropped the group
+	best  string   // the version that it prefers
+	found map[string]modelVersion
+}
+
+// modelVersion is what reads have found of a version that the document does not say.
+type modelVersion struct {
+	table      bool
+	kinds      string
+	read       Tick
+	live, gone bool
+	failed     Tick // when it failed since
+}
+
+func (m *model) half(group string) Tick {
+	if group == "" {
+		return m.core
+	}
+	return m.named
+}
+
+func (m *model) group(name string) *modelGroup {
+	if m.groups[name] == nil {
+		m.groups[name] = &modelGroup{found: map[string]modelVersion{}}
+	}
+	return m.groups[name]
+}
+
+// said returns what the document says of a version.
+func (g *modelGroup) said(version string) (listed bool, says modelVersion, stale bool) {
+	for _, word := range g.words {
+		if _, v := parseVersion(word); v.Name == version {
+			_, kinds, table := strings.Cut(word, ":")
+			return true, modelVersion{table: table, kinds: kinds}, v.Err != nil
+		}
+	}
+	return false, modelVersion{}, false
+}
+
+// everyName lists the versions that anything is known of.
+func (g *modelGroup) everyName() []string {
+	names := slices.Concat(g.names, slices.Collect(maps.Keys(g.found)))
+	names = append(names, g.docNames()...)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// document records a read of the document, or of half of it.
+func (m *model) document(text string, core, named Tick) {
+	then := map[bool]Tick{true: m.core, false: m.named}
+	m.core, m.named = max(core, m.core), max(named, m.named)
+	says := map[string][]string{}
+	for _, words := range words(text) {
+		name, _, _ := strings.Cut(words[0], "/")
+		says[name] = words
+		m.group(name)
+	}
+	for name, g := range m.groups {
+		g.hear(says[name], then[name == ""], m.half(name))
+	}
+}
+
+// hear is what a new document means to a group. The one before was read at then.
+func (g *modelGroup) hear(words []string, then, now Tick) {
+	old := *g
+	g.words = words
+	if slices.Equal(old.words, words) {
+		g.forgetAgreed()
+		g.forgetList()
+		return // no news
+	}
+	defer g.forgetList()
+	g.found = map[string]modelVersion{}
+	for _, name := range old.everyName() {
+		v := old.found[name]
+		if _, says, _ := old.said(name); says.table && !v.table && !v.gone {
+			v.table, v.kinds, v.read = true, says.kinds, then
+			if v.failed < then {
+				v.failed = 0
+			}
+		}
+		listed, says, stale := g.said(name)
+		switch {
+		case words == nil && v.table,
+			v.gone && listed,
+			v.live && !v.gone && !listed && words != nil,
+			listed && !says.table && v.failed > 0,
+			v.live && says.table && says.kinds != v.kinds && !v.gone:
+			if says.table && !v.gone {
+				v.failed = 0 // it answers, as far as the document knows
+			}
+			g.found[name] = v
+		case listed && !says.table && v.table:
+			g.found[name] = v
+		}
+		if kept, ok := g.found[name]; ok && stale && kept.table && now > kept.read {
+			kept.failed = now
+			g.found[name] = kept
+		}
+	}
+	g.names, g.best = nil, ""
+	switch {
+	case words == nil:
+		g.best = old.preferred()
+		g.names = slices.DeleteFunc(old.listing(), func(name string) bool {
+			_, found := g.found[name]
+			return !found && (old.list == 0 || !slices.Contains(old.names, name))
+		})
+	case old.list > 0:
+		g.best, g.names = old.best, old.names
+	}
+}
+
+// listing lists the names of the document's list and of the live one, the one that
+// counts for more before the other.
+func (g *modelGroup) listing() []string {
+	first, then := g.docNames(), g.names
+	if g.listLeads() {
+		first, then = then, first
+	}
+	return slices.Concat(first, slices.DeleteFunc(slices.Clone(then), func(name string) bool { return slices.Contains(first, name) }))
+}
+
+// listLeads reports whether the live list has all that the document has, but for what is gone.
+func (g *modelGroup) listLeads() bool {
+	return g.words == nil || g.list > 0 && !slices.ContainsFunc(g.docNames(), func(name string) bool {
+		return !g.found[name].gone && !slices.Contains(g.names, name)
+	})
+}
+
+// forgetList forgets a live list that has nothing to add to the document, where nothing
+// else was found.
+func (g *modelGroup) forgetList() {
+	if g.words != nil && len(g.found) == 0 && g.sameList() {
+		g.list, g.names, g.best = 0, nil, ""
+	}
+}
+
+// preferred is the version that the server prefers: of the document, the first.
+func (g *modelGroup) preferred() string {
+	if g.listLeads() {
+		return g.best
+	}
+	return g.docNames()[0]
+}
+
+// sameList reports whether the live list has nothing to add to the document.
+func (g *modelGroup) sameList() bool {
+	if g.listLeads() {
+		return g.best == g.docNames()[0] && slices.Equal(g.names, g.docNames())
+	}
+	return !slices.ContainsFunc(g.names, func(name string) bool { return !g.docHas(name) })
+}
+
+func (g *modelGroup) docNames() (names []string) {
+	for _, word := range g.words {
+		_, v := parseVersion(word)
+		names = append(names, v.Name)
+	}
+	return names
+}
+
+func (g *modelGroup) docHas(name string) bool {
+	listed, _, _ := g.said(name)
+	return listed
+}
+
+// forgetAgreed forgets what the document says just so, and failures of what it has.
+func (g *modelGroup) forgetAgreed() {
+	for name, v := range g.found {
+		if _, says, _ := g.said(name); says.table && !v.gone && (!v.live || v.kinds == says.kinds) {
+			delete(g.found, name)
+		}
+	}
+}
+
+// live records a live read of a version: of its kinds, or that it is not served.
+func (m *model) live(group, version string, served bool, kinds string, now Tick) {
+	g := m.group(group)
+	v := g.found[version]
+	switch {
+	case now <= v.read || !served && !m.has(group):
+	case served:
+		next := modelVersion{table: true, kinds: kinds, read: now, live: true}
+		if v.failed > now {
+			next.failed = v.failed
+		}
+		g.found[version] = next
+	default:
+		g.gone(version, now)
+	}
+}
+
+func (g *modelGroup) gone(version string, now Tick) {
+	known := slices.Contains(g.everyName(), version)
+	g.names = slices.DeleteFunc(g.names, func(name string) bool { return name == version })
+	delete(g.found, version)
+	if g.docHas(version) {
+		g.found[version] = modelVersion{gone: true, live: true, read: now}
+		return
+	}
+	if g.words != nil || !known {
+		return
+	}
+	maps.DeleteFunc(g.found, func(_ string, v modelVersion) bool { return !v.live })
+	if g.list == 0 {
+		g.names = slices.DeleteFunc(g.names, func(name string) bool { _, ok := g.found[name]; return !ok })
+	}
+}
+
+func (m *model) failed(group, version string, now Tick) {
+	g := m.group(group)
+	v := g.found[version]
+	if !slices.Contains(g.visible(), version) || now <= max(v.read, v.failed) {
+		return
+	}
+	v.failed = now
+	g.found[version] = v
+}
+
+func (m *model) lists(group string, names []string, now Tick) {
+	if g := m.group(group); now > g.list && (len(names) > 0 || m.has(group)) {
+		g.list, g.names, g.best = now, names, append(slices.Clone(names), "")[0]
+	}
+}
+
+// withoutDropped forgets the groups that the document has dropped and that nobody has seen since.
+func (m *model) withoutDropped() {
+	maps.DeleteFunc(m.groups, func(_ string, g *modelGroup) bool {
+		for _, v := range g.found {
+			if v.live {
+				return false
+			}
+		}
+		return g.words == nil
+	})
+}
+
+// overtaken records a live read that a document has overtaken.
+func (m *model) overtaken(r Read, now Tick) {
+	g := m.group(r.Group)
+	if r.Part == PartList && g.list < now {
+		g.list, g.names, g.best = 0, nil, ""
+	}
+	if v, ok := g.found[r.Version]; ok && v.read < now {
+		delete(g.found, r.Version)
+	}
+}
+
+// has reports whether anything is left of a group.
+func (m *model) has(group string) bool {
+	g := m.groups[group]
+	return g != nil && (g.words != nil || len(g.visible()) > 0)
+}
+
+// visible lists the versions that are known.
+func (g *modelGroup) visible() []string {
+	return slices.DeleteFunc(g.everyName(), func(name string) bool {
+		v, ok := g.found[name]
+		return v.gone || ok && !v.table && !g.docHas(name) && !slices.Contains(g.names, name)
+	})
+}
+
+// forgetEmpty forgets groups of which nothing is left.
+func (m *model) forgetEmpty() {
+	maps.DeleteFunc(m.groups, func(name string, _ *modelGroup) bool { return !m.has(name) })
+}
+
+// text is Snapshot.text in no order.
+func (m *model) text() []string {
+	var all []string
+	for group, g := range m.groups {
+		for _, name := range g.visible() {
+			all = append(all, g.text(group, name))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (g *modelGroup) text(group, name string) string {
+	v, text := g.found[name], group+"/"+name
+	_, says, stale := g.said(name)
+	if v.failed > 0 || stale && !v.live {
+		text += "!"
+	}
+	switch {
+	case v.live:
+		return text + fmt.Sprintf(":%s@%d", v.kinds, v.read)
+	case v.table && v.read > 0:
+		return text + fmt.Sprintf(":%s~%d", v.kinds, v.read)
+	case says.table:
+		return text + ":" + says.kinds
+	}
+	return text
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestReset: after a reset, what may be answered without a read.
+func TestReset(t *testing.T) {
+	const known = "a/v1:Foo a/v2:Foo b/v1:Bar"
+	early := func(h *history) Tick { return h.now - 1 } // of a read that began before the reset
+	tests := map[string]struct {
+		then          func(*history)
+		a, aInV1, inB bool // whether Foo of a, Foo of a in v1, and Bar of b are settled
+	}{
+		"nothing happened":                {func(*history) {}, true, true, true},
+		"reset":                           {func(h *history) { h.resetAll() }, false, false, false},
+		"document":                        {func(h *history) { h.resetAll(); h.document(known) }, true, true, true},
+		"a document that began before":    {func(h *history) { h.tick(); h.resetAll(); h.documentAt(known, early(h)) }, false, false, false},
+		"a version, live":                 {func(h *history) { h.resetAll(); h.live("a/v1:Foo") }, false, true, false},
+		"a live read that began before":   {func(h *history) { h.tick(); h.resetAll(); h.liveAt("a/v1:Foo", early(h)) }, false, false, false},
+		"twice, and a read between":       {func(h *history) { h.resetAll(); h.document(known); h.resetAll() }, false, false, false},
+		"a failure":                       {func(h *history) { h.resetAll(); h.fails("a/v1") }, false, false, false},
+		"what was live is live again":     {func(h *history) { h.live("a/v1:Foo,Bar"); h.resetAll(); h.document(known) }, false, false, true},
+		"and read so":                     {func(h *history) { h.live("a/v1:Foo,Bar"); h.resetAll(); h.document(known); h.live("a/v1:Foo") }, true, true, true},
+		"what was gone is asked for":      {func(h *history) { h.live("a/v2"); h.resetAll(); h.document(known) }, false, true, true},
+		"group":                           {func(h *history) { h.resetGroup("a") }, false, false, true},
+		"group, document":                 {func(h *history) { h.resetGroup("a"); h.document(known) }, false, false, true},
+		"group, changed document":         {func(h *history) { h.resetGroup("a"); h.document("a/v1:Foo,Baz b/v1:Bar") }, false, false, true},
+		"group, one version":              {func(h *history) { h.resetGroup("a"); h.live("a/v1:Foo") }, false, true, true},
+		"group, its list":                 {func(h *history) { h.resetGroup("a"); h.group("a", "v1", "v2") }, false, false, true},
+		"group, its list and v1":          {func(h *history) { h.resetGroup("a"); h.group("a", "v1", "v2"); h.live("a/v1:Foo") }, true, true, true},
+		"group, all live":                 {func(h *history) { h.resetGroup("a"); h.wholeGroup("a/v1:Foo a/v2:Foo") }, true, true, true},
+		"group, all live, document":       {func(h *history) { h.resetGroup("a"); h.wholeGroup("a/v1:Foo a/v2:Foo"); h.document(known) }, true, true, true},
+		"group, live before":              {func(h *history) { h.wholeGroup("a/v1:Foo a/v2:Foo"); h.resetGroup("a") }, false, false, true},
+		"group, a read that began before": {func(h *history) { h.tick(); h.resetGroup("a"); h.liveAt("a/v1:Foo", early(h)) }, false, false, true},
+		"group twice":                     {func(h *history) { h.resetGroup("a"); h.wholeGroup("a/v1:Foo a/v2:Foo"); h.resetGroup("a") }, false, false, true},
+		"group, then all":                 {func(h *history) { h.resetGroup("a"); h.resetAll(); h.document(known) }, false, false, true},
+		"all, then group":                 {func(h *history) { h.resetAll(); h.resetGroup("a"); h.document(known) }, false, false, true},
+		"group, all live, then all":       {func(h *history) { h.resetGroup("a"); h.wholeGroup("a/v1:Foo a/v2:Foo"); h.resetAll() }, false, false, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			h := newHistory(false, known)
+			test.then(h)
+			if got := h.settles("a", "Foo"); got != test.a {
+				t.Errorf("Foo of a is settled: %v", got)
+			}
+			if got := h.settles("a", "Foo", "v1"); got != test.aInV1 {
+				t.Errorf("Foo of a in v1 is settled: %v", got)
+			}
+			if got := h.settles("b", "Bar"); got != test.inB {
+				t.Errorf("Bar of b is settled: %v", got)
+			}
+			if err := checkInvariants(h.Snapshot); err != nil {
+				t.Error(err)
+			}
+			if err := checkTicks(h.Snapshot, h.now); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestLegacyReset: a list settles nothing that it only lists.
+func TestLegacyReset(t *testing.T) {
+	const known = "a/v1:Foo b/v1:Bar"
+	h := newHistory(true, known)
+	h.live("a/v1:Foo b/v1:Bar")
+	if !h.settles("a", "Foo") || !h.settles("b", "Bar") {
+		t.Error("not settled, though all was read")
+	}
+	h.resetAll()
+	h.document(known)
+	if h.settles("a", "Foo") || h.settles("a", "Foo", "v1") {
+		t.Error("settled by a list")
+	}
+	h.live("a/v1:Foo")
+	if !h.settles("a", "Foo") || h.settles("b", "Bar") {
+		t.Error("a live read does not settle its version, or settles another")
+	}
+	h.resetGroup("a")
+	h.live("a/v1:Foo")
+	if h.settles("a", "Foo") || !h.settles("a", "Foo", "v1") {
+		t.Error("a version without the group's list settles its order, or not itself")
+	}
+	h.wholeGroup("a/v1:Foo")
+	if !h.settles("a", "Foo") || len(h.groupResets) > 0 {
+		t.Error("not settled by a live read of all of the group")
+	}
+}
+
+// TestResetTicks: what others are told of resets.
+func TestResetTicks(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo")
+	h.resetAll()
+	h.resetGroup("a")
+	if h.LastReset() != 2 || h.LastResetOfAny() != 3 {
+		t.Errorf("reset at %d and %d", h.LastReset(), h.LastResetOfAny())
+	}
+	if s := h.Reset(1).ResetGroup("a", 1); s.LastReset() != 2 || s.LastResetOfAny() != 3 || s.groupResets["a"] != 3 {
+		t.Error("an older reset takes the place of a newer one")
+	}
+}
+
+// TestResetOfUnknownGroups: one that nobody knows may have come, until the document
+// is read that does not have it. If a later one has it, it is read live all the same.
+func TestResetOfUnknownGroups(t *testing.T) {
+	h := newHistory(false, "b/v1:Foo")
+	h.resetGroup("a")
+	h.resetGroup("")
+	h.halfDocument("b/v1:Foo", PartNamed)
+	if h.awaits("a") {
+		t.Error("a is still waited for")
+	}
+	if !h.awaits("") {
+		t.Error("the half without the core group has settled it")
+	}
+	h.document("a/v1:Foo b/v1:Foo")
+	if !h.awaits("a") || h.settles("a", "Foo") {
+		t.Error("a group that the document has after its reset is not read live")
+	}
+	for i := range 2 * mostGroupResets {
+		h.resetGroup(fmt.Sprint("unknown", i))
+	}
+	if n := len(h.groupResets); n > mostGroupResets {
+		t.Errorf("%d resets are remembered", n)
+	}
+}
