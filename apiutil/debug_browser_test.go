@@ -25,18 +25,18 @@ func TestDebugPageInBrowser(t *testing.T) {
 	}
 	groups := append(fakeapi.Typical(30, 2, 3), fakeGroup("new.example.com", fakeVersion("v1", "New")))
 	server := fakeapi.New(groups...)
-	m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour})
+	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour})
 	page := httptest.NewServer(m.DebugHandler())
 	defer page.Close()
-	lifeReadAll(t, m)
+	readAll(t, m)
 	server.Remove("new.example.com")
-	lifeReadAll(t, m)
-	_ = lifeAsk(m, lifeNew)
+	readAll(t, m)
+	_ = lookUp(m, newKind)
 	server.SetFault(fakeapi.Under("/apis/down.example.com/v1"), fakeapi.Status(503, 0))
 	down := fakeVersion("v1", "Down")
 	down.Stale = true
 	server.PutVersion("down.example.com", down)
-	lifeReadAll(t, m)
+	readAll(t, m)
 
 	dom := browse(t, browser, "--dump-dom", page.URL)
 	for _, want := range []string{"<h1>RESTMapper</h1>", "<details>", "new.example.com/v1.New", "down.example.com/v1", "on each miss, every 1h0m0s (not so: Start was not called)"} {

@@ -98,23 +98,23 @@ func debugData(t *testing.T, h http.Handler) debugJSON {
 }
 
 func TestDebugHandler(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
 		h := m.DebugHandler()
 		empty := debugData(t, h)
 		if len(empty.Groups)+len(empty.Reads)+len(empty.Changes) > 0 || empty.Groups == nil || len(server.TakeRequests()) > 0 {
 			t.Errorf("before any read: %+v", empty)
 		}
 
-		lifeReadAll(t, m)
+		readAll(t, m)
 		dead := fakeVersion("v1", "New")
 		dead.Stale = true
-		server.PutVersion(lifeNew.Group, dead)
+		server.PutVersion(newKind.Group, dead)
 		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster"))
-		heal := server.SetFault(fakeapi.Under("/apis/"+lifeNew.Group), fakeapi.Status(503, 0))
+		heal := server.SetFault(fakeapi.Under("/apis/"+newKind.Group), fakeapi.Status(503, 0))
 		defer heal()
-		lifeReadAll(t, m)
-		_ = lifeAsk(m, lifeNew)
+		readAll(t, m)
+		_ = lookUp(m, newKind)
 		server.TakeRequests()
 
 		data := debugData(t, h)
@@ -131,7 +131,7 @@ func TestDebugHandler(t *testing.T) {
 			if g.Name == "example.com" && (len(g.Versions) != 1 || len(g.Versions[0].Kinds) != 1 || g.Versions[0].Kinds[0].Namespaced || g.Versions[0].Kinds[0].Kind != "Foo") {
 				t.Errorf("example.com: %+v", g)
 			}
-			if g.Name == lifeNew.Group && g.Versions[0].Error == "" {
+			if g.Name == newKind.Group && g.Versions[0].Error == "" {
 				t.Errorf("no error of the dead version: %+v", g)
 			}
 		}
@@ -146,9 +146,9 @@ func TestDebugHandler(t *testing.T) {
 
 // What is kept is bounded, and nothing is before somebody wants to look.
 func TestDebugKeepsTheLatest(t *testing.T) {
-	lifeBothModes(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		lifeReadAll(t, m)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
 		synctest.Wait()
 		h := m.DebugHandler()
 		if data := debugData(t, h); len(data.Reads)+len(data.Changes) > 0 || len(data.Groups) != 3 {
@@ -160,7 +160,8 @@ func TestDebugKeepsTheLatest(t *testing.T) {
 				kind = "Foo:cluster"
 			}
 			server.PutVersion("example.com", fakeVersion("v1", kind))
-			lifeReadAll(t, m)
+			readAll(t, m)
+			synctest.Wait()
 		}
 		data := debugData(t, h)
 		if len(data.Reads) != 50 || len(data.Changes) != 50 {
@@ -174,14 +175,14 @@ func TestDebugKeepsTheLatest(t *testing.T) {
 
 // The page is HTML that no group, kind or error can break out of.
 func TestDebugPage(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		const evil = "<script>alert(1)</script>"
-		server := lifeServer(fakeapi.Aggregated())
+		server := newServer(fakeapi.Aggregated())
 		server.SetFault(fakeapi.At("/apis/new.example.com/v1"), echo(403, "application/json", func(string) string { return asStatus(evil) }))
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{WatchAPIs: true, RefreshInterval: time.Hour})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{WatchAPIs: true, RefreshInterval: time.Hour})
 		h := m.DebugHandler()
-		lifeReadAll(t, m)
-		_ = lifeAsk(m, lifeNew)
+		readAll(t, m)
+		_ = lookUp(m, newKind)
 		synctest.Wait()
 		for accept, want := range map[string]string{"": "text/html", "text/html,application/json": "text/html", "*/*": "text/html", "application/json": "application/json"} {
 			if got := debugGet(t, h, "/", accept).Header().Get("Content-Type"); !strings.HasPrefix(got, want) {
@@ -214,14 +215,14 @@ func TestDebugPage(t *testing.T) {
 
 // A server that repeats the token that it was sent does not get it onto the page.
 func TestDebugShowsNoCredentials(t *testing.T) {
-	lifeBubble(t, func(t *testing.T) {
-		server := lifeServer(fakeapi.Aggregated())
-		m := newFakeMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		h := m.DebugHandler()
-		lifeReadAll(t, m)
+		readAll(t, m)
 		server.SetFault(fakeapi.All(), echo(403, "application/json", func(sent string) string { return asStatus("refused: " + sent) }))
 		m.Reset()
-		_ = lifeAsk(m, lifeNew)
+		_ = lookUp(m, newKind)
 		synctest.Wait()
 		cfg := server.Config()
 		if cfg.BearerToken == "" {
@@ -251,13 +252,13 @@ func TestUnstartedWarning(t *testing.T) {
 		"neither":           {apiutil.DynamicRESTMapperOptions{}, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			lifeBubble(t, func(t *testing.T) {
-				server := lifeServer(fakeapi.Aggregated())
-				log, logger := newLifeLog()
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Aggregated())
+				log, logger := newTestLog()
 				test.options.Logger = logger
-				m := newFakeMapper(t, server, test.options)
+				m := newMapper(t, server, test.options)
 				if test.start {
-					defer lifeStart(t, m)()
+					defer startMapper(t, m)()
 				}
 				warnings := func() int {
 					synctest.Wait()
@@ -270,7 +271,7 @@ func TestUnstartedWarning(t *testing.T) {
 					return n
 				}
 				for range 5 {
-					lifeReadAll(t, m)
+					readAll(t, m)
 					time.Sleep(10 * time.Second)
 				}
 				if n := warnings(); n > 0 {
@@ -278,7 +279,7 @@ func TestUnstartedWarning(t *testing.T) {
 				}
 				for range 5 {
 					time.Sleep(time.Minute)
-					lifeReadAll(t, m)
+					readAll(t, m)
 				}
 				if n := warnings(); n != test.want {
 					t.Errorf("%d warnings, want %d", n, test.want)

@@ -63,7 +63,7 @@ func pathClass(path string) string {
 // report logs and counts what a flight has done.
 func (m *DynamicRESTMapper) report(r reload.Report) {
 	m.warnUnstarted()
-	m.recent.remember(debugRead{Time: time.Now(), Part: r.Reason, Duration: r.Duration.Round(time.Microsecond).String(), Error: errorText(r.Err)}, m.reloader.Snapshot())
+	m.recent.remember(debugRead{Time: time.Now(), Part: r.Reason, Duration: r.Duration.Round(time.Microsecond).String(), Error: errorText(r.Err)}, r.To)
 	log := m.options.Logger
 	log.V(1).Info("reloaded API discovery", "reason", r.Reason, "duration", r.Duration, "error", r.Err)
 	switch {
