@@ -276,12 +276,15 @@ func TestEndedContext(t *testing.T) {
 	})
 }
 
-// The requests of one lookup follow each other, whatever it is about.
+// The requests of one lookup that names a group follow each other.
 func TestRequestsOfOneLookupAreSequential(t *testing.T) {
 	withLanes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
 		m, watched := newLanesMapper(t, server)
 		for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup(typical.Group) }} {
 			for _, form := range lookupForms(schema.GroupVersionKind{Group: typical.Group, Version: "v1", Kind: "Absent"}) {
+				if form.group == "" {
+					continue
+				}
 				reset()
 				if _, err := form.ask(context.Background(), m); !meta.IsNoMatchError(err) {
 					t.Errorf("%s: %v", form.name, err)
@@ -293,6 +296,31 @@ func TestRequestsOfOneLookupAreSequential(t *testing.T) {
 		}
 		if watched.most != 1 {
 			t.Errorf("%d requests at once", watched.most)
+		}
+	})
+}
+
+// Those of one that searches all groups go side by side where each has to be read.
+func TestSearchOfAllGroups(t *testing.T) {
+	withLanes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
+		m, watched := newLanesMapper(t, server)
+		for _, form := range lookupForms(schema.GroupVersionKind{Group: typical.Group, Version: "v1", Kind: "Absent"}) {
+			if form.group != "" {
+				continue
+			}
+			server.TakeRequests()
+			start := time.Now()
+			if _, err := form.ask(context.Background(), m); err == nil {
+				t.Errorf("%s: found", form.name)
+			}
+			requests, took := len(server.TakeRequests()), time.Since(start)
+			rounds := 2 + (requests-2+mostGroups-1)/mostGroups // of the document, and of the versions
+			if took != time.Duration(rounds)*latency {
+				t.Errorf("%s: %d requests took %v, want %d rounds of %v", form.name, requests, took, rounds, latency)
+			}
+		}
+		if want := map[string]int{"aggregated": 1, "legacy": mostGroups}[path.Base(t.Name())]; watched.most != want {
+			t.Errorf("%d requests at once, want %d", watched.most, want)
 		}
 	})
 }
