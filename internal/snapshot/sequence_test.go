@@ -57,7 +57,7 @@ func TestRandomSequences(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			dice := rand.New(rand.NewPCG(seed, 1))
-			for range 60 {
+			for range 40 {
 				q := newSequence(dice)
 				for range 40 {
 					before, text := q.Snapshot, q.text()
