@@ -42,8 +42,10 @@ const (
 	mostQuick = 8
 	// mostSlow is how many more may hang: of groups that did not answer the last time,
 	// and of those that have not answered for slowAfter.
-	mostSlow  = 8
+	mostSlow  = 32
 	slowAfter = time.Second
+	// mostRemembered is how many groups are known not to have answered.
+	mostRemembered = 1024
 )
 
 // flights are the reads that have been asked for. Those in one lane run one after
@@ -158,16 +160,23 @@ func (fs *flights) start() {
 // fly performs f, which counts against room, and lets others start. It ends by
 // the timeout of its requests at the latest.
 func (fs *flights) fly(f *flight, l lane, room *int) {
-	patience := time.AfterFunc(slowAfter, func() {
+	var patience *time.Timer
+	fs.mu.Lock() // which the function waits for that is given patience here
+	patience = time.AfterFunc(slowAfter, func() {
 		fs.mu.Lock()
 		defer fs.mu.Unlock()
-		if room == &fs.inQuick && fs.flying[l] && fs.inSlow < mostSlow {
+		switch {
+		case room != &fs.inQuick: // it has ended, or has no place to give back
+		case fs.inSlow < mostSlow:
 			*room--
 			room = &fs.inSlow
 			*room++
 			fs.start()
+		default:
+			patience.Reset(slowAfter)
 		}
 	})
+	fs.mu.Unlock()
 	fs.perform(f)
 	patience.Stop()
 	f.cancel()
@@ -178,7 +187,7 @@ func (fs *flights) fly(f *flight, l lane, room *int) {
 	room = nil
 	delete(fs.flying, l)
 	delete(fs.slow, l)
-	if discovery.Unanswered(f.outcome.Err) {
+	if discovery.Unanswered(f.outcome.Err) && len(fs.slow) < mostRemembered {
 		fs.slow[l] = true
 	}
 	close(f.done)

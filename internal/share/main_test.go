@@ -5,6 +5,7 @@ package share
 import (
 	"runtime"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -21,7 +22,7 @@ func collected(done func() bool) bool {
 		if done() {
 			return true
 		}
-		runtime.Gosched()
+		time.Sleep(20 * time.Millisecond) // the runtime keeps a stopped timer, and what it would call, until its time
 	}
 	return false
 }

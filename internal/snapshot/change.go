@@ -121,6 +121,9 @@ func (s *Snapshot) restate(next *Snapshot, old, doc *Group) *Group {
 	if doc != nil && !next.aggregated && sameVersions(f.doc, doc) {
 		doc = f.doc // of lists alone each read makes new ones
 	}
+	if doc == f.doc && next.half(old.name) == s.half(old.name) {
+		return old // its half was not read
+	}
 	g := f.restate(doc, s.half(old.name), next.half(old.name)).group(old.name)
 	if doc == f.doc && old.alike(g) {
 		return old

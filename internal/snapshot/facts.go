@@ -187,10 +187,10 @@ func (v fact) against(doc *Group, news bool, now Tick) (fact, bool) {
 	case said.Table == nil && v.err != nil:
 		return v, true
 	default:
-		if v.err, v.tried = said.Err, 0; v.err != nil {
-			v.tried = now
+		if v.tried <= now { // it answers again, as far as the document knows
+			v.err, v.tried = nil, 0
 		}
-		return v, v.live && !v.table.equal(said.Table)
+		return v, v.err != nil || v.live && !v.table.equal(said.Table)
 	}
 }
 

@@ -100,12 +100,26 @@ func (h *history) documentAt(text string, now Tick) {
 	h.Snapshot = h.WithDocument(h.list(text), now, now)
 }
 
-// halfDocument reads half of the document.
+// halfDocument reads half of the document; the other stays as it was read.
 func (h *history) halfDocument(text string, half Part) {
+	core, named := h.list(text).groups, h.doc.groups
+	if half == PartNamed {
+		core, named = named, core
+	}
+	groups := slices.DeleteFunc(slices.Clone(core), func(g *Group) bool { return g.name != "" })
+	for _, g := range named {
+		if g.name != "" {
+			groups = append(groups, g)
+		}
+	}
+	list := h.doc
+	if !slices.Equal(groups, list.groups) {
+		list = h.doc.Next(groups, !h.legacy)
+	}
 	if now := h.tick(); half == PartCore {
-		h.Snapshot = h.WithDocument(h.list(text), now, 0)
+		h.Snapshot = h.WithDocument(list, now, 0)
 	} else {
-		h.Snapshot = h.WithDocument(h.list(text), 0, now)
+		h.Snapshot = h.WithDocument(list, 0, now)
 	}
 }
 

@@ -78,6 +78,9 @@ func (m *model) document(text string, core, named Tick) {
 		m.group(name)
 	}
 	for name, g := range m.groups {
+		if m.half(name) == then[name == ""] && slices.Equal(g.words, says[name]) {
+			continue // its half was not read
+		}
 		g.hear(says[name], then[name == ""], m.half(name))
 	}
 }
@@ -87,6 +90,7 @@ func (g *modelGroup) hear(words []string, then, now Tick) {
 	old := *g
 	g.words = words
 	if slices.Equal(old.words, words) {
+		g.forgetFailures(now)
 		g.forgetAgreed()
 		g.forgetList()
 		return // no news
@@ -187,10 +191,20 @@ func (g *modelGroup) docHas(name string) bool {
 	return listed
 }
 
-// forgetAgreed forgets what the document says just so, and failures of what it has.
+// forgetFailures forgets failures of what the document, read later, has.
+func (g *modelGroup) forgetFailures(now Tick) {
+	for name, v := range g.found {
+		if _, says, _ := g.said(name); says.table && !v.gone && v.failed <= now {
+			v.failed = 0
+			g.found[name] = v
+		}
+	}
+}
+
+// forgetAgreed forgets what the document says just so.
 func (g *modelGroup) forgetAgreed() {
 	for name, v := range g.found {
-		if _, says, _ := g.said(name); says.table && !v.gone && (!v.live || v.kinds == says.kinds) {
+		if _, says, _ := g.said(name); says.table && !v.gone && v.failed == 0 && (!v.live || v.kinds == says.kinds) {
 			delete(g.found, name)
 		}
 	}

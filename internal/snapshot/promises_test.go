@@ -19,7 +19,7 @@ func TestRandomLookups(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			dice := rand.New(rand.NewPCG(seed, 2))
-			for range 150 {
+			for range 60 {
 				q := newSequence(dice)
 				for range 2 + dice.IntN(30) {
 					q.step()

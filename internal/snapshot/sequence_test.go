@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/restmapper"
 )
 
 // sequence is a server that changes, what a mapper knows of it after each of its
@@ -56,7 +57,7 @@ func TestRandomSequences(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			dice := rand.New(rand.NewPCG(seed, 1))
-			for range 60 {
+			for range 40 {
 				q := newSequence(dice)
 				for range 40 {
 					before, text := q.Snapshot, q.text()
@@ -151,9 +152,9 @@ func (q *sequence) readDocument() string {
 	now := q.tick()
 	core, named := now, now
 	if q.Read() && oneIn(q.dice, 3) {
-		core, text = 0, q.joined(q.wordsOf(true), strings.Fields(text), false)
+		core, text = 0, q.joined(q.wordsOf(true), strings.Fields(text))
 	} else if q.Read() && oneIn(q.dice, 3) {
-		named, text = 0, q.joined(strings.Fields(text), q.wordsOf(false), true)
+		named, text = 0, q.joined(strings.Fields(text), q.wordsOf(false))
 	}
 	q.Snapshot = q.WithDocument(q.list(text), core, named)
 	if q.legacy {
@@ -175,7 +176,7 @@ func (q *sequence) wordsOf(core bool) []string {
 }
 
 // joined is a document of the core half of one and the named half of another.
-func (q *sequence) joined(core, named []string, _ bool) string {
+func (q *sequence) joined(core, named []string) string {
 	ofCore := func(word string) bool { return strings.HasPrefix(word, "/") }
 	core = slices.DeleteFunc(slices.Clone(core), func(word string) bool { return !ofCore(word) })
 	named = slices.DeleteFunc(slices.Clone(named), ofCore)
@@ -264,5 +265,44 @@ func (q *sequence) check(before *Snapshot) error {
 	if diff := cmp.Diff(strings.Join(q.model.text(), " "), strings.Join(got, " ")); diff != "" {
 		return fmt.Errorf("what is known (-model +snapshot):\n%s", diff)
 	}
-	return checkDiff(before, q.Snapshot)
+	if err := checkDiff(before, q.Snapshot); err != nil || !oneIn(q.dice, 4) {
+		return err
+	}
+	return q.checkAnswers()
+}
+
+// checkAnswers compares the answers from what is known with those of client-go's
+// mapper over the same groups.
+func (q *sequence) checkAnswers() error {
+	doc := q.asDocument()
+	library := restmapper.NewDiscoveryRESTMapper(doc.library())
+	for range 4 {
+		query := randomQuery(q.dice, doc)
+		got, settled := query.ask(q.Snapshot)
+		expected := doc.expected(query, got, query.askLibrary(library))
+		if settled && isNoMatch(got.err) {
+			expected = "never settled"
+		}
+		if expected != "" {
+			return fmt.Errorf("%v", &disagreement{doc, query, got, expected})
+		}
+	}
+	return nil
+}
+
+// asDocument is what the snapshot serves.
+func (s *Snapshot) asDocument() document {
+	var doc document
+	for _, g := range s.groups {
+		group := docGroup{name: g.name, preferred: g.preferred}
+		for _, v := range g.versions {
+			version := docVersion{name: v.Name, read: v.Table != nil}
+			if version.read {
+				version.resources = v.Table.rows
+			}
+			group.versions = append(group.versions, version)
+		}
+		doc = append(doc, group)
+	}
+	return doc
 }

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import "testing"
+
+// TestAfterReset: nothing is answered from what was read before it, and no lookup
+// is weaker for it.
+func TestAfterReset(t *testing.T) {
+	const known = "/v1:Pod a/v1:Foo a/v2:Foo b/v1:Bar"
+	reset := func(h *history) { h.resetAll() }
+	checkRows(t, []row{
+		{name: "kind", known: known, then: reset, query: kind("a", "Foo"), aggregated: "document → a/v1 (2)", legacy: "document; a/v1 a/v2 → a/v1 (4)"},
+		{name: "kind of a version", known: known, then: reset, query: kind("a", "Foo", "v2"), aggregated: "document → a/v2 (2)", legacy: "document; a/v2 → a/v2 (3)"},
+		{name: "any group", known: known, then: reset, query: resource("", "bars"), aggregated: "document → b/v1 (2)", legacy: "document; /v1 a/v1 a/v2 b/v1 → b/v1 (6)"},
+		{name: "miss, with a version", known: known, then: reset, query: kind("a", "Bar", "v1"), aggregated: "document; a/v1 → no match (3)", legacy: "document; a/v1 → no match (3)"},
+		{name: "miss, group unknown", known: known, then: reset, query: kind("z", "Bar"), aggregated: "document → no match (2)", legacy: "document → no match (2)"},
+		{name: "miss, group unknown, with a version", known: known, then: reset, query: kind("z", "Bar", "v1"), aggregated: "document; z/v1 → no match (3)", legacy: "document; z/v1 → no match (3)"},
+		{name: "miss", known: known, then: reset, query: kind("a", "Bar"), aggregated: "document; a/; a/v1 a/v2 → no match (5)", legacy: "document; a/v1 a/v2; a/ → no match (5)"},
+		{
+			name: "the document is behind", known: known, then: reset, server: server{document: known, live: "a/v1:Foo,Bar a/v2:Foo"},
+			query: kind("a", "Bar", "v1"), aggregated: "document; a/v1 → a/v1 (3)", legacy: "document; a/v1 → a/v1 (3)",
+		},
+		{
+			name: "what was read live is read live again", known: known, then: func(h *history) { h.live("a/v2:Bar"); h.resetAll() },
+			server: server{document: known, live: "a/v1:Foo a/v2:Bar"}, query: kind("a", "Bar", "v2"),
+			aggregated: "document; a/v2 → a/v2 (3)", legacy: "document; a/v2 → a/v2 (3)",
+		},
+		{
+			name: "what was found gone as well", known: known, then: func(h *history) { h.live("a/v2"); h.resetAll() },
+			query: kind("a", "Foo"), aggregated: "document; a/v2 → a/v1 (3)", legacy: "document; a/v1 a/v2 → a/v1 (4)",
+		},
+		{
+			name: "a stale version that does not answer", known: known, then: func(h *history) { h.document("a/v1!"); h.resetAll() },
+			server: server{document: "a/v1!"}, query: kind("a", "Foo"), aggregated: "document; a/v1 → a/v1 (3)", legacy: "document; a/v1 a/v2 → a/v1 (4)",
+		},
+		{
+			name: "any group, and one fails", known: known, then: func(h *history) { h.fails("b/v1"); h.resetAll() },
+			server: server{document: known, live: "/v1:Pod a/v1:Foo a/v2:Foo b/v1!"}, query: resource("", "foos"),
+			aggregated: "document → a/v1 (2)", legacy: "document; /v1 a/v1 a/v2 b/v1 → a/v1 (6)",
+		},
+	})
+}
+
+// TestAfterResetGroup: that group is read live, and others cost nothing.
+func TestAfterResetGroup(t *testing.T) {
+	const known = "a/v1:Foo a/v2:Foo,Baz b/v1:Bar"
+	reset := func(h *history) { h.resetGroup("a") }
+	checkRows(t, []row{
+		{name: "kind", known: known, then: reset, query: kind("a", "Foo"), aggregated: "a/ a/v1 → a/v1 (2)", legacy: "a/ a/v1 a/v2 → a/v1 (3)"},
+		{name: "kind of a later version", known: known, then: reset, query: kind("a", "Baz"), aggregated: "a/ a/v1 a/v2 → a/v2 (3)", legacy: "a/ a/v1 a/v2 → a/v2 (3)"},
+		{name: "kind of a version", known: known, then: reset, query: kind("a", "Foo", "v2"), aggregated: "a/v2 → a/v2 (1)", legacy: "a/v2 → a/v2 (1)"},
+		{name: "another group", known: known, then: reset, query: kind("b", "Bar"), aggregated: "nothing → b/v1 (0)", legacy: "nothing → b/v1 (0)"},
+		{name: "any group", known: known, then: reset, query: resource("", "bars"), aggregated: "a/ a/v1 a/v2 → b/v1 (3)", legacy: "a/ a/v1 a/v2 → b/v1 (3)"},
+		{name: "miss, with a version", known: known, then: reset, query: kind("a", "Bar", "v1"), aggregated: "a/v1 → no match (1)", legacy: "a/v1 → no match (1)"},
+		{name: "miss", known: known, then: reset, query: kind("a", "Bar"), aggregated: "/apis; a/; a/v1 a/v2 → no match (4)", legacy: "a/v1 a/v2; a/ → no match (3)"},
+		{
+			name: "a document does not do", known: known, then: func(h *history) { h.resetGroup("a"); h.document(known) },
+			query: kind("a", "Foo"), aggregated: "a/ a/v1 → a/v1 (2)", legacy: "a/ a/v1 a/v2 → a/v1 (3)",
+		},
+		{
+			name: "read live since", known: known, then: func(h *history) { h.resetGroup("a"); h.wholeGroup("a/v1:Foo a/v2:Foo,Baz") },
+			query: kind("a", "Baz"), aggregated: "nothing → a/v2 (0)", legacy: "nothing → a/v2 (0)",
+		},
+		{
+			name: "the group has gone", known: known, then: reset, server: server{document: known, live: "b/v1:Bar"},
+			query: kind("a", "Foo", "v1"), aggregated: "a/v1 → no match (1)", legacy: "a/v1 → no match (1)",
+		},
+		{
+			name: "a group that nobody knew has come", known: "b/v1:Foo", then: reset, server: server{document: "a/v1:Foo b/v1:Foo"},
+			query: resource("", "foos"), aggregated: "document; a/ a/v1 → a/v1 (4)", legacy: "document; a/ a/v1 → a/v1 (4)",
+		},
+		{
+			name: "a group that nobody knew, by the beginning of its name", known: "a/v1:Foo", then: func(h *history) { h.resetGroup("a.b") },
+			query: resource("a", "foos"), aggregated: "/apis → a/v1 (1)", legacy: "/apis → a/v1 (1)",
+		},
+		{
+			name: "which is asked once", known: "a/v1:Foo", then: func(h *history) { h.resetGroup("a.b"); h.halfDocument("a/v1:Foo", PartNamed) },
+			query: resource("a", "foos"), aggregated: "nothing → a/v1 (0)", legacy: "nothing → a/v1 (0)",
+		},
+	})
+}
