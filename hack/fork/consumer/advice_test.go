@@ -168,7 +168,6 @@ func TestWorkspaceSibling(t *testing.T) {
 	forktest.Write(t, dir, "other/go.mod", strings.Replace(committed(t, dir, "go.mod"), "example.com/operator", "example.com/other", 1))
 	forktest.Write(t, dir, "other/go.sum", forktest.Text(t, dir, "go.sum"))
 	forktest.Write(t, dir, "other/main.go", forktest.Text(t, dir, "main.go"))
-	forktest.Run(t, dir, "git", "init", "-q", "unused") // so that the workspace is no main module's matter
 	forktest.Write(t, dir, "go.work", "go 1.26.0\n\nuse (\n\t.\n\t./other\n)\n")
 	t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
 
