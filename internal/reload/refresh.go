@@ -85,7 +85,7 @@ const (
 )
 
 // settle makes the live reads that the document, just read, leaves open. It returns
-// an error if there was no connection to the server.
+// an error if there was no connection to the server for any of the groups.
 func (r *Reloader) settle(ctx context.Context, s *snapshot.Snapshot) error {
 	disputed, dropped := s.Unsettled()
 	open := map[string][]snapshot.Read{}
@@ -102,15 +102,21 @@ func (r *Reloader) settle(ctx context.Context, s *snapshot.Snapshot) error {
 	go func() { ended <- r.lookForDropped(ctx, dropped) }()
 	timer := time.NewTimer(settleFor)
 	defer timer.Stop()
+	var failed error
+	unreached := 0
 	for range len(open) + 1 {
 		select {
 		case err := <-ended:
 			if unreachable(err) {
-				return err
+				failed = err
+				unreached++
 			}
 		case <-timer.C:
 			return nil
 		}
+	}
+	if unreached > 0 && unreached >= len(open) {
+		return failed
 	}
 	return nil
 }

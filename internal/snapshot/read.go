@@ -59,8 +59,14 @@ type Progress struct {
 
 func (p Progress) done(r Read) bool { return p.Done[r].Times > 0 }
 
-// cold reports whether the lookup has read the very first document.
+// cold reports whether the lookup has read the very first document, and nothing
+// that speaks against it.
 func (p Progress) cold() bool {
+	for r, o := range p.Done {
+		if r.Part == PartVersion && o.Absent && o.Known {
+			return false
+		}
+	}
 	o := p.Done[Read{Part: PartDocument}]
 	return o.Times > 0 && !o.Known
 }
