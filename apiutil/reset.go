@@ -26,6 +26,18 @@ func (m *DynamicRESTMapper) ResetWithContext(context.Context) { m.reloader.Reset
 // it reads the group live. Lookups in other groups go on without a request.
 func (m *DynamicRESTMapper) ResetGroup(group string) { m.reloader.ResetGroup(group) }
 
+// Refresh reads the server now and reports whether that worked: everything, or the
+// given groups live, "" being the core group. Without groups the error is nil if the
+// server could be read, whatever single versions did not answer: Status has those.
+// With groups it joins what of them could not be read. What is found is known to
+// every lookup after that. Refresh ends with ctx.
+func (m *DynamicRESTMapper) Refresh(ctx context.Context, groups ...string) error {
+	if len(groups) == 0 {
+		return m.reloader.Refresh(ctx)
+	}
+	return m.reloader.RefreshGroups(ctx, groups)
+}
+
 // resettable and resettableWithContext are what meta.MaybeResetRESTMapper looks
 // for. The second is not in every version of apimachinery that this compiles with.
 type (

@@ -145,13 +145,13 @@ func TestRunWhileServedInREADME(t *testing.T) {
 	if !found {
 		t.Fatal("the example has no end")
 	}
-	readme, err := os.ReadFile(root + "/README.md")
+	readme, err := os.ReadFile(root + "/docs/options.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	example = strings.ReplaceAll("\n"+example, "\n\t", "\n")
 	if !strings.Contains(string(readme), example) {
-		t.Errorf("README.md does not have\n%s", example)
+		t.Errorf("docs/options.md does not have\n%s", example)
 	}
 }
 
