@@ -38,7 +38,7 @@ func checkFacts(g *Group) error {
 }
 
 func sameVersion(a, b Version) bool {
-	return a.Name == b.Name && a.Table.equal(b.Table) && a.Read == b.Read && a.Live == b.Live && a.Err == b.Err
+	return a.Name == b.Name && a.Table.equal(b.Table) && a.Read == b.Read && a.Live == b.Live && errors.Is(a.Err, b.Err)
 }
 
 // check returns what is wrong with f. said is what the document says of the version, or nil.
