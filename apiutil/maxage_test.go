@@ -114,9 +114,6 @@ func TestMaxAgeWhileNobodyAsks(t *testing.T) {
 		if n := len(server.TakeRequests()); n == 0 || n > 10 {
 			t.Errorf("%d requests for one hit", n)
 		}
-		if n := runtime.NumGoroutine(); n > before {
-			t.Errorf("%d goroutines an hour later, %d before", n, before)
-		}
 	})
 }
 

@@ -23,13 +23,19 @@ type Health struct {
 	FailingSince, FailedLast time.Time
 	FailedWith               error
 
-	failed snapshot.Tick // of the server's last failure
+	failed    snapshot.Tick // of the server's last failure
+	succeeded snapshot.Tick // of the last read that began and succeeded
 }
 
-// after returns the health that follows from a read that ended now.
+// after returns the health that follows from a read that ended now. A failure is
+// out of date if a read that began later has succeeded.
 func (h Health) after(now time.Time, r snapshot.Read, o snapshot.Outcome) Health {
 	if o.Err == nil {
-		return Health{LastAttempt: now, LastSuccess: now}
+		return Health{LastAttempt: now, LastSuccess: now, succeeded: max(o.Tick, h.succeeded)}
+	}
+	if o.Tick < h.succeeded {
+		h.LastAttempt = now
+		return h
 	}
 	h.LastAttempt, h.LastError = now, o.Err
 	h.ConsecutiveFailures++

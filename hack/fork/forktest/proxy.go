@@ -15,6 +15,9 @@ import (
 // for its host, and returns the folder of what it got, in the form of a proxy.
 func Proxy(t *testing.T, repository, module string) string {
 	t.Helper()
+	// The go command keeps an index of each module version for good. Here the same
+	// version is something else in each run.
+	t.Setenv("GODEBUG", "goindex=0")
 	path, _, _ := strings.Cut(module, "@")
 	cache := t.TempDir()
 	t.Cleanup(func() { Scrap(t, cache) })
