@@ -99,7 +99,7 @@ func TestSlim(t *testing.T) {
 			t.Errorf("%s is in the tree", name)
 		}
 	}
-	for _, name := range []string{"go.mod", "go.sum", "LICENSE", "alias.go", "pkg/manager/manager.go", "pkg/client/fake/client_test.go", "pkg/client/client_rest_resources_generation_test.go",
+	for _, name := range []string{"go.mod", "go.sum", "LICENSE", "alias.go", "pkg/manager/manager.go", "pkg/client/fake/client_test.go", "pkg/client/client_follow_test.go",
 		"pkg/client/apiutil/restmapper_test.go", "pkg/client/apiutil/testdata/crd.yaml"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
