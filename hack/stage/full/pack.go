@@ -96,7 +96,7 @@ func postpone(files tree.Files, needs map[string][]string, at map[string]int) {
 	}
 }
 
-// sliceStep slices another patch of hack/fork: its code is one slice.
+// sliceStep slices another patch of hack/fork: its code is one slice if it fits.
 func sliceStep(name string, d slice) ([]slice, error) {
 	needs, err := dependencies(d.files)
 	if err != nil {
@@ -112,9 +112,12 @@ func sliceStep(name string, d slice) ([]slice, error) {
 	}
 	first, err := pack(name, code, d.files, needs, true)
 	if err != nil {
+		first, err = pack(name, code, d.files, needs, false)
+	}
+	if err != nil {
 		return nil, err
 	}
-	first[0].gone = d.gone
+	first[len(first)-1].gone = d.gone
 	n := 0
 	for _, file := range d.files {
 		n += lines(file)
