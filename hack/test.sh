@@ -12,6 +12,8 @@
 #	hack/test.sh -compatibility
 #	                      instead: both ways in, with every supported controller-runtime, the oldest Go
 #	                      and the newest; writes docs/compatibility.md
+#	hack/test.sh -series  instead: builds and tests the full series for upstream slice by slice, takes
+#	                      half an hour
 #
 # A part that fails does not stop the others. The last line counts the tests of
 # all parts: "N passed, N failed, N skipped". Reasons for skips stand above it.
@@ -24,7 +26,8 @@ case "${1:-}" in
 -quick) quick=true ;;
 -matrix) exec "$root/hack/matrix.sh" "${@:2}" ;;
 -compatibility) exec "$root/hack/compatibility.sh" "${@:2}" ;;
-*) die "usage: hack/test.sh [-quick | -matrix | -compatibility]" ;;
+-series) cd "$root" && FRESHMAPPER_SLICES=1 exec go test -count=1 -timeout 120m -v -run TestEachSlicePasses ./hack/stage/full ;;
+*) die "usage: hack/test.sh [-quick | -matrix | -compatibility | -series]" ;;
 esac
 
 cd "$root"
