@@ -59,8 +59,8 @@ raw=$scratch/raw.txt
 # their output to raw. The header of each process is in raw once already.
 run() {
 	"$scratch/bench.test" -test.run '^$' -test.bench "^Benchmark($1)\$" -test.benchtime "$2" -test.cpu "$3" \
-		-test.timeout 30m >"$scratch/log" || {
-		cat "$scratch/log" >&2
+		-test.timeout 30m >"$scratch/log" 2>"$scratch/errors" || { # client-go logs what hangs there
+		cat "$scratch/log" "$scratch/errors" >&2
 		die "the benchmarks of $1 failed"
 	}
 	grep '^cpu: ' "$scratch/log" >"$scratch/cpu" || true
@@ -93,10 +93,11 @@ for ((round = 1; round <= count; round++)); do
 	run HitParallel "$hit_time" 2
 	say "round $round of $count: discovery"
 	run 'Publish|Cold|Miss|Refresh' "$discovery_time" 2
-	say "round $round of $count: heap, many mappers, storms, latency"
+	say "round $round of $count: heap, many mappers, storms, latency, groups that hang"
 	run OnceHeap 1x 2
 	run 'OnceFleet|OnceStorm' 1x 2
 	run OnceLatency 1x 2
+	run 'OnceApart|OnceBeside|OnceReset' 1x 2
 done
 { header && cat "$raw"; } >"$out/raw.txt"
 

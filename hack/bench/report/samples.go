@@ -85,6 +85,10 @@ const (
 	requests = "requests/op"
 	docBytes = "doc-B/op"
 	heap     = "B/mapper"
+
+	latencies   = "latencies" // multiples of the time that the server takes to answer
+	undisturbed = "undisturbed-sec"
+	disturbed   = "disturbed-sec"
 )
 
 // The names of the benchmarks.
@@ -111,6 +115,14 @@ var (
 	versionless = []string{"KindFor", "ResourceFor"}
 	lists       = []string{"RESTMappings+version", "RESTMappings", "KindsFor+version", "KindsFor", "ResourcesFor+version", "ResourcesFor"}
 )
+
+// modes are the forms of the server's documents, and apartGroups is the size of the
+// server, in the benchmarks of lookups that must not wait for others.
+var modes = []string{"aggregated", "legacy"}
+
+var versionsAsked = []struct{ name, text string }{{"none", "no version"}, {"given", "version given"}}
+
+const apartGroups = 100
 
 const singularizer = "ResourceSingularizer"
 

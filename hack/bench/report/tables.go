@@ -102,6 +102,8 @@ func (s *samples) writeDiscovery(w io.Writer) {
 	}
 	t.write(w)
 
+	s.writeApart(w)
+
 	fmt.Fprint(w, "Hits while two discoveries of a server that takes 300 ms to answer are under way. Hits come every 0.5 ms; "+
 		"one that waits delays those behind it, whose time counts from when they were due.\n\n![latency of hits](latency.svg)\n\n")
 	t = newTable("latency of hits", "groups", "ours", "stock", "deferred")
@@ -119,6 +121,38 @@ func (s *samples) writeDiscovery(w io.Writer) {
 	}
 	t.row("listing the changes", seconds(s.median("Publish/after=diff", perOp)))
 	t.write(w)
+}
+
+// writeApart shows what a lookup in one group pays for lookups in others.
+func (s *samples) writeApart(w io.Writer) {
+	fmt.Fprint(w, "What others cost: 10 misses at once in 10 groups that the server does not have; a miss in one group while three goroutines ask "+
+		"another, which does not answer, again and again (alone → then); and the first lookup of a known kind after a reset while three groups that were in use do not "+
+		"answer. The server has 100 groups and takes 20 ms to answer. In legacy mode a kind's own version is read after the document.\n\n")
+	t := newTable("", "documents", "ours", "stock", "deferred")
+	s.apartRows(t, "10 misses, no version", "OnceApart", "/version=none")
+	s.apartRows(t, "10 misses, version given", "OnceApart", "/version=given")
+	for _, version := range versionsAsked {
+		cells := []string{"miss beside one that hangs, " + version.text, "aggregated"}
+		for _, m := range mappers {
+			name := of("OnceBeside/version="+version.name, apartGroups, m)
+			cells = append(cells, seconds(s.median(name, undisturbed))+" → "+seconds(s.median(name, disturbed)))
+		}
+		t.row(cells...)
+	}
+	s.apartRows(t, "known kind after a reset, 3 groups hang", "OnceReset", "")
+	t.write(w)
+}
+
+// apartRows has a row for each mode.
+func (s *samples) apartRows(t *table, what, benchmark, version string) {
+	for _, mode := range modes {
+		cells := []string{what, mode}
+		for _, m := range mappers {
+			name := of(benchmark+"/mode="+mode+version, apartGroups, m)
+			cells = append(cells, fmt.Sprintf("%s, %s req.", seconds(s.median(name, perOp)), number(s.median(name, requests))))
+		}
+		t.row(cells...)
+	}
 }
 
 // discoveryRows has a row for each size: time, requests and bytes of documents.
