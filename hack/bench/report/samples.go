@@ -19,6 +19,7 @@ type samples struct {
 	values map[string]map[string][]float64
 	config map[string]string
 	rounds int
+	before *samples // of an earlier run; nil if there is none to compare with
 }
 
 func readSamples(r io.Reader, name string) (*samples, error) {
@@ -106,7 +107,9 @@ func of(benchmark string, groups int, mapper string) string {
 }
 
 var (
-	sizes   = []int{10, 100, 500, 2000}
+	sizes          = []int{10, 100, 500, 2000}
+	discoverySizes = []int{10, 100, 500}
+
 	mappers = []string{"ours", "stock", "deferred"}
 
 	// Those with one answer that name all they can, those with one answer that

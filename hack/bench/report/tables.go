@@ -36,7 +36,11 @@ func (s *samples) machine() string {
 }
 
 func (s *samples) writeTargets(w io.Writer) {
-	fmt.Fprint(w, "## Figures to reach\n\nOf several lookups or sizes the worst is shown.\n\n")
+	fmt.Fprint(w, "## Figures to reach\n\nOf several lookups or sizes the worst is shown.")
+	if s.before != nil {
+		fmt.Fprintf(w, " What is compared with a date is ours then, %d rounds on: %s", s.before.rounds, strings.TrimPrefix(s.before.machine(), "Machine: "))
+	}
+	fmt.Fprint(w, "\n\n")
 	t := newTable("figure", "measured", "target", "")
 	for _, target := range s.targets() {
 		measured := target.format(target.measured)
@@ -84,11 +88,11 @@ func (s *samples) writeDiscovery(w io.Writer) {
 	fmt.Fprint(w, "## Discovery\n\n"+
 		"Stock cannot be reset: its refresh is a new mapper. The deferred mapper asks nobody whether something is absent: it is reset before it is asked.\n\n")
 	t := newTable("", "groups", "ours", "stock", "deferred", "stock ÷ ours")
-	s.discoveryRows(t, "cold first lookup", "Cold", []int{10, 100, 500})
+	s.discoveryRows(t, "cold first lookup", "Cold", discoverySizes)
 	s.discoveryRows(t, "miss of an absent group, no version", "Miss/version=none", sizes)
 	s.discoveryRows(t, "miss of an absent group, version given", "Miss/version=given", sizes)
-	s.discoveryRows(t, "refresh, nothing changed", "Refresh/changed=none", []int{10, 100, 500})
-	s.discoveryRows(t, "refresh, one group changed", "Refresh/changed=one", []int{10, 100, 500})
+	s.discoveryRows(t, "refresh, nothing changed", "Refresh/changed=none", discoverySizes)
+	s.discoveryRows(t, "refresh, one group changed", "Refresh/changed=one", discoverySizes)
 	s.discoveryRows(t, "200 concurrent misses, 20 ms server", "OnceStorm", []int{100, 500})
 	s.discoveryRows(t, "20 mappers on one server", "OnceFleet", []int{100, 500})
 	t.write(w)
