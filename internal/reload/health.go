@@ -23,17 +23,19 @@ type Health struct {
 	FailingSince, FailedLast time.Time
 	FailedWith               error
 
-	failed snapshot.Tick // of the server's last failure
+	failed   snapshot.Tick // of the server's last failure
+	answered snapshot.Tick // of the last read that succeeded
 }
 
 // after returns the health that follows from a read that ended now.
 func (h Health) after(now time.Time, r snapshot.Read, o snapshot.Outcome) Health {
 	if o.Err == nil {
-		return Health{LastAttempt: now, LastSuccess: now}
+		return Health{LastAttempt: now, LastSuccess: now, answered: max(h.answered, o.Tick)}
 	}
 	h.LastAttempt, h.LastError = now, o.Err
 	h.ConsecutiveFailures++
-	if r.Part.Document() || unreachable(o.Err) {
+	// A read that began before one that has succeeded since says nothing new.
+	if o.Tick > h.answered && (r.Part.Document() || unreachable(o.Err)) {
 		h.FailedLast, h.FailedWith, h.failed = now, o.Err, o.Tick
 		if h.FailingSince.IsZero() {
 			h.FailingSince = now
