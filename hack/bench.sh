@@ -12,21 +12,26 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
 	cat <<'END'
-usage: hack/bench.sh [-quick] [-count N] [-o DIR]
+usage: hack/bench.sh [-quick] [-count N] [-o DIR] [-before FILE]
 
-  -count N  rounds, default 8; about 90 s each on two quiet cores
-  -o DIR    where to write, default hack/bench/results
-  -quick    one short round, for a look; the default of -o is a temporary folder
+  -count N      rounds, default 8; about 2 minutes each on two quiet cores
+  -o DIR        where to write, default hack/bench/results
+  -before FILE  raw.txt of an earlier run, to compare ours with what it was then
+  -quick        one short round, for a look; the default of -o is a temporary folder
 END
 }
 
-count='' out='' quick=false
+count='' out='' before='' quick=false
 while (($# > 0)); do
 	case $1 in
 	-quick) quick=true ;;
-	-count | -o)
+	-count | -o | -before)
 		(($# > 1)) || die "$1 needs a value"
-		if [[ $1 == -o ]]; then out=$2; else count=$2; fi
+		case $1 in
+		-count) count=$2 ;;
+		-o) out=$2 ;;
+		-before) before=$2 ;;
+		esac
 		shift
 		;;
 	-h | --help)
@@ -53,14 +58,17 @@ out=$(cd "$out" && pwd)
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+if [[ $before ]]; then # it may be what this run replaces
+	cp "$before" "$scratch/before.txt" || die "-before needs the raw.txt of an earlier run: $before"
+fi
 raw=$scratch/raw.txt
 
 # run FAMILY TIME PROCESSORS runs benchmarks in a process of their own and adds
 # their output to raw. The header of each process is in raw once already.
 run() {
 	"$scratch/bench.test" -test.run '^$' -test.bench "^Benchmark($1)\$" -test.benchtime "$2" -test.cpu "$3" \
-		-test.timeout 30m >"$scratch/log" || {
-		cat "$scratch/log" >&2
+		-test.timeout 30m >"$scratch/log" 2>"$scratch/errors" || { # client-go logs what hangs there
+		cat "$scratch/log" "$scratch/errors" >&2
 		die "the benchmarks of $1 failed"
 	}
 	grep '^cpu: ' "$scratch/log" >"$scratch/cpu" || true
@@ -93,10 +101,11 @@ for ((round = 1; round <= count; round++)); do
 	run HitParallel "$hit_time" 2
 	say "round $round of $count: discovery"
 	run 'Publish|Cold|Miss|Refresh' "$discovery_time" 2
-	say "round $round of $count: heap, many mappers, storms, latency"
+	say "round $round of $count: heap, many mappers, storms, latency, groups that hang"
 	run OnceHeap 1x 2
 	run 'OnceFleet|OnceStorm' 1x 2
 	run OnceLatency 1x 2
+	run 'OnceApart|OnceBeside|OnceReset' 1x 2
 done
 { header && cat "$raw"; } >"$out/raw.txt"
 
@@ -106,5 +115,5 @@ say "writing $out"
 	tool benchstat -col '/mapper@(stock deferred ours)' "raw.txt=$out/raw.txt"
 	tool benchstat -filter '/mapper:floor OR .name:Publish' "raw.txt=$out/raw.txt"
 } >"$out/benchstat.txt" 2>"$scratch/log" || die "benchstat: $(cat "$scratch/log")"
-"$scratch/report" "$out"
+"$scratch/report" "$out" ${before:+"$scratch/before.txt"}
 say "done in $((SECONDS / 60)) min $((SECONDS % 60)) s"

@@ -36,6 +36,9 @@ func (c *Client) Version(ctx context.Context, group, version string) (*snapshot.
 
 // Unanswered reports whether the read that ended with err got no answer at all.
 func Unanswered(err error) bool {
+	if err == nil {
+		return false
+	}
 	var failed *Error
 	return errors.As(err, &failed) && failed.Code == 0
 }

@@ -5,6 +5,7 @@ package fakeapi
 import (
 	"math"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -68,6 +69,9 @@ func (p *past) speak(forms Forms) {
 
 // seenBy is the world that a request is shown. s.mu is held.
 func (s *Server) seenBy(req *http.Request) *world {
+	if !slices.ContainsFunc(s.pasts[:], func(p past) bool { return p.by > 0 }) {
+		return s.world // at no price: benchmarks measure this server as well
+	}
 	part, ok := s.world.part(req)
 	if !ok || s.pasts[part].by == 0 {
 		return s.world

@@ -54,16 +54,16 @@ const (
 type flights struct {
 	perform func(*flight) // fills in what it has found
 
-	mu      sync.Mutex // held for short work in memory only
-	waiting []*flight  // have not started; no two of the same read
-	flying  map[lane]bool
-	slow    map[lane]bool // the lane's last flight got no answer
+	mu      sync.Mutex    // held for short work in memory only
+	waiting []*flight     // have not started; no two of the same read
+	flying  []lane        // few; a map would stay as large as it ever was
+	slow    map[lane]bool // the lane's last flight got no answer; nil if none
 	inQuick int           // flights that count against mostQuick
 	inSlow  int           // and against mostSlow
 }
 
 func newFlights(perform func(*flight)) *flights {
-	return &flights{perform: perform, flying: map[lane]bool{}, slow: map[lane]bool{}}
+	return &flights{perform: perform}
 }
 
 // do waits for a read that begins after do was called. When ctx ends first, its
@@ -138,7 +138,7 @@ func (fs *flights) leave(f *flight) (alone bool) {
 func (fs *flights) start() {
 	fs.waiting = slices.DeleteFunc(fs.waiting, func(f *flight) bool {
 		l := laneOf(f.read)
-		if fs.flying[l] {
+		if slices.Contains(fs.flying, l) {
 			return false
 		}
 		room := &fs.inQuick
@@ -151,7 +151,7 @@ func (fs *flights) start() {
 			return false
 		}
 		*room++
-		fs.flying[l] = true
+		fs.flying = append(fs.flying, l)
 		go fs.fly(f, l, room)
 		return true
 	})
@@ -185,13 +185,22 @@ func (fs *flights) fly(f *flight, l lane, room *int) {
 	defer fs.mu.Unlock()
 	*room--
 	room = nil
-	delete(fs.flying, l)
-	delete(fs.slow, l)
-	if discovery.Unanswered(f.outcome.Err) && len(fs.slow) < mostRemembered {
-		fs.slow[l] = true
-	}
+	fs.flying = slices.DeleteFunc(fs.flying, func(other lane) bool { return other == l })
+	fs.noteSlow(l, discovery.Unanswered(f.outcome.Err))
 	close(f.done)
 	fs.start()
+}
+
+// noteSlow keeps whether the last flight in a lane got no answer. fs.mu is held.
+func (fs *flights) noteSlow(l lane, slow bool) {
+	switch {
+	case !slow:
+		delete(fs.slow, l)
+	case fs.slow == nil:
+		fs.slow = map[lane]bool{l: true}
+	case len(fs.slow) < mostRemembered:
+		fs.slow[l] = true
+	}
 }
 
 // hangs reports whether the last flight of a group got no answer.

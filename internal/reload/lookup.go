@@ -31,12 +31,11 @@ type Finding struct {
 // was called. It is judged by its own reads: each is asked as soon as it has ended,
 // whatever others have published since.
 func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Finding {
-	s := r.Snapshot()
-	l := &lookup{r: r, q: q, find: find, s: s, p: snapshot.Progress{Done: map[snapshot.Read]snapshot.Outcome{}}}
-	known, _ := find(s)
-	ctx, cancel := r.patiently(ctx, q, known)
+	l := &lookup{r: r, q: q, find: find, p: snapshot.Progress{Done: map[snapshot.Read]snapshot.Outcome{}}}
+	l.look(r.Snapshot())
+	ctx, cancel := r.patiently(ctx, q, l.p.Found)
 	defer cancel()
-	for !l.settled() {
+	for !l.settled {
 		reads := l.s.Missing(q, l.p)
 		if len(reads) == 0 {
 			return Finding{Snapshot: l.s, Failed: l.failed(), Partial: l.s.Partial(q, l.p)}
@@ -69,16 +68,19 @@ type lookup struct {
 	r    *Reloader
 	q    snapshot.Query
 	find Finder
-	s    *snapshot.Snapshot // what its last read has left
+
+	s       *snapshot.Snapshot // what its last read has left
+	settled bool               // by s
 
 	mu sync.Mutex // reads of several groups are made side by side
 	p  snapshot.Progress
 }
 
-func (l *lookup) settled() bool {
-	var settled bool
-	l.p.Found, settled = l.find(l.s)
-	return settled
+// look asks s, and reports whether no read could change what it says.
+func (l *lookup) look(s *snapshot.Snapshot) (settled bool) {
+	l.s = s
+	l.p.Found, l.settled = l.find(s)
+	return l.settled
 }
 
 // mostSilent is how many reads of one group in a row may get no answer before a
@@ -91,10 +93,7 @@ const mostSilent = 2
 func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 	groups := byLane(reads)
 	if len(groups) == 1 {
-		return l.makeInOrder(ctx, reads, func(f *flight) (enough bool) {
-			l.s = f.seen
-			return l.settled()
-		})
+		return l.makeInOrder(ctx, reads, func(f *flight) (enough bool) { return l.look(f.seen) })
 	}
 	ended := make(chan error, len(groups))
 	for _, reads := range groups {
@@ -106,7 +105,7 @@ func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 			failed = err
 		}
 	}
-	l.s = l.r.Snapshot()
+	l.look(l.r.Snapshot())
 	return failed
 }
 

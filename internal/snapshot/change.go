@@ -68,6 +68,9 @@ func (s *Snapshot) lossesIn(next *Snapshot) map[string]loss {
 	}
 	var losses map[string]loss
 	for i, g := range next.doc.groups {
+		if s.holds(i, g) {
+			continue
+		}
 		old := s.groupAt(i, g.name)
 		if old == nil || old == g {
 			continue
@@ -95,11 +98,17 @@ func (s *Snapshot) restated(next *Snapshot) []*Group {
 		groups[i] = g
 	}
 	for i, doc := range next.doc.groups {
+		if s.holds(i, doc) {
+			continue
+		}
 		if old := s.groupAt(i, doc.name); old != nil && old != doc {
 			if g := s.restate(next, old, doc); g != doc {
 				change(i, g)
 			}
 		}
+	}
+	if s.order == next.doc.order {
+		return groups // of the same names
 	}
 	for _, old := range s.groups {
 		if _, listed := next.doc.order.position[old.name]; !listed {

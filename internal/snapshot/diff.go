@@ -128,6 +128,10 @@ func (t *Table) spelledKinds() []string {
 	return kinds
 }
 
+// holds reports whether g is the group at i. Most often it is; that is told without a
+// look at the group, of which there may be thousands.
+func (s *Snapshot) holds(i int, g *Group) bool { return i < len(s.groups) && s.groups[i] == g }
+
 // groupAt is Group for a name that is most often that of the group at i.
 func (s *Snapshot) groupAt(i int, name string) *Group {
 	if i < len(s.groups) && s.groups[i].name == name {
@@ -144,6 +148,9 @@ func servedDifferently(a, b *Snapshot) bool {
 		return true
 	}
 	for i, g := range b.groups {
+		if a.holds(i, g) {
+			continue
+		}
 		old := a.groupAt(i, g.name)
 		if old != g && (old == nil || groupServedDifferently(old, g)) {
 			return true

@@ -128,7 +128,7 @@ func (l *List) group(name string) *Group {
 func (l *List) Unique() bool { return len(l.order.position) == len(l.groups) }
 
 func sameNames(a, b []*Group) bool {
-	return slices.EqualFunc(a, b, func(a, b *Group) bool { return a.name == b.name })
+	return slices.EqualFunc(a, b, func(a, b *Group) bool { return a == b || a.name == b.name })
 }
 
 // Group returns the group of that name, or nil.

@@ -3,10 +3,10 @@
 // Report turns the output of the benchmarks into a page with tables, the figures
 // that were promised and whether they are reached, and plots.
 //
-//	go run ./report DIR
+//	go run ./report DIR [BEFORE]
 //
 // DIR holds raw.txt; README.md and the plots are written beside it. The figures
-// are printed as well.
+// are printed as well. BEFORE is the raw.txt of an earlier run to compare with.
 package main
 
 import (
@@ -25,17 +25,18 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 1 {
-		return errors.New("usage: go run ./report DIR")
+	if len(args) < 1 || len(args) > 2 {
+		return errors.New("usage: go run ./report DIR [BEFORE]")
 	}
 	dir := args[0]
-	raw, err := os.ReadFile(filepath.Join(dir, "raw.txt"))
+	s, err := readFile(filepath.Join(dir, "raw.txt"))
 	if err != nil {
 		return err
 	}
-	s, err := readSamples(bytes.NewReader(raw), "raw.txt")
-	if err != nil {
-		return err
+	if len(args) == 2 {
+		if s.before, err = readFile(args[1]); err != nil {
+			return err
+		}
 	}
 	var page bytes.Buffer
 	s.writeReadme(&page)
@@ -47,6 +48,14 @@ func run(args []string) error {
 	}
 	s.printTargets()
 	return nil
+}
+
+func readFile(name string) (*samples, error) {
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return readSamples(bytes.NewReader(raw), filepath.Base(name))
 }
 
 func (s *samples) printTargets() {

@@ -19,6 +19,7 @@ type samples struct {
 	values map[string]map[string][]float64
 	config map[string]string
 	rounds int
+	before *samples // of an earlier run; nil if there is none to compare with
 }
 
 func readSamples(r io.Reader, name string) (*samples, error) {
@@ -85,6 +86,10 @@ const (
 	requests = "requests/op"
 	docBytes = "doc-B/op"
 	heap     = "B/mapper"
+
+	latencies   = "latencies" // multiples of the time that the server takes to answer
+	undisturbed = "undisturbed-sec"
+	disturbed   = "disturbed-sec"
 )
 
 // The names of the benchmarks.
@@ -102,7 +107,9 @@ func of(benchmark string, groups int, mapper string) string {
 }
 
 var (
-	sizes   = []int{10, 100, 500, 2000}
+	sizes          = []int{10, 100, 500, 2000}
+	discoverySizes = []int{10, 100, 500}
+
 	mappers = []string{"ours", "stock", "deferred"}
 
 	// Those with one answer that name all they can, those with one answer that
@@ -111,6 +118,14 @@ var (
 	versionless = []string{"KindFor", "ResourceFor"}
 	lists       = []string{"RESTMappings+version", "RESTMappings", "KindsFor+version", "KindsFor", "ResourcesFor+version", "ResourcesFor"}
 )
+
+// modes are the forms of the server's documents, and apartGroups is the size of the
+// server, in the benchmarks of lookups that must not wait for others.
+var modes = []string{"aggregated", "legacy"}
+
+var versionsAsked = []struct{ name, text string }{{"none", "no version"}, {"given", "version given"}}
+
+const apartGroups = 100
 
 const singularizer = "ResourceSingularizer"
 

@@ -36,7 +36,11 @@ func (s *samples) machine() string {
 }
 
 func (s *samples) writeTargets(w io.Writer) {
-	fmt.Fprint(w, "## Figures to reach\n\nOf several lookups or sizes the worst is shown.\n\n")
+	fmt.Fprint(w, "## Figures to reach\n\nOf several lookups or sizes the worst is shown.")
+	if s.before != nil {
+		fmt.Fprintf(w, " What is compared with a date is ours then, %d rounds on: %s", s.before.rounds, strings.TrimPrefix(s.before.machine(), "Machine: "))
+	}
+	fmt.Fprint(w, "\n\n")
 	t := newTable("figure", "measured", "target", "")
 	for _, target := range s.targets() {
 		measured := target.format(target.measured)
@@ -84,11 +88,11 @@ func (s *samples) writeDiscovery(w io.Writer) {
 	fmt.Fprint(w, "## Discovery\n\n"+
 		"Stock cannot be reset: its refresh is a new mapper. The deferred mapper asks nobody whether something is absent: it is reset before it is asked.\n\n")
 	t := newTable("", "groups", "ours", "stock", "deferred", "stock ÷ ours")
-	s.discoveryRows(t, "cold first lookup", "Cold", []int{10, 100, 500})
+	s.discoveryRows(t, "cold first lookup", "Cold", discoverySizes)
 	s.discoveryRows(t, "miss of an absent group, no version", "Miss/version=none", sizes)
 	s.discoveryRows(t, "miss of an absent group, version given", "Miss/version=given", sizes)
-	s.discoveryRows(t, "refresh, nothing changed", "Refresh/changed=none", []int{10, 100, 500})
-	s.discoveryRows(t, "refresh, one group changed", "Refresh/changed=one", []int{10, 100, 500})
+	s.discoveryRows(t, "refresh, nothing changed", "Refresh/changed=none", discoverySizes)
+	s.discoveryRows(t, "refresh, one group changed", "Refresh/changed=one", discoverySizes)
 	s.discoveryRows(t, "200 concurrent misses, 20 ms server", "OnceStorm", []int{100, 500})
 	s.discoveryRows(t, "20 mappers on one server", "OnceFleet", []int{100, 500})
 	t.write(w)
@@ -101,6 +105,8 @@ func (s *samples) writeDiscovery(w io.Writer) {
 		s.row(t, "first lookup of each further one", groups, "OnceFleet", "further-sec/mapper", seconds)
 	}
 	t.write(w)
+
+	s.writeApart(w)
 
 	fmt.Fprint(w, "Hits while two discoveries of a server that takes 300 ms to answer are under way. Hits come every 0.5 ms; "+
 		"one that waits delays those behind it, whose time counts from when they were due.\n\n![latency of hits](latency.svg)\n\n")
@@ -119,6 +125,38 @@ func (s *samples) writeDiscovery(w io.Writer) {
 	}
 	t.row("listing the changes", seconds(s.median("Publish/after=diff", perOp)))
 	t.write(w)
+}
+
+// writeApart shows what a lookup in one group pays for lookups in others.
+func (s *samples) writeApart(w io.Writer) {
+	fmt.Fprint(w, "What others cost: 10 misses at once in 10 groups that the server does not have; a miss in one group while three goroutines ask "+
+		"another, which does not answer, again and again (alone → then); and the first lookup of a known kind after a reset while three groups that were in use do not "+
+		"answer. The server has 100 groups and takes 20 ms to answer. In legacy mode a kind's own version is read after the document.\n\n")
+	t := newTable("", "documents", "ours", "stock", "deferred")
+	s.apartRows(t, "10 misses, no version", "OnceApart", "/version=none")
+	s.apartRows(t, "10 misses, version given", "OnceApart", "/version=given")
+	for _, version := range versionsAsked {
+		cells := []string{"miss beside one that hangs, " + version.text, "aggregated"}
+		for _, m := range mappers {
+			name := of("OnceBeside/version="+version.name, apartGroups, m)
+			cells = append(cells, seconds(s.median(name, undisturbed))+" → "+seconds(s.median(name, disturbed)))
+		}
+		t.row(cells...)
+	}
+	s.apartRows(t, "known kind after a reset, 3 groups hang", "OnceReset", "")
+	t.write(w)
+}
+
+// apartRows has a row for each mode.
+func (s *samples) apartRows(t *table, what, benchmark, version string) {
+	for _, mode := range modes {
+		cells := []string{what, mode}
+		for _, m := range mappers {
+			name := of(benchmark+"/mode="+mode+version, apartGroups, m)
+			cells = append(cells, fmt.Sprintf("%s, %s req.", seconds(s.median(name, perOp)), number(s.median(name, requests))))
+		}
+		t.row(cells...)
+	}
 }
 
 // discoveryRows has a row for each size: time, requests and bytes of documents.

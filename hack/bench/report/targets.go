@@ -82,7 +82,7 @@ type measurements = func(yield func(string, float64) bool)
 
 // targets are the figures of the design, in the order of the table.
 func (s *samples) targets() []target {
-	return append(append(s.hitTargets(), s.memoryTargets()...), s.discoveryTargets()...)
+	return slices.Concat(s.hitTargets(), s.memoryTargets(), s.discoveryTargets(), s.apartTargets(), s.sinceTargets())
 }
 
 func (s *samples) hitTargets() []target {
@@ -199,6 +199,38 @@ func (s *samples) discoveryTargets() []target {
 		})
 	}
 	return list
+}
+
+// apartTargets say that a lookup in one group does not wait for those in others.
+func (s *samples) apartTargets() []target {
+	reset := func(mode string) string { return of("OnceReset/mode="+mode, apartGroups, "ours") }
+	return []target{
+		target{what: "10 misses in 10 absent groups, version given: latencies of the server", limit: 2.5}.worst(s.apart("given")),
+		target{what: "10 misses in 10 absent groups, no version: latencies of the server", limit: 5}.worst(s.apart("none")),
+		target{what: "miss in a group while another hangs, which three goroutines ask: time ÷ undisturbed", limit: 1.5, unit: "×"}.worst(s.beside),
+		s.value("known kind after a reset while 3 groups hang: requests, the document's two", 2, "", reset("aggregated"), requests),
+		s.value("the same, legacy: requests, the document's and the kind's version", 3, "", reset("legacy"), requests),
+		s.value("the same, legacy: latencies of the server", 4, "", reset("legacy"), latencies),
+	}
+}
+
+func (s *samples) apart(version string) measurements {
+	return func(yield func(string, float64) bool) {
+		for _, mode := range modes {
+			if !yield(mode, s.median(of("OnceApart/mode="+mode+"/version="+version, apartGroups, "ours"), latencies)) {
+				return
+			}
+		}
+	}
+}
+
+func (s *samples) beside(yield func(string, float64) bool) {
+	for _, version := range versionsAsked {
+		name := of("OnceBeside/version="+version.name, apartGroups, "ours")
+		if !yield(version.text, s.median(name, disturbed)/s.median(name, undisturbed)) {
+			return
+		}
+	}
 }
 
 func (s *samples) ratio(what string, limit float64, name, base, unit string) target {
