@@ -202,14 +202,19 @@ func (m *DynamicRESTMapper) runOnce(
 func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMapping, gvks []schema.GroupVersionKind) {
 	backoff := pollBackoff()
 	next := time.Now().Add(mostPoll)
+	var again time.Time // when a doubt that could not be cleared up may be put to the server again
 	for ctx.Err() == nil {
 		changed := m.reloader.Changed()
 		doubt := !stillServed(m.reloader.Snapshot(), served)
-		if doubt && m.confirmGone(ctx, served) {
-			return
-		}
-		if doubt {
-			next = time.Now().Add(backoff.Step())
+		if !doubt {
+			backoff, again = pollBackoff(), time.Time{}
+		} else if !time.Now().Before(again) {
+			if m.confirmGone(ctx, served) {
+				return
+			}
+			// The read itself may have changed the snapshot: that is no reason for the next.
+			again = time.Now().Add(backoff.Step())
+			next = again
 		}
 		if m.awaitChange(ctx, changed, next, func() bool { return doubt || !m.refreshes() }) && !doubt {
 			m.askLive(ctx, gvks)

@@ -60,7 +60,7 @@ func (s *Snapshot) Missing(q Query, p Progress) []Read {
 	switch {
 	case p.Found:
 		stages = append(stages, l.outdated, l.order)
-	case p.cold():
+	case p.cold() && s.resetOfAny == 0: // who resets knows of something that the document may not have
 		stages = append(stages, l.outdated, l.coldVersions)
 	case q.Live():
 		stages = append(stages, l.versions)
@@ -111,16 +111,16 @@ func (l *lookup) needs(half Part) bool {
 
 // outdated asks for what was read before a reset, and for what was listed and
 // never read. Of other groups than the one asked for, versions that have failed
-// since are left alone: they may fail for days.
+// since are left alone, unless the answer comes from one: they may fail for days.
 func (l *lookup) outdated() []Read {
 	var reads []Read
 	for _, g := range l.groups {
-		if reset, waiting := l.s.groupResets[g.name]; waiting && l.q.anyVersion() && (g.own == nil || g.own.list <= reset) {
+		if reset, waiting := l.s.groupResets[g.name]; waiting && l.q.anyVersion() && (g.own == nil || g.own.list <= reset) && !l.leftAlone(g) {
 			reads = l.unless(reads, listOf(g.name))
 		}
 		for _, i := range g.ranked {
 			v := &g.versions[i]
-			if l.q.wants(v.Name) && !l.s.settled(g, v) && (v.Table != nil || !l.s.gaveUp(g, v) || g == l.known()) {
+			if l.q.wants(v.Name) && !l.s.settled(g, v) && !l.hopeless(g, v) {
 				reads = l.unless(reads, versionOf(g.name, v.Name))
 			}
 		}
@@ -131,6 +131,18 @@ func (l *lookup) outdated() []Read {
 		}
 	}
 	return reads
+}
+
+// hopeless reports whether a version of another group than the one asked for has
+// failed since the last reset, and had not what is looked for when it was read last.
+func (l *lookup) hopeless(g *Group, v *Version) bool {
+	return g != l.known() && l.s.gaveUp(g, v) && !v.Table.serves(l.q)
+}
+
+// leftAlone reports whether all versions of another group than the one asked for
+// are hopeless.
+func (l *lookup) leftAlone(g *Group) bool {
+	return len(g.versions) > 0 && !slices.ContainsFunc(g.versions, func(v Version) bool { return !l.hopeless(g, &v) })
 }
 
 // unless appends the read unless the lookup has made it.
@@ -147,7 +159,7 @@ func (l *lookup) unless(reads []Read, r Read) []Read {
 func (l *lookup) order() []Read {
 	var reads []Read
 	for _, g := range l.groups {
-		if len(l.q.Versions) == 1 || l.s.listSettled(g) {
+		if len(l.q.Versions) == 1 || l.s.listSettled(g) || !g.serves(l.q) {
 			continue
 		}
 		if g.own != nil && g.own.list > 0 && g.own.listLeads() {
@@ -268,6 +280,11 @@ func (l *lookup) hintsOf(g *Group) []string {
 		}
 	}
 	return names
+}
+
+// serves reports whether a version of the group has what q looks for.
+func (g *Group) serves(q Query) bool {
+	return slices.ContainsFunc(g.versions, func(v Version) bool { return v.Table.serves(q) })
 }
 
 // serves reports whether the table has what q looks for; t may be nil.
