@@ -52,13 +52,14 @@ func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Fi
 // to be answered.
 const patience = 3 * time.Second
 
-// patiently returns the context of a lookup's reads. Once the server, or the group
+// patiently returns the context of a lookup's reads. Once the server, or a group
 // that is asked for, did not answer, one that is known waits only so long: or each
 // such lookup would take a RequestTimeout, for as long as the outage lasts.
 func (r *Reloader) patiently(ctx context.Context, q snapshot.Query, known bool) (context.Context, context.CancelFunc) {
 	health := r.Health()
 	failing := !health.FailingSince.IsZero() && health.failed > r.Snapshot().LastReset()
-	if !known || !failing && !r.flights.hangs(q.Group) {
+	hangs := func(g *snapshot.Group) bool { return r.flights.hangs(g.Name()) }
+	if !known || !failing && !slices.ContainsFunc(r.Snapshot().GroupsOf(q), hangs) {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, patience)

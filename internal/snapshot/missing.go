@@ -111,16 +111,16 @@ func (l *lookup) needs(half Part) bool {
 
 // outdated asks for what was read before a reset, and for what was listed and
 // never read. Of other groups than the one asked for, versions that have failed
-// since are left alone: they may fail for days.
+// since are left alone, unless the answer comes from one: they may fail for days.
 func (l *lookup) outdated() []Read {
 	var reads []Read
 	for _, g := range l.groups {
-		if reset, waiting := l.s.groupResets[g.name]; waiting && l.q.anyVersion() && (g.own == nil || g.own.list <= reset) {
+		if reset, waiting := l.s.groupResets[g.name]; waiting && l.q.anyVersion() && (g.own == nil || g.own.list <= reset) && !l.leftAlone(g) {
 			reads = l.unless(reads, listOf(g.name))
 		}
 		for _, i := range g.ranked {
 			v := &g.versions[i]
-			if l.q.wants(v.Name) && !l.s.settled(g, v) && (v.Table != nil || !l.s.gaveUp(g, v) || g == l.known()) {
+			if l.q.wants(v.Name) && !l.s.settled(g, v) && !l.hopeless(g, v) {
 				reads = l.unless(reads, versionOf(g.name, v.Name))
 			}
 		}
@@ -131,6 +131,18 @@ func (l *lookup) outdated() []Read {
 		}
 	}
 	return reads
+}
+
+// hopeless reports whether a version of another group than the one asked for has
+// failed since the last reset, and had not what is looked for when it was read last.
+func (l *lookup) hopeless(g *Group, v *Version) bool {
+	return g != l.known() && l.s.gaveUp(g, v) && !v.Table.serves(l.q)
+}
+
+// leftAlone reports whether all versions of another group than the one asked for
+// are hopeless.
+func (l *lookup) leftAlone(g *Group) bool {
+	return len(g.versions) > 0 && !slices.ContainsFunc(g.versions, func(v Version) bool { return !l.hopeless(g, &v) })
 }
 
 // unless appends the read unless the lookup has made it.
