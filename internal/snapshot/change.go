@@ -320,9 +320,13 @@ func (next *Snapshot) settle(s *Snapshot) {
 	}
 }
 
-// oldest returns the least tick of what is served of the group and is not the document's own.
+// oldest returns the least tick of what is served of the group, and of the order of
+// its versions, as far as it is not the document's own.
 func (g *Group) oldest() Tick {
 	oldest := never
+	if g.own.list > 0 && g.own.listLeads() {
+		oldest = g.own.list
+	}
 	for i := range g.versions {
 		if v := &g.versions[i]; v.Read > 0 {
 			oldest = min(oldest, v.Read)

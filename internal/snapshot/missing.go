@@ -159,7 +159,7 @@ func (l *lookup) unless(reads []Read, r Read) []Read {
 func (l *lookup) order() []Read {
 	var reads []Read
 	for _, g := range l.groups {
-		if len(l.q.Versions) == 1 || l.s.listSettled(g) {
+		if len(l.q.Versions) == 1 || l.s.listSettled(g) || !g.serves(l.q) {
 			continue
 		}
 		if g.own != nil && g.own.list > 0 && g.own.listLeads() {
@@ -280,6 +280,11 @@ func (l *lookup) hintsOf(g *Group) []string {
 		}
 	}
 	return names
+}
+
+// serves reports whether a version of the group has what q looks for.
+func (g *Group) serves(q Query) bool {
+	return slices.ContainsFunc(g.versions, func(v Version) bool { return v.Table.serves(q) })
 }
 
 // serves reports whether the table has what q looks for; t may be nil.
