@@ -60,7 +60,7 @@ func (s *Snapshot) Missing(q Query, p Progress) []Read {
 	switch {
 	case p.Found:
 		stages = append(stages, l.outdated, l.order)
-	case p.cold():
+	case p.cold() && s.resetOfAny == 0: // who resets knows of something that the document may not have
 		stages = append(stages, l.outdated, l.coldVersions)
 	case q.Live():
 		stages = append(stages, l.versions)
