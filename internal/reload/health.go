@@ -61,7 +61,7 @@ func (h Health) doubtful(now time.Time, patience time.Duration) bool {
 	if h.FailedLast.After(heard) {
 		heard = h.FailedLast
 	}
-	return h.LastError != nil && now.Sub(heard) >= patience
+	return h.LastError != nil && now.After(heard) && now.Sub(heard) >= patience
 }
 
 // record keeps how a flight has ended. Where that leaves open whether it is the

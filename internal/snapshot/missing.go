@@ -64,6 +64,9 @@ func (s *Snapshot) Missing(q Query, p Progress) []Read {
 		stages = append(stages, l.outdated, l.coldVersions)
 	case q.Live():
 		stages = append(stages, l.versions)
+		if s.aggregated && len(q.Versions) > 1 {
+			stages = append(stages, l.contradictory, l.contradiction)
+		}
 	case s.aggregated:
 		stages = append(stages, l.newDocument, l.hinted, l.lost, l.list, l.everyVersion, l.contradiction)
 	default:
@@ -371,6 +374,15 @@ func (l *lookup) everyVersion() []Read {
 		}
 	}
 	return reads
+}
+
+// contradictory asks for the half of the document that the group is in if it has, as
+// it was read last, what the live versions have not.
+func (l *lookup) contradictory() []Read {
+	if g := l.known(); g == nil || len(l.hintsOf(g)) == 0 {
+		return nil
+	}
+	return l.ownHalf()
 }
 
 // mostPasses is how often a lookup reads the versions of a group of which the

@@ -146,6 +146,16 @@ func TestMissWithVersion(t *testing.T) {
 			aggregated: "z/v1 → z/v1 (1)", legacy: "z/v1 → z/v1 (1)",
 		},
 		{
+			name: "several, and the document has it: it may move just now", known: known, then: func(h *history) { h.live("a/v1: a/v2:") },
+			server: server{document: known, live: "a/v1: a/v2:"}, query: kind("a", "Foo", "v1", "v2"),
+			aggregated: "a/v1 a/v2; /apis; a/v1 a/v2; a/v1 a/v2 → no match (7)", legacy: "a/v1 a/v2 → no match (2)",
+		},
+		{
+			name: "several, and the document had it", known: known, then: func(h *history) { h.live("a/v1: a/v2:") },
+			server: server{document: "a/v1: a/v2:"}, query: kind("a", "Foo", "v1", "v2"),
+			aggregated: "a/v1 a/v2; /apis → no match (3)", legacy: "a/v1 a/v2 → no match (2)",
+		},
+		{
 			name: "it does not answer", known: known, server: server{document: known, live: "a/v1!"}, query: kind("a", "Bar", "v1"),
 			aggregated: "a/v1 → failed (1)", legacy: "a/v1 → failed (1)",
 		},
