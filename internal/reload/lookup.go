@@ -32,7 +32,8 @@ type Finding struct {
 // whatever others have published since.
 func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Finding {
 	l := &lookup{r: r, q: q, find: find, p: snapshot.Progress{Done: map[snapshot.Read]snapshot.Outcome{}}}
-	l.look(r.Snapshot())
+	l.began = r.Snapshot()
+	l.look(l.began)
 	ctx, cancel := r.patiently(ctx, q, l.p.Found)
 	defer cancel()
 	for !l.settled {
@@ -66,9 +67,10 @@ func (r *Reloader) patiently(ctx context.Context, q snapshot.Query, known bool) 
 
 // lookup is one lookup under way.
 type lookup struct {
-	r    *Reloader
-	q    snapshot.Query
-	find Finder
+	r     *Reloader
+	q     snapshot.Query
+	find  Finder
+	began *snapshot.Snapshot // what was known at first
 
 	s       *snapshot.Snapshot // what its last read has left
 	settled bool               // by s
@@ -79,6 +81,7 @@ type lookup struct {
 
 // look asks s, and reports whether no read could change what it says.
 func (l *lookup) look(s *snapshot.Snapshot) (settled bool) {
+	s = s.Since(l.began)
 	l.s = s
 	l.p.Found, l.settled = l.find(s)
 	return l.settled

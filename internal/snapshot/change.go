@@ -36,6 +36,25 @@ func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 	return &next
 }
 
+// Since returns s as a lookup sees it that began when began was known: without the
+// resets that have come since, which are for later lookups to heed.
+func (s *Snapshot) Since(began *Snapshot) *Snapshot {
+	if s.resetOfAny == began.resetOfAny {
+		return s
+	}
+	seen := *s
+	seen.reset, seen.resetOfAny, seen.groupResets = began.reset, began.resetOfAny, nil
+	for group := range s.groupResets {
+		if reset, waited := began.groupResets[group]; waited {
+			if seen.groupResets == nil {
+				seen.groupResets = map[string]Tick{}
+			}
+			seen.groupResets[group] = reset
+		}
+	}
+	return &seen
+}
+
 // WithDocument records that a read of the document found list: of its core half,
 // read at core, and of its named half, read at named. 0 stands for a half that was
 // not read, of which list says what it said before.
