@@ -38,7 +38,7 @@ controller_runtime_restmapper_misses_total{outcome="failed"} 1
 controller_runtime_restmapper_misses_total{outcome="found"} 1
 # HELP controller_runtime_restmapper_reloads_total Reads of the API server, by what was read and result (success, error).
 # TYPE controller_runtime_restmapper_reloads_total counter
-controller_runtime_restmapper_reloads_total{reason="bulk",result="success"} 1
+controller_runtime_restmapper_reloads_total{reason="document",result="success"} 1
 controller_runtime_restmapper_reloads_total{reason="version",result="error"} 1
 controller_runtime_restmapper_reloads_total{reason="version",result="success"} 1
 # HELP controller_runtime_restmapper_requests_total Discovery requests, by class of path (bulk, group, version) and status code.
