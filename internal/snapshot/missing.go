@@ -2,51 +2,7 @@
 
 package snapshot
 
-import (
-	"slices"
-	"strings"
-)
-
-// Query is what a lookup is about.
-type Query struct {
-	// Group is the group asked for. Lookups by resource may give the beginning of
-	// its name, or nothing at all.
-	Group string
-	// Versions are the versions asked for, each once; none stands for all.
-	Versions []string
-	// Name is the kind that is looked for, or the resource.
-	Name string
-	// ByResource reports whether Name is a resource. Its group is matched as
-	// client-go matches it: by its beginning where no version is given, and any
-	// group where it is empty.
-	ByResource bool
-}
-
-func (q Query) anyGroup() bool   { return q.ByResource && q.Group == "" }
-func (q Query) anyVersion() bool { return len(q.Versions) == 0 }
-
-// Live reports whether live reads of its versions alone can prove that nothing
-// answers the query.
-func (q Query) Live() bool { return !q.anyVersion() && !q.anyGroup() }
-
-// byPrefix reports whether groups with a longer name may answer as well.
-func (q Query) byPrefix() bool { return q.ByResource && q.anyVersion() }
-
-// wants reports whether the query is about the version of that name.
-func (q Query) wants(version string) bool {
-	return q.anyVersion() || slices.Contains(q.Versions, version)
-}
-
-// GroupsOf lists the groups in which something may answer, in server order.
-func (s *Snapshot) GroupsOf(q Query) []*Group {
-	if !q.byPrefix() && !q.anyGroup() {
-		if g := s.Group(q.Group); g != nil {
-			return []*Group{g}
-		}
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool { return !strings.HasPrefix(g.name, q.Group) })
-}
+import "slices"
 
 // Missing lists the reads that a lookup, having come as far as p says, still needs
 // before it may be answered: in order, and to be followed by another call. With
