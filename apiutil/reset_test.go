@@ -235,38 +235,3 @@ func TestResetsSeeWhatWasServedBefore(t *testing.T) {
 		}
 	})
 }
-
-// Refresh reads now: everything, or some groups, and says whether that worked.
-func TestRefresh(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		ctx := context.Background()
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		wantServed(t, m, fooKind, otherKind)
-		server.PutVersion(fooKind.Group, fakeVersion("v1", "Bar"))
-		server.PutVersion(otherKind.Group, fakeVersion("v1", "Else"))
-		if err := m.Refresh(ctx, fooKind.Group); err != nil {
-			t.Fatal(err)
-		}
-		wantAbsent(t, m, fooKind)
-		wantServed(t, m, otherKind) // nobody has read that
-		if err := m.Refresh(ctx); err != nil {
-			t.Fatal(err)
-		}
-		wantAbsent(t, m, otherKind)
-
-		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Status(503, 0))
-		if err := m.Refresh(ctx); err != nil {
-			t.Errorf("everything, while a group fails: %v", err)
-		}
-		if err := m.Refresh(ctx, otherKind.Group); err != nil {
-			t.Errorf("another group: %v", err)
-		}
-		if err := m.Refresh(ctx, otherKind.Group, fooKind.Group); err == nil || !strings.Contains(err.Error(), "/apis/"+fooKind.Group) {
-			t.Errorf("that group: %v", err)
-		}
-		server.SetFault(fakeapi.All(), fakeapi.Refused())
-		if err := m.Refresh(ctx); err == nil || meta.IsNoMatchError(err) {
-			t.Errorf("everything, while nothing answers: %v", err)
-		}
-	})
-}
