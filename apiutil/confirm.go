@@ -43,7 +43,9 @@ func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMappi
 		if !group.mayRead(time.Now(), m.Generation(), contradicted) {
 			return now, err
 		}
-		m.ResetGroup(gvk.Group)
+		// One live read of the version, and no reset of the group: that would have its
+		// list and its other versions read as well. If it fails, what is known stands.
+		_, _ = m.reloader.ReadLive(ctx, gvk.GroupVersion())
 	}
 	now, err = m.lookUpOnce(ctx, group, gvk)
 	group.read(m.Generation())
