@@ -20,15 +20,15 @@ import (
 // Each example has what it takes to run it in a cluster: a Dockerfile, and
 // manifests that an API server takes and that fit together and the program.
 func TestDeploy(t *testing.T) {
-	manifests, err := filepath.Glob(filepath.Join("..", "..", "testdata", "consumers", "*", "deploy.yaml"))
-	if err != nil || len(manifests) < 4 {
-		t.Fatalf("manifests: %q, %v", manifests, err)
+	modules, err := filepath.Glob(filepath.Join("..", "..", "testdata", "consumers", "*", "go.mod"))
+	if err != nil || len(modules) < 4 {
+		t.Fatalf("modules: %q, %v", modules, err)
 	}
-	for _, manifest := range manifests {
-		folder := filepath.Dir(manifest)
+	for _, module := range modules {
+		folder := filepath.Dir(module)
 		name := filepath.Base(folder)
 		t.Run(name, func(t *testing.T) {
-			objects := decodeAll(t, manifest)
+			objects := decodeAll(t, filepath.Join(folder, "deploy.yaml"))
 			namespace := only[*corev1.Namespace](t, objects)
 			account := only[*corev1.ServiceAccount](t, objects)
 			role := only[*rbacv1.ClusterRole](t, objects)

@@ -44,7 +44,9 @@ func run(ctx context.Context, args []string) error {
 	class := flags.String("class", "", "mark the objects whose spec.class is this")
 	gets := flags.Int("gets", 10000, "get so many objects that do not exist")
 	over := flags.Duration("over", time.Minute, "take so long for them")
-	if err := flags.Parse(args[1:]); err != nil {
+	if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	switch args[0] {
