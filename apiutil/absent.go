@@ -3,22 +3,14 @@
 package apiutil
 
 import (
-	"sync"
-	"time"
+	"fmt"
 
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// absences remembers lookups that found nothing, for NegativeTTL. It has no part
-// in hits, nor in mappers without that option.
-type absences struct {
-	mu    sync.Mutex // held for map operations only
-	until map[string]absence
-}
-
-// absence holds as long as it is young and nothing has changed or been reset.
+// absence is what is known of a lookup that found nothing less than NegativeTTL
+// ago. It holds as long as nothing has changed or been reset.
 type absence struct {
-	until      time.Time
 	generation uint64
 	reset      snapshot.Tick
 }
@@ -26,18 +18,24 @@ type absence struct {
 // mostAbsences bounds what lookups for ever new names can take up.
 const mostAbsences = 4096
 
-func (a *absences) get(key string) (absence, bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	found, ok := a.until[key]
-	return found, ok
+// knownAbsent reports whether a lookup found nothing less than NegativeTTL ago.
+func (m *DynamicRESTMapper) knownAbsent(q snapshot.Query) bool {
+	if m.absent == nil {
+		return false
+	}
+	s := m.reloader.Snapshot()
+	found, ok := m.absent.Get(keyOf(q))
+	return ok && found == absence{generation: s.Generation(), reset: s.LastResetOfAny()}
 }
 
-func (a *absences) put(key string, found absence) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.until == nil || len(a.until) >= mostAbsences {
-		a.until = map[string]absence{}
+// rememberAbsent notes that q found nothing in s, which was read since began.
+func (m *DynamicRESTMapper) rememberAbsent(q snapshot.Query, s, began *snapshot.Snapshot) {
+	if m.absent != nil {
+		m.absent.Add(keyOf(q), absence{generation: s.Generation(), reset: began.LastResetOfAny()}, m.options.NegativeTTL)
 	}
-	a.until[key] = found
+}
+
+// keyOf tells queries apart.
+func keyOf(q snapshot.Query) string {
+	return fmt.Sprintf("%t %q %q %q", q.ByResource, q.Group, q.Versions, q.Name)
 }

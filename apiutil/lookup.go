@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -64,30 +63,6 @@ func (m *DynamicRESTMapper) missed(outcome string) {
 	if m.options.Metrics != nil {
 		m.options.Metrics.Miss(outcome)
 	}
-}
-
-// knownAbsent reports whether a lookup found nothing less than NegativeTTL ago.
-func (m *DynamicRESTMapper) knownAbsent(q snapshot.Query) bool {
-	if m.options.NegativeTTL == 0 {
-		return false
-	}
-	s := m.reloader.Snapshot()
-	found, ok := m.absent.get(keyOf(q))
-	return ok && time.Now().Before(found.until) && found.generation == s.Generation() && found.reset == s.LastResetOfAny()
-}
-
-// rememberAbsent notes that q found nothing in s, which was read since began.
-func (m *DynamicRESTMapper) rememberAbsent(q snapshot.Query, s, began *snapshot.Snapshot) {
-	if m.options.NegativeTTL > 0 {
-		m.absent.put(keyOf(q), absence{
-			until: time.Now().Add(m.options.NegativeTTL), generation: s.Generation(), reset: began.LastResetOfAny(),
-		})
-	}
-}
-
-// keyOf tells queries apart.
-func keyOf(q snapshot.Query) string {
-	return fmt.Sprintf("%t %q %q %q", q.ByResource, q.Group, q.Versions, q.Name)
 }
 
 // textOf says what the query looks for, for an error.

@@ -46,6 +46,19 @@ type DynamicRESTMapperOptions struct {
 	// decompression. A larger one is an error. Defaults to 64 MiB.
 	MaxResponseBytes int64
 
+	// SharedAs names the caller that the mapper is, where the transport does not say it.
+	// A mapper begins with the document that another mapper of the process has read, and
+	// asks the server whether that still holds, if both are the same caller of the same
+	// server. Where httpClient is what rest.HTTPClientFor makes of cfg, that is known.
+	// Where a program has a part in it, with WrapTransport, Transport, Dial, Proxy,
+	// AuthProvider or a client of its own, it is not, and nothing is shared without a name.
+	//
+	// Mappers with the same SharedAs, and the same address and credentials in their
+	// rest.Config, are one caller. Give one name only to clients that send the same
+	// credentials to the same server: the name of the object that they are made of, say.
+	// Defaults to "": the transport decides.
+	SharedAs string
+
 	// UnhealthyAfter is for how long reads must have failed before Healthz fails.
 	// Defaults to 2 minutes.
 	UnhealthyAfter time.Duration

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,6 +95,7 @@ type scriptStage struct {
 	forms  fakeapi.Forms
 	groups []fakeapi.Group
 	server *fakeapi.Server
+	name   string // by which mappers of the server find what others have read
 	client *http.Client
 	mapper *apiutil.DynamicRESTMapper
 }
@@ -120,6 +122,8 @@ func (s *scriptStage) command(words []string) ([]string, error) {
 	}
 }
 
+var scriptServers atomic.Int64 // so that none is taken for another
+
 func (s *scriptStage) newServer() error {
 	s.groups = []fakeapi.Group{
 		fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")),
@@ -128,11 +132,12 @@ func (s *scriptStage) newServer() error {
 	s.server = fakeapi.New(s.groups...)
 	s.server.SetForms(s.forms)
 	s.client = s.server.Client()
+	s.name = fmt.Sprintf("script server %d", scriptServers.Add(1))
 	return s.newMapper()
 }
 
 func (s *scriptStage) newMapper() (err error) {
-	s.mapper, err = apiutil.NewDynamicRESTMapperWithOptions(s.server.Config(), s.client, apiutil.DynamicRESTMapperOptions{})
+	s.mapper, err = apiutil.NewDynamicRESTMapperWithOptions(s.server.Config(), s.client, apiutil.DynamicRESTMapperOptions{SharedAs: s.name})
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
@@ -33,7 +34,7 @@ type DynamicRESTMapper struct {
 	reports  reload.Queue             // log and metrics, for which nobody waits
 	logged   *snapshot.Snapshot       // what the log has heard of; used by reports alone
 	options  DynamicRESTMapperOptions // defaults filled in
-	absent   absences                 // used only if there is a NegativeTTL
+	absent   *cache.LRUExpireCache    // lookups that found nothing, with an absence each; nil without a NegativeTTL
 
 	confirmed confirmations // of the groups that Confirm was asked about
 
@@ -70,9 +71,13 @@ func NewDynamicRESTMapperWithOptions(
 		return nil, fmt.Errorf("no RESTMapper with these options: %w", err)
 	}
 	m := &DynamicRESTMapper{options: opts}
+	if opts.NegativeTTL > 0 {
+		m.absent = cache.NewLRUExpireCache(mostAbsences)
+	}
 	client, err := discovery.NewClient(cfg, httpClient, discovery.Options{
 		RequestTimeout:   opts.RequestTimeout,
 		MaxResponseBytes: opts.MaxResponseBytes,
+		SharedAs:         opts.SharedAs,
 		Requested:        m.requested(),
 	})
 	if err != nil {

@@ -55,13 +55,14 @@ func (c *Client) Document(ctx context.Context, halves Halves) (*Bulk, error) {
 			return nil, err
 		}
 	}
-	if core != &last.Core || named != &last.Named {
+	news := core != &last.Core || named != &last.Named
+	if news {
 		if last, err = newBulk(core, named, last.List); err != nil {
 			return nil, c.failure(request{path: namedPath}, http.StatusOK, err, nil)
 		}
 	}
 	c.last = last
-	share.Remember(c.server, c.last)
+	share.Remember(c.server, c.last, news)
 	return c.last, nil
 }
 
@@ -93,21 +94,30 @@ func newBulk(core, named *share.Document, last *snapshot.List) (*Bulk, error) {
 }
 
 // bulkDocument reads one of the two paths. It returns last if that has not changed.
+//
+// If last is what another mapper has read it must have been sent to the same
+// caller: a 304 to anybody else says nothing of it. Servers may give documents of
+// different content the same ETag.
 func (c *Client) bulkDocument(ctx context.Context, path string, last *share.Document) (*share.Document, error) {
+	stranger := false
 	r := request{path: path, accept: acceptBulk, etag: last.ETag}
 	doc, err := get(ctx, c, r, func(doc document) (*share.Document, error) {
 		if doc.notModified {
+			stranger = c.last == nil && doc.caller != last.Caller
 			return last, nil
 		}
 		decoded, err := decodeBulk(doc.body, path)
 		if err != nil {
 			return nil, err
 		}
-		decoded.ETag = doc.etag
+		decoded.ETag, decoded.Caller = doc.etag, doc.caller
 		return decoded, nil
 	})
-	if errors.Is(err, errNotServed) {
+	switch {
+	case errors.Is(err, errNotServed):
 		return notServed(path)
+	case stranger:
+		return c.bulkDocument(ctx, path, &share.Document{})
 	}
 	return doc, err
 }

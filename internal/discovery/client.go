@@ -23,6 +23,9 @@ type Options struct {
 	RequestTimeout   time.Duration // of one request
 	MaxResponseBytes int64         // of one response, after decompression
 
+	// SharedAs says whose requests these are where the transport does not; see share.ServerOf.
+	SharedAs string
+
 	// Requested, if not nil, is called after every request that was sent with its
 	// path and the status of the answer, 0 if there was none.
 	Requested func(path string, code int)
@@ -47,7 +50,7 @@ func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Cli
 	// The discovery client's REST client has the settings that stock's has: rate
 	// limits, timeout parameter, user agent.
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &own)
-	c := &Client{options: options, secrets: secretsOf(cfg), server: share.ServerOf(cfg, httpClient)}
+	c := &Client{options: options, secrets: secretsOf(cfg), server: share.ServerOf(cfg, httpClient, options.SharedAs)}
 	if err != nil {
 		return nil, c.Safe(hostError(cfg.Host, err))
 	}
@@ -74,6 +77,7 @@ type document struct {
 	body        []byte
 	etag        string
 	notModified bool
+	caller      share.Key // of the credentials that were sent
 }
 
 // get reads one document and decodes it. Its error is errNotServed for a 404 of
@@ -86,11 +90,20 @@ func get[T any](ctx context.Context, c *Client, r request, decode func(document)
 	if err != nil {
 		return nothing, err
 	}
-	result, err := decode(document{body: body, etag: seen.etag, notModified: seen.notModified})
+	result, err := decode(document{body: body, etag: seen.etag, notModified: seen.notModified, caller: c.caller(seen)})
 	if err != nil {
 		return nothing, c.failure(r, http.StatusOK, err, seen.sent)
 	}
 	return result, nil
+}
+
+// caller tells callers apart by the credentials that they sent, unless it is the
+// user's to say who a caller is. Tokens of files and plugins change.
+func (c *Client) caller(seen *exchange) share.Key {
+	if c.server.Named() {
+		return share.Key{}
+	}
+	return share.KeyOf("Authorization", []byte(seen.authorization))
 }
 
 // send returns the body of a successful response.

@@ -100,14 +100,19 @@ func hostError(host string, reason error) error {
 	return fmt.Errorf("the host %q, with a user and a password before it, must be a URL or a host:port pair", host[at+1:])
 }
 
-// sentBy lists the credentials that were sent with a request. Transports add them
-// below this package, from files or plugins, and the response tells what they were.
-func sentBy(resp *http.Response, req *http.Request) []string {
+// sentRequest returns the request as it was sent, if the transport tells: transports
+// below this package add credentials, from files or plugins.
+func sentRequest(resp *http.Response, req *http.Request) *http.Request {
 	if resp.Request != nil {
-		req = resp.Request
+		return resp.Request
 	}
+	return req
+}
+
+// sentBy lists the credentials that were sent with a request.
+func sentBy(resp *http.Response, req *http.Request) []string {
 	var sent []string
-	for _, value := range req.Header["Authorization"] {
+	for _, value := range sentRequest(resp, req).Header["Authorization"] {
 		scheme, token, _ := strings.Cut(value, " ")
 		sent = append(sent, value, strings.Trim(token, " ="))
 		if pair, err := base64.StdEncoding.DecodeString(token); err == nil && strings.EqualFold(scheme, "Basic") {

@@ -20,6 +20,8 @@ type exchange struct {
 	code        int
 	notFound    bytes.Buffer // the beginning of the body of a 404
 	sent        []string     // credentials, in the forms in which a server may repeat them
+
+	authorization string // as it was sent, which transports below this package see to
 }
 
 type exchangeKey struct{}
@@ -50,7 +52,7 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	e.code, e.etag = resp.StatusCode, strongETag(resp.Header)
-	e.sent = sentBy(resp, req)
+	e.sent, e.authorization = sentBy(resp, req), sentRequest(resp, req).Header.Get("Authorization")
 	if resp.StatusCode == http.StatusNotModified {
 		return asOK(resp, e)
 	}

@@ -11,56 +11,13 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/share"
-	"github.com/freshmapper/freshmapper/internal/snapshot"
-)
-
-// newReloader makes what is inside a mapper.
-func newReloader(t *testing.T, cfg *rest.Config, client *http.Client) *reload.Reloader {
-	t.Helper()
-	c, err := discovery.NewClient(cfg, client, discovery.Options{RequestTimeout: 10 * time.Second, MaxResponseBytes: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reload.New(c, &reload.Queue{}, reload.Options{UnhealthyAfter: time.Minute})
-}
-
-// read reads everything and returns what is known then.
-func read(t *testing.T, r *reload.Reloader) *snapshot.Snapshot {
-	t.Helper()
-	if err := r.ReadAll(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	return r.Snapshot()
-}
-
-func requestsOf(server *fakeapi.Server) []string {
-	var lines []string
-	for _, r := range server.TakeRequests() {
-		lines = append(lines, r.String())
-	}
-	return lines
-}
-
-func wantRequests(t *testing.T, server *fakeapi.Server, what string, want ...string) {
-	t.Helper()
-	if diff := cmp.Diff(want, requestsOf(server)); diff != "" {
-		t.Errorf("%s: requests (-want +got):\n%s", what, diff)
-	}
-}
-
-var (
-	bothRead      = []string{"GET /api  v2+protobuf 200", "GET /apis  v2+protobuf 200"}
-	bothUnchanged = []string{"GET /api  304", "GET /apis  304"}
 )
 
 // Servers that have nothing to do with each other serve mostly the same. What is
@@ -90,19 +47,19 @@ func TestEqualGroupsAreThereOnce(t *testing.T) {
 // the very groups of the others.
 func TestNewMappersStartWith304(t *testing.T) {
 	server := fakeapi.New(fakeapi.Typical(5, 1, 1)...)
-	cfg, client := server.Config(), server.Client()
-	first := newReloader(t, cfg, client)
+	cfg, name := server.Config(), uniqueName(t)
+	first := newNamed(t, cfg, server.Client(), name)
 	known := read(t, first)
 	wantRequests(t, server, "the first mapper", bothRead...)
 	for range 3 {
-		s := read(t, newReloader(t, cfg, client))
+		s := read(t, newNamed(t, cfg, server.Client(), name))
 		wantRequests(t, server, "another mapper", bothUnchanged...)
 		if !slices.Equal(s.Groups(), known.Groups()) {
 			t.Error("another mapper has groups of its own")
 		}
 	}
 	server.PutVersion("g0002.example.com", fakeapi.Version{Name: "v9"})
-	s := read(t, newReloader(t, cfg, client))
+	s := read(t, newNamed(t, cfg, server.Client(), name))
 	wantRequests(t, server, "after a change", "GET /api  304", "GET /apis  v2+protobuf 200")
 	if s.Group("g0002.example.com").Version("v9") == nil || s.Group("g0001.example.com") != known.Group("g0001.example.com") {
 		t.Error("the change is not there, or what did not change is not shared")
@@ -143,8 +100,8 @@ func TestClientsOfTheSameTransport(t *testing.T) {
 // Who is somebody else, or reaches the server some other way, starts anew.
 func TestValidatorsAreNotSharedWithOthers(t *testing.T) {
 	server := fakeapi.New(fakeapi.Typical(5, 1, 1)...)
-	cfg, client := server.Config(), server.Client()
-	first := newReloader(t, cfg, client)
+	cfg, client, name := server.Config(), server.Client(), uniqueName(t)
+	first := newNamed(t, cfg, client, name)
 	read(t, first)
 	server.TakeRequests()
 	for name, change := range map[string]func(*rest.Config){
@@ -157,59 +114,41 @@ func TestValidatorsAreNotSharedWithOthers(t *testing.T) {
 	} {
 		other := rest.CopyConfig(cfg)
 		change(other)
-		read(t, newReloader(t, other, client))
+		read(t, newNamed(t, other, client, name))
 		wantRequests(t, server, name, bothRead...)
 	}
-	read(t, newReloader(t, cfg, server.Client()))
-	wantRequests(t, server, "a transport that nobody sees through", bothRead...)
+	read(t, newNamed(t, cfg, client, uniqueName(t)))
+	wantRequests(t, server, "another name", bothRead...)
+	for range 2 {
+		read(t, newReloader(t, cfg, client))
+		wantRequests(t, server, "no name, though it is the same client", bothRead...)
+	}
 	runtime.KeepAlive(first)
 }
 
-// fillHold makes the hold keep nobody's documents instead of those of the tests before.
-func fillHold(clients *[8]http.Client) {
-	for i := range clients {
-		clients[i].Transport = &http.Transport{}
-		share.Remember(share.ServerOf(&rest.Config{}, &clients[i]), &share.Bulk{})
-	}
-}
-
-// What no mapper uses any more goes, once the hold has let go of it as well.
+// What no mapper uses any more goes, once its time is over as well.
 func TestUnusedDocumentsGo(t *testing.T) {
-	nothing := func() bool { kept := share.Kept(); return kept[0] == 0 && kept[1] == 0 }
-	fillHold(new([8]http.Client))
+	nothing := func() bool { return share.Kept() == [4]int{} }
+	forget := func() { share.Keep(share.DefaultKeepFor, share.DefaultKeepBytes) }
+	forget()
 	if !share.Collected(nothing) {
 		t.Fatalf("%v groups, lists and documents are kept of other tests", share.Kept())
 	}
 	func() {
-		server := fakeapi.New(fakeapi.Typical(30, 1, 1)...)
-		client := server.Client()
-		read(t, newReloader(t, server.Config(), client))
+		server, name := fakeapi.New(fakeapi.Typical(30, 1, 1)...), uniqueName(t)
+		read(t, newNamed(t, server.Config(), server.Client(), name))
 		runtime.GC()
-		read(t, newReloader(t, server.Config(), client))
+		read(t, newNamed(t, server.Config(), server.Client(), name))
 		wantRequests(t, server, "make and drop", append(slices.Clone(bothRead), bothUnchanged...)...)
-		if kept := share.Kept(); kept[0] != 31 {
-			t.Errorf("%d groups are kept of one server", kept[0])
+		if kept := share.Kept(); kept[3] != 1 {
+			t.Errorf("%d documents are kept of one server", kept[3])
 		}
 	}()
-	fillHold(new([8]http.Client))
-	if !share.Collected(nothing) {
-		t.Errorf("%v groups, lists and documents are kept of nobody's", share.Kept())
+	forget()
+	if !share.Collected(nothing) || share.KeptBytes() != 0 {
+		t.Errorf("%v groups, lists and documents, %d bytes, are kept of nobody's", share.Kept(), share.KeptBytes())
 	}
 }
-
-// routed leads requests to one of the servers behind a gateway, and says what is below it.
-type routed struct {
-	next http.RoundTripper
-	to   string
-}
-
-func (rt *routed) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = req.Clone(req.Context())
-	req.Header.Set("X-Cluster", rt.to)
-	return rt.next.RoundTrip(req)
-}
-
-func (rt *routed) WrappedRoundTripper() http.RoundTripper { return rt.next }
 
 // Servers behind one address, to which a wrapper leads requests, are not one
 // server: none can make another confirm its document.
@@ -281,8 +220,8 @@ func TestHostileServers(t *testing.T) {
 	for name, lie := range lies {
 		a, b := fakeapi.New(fakeapi.Typical(3, 1, 1)...), fakeapi.New(fakeapi.Typical(3, 1, 1)...)
 		b.PutVersion(gk.Group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{{Name: "evils", Singular: "evil", Kind: gk.Kind}}})
-		clientA, clientB := a.Client(), b.Client()
-		ofA := newReloader(t, a.Config(), clientA)
+		nameA, nameB := uniqueName(t), uniqueName(t)
+		ofA := newNamed(t, a.Config(), a.Client(), nameA)
 		wantResource := func(r *reload.Reloader, when, want string) {
 			t.Helper()
 			_ = r.ReadAll(context.Background())
@@ -293,18 +232,18 @@ func TestHostileServers(t *testing.T) {
 		}
 		wantResource(ofA, "before", "kind0001as")
 
-		ofB := newReloader(t, b.Config(), clientB)
+		ofB := newNamed(t, b.Config(), b.Client(), nameB)
 		heal := b.SetFault(fakeapi.All(), lie(a))
 		_ = ofB.ReadAll(context.Background())
 		ofB.Reset()
 		_ = ofB.ReadAll(context.Background())
-		_ = newReloader(t, b.Config(), clientB).ReadAll(context.Background())
+		_ = newNamed(t, b.Config(), b.Client(), nameB).ReadAll(context.Background())
 		if m, _, err := ofB.Snapshot().RESTMapping(gk, nil); err == nil && m.Resource.Resource != "evils" {
 			t.Errorf("%s: B is said to serve %v", name, m)
 		}
 
 		wantResource(ofA, "after", "kind0001as")
-		wantResource(newReloader(t, a.Config(), clientA), "a new mapper of A", "kind0001as")
+		wantResource(newNamed(t, a.Config(), a.Client(), nameA), "a new mapper of A", "kind0001as")
 		for _, r := range a.TakeRequests() {
 			if r.IfNoneMatch != "" && r.IfNoneMatch != etagOf(a) && r.Path == "/apis" {
 				t.Errorf("%s: A is asked for %s", name, r.IfNoneMatch)
@@ -317,6 +256,6 @@ func TestHostileServers(t *testing.T) {
 		}
 		heal()
 		wantResource(ofB, "healed", "evils")
-		wantResource(newReloader(t, b.Config(), clientB), "a new mapper of B", "evils")
+		wantResource(newNamed(t, b.Config(), b.Client(), nameB), "a new mapper of B", "evils")
 	}
 }

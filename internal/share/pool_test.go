@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -100,39 +98,6 @@ func TestGroupIsDecodedOnce(t *testing.T) {
 		t.Error("equal lists are not shared")
 	}
 	runtime.KeepAlive(first)
-}
-
-// The hold keeps the last few documents for a minute, and none longer.
-func TestHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := &hold{}
-		count := func() int {
-			synctest.Wait()
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			return len(h.bulks)
-		}
-		first := &Bulk{}
-		h.add(first)
-		h.add(first)
-		if n := count(); n != 1 {
-			t.Errorf("the same document is held %d times", n)
-		}
-		for range 2 * holdMost {
-			h.add(&Bulk{})
-		}
-		if n := count(); n != holdMost {
-			t.Errorf("%d documents are held", n)
-		}
-		time.Sleep(holdFor - time.Nanosecond)
-		if n := count(); n != holdMost {
-			t.Errorf("%d documents are held after %v", n, holdFor-time.Nanosecond)
-		}
-		time.Sleep(time.Nanosecond)
-		if n := count(); n != 0 {
-			t.Errorf("%d documents are held after %v", n, holdFor)
-		}
-	})
 }
 
 // A program that makes ever new mappers leaves nothing behind.

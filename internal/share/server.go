@@ -5,77 +5,53 @@ package share
 import (
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"net/http"
-	"reflect" //nolint:depguard // the types of client-go's transports have no other names
-	"slices"
-	"strings"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/dump"
 	"k8s.io/client-go/rest"
 )
 
-// Server is the identity under which a bulk document may be offered to another
-// mapper. Servers are equal if their mappers reach the same address with the
-// same TLS settings and credentials through the same transport.
+// Server is a caller of a server, as whom a bulk document was read, and to whom it
+// may be offered again. The zero value is nobody, with whom nothing is shared.
 type Server struct {
-	config    Key
-	transport identity
+	key   Key
+	named bool
 }
 
 func (s Server) known() bool { return s != Server{} }
 
-// ServerOf returns the identity of the server that a mapper made of these
-// arguments talks to.
-func ServerOf(cfg *rest.Config, httpClient *http.Client) Server {
-	id := identityOf(httpClient)
-	if id == (identity{}) {
+// Named reports whether the user has said who the caller is. Then nobody but the
+// user knows which credentials are its own.
+func (s Server) Named() bool { return s.named }
+
+// ServerOf returns as whom a mapper that is made of these arguments calls which
+// server. It is nobody unless that is certain: sharedAs says it, or the transport
+// is client-go's own for cfg. Nothing else tells where a request goes and whose
+// credentials it carries: a wrapper may add any, and functions can't be compared.
+func ServerOf(cfg *rest.Config, httpClient *http.Client, sharedAs string) Server {
+	switch {
+	case sharedAs != "":
+		return Server{key: configKey(cfg, sharedAs), named: true}
+	case madeOf(cfg, httpClient):
+		return Server{key: configKey(cfg, "")}
+	default:
 		return Server{}
 	}
-	return Server{config: configKey(cfg), transport: id}
 }
 
-// configKey hashes every setting that has a part in who answers, and to whom.
-func configKey(cfg *rest.Config) Key {
+// configKey hashes sharedAs and every setting that has a part in who answers, and to whom.
+func configKey(cfg *rest.Config, sharedAs string) Key {
 	h := sha256.New()
 	tls, as := cfg.TLSClientConfig, cfg.Impersonate
-	fmt.Fprintf(h, "%q %q %q %q %q %q ", cfg.Host, cfg.APIPath, cfg.Username, cfg.Password, cfg.BearerToken, cfg.BearerTokenFile)
-	fmt.Fprintf(h, "%t %q %q %q %q %x %x %x ", tls.Insecure, tls.ServerName, tls.CertFile, tls.KeyFile, tls.CAFile, tls.CertData, tls.KeyData, tls.CAData)
-	fmt.Fprintf(h, "%q %q %q ", as.UserName, as.UID, as.Groups)
-	for _, key := range slices.Sorted(maps.Keys(as.Extra)) {
-		fmt.Fprintf(h, "%q %q ", key, as.Extra[key])
-	}
+	fmt.Fprintf(h, "%q %q %q %q %q %q %q ", sharedAs, cfg.Host, cfg.APIPath, cfg.Username, cfg.Password, cfg.BearerToken, cfg.BearerTokenFile)
+	fmt.Fprintf(h, "%t %q %q ", tls.Insecure, tls.ServerName, tls.NextProtos)
+	fmt.Fprintf(h, "%q %q %q %x %x %x ", tls.CertFile, tls.KeyFile, tls.CAFile, tls.CertData, tls.KeyData, tls.CAData)
+	fmt.Fprintf(h, "%q %q %q %q ", as.UserName, as.UID, as.Groups, as.Extra) // fmt sorts maps
 	if cfg.ExecProvider != nil {
-		fmt.Fprintf(h, "%q %q ", cfg.ExecProvider.Command, cfg.ExecProvider.Args)
+		fmt.Fprintf(h, "exec %q ", dump.Pretty(cfg.ExecProvider)) // as client-go tells plugins apart
 	}
 	if cfg.AuthProvider != nil {
-		fmt.Fprintf(h, "%q ", cfg.AuthProvider.Name)
+		fmt.Fprintf(h, "auth %q %q ", cfg.AuthProvider.Name, cfg.AuthProvider.Config)
 	}
 	return Key(h.Sum(nil))
-}
-
-// baseTransport looks through the wrappers that client-go itself puts around a
-// transport, which leave alone where a request goes. It returns nil for a transport
-// that it cannot see the bottom of: anybody else's wrapper, one that a rest.Config
-// has as WrapTransport say, may lead requests to another server.
-func baseTransport(rt http.RoundTripper) *http.Transport {
-	if rt == nil {
-		rt = http.DefaultTransport
-	}
-	for {
-		if t, ok := rt.(*http.Transport); ok {
-			return t
-		}
-		wrapper, ok := rt.(utilnet.RoundTripperWrapper)
-		if !ok || !fromClientGo(rt) {
-			return nil
-		}
-		rt = wrapper.WrappedRoundTripper()
-	}
-}
-
-func fromClientGo(rt http.RoundTripper) bool {
-	// By reflection, because client-go exports none of these types.
-	t := reflect.TypeOf(rt)
-	return t.Kind() == reflect.Pointer && strings.HasSuffix(t.Elem().PkgPath(), "k8s.io/client-go/transport")
 }

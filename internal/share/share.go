@@ -4,8 +4,7 @@ package share
 
 import (
 	"crypto/sha256"
-	"slices"
-	"sync"
+	"iter"
 	"time"
 
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -28,7 +27,7 @@ var (
 	groups pool[Key, snapshot.Group]
 	lists  pool[Key, snapshot.List]
 	bulks  pool[Server, Bulk]
-	recent hold
+	recent = newKept(DefaultKeepFor, DefaultKeepBytes)
 )
 
 // Group returns the group that key's bytes decode to. It calls decode only if
@@ -61,6 +60,7 @@ func List(all []*snapshot.Group, keys []Key, last *snapshot.List) *snapshot.List
 // Document is what was read from one of the two bulk paths.
 type Document struct {
 	ETag   string // empty if the server sent none
+	Caller Key    // of the credentials that it was sent to; zero where the user answers for them
 	Groups []*snapshot.Group
 	Keys   []Key // of Groups; none if the document was not the aggregated one
 }
@@ -71,59 +71,58 @@ type Bulk struct {
 	List        *snapshot.List
 }
 
+// groups goes through the groups of both documents.
+func (b *Bulk) groups() iter.Seq[*snapshot.Group] {
+	return func(yield func(*snapshot.Group) bool) {
+		for _, groups := range [][]*snapshot.Group{b.Core.Groups, b.Named.Groups} {
+			for _, g := range groups {
+				if !yield(g) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// ownSize is about how many bytes b takes up besides its groups: for each of them,
+// pointers and a key in the document, and its place in the list.
+func (b *Bulk) ownSize() int64 {
+	const fixed, perGroup = 1 << 10, 160
+	return fixed + perGroup*int64(len(b.Core.Groups)+len(b.Named.Groups))
+}
+
+// size is about how many bytes b takes up with its groups.
+func (b *Bulk) size() int64 {
+	size := b.ownSize()
+	for g := range b.groups() {
+		size += g.Size()
+	}
+	return size
+}
+
 // Recall returns the last bulk document read from server, if it is still around.
 func Recall(server Server) *Bulk {
 	if !server.known() {
 		return nil
 	}
+	if b := recent.get(server); b != nil {
+		return b
+	}
 	return bulks.get(server)
 }
 
-// Remember offers b to the next mapper of the same server.
-func Remember(server Server, b *Bulk) {
-	if server.known() {
-		recent.add(bulks.put(server, b, true))
+// Remember offers b to the next mapper of the same server. Unless it is news, it
+// takes nobody's place: another mapper may have read something newer.
+func Remember(server Server, b *Bulk, news bool) {
+	if !server.known() {
+		return
 	}
-}
-
-const (
-	holdFor  = time.Minute
-	holdMost = 8
-)
-
-// hold keeps the last few bulk documents for a while, so that a program that
-// makes a mapper, drops it and makes the next one does not start from nothing.
-type hold struct {
-	mu    sync.Mutex
-	bulks []held // the one used last at the end, at most holdMost
-	added uint64
-}
-
-type held struct {
-	number uint64 // what its timer knows it by
-	bulk   *Bulk
-}
-
-func (h *hold) add(b *Bulk) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for i, other := range h.bulks {
-		if other.bulk == b { // its time is not prolonged: it merely goes a little early
-			h.bulks = append(slices.Delete(h.bulks, i, i+1), other)
-			return
-		}
+	if other := Recall(server); other != nil && !news {
+		b = other
 	}
-	h.added++
-	h.bulks = append(h.bulks, held{h.added, b})
-	if len(h.bulks) > holdMost {
-		h.bulks = slices.Delete(h.bulks, 0, 1)
-	}
-	number := h.added // not b, which the timer would keep alive when it has long been replaced
-	time.AfterFunc(holdFor, func() { h.drop(number) })
+	recent.put(server, bulks.put(server, b, true))
 }
 
-func (h *hold) drop(number uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.bulks = slices.DeleteFunc(h.bulks, func(other held) bool { return other.number == number })
-}
+// Keep sets for how long documents are kept after they were last used, and how
+// many bytes at most. What was kept so far is dropped.
+func Keep(ttl time.Duration, limit int64) { recent.reset(ttl, limit) }

@@ -5,11 +5,12 @@ package share
 import (
 	"errors"
 	"net/http"
+	goruntime "runtime"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/transport"
 
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -41,130 +42,92 @@ func TestFailedGroupsAreNotKept(t *testing.T) {
 	}
 }
 
-// Each setting that has a part in who answers, and to whom, makes another server.
+// Each setting that has a part in who answers, and to whom, makes another caller.
 func TestServerOf(t *testing.T) {
-	client := &http.Client{Transport: &http.Transport{}}
-	base := func() *rest.Config { return &rest.Config{Host: "https://one.invalid"} }
-	servers := map[Server]string{ServerOf(base(), client): "the same"}
+	client := &http.Client{}
+	base := func() *rest.Config {
+		return &rest.Config{
+			Host:         "https://one.invalid",
+			ExecProvider: &api.ExecConfig{Command: "one"},
+			AuthProvider: &api.AuthProviderConfig{Name: "one", Config: map[string]string{"one": "1"}},
+		}
+	}
+	servers := map[Server]string{ServerOf(base(), client, "one"): "the same"}
 	for name, change := range map[string]func(*rest.Config){
-		"address":             func(c *rest.Config) { c.Host = "https://two.invalid" },
-		"path":                func(c *rest.Config) { c.Host = "https://one.invalid/clusters/two" },
-		"APIPath":             func(c *rest.Config) { c.APIPath = "/two" },
-		"user":                func(c *rest.Config) { c.Username = "two" },
-		"password":            func(c *rest.Config) { c.Password = "two" },
-		"token":               func(c *rest.Config) { c.BearerToken = "two" },
-		"token, as user":      func(c *rest.Config) { c.Username, c.BearerToken = "tw", "o" },
-		"token file":          func(c *rest.Config) { c.BearerTokenFile = "two" },
-		"insecure":            func(c *rest.Config) { c.Insecure = true },
-		"server name":         func(c *rest.Config) { c.ServerName = "two" },
-		"CA":                  func(c *rest.Config) { c.CAData = []byte("two") },
-		"CA file":             func(c *rest.Config) { c.CAFile = "two" },
-		"certificate":         func(c *rest.Config) { c.CertData = []byte("two") },
-		"certificate file":    func(c *rest.Config) { c.CertFile = "two" },
-		"key":                 func(c *rest.Config) { c.KeyData = []byte("two") },
-		"key file":            func(c *rest.Config) { c.KeyFile = "two" },
-		"impersonated user":   func(c *rest.Config) { c.Impersonate.UserName = "two" },
-		"impersonated UID":    func(c *rest.Config) { c.Impersonate.UID = "two" },
-		"impersonated groups": func(c *rest.Config) { c.Impersonate.Groups = []string{"two"} },
-		"two groups":          func(c *rest.Config) { c.Impersonate.Groups = []string{"tw", "o"} },
-		"impersonated extra":  func(c *rest.Config) { c.Impersonate.Extra = map[string][]string{"two": {"2"}} },
-		"plugin":              func(c *rest.Config) { c.ExecProvider = &api.ExecConfig{Command: "two"} },
-		"plugin's arguments":  func(c *rest.Config) { c.ExecProvider = &api.ExecConfig{Command: "two", Args: []string{"3"}} },
-		"auth provider":       func(c *rest.Config) { c.AuthProvider = &api.AuthProviderConfig{Name: "two"} },
+		"address":                  func(c *rest.Config) { c.Host = "https://two.invalid" },
+		"path":                     func(c *rest.Config) { c.Host = "https://one.invalid/clusters/two" },
+		"APIPath":                  func(c *rest.Config) { c.APIPath = "/two" },
+		"user":                     func(c *rest.Config) { c.Username = "two" },
+		"password":                 func(c *rest.Config) { c.Password = "two" },
+		"token":                    func(c *rest.Config) { c.BearerToken = "two" },
+		"token, as user":           func(c *rest.Config) { c.Username, c.BearerToken = "tw", "o" },
+		"token file":               func(c *rest.Config) { c.BearerTokenFile = "two" },
+		"insecure":                 func(c *rest.Config) { c.Insecure = true },
+		"server name":              func(c *rest.Config) { c.ServerName = "two" },
+		"protocols":                func(c *rest.Config) { c.NextProtos = []string{"two"} },
+		"CA":                       func(c *rest.Config) { c.CAData = []byte("two") },
+		"CA file":                  func(c *rest.Config) { c.CAFile = "two" },
+		"certificate":              func(c *rest.Config) { c.CertData = []byte("two") },
+		"certificate file":         func(c *rest.Config) { c.CertFile = "two" },
+		"key":                      func(c *rest.Config) { c.KeyData = []byte("two") },
+		"key file":                 func(c *rest.Config) { c.KeyFile = "two" },
+		"impersonated user":        func(c *rest.Config) { c.Impersonate.UserName = "two" },
+		"impersonated UID":         func(c *rest.Config) { c.Impersonate.UID = "two" },
+		"impersonated groups":      func(c *rest.Config) { c.Impersonate.Groups = []string{"two"} },
+		"two groups":               func(c *rest.Config) { c.Impersonate.Groups = []string{"tw", "o"} },
+		"impersonated extra":       func(c *rest.Config) { c.Impersonate.Extra = map[string][]string{"two": {"2"}} },
+		"no plugin":                func(c *rest.Config) { c.ExecProvider = nil },
+		"plugin":                   func(c *rest.Config) { c.ExecProvider.Command = "two" },
+		"plugin's arguments":       func(c *rest.Config) { c.ExecProvider.Args = []string{"2"} },
+		"plugin's environment":     func(c *rest.Config) { c.ExecProvider.Env = []api.ExecEnvVar{{Name: "TWO", Value: "2"}} },
+		"its values":               func(c *rest.Config) { c.ExecProvider.Env = []api.ExecEnvVar{{Name: "TWO", Value: "3"}} },
+		"plugin's version":         func(c *rest.Config) { c.ExecProvider.APIVersion = "two" },
+		"plugin's cluster":         func(c *rest.Config) { c.ExecProvider.ProvideClusterInfo = true },
+		"plugin's settings":        func(c *rest.Config) { c.ExecProvider.Config = &runtime.Unknown{Raw: []byte("two")} },
+		"no auth provider":         func(c *rest.Config) { c.AuthProvider = nil },
+		"auth provider":            func(c *rest.Config) { c.AuthProvider.Name = "two" },
+		"auth provider's settings": func(c *rest.Config) { c.AuthProvider.Config["one"] = "2" },
 	} {
 		cfg := base()
 		change(cfg)
-		server := ServerOf(cfg, client)
-		if !server.known() {
-			continue // nothing is shared with anybody: go1.23
-		}
+		server := ServerOf(cfg, client, "one")
 		if other, taken := servers[server]; taken {
-			t.Errorf("%s: the same server as %s", name, other)
+			t.Errorf("%s: the same caller as %s", name, other)
 		}
 		servers[server] = name
 	}
-	if one, other := ServerOf(base(), client), ServerOf(base(), client); one != other {
-		t.Error("equal settings make different servers")
+	if ServerOf(base(), client, "one") != ServerOf(base(), &http.Client{Transport: opaque{}}, "one") {
+		t.Error("equal settings of the same name make different callers")
 	}
-}
-
-// opaque is a round tripper that nobody can see through.
-type opaque struct{ http.RoundTripper }
-
-// seeThrough is somebody's round tripper that says what is below it. It may send
-// requests anywhere all the same.
-type seeThrough struct{ http.RoundTripper }
-
-func (rt seeThrough) WrappedRoundTripper() http.RoundTripper { return rt.RoundTripper }
-
-func TestTransports(t *testing.T) {
-	cfg := &rest.Config{Host: "https://one.invalid"}
-	base, otherBase := &http.Transport{}, &http.Transport{}
-	wrapped := func(rt http.RoundTripper) *http.Client {
-		return &http.Client{Transport: transport.NewUserAgentRoundTripper("test", rt)}
+	if ServerOf(base(), client, "one") == ServerOf(base(), client, "two") {
+		t.Error("different names make the same caller")
 	}
-	hidden := &http.Client{Transport: opaque{base}}
-	routed := &http.Client{Transport: transport.NewDebuggingRoundTripper(&seeThrough{base})}
-	for name, test := range map[string]struct {
-		a, b *http.Client
-		same bool
-	}{
-		"the same transport":           {&http.Client{Transport: base}, &http.Client{Transport: base}, true},
-		"the same below wrappers":      {wrapped(base), wrapped(wrapped(base).Transport), true},
-		"the default transport":        {&http.Client{}, &http.Client{Transport: http.DefaultTransport}, true},
-		"other transports":             {&http.Client{Transport: base}, &http.Client{Transport: otherBase}, false},
-		"others below wrappers":        {wrapped(base), wrapped(otherBase), false},
-		"one that nobody sees through": {hidden, &http.Client{Transport: opaque{base}}, false},
-		"that one's own base":          {hidden, &http.Client{Transport: base}, false},
-		"the same client":              {hidden, hidden, true},
-		"somebody's wrappers":          {wrapped(seeThrough{base}), wrapped(seeThrough{base}), false},
-		"pointers to them":             {routed, &http.Client{Transport: transport.NewDebuggingRoundTripper(&seeThrough{base})}, false},
-		"one, and its own base":        {wrapped(seeThrough{base}), wrapped(base), false},
-		"one in the same client":       {routed, routed, true},
-	} {
-		a, b := ServerOf(cfg, test.a), ServerOf(cfg, test.b)
-		if a.known() && (a == b) != test.same {
-			t.Errorf("%s: same is %v", name, a == b)
-		}
-	}
-}
-
-// Each call of rest.HTTPClientFor makes a client of its own; those of equal
-// configurations reach the same server with the same credentials.
-func TestClientsOfEqualConfigurations(t *testing.T) {
-	servers := map[Server]string{}
-	for name, change := range map[string]func(*rest.Config){
-		"nothing":       func(*rest.Config) {},
-		"token":         func(c *rest.Config) { c.BearerToken = "one" },
-		"token file":    func(c *rest.Config) { c.BearerTokenFile = "share_test.go" },
-		"password":      func(c *rest.Config) { c.Username, c.Password = "one", "one" },
-		"impersonation": func(c *rest.Config) { c.Impersonate.UserName = "one" },
-		"insecure":      func(c *rest.Config) { c.Insecure = true },
-		"server name":   func(c *rest.Config) { c.ServerName = "one" },
-	} {
-		of := func() Server {
-			cfg := &rest.Config{Host: "https://one.invalid", UserAgent: "one"}
-			change(cfg)
-			client, err := rest.HTTPClientFor(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return ServerOf(cfg, client)
-		}
-		server := of()
-		if server != of() {
-			t.Errorf("%s: equal configurations make different servers", name)
-		}
-		if other, taken := servers[server]; taken && server.known() {
-			t.Errorf("%s: the same server as %s", name, other)
-		}
-		servers[server] = name
+	if ServerOf(base(), client, "").known() {
+		t.Error("a caller of no name is known, though its plugin is not")
 	}
 }
 
 func TestNothingIsRememberedOfAnUnknownServer(t *testing.T) {
-	Remember(Server{}, &Bulk{})
+	Remember(Server{}, &Bulk{}, true)
 	if Recall(Server{}) != nil {
 		t.Error("recalled")
 	}
+}
+
+// What is no news does not take the place of what another mapper has read since.
+func TestRememberOldNews(t *testing.T) {
+	server := ServerOf(&rest.Config{}, &http.Client{}, t.Name())
+	older, newer := &Bulk{}, &Bulk{}
+	Remember(server, older, true)
+	Remember(server, newer, true)
+	Remember(server, older, false)
+	if Recall(server) != newer {
+		t.Error("the older document has taken the newer one's place")
+	}
+	Keep(DefaultKeepFor, DefaultKeepBytes)
+	Remember(server, older, false)
+	if b := Recall(server); b != older && b != newer { // newer until the collector has run
+		t.Errorf("recalled %v", b)
+	}
+	goruntime.KeepAlive(newer)
 }

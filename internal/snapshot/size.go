@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+// About how many bytes things take up, as measured: a group, a version, a table
+// with its maps, and a row of one with its entries in those.
+const (
+	groupSize   = 160
+	versionSize = 112
+	tableSize   = 250
+	rowSize     = 200
+)
+
+// Size returns about how many bytes the group takes up.
+func (g *Group) Size() int64 {
+	size := groupSize + len(g.name) + len(g.preferred) + versionSize*len(g.versions)
+	var last *Table // versions next to each other may share one
+	for i := range g.versions {
+		v := &g.versions[i]
+		size += len(v.Name)
+		if v.Table != nil && v.Table != last {
+			size += v.Table.size()
+		}
+		last = v.Table
+	}
+	return int64(size)
+}
+
+func (t *Table) size() int {
+	size := tableSize + rowSize*len(t.rows)
+	for _, r := range t.rows {
+		size += len(r.Name) + len(r.Singular) + len(r.Kind)
+	}
+	return size
+}
