@@ -47,7 +47,7 @@ func BenchmarkPublish(b *testing.B) {
 		b.ReportAllocs()
 		s, turn, now := start, 0, snapshot.Tick(1)
 		keys := make([]share.Key, count)
-		list := share.List(groups, keys, nil)
+		list := share.List(groups, share.KeyOfAll(keys...), nil)
 		for b.Loop() {
 			b.StopTimer()
 			turn, now = 1-turn, now+1
@@ -56,7 +56,7 @@ func BenchmarkPublish(b *testing.B) {
 			unique++
 			binary.LittleEndian.PutUint64(keys[changed][:], uint64(unique))
 			b.StartTimer()
-			list = share.List(all, keys, list)
+			list = share.List(all, share.KeyOfAll(keys...), list)
 			s = s.WithDocument(list, now, now)
 		}
 		if s.Generation() == start.Generation() {

@@ -81,10 +81,11 @@ func (c *Client) known() *Bulk {
 func newBulk(core, named *share.Document, last *snapshot.List) (*Bulk, error) {
 	b := &Bulk{Core: *core, Named: *named}
 	groups := slices.Concat(core.Groups, named.Groups)
-	keys := slices.Concat(core.Keys, named.Keys)
-	aggregated := len(keys) == len(groups)
+	aggregated := core.Aggregated() && named.Aggregated()
 	if aggregated {
-		if b.List = share.List(groups, keys, last); b.List.Unique() {
+		if b.List = share.List(groups, share.KeyOfAll(core.Key, named.Key), last); b.List.Unique() {
+			all := b.List.Groups() // the same ones, which other mappers hold as well
+			b.Core.Groups, b.Named.Groups = all[:len(core.Groups)], all[len(core.Groups):]
 			return b, nil
 		}
 	}

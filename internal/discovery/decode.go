@@ -151,15 +151,17 @@ func shareGroups[T ~[]byte](items []T, form string, decode func([]byte) (*snapsh
 	if err := checkCount(len(items)); err != nil {
 		return nil, err
 	}
-	doc := &share.Document{Groups: make([]*snapshot.Group, len(items)), Keys: make([]share.Key, len(items))}
+	doc := &share.Document{Groups: make([]*snapshot.Group, len(items))}
+	keys := make([]share.Key, len(items))
 	for i, item := range items {
-		doc.Keys[i] = share.KeyOf(form, item)
-		g, err := share.Group(doc.Keys[i], func() (*snapshot.Group, error) { return decode(item) })
+		keys[i] = share.KeyOf(form, item)
+		g, err := share.Group(keys[i], func() (*snapshot.Group, error) { return decode(item) })
 		if err != nil {
 			return nil, err
 		}
 		doc.Groups[i] = g
 	}
+	doc.Key = share.KeyOfAll(keys...)
 	return doc, nil
 }
 

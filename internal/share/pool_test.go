@@ -94,7 +94,7 @@ func TestGroupIsDecodedOnce(t *testing.T) {
 		t.Errorf("decoded %d times", decoded)
 	}
 	all := []*snapshot.Group{first}
-	if list := List(all, []Key{key}, nil); list != List(all, []Key{key}, nil) {
+	if list := List(all, key, nil); list != List(all, key, nil) {
 		t.Error("equal lists are not shared")
 	}
 	runtime.KeepAlive(first)

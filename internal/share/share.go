@@ -43,14 +43,18 @@ func Group(key Key, decode func() (*snapshot.Group, error)) (*snapshot.Group, er
 	return groups.put(key, g, false), nil
 }
 
-// List returns the list of those groups of an aggregated document whose keys are
-// given in the same order. last, which may be nil, is the list that it follows on.
-func List(all []*snapshot.Group, keys []Key, last *snapshot.List) *snapshot.List {
+// KeyOfAll hashes keys, in their order.
+func KeyOfAll(keys ...Key) Key {
 	h := sha256.New()
 	for i := range keys {
 		h.Write(keys[i][:])
 	}
-	key := Key(h.Sum(nil))
+	return Key(h.Sum(nil))
+}
+
+// List returns the list of the groups of an aggregated document, which key stands
+// for. last, which may be nil, is the list that it follows on.
+func List(all []*snapshot.Group, key Key, last *snapshot.List) *snapshot.List {
 	if l := lists.get(key); l != nil {
 		return l
 	}
@@ -62,8 +66,12 @@ type Document struct {
 	ETag   string // empty if the server sent none
 	Caller Key    // of the credentials that it was sent to; zero where the user answers for them
 	Groups []*snapshot.Group
-	Keys   []Key // of Groups; none if the document was not the aggregated one
+	Key    Key // of the keys of Groups; zero if the document was not the aggregated one
 }
+
+// Aggregated reports whether the document says what is in every version. One that
+// says nothing does so as well.
+func (d *Document) Aggregated() bool { return d.Key != Key{} || len(d.Groups) == 0 }
 
 // Bulk is what one bulk read of a server found. It is immutable.
 type Bulk struct {
@@ -84,10 +92,10 @@ func (b *Bulk) groups() iter.Seq[*snapshot.Group] {
 	}
 }
 
-// ownSize is about how many bytes b takes up besides its groups: for each of them,
-// pointers and a key in the document, and its place in the list.
+// ownSize is about how many bytes b takes up besides its groups: their places in
+// the list, and in the index of what is kept.
 func (b *Bulk) ownSize() int64 {
-	const fixed, perGroup = 1 << 10, 160
+	const fixed, perGroup = 1 << 10, 96
 	return fixed + perGroup*int64(len(b.Core.Groups)+len(b.Named.Groups))
 }
 

@@ -124,6 +124,9 @@ func (l *List) group(name string) *Group {
 	return nil
 }
 
+// Groups returns the groups in server order. The caller must not change them.
+func (l *List) Groups() []*Group { return l.groups }
+
 // Unique reports whether no two groups have the same name.
 func (l *List) Unique() bool { return len(l.order.position) == len(l.groups) }
 
