@@ -106,6 +106,10 @@ for ((round = 1; round <= count; round++)); do
 	run 'OnceFleet|OnceStorm' 1x 2
 	run OnceLatency 1x 2
 	run 'OnceApart|OnceBeside|OnceReset' 1x 2
+	if ((round == 1)); then
+		say "round 1 of $count: fleets, which take a few minutes, once"
+		run 'OnceClusters|OnceReconciles' 1x 2
+	fi
 done
 { header && cat "$raw"; } >"$out/raw.txt"
 

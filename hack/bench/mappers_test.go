@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,7 +25,7 @@ import (
 // A flavour is one of the mappers that are compared.
 type flavour struct {
 	name   string
-	make   func(*rest.Config, *http.Client) (meta.RESTMapper, error)
+	make   func(cfg *rest.Config, httpClient *http.Client, sharedAs string) (meta.RESTMapper, error)
 	accept string // the form of the bulk document that it gets
 }
 
@@ -34,12 +35,20 @@ const (
 )
 
 var flavours = []flavour{
-	{"ours", apiutil.NewDynamicRESTMapper, aggregatedProtobuf},
-	{"stock", stock.NewDynamicRESTMapper, aggregatedJSON},
+	{"ours", newOurs, aggregatedProtobuf},
+	{"stock", newStock, aggregatedJSON},
 	{"deferred", newDeferred, aggregatedJSON},
 }
 
-func newDeferred(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
+func newOurs(cfg *rest.Config, httpClient *http.Client, sharedAs string) (meta.RESTMapper, error) {
+	return apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{SharedAs: sharedAs})(cfg, httpClient)
+}
+
+func newStock(cfg *rest.Config, httpClient *http.Client, _ string) (meta.RESTMapper, error) {
+	return stock.NewDynamicRESTMapper(cfg, httpClient)
+}
+
+func newDeferred(cfg *rest.Config, httpClient *http.Client, _ string) (meta.RESTMapper, error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, httpClient)
 	if err != nil {
 		return nil, err
@@ -50,7 +59,7 @@ func newDeferred(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, er
 // newMapper makes a mapper that has read nothing yet.
 func (f flavour) newMapper(tb testing.TB, e *endpoint) meta.RESTMapper {
 	tb.Helper()
-	mapper, err := f.make(&rest.Config{Host: "http://fake.invalid", QPS: -1}, e.client)
+	mapper, err := f.make(&rest.Config{Host: "http://fake.invalid", QPS: -1}, e.client, e.name)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -107,6 +116,7 @@ const errFound = benchError("a mapping")
 type endpoint struct {
 	server *fakeapi.Server
 	client *http.Client
+	name   string           // for SharedAs: nobody sees through a transport in memory
 	kind   schema.GroupKind // one that is served
 	line   *line
 }
@@ -115,14 +125,21 @@ type endpoint struct {
 // server's documents.
 type line struct{ http.RoundTripper }
 
+var endpoints atomic.Int64
+
 func newEndpoint(groups []fakeapi.Group) *endpoint {
-	server := fakeapi.New(groups...)
-	l := &line{server.Client().Transport}
 	last := groups[len(groups)-1]
+	return newEndpointOf(fakeapi.New(groups...), schema.GroupKind{Group: last.Name, Kind: last.Versions[0].Resources[0].Kind})
+}
+
+// newEndpointOf makes an endpoint of a server that serves kind.
+func newEndpointOf(server *fakeapi.Server, kind schema.GroupKind) *endpoint {
+	l := &line{server.Client().Transport}
 	return &endpoint{
 		server: server,
 		client: &http.Client{Transport: l},
-		kind:   schema.GroupKind{Group: last.Name, Kind: last.Versions[0].Resources[0].Kind},
+		name:   fmt.Sprintf("endpoint %d", endpoints.Add(1)),
+		kind:   kind,
 		line:   l,
 	}
 }

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
 )
 
 // heap is what is in use, garbage and what only weak pointers lead to left out.
@@ -22,15 +24,8 @@ func heap() float64 {
 }
 
 // forgetServers makes this process forget the bulk documents that it keeps for
-// mappers to come, as far as their number is what limits them, by reading many
-// small servers: else they would be dropped, and counted as gain, later.
-func forgetServers(tb testing.TB) {
-	for range 32 {
-		e := newEndpoint(groupsOf(1))
-		flavours[0].warmMapper(tb, e)
-		e.hangUp()
-	}
-}
+// mappers to come: else they would be dropped, and counted as gain, later.
+func forgetServers() { apiutil.SetSharedCache(10*time.Minute, 64<<20) }
 
 // BenchmarkOnceHeap: what a mapper keeps once the server's documents are gone,
 // its HTTP client included.
@@ -62,7 +57,7 @@ func BenchmarkOnceHeap(b *testing.B) {
 // it is made for that mapper alone, so that it can go.
 func reportHeap(b *testing.B, f flavour, n int, own bool, next func() *endpoint) {
 	for b.Loop() {
-		forgetServers(b)
+		forgetServers()
 		mappers := make([]meta.RESTMapper, n)
 		before := heap()
 		for i := range mappers {
@@ -87,7 +82,7 @@ func BenchmarkOnceFleet(b *testing.B) {
 	forEach(b, []int{100, 500}, func(b *testing.B, groups int, f flavour) {
 		for b.Loop() {
 			b.StopTimer()
-			forgetServers(b)
+			forgetServers()
 			e := newEndpoint(uniqueGroupsOf(groups))
 			e.render(b, f.accept)
 			runtime.GC()

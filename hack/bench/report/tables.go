@@ -106,6 +106,7 @@ func (s *samples) writeDiscovery(w io.Writer) {
 	}
 	t.write(w)
 
+	s.writeFleet(w)
 	s.writeApart(w)
 
 	fmt.Fprint(w, "Hits while two discoveries of a server that takes 300 ms to answer are under way. Hits come every 0.5 ms; "+

@@ -82,7 +82,7 @@ type measurements = func(yield func(string, float64) bool)
 
 // targets are the figures of the design, in the order of the table.
 func (s *samples) targets() []target {
-	return slices.Concat(s.hitTargets(), s.memoryTargets(), s.discoveryTargets(), s.apartTargets(), s.sinceTargets())
+	return slices.Concat(s.hitTargets(), s.memoryTargets(), s.discoveryTargets(), s.apartTargets(), s.fleetTargets(), s.sinceTargets())
 }
 
 func (s *samples) hitTargets() []target {
