@@ -14,7 +14,7 @@ usage() {
 	cat <<'END'
 usage: hack/bench.sh [-quick] [-count N] [-o DIR] [-before FILE]
 
-  -count N      rounds, default 8; about 2 minutes each on two quiet cores
+  -count N      rounds, default 8; about 2 minutes each on two quiet cores, the first some more
   -o DIR        where to write, default hack/bench/results
   -before FILE  raw.txt of an earlier run, to compare ours with what it was then
   -quick        one short round, for a look; the default of -o is a temporary folder

@@ -40,9 +40,14 @@ type Halves struct{ Core, Named bool }
 // the others at /apis. Where the server has the aggregated document the versions
 // come with their tables, else they are only listed. A half that has not changed
 // since the last call is not sent, one that is not asked for counts as not changed,
-// and if neither has, the result is the last one. The first call must ask for both.
+// and if neither has, the result is the last one. As long as no call has succeeded
+// both are read: of what another mapper has read nothing counts that the server has
+// not confirmed to this one.
 func (c *Client) Document(ctx context.Context, halves Halves) (*Bulk, error) {
 	last := c.known()
+	if c.last == nil {
+		halves = Halves{Core: true, Named: true}
+	}
 	core, named := &last.Core, &last.Named
 	var err error
 	if halves.Core {

@@ -16,7 +16,10 @@
 //   - The server has to confirm the document with a 304, and has to say that to the
 //     very credentials which it sent the document to. Those of files and plugins change.
 //
-// One thing is taken for granted: that nobody changes an http.Transport which is in use.
+// Two things are taken for granted: that nobody changes an http.Transport which is
+// in use, and that the client certificates of one file, or of one plugin, are one
+// user's. client-go takes that for granted as well: it sends all their requests
+// through the same connections.
 //
 // Documents are kept for a time after their last use (kept.go), within a bound:
 // programs that make a client for each piece of work find theirs again. All else is
