@@ -23,7 +23,10 @@ func keepClientFresh(d *Draft) error {
 	}); err != nil {
 		return err
 	}
-	if err := d.edit(clientDir+"/client.go", (*source).editClientFields); err != nil {
+	if err := d.edit(fieldsFile, (*source).editClientFields); err != nil {
+		return err
+	}
+	if err := keepNamespacedClientFresh(d); err != nil {
 		return err
 	}
 	if err := d.edit(clientDir+"/watch.go", func(s *source) (err error) {

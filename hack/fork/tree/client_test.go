@@ -58,12 +58,13 @@ var editTests = map[string]editTest{
 			"defer c.mu.Unlock()",
 		},
 	},
-	clientDir + "/client.go": {
+	fieldsFile: {
 		(*source).editClientFields,
 		[]string{
 			"mapper:     options.Mapper,", "restMapper: options.Mapper,",
 			"typedClient: typedClient{", "},", "unstructuredClient: unstructuredClient{", "},", "metadataClient: metadataClient{", "},",
 			"typedClient        typedClient", "unstructuredClient unstructuredClient", "metadataClient     metadataClient",
+			"return apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)",
 		},
 		[]string{
 			"mapper:     followed(options.Mapper),", "restMapper: resources.mapper,",
@@ -71,7 +72,24 @@ var editTests = map[string]editTest{
 			"unstructuredClient: followingUnstructuredClient{unstructuredClient{", "}},",
 			"metadataClient: followingMetadataClient{metadataClient{", "}},",
 			"typedClient        followingTypedClient", "unstructuredClient followingUnstructuredClient", "metadataClient     followingMetadataClient",
+			"return apiutil.IsObjectNamespaced(obj, c.scheme, c.typedClient.resources.mapper)",
 		},
+	},
+	namespacedFile: {
+		(*source).editNamespacedClient,
+		[]string{
+			"return n.client.List(ctx, obj, opts...)", `"sigs.k8s.io/controller-runtime/pkg/client/apiutil"`,
+			"isNamespaceScoped, err := apiutil.IsGVKNamespaced(gvk, n.RESTMapper())",
+		},
+		[]string{
+			"return n.listFollowing(ctx, obj, isNamespaceScoped, opts)",
+			"isNamespaceScoped, err := n.IsObjectNamespaced(ofKind(gvk))",
+		},
+	},
+	ownerFile: {
+		(*source).editOwnerHandler,
+		[]string{"mapper:    mapper,"},
+		[]string{"mapper:    followed(mapper),"},
 	},
 	clientDir + "/watch.go": {
 		discard((*source).editClientWatch),
@@ -109,6 +127,9 @@ var editTests = map[string]editTest{
 func TestEditsOfUpstream(t *testing.T) {
 	for _, line := range Lines {
 		for name, test := range editTests {
+			if name == namespacedFile && line.Minor < "v0.22" {
+				continue
+			}
 			t.Run(line.Newest+" "+name, func(t *testing.T) {
 				before := upstreamOf(t, line.Newest)[name].Data
 				after := editedBy(t, name, before, test.edit)
@@ -221,7 +242,7 @@ func checkOrder(t *testing.T, edited string) {
 
 // A file that is not as expected is left alone, and the error names what is missing.
 func TestEditRefuses(t *testing.T) {
-	const informers, reader, fields, watch = informersFile, readerFile, clientDir + "/client.go", clientDir + "/watch.go"
+	const informers, reader, fields, watch = informersFile, readerFile, fieldsFile, clientDir + "/watch.go"
 	tests := map[string]struct {
 		file     string
 		old, new string // in upstream's file
@@ -252,6 +273,11 @@ func TestEditRefuses(t *testing.T) {
 		"another field":         {fields, "typedClient        typedClient", "typedClient        *typedClient", `"typedClient typedClient" in client`},
 		"another literal":       {fields, "typedClient: typedClient{", "typedClient: newTypedClient{", "typedClient{...}"},
 		"another mapper there":  {fields, "mapper:     options.Mapper,", "mapper:     mapper,", "mapper: options.Mapper"},
+		"another scope there":   {fields, "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)", "c.isNamespaced(obj)", "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)"},
+		"another List":          {namespacedFile, "n.client.List(ctx, obj, opts...)", "n.list(obj)", "n.client.List(ctx, obj, opts...)"},
+		"another Apply":         {namespacedFile, "apiutil.IsGVKNamespaced(gvk, n.RESTMapper())", "n.isNamespaced(gvk)", "apiutil.IsGVKNamespaced(gvk, n.RESTMapper())"},
+		"another import":        {namespacedFile, "\t\"sigs.k8s.io/controller-runtime/pkg/client/apiutil\"", "\tapiutil \"sigs.k8s.io/controller-runtime/pkg/client/apiutil\"", "import of"},
+		"another owner":         {ownerFile, "mapper:    mapper,", "mapper:    other,", "mapper: mapper"},
 		"another metadata":      {fields, "restMapper: options.Mapper,", "restMapper: mapper,", "restMapper: options.Mapper"},
 		"no Watch":              {watch, ") Watch(", ") Watches(", "method (w *watchingClient) Watch"},
 		"another base":          {watch, "w.base.typedClient.resources", "w.inner.typedClient.resources", "w.base.typedClient.resources"},

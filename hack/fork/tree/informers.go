@@ -31,7 +31,12 @@ func keepInformersFresh(d *Draft) error {
 	if err := d.edit(sourceFile, (*source).editKindSource); err != nil {
 		return err
 	}
+	if err := d.edit(ownerFile, (*source).editOwnerHandler); err != nil {
+		return err
+	}
 	return d.putTemplates(keys, map[string]string{
+		handlerDir + "/handler_follow.go":               "handler_follow.go",
+		handlerDir + "/handler_follow_test.go":          "handler_follow_test.go",
 		cacheDir + "/internal/informers_follow.go":      "informers_follow.go",
 		cacheDir + "/internal/informers_follow_test.go": "informers_follow_test.go",
 		cacheDir + "/multi_namespace_follow_test.go":    "multi_namespace_follow_test.go",

@@ -44,7 +44,7 @@ func (s *source) editClientFields() error {
 		}
 		s.wrap(made, following(r.name)+"{", "}")
 	}
-	return nil
+	return s.editScope()
 }
 
 // editClientWatch makes way for a Watch of ours. It returns how its receiver is led

@@ -60,6 +60,34 @@ func newClient(options Options) *client {
 		metadataClient:     metadataClient{restMapper: options.Mapper},
 	}
 }
+
+func (c *client) IsObjectNamespaced(obj runtime.Object) (bool, error) {
+	return apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)
+}
+`
+	stockNamespaced = `package client
+
+import (
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+func (n *namespacedClient) List(ctx context.Context, obj ObjectList, opts ...ListOption) error {
+	return n.client.List(ctx, obj, opts...)
+}
+
+func (n *namespacedClient) Apply(ctx context.Context, gvk schema.GroupVersionKind) error {
+	_, err := apiutil.IsGVKNamespaced(gvk, n.RESTMapper())
+	return err
+}
+`
+	stockOwner = `package handler
+
+func TypedEnqueueRequestForOwner[object client.Object](mapper meta.RESTMapper) TypedEventHandler[object] {
+	return &enqueueRequestForOwner[object]{
+		mapper: mapper,
+	}
+}
 `
 	stockWatch = `package client
 
@@ -137,6 +165,8 @@ func upstream() Files {
 		"pkg/client/typed_client.go":          stockRequests("c", "typedClient"),
 		"pkg/client/unstructured_client.go":   stockRequests("uc", "unstructuredClient"),
 		"pkg/client/metadata_client.go":       stockRequests("mc", "metadataClient"),
+		namespacedFile:                        {Data: []byte(stockNamespaced)},
+		ownerFile:                             {Data: []byte(stockOwner)},
 		informersFile:                         {Data: []byte(stockInformers)},
 		readerFile:                            {Data: []byte(stockReader)},
 		namespaceFile:                         {Data: []byte(stockNamespaces)},
@@ -194,9 +224,15 @@ func TestGenerate(t *testing.T) {
 		"pkg/client/client_rest_resources_kept_test.go",
 		"pkg/client/client_rest_resources_server_test.go",
 		"pkg/client/metadata_client.go",
+		"pkg/client/namespaced_client.go",
+		"pkg/client/namespaced_client_follow.go",
+		"pkg/client/namespaced_client_follow_test.go",
 		"pkg/client/typed_client.go",
 		"pkg/client/unstructured_client.go",
 		"pkg/client/watch.go",
+		"pkg/handler/enqueue_owner.go",
+		"pkg/handler/handler_follow.go",
+		"pkg/handler/handler_follow_test.go",
 		"pkg/internal/follow/follow.go",
 		"pkg/internal/follow/follow_test.go",
 		"pkg/internal/mappermetrics/mappermetrics.go",
