@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -184,6 +185,24 @@ func TestRateLimit(t *testing.T) {
 		}
 		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("two requests took %v", took)
+		}
+	})
+}
+
+// A limit that is none.
+func TestTheLargestLimits(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{
+			MaxAge: math.MaxInt64, NegativeTTL: math.MaxInt64, RequestTimeout: math.MaxInt64, MaxResponseBytes: math.MaxInt64,
+			UnhealthyAfter: math.MaxInt64, RefreshInterval: math.MaxInt64, WatchAPIs: true,
+		})
+		stop := startMapper(t, m)
+		defer stop()
+		time.Sleep(time.Minute)
+		wantServed(t, m, fooKind)
+		wantAbsent(t, m, newKind)
+		if err := m.Healthz(nil); err != nil {
+			t.Error(err)
 		}
 	})
 }

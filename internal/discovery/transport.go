@@ -129,7 +129,7 @@ func bounded(body io.ReadCloser, limit int64) io.ReadCloser {
 
 // Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
-	if int64(len(p)) > b.left+1 {
+	if int64(len(p))-1 > b.left { // not left+1, which may be too large for an int64
 		p = p[:b.left+1]
 	}
 	n, err := b.ReadCloser.Read(p)
