@@ -6,6 +6,7 @@ package apiutil_test
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -287,5 +288,25 @@ func TestRefresh(t *testing.T) {
 		if err := m.Refresh(ctx); err == nil || meta.IsNoMatchError(err) {
 			t.Errorf("everything, while nothing answers: %v", err)
 		}
+	})
+}
+
+// A group that hangs does not keep the others of the same call from being read.
+func TestRefreshOfGroupsBesideOneThatHangs(t *testing.T) {
+	more := schema.GroupVersionKind{Group: otherKind.Group, Version: "v2", Kind: "More"}
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		wantServed(t, m, fooKind, otherKind)
+		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Timeout())
+		serve(server, more)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		err := m.Refresh(ctx, fooKind.Group, more.Group, fooKind.Group, "absent.example.com")
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), fooKind.Group) {
+			t.Errorf("error %v", err)
+		}
+		server.TakeRequests()
+		wantServed(t, m, more)
+		wantRequests(t, server, "after the refresh")
 	})
 }

@@ -5,6 +5,9 @@ package reload
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,23 +38,36 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// RefreshGroups reads groups live, one after the other, with every version that
-// they have. It returns an error that joins what could not be read.
+// RefreshGroups reads groups live, each with every version that it has. They are
+// read side by side, so that one that hangs does not keep the others from being
+// read. It returns an error that joins what could not be read.
 func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
-	var errs []error
-	for _, group := range groups {
-		list, err := r.flights.do(ctx, snapshot.Read{Part: snapshot.PartList, Group: group})
+	groups = slices.Compact(slices.Sorted(slices.Values(groups)))
+	errs := make([]error, len(groups))
+	var all sync.WaitGroup
+	for i, group := range groups {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			errs[i] = r.refreshGroup(ctx, group)
+		}()
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func (r *Reloader) refreshGroup(ctx context.Context, group string) error {
+	list, err := r.flights.do(ctx, snapshot.Read{Part: snapshot.PartList, Group: group})
+	if err != nil {
+		return fmt.Errorf("read group %q: %w", group, err)
+	}
+	errs := []error{list.outcome.Err}
+	for _, version := range list.seen.LiveReads(group)[1:] {
+		f, err := r.flights.do(ctx, version)
 		if err != nil {
-			return err
+			return errors.Join(append(errs, fmt.Errorf("read group %q: %w", group, err))...)
 		}
-		errs = append(errs, list.outcome.Err)
-		for _, version := range list.seen.LiveReads(group)[1:] {
-			f, err := r.flights.do(ctx, version)
-			if err != nil {
-				return err
-			}
-			errs = append(errs, f.outcome.Err)
-		}
+		errs = append(errs, f.outcome.Err)
 	}
 	return errors.Join(errs...)
 }
