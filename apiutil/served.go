@@ -19,7 +19,7 @@ import (
 // does already; or an error that wraps the cause of ctx's end when that comes
 // first. A kind without a version waits for any version. It rechecks when the
 // mapper learns of a change, and asks by itself, every second at first and every
-// 30 seconds in the end, unless Start refreshes in the background.
+// 30 seconds in the end, unless Start watches or refreshes as often.
 func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.GroupVersionKind) error {
 	_, err := m.awaitServed(ctx, gvks)
 	return err

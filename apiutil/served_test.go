@@ -106,7 +106,7 @@ const noticed = 34 * time.Second
 
 func TestRunWhileServed(t *testing.T) {
 	for name, opts := range map[string]apiutil.DynamicRESTMapperOptions{
-		"alone": {}, "interval": {RefreshInterval: 20 * time.Second}, "negative TTL": {NegativeTTL: 24 * time.Hour},
+		"alone": {}, "interval": {RefreshInterval: 20 * time.Second}, "long interval": {RefreshInterval: time.Hour}, "negative TTL": {NegativeTTL: 24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachServer(t, func(t *testing.T, server *fakeapi.Server) {

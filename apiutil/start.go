@@ -28,8 +28,9 @@ func (m *DynamicRESTMapper) Start(ctx context.Context) error {
 // NeedLeaderElection says that Start runs on every replica: each has a mapper of its own.
 func (m *DynamicRESTMapper) NeedLeaderElection() bool { return false }
 
-// refreshes says that Start keeps the mapper up to date now. A watch that is not
-// open does not.
+// refreshes says that Start keeps the mapper up to date now, at least as often as
+// who waits for kinds would ask. A watch that is not open does not.
 func (m *DynamicRESTMapper) refreshes() bool {
-	return m.running.Load() && (m.options.RefreshInterval > 0 || watching(m.watchers))
+	interval := m.options.RefreshInterval
+	return m.running.Load() && (interval > 0 && interval <= mostPoll || watching(m.watchers))
 }

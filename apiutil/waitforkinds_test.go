@@ -137,23 +137,36 @@ func TestWaitForKindsIsPromptAtFirst(t *testing.T) {
 // With a refresh in the background it asks once and then leaves the asking to that.
 func TestWaitForKindsWithStart(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Minute})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 30 * time.Second})
 		stop := startMapper(t, m)
 		defer stop()
 		w := waitFor(m, newKind, fooKind)
 		time.Sleep(5 * time.Second) // in which the first refresh may make it ask once more
 		server.TakeRequests()
-		time.Sleep(8 * time.Minute)
+		time.Sleep(20 * time.Second)
 		wantRequests(t, server, "waiting between two refreshes")
 		serve(server, newKind)
-		w.wantWithin(t, 2*time.Minute+time.Millisecond)
+		w.wantWithin(t, 5*time.Second+time.Millisecond)
+	})
+}
+
+// A refresh every hour must not make it wait for longer than no refresh at all.
+func TestWaitForKindsBesideALongInterval(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour})
+		stop := startMapper(t, m)
+		defer stop()
+		w := waitFor(m, newKind)
+		time.Sleep(5 * time.Minute)
+		serve(server, newKind)
+		w.wantWithin(t, noticed)
 	})
 }
 
 // When Start ends, it asks by itself again.
 func TestWaitForKindsAfterStart(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Minute})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 20 * time.Second})
 		stop := startMapper(t, m)
 		w := waitFor(m, newKind)
 		time.Sleep(time.Minute)
