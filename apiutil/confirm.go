@@ -35,18 +35,19 @@ func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMappi
 	if err != nil && !meta.IsNoMatchError(err) || err == nil && !sameMapping(now, mapping) {
 		return now, err
 	}
-	if err := group.enter(ctx); err != nil {
-		return nil, err
+	if !group.enter(ctx, contradicted) {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return now, err
 	}
 	defer group.leave()
-	if group.begun() == arrived {
-		if !group.mayRead(time.Now(), m.Generation(), contradicted) {
-			return now, err
-		}
-		// One live read of the version, and no reset of the group: that would have its
-		// list and its other versions read as well. If it fails, what is known stands.
-		_, _ = m.reloader.ReadLive(ctx, gvk.GroupVersion())
+	if group.begun() != arrived || !group.mayRead(time.Now(), m.Generation(), contradicted) {
+		return m.lookUpOnce(ctx, group, gvk) // another call's read may have found something
 	}
+	// One live read of the version, and no reset of the group: that would have its
+	// list and its other versions read as well. If it fails, what is known stands.
+	_, _ = m.reloader.ReadLive(ctx, gvk.GroupVersion())
 	now, err = m.lookUpOnce(ctx, group, gvk)
 	group.read(m.Generation())
 	return now, err
@@ -56,6 +57,8 @@ const (
 	// confirmTimeout bounds for how long a caller, who has an answer of the server
 	// already, waits to learn whether there is a better one.
 	confirmTimeout = 10 * time.Second
+	// doubtTimeout is for how long one with a mere doubt waits for another's read.
+	doubtTimeout = time.Second
 
 	doubtEvery   = time.Minute     // one read a group for a doubt, while nothing changes
 	confirmEvery = 3 * time.Second // one read a group for whatever reason, after the burst
@@ -101,13 +104,20 @@ type confirmation struct {
 	absent     map[schema.GroupVersionKind]uint64 // kinds that were not served, with the generation at which
 }
 
-// enter waits for the turn, or until ctx ends.
-func (c *confirmation) enter(ctx context.Context) error {
+// enter waits for the turn until ctx ends, and reports whether it has come. Where the
+// group does not answer, most doubts are about objects that do not exist, and must
+// not wait for one another.
+func (c *confirmation) enter(ctx context.Context, contradicted bool) bool {
+	if !contradicted {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, doubtTimeout)
+		defer cancel()
+	}
 	select {
 	case c.turn <- struct{}{}:
-		return nil
+		return true
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return false
 	}
 }
 

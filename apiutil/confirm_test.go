@@ -7,6 +7,7 @@ package apiutil_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -253,5 +254,54 @@ func TestConfirmEndsWithContext(t *testing.T) {
 			t.Errorf("a caller waited %v for a server that is silent", took)
 		}
 		time.Sleep(time.Minute) // for the requests to time out
+	})
+}
+
+// A call that comes while another's read is under way, and may not read itself, is
+// told what that has found.
+func TestConfirmBesideAnothersRead(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		was, err := m.RESTMapping(fooKind.GroupKind(), fooKind.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.PutVersion(fooKind.Group, fakeVersion(fooKind.Version, "Foo:cluster"))
+		server.SetLatency(time.Second)
+		allAtOnce(3, func(i int) {
+			time.Sleep(time.Duration(i) * 300 * time.Millisecond)
+			now, err := m.Confirm(context.Background(), was, false)
+			if err != nil || now.Scope.Name() != meta.RESTScopeNameRoot {
+				t.Errorf("call %d: %v, %v", i, now, err)
+			}
+		})
+	})
+}
+
+// Where the discovery of a group hangs, one doubt a minute waits for it to answer,
+// and the others not for that one.
+func TestConfirmBesideHangingDiscovery(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		was, err := m.RESTMapping(fooKind.GroupKind(), fooKind.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Timeout())
+		var patient atomic.Int64
+		allAtOnce(20, func(int) {
+			for began := time.Now(); time.Since(began) < 3*time.Minute; time.Sleep(time.Second) {
+				start := time.Now()
+				if now, err := m.Confirm(context.Background(), was, false); err != nil || now.Resource != was.Resource {
+					t.Errorf("%v, %v", now, err)
+				}
+				if time.Since(start) > time.Second {
+					patient.Add(1)
+				}
+			}
+		})
+		if patient.Load() > 4 {
+			t.Errorf("%d calls waited for more than a second", patient.Load())
+		}
 	})
 }
