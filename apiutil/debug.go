@@ -22,10 +22,16 @@ import (
 //	mgr.AddMetricsServerExtraHandler("/debug/restmapper", mapper.DebugHandler())
 func (m *DynamicRESTMapper) DebugHandler() http.Handler {
 	m.recent.record(m.reloader.Snapshot())
-	return http.HandlerFunc(m.serveDebug)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		serveDebug(w, req, func() debugDocument { return m.debugPage("") })
+	})
 }
 
-func (m *DynamicRESTMapper) serveDebug(w http.ResponseWriter, req *http.Request) {
+// debugDocument is shown as JSON, or as a page that has a link to the JSON.
+type debugDocument interface{ html(asJSON string) string }
+
+// serveDebug makes the document only for who may have it.
+func serveDebug(w http.ResponseWriter, req *http.Request, document func() debugDocument) {
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
@@ -35,16 +41,17 @@ func (m *DynamicRESTMapper) serveDebug(w http.ResponseWriter, req *http.Request)
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	page := m.debugPage()
 	if !wantsJSON(req) {
+		query := req.URL.Query()
+		query.Set("format", "json")
 		header.Set("Content-Type", "text/html; charset=utf-8")
-		w.Write([]byte(page.html())) //nolint:errcheck // Nobody is left to be told.
+		w.Write([]byte(document().html("?" + query.Encode()))) //nolint:errcheck // Nobody is left to be told.
 		return
 	}
 	header.Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	encoder.Encode(page) //nolint:errcheck // Nobody is left to be told.
+	encoder.Encode(document()) //nolint:errcheck // Nobody is left to be told.
 }
 
 func wantsJSON(req *http.Request) bool {
@@ -57,6 +64,7 @@ func wantsJSON(req *http.Request) bool {
 
 // debugPage is what DebugHandler shows, as plain data.
 type debugPage struct {
+	Cluster string                  `json:"cluster,omitempty"` // in a fleet
 	Status  DynamicRESTMapperStatus `json:"status"`
 	Options debugOptions            `json:"options"`
 	Groups  []debugGroup            `json:"groups"`
@@ -87,9 +95,10 @@ type debugKind struct {
 	Namespaced bool   `json:"namespaced"`
 }
 
-func (m *DynamicRESTMapper) debugPage() debugPage {
+func (m *DynamicRESTMapper) debugPage(cluster string) debugPage {
 	page := debugPage{
-		Status: m.Status(),
+		Cluster: cluster,
+		Status:  m.Status(),
 		Options: debugOptions{
 			RefreshInterval: m.options.RefreshInterval.String(), WatchAPIs: m.options.WatchAPIs, Started: m.started.Load(),
 		},

@@ -19,16 +19,19 @@ summary{cursor:pointer}details{margin:.15rem 0}.ok{color:#0a6b2d}.bad{color:#a61
 // html is the page for people. It is written by hand rather than by html/template,
 // which makes the linker keep every method of the whole program. All that comes
 // from outside goes through escaped.
-func (p debugPage) html() string {
+func (p debugPage) html(asJSON string) string {
+	title := "RESTMapper"
+	if p.Cluster != "" {
+		title += " of cluster " + p.Cluster
+	}
 	w := &page{}
-	w.line(`<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">`)
-	w.line(`<title>RESTMapper</title><style>` + debugStyle + `</style></head><body><h1>RESTMapper</h1>`)
+	w.head(title)
 	w.status(p)
 	w.failed(p.Status)
 	w.reads(p.Reads)
 	w.changes(p.Changes)
 	w.groups(p.Groups)
-	w.line(`<p><a href="?format=json">This page as JSON</a></p></body></html>`)
+	w.foot(asJSON)
 	return w.String()
 }
 
@@ -45,20 +48,22 @@ func (w *page) linef(format string, args ...string) {
 	w.line(fmt.Sprintf(format, list...))
 }
 
+func (w *page) head(title string) {
+	w.line(`<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">`)
+	title = html.EscapeString(title)
+	w.line(`<title>` + title + `</title><style>` + debugStyle + `</style></head><body><h1>` + title + `</h1>`)
+}
+
+func (w *page) foot(asJSON string) {
+	w.linef(`<p><a href="%s">This page as JSON</a></p></body></html>`, asJSON)
+}
+
 func (w *page) status(p debugPage) {
 	s := p.Status
-	health, class := "healthy", "ok"
-	switch {
-	case s.LastAttempt.IsZero():
-		health, class = "nothing was read yet", "dim"
-	case !s.UnhealthySince.IsZero():
-		health, class = "reads have failed since "+moment(s.UnhealthySince), "bad"
-	case s.LastError != nil:
-		health, class = "the last read failed", "bad"
-	}
+	class, health := healthText(s)
 	w.line(`<table>`)
 	w.linef(`<tr><th scope="row">Health</th><td class="%s">%s</td></tr>`, class, health)
-	w.row("Known", fmt.Sprintf("%d groups, %d kinds, generation %d", s.Groups, s.Kinds, s.Generation))
+	w.row("Known", knownText(s))
 	w.row("Last read", moment(s.LastAttempt))
 	w.row("Last successful read", moment(s.LastSuccess))
 	if s.LastError != nil {
@@ -66,6 +71,23 @@ func (w *page) status(p debugPage) {
 	}
 	w.row("Refresh", freshness(p))
 	w.line(`</table>`)
+}
+
+func healthText(s DynamicRESTMapperStatus) (class, text string) {
+	switch {
+	case s.LastAttempt.IsZero():
+		return "dim", "nothing was read yet"
+	case !s.UnhealthySince.IsZero():
+		return "bad", "reads have failed since " + moment(s.UnhealthySince)
+	case s.LastError != nil:
+		return "bad", "the last read failed"
+	default:
+		return "ok", "healthy"
+	}
+}
+
+func knownText(s DynamicRESTMapperStatus) string {
+	return fmt.Sprintf("%d groups, %d kinds, generation %d", s.Groups, s.Kinds, s.Generation)
 }
 
 // freshness says what keeps the mapper fresh beside misses.

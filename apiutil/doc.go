@@ -20,4 +20,7 @@
 // others keep for a kind they may keep for as long as Generation stands, or until
 // Subscribe tells of a change. WaitForKinds and RunWhileServed are for programs whose
 // kinds come late, or come and go. Status, Healthz and DebugHandler tell how it is.
+//
+// A program with many clusters has a mapper for each. A Fleet makes them, and runs each
+// for as long as its cluster is there.
 package apiutil

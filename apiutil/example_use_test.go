@@ -239,3 +239,34 @@ func ExampleDynamicRESTMapper_DebugHandler() {
 	// Output:
 	// [{example.com}] <nil>
 }
+
+// A provider of clusters makes a mapper for each with MapperProvider, and engages it
+// with a context that ends when the cluster goes.
+func ExampleFleet() {
+	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{
+		RefreshInterval: 10 * time.Millisecond, // ten minutes outside of an example
+	})
+	server := fakeapi.New(widgets)
+	mapper, err := fleet.MapperProvider(server.Config(), server.Client()) // cluster.Options has it
+	if err != nil {
+		fmt.Println(err)
+	}
+	ctx, remove := context.WithCancel(context.Background())
+	if err := fleet.Engage(ctx, "paris", mapper); err != nil { // mapper is cluster.GetRESTMapper()
+		fmt.Println(err)
+	}
+
+	paris, _ := fleet.Mapper("paris")
+	changes := paris.Subscribe(ctx)
+	<-changes // what is served to begin with
+	server.Put(exampleGroup(true, "Widget", "Gadget"))
+	for _, change := range <-changes { // nobody has asked for it
+		fmt.Println(change.Type, change.Mapping.GroupVersionKind.Kind)
+	}
+	fmt.Println("healthy:", fleet.Healthz(nil) == nil, "unhealthy clusters:", len(fleet.Unhealthy()))
+	remove()
+
+	// Output:
+	// Added Gadget
+	// healthy: true unhealthy clusters: 0
+}

@@ -64,7 +64,7 @@ func pathClass(path string) string {
 func (m *DynamicRESTMapper) report(r reload.Report) {
 	m.warnUnstarted()
 	m.recent.remember(debugRead{Time: time.Now(), Part: r.Reason, Duration: r.Duration.Round(time.Microsecond).String(), Error: errorText(r.Err)}, r.To)
-	log := m.options.Logger
+	log := m.logger()
 	log.V(1).Info("reloaded API discovery", "reason", r.Reason, "duration", r.Duration, "error", r.Err)
 	switch {
 	case !r.Then.FailingSince.IsZero() && r.Before.FailingSince.IsZero():
@@ -95,7 +95,7 @@ func (m *DynamicRESTMapper) logChange(r reload.Report) {
 		return
 	}
 	added, removed, changed := summarize(from, to)
-	m.options.Logger.Info("served APIs changed", "generation", to.Generation(), "added", added, "removed", removed, "changed", changed)
+	m.logger().Info("served APIs changed", "generation", to.Generation(), "added", added, "removed", removed, "changed", changed)
 }
 
 // summarize lists kinds by what happened to them, in the form group/version.Kind,

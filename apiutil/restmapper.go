@@ -44,6 +44,8 @@ type DynamicRESTMapper struct {
 
 	unstarted unstarted // warns if Start is never called
 	recent    recent    // what DebugHandler shows beside the status
+
+	member *member // nil unless a Fleet made it; set before anybody else has the mapper
 }
 
 var _ meta.ResettableRESTMapper = (*DynamicRESTMapper)(nil)
@@ -91,7 +93,7 @@ func NewDynamicRESTMapperWithOptions(
 		if err != nil {
 			return nil, fmt.Errorf("no watch of API changes for this rest.Config: %w", err)
 		}
-		m.watchers = refresh.NewWatchers(watches, opts.Logger)
+		m.watchers = refresh.NewWatchers(watches, m.logger)
 	}
 	return m, nil
 }

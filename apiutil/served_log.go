@@ -17,6 +17,6 @@ func (m *DynamicRESTMapper) logEnd(ctx context.Context, gvks []schema.GroupVersi
 	if logger.GetSink() == nil {
 		logger = klog.FromContext(ctx)
 	}
-	logger.Info("RunWhileServed has ended: run returned nil while its kinds were served, and is not called again. "+
+	m.named(logger).Info("RunWhileServed has ended: run returned nil while its kinds were served, and is not called again. "+
 		"It should block until its context ends", "kinds", gvks)
 }

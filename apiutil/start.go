@@ -18,11 +18,16 @@ func (m *DynamicRESTMapper) Start(ctx context.Context) error {
 	if m.started.Swap(true) {
 		return errors.New("the RESTMapper was started before: Start may be called once")
 	}
+	m.run(ctx)
+	return nil
+}
+
+// run refreshes until ctx ends. It may be called again once it has returned.
+func (m *DynamicRESTMapper) run(ctx context.Context) {
 	options := refresh.Options{Interval: m.options.RefreshInterval, Watchers: m.watchers}
 	m.running.Store(options.Interval > 0 || len(options.Watchers) > 0)
 	defer m.running.Store(false)
 	refresh.Run(ctx, options, m.reloader.Refresh)
-	return nil
 }
 
 // NeedLeaderElection says that Start runs on every replica: each has a mapper of its own.

@@ -31,6 +31,6 @@ func (m *DynamicRESTMapper) warnUnstarted() {
 	if (m.options.RefreshInterval == 0 && !m.options.WatchAPIs) || m.started.Load() || !m.unstarted.due(time.Now()) {
 		return
 	}
-	m.options.Logger.Info("RefreshInterval and WatchAPIs have no effect, because Start was not called: add the mapper to the manager, mgr.Add(mapper)",
+	m.logger().Info("RefreshInterval and WatchAPIs have no effect, because Start was not called: add the mapper to the manager, mgr.Add(mapper), or engage its cluster in a Fleet",
 		"refreshInterval", m.options.RefreshInterval, "watchAPIs", m.options.WatchAPIs)
 }

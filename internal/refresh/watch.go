@@ -50,7 +50,7 @@ func newPauses() wait.Backoff {
 type Watcher struct {
 	client   *discovery.WatchClient
 	resource schema.GroupVersionResource
-	log      logr.Logger
+	log      func() logr.Logger
 
 	watching atomic.Bool // a watch is open
 
@@ -64,8 +64,8 @@ type Watcher struct {
 }
 
 // NewWatchers makes a watcher for each resource that tells of a change of the API.
-// What goes wrong is logged.
-func NewWatchers(client *discovery.WatchClient, log logr.Logger) []*Watcher {
+// What goes wrong is logged, with the logger of that time.
+func NewWatchers(client *discovery.WatchClient, log func() logr.Logger) []*Watcher {
 	var watchers []*Watcher
 	for _, resource := range watched() {
 		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log, pauses: newPauses()})
@@ -182,7 +182,7 @@ func (w *Watcher) failed(err error) {
 		return
 	}
 	w.troubled = true
-	log := w.log.WithValues("group", w.resource.Group, "resource", w.resource.Resource)
+	log := w.log().WithValues("group", w.resource.Group, "resource", w.resource.Resource)
 	switch codeOf(err) {
 	case http.StatusForbidden, http.StatusUnauthorized:
 		log.Error(err, "cannot watch for API changes: a ClusterRole must allow the verbs list and watch on this resource; "+

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"go.uber.org/goleak"
 	clientrest "k8s.io/client-go/rest"
@@ -205,7 +206,7 @@ func whileWatching(t *testing.T, api *watchAPI, test func(t *testing.T, w *watch
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.Watcher = NewWatchers(watches, funcr.New(w.log, funcr.Options{}))[0]
+		w.Watcher = NewWatchers(watches, func() logr.Logger { return funcr.New(w.log, funcr.Options{}) })[0]
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		go func() {

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+)
+
+// Fleet has the mappers of a program that works with many clusters: one set of
+// options, and a mapper for each cluster that refreshes for as long as the cluster is
+// engaged. Make one with NewFleet. It takes two hooks, which the providers of
+// sigs.k8s.io/multicluster-runtime have: MapperProvider goes into the options of each
+// cluster, where neither its name nor its context is known, and Engage is called with
+// both, and with the mapper of the cluster that was made.
+//
+// Its methods may be called from any goroutine at any time.
+type Fleet struct {
+	options DynamicRESTMapperOptions
+	started atomic.Bool // Start was called
+
+	mu       sync.Mutex // guards clusters, ended and the members; nothing is waited for while it is held
+	clusters map[string]*engagement
+	ended    bool // Start has returned, or is about to
+
+	runs sync.WaitGroup // mappers that refresh; added to under mu while ended is false
+}
+
+// engagement is that of one cluster. The cluster's context ends it.
+type engagement struct {
+	mapper *DynamicRESTMapper
+	forget func() bool // the context
+}
+
+// member is the part of a mapper in the fleet that made it.
+type member struct {
+	fleet   *Fleet
+	cluster atomic.Pointer[string] // engaged last, for the log; nil before
+
+	// fleet.mu guards these.
+	engaged int                // clusters that have this mapper now
+	stop    context.CancelFunc // ends the latest run
+	stopped chan struct{}      // closed when the latest run has ended; nil before the first
+}
+
+// NewFleet returns a fleet whose mappers have these options. Invalid options are
+// reported by MapperProvider.
+func NewFleet(opts DynamicRESTMapperOptions) *Fleet {
+	return &Fleet{options: opts, clusters: map[string]*engagement{}}
+}
+
+// MapperProvider makes a mapper of the fleet, which refreshes once its cluster is
+// engaged. It has the type of MapperProvider in the options of controller-runtime's
+// cluster and manager.
+func (f *Fleet) MapperProvider(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
+	m, err := NewDynamicRESTMapperWithOptions(cfg, httpClient, f.options)
+	if err != nil {
+		return nil, err // m in a meta.RESTMapper would not be nil
+	}
+	m.member = &member{fleet: f}
+	return m, nil
+}
+
+// Engage refreshes the mapper of a cluster, which MapperProvider of this fleet has
+// made, until ctx ends; nothing of the cluster is kept after that. It does not block.
+//
+// A cluster of the same name is replaced. A mapper may be engaged for several
+// clusters, and again after its cluster was gone: it refreshes while there is one.
+// Engage returns an error, and changes nothing, if the mapper is of another kind or
+// was started by somebody else, or if ctx, or Start of the fleet, has ended.
+func (f *Fleet) Engage(ctx context.Context, cluster string, mapper meta.RESTMapper) error {
+	m, ok := mapper.(*DynamicRESTMapper)
+	if !ok || m == nil || m.member == nil || m.member.fleet != f {
+		return fmt.Errorf("cluster %q does not join the fleet: its RESTMapper, a %T, was not made by the fleet, "+
+			"set MapperProvider in the options of the cluster to that of the fleet", cluster, mapper)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.run(ctx, m); err != nil {
+		return fmt.Errorf("cluster %q does not join the fleet: %w", cluster, err)
+	}
+	replaced := f.clusters[cluster]
+	m.member.cluster.Store(&cluster)
+	e := &engagement{mapper: m}
+	e.forget = context.AfterFunc(ctx, func() { f.leave(cluster, e) })
+	f.clusters[cluster] = e
+	if replaced != nil { // after run, so that the same mapper just goes on
+		f.release(replaced)
+	}
+	return nil
+}
+
+// run makes the mapper refresh for one cluster more. The caller holds mu.
+func (f *Fleet) run(ctx context.Context, m *DynamicRESTMapper) error {
+	mb := m.member
+	switch {
+	case f.ended:
+		return errors.New("Start of the fleet has ended")
+	case ctx.Err() != nil: // it must not replace one that came after it
+		return context.Cause(ctx)
+	case mb.stopped == nil && m.started.Swap(true):
+		return errors.New("its RESTMapper was started before, let the fleet do that")
+	}
+	if mb.engaged++; mb.engaged > 1 {
+		return nil
+	}
+	before, stopped := mb.stopped, make(chan struct{})
+	runCtx, stop := context.WithCancel(context.Background())
+	mb.stop, mb.stopped = stop, stopped
+	f.runs.Add(1)
+	go func() {
+		defer f.runs.Done()
+		defer close(stopped)
+		if before != nil {
+			<-before // it may take seconds to stop
+		}
+		m.run(runCtx)
+	}()
+	return nil
+}
+
+// leave ends an engagement whose context has ended.
+func (f *Fleet) leave(cluster string, e *engagement) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.clusters[cluster] == e {
+		delete(f.clusters, cluster)
+		f.release(e)
+	}
+}
+
+// release takes one cluster from a mapper. The caller holds mu, and has taken the
+// engagement out of clusters.
+func (f *Fleet) release(e *engagement) {
+	e.forget()
+	mb := e.mapper.member
+	if mb.engaged--; mb.engaged == 0 {
+		mb.stop()
+	}
+}
+
+// Start waits until ctx ends, and then for all mappers to stop, those of clusters that
+// are still engaged with them. It has the shape of controller-runtime's
+// manager.Runnable. Clusters may be engaged before, and without it. It returns an error
+// if it was called before.
+func (f *Fleet) Start(ctx context.Context) error {
+	if f.started.Swap(true) {
+		return errors.New("the fleet was started before: Start may be called once")
+	}
+	<-ctx.Done()
+	f.mu.Lock()
+	f.ended = true
+	for cluster, e := range f.clusters {
+		delete(f.clusters, cluster)
+		f.release(e)
+	}
+	f.mu.Unlock()
+	f.runs.Wait()
+	return nil
+}
+
+// NeedLeaderElection says that Start runs on every replica.
+func (f *Fleet) NeedLeaderElection() bool { return false }
+
+// Mapper returns the mapper of a cluster, and whether the cluster is engaged.
+func (f *Fleet) Mapper(cluster string) (*DynamicRESTMapper, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	e, ok := f.clusters[cluster]
+	if !ok {
+		return nil, false
+	}
+	return e.mapper, true
+}
+
+func (f *Fleet) mappers() map[string]*DynamicRESTMapper {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	mappers := make(map[string]*DynamicRESTMapper, len(f.clusters))
+	for cluster, e := range f.clusters {
+		mappers[cluster] = e.mapper
+	}
+	return mappers
+}
+
+// Status returns the status of each cluster's mapper. It sends no request.
+func (f *Fleet) Status() map[string]DynamicRESTMapperStatus {
+	all := map[string]DynamicRESTMapperStatus{}
+	for cluster, m := range f.mappers() {
+		all[cluster] = m.Status()
+	}
+	return all
+}
+
+// Unhealthy returns the clusters whose mapper's Healthz fails, and why. It sends no
+// request.
+func (f *Fleet) Unhealthy() map[string]error {
+	return unhealthy(f.mappers())
+}
+
+func unhealthy(mappers map[string]*DynamicRESTMapper) map[string]error {
+	failed := map[string]error{}
+	for cluster, m := range mappers {
+		if err := m.Healthz(nil); err != nil {
+			failed[cluster] = err
+		}
+	}
+	return failed
+}
+
+// Healthz has the shape of controller-runtime's healthz.Checker. It fails if there are
+// clusters and all of them are unhealthy, with their names, at most ten, and why. One
+// that is down is no reason to restart a program that works with the others: Unhealthy
+// and the log name it.
+func (f *Fleet) Healthz(*http.Request) error {
+	mappers := f.mappers()
+	failed := unhealthy(mappers)
+	if len(mappers) == 0 || len(failed) < len(mappers) {
+		return nil
+	}
+	clusters := slices.Sorted(maps.Keys(failed))
+	errs := make([]error, 0, mostNamed)
+	for _, cluster := range clusters[:min(len(clusters), mostNamed)] {
+		errs = append(errs, fmt.Errorf("cluster %q: %w", cluster, failed[cluster]))
+	}
+	return fmt.Errorf("all %d clusters are unhealthy: %w", len(clusters), errors.Join(errs...))
+}
+
+const mostNamed = 10
+
+// logger is that of the options. In a fleet it names the cluster, once that is known.
+func (m *DynamicRESTMapper) logger() logr.Logger { return m.named(m.options.Logger) }
+
+func (m *DynamicRESTMapper) named(logger logr.Logger) logr.Logger {
+	if m.member == nil || m.member.cluster.Load() == nil {
+		return logger
+	}
+	return logger.WithValues("cluster", *m.member.cluster.Load())
+}
