@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 )
@@ -29,7 +28,7 @@ type Fleet struct {
 	options DynamicRESTMapperOptions
 	started atomic.Bool // Start was called
 
-	mu       sync.Mutex // guards clusters, ended and the members; nothing is waited for while it is held
+	mu       sync.Mutex // guards clusters, ended and the members, which know their fleet by it; nothing is waited for while it is held
 	clusters map[string]*engagement
 	ended    bool // Start has returned, or is about to
 
@@ -40,17 +39,6 @@ type Fleet struct {
 type engagement struct {
 	mapper *DynamicRESTMapper
 	forget func() bool // the context
-}
-
-// member is the part of a mapper in the fleet that made it.
-type member struct {
-	fleet   *Fleet
-	cluster atomic.Pointer[string] // engaged last, for the log; nil before
-
-	// fleet.mu guards these.
-	engaged int                // clusters that have this mapper now
-	stop    context.CancelFunc // ends the latest run
-	stopped chan struct{}      // closed when the latest run has ended; nil before the first
 }
 
 // NewFleet returns a fleet whose mappers have these options. Invalid options are
@@ -67,7 +55,7 @@ func (f *Fleet) MapperProvider(cfg *rest.Config, httpClient *http.Client) (meta.
 	if err != nil {
 		return nil, err // m in a meta.RESTMapper would not be nil
 	}
-	m.member = &member{fleet: f}
+	m.member = &member{mu: &f.mu}
 	return m, nil
 }
 
@@ -80,7 +68,7 @@ func (f *Fleet) MapperProvider(cfg *rest.Config, httpClient *http.Client) (meta.
 // was started by somebody else, or if ctx, or Start of the fleet, has ended.
 func (f *Fleet) Engage(ctx context.Context, cluster string, mapper meta.RESTMapper) error {
 	m, ok := mapper.(*DynamicRESTMapper)
-	if !ok || m == nil || m.member == nil || m.member.fleet != f {
+	if !ok || m == nil || m.member == nil || m.member.mu != &f.mu {
 		return fmt.Errorf("cluster %q does not join the fleet: its RESTMapper, a %T, was not made by the fleet, "+
 			"set MapperProvider in the options of the cluster to that of the fleet", cluster, mapper)
 	}
@@ -237,13 +225,3 @@ func (f *Fleet) Healthz(*http.Request) error {
 }
 
 const mostNamed = 10
-
-// logger is that of the options. In a fleet it names the cluster, once that is known.
-func (m *DynamicRESTMapper) logger() logr.Logger { return m.named(m.options.Logger) }
-
-func (m *DynamicRESTMapper) named(logger logr.Logger) logr.Logger {
-	if m.member == nil || m.member.cluster.Load() == nil {
-		return logger
-	}
-	return logger.WithValues("cluster", *m.member.cluster.Load())
-}

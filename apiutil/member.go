@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-logr/logr"
+)
+
+// member is the part of a mapper in the fleet that made it.
+type member struct {
+	cluster atomic.Pointer[string] // engaged last, for the log; nil before
+
+	mu      *sync.Mutex        // the fleet's own; guards what follows
+	engaged int                // clusters that have this mapper now
+	stop    context.CancelFunc // ends the latest run
+	stopped chan struct{}      // closed when the latest run has ended; nil before the first
+}
+
+// logger is that of the options. In a fleet it names the cluster, once that is known.
+func (m *DynamicRESTMapper) logger() logr.Logger { return m.named(m.options.Logger) }
+
+func (m *DynamicRESTMapper) named(logger logr.Logger) logr.Logger {
+	if m.member == nil || m.member.cluster.Load() == nil {
+		return logger
+	}
+	return logger.WithValues("cluster", *m.member.cluster.Load())
+}
