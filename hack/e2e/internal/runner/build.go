@@ -18,7 +18,10 @@ import (
 // wants to show how: hack/demo.sh.
 const programsEnv = "FRESHMAPPER_E2E_PROGRAMS"
 
-const controllerRuntime = "sigs.k8s.io/controller-runtime"
+const (
+	controllerRuntime = "sigs.k8s.io/controller-runtime"
+	ours              = "github.com/freshmapper/freshmapper"
+)
 
 // Programs are one consumer's program, built twice.
 type Programs struct {
@@ -64,6 +67,50 @@ func buildFork(ctx context.Context, root, consumer, forked, binary string) error
 	}
 	_, err = command(ctx, forked, "go", "build", "-o", binary, ".")
 	return err
+}
+
+// BuildProvider builds testdata/consumers/NAME in a copy that takes the API of the
+// fork from this repository's own module instead, with controller-runtime as it is. It
+// returns the path of the binary.
+func BuildProvider(ctx context.Context, root, dir, name string) (string, error) {
+	copied, binary := filepath.Join(dir, name+"-copy"), filepath.Join(dir, name+"-provider")
+	if err := os.CopyFS(copied, os.DirFS(filepath.Join(root, "testdata", "consumers", name))); err != nil {
+		return "", err
+	}
+	if err := importOurs(copied); err != nil {
+		return "", err
+	}
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		return "", err
+	}
+	for _, args := range [][]string{
+		{"mod", "edit", "-require=" + ours + "@v0.0.0", "-replace=" + ours + "=" + absolute}, {"mod", "tidy"}, {"build", "-o", binary, "."},
+	} {
+		if _, err := command(ctx, copied, "go", args...); err != nil {
+			return "", err
+		}
+	}
+	return binary, nil
+}
+
+// importOurs changes the import of apiutil in the program in dir.
+func importOurs(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		changed := strings.Replace(string(text), `"`+controllerRuntime+`/pkg/client/apiutil"`, `"`+ours+`/apiutil"`, 1)
+		if err := os.WriteFile(file, []byte(changed), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *Programs) check() error {

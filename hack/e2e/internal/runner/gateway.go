@@ -27,6 +27,8 @@ type Gateway struct {
 
 	mu    sync.Mutex
 	calls []Call
+	open  int           // requests that are not answered yet, watches among them
+	fails bool          // everyone is told that the server is unavailable
 	held  chan struct{} // closed when those who wait may pass; nil: nobody waits
 }
 
@@ -83,6 +85,19 @@ func (g *Gateway) Hang() {
 	}
 }
 
+// Fail makes the gateway answer 503 to all new requests, or no longer.
+func (g *Gateway) Fail(fails bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fails = fails
+}
+
+func (g *Gateway) failing() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.fails
+}
+
 // Release ends what Hang began.
 func (g *Gateway) Release() {
 	g.mu.Lock()
@@ -101,14 +116,33 @@ func (g *Gateway) Calls(since time.Time, wanted func(Call) bool) []Call {
 	return slices.DeleteFunc(slices.Clone(g.calls), func(c Call) bool { return c.Begun.Before(since) || !wanted(c) })
 }
 
+// Open returns how many requests are being answered, open watches among them.
+func (g *Gateway) Open() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.open
+}
+
+func (g *Gateway) count(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.open += n
+}
+
 // ServeHTTP is the gateway's inside.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	call := Call{Method: req.Method, Path: req.URL.Path, Begun: time.Now()}
 	if !g.wait(req) {
 		return // the client has given up
 	}
+	g.count(1)
+	defer g.count(-1)
 	status := &statusWriter{ResponseWriter: w, code: http.StatusOK}
-	g.proxy.ServeHTTP(status, req)
+	if g.failing() {
+		http.Error(status, "unavailable", http.StatusServiceUnavailable)
+	} else {
+		g.proxy.ServeHTTP(status, req)
+	}
 	call.Code, call.Ended = status.code, time.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
+)
+
+// TestFleet runs an operator of testdata/consumers, whose clusters come from the
+// kubeconfig provider of multicluster-runtime, on a hosting cluster and two others:
+// three API servers. It is built with the fork, and again with controller-runtime as
+// it is and the fleet from this repository's own module.
+func TestFleet(t *testing.T) {
+	log.SetLogger(logr.Discard())
+	binaries := buildFleet(t)
+	host, _ := startServer(t)
+	a, _ := startServer(t)
+	b, _ := startServer(t)
+	for way, binary := range binaries {
+		t.Run(way, func(t *testing.T) {
+			f := startFleet(t, host, way, binary)
+			f.lateKind(a, b)
+			f.otherKubeconfig(b)
+			f.health1of2(a, b)
+			f.comeAndGo(b)
+			f.leave("a")
+			f.soon("no cluster is engaged", f.engaged())
+		})
+	}
+}
+
+// lateKind has a cluster engaged before it serves the kind, in a group that it does
+// serve; and the kind goes and comes back.
+func (f *fleetRun) lateKind(a, b *runner.Server) {
+	tunnel := f.kind
+	tunnel.Kind = "Tunnel"
+	f.must(errors.Join(b.Install(f.ctx, tunnel), b.AwaitServed(f.ctx, tunnel)))
+	f.install(a)
+	f.join("a", f.gateway(a))
+	f.join("b", f.gateway(b))
+	f.soon("both clusters are engaged", f.engaged("a", "b"))
+	f.marks(a, "one", "a")
+	f.install(b)
+	f.t.Logf("%s: the first Gadget of b is marked %v after the CRD is served", f.way, f.marks(b, "one", "b"))
+	f.must(errors.Join(b.Uninstall(f.ctx, f.kind), b.AwaitGone(f.ctx, f.kind)))
+	f.install(b)
+	f.t.Logf("%s: and %v after it is back", f.way, f.marks(b, "two", "b"))
+}
+
+// otherKubeconfig has b reached by another way. Nobody goes the old one any more.
+func (f *fleetRun) otherKubeconfig(b *runner.Server) {
+	f.leave("b")
+	f.soon("b is gone", f.engaged("a"))
+	old := f.gateway(b)
+	f.join("b", old)
+	f.marks(b, "three", "b")
+	next := f.gateway(b)
+	f.join("b", next)
+	f.soon("requests by the new way", func() error {
+		if len(next.Calls(time.Time{}, runner.Call.IsDiscovery)) == 0 {
+			return errors.New("none")
+		}
+		return nil
+	})
+	f.soon("no request by the old way is open", closed(old))
+	since := time.Now()
+	f.marks(b, "four", "b")
+	time.Sleep(5 * time.Second) // two intervals
+	if calls := old.Calls(since, func(runner.Call) bool { return true }); len(calls) > 0 || old.Open() > 0 {
+		f.t.Errorf("%s: by the way of the kubeconfig that was replaced: %+v", f.way, calls)
+	}
+}
+
+func closed(gateway *runner.Gateway) func() error {
+	return func() error {
+		if n := gateway.Open(); n > 0 {
+			return fmt.Errorf("%d requests are open", n)
+		}
+		return nil
+	}
+}
+
+// health1of2 has one cluster hang, and then both.
+func (f *fleetRun) health1of2(a, b *runner.Server) {
+	ways := map[string]*runner.Gateway{"a": f.gateway(a), "b": f.gateway(b)}
+	for name, gateway := range ways {
+		f.join(name, gateway)
+		f.soon(name+" is read by its new way", func() error {
+			if len(gateway.Calls(time.Time{}, runner.Call.IsDiscovery)) == 0 {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+	}
+	ways["b"].Fail(true)
+	f.soon("b is unhealthy", f.unhealthy("b", true))
+	f.marks(a, "beside", "a")
+	f.must(f.ready(http.StatusOK))
+	if unhealthy, err := f.clusters(); err != nil || unhealthy["a"] {
+		f.t.Errorf("%s: a is unhealthy because b is down: %v %v", f.way, unhealthy, err)
+	}
+	ways["a"].Fail(true)
+	f.soon("the program is not ready, all clusters are down", func() error { return f.ready(http.StatusInternalServerError) })
+	for _, gateway := range ways {
+		gateway.Fail(false)
+	}
+	f.soon("it is ready again", func() error { return f.ready(http.StatusOK) })
+	f.soon("b is healthy again", f.unhealthy("b", false))
+}
+
+func (f *fleetRun) unhealthy(name string, want bool) func() error {
+	return func() error {
+		clusters, err := f.clusters()
+		if err == nil && clusters[name] != want {
+			err = fmt.Errorf("unhealthy: %v", clusters)
+		}
+		return err
+	}
+}
+
+const (
+	fleetRounds = 12
+	fleetFirst  = 2 // rounds until what is made once has been made
+
+	// A round may leave this much, which is what a heap varies by; a mapper of a real
+	// server has more, its watches and the cluster's cache far more.
+	fleetHeapPerRound = 20 << 10
+)
+
+// comeAndGo measures what a cluster leaves behind that was there and is gone: nothing.
+func (f *fleetRun) comeAndGo(b *runner.Server) {
+	f.leave("b")
+	f.soon("b is gone", f.engaged("a"))
+	var begun, during fleetUse
+	for round := range fleetRounds + fleetFirst {
+		if round == fleetFirst {
+			begun = f.settled()
+		}
+		gateway := f.gateway(b)
+		f.join("b", gateway)
+		f.marks(b, fmt.Sprintf("round-%d", round), "b")
+		during = f.use()
+		if gateway.Open() < 3 { // CRDs, APIServices, Gadgets
+			f.t.Errorf("%s: b has %d open requests, want its watches", f.way, gateway.Open())
+		}
+		f.leave("b")
+		f.soon("b is gone", f.engaged("a"))
+		f.soon("no request to b is open", closed(gateway))
+	}
+	var ended fleetUse
+	took := f.within(fleetIdle, "the goroutines of b have ended", func() error {
+		time.Sleep(200 * time.Millisecond)
+		if ended = f.use(); ended.goroutines > begun.goroutines {
+			return fmt.Errorf("%d goroutines, %d before:\n%s", ended.goroutines, begun.goroutines, ended.stacks)
+		}
+		return nil
+	})
+	grown := (ended.heap - begun.heap) / fleetRounds
+	f.t.Logf("%s: goroutines: %d with a alone, %d with b, %d after b came and went %d times, and %v; heap: %d KiB, %d KiB, %d KiB, %.1f KiB a round",
+		f.way, begun.goroutines, during.goroutines, ended.goroutines, fleetRounds, took.Round(time.Millisecond),
+		begun.heap>>10, during.heap>>10, ended.heap>>10, float64(grown)/1024)
+	if during.goroutines <= begun.goroutines || !strings.Contains(during.stacks, "internal/refresh") {
+		f.t.Errorf("%s: a cluster has no goroutines: this measures nothing", f.way)
+	}
+	if grown > fleetHeapPerRound {
+		f.t.Errorf("%s: the heap grew by %d bytes a round, want %d at most", f.way, grown, fleetHeapPerRound)
+	}
+}
+
+// settled is what the program takes once that does not become less.
+func (f *fleetRun) settled() fleetUse {
+	f.t.Helper()
+	least := f.use()
+	for range 10 {
+		time.Sleep(300 * time.Millisecond)
+		if u := f.use(); u.goroutines <= least.goroutines {
+			least = u
+		}
+	}
+	return least
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build !stock
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// fleet is the RESTMappers of all clusters, as a runnable of a multi-cluster manager.
+type fleet struct{ *apiutil.Fleet }
+
+func newFleet(opts options) fleet {
+	return fleet{apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{
+		WatchAPIs:       true,
+		RefreshInterval: opts.interval, // for a cluster that does not let us watch
+		UnhealthyAfter:  opts.unhealthyAfter,
+		Logger:          ctrl.Log.WithName("restmapper"),
+	})}
+}
+
+func (f fleet) clusterOptions(opts *cluster.Options) { opts.MapperProvider = f.MapperProvider }
+
+// Engage is called for each cluster that comes, with a context that ends when it goes.
+func (f fleet) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
+	return f.Fleet.Engage(ctx, name.String(), cl.GetRESTMapper())
+}
+
+// whileServed runs run for as long as the cluster serves the kind, again and again
+// until ctx ends.
+func (f fleet) whileServed(ctx context.Context, name string, _ cluster.Cluster, kind schema.GroupVersionKind, run func(context.Context) error) error {
+	mapper, ok := f.Mapper(name)
+	if !ok {
+		return fmt.Errorf("cluster %q is gone", name)
+	}
+	return mapper.RunWhileServed(ctx, run, kind)
+}

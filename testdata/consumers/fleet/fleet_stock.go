@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build stock
+
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+)
+
+// fleet is what there is on stock controller-runtime: nobody watches what a cluster
+// serves. So whileServed asks until the kind is there, and never learns that it went.
+type fleet struct{}
+
+const askEvery = 10 * time.Second
+
+func newFleet(options) fleet { return fleet{} }
+
+func (fleet) clusterOptions(*cluster.Options) {}
+
+func (fleet) Engage(context.Context, multicluster.ClusterName, cluster.Cluster) error { return nil }
+
+func (fleet) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (fleet) Healthz(req *http.Request) error { return healthz.Ping(req) }
+
+func (fleet) DebugHandler() http.Handler { return http.NotFoundHandler() }
+
+func (fleet) whileServed(ctx context.Context, _ string, cl cluster.Cluster, kind schema.GroupVersionKind, run func(context.Context) error) error {
+	for ctx.Err() == nil {
+		if _, err := cl.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err == nil {
+			return run(ctx)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(askEvery):
+		}
+	}
+	return nil
+}
