@@ -18,8 +18,7 @@ import (
 )
 
 // runOperator works on the clusters whose kubeconfigs lie in Secrets with the label of
-// the kubeconfig provider. Who may write these Secrets decides what this program
-// connects to, and with which credentials: a kubeconfig may name programs and files.
+// the kubeconfig provider.
 func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
 	gvk, err := opts.gvk()
 	if err != nil {
@@ -29,6 +28,7 @@ func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
 	provider := kubeconfig.New(kubeconfig.Options{
 		Namespace:      opts.namespace,
 		ClusterOptions: []cluster.Option{fleet.clusterOptions},
+		RESTOptions:    []func(*rest.Config) error{selfContained},
 	})
 	mgr, err := mcmanager.New(cfg, provider, ctrl.Options{
 		Cache:                   cache.Options{ByObject: secretsIn(opts.namespace)},
@@ -53,6 +53,16 @@ func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// selfContained refuses a kubeconfig that would run programs or read files here: who
+// may write a Secret must not be given the operator's own rights by that.
+func selfContained(cfg *rest.Config) error {
+	files := cfg.BearerTokenFile + cfg.CAFile + cfg.CertFile + cfg.KeyFile
+	if cfg.ExecProvider != nil || cfg.AuthProvider != nil || files != "" {
+		return errors.New("the kubeconfig must hold its credentials itself, not name a program or a file")
+	}
+	return nil
 }
 
 func secretsIn(namespace string) map[client.Object]cache.ByObject {
