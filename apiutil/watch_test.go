@@ -128,7 +128,7 @@ func TestWatch(t *testing.T) {
 			} {
 				generation := m.Generation()
 				change()
-				time.Sleep(1200 * time.Millisecond)
+				time.Sleep(1400 * time.Millisecond)
 				wantRequests(t, server, name+" at "+path, "/api 304", "/apis 200")
 				if m.Generation() == generation {
 					t.Errorf("%s at %s was not noticed", name, path)
@@ -137,7 +137,7 @@ func TestWatch(t *testing.T) {
 			}
 			server.Remove(newKind.Group)
 			list.remove("news")
-			time.Sleep(1200 * time.Millisecond)
+			time.Sleep(1400 * time.Millisecond)
 			// Nothing goes without a live 404.
 			wantRequests(t, server, "going at "+path, "/api 304", "/apis 200", "/apis/new.example.com/v1 404")
 			settleEchoes(t, server, "going at "+path)
@@ -228,13 +228,13 @@ func TestWatchRefused(t *testing.T) {
 	}
 }
 
-// wantWatching fails the test unless an event is answered within about a second.
+// wantWatching fails the test unless an event is answered soon.
 func wantWatching(t *testing.T, server *fakeapi.Server, list *watchedList, m *apiutil.DynamicRESTMapper) {
 	t.Helper()
 	settled(t, server, m)
 	serve(server, newKind)
 	list.put("news")
-	time.Sleep(1200 * time.Millisecond)
+	time.Sleep(1400 * time.Millisecond)
 	server.TakeRequests()
 	wantServed(t, m, newKind)
 	wantRequests(t, server, "what the watch has found")

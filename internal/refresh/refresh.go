@@ -23,12 +23,15 @@ const (
 	// settle is how long after the first ring of a burst the refresh begins. A CRD
 	// is served some 100 ms after its first event; the event that says so rings again.
 	settle = 200 * time.Millisecond
+	// spread is what is added to it at random: one event rings at every replica of a
+	// fleet in the same moment.
+	spread = 1100 * time.Millisecond
 	// spacing is the least time between the starts of two refreshes that were rung for.
 	spacing = time.Second
 	// grace is how long Run waits, after ctx has ended, for a refresh to return.
 	grace = 3 * time.Second
 
-	// jitter is the part of every wait that may be left out, so that a fleet does
+	// jitter is the part of every other wait that may be left out, so that a fleet does
 	// not beat in time. Nothing is added: the interval is what users rely on.
 	jitter       = 0.1
 	firstBackoff = time.Second
@@ -135,10 +138,10 @@ func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh f
 		} else if retry := shorten(backoff.Step()); interval == 0 || retry < next {
 			next = retry
 		}
-		next = sooner(next, echoes)
+		next = sooner(next, echoes, max(settle, spacing-time.Since(started)))
 		if rung := sleep(ctx, next, bell.rung); rung {
 			// Let the burst pass, and keep the distance to the refresh before.
-			sleep(ctx, max(settle, spacing-time.Since(started)), nil)
+			sleep(ctx, max(settle, spacing-time.Since(started))+rand.N(spread), nil)
 			if bell.drain() {
 				echoes = merged(echoes, echoesFrom(time.Now(), interval))
 			}
@@ -166,12 +169,12 @@ func call(ctx context.Context, refresh func(context.Context) error) error {
 }
 
 // sooner returns how long to wait for the next refresh if the first of echoes may
-// come before it. A wait of 0 is for ever. One that is due leaves the server a pause.
-func sooner(next time.Duration, echoes []time.Time) time.Duration {
+// come before it. A wait of 0 is for ever. One that is due waits for pause.
+func sooner(next time.Duration, echoes []time.Time, pause time.Duration) time.Duration {
 	if len(echoes) == 0 {
 		return next
 	}
-	echo := max(time.Until(echoes[0]), settle)
+	echo := max(time.Until(echoes[0]), pause)
 	if next == 0 {
 		return echo
 	}

@@ -40,9 +40,11 @@ const (
 )
 
 // newPauses returns the pauses between one watch and the next: from half a second
-// to half a minute, each of them up to twice as long as said here.
+// to half a minute, each of them up to four times as long as said here. A server
+// that comes back is asked by the whole fleet, and a watch that has lost its place
+// costs a list, a watch and a refresh.
 func newPauses() wait.Backoff {
-	return wait.Backoff{Duration: 400 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 30, Cap: 15 * time.Second}
+	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 3, Steps: 30, Cap: 8 * time.Second}
 }
 
 // Watcher rings whenever an object of one resource comes, changes or goes. It
