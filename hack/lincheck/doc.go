@@ -63,6 +63,8 @@
 //     it is as old as the first that said so. What outdates is a live read; or,
 //     of what a document said, news in an aggregated document that lists the group;
 //     in a period without failures.
+//     A live 404 within 30 seconds of a failure outdates only if it is the third in
+//     a row: a server that starts says so of what it serves.
 //   - While a fault concerns the lookup, anything ever told may be served (F6).
 //   - RESTMappings leaves out no version, and RESTMapping passes over none, that
 //     was told, by the rule above, to serve the kind by all reads since the resets.

@@ -4,7 +4,9 @@ package lincheck
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
+	"time"
 )
 
 // checkFound checks that each mapping in an answer is one that the mapper was
@@ -91,13 +93,42 @@ func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
 	seen := v.firstSeen(r, f.Group, reset)
 	for _, newer := range v.requests {
 		told := v.says(newer, f.Group, f.Version, f.Kind)
-		if v.period[newer] > v.period[seen] && told != unknown && !v.shows(newer, f) && v.binding(newer, o, f.Group) && (newer.live() || !seen.live()) &&
+		if v.period[newer] > v.period[seen] && told != unknown && !v.shows(newer, f) && !v.doubted(newer) && v.binding(newer, o, f.Group) && (newer.live() || !seen.live()) &&
 			reset.before(newer.Start) && !during(v.Worlds, newer.End, o.Return, f.served) {
 			return newer
 		}
 	}
 	return nil
 }
+
+// doubted reports whether r is a live 404, neither the third in a row nor long after
+// the last failure: a mapper that knew better reads again before it believes that.
+func (v *view) doubted(r *Request) bool {
+	if !r.live() || r.failed() || r.Code != http.StatusNotFound {
+		return false
+	}
+	shaken := slices.ContainsFunc(v.requests, func(other *Request) bool {
+		return other.failed() && other.End.before(r.End) && r.End.At-other.End.At <= doubtful
+	})
+	before := filter(v.requests, func(other *Request) bool {
+		return other.Path == r.Path && other.End.before(r.Start) && r.Start.At-other.End.At <= thrice
+	})
+	again := 0
+	for _, other := range slices.Backward(before) {
+		if other.failed() || other.Code != http.StatusNotFound {
+			break
+		}
+		again++
+	}
+	return shaken && again < 2
+}
+
+// How long after a failure a 404 is doubted, and in which time it must be said three
+// times to be believed.
+const (
+	doubtful = 30 * time.Second
+	thrice   = 2 * time.Second
+)
 
 // checkOrder checks that an answer leaves out no version that is known to serve
 // the kind: none at all from RESTMappings, none that comes first from RESTMapping.

@@ -15,8 +15,13 @@ type Booting struct {
 	Unknown []string
 
 	// Answering says that the paths of unknown groups are answered truly. Else
-	// they are 503, with Retry-After: 5. They are never 404.
+	// they are 503, with Retry-After: 5.
 	Answering bool
+
+	// Absent says that they are 404. So are those of custom resources on a real
+	// server from when it has read the CustomResourceDefinitions, which ends the 503,
+	// until it has made their documents: for up to 100 ms, or longer on a busy machine.
+	Absent bool
 }
 
 // Boot makes the server boot until ready is called. Meanwhile /readyz is 500, and
@@ -44,6 +49,8 @@ func (b *Booting) respond(req *http.Request, w *world) (*http.Response, error) {
 		return textResponse(http.StatusInternalServerError, "[-]poststarthook/crd-informer-synced failed: reason withheld\nreadyz check failed\n"), nil
 	case ok && t.root():
 		return w.without(b.Unknown).respond(req)
+	case ok && b.Absent && slices.Contains(b.Unknown, t.group):
+		return textResponse(http.StatusNotFound, "404 page not found\n"), nil
 	case ok && !b.Answering && slices.Contains(b.Unknown, t.group):
 		return statusResponse(http.StatusServiceUnavailable, bootsAgain)
 	}

@@ -25,18 +25,20 @@ func legacyGroupNames(t *testing.T, r result) []string {
 
 func TestBoot(t *testing.T) {
 	for _, test := range []struct {
-		name      string
-		answering bool
-		unknown   int // the code of the paths of the group that is unknown
+		name    string
+		booting Booting
+		unknown int // the code of the paths of the group that is unknown
 	}{
-		{"silent", false, 503},
-		{"answering", true, 200},
+		{"silent", Booting{}, 503},
+		{"answering", Booting{Answering: true}, 200},
+		{"absent", Booting{Absent: true}, 404},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := New(sample()...)
 			o := inMemoryOrigin(s)
 			etag := o.get(t, "/apis", v2JSON, "").Header.Get("ETag")
-			ready := s.Boot(Booting{Unknown: []string{"example.com"}, Answering: test.answering})
+			test.booting.Unknown = []string{"example.com"}
+			ready := s.Boot(test.booting)
 			if diff := cmp.Diff([]string{"metrics.example.com"}, legacyGroupNames(t, o.get(t, "/apis", plainJSON, ""))); diff != "" {
 				t.Errorf("groups (-want +got):\n%s", diff)
 			}
@@ -44,6 +46,9 @@ func TestBoot(t *testing.T) {
 				"/readyz": 500, "/api": 200, "/api/v1": 200, "/apis": 200,
 				"/apis/example.com": test.unknown, "/apis/example.com/v1": test.unknown,
 				"/apis/example.com/v9": 503, "/apis/absent": 503, "/absent": 503,
+			}
+			if test.booting.Absent {
+				codes["/apis/example.com/v9"] = 404
 			}
 			for path, code := range codes {
 				r := o.get(t, path, plainJSON, "")

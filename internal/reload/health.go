@@ -68,6 +68,9 @@ func (h Health) doubtful(now time.Time, patience time.Duration) bool {
 // server that fails, the server is asked, and nobody waits for the answer.
 func (r *Reloader) record(f *flight, from *snapshot.Snapshot, took time.Duration) {
 	now := time.Now()
+	if f.outcome.Err != nil {
+		r.failed.Store(&now)
+	}
 	for {
 		before := r.health.Load()
 		then := before.after(now, f.read, f.outcome)

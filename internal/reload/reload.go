@@ -24,6 +24,7 @@ type Reloader struct {
 	current atomic.Pointer[snapshot.Snapshot] // stored by publish alone
 	changed atomic.Pointer[chan struct{}]     // closed and replaced by publish
 	health  atomic.Pointer[Health]            // stored by record alone
+	failed  atomic.Pointer[time.Time]         // when the last read failed; stored by record alone
 	ticks   atomic.Uint64                     // the last one taken
 	client  *discovery.Client
 	options Options
@@ -133,7 +134,16 @@ func (r *Reloader) readDocument(f *flight) {
 }
 
 func (r *Reloader) readList(f *flight, from *snapshot.Snapshot) {
-	versions, preferred, err := r.client.List(f.ctx, f.read.Group)
+	var versions []string
+	var preferred string
+	var err error
+	r.doubted(f.ctx, from.Group(f.read.Group) != nil, func() (absent bool) {
+		versions, preferred, err = r.client.List(f.ctx, f.read.Group)
+		return err == nil && len(versions) == 0
+	})
+	if f.ctx.Err() != nil {
+		err = context.Cause(f.ctx)
+	}
 	if err != nil {
 		f.outcome.Err = err
 		return
@@ -146,7 +156,12 @@ func (r *Reloader) readList(f *flight, from *snapshot.Snapshot) {
 
 func (r *Reloader) readVersion(f *flight, from *snapshot.Snapshot) {
 	group, version := f.read.Group, f.read.Version
-	table, err := r.client.Version(f.ctx, group, version)
+	var table *snapshot.Table
+	var err error
+	r.doubted(f.ctx, from.Serves(group, version), func() (absent bool) {
+		table, err = r.client.Version(f.ctx, group, version)
+		return err == nil && table == nil
+	})
 	if f.ctx.Err() != nil {
 		f.outcome.Err = context.Cause(f.ctx)
 		return

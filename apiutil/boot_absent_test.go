@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// restart has the server be down, then 503, and then, for a moment, 404 where
+// custom resources are, as a kube-apiserver is when it starts.
+func restart(server *fakeapi.Server, moment time.Duration, meanwhile func()) {
+	unknown := []string{fooKind.Group, otherKind.Group}
+	up := server.SetFault(fakeapi.All(), fakeapi.Refused())
+	meanwhile()
+	server.Boot(fakeapi.Booting{Unknown: unknown})
+	up()
+	meanwhile()
+	ready := server.Boot(fakeapi.Booting{Unknown: unknown, Absent: true})
+	time.AfterFunc(moment, ready)
+}
+
+// After an outage a 404 is not believed at once for what was served before it.
+func TestLookupsWhileTheServerForgets(t *testing.T) {
+	for name, reset := range map[string]func(*apiutil.DynamicRESTMapper){
+		"no reset":   func(*apiutil.DynamicRESTMapper) {},
+		"Reset":      func(m *apiutil.DynamicRESTMapper) { m.Reset() },
+		"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(fooKind.Group) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				server.PutVersion("apps", fakeVersion("v1", "Deployment")) // which a server knows at once
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
+				for n := range 5 {
+					restart(server, 200*time.Millisecond, func() { _ = lookUp(m, lateKind) })
+					reset(m)
+					// Of those who ask for something else none may make it be forgotten either.
+					go func() { _ = lookUp(m, lateKind) }()
+					go func() { _, _ = m.RESTMapping(lateKind.GroupKind()) }()
+					for _, form := range lookupForms(fooKind) {
+						form.wantAnswer(t, m, fmt.Sprintf("while the server forgets, round %d", n))
+					}
+					wantServed(t, m, fooKind, barKind, otherKind)
+					time.Sleep(time.Minute)
+				}
+			})
+		})
+	}
+}
+
+// Nobody is told that a kind has gone, and no program ends for it.
+func TestSubscribersWhileTheServerForgets(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		server.PutVersion("apps", fakeVersion("v1", "Deployment"))
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second})
+		stop := startMapper(t, m)
+		synctest.Wait()
+		s := subscribe(m)
+		s.take(t)
+		c := runController(m, fooKind, otherKind)
+		for range 10 {
+			restart(server, 200*time.Millisecond, func() { time.Sleep(3 * time.Second) })
+			for range 20 {
+				_ = lookUp(m, lateKind)
+				time.Sleep(20 * time.Millisecond)
+			}
+			time.Sleep(10 * time.Second)
+		}
+		s.want(t, "after all")
+		c.want(t, 1, 0)
+		c.wantReturn(t, true, nil)
+		s.close(t)
+		stop()
+	})
+}
+
+// What has really gone in an outage is found to be gone, within a second or so.
+func TestGoneAfterAnOutage(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		up := server.SetFault(fakeapi.All(), fakeapi.Refused())
+		_ = lookUp(m, lateKind)
+		up()
+		server.Remove(fooKind.Group)
+		m.Reset()
+		start := time.Now()
+		if err := lookUp(m, fooKind); !meta.IsNoMatchError(err) {
+			t.Errorf("%v; want NoMatch", err)
+		}
+		if took := time.Since(start); took > 1500*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		start = time.Now()
+		wantAbsent(t, m, fooKind, barKind)
+		if took := time.Since(start); took > 0 {
+			t.Errorf("what is known to be gone took %v", took)
+		}
+	})
+}
