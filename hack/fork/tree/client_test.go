@@ -14,7 +14,7 @@ import (
 )
 
 // upstreamOf reads a release from the module cache, once.
-func upstreamOf(t *testing.T, version string) Files {
+func upstreamOf(t testing.TB, version string) Files {
 	t.Helper()
 	read, _ := releases.LoadOrStore(version, sync.OnceValues(func() (Files, error) {
 		return Upstream(context.Background(), version, nil)

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"testing"
+)
+
+// damaged is a file with some of its lines dropped, doubled, exchanged, or with a
+// byte changed: as a release might have it that nobody has looked at.
+func damaged(data, how []byte) []byte {
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	for ; len(how) >= 3 && len(lines) > 1; how = how[3:] {
+		at := (int(how[1])<<8 | int(how[2])) % (len(lines) - 1)
+		switch how[0] % 4 {
+		case 0:
+			lines = slices.Delete(lines, at, at+1)
+		case 1:
+			lines = slices.Insert(lines, at, lines[at])
+		case 2:
+			lines[at], lines[at+1] = lines[at+1], lines[at]
+		default:
+			line := bytes.Clone(lines[at])
+			line[int(how[1])%max(len(line), 1)] ^= 1 << (how[2] % 7)
+			lines[at] = line
+		}
+	}
+	return bytes.Join(lines, nil)
+}
+
+// Whatever upstream's files look like, an edit neither panics nor writes what is no
+// Go: it says that the release needs a look. Run it with -fuzz to look further than
+// at the seeds.
+func FuzzEdit(f *testing.F) {
+	names := slices.Sorted(maps.Keys(editTests))
+	upstream := upstreamOf(f, Newest())
+	for i := range names {
+		f.Add(uint8(i), []byte{})
+		for at := range 40 {
+			f.Add(uint8(i), []byte{byte(at), byte(at / 4), byte(53 * at)})
+		}
+	}
+	f.Fuzz(func(t *testing.T, which uint8, how []byte) {
+		name := names[int(which)%len(names)]
+		s, err := parseSource(name, damaged(upstream[name].Data, how[:min(len(how), 60)]))
+		if err != nil || editTests[name].edit(s) != nil {
+			return
+		}
+		after, err := s.edited()
+		if err != nil {
+			return
+		}
+		if _, err := parseSource(name, after); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if bytes.Equal(after, s.data) {
+			t.Errorf("%s: no error, and no edit", name)
+		}
+	})
+}
