@@ -333,6 +333,6 @@ func TestWaitForKindsWithWatch(t *testing.T) {
 			wantRequests(t, server, "waiting for an event")
 			serve(server, newKind)
 			watched.lists[crdsPath].put("news")
-			w.wantWithin(t, 1200*time.Millisecond)
+			w.wantWithin(t, 1400*time.Millisecond)
 		})
 }
