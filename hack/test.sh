@@ -125,6 +125,7 @@ part "verify" hack/verify.sh
 if ! $quick; then part "API servers" servers; fi
 part "root module, -race" root
 part "random histories" gotest hack/lincheck -count=1 . -seed 1
+part "short proofs" gotest hack/proof -count=1 ./...
 part "the examples' own tests" consumers
 if $quick; then
 	echo "skipped: what needs an API server (-quick)" >>"$work/parts"

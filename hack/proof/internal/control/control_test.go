@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package control
+
+import (
+	"os"
+	"testing"
+
+	"k8s.io/client-go/discovery"
+)
+
+// A server that was killed is back at the same address, with its data.
+func TestKill(t *testing.T) {
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		t.Skip("KUBEBUILDER_ASSETS is not set")
+	}
+	p, err := Start(t.Context(), assets, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	b, err := p.NewBalancer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	client := discovery.NewDiscoveryClientForConfigOrDie(b.Config())
+	if _, err := client.ServerVersion(); err != nil {
+		t.Error(err)
+	}
+	p.Servers[0].Kill()
+	if _, err := client.ServerVersion(); err == nil {
+		t.Error("a dead server answers")
+	}
+	if err := p.Servers[0].Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Servers[0].AwaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.ServerVersion(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report writes what a proof has found: a page in Markdown that names the
+// machine, and plots.
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// Page is a page of results. The zero value is empty.
+type Page struct {
+	text bytes.Buffer
+}
+
+// NewPage begins a page. command is what writes it again, from hack/proof.
+func NewPage(title, command string, took time.Duration) *Page {
+	p := &Page{}
+	p.Text("# %s\n", title)
+	p.Text("Written by `%s` in hack/proof, which ran for %s.\n", command, Rounded(took))
+	p.Text("Machine: %s, %d cores, %s, %s.\n", processor(), runtime.NumCPU(), runtime.Version(), time.Now().UTC().Format(time.DateOnly))
+	return p
+}
+
+// Text adds a line.
+func (p *Page) Text(format string, args ...any) {
+	fmt.Fprintf(&p.text, format, args...)
+	p.text.WriteByte('\n')
+}
+
+// Table adds a table; rows have as many cells as there are columns.
+func (p *Page) Table(columns []string, rows [][]string) {
+	p.row(columns)
+	rule := make([]string, len(columns))
+	for i := range rule {
+		rule[i] = "---:"
+	}
+	rule[0] = "---"
+	p.row(rule)
+	for _, r := range rows {
+		p.row(r)
+	}
+	p.text.WriteByte('\n')
+}
+
+func (p *Page) row(cells []string) {
+	p.text.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+}
+
+// Write writes the page to a file of the folder, and shows it.
+func (p *Page) Write(dir, name string) error {
+	fmt.Fprint(os.Stdout, p.text.String())
+	text := append(bytes.TrimSpace(p.text.Bytes()), '\n')
+	return os.WriteFile(filepath.Join(dir, name), text, 0o644)
+}
+
+// Failures adds what went wrong, or that nothing did, and returns an error if
+// something did.
+func (p *Page) Failures(list []string) error {
+	if len(list) == 0 {
+		p.Text("Nothing that was promised was broken.\n")
+		return nil
+	}
+	p.Text("**%d promises were broken:**\n", len(list))
+	for _, f := range list[:min(len(list), 50)] {
+		p.Text("- %s", f)
+	}
+	p.Text("")
+	return fmt.Errorf("%d promises were broken, the first: %s", len(list), list[0])
+}
+
+// Rounded is a duration with as many digits as somebody wants to read.
+func Rounded(d time.Duration) string {
+	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d >= 10*unit {
+			return d.Round(unit / 10).String()
+		}
+	}
+	return d.String()
+}
+
+// processor is the model of the processor, as far as Linux says it.
+func processor() string {
+	info, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return runtime.GOARCH
+	}
+	for line := range strings.Lines(string(info)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
