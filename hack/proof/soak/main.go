@@ -24,6 +24,7 @@ type options struct {
 	lasting       time.Duration
 	mappers, rate int
 	out           string
+	profiles      string
 }
 
 func main() {
@@ -32,6 +33,7 @@ func main() {
 	flag.IntVar(&o.mappers, "mappers", 50, "how many mappers")
 	flag.IntVar(&o.rate, "rate", 5000, "lookups a second, of all")
 	flag.StringVar(&o.out, "o", "results", "folder to write to")
+	flag.StringVar(&o.profiles, "profiles", "", "folder for heap profiles, one when warm and one at the end; empty: none")
 	flag.Parse()
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -4,10 +4,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -219,14 +223,34 @@ func crd(kind string) *unstructured.Unstructured {
 // sample notes what is live, every few seconds.
 func (s *soak) sample(ctx context.Context) {
 	begin, every := time.Now(), max(s.options.lasting/360, time.Second)
-	for ctx.Err() == nil {
+	for warmed := false; ctx.Err() == nil; {
 		var stats runtime.MemStats
 		runtime.GC()
+		if !warmed && time.Since(begin).Seconds() > warm*s.options.lasting.Seconds() {
+			s.profile("warm.pprof")
+			warmed = true
+		}
 		runtime.ReadMemStats(&stats)
 		s.samples = append(s.samples, sample{
 			time.Since(begin), float64(stats.HeapAlloc), float64(runtime.NumGoroutine()), float64(s.open.Load()),
 		})
 		pause(ctx, every)
+	}
+	s.profile("end.pprof")
+}
+
+// profile writes what is live, if somebody wants to look into it.
+func (s *soak) profile(name string) {
+	if s.options.profiles == "" {
+		return
+	}
+	file, err := os.Create(filepath.Join(s.options.profiles, name))
+	if err == nil {
+		runtime.GC()
+		err = errors.Join(pprof.WriteHeapProfile(file), file.Close())
+	}
+	if err != nil {
+		s.errors.add("profile: %v", err)
 	}
 }
 
