@@ -28,31 +28,13 @@ die() {
 	exit 1
 }
 
-# files prints the files of the checkout whose names match any of the patterns
-# (all, without one), one a line: those in git and those not yet added, but
-# neither ignored nor deleted ones.
-files() {
-	local file
-	(cd "$root" && git -c core.quotePath=false ls-files --cached --others --exclude-standard -- "$@") |
-		sort -u |
-		while IFS= read -r file; do
-			if [[ -f $root/$file ]]; then printf '%s\n' "$file"; fi
-		done
-}
-
-# modules prints the folder of each Go module of ours, relative to root, "."
-# first. A go.mod in a testdata folder is a test's input and not a module to
-# check, but for testdata/consumers, which are programs that must build.
-modules() {
-	local file
-	files ':(glob)**/go.mod' | while IFS= read -r file; do
-		case $file in
-		go.mod) echo . ;;
-		testdata/consumers/*) dirname "$file" ;;
-		testdata/* | */testdata/*) ;;
-		*) dirname "$file" ;;
-		esac
-	done | LC_ALL=C sort
+# dev ends the script and does what it is for: hack/dev is a program that the go
+# command builds if it is not as the sources are.
+dev() {
+	command -v go >/dev/null || die "no go command: install Go first, see go.dev/dl"
+	mkdir -p "$root/.cache"
+	go -C "$root" build -o "$root/.cache/dev" ./hack/dev
+	exec "$root/.cache/dev" -root "$root" "$@"
 }
 
 # tool runs a program that hack/tools/go.mod pins, in the current folder. The

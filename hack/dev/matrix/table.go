@@ -1,63 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command matrix compares what upstream's tests have come to on stock and forked
-// controller-runtime trees, from the files that hack/matrix.sh has written, and
-// prints a table. It fails if a fork is worse.
-package main
+// Package matrix compares what upstream's tests have come to on stock and forked
+// controller-runtime trees, and prints a table.
+package matrix
 
 import (
-	"bytes"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 )
-
-func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
-}
-
-func run(args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("matrix", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	dir := flags.String("results", "", "the `folder` that hack/matrix.sh has written")
-	out := flags.String("o", "", "write the table to this `file`, too")
-	if flags.Parse(args) != nil {
-		return 2
-	}
-	err := report(*dir, *out, stdout)
-	if err != nil {
-		fmt.Fprintf(stderr, "matrix: %v\n", err)
-		return 1
-	}
-	return 0
-}
-
-var errWorse = errors.New("the fork is not as good as stock")
-
-func report(dir, out string, stdout io.Writer) error {
-	r, err := readResults(dir)
-	if err != nil {
-		return err
-	}
-	var text bytes.Buffer
-	good := write(&text, r)
-	if _, err := stdout.Write(text.Bytes()); err != nil {
-		return err
-	}
-	if out != "" {
-		if err := os.WriteFile(out, text.Bytes(), 0o644); err != nil {
-			return fmt.Errorf("write the table: %w", err)
-		}
-	}
-	if !good {
-		return errWorse
-	}
-	return nil
-}
 
 const head = `<!-- SPDX-License-Identifier: Apache-2.0 -->
 
@@ -70,15 +22,16 @@ tests that the fork brings along. A package whose tests fail is tried once more,
 
 `
 
-// write prints the report and tells whether every fork is as good as stock.
-func write(out io.Writer, r *results) (good bool) {
-	fmt.Fprintf(out, "%s%s\n", head, r.servers)
+// Write prints the table and reports whether every fork is as good as stock.
+// servers names the API servers.
+func Write(out io.Writer, servers string, lines []Line) (good bool) {
+	fmt.Fprintf(out, "%s%s\n", head, servers)
 	var rows []row
 	good = true
 	fmt.Fprint(out, "\n| controller-runtime | build, stock | build, fork | vet, stock | vet, fork |\n|---|---|---|---|---|\n")
-	for _, l := range r.lines {
-		fmt.Fprintf(out, "| %s | %s | %s | %s | %s |\n", l.version, l.stock.build, l.fork.build, l.stock.vet, l.fork.vet)
-		good = good && asGood(l.stock.build, l.fork.build) && asGood(l.stock.vet, l.fork.vet)
+	for _, l := range lines {
+		fmt.Fprintf(out, "| %s | %s | %s | %s | %s |\n", l.Version, l.Stock.Build, l.Fork.Build, l.Stock.Vet, l.Fork.Vet)
+		good = good && asGood(l.Stock.Build, l.Fork.Build) && asGood(l.Stock.Vet, l.Fork.Vet)
 		rows = append(rows, compareAll(l)...)
 	}
 	fmt.Fprint(out, "\n| controller-runtime | package | stock | fork | ours | verdict |\n|---|---|---|---|---|---|\n")

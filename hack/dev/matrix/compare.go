@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package matrix
 
 import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/freshmapper/freshmapper/hack/dev/gotest"
 )
 
 // row is one package of one release, compared.
@@ -21,18 +23,18 @@ type row struct {
 
 // compare compares tests by name: the fork must pass exactly those that stock
 // passes. The fork's own must not fail.
-func compare(version, pkg string, stock, fork tests) row {
+func compare(version, pkg string, stock, fork Tests) row {
 	r := row{version: version, pkg: pkg}
-	stockCount, forkCount, ourCount := map[state]int{}, map[state]int{}, map[state]int{}
+	stockCount, forkCount, ourCount := map[gotest.State]int{}, map[gotest.State]int{}, map[gotest.State]int{}
 	for _, name := range slices.Sorted(maps.Keys(stock)) {
 		was, is := stock[name], fork[name]
 		stockCount[was.state]++
 		forkCount[is.state]++
 		label := pkg + ": " + name
 		switch {
-		case was.state == failed && is.state == failed:
+		case was.state == gotest.Failed && is.state == gotest.Failed:
 			r.broken = append(r.broken, label)
-		case was.state == failed && is.state == passed:
+		case was.state == gotest.Failed && is.state == gotest.Passed:
 			r.better = append(r.better, label)
 		case was.state != is.state:
 			r.worse = append(r.worse, fmt.Sprintf("%s (stock %s, fork %s)", label, was.state, is.state))
@@ -46,7 +48,7 @@ func compare(version, pkg string, stock, fork tests) row {
 		is := fork[name]
 		ourCount[is.state]++
 		label := pkg + ": " + name
-		if is.state == failed {
+		if is.state == gotest.Failed {
 			r.worse = append(r.worse, label+" (ours, failed)")
 		}
 		r.retry(label, outcome{}, is)
@@ -65,9 +67,9 @@ func (r *row) retry(label string, stock, fork outcome) {
 }
 
 // counted is "12 passed, 1 failed"; of nothing "none".
-func counted(counts map[state]int) string {
+func counted(counts map[gotest.State]int) string {
 	text := ""
-	for _, s := range []state{passed, failed, skipped, absent} {
+	for _, s := range []gotest.State{gotest.Passed, gotest.Failed, gotest.Skipped, gotest.Absent} {
 		if n := counts[s]; n > 0 {
 			if text != "" {
 				text += ", "
@@ -82,12 +84,12 @@ func counted(counts map[state]int) string {
 }
 
 // compareAll compares all packages that either side has.
-func compareAll(l line) []row {
-	all := maps.Clone(l.stock.packages)
-	maps.Copy(all, l.fork.packages)
+func compareAll(l Line) []row {
+	all := maps.Clone(l.Stock.Packages)
+	maps.Copy(all, l.Fork.Packages)
 	var rows []row
 	for _, pkg := range slices.Sorted(maps.Keys(all)) {
-		rows = append(rows, compare(l.version, pkg, l.stock.packages[pkg], l.fork.packages[pkg]))
+		rows = append(rows, compare(l.Version, pkg, l.Stock.Packages[pkg], l.Fork.Packages[pkg]))
 	}
 	return rows
 }

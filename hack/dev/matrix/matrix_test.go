@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package matrix
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/freshmapper/freshmapper/hack/dev/gotest"
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+)
+
+// given makes lines of files: what builds came to, the lines of go test as
+// "action test", ginkgo's specs as "state text".
+func given(t *testing.T, files map[string]string) []Line {
+	t.Helper()
+	line := Line{Version: "v0.25.2"}
+	for name, side := range map[string]*Side{"stock/": &line.Stock, "fork/": &line.Fork} {
+		side.Build, side.Vet, side.Packages = files[name+"build"], files[name+"vet"], map[string]Tests{}
+		for _, pkg := range []string{"pkg/cache", "pkg/client"} {
+			tests := Tests{}
+			for try := 1; files[fmt.Sprintf("%s%s %d.go", name, pkg, try)] != ""; try++ {
+				base := fmt.Sprintf("%s%s %d", name, pkg, try)
+				report, err := gotest.Read(strings.NewReader(goTest(files[base+".go"])))
+				if err != nil {
+					t.Fatal(err)
+				}
+				var specs []byte
+				if text := files[base+".ginkgo"]; text != "" {
+					specs = []byte(ginkgo(text))
+				}
+				if err := tests.Add(try, report, specs); err != nil {
+					t.Fatal(err)
+				}
+				side.Packages[pkg] = tests
+			}
+		}
+	}
+	return []Line{line}
+}
+
+func goTest(text string) string {
+	out := "{\"Action\":\"start\",\"Package\":\"p\"}\nnot an event\n"
+	for _, line := range gotool.SplitLines(text) {
+		action, test, _ := strings.Cut(strings.TrimSpace(line), " ")
+		out += `{"Action":"` + action + `","Package":"p","Test":"` + test + `"}` + "\n"
+	}
+	return out
+}
+
+func ginkgo(text string) string {
+	var specs []string
+	for _, line := range gotool.SplitLines(text) {
+		state, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		kind, name, found := strings.Cut(name, "@")
+		if !found {
+			kind, name = "It", kind
+		}
+		specs = append(specs, `{"ContainerHierarchyTexts":["deep"],"LeafNodeType":"`+kind+`","LeafNodeText":"`+name+`","State":"`+state+`"}`)
+	}
+	return `[{"SuiteDescription":"S","SpecReports":[` + strings.Join(specs, ",") + `]}]`
+}
+
+// minimal are results in which all is well, with changes.
+func minimal(changes map[string]string) map[string]string {
+	files := map[string]string{
+		"stock/build":               "ok",
+		"stock/vet":                 "ok",
+		"stock/pkg/client 1.go":     "run TestA\npass TestA\nrun TestB\nskip TestB\npass TestS\n",
+		"stock/pkg/client 1.ginkgo": "passed one\npassed two\npassed two\npending three\npassed BeforeSuite@\n",
+		"fork/build":                "ok",
+		"fork/vet":                  "ok",
+		"fork/pkg/client 1.go":      "pass TestA\nskip TestB\npass TestS\npass TestOurs\n",
+		"fork/pkg/client 1.ginkgo":  "passed two\npassed two\npassed one\npending three\n",
+	}
+	for name, text := range changes {
+		files[name] = text
+	}
+	return files
+}
+
+func TestReport(t *testing.T) {
+	const fork = "fork/"
+	tests := map[string]struct {
+		changes map[string]string
+		worse   bool
+		want    []string
+	}{
+		"the same": {nil, false, []string{
+			"| v0.25.2 | ok | ok | ok | ok |",
+			"| v0.25.2 | pkg/client | 5 passed, 2 skipped | 5 passed, 2 skipped | 1 passed | same |",
+			"Kubernetes v1.37.1", "## Worse on the fork\n\nNone.",
+		}},
+		"worse": {map[string]string{fork + "pkg/client 1.go": "fail TestA\npass TestB\n"}, true, []string{
+			"**3 worse**", "- pkg/client: TestA (stock passed, fork failed): v0.25.2",
+			"- pkg/client: TestB (stock skipped, fork passed): v0.25.2",
+			"- pkg/client: TestS (stock passed, fork absent): v0.25.2",
+		}},
+		"a spec": {map[string]string{fork + "pkg/client 1.ginkgo": "panicked one\npassed two\npassed two\nskipped three\n"}, true, []string{
+			"- pkg/client: S: deep one (stock passed, fork failed): v0.25.2", "**1 worse**",
+		}},
+		"fewer specs": {map[string]string{fork + "pkg/client 1.ginkgo": "passed one\npassed two\nskipped three\n"}, true, []string{
+			"- pkg/client: S: deep two (2) (stock passed, fork absent): v0.25.2",
+		}},
+		"a suite's beginning": {map[string]string{fork + "pkg/client 1.ginkgo": "failed BeforeSuite@\nskipped one\n"}, true, []string{
+			"- pkg/client: S: BeforeSuite (ours, failed)",
+		}},
+		"ended early": {map[string]string{fork + "pkg/client 1.go": "run TestA\nskip TestB\npass TestS\n"}, true, []string{
+			"TestA (stock passed, fork failed)",
+		}},
+		"ours": {map[string]string{fork + "pkg/client 1.go": "pass TestA\nskip TestB\npass TestS\nfail TestOurs\n"}, true, []string{
+			"- pkg/client: TestOurs (ours, failed): v0.25.2", "| 1 failed | **1 worse** |",
+		}},
+		"broken on both": {map[string]string{
+			"stock/pkg/client 1.go": "fail TestA\nskip TestB\npass TestS\n", fork + "pkg/client 1.go": "fail TestA\nskip TestB\npass TestS\n",
+		}, false, []string{"## Failing on stock too\n\n- pkg/client: TestA: v0.25.2", "| none | same |"}},
+		"better": {map[string]string{"stock/pkg/client 1.go": "fail TestA\nskip TestB\npass TestS\n"}, false, []string{
+			"| 1 better |", "## Better on the fork\n\n- pkg/client: TestA: v0.25.2",
+		}},
+		"retried": {map[string]string{
+			fork + "pkg/client 1.go": "fail TestA\nskip TestB\npass TestS\n", fork + "pkg/client 2.go": "pass TestA\nskip TestB\npass TestS\n",
+		}, false, []string{"| same |", "## Passed at the second try\n\n- pkg/client: TestA (fork): v0.25.2"}},
+		"no build":      {map[string]string{fork + "build": "failed"}, true, []string{"| v0.25.2 | ok | failed | ok | ok |"}},
+		"no vet":        {map[string]string{fork + "vet": "failed"}, true, []string{"| v0.25.2 | ok | ok | ok | failed |"}},
+		"no vet at all": {map[string]string{fork + "vet": "failed", "stock/vet": "failed"}, false, []string{"| failed | failed |"}},
+		"a package less": {map[string]string{"stock/pkg/cache 1.go": "pass TestC"}, true, []string{
+			"| v0.25.2 | pkg/cache | 1 passed | 1 absent | none | **1 worse** |",
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var said strings.Builder
+			if good := Write(&said, "Kubernetes v1.37.1", given(t, minimal(test.changes))); good == test.worse {
+				t.Errorf("good is %v", good)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(said.String(), want) {
+					t.Errorf("no %q in\n%s", want, &said)
+				}
+			}
+		})
+	}
+}
+
+func TestAddRefuses(t *testing.T) {
+	if err := (Tests{}).Add(1, &gotest.Report{}, []byte(`[{"`)); err == nil {
+		t.Error("half a report of ginkgo's is taken for one")
+	}
+}

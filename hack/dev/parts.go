@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/freshmapper/freshmapper/hack/dev/gotest"
+	"github.com/freshmapper/freshmapper/hack/dev/proc"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+)
+
+// nightlyOnly is what a commit is not tested with. Each is long, and proves again,
+// elsewhere or in more places, what a commit's tests prove once.
+var nightlyOnly = []struct{ flag, what string }{
+	{"-nightly", "the race detector on the tools in hack and on the forked tree: the library has it here"},
+	{"-nightly", "our own tests in the forked trees: they have run in the root module"},
+	{"-nightly", "ways with the lines between the oldest and the newest"},
+	{"-nightly", "each patch of the small series by itself, kubebuilder's make targets, the release as a consumer's module"},
+	{"-series", "the full series for upstream, slice by slice"},
+	{"-matrix", "all of upstream's tests on stock and fork of every line"},
+	{"-compatibility", "the oldest Go"},
+}
+
+// nightTests are left to the night whole.
+var nightTests = []string{"TestEachPatchPasses", "TestKubebuilderProject", "TestConsumed", "TestEachSlicePasses"}
+
+// longTests are those of the root module that a commit is not tested with.
+func longTests() string {
+	long := []string{"^(" + strings.Join(nightTests, "|") + ")$"}
+	for _, line := range tree.Lines[1 : len(tree.Lines)-1] {
+		long = append(long, "^(TestProvider|TestFork)$/^"+strings.ReplaceAll(line.Newest, ".", `\.`)+"$")
+	}
+	return strings.Join(long, "|")
+}
+
+// sliceTest is what -series runs. Elsewhere it would only be a skip.
+const sliceTest = "^TestEachSlicePasses$"
+
+func (t *tester) all(ctx context.Context, quick bool) {
+	t.part(ctx, "verify", func(*row) error { return verify(ctx, t.checkout, nil) })
+	if !quick {
+		t.part(ctx, "API servers", func(*row) error { return t.findServers(ctx) })
+	}
+	t.part(ctx, "library, -race", func(r *row) error {
+		return t.gotest(ctx, r, t.root, t.found.store, "-race", "-timeout", "60m", ".", "./apiutil/...", "./internal/...")
+	})
+	t.part(ctx, "tools in hack"+t.raced(), func(r *row) error {
+		return t.gotest(ctx, r, t.root, t.found.store, t.race("-timeout", "60m", "-skip", t.skipped(), "./hack/...")...)
+	})
+	t.part(ctx, "random histories", func(r *row) error {
+		return t.gotest(ctx, r, t.path("hack/lincheck"), nil, "-count=1", ".", "-seed", "1")
+	})
+	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
+	if quick {
+		return
+	}
+	newest, oldest := tree.Newest(), tree.Lines[0].Newest
+	t.part(ctx, "upstream's tests in the forked "+newest+t.raced(), func(r *row) error { return t.forked(ctx, r, newest) })
+	t.part(ctx, "upstream's tests in the forked "+oldest, func(r *row) error { return t.forked(ctx, r, oldest) })
+	t.part(ctx, "replays on an API server", func(r *row) error { return t.replays(ctx, r) })
+}
+
+func (t *tester) raced() string {
+	if t.nightly {
+		return ", -race"
+	}
+	return ""
+}
+
+// race are arguments of go test, with the race detector by night.
+func (t *tester) race(args ...string) []string {
+	if t.nightly {
+		return append([]string{"-race"}, args...)
+	}
+	return args
+}
+
+func (t *tester) skipped() string {
+	if t.nightly {
+		return sliceTest
+	}
+	return longTests()
+}
+
+// examples runs the examples' own unit tests. Unforked, they take the way for stock.
+func (t *tester) examples(ctx context.Context, r *row) error {
+	folders, err := filepath.Glob(t.path("testdata/consumers/*"))
+	for _, folder := range folders {
+		err = errors.Join(err, t.gotest(ctx, r, folder, nil, "-tags", "stock", "./..."))
+	}
+	return failed(err)
+}
+
+// forked runs upstream's own tests of the mapper and the client, unmodified, in a
+// forked tree, by night with ours beside them.
+func (t *tester) forked(ctx context.Context, r *row, version string) error {
+	forked := filepath.Join(t.work, version)
+	if err := fork(ctx, forked, version, t.checkout); err != nil {
+		return err
+	}
+	stock, err := upstream(ctx, version)
+	if err != nil {
+		return err
+	}
+	if err := sameFile(stock, forked, mapperTest); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"go", "build", "./..."},
+		{"go", "vet", "./pkg/client/...", "./pkg/cache/...", "./pkg/internal/follow", "./pkg/metrics/..."},
+	} {
+		took, err := proc.Command{Dir: forked, Args: args, Stdout: t.stderr, Stderr: t.stderr}.Run(ctx)
+		r.report.CPU += took
+		if err != nil {
+			return err
+		}
+	}
+	// Where both parts of the mapper's test take the same server it has to be the
+	// old one, as it has to for a test of the client that a new server fails.
+	env := t.found.env(!ownServer(forked))
+	args := []string{"-count=1", "-timeout", "15m"}
+	if t.nightly && version == tree.Newest() {
+		args = append(args, "-race")
+	}
+	if t.nightly {
+		return t.gotest(ctx, r, forked, env, append(args, "./pkg/client", "./pkg/client/apiutil/...", "./pkg/cache/internal", "./pkg/internal/follow")...)
+	}
+	return errors.Join(
+		t.gotest(ctx, r, forked, env, append(args, "./pkg/client", "./pkg/cache/internal", "./pkg/internal/follow")...),
+		t.gotest(ctx, r, forked, env, append(args, "-run", "^("+strings.Join(upstreamTests, "|")+")$", "./pkg/client/apiutil")...),
+		r.ran(upstreamTests))
+}
+
+// ran checks that tests were run: go test is content if there are none of a name.
+func (r *row) ran(names []string) error {
+	for _, name := range names {
+		if !slices.ContainsFunc(r.report.Tests, func(t *gotest.Test) bool { return t.Name == name }) {
+			return fmt.Errorf("there is no test %s any more", name)
+		}
+	}
+	return nil
+}
+
+// upstreamTests are upstream's in the mapper's package.
+var upstreamTests = []string{"TestApiMachinery", "TestSource", "TestLazyRestMapperProvider"}
+
+// replays shows after the tests how stock and fork fared, side by side.
+func (t *tester) replays(ctx context.Context, r *row) error {
+	results := filepath.Join(t.work, "results")
+	err := t.gotest(ctx, r, t.path("hack/e2e"), []string{"FRESHMAPPER_E2E_RESULTS=" + results}, "-race", "-count=1", "-timeout", "30m", "./...")
+	if _, none := os.Stat(results); none == nil {
+		_, shown := proc.Command{Dir: t.path("hack/e2e"), Args: []string{"go", "run", "./table", results}, Stdout: t.stdout, Stderr: t.stderr}.Run(ctx)
+		err = errors.Join(err, shown)
+	}
+	return err
+}
+
+// series builds and tests the full series for upstream.
+func series(ctx context.Context, c *checkout) error {
+	_, err := proc.Command{
+		Dir: c.root, Env: []string{"FRESHMAPPER_SLICES=1"}, Stdout: c.stdout, Stderr: c.stderr,
+		Args: []string{"go", "test", "-count=1", "-timeout", "120m", "-v", "-run", sliceTest, "./hack/stage/full"},
+	}.Run(ctx)
+	return failed(err)
+}

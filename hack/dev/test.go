@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/freshmapper/freshmapper/hack/dev/gotest"
+)
+
+const testUsage = `usage: hack/test.sh [-quick | -nightly]
+       hack/test.sh -matrix | -compatibility | -series
+
+Runs the tests, from a fresh clone, with nothing installed but Go, git and a C
+compiler. The first run also builds the linter and, where none can be downloaded,
+the API servers; they are cached outside the checkout.
+
+  (nothing)       what every commit must pass
+  -quick          the same without what needs an API server
+  -nightly        everything, with the race detector throughout
+  -matrix         instead: upstream's tests on stock and fork of every supported
+                  controller-runtime; writes hack/fork/MATRIX.md, takes an hour and a half
+  -compatibility  instead: both ways in, with every supported controller-runtime, the
+                  oldest Go and the newest; writes docs/compatibility.md
+  -series         instead: builds and tests the full series for upstream slice by
+                  slice, takes half an hour
+
+A part that fails does not stop the others. A table says how long each part took,
+then come the reasons for skips. The last line counts the tests of all parts:
+"N passed, N failed, N skipped".
+`
+
+// tester runs parts and notes what they came to.
+type tester struct {
+	*checkout
+	nightly bool
+	work    string
+	found   apiServers // none before they are looked for
+	rows    []row
+}
+
+// row is a part of a run.
+type row struct {
+	name   string
+	failed bool
+	report gotest.Report // of all its runs of go test
+	took   time.Duration
+}
+
+func test(ctx context.Context, c *checkout, args []string) error {
+	if len(args) > 0 {
+		switch instead := args[0]; instead {
+		case "-matrix", "-compatibility":
+			return named(instead[1:])(ctx, c, args[1:])
+		case "-series":
+			return series(ctx, c)
+		}
+	}
+	flags := flag.NewFlagSet("test", flag.ContinueOnError)
+	quick := flags.Bool("quick", false, "")
+	nightly := flags.Bool("nightly", false, "")
+	if err := c.parse(flags, args, testUsage); err != nil {
+		return err
+	}
+	if err := c.noArguments(flags, testUsage); err != nil {
+		return err
+	}
+	work, remove, err := scratch()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	t := &tester{checkout: c, nightly: *nightly, work: work}
+	begun := time.Now()
+	t.all(ctx, *quick)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return t.sum(time.Since(begun), *quick)
+}
+
+// part runs one part and notes how it went and how long it took.
+func (t *tester) part(ctx context.Context, name string, do func(r *row) error) {
+	if ctx.Err() != nil {
+		return
+	}
+	t.say("%s", name)
+	r, begun := row{name: name}, time.Now()
+	if err := do(&r); err != nil {
+		r.failed = true
+		if ctx.Err() == nil && err != errSaid { //nolint:errorlint // it is never wrapped
+			fmt.Fprintf(t.stderr, "error: %v\n", err)
+		}
+	}
+	r.took = time.Since(begun)
+	t.say("%s: %s (%s)", name, r.verdict(), seconds(r.took))
+	t.rows = append(t.rows, r)
+}
+
+func (r *row) verdict() string {
+	if r.failed {
+		return "FAILED"
+	}
+	return "ok"
+}
+
+// gotest is go test with a line for each package; what it comes to is added to r.
+func (t *tester) gotest(ctx context.Context, r *row, dir string, env []string, args ...string) error {
+	report, err := gotest.Command{Dir: dir, Env: env, Args: args, Progress: t.stderr}.Run(ctx)
+	if report != nil {
+		r.report.Tests = append(r.report.Tests, report.Tests...)
+		r.report.CPU += report.CPU
+	}
+	return failed(err)
+}
+
+// findServers finds the API servers that later parts need.
+func (t *tester) findServers(ctx context.Context) (err error) {
+	if t.found, err = t.servers(ctx, filepath.Join(t.work, "store")); err != nil {
+		return err
+	}
+	return os.Setenv("KUBEBUILDER_ASSETS", t.found.latest)
+}
+
+// sum prints what all parts came to. The error says that something failed.
+func (t *tester) sum(took time.Duration, quick bool) error {
+	var all gotest.Report
+	broken := false
+	fmt.Fprintf(t.stdout, "\n%-52s %-7s %6s %8s %8s\n", "part", "result", "tests", "seconds", "cpu")
+	for _, r := range t.rows {
+		fmt.Fprintf(t.stdout, "%-52s %-7s %6d %8.0f %8s\n", r.name, r.verdict(), len(r.report.Tests), r.took.Seconds(), cpu(r.report.CPU))
+		all.Tests = append(all.Tests, r.report.Tests...)
+		all.CPU += r.report.CPU
+		broken = broken || r.failed
+	}
+	fmt.Fprintf(t.stdout, "%-52s %-7s %6d %8.0f\n", "all", "", len(all.Tests), took.Seconds())
+	t.slowest(all)
+	t.remarks(all, quick)
+	verdict := ""
+	if broken {
+		verdict = "; parts FAILED, see above"
+	}
+	fmt.Fprintf(t.stdout, "\n%d passed, %d failed, %d skipped%s\n", all.Count(gotest.Passed), all.Count(gotest.Failed), all.Count(gotest.Skipped), verdict)
+	if broken || all.Count(gotest.Failed) > 0 {
+		return errSaid
+	}
+	return nil
+}
+
+// cpu is empty for what is not measured.
+func cpu(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f", d.Seconds())
+}
