@@ -36,7 +36,3 @@ dev() {
 	go -C "$root" build -o "$root/.cache/dev" ./hack/dev
 	exec "$root/.cache/dev" -root "$root" "$@"
 }
-
-# tool runs a program that hack/tools/go.mod pins, in the current folder. The
-# go command builds it once and keeps it in its build cache.
-tool() { go tool -modfile="$root/hack/tools/go.mod" "$@"; }

@@ -89,3 +89,13 @@ func failed(err error) error {
 	}
 	return errSaid
 }
+
+// terminal reports whether somebody is likely to look at what is written.
+func terminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -22,8 +22,12 @@ type command func(ctx context.Context, c *checkout, args []string) error
 // named returns the command of a name, nil if there is none.
 func named(name string) command {
 	switch name {
+	case "demo":
+		return demo
 	case "envtest":
 		return envtest
+	case "bench":
+		return bench
 	case "compatibility":
 		return compatibility
 	case "matrix":

@@ -31,13 +31,13 @@ func here(t *testing.T) *checkout {
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"dance"}, {"-x"}, {"test", "-x"}, {"test", "more"}, {"verify", "more"}, {"matrix", "-lines"},
-		{"matrix", "more"}, {"compatibility", "-x"}, {"envtest"}, {"envtest", "newest"}, {"envtest", "legacy-store"},
+		{"matrix", "more"}, {"demo", "more"}, {"bench", "-count", "x"}, {"compatibility", "-x"}, {"envtest"}, {"envtest", "newest"}, {"envtest", "legacy-store"},
 	} {
 		if err := dispatch(context.Background(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
-	for _, name := range []string{"test", "verify", "matrix", "compatibility"} {
+	for _, name := range []string{"test", "verify", "matrix", "compatibility", "demo", "bench"} {
 		var said strings.Builder
 		err := dispatch(context.Background(), []string{name, "-h"}, &said, io.Discard)
 		if !errors.Is(err, flag.ErrHelp) || !strings.HasPrefix(said.String(), "usage: hack/"+name+".sh") {

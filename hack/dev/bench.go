@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/freshmapper/freshmapper/hack/dev/proc"
+)
+
+const benchUsage = `usage: hack/bench.sh [-quick] [-count N] [-o DIR] [-before FILE]
+
+Measures this project's mapper beside controller-runtime's and client-go's on
+an API server in memory (hack/bench), and writes a page with tables, the
+figures to reach, plots, and benchstat's view.
+
+  -count N      rounds, default 8; about 2 minutes each on two quiet cores
+  -o DIR        where to write, default hack/bench/results
+  -before FILE  raw.txt of an earlier run, to compare ours with what it was then
+  -quick        one short round, for a look; the default of -o is a temporary folder
+`
+
+// family is what runs in a process of its own. A round runs every family once, the
+// mappers next to each other, so that what else the machine does falls on all of
+// them alike. hack/bench/doc.go says what the families are.
+type family struct {
+	say, pattern string
+	quick, full  string // run time of each benchmark
+	processors   int
+}
+
+var families = []family{
+	{"hits", "Hit", "10ms", "40ms", 1},
+	{"", "HitParallel", "10ms", "40ms", 2},
+	{"discovery", "Publish|Cold|Miss|Refresh", "20ms", "100ms", 2},
+	{"heap, many mappers, storms, latency, groups that hang", "OnceHeap", "1x", "1x", 2},
+	{"", "OnceFleet|OnceStorm", "1x", "1x", 2},
+	{"", "OnceLatency", "1x", "1x", 2},
+	{"", "OnceApart|OnceBeside|OnceReset", "1x", "1x", 2},
+}
+
+// benchmark is one run.
+type benchmark struct {
+	*checkout
+	work  string
+	quick bool
+	cpu   string       // the line of go test that names it
+	raw   bytes.Buffer // lines of results
+}
+
+func bench(ctx context.Context, c *checkout, args []string) error {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	quick := flags.Bool("quick", false, "")
+	count := flags.Uint("count", 0, "")
+	out := flags.String("o", "", "")
+	before := flags.String("before", "", "")
+	if err := c.parse(flags, args, benchUsage); err != nil {
+		return err
+	}
+	if err := c.noArguments(flags, benchUsage); err != nil {
+		return err
+	}
+	work, remove, err := scratch()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	b := &benchmark{checkout: c, work: work, quick: *quick}
+	if *before, err = b.keep(*before); err != nil {
+		return err
+	}
+	if *out, err = b.results(*out); err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := b.rounds(ctx, *count); err != nil {
+		return err
+	}
+	c.say("writing %s", *out)
+	if err := b.write(ctx, *out, *before); err != nil {
+		return err
+	}
+	c.say("done in %s", time.Since(begun).Round(time.Second))
+	return nil
+}
+
+// keep copies the results of an earlier run: they may be what this run replaces.
+func (b *benchmark) keep(before string) (string, error) {
+	if before == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(before)
+	if err != nil {
+		return "", fmt.Errorf("-before needs the raw.txt of an earlier run: %w", err)
+	}
+	kept := filepath.Join(b.work, "before.txt")
+	return kept, os.WriteFile(kept, text, 0o600)
+}
+
+// results makes the folder to write to.
+func (b *benchmark) results(out string) (string, error) {
+	switch {
+	case out == "" && b.quick:
+		return os.MkdirTemp("", "freshmapper-bench-")
+	case out == "":
+		return b.path("hack/bench/results"), nil
+	}
+	out, err := filepath.Abs(out)
+	if err == nil {
+		err = os.MkdirAll(out, 0o755)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make the folder to write to: %w", err)
+	}
+	return out, nil
+}
+
+func (b *benchmark) rounds(ctx context.Context, count uint) error {
+	if count == 0 {
+		count = 8
+		if b.quick {
+			count = 1
+		}
+	}
+	b.say("building the benchmarks")
+	for _, args := range [][]string{
+		{"go", "test", "-c", "-o", filepath.Join(b.work, "bench.test"), "."},
+		{"go", "build", "-o", filepath.Join(b.work, "report"), "./report"},
+	} {
+		if _, err := (proc.Command{Dir: b.path("hack/bench"), Args: args, Stdout: b.stderr, Stderr: b.stderr}).Run(ctx); err != nil {
+			return err
+		}
+	}
+	for round := range count {
+		for _, f := range families {
+			if f.say != "" {
+				b.say("round %d of %d, %s: %s", round+1, count, time.Now().Format(time.TimeOnly), f.say)
+			}
+			if err := b.run(ctx, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// run runs a family and keeps its results. The header of each process would be in
+// them once for each, so only the processor's name is kept.
+func (b *benchmark) run(ctx context.Context, f family) error {
+	duration := f.full
+	if b.quick {
+		duration = f.quick
+	}
+	var said, logged bytes.Buffer // client-go logs what hangs
+	_, err := proc.Command{
+		Dir: b.work, Stdout: &said, Stderr: &logged,
+		Args: []string{
+			filepath.Join(b.work, "bench.test"), "-test.run", "^$", "-test.bench", "^Benchmark(" + f.pattern + ")$", "-test.benchtime", duration,
+			"-test.cpu", fmt.Sprint(f.processors), "-test.timeout", "30m",
+		},
+	}.Run(ctx)
+	if err != nil {
+		fmt.Fprint(b.stderr, &said, &logged)
+		return fmt.Errorf("the benchmarks of %s failed: %w", f.pattern, err)
+	}
+	for _, line := range strings.SplitAfter(said.String(), "\n") {
+		switch {
+		case strings.HasPrefix(line, "cpu: "):
+			b.cpu = line
+		case strings.HasPrefix(line, "Benchmark"):
+			b.raw.WriteString(line)
+		}
+	}
+	return nil
+}
+
+// write writes raw.txt, and what benchstat and our report make of it.
+func (b *benchmark) write(ctx context.Context, out, before string) error {
+	raw := filepath.Join(out, "raw.txt")
+	var text bytes.Buffer
+	if err := b.header(ctx, &text); err != nil {
+		return err
+	}
+	text.Write(b.raw.Bytes())
+	if err := os.WriteFile(raw, text.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	var stats strings.Builder
+	for _, view := range [][]string{
+		{"-col", "/mapper@(stock deferred ours)"},
+		{"-filter", "/mapper:floor OR .name:Publish"},
+	} { // "raw.txt=" is what benchstat calls it, else the path is in its tables
+		said, err := proc.Output(ctx, b.root, nil, b.tool("benchstat", append(view, "raw.txt="+raw)...)...)
+		if err != nil {
+			return err
+		}
+		stats.WriteString(said + "\n")
+	}
+	if err := os.WriteFile(filepath.Join(out, "benchstat.txt"), []byte(stats.String()), 0o644); err != nil {
+		return fmt.Errorf("write what benchstat says: %w", err)
+	}
+	args := []string{filepath.Join(b.work, "report"), out}
+	if before != "" {
+		args = append(args, before)
+	}
+	_, err := proc.Command{Dir: b.root, Args: args, Stdout: b.stdout, Stderr: b.stderr}.Run(ctx)
+	return err
+}
+
+// header says what was measured where, as configuration lines of the Go benchmark
+// format.
+func (b *benchmark) header(ctx context.Context, to io.Writer) error {
+	ask := func(args ...string) string {
+		said, err := proc.Output(ctx, b.path("hack/bench"), nil, append([]string{"go"}, args...)...)
+		if err != nil {
+			b.say("%v", err)
+			return "unknown"
+		}
+		return said
+	}
+	version := func(module string) string { return ask("list", "-m", "-f", "{{.Version}}", module) }
+	_, err := fmt.Fprintf(to, "date: %s\ngo: %s\ngoos: %s\ngoarch: %s\n%scores: %d\ncontroller-runtime: %s\nclient-go: %s\n\n",
+		time.Now().UTC().Format(time.DateOnly), ask("env", "GOVERSION"), runtime.GOOS, runtime.GOARCH, b.cpu, runtime.NumCPU(),
+		version("sigs.k8s.io/controller-runtime"), version("k8s.io/client-go"))
+	return errors.Join(err, ctx.Err())
+}
