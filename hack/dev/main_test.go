@@ -30,7 +30,7 @@ func here(t *testing.T) *checkout {
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
-		{}, {"dance"}, {"-x"}, {"test", "-x"}, {"test", "more"}, {"verify", "more"}, {"matrix", "-lines"},
+		{}, {"dance"}, {"-x"}, {"test", "-x"}, {"test", "more"}, {"test", "-only", "("}, {"verify", "more"}, {"matrix", "-lines"},
 		{"matrix", "more"}, {"demo", "more"}, {"bench", "-count", "x"}, {"compatibility", "-x"}, {"envtest"}, {"envtest", "newest"}, {"envtest", "legacy-store"},
 	} {
 		if err := dispatch(context.Background(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
@@ -137,7 +137,7 @@ func TestVerify(t *testing.T) {
 // The last line of a run counts, and a run in which anything failed fails.
 func TestSum(t *testing.T) {
 	var out strings.Builder
-	tested := &tester{checkout: &checkout{stdout: &out, stderr: io.Discard}}
+	tested := &tester{checkout: &checkout{stdout: &out, stderr: io.Discard}, plan: plan{quick: true}}
 	ctx := context.Background()
 	tested.part(ctx, "one", func(r *row) error {
 		r.report.Tests = []*gotest.Test{
@@ -146,7 +146,7 @@ func TestSum(t *testing.T) {
 		}
 		return nil
 	})
-	if err := tested.sum(time.Second, true); err != nil || !strings.HasSuffix(out.String(), "\n1 passed, 0 failed, 1 skipped\n") {
+	if err := tested.sum(time.Second); err != nil || !strings.HasSuffix(out.String(), "\n1 passed, 0 failed, 1 skipped\n") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 	for _, want := range []string{"skipped: p TestB: b_test.go:1: no moon\n", "not run: what needs an API server (-quick)\n", "not run: the oldest Go (hack/test.sh -compatibility)\n"} {
@@ -155,7 +155,7 @@ func TestSum(t *testing.T) {
 		}
 	}
 	tested.part(ctx, "two", func(*row) error { return errSaid })
-	if err := tested.sum(time.Second, false); !errors.Is(err, errSaid) || !strings.HasSuffix(out.String(), "1 skipped; parts FAILED, see above\n") {
+	if err := tested.sum(time.Second); !errors.Is(err, errSaid) || !strings.HasSuffix(out.String(), "1 skipped; parts FAILED, see above\n") {
 		t.Errorf("with a part that failed: %v\n%s", err, &out)
 	}
 }

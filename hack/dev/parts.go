@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 // nightlyOnly is what a commit is not tested with. Each is long, and proves again,
 // elsewhere or in more places, what a commit's tests prove once.
 var nightlyOnly = []struct{ flag, what string }{
-	{"-nightly", "the race detector on the tools in hack and on the forked tree: the library has it here"},
+	{"-nightly", "the race detector on the tools in hack, on the replays and on the forked tree: the library has it here"},
 	{"-nightly", "our own tests in the forked trees: they have run in the root module"},
 	{"-nightly", "ways with the lines between the oldest and the newest"},
 	{"-nightly", "each patch of the small series by itself, kubebuilder's make targets, the release as a consumer's module"},
@@ -43,28 +44,76 @@ func longTests() string {
 // sliceTest is what -series runs. Elsewhere it would only be a skip.
 const sliceTest = "^TestEachSlicePasses$"
 
-func (t *tester) all(ctx context.Context, quick bool) {
-	t.part(ctx, "verify", func(*row) error { return verify(ctx, t.checkout, nil) })
-	if !quick {
+// all runs all parts. Most need all of the processor. The replays wait most of the
+// time, and are about how long something takes: what runs beside them has lower
+// priority, and asks for no answer in time.
+func (t *tester) all(ctx context.Context) {
+	if !t.quick {
 		t.part(ctx, "API servers", func(*row) error { return t.findServers(ctx) })
 	}
-	t.part(ctx, "library, -race", func(r *row) error {
-		return t.gotest(ctx, r, t.root, t.found.store, "-race", "-timeout", "60m", ".", "./apiutil/...", "./internal/...")
-	})
+	switch {
+	case t.quick:
+		t.untimed(ctx)
+	case t.nightly:
+		t.untimed(ctx)
+		t.part(ctx, "replays on an API server, -race", func(r *row) error { return t.replays(ctx, r) })
+	default:
+		beside := t.beside(ctx, (*tester).untimed)
+		t.part(ctx, "replays on an API server", func(r *row) error { return t.replays(ctx, r) })
+		beside()
+	}
+	t.timed(ctx)
+}
+
+// beside runs parts at the same time as what comes before the call of wait, which
+// also prints what they say.
+func (t *tester) beside(ctx context.Context, parts func(*tester, context.Context)) (wait func()) {
+	var said bytes.Buffer
+	other := &tester{checkout: &checkout{root: t.root, stdout: &said, stderr: &said}, plan: t.plan, work: t.work, found: t.found}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		parts(other, proc.Nice(ctx))
+	}()
+	return func() {
+		<-done
+		fmt.Fprint(t.stderr, &said)
+		t.rows = append(t.rows, other.rows...)
+	}
+}
+
+// untimed are parts that may take as long as they do.
+func (t *tester) untimed(ctx context.Context) {
+	t.part(ctx, "verify", func(*row) error { return verify(ctx, t.checkout, nil) })
 	t.part(ctx, "tools in hack"+t.raced(), func(r *row) error {
 		return t.gotest(ctx, r, t.root, t.found.store, t.race("-timeout", "60m", "-skip", t.skipped(), "./hack/...")...)
+	})
+	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
+	if t.quick {
+		return
+	}
+	for _, version := range t.versions() {
+		t.part(ctx, "the forked "+version+", built", func(r *row) error { return t.build(ctx, r, version) })
+	}
+}
+
+// versions are those of which there is a forked tree to test.
+func (t *tester) versions() []string { return []string{tree.Newest(), tree.Lines[0].Newest} }
+
+// timed are parts that expect answers in time.
+func (t *tester) timed(ctx context.Context) {
+	t.part(ctx, "library, -race", func(r *row) error {
+		return t.gotest(ctx, r, t.root, t.found.store, "-race", "-timeout", "60m", ".", "./apiutil/...", "./internal/...")
 	})
 	t.part(ctx, "random histories", func(r *row) error {
 		return t.gotest(ctx, r, t.path("hack/lincheck"), nil, "-count=1", ".", "-seed", "1")
 	})
-	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
-	if quick {
+	if t.quick {
 		return
 	}
-	newest, oldest := tree.Newest(), tree.Lines[0].Newest
-	t.part(ctx, "upstream's tests in the forked "+newest+t.raced(), func(r *row) error { return t.forked(ctx, r, newest) })
-	t.part(ctx, "upstream's tests in the forked "+oldest, func(r *row) error { return t.forked(ctx, r, oldest) })
-	t.part(ctx, "replays on an API server", func(r *row) error { return t.replays(ctx, r) })
+	for _, version := range t.versions() {
+		t.part(ctx, "upstream's tests in the forked "+version, func(r *row) error { return t.forked(ctx, r, version) })
+	}
 }
 
 func (t *tester) raced() string {
@@ -98,9 +147,8 @@ func (t *tester) examples(ctx context.Context, r *row) error {
 	return failed(err)
 }
 
-// forked runs upstream's own tests of the mapper and the client, unmodified, in a
-// forked tree, by night with ours beside them.
-func (t *tester) forked(ctx context.Context, r *row, version string) error {
+// build writes the forked tree of a release, and compiles it.
+func (t *tester) build(ctx context.Context, r *row, version string) error {
 	forked := filepath.Join(t.work, version)
 	if err := fork(ctx, forked, version, t.checkout); err != nil {
 		return err
@@ -122,6 +170,13 @@ func (t *tester) forked(ctx context.Context, r *row, version string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// forked runs upstream's own tests of the mapper and the client, unmodified, in a
+// forked tree, by night with ours beside them.
+func (t *tester) forked(ctx context.Context, r *row, version string) error {
+	forked := filepath.Join(t.work, version)
 	// Where both parts of the mapper's test take the same server it has to be the
 	// old one, as it has to for a test of the client that a new server fails.
 	env := t.found.env(!ownServer(forked))
@@ -154,7 +209,8 @@ var upstreamTests = []string{"TestApiMachinery", "TestSource", "TestLazyRestMapp
 // replays shows after the tests how stock and fork fared, side by side.
 func (t *tester) replays(ctx context.Context, r *row) error {
 	results := filepath.Join(t.work, "results")
-	err := t.gotest(ctx, r, t.path("hack/e2e"), []string{"FRESHMAPPER_E2E_RESULTS=" + results}, "-race", "-count=1", "-timeout", "30m", "./...")
+	env := []string{"FRESHMAPPER_E2E_RESULTS=" + results}
+	err := t.gotest(ctx, r, t.path("hack/e2e"), env, t.race("-count=1", "-timeout", "30m", "./...")...)
 	if _, none := os.Stat(results); none == nil {
 		_, shown := proc.Command{Dir: t.path("hack/e2e"), Args: []string{"go", "run", "./table", results}, Stdout: t.stdout, Stderr: t.stderr}.Run(ctx)
 		err = errors.Join(err, shown)

@@ -34,14 +34,17 @@ func short(pkg string) string {
 }
 
 // remarks say what was not run, and why.
-func (t *tester) remarks(all gotest.Report, quick bool) {
+func (t *tester) remarks(all gotest.Report) {
 	fmt.Fprintln(t.stdout)
 	for _, test := range all.Tests {
 		if test.State == gotest.Skipped {
 			fmt.Fprintf(t.stdout, "skipped: %s %s: %s\n", short(test.Package), test.Name, test.Reason())
 		}
 	}
-	if quick {
+	if t.only != nil {
+		fmt.Fprintf(t.stdout, "not run: parts whose names do not match %s (-only)\n", t.only)
+	}
+	if t.quick {
 		fmt.Fprintln(t.stdout, "not run: what needs an API server (-quick)")
 	}
 	if !t.nightly {

@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	"github.com/freshmapper/freshmapper/hack/dev/gotest"
 )
 
-const testUsage = `usage: hack/test.sh [-quick | -nightly]
+const testUsage = `usage: hack/test.sh [-quick | -nightly] [-only PATTERN]
        hack/test.sh -matrix | -compatibility | -series
 
 Runs the tests, from a fresh clone, with nothing installed but Go, git and a C
@@ -23,6 +24,8 @@ the API servers; they are cached outside the checkout.
   (nothing)       what every commit must pass
   -quick          the same without what needs an API server
   -nightly        everything, with the race detector throughout
+  -only PATTERN   of these the parts whose names, in the table, match; what needs
+                  API servers needs the part "API servers", too
   -matrix         instead: upstream's tests on stock and fork of every supported
                   controller-runtime; writes hack/fork/MATRIX.md, takes an hour and a half
   -compatibility  instead: both ways in, with every supported controller-runtime, the
@@ -38,10 +41,16 @@ then come the reasons for skips. The last line counts the tests of all parts:
 // tester runs parts and notes what they came to.
 type tester struct {
 	*checkout
-	nightly bool
-	work    string
-	found   apiServers // none before they are looked for
-	rows    []row
+	plan
+	work  string
+	found apiServers // none before they are looked for
+	rows  []row
+}
+
+// plan is what is to be run.
+type plan struct {
+	quick, nightly bool
+	only           *regexp.Regexp // parts to run, nil for all
 }
 
 // row is a part of a run.
@@ -62,8 +71,13 @@ func test(ctx context.Context, c *checkout, args []string) error {
 		}
 	}
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
-	quick := flags.Bool("quick", false, "")
-	nightly := flags.Bool("nightly", false, "")
+	var p plan
+	flags.BoolVar(&p.quick, "quick", false, "")
+	flags.BoolVar(&p.nightly, "nightly", false, "")
+	flags.Func("only", "", func(pattern string) (err error) {
+		p.only, err = regexp.Compile(pattern)
+		return err
+	})
 	if err := c.parse(flags, args, testUsage); err != nil {
 		return err
 	}
@@ -75,18 +89,18 @@ func test(ctx context.Context, c *checkout, args []string) error {
 		return err
 	}
 	defer remove()
-	t := &tester{checkout: c, nightly: *nightly, work: work}
+	t := &tester{checkout: c, plan: p, work: work}
 	begun := time.Now()
-	t.all(ctx, *quick)
+	t.all(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return t.sum(time.Since(begun), *quick)
+	return t.sum(time.Since(begun))
 }
 
 // part runs one part and notes how it went and how long it took.
 func (t *tester) part(ctx context.Context, name string, do func(r *row) error) {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || (t.only != nil && !t.only.MatchString(name)) {
 		return
 	}
 	t.say("%s", name)
@@ -128,7 +142,7 @@ func (t *tester) findServers(ctx context.Context) (err error) {
 }
 
 // sum prints what all parts came to. The error says that something failed.
-func (t *tester) sum(took time.Duration, quick bool) error {
+func (t *tester) sum(took time.Duration) error {
 	var all gotest.Report
 	broken := false
 	fmt.Fprintf(t.stdout, "\n%-52s %-7s %6s %8s %8s\n", "part", "result", "tests", "seconds", "cpu")
@@ -140,7 +154,7 @@ func (t *tester) sum(took time.Duration, quick bool) error {
 	}
 	fmt.Fprintf(t.stdout, "%-52s %-7s %6d %8.0f\n", "all", "", len(all.Tests), took.Seconds())
 	t.slowest(all)
-	t.remarks(all, quick)
+	t.remarks(all)
 	verdict := ""
 	if broken {
 		verdict = "; parts FAILED, see above"

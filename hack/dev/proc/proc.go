@@ -30,11 +30,21 @@ type Command struct {
 	Stderr io.Writer
 }
 
+type nice struct{}
+
+// Nice returns a context whose commands leave the processor to all that are not
+// run with it.
+func Nice(ctx context.Context) context.Context { return context.WithValue(ctx, nice{}, true) }
+
 // Run runs the command in a process group of its own and waits for it. When ctx
 // ends, all processes of the group are told to end, and killed 20 seconds later.
 // cpu is the processor time of all of them.
 func (c Command) Run(ctx context.Context) (cpu time.Duration, err error) {
-	cmd := exec.Command(c.Args[0], c.Args[1:]...)
+	args := c.Args
+	if ctx.Value(nice{}) != nil {
+		args = append([]string{"nice", "-n", "19"}, args...)
+	}
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, c.Stdout, c.Stderr
 	cmd.Env = append(cmd.Environ(), c.Env...)
 	cmd.WaitDelay = grace

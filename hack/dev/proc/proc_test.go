@@ -64,6 +64,13 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+func TestNice(t *testing.T) {
+	ctx := context.Background()
+	if said, err := proc.Output(proc.Nice(ctx), "", nil, "nice"); err != nil || said != "19" {
+		t.Errorf("%s, %v", said, err)
+	}
+}
+
 func TestTryLock(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "lock")
 	unlock, locked, err := proc.TryLock(name)
