@@ -13,18 +13,12 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # A go.work above the checkout would change what every module resolves to.
 export GOWORK=off
 
-_bold='' _red='' _plain=''
-if [[ -t 2 && -z ${NO_COLOR:-} ]]; then
-	_bold=$'\e[1m' _red=$'\e[31m' _plain=$'\e[0m'
-fi
-
-# say prints a line of progress. It goes to stderr, because the stdout of some
-# scripts is their result (envtest.sh prints a folder).
-say() { printf '%s==>%s %s\n' "$_bold" "$_plain" "$*" >&2; }
+# say prints a line of progress. It goes to stderr, as stdout is for results.
+say() { printf '==> %s\n' "$*" >&2; }
 
 # die says why and ends the script.
 die() {
-	printf '%serror:%s %s\n' "$_red" "$_plain" "$*" >&2
+	printf 'error: %s\n' "$*" >&2
 	exit 1
 }
 

@@ -89,12 +89,30 @@ func (t *tester) untimed(ctx context.Context) {
 		return t.gotest(ctx, r, t.root, t.found.store, t.race("-timeout", "60m", "-skip", t.skipped(), "./hack/...")...)
 	})
 	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
+	if t.nightly {
+		t.part(ctx, "vet with the oldest Go", func(*row) error { return t.vetOldest(ctx) })
+	}
 	if t.quick {
 		return
 	}
 	for _, version := range t.versions() {
 		t.part(ctx, "the forked "+version+", built", func(r *row) error { return t.build(ctx, r, version) })
 	}
+}
+
+// vetOldest vets the root module, tests included, with the Go that its go.mod asks
+// for.
+func (t *tester) vetOldest(ctx context.Context) error {
+	asked, err := proc.Output(ctx, t.root, nil, "go", "list", "-m", "-f", "{{.GoVersion}}")
+	if err != nil {
+		return err
+	}
+	oldest, err := t.newestGo(ctx, minor(asked))
+	if err != nil {
+		return err
+	}
+	_, err = proc.Command{Dir: t.root, Env: []string{"GOTOOLCHAIN=go" + oldest}, Args: []string{"go", "vet", "./..."}, Stdout: t.stderr, Stderr: t.stderr}.Run(ctx)
+	return err
 }
 
 // versions are those of which there is a forked tree to test.

@@ -107,7 +107,7 @@ func (t *tester) part(ctx context.Context, name string, do func(r *row) error) {
 	r, begun := row{name: name}, time.Now()
 	if err := do(&r); err != nil {
 		r.failed = true
-		if ctx.Err() == nil && err != errSaid { //nolint:errorlint // it is never wrapped
+		if ctx.Err() == nil && err != errSaid { //nolint:errorlint // what it is joined with is still to be said
 			fmt.Fprintf(t.stderr, "error: %v\n", err)
 		}
 	}
