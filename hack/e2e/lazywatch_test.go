@@ -24,6 +24,7 @@ const (
 )
 
 func TestLazywatch(t *testing.T) {
+	t.Parallel() // most of the time it waits for stock to scan
 	l := newLazywatch(t)
 	t.Run("L1", l.kindComes)
 	t.Run("L2", l.kindComesBack)

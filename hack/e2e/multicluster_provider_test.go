@@ -36,8 +36,8 @@ type build struct {
 }
 
 func newBuilds(name, title string) [2]*build {
-	stock := &runner.Result{Replay: name, Title: title, Build: "stock " + stockVersion}
-	ours := &runner.Result{Replay: name, Title: title, Build: "provider", Fork: true}
+	stock := &runner.Result{Program: "multicluster", Replay: name, Title: title, Build: "stock " + stockVersion}
+	ours := &runner.Result{Program: "multicluster", Replay: name, Title: title, Build: "provider", Fork: true}
 	return [2]*build{
 		{result: stock, begun: time.Now()},
 		{result: ours, begun: time.Now(), provider: apiutil.NewDynamicRESTMapper},

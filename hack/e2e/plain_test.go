@@ -38,6 +38,7 @@ var clusterWidget = runner.Kind{Group: widget.Group, Kind: widget.Kind, Versions
 // TestPlain shows what happens to an operator as kubebuilder scaffolds it, with no
 // option set and no line of code of ours in it, when its CRD changes.
 func TestPlain(t *testing.T) {
+	t.Parallel() // most of the time it waits for stock to come right
 	p := &plain{environment: newEnvironment(t, "plain"), gateways: map[*side]*runner.Gateway{}, logs: map[*side]string{}}
 	for _, test := range []struct {
 		name string

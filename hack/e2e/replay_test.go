@@ -74,7 +74,7 @@ func (e *environment) replay(t *testing.T, name, title string) *replay {
 	fork := &side{binary: e.programs.Fork, result: &runner.Result{Build: "fork " + e.programs.Version, Fork: true}}
 	r := &replay{environment: e, t: t, begun: time.Now(), sides: [2]*side{stock, fork}}
 	for _, s := range r.sides {
-		s.result.Replay, s.result.Title = name, title
+		s.result.Program, s.result.Replay, s.result.Title = e.programs.Name, name, title
 	}
 	t.Cleanup(r.record)
 	return r

@@ -29,6 +29,7 @@ var gadget = runner.Kind{Group: "unmanaged.example.com", Kind: "Gadget", Version
 // TestUnmanaged is about programs with a mapper of their own, in which nobody is
 // told of a 404 and nobody starts anything.
 func TestUnmanaged(t *testing.T) {
+	t.Parallel() // most of the time it waits for MaxAge to pass
 	p := &plain{environment: newEnvironment(t, "unmanaged"), gateways: map[*side]*runner.Gateway{}, logs: map[*side]string{}}
 	t.Run("S7", p.unmanaged)
 	t.Run("NotFound", p.misses)

@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
@@ -45,6 +47,8 @@ func run(out io.Writer, name string, color bool) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	// Replays of several programs may have run at the same time.
+	slices.SortStableFunc(pairs, func(a, b replay) int { return strings.Compare(a.stock.Program, b.stock.Program) })
 	p := &printer{out: out, color: color}
 	p.timelines(pairs)
 	p.summary(pairs)

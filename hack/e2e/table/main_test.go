@@ -48,6 +48,26 @@ R1           never: 5 tries, 5 requests, 1003 ms    4.2 ms, 2 requests          
 	}
 }
 
+// Replays of programs that ran at the same time are together again.
+func TestTableByProgram(t *testing.T) {
+	of := func(program, replay string) string {
+		return strings.NewReplacer(`{"replay":"R1"`, `{"program":"`+program+`","replay":"`+replay+`"`).Replace(stock + fork)
+	}
+	got, err := table(t, of("plain", "S1")+of("lazy", "L1")+of("plain", "S2")+of("lazy", "L2"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, summary, _ := strings.Cut(got, "time to heal")
+	at := -1
+	for _, replay := range []string{"L1", "L2", "S1", "S2"} {
+		next := strings.Index(summary, "\n"+replay+" ")
+		if next <= at {
+			t.Errorf("%s is not in its place in\n%s", replay, summary)
+		}
+		at = next
+	}
+}
+
 func TestTableFails(t *testing.T) {
 	for results, want := range map[string]string{
 		"":                   "0 results",

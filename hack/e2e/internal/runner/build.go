@@ -25,6 +25,7 @@ const (
 
 // Programs are one consumer's program, built twice.
 type Programs struct {
+	Name        string
 	Stock, Fork string // paths of binaries
 	Version     string // the controller-runtime release that both are about
 }
@@ -37,7 +38,7 @@ func Build(ctx context.Context, root, dir, name string) (*Programs, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Programs{Version: version}
+	p := &Programs{Name: name, Version: version}
 	if built := os.Getenv(programsEnv); built != "" {
 		p.Stock, p.Fork = filepath.Join(built, name+"-stock"), filepath.Join(built, name+"-fork")
 		return p, p.check()

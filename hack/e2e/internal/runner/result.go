@@ -3,6 +3,7 @@
 package runner
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ const resultsEnv = "FRESHMAPPER_E2E_RESULTS"
 
 // Result is how one build of the program fared in one replay.
 type Result struct {
+	Program  string  `json:"program"`
 	Replay   string  `json:"replay"` // R1
 	Title    string  `json:"title"`
 	Fork     bool    `json:"fork"`
@@ -75,24 +77,27 @@ func Duration(millis float64) string {
 }
 
 // Record appends results to the file that FRESHMAPPER_E2E_RESULTS names, if it
-// names one.
+// names one. Tests that run at the same time may do so: what one appends stays
+// together.
 func Record(results ...*Result) (err error) {
 	name := os.Getenv(resultsEnv)
 	if name == "" {
 		return nil
+	}
+	var text bytes.Buffer
+	lines := json.NewEncoder(&text)
+	for _, r := range results {
+		if err := lines.Encode(r); err != nil {
+			return err
+		}
 	}
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	lines := json.NewEncoder(f)
-	for _, r := range results {
-		if err := lines.Encode(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err = f.Write(text.Bytes())
+	return err
 }
 
 // ReadResults reads what Record wrote.
