@@ -194,10 +194,8 @@ func (m *matrixRun) side(ctx context.Context, dir string, packages []string) (ma
 	if err := os.Mkdir(said, 0o755); err != nil {
 		return side, err
 	}
-	for what, verdict := range map[string]*string{"build": &side.Build, "vet": &side.Vet} {
-		m.say("%s: %s", m.name(dir), what)
-		*verdict = m.quietly(ctx, dir, filepath.Join(said, what+".log"), "go", what, "./...")
-	}
+	side.Build = m.quietly(ctx, dir, filepath.Join(said, "build.log"), "go", "build", "./...")
+	side.Vet = m.quietly(ctx, dir, filepath.Join(said, "vet.log"), "go", "vet", "./...")
 	for _, pkg := range packages {
 		tests, err := m.tries(ctx, dir, pkg, filepath.Join(said, strings.ReplaceAll(pkg, "/", "_")))
 		if err != nil {
@@ -218,6 +216,7 @@ func (m *matrixRun) name(dir string) string {
 
 // quietly says whether a command succeeds. What it says is shown if it fails.
 func (m *matrixRun) quietly(ctx context.Context, dir, log string, args ...string) string {
+	m.say("%s: %s", m.name(dir), args[1])
 	var said bytes.Buffer
 	_, err := proc.Command{Dir: dir, Args: args, Stdout: &said, Stderr: &said}.Run(ctx)
 	if written := os.WriteFile(log, said.Bytes(), 0o644); written != nil {
