@@ -17,9 +17,9 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// nightlyOnly is what a commit is not tested with. Each is long, and proves again,
+// leftOut is what a commit is not tested with. Each is long, and proves again,
 // elsewhere or in more places, what a commit's tests prove once.
-var nightlyOnly = []struct{ flag, what string }{
+var leftOut = []struct{ flag, what string }{
 	{"-nightly", "the race detector on the tools in hack, on the replays and on the forked tree: the library has it here"},
 	{"-nightly", "our own tests in the forked trees: they have run in the root module"},
 	{"-nightly", "the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again"},

@@ -47,8 +47,8 @@ func (t *tester) remarks(all gotest.Report) {
 	if t.quick {
 		fmt.Fprintln(t.stdout, "not run: what needs an API server (-quick)")
 	}
-	if !t.nightly {
-		for _, left := range nightlyOnly {
+	for _, left := range leftOut {
+		if !t.nightly || left.flag != "-nightly" {
 			fmt.Fprintf(t.stdout, "not run: %s (hack/test.sh %s)\n", left.what, left.flag)
 		}
 	}

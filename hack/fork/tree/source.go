@@ -39,9 +39,6 @@ func (s Source) Decls() []ast.Decl { return s.file.Decls }
 // Struct finds a struct type.
 func (s Source) Struct(name string) (*ast.StructType, error) { return s.structType(name) }
 
-// Method finds a method by its receiver, "m *mapper" say, and name.
-func (s Source) Method(receiver, name string) (*ast.FuncDecl, error) { return s.method(receiver, name) }
-
 // Text is how a node is written.
 func (s Source) Text(n ast.Node) string { return s.text(n) }
 
