@@ -146,7 +146,7 @@ func TestSum(t *testing.T) {
 		}
 		return nil
 	})
-	if err := tested.sum(time.Second); err != nil || !strings.HasSuffix(out.String(), "\n1 passed, 0 failed, 1 skipped\n") {
+	if err := tested.sum(time.Second, false); err != nil || !strings.HasSuffix(out.String(), "\n1 passed, 0 failed, 1 skipped\n") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 	for _, want := range []string{"skipped: p TestB: b_test.go:1: no moon\n", "not run: what needs an API server (-quick)\n", "not run: the oldest Go (hack/test.sh -compatibility)\n"} {
@@ -155,8 +155,16 @@ func TestSum(t *testing.T) {
 		}
 	}
 	tested.part(ctx, "two", func(*row) error { return errSaid })
-	if err := tested.sum(time.Second); !errors.Is(err, errSaid) || !strings.HasSuffix(out.String(), "1 skipped; parts FAILED, see above\n") {
+	if err := tested.sum(time.Second, false); !errors.Is(err, errSaid) || !strings.HasSuffix(out.String(), "1 skipped; parts FAILED, see above\n") {
 		t.Errorf("with a part that failed: %v\n%s", err, &out)
+	}
+}
+
+func TestSumOfInterruptedRun(t *testing.T) {
+	var out strings.Builder
+	tested := &tester{checkout: &checkout{stdout: &out, stderr: io.Discard}}
+	if err := tested.sum(time.Second, true); !errors.Is(err, errSaid) || !strings.HasSuffix(out.String(), "\n0 passed, 0 failed, 0 skipped; INTERRUPTED\n") {
+		t.Errorf("%v\n%s", err, &out)
 	}
 }
 

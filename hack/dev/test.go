@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -92,10 +93,7 @@ func test(ctx context.Context, c *checkout, args []string) error {
 	t := &tester{checkout: c, plan: p, work: work}
 	begun := time.Now()
 	t.all(ctx)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return t.sum(time.Since(begun))
+	return errors.Join(ctx.Err(), t.sum(time.Since(begun), ctx.Err() != nil))
 }
 
 // part runs one part and notes how it went and how long it took.
@@ -142,7 +140,7 @@ func (t *tester) findServers(ctx context.Context) (err error) {
 }
 
 // sum prints what all parts came to. The error says that something failed.
-func (t *tester) sum(took time.Duration) error {
+func (t *tester) sum(took time.Duration, interrupted bool) error {
 	var all gotest.Report
 	broken := false
 	fmt.Fprintf(t.stdout, "\n%-52s %-7s %6s %8s %8s\n", "part", "result", "tests", "seconds", "cpu")
@@ -156,7 +154,10 @@ func (t *tester) sum(took time.Duration) error {
 	t.slowest(all)
 	t.remarks(all)
 	verdict := ""
-	if broken {
+	switch {
+	case interrupted:
+		verdict, broken = "; INTERRUPTED", true
+	case broken:
 		verdict = "; parts FAILED, see above"
 	}
 	fmt.Fprintf(t.stdout, "\n%d passed, %d failed, %d skipped%s\n", all.Count(gotest.Passed), all.Count(gotest.Failed), all.Count(gotest.Skipped), verdict)
