@@ -5,10 +5,13 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Kill ends the API server at once, with SIGKILL; its etcd goes on. revive starts
@@ -26,6 +29,9 @@ func (s *Server) Kill() (revive func(context.Context) error, err error) {
 		_ = s.revived.Wait() // it was killed; this is how it is reaped
 		s.revived = nil
 	}
+	if err := awaitEnd(pid); err != nil {
+		return nil, err
+	}
 	return func(ctx context.Context) error {
 		cmd := exec.Command(args[0], args[1:]...)
 		// It must not outlive the test.
@@ -36,6 +42,19 @@ func (s *Server) Kill() (revive func(context.Context) error, err error) {
 		s.revived = cmd
 		return s.Await(ctx, "the API server", s.ready)
 	}, nil
+}
+
+// awaitEnd waits until a killed process has let go of its port, which the next one
+// is to have: on a busy machine that takes a while. It need not have been reaped.
+func awaitEnd(pid int) error {
+	for since := time.Now(); time.Since(since) < pollFor; time.Sleep(pollEvery) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)) // none any more
+		if err != nil || (strings.Contains(string(stat), ") Z ") && len(threads) <= 1) {
+			return nil
+		}
+	}
+	return fmt.Errorf("process %d goes on in spite of SIGKILL", pid)
 }
 
 // ready says whether the API server answers /readyz with 200.

@@ -35,7 +35,7 @@ func (s *Server) Empty() (revive func(context.Context) error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	if err := errors.Join(syscall.Kill(pid, syscall.SIGKILL), awaitEnd(pid)); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error {
