@@ -42,7 +42,7 @@ func Nice(ctx context.Context) context.Context { return context.WithValue(ctx, n
 func (c Command) Run(ctx context.Context) (cpu time.Duration, err error) {
 	args := c.Args
 	if ctx.Value(nice{}) != nil {
-		args = append([]string{"nice", "-n", "19"}, args...)
+		args = append([]string{"nice", "-n", "10"}, args...)
 	}
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, c.Stdout, c.Stderr
