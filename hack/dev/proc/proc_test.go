@@ -70,7 +70,7 @@ func TestNice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said, err := proc.Output(proc.Nice(ctx), "", nil, "nice"); err != nil || said == usual {
+	if said, err := proc.Output(proc.Nice(ctx), "", nil, "nice"); err != nil || (said == usual && usual != "19") {
 		t.Errorf("%s, %v", said, err)
 	}
 }
