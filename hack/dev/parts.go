@@ -23,7 +23,7 @@ var leftOut = []struct{ flag, what string }{
 	{"-nightly", "the race detector on the tools in hack, on the replays and on the forked tree: the library has it here"},
 	{"-nightly", "our own tests in the forked trees: they have run in the root module"},
 	{"-nightly", "the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again"},
-	{"-nightly", "ways with the lines between the oldest and the newest"},
+	{"-nightly", "the fork as a way in with the lines between the oldest and the newest: the provider has them here"},
 	{"-nightly", "each patch of the small series by itself, kubebuilder's make targets, the release as a consumer's module"},
 	{"-series", "the full series for upstream, slice by slice"},
 	{"-matrix", "all of upstream's tests on stock and fork of every line"},
@@ -37,7 +37,7 @@ var nightTests = []string{"TestEachPatchPasses", "TestKubebuilderProject", "Test
 func longTests() string {
 	long := []string{"^(" + strings.Join(nightTests, "|") + ")$"}
 	for _, line := range tree.Lines[1 : len(tree.Lines)-1] {
-		long = append(long, "^(TestProvider|TestFork)$/^"+strings.ReplaceAll(line.Newest, ".", `\.`)+"$")
+		long = append(long, "^TestFork$/^"+strings.ReplaceAll(line.Newest, ".", `\.`)+"$")
 	}
 	return strings.Join(long, "|")
 }
@@ -90,6 +90,7 @@ func (t *tester) untimed(ctx context.Context) {
 	t.part(ctx, "tools in hack"+t.raced(), func(r *row) error {
 		return t.gotest(ctx, r, t.root, t.found.store, t.race("-timeout", "60m", "-skip", t.skipped(), "./hack/...")...)
 	})
+	t.part(ctx, "short proofs", func(r *row) error { return t.gotest(ctx, r, t.path("hack/proof"), nil, "-count=1", "./...") })
 	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
 	if t.nightly {
 		t.part(ctx, "vet with the oldest Go", func(*row) error { return t.vetOldest(ctx) })
