@@ -157,7 +157,7 @@ func (f *Fleet) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection says that Start runs on every replica.
+// NeedLeaderElection returns false: Start runs on every replica.
 func (f *Fleet) NeedLeaderElection() bool { return false }
 
 // Mapper returns the mapper of a cluster, and whether the cluster is engaged.

@@ -57,7 +57,7 @@ func isNilPointer(mapper meta.RESTMapper) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// anyError says whether is holds for any error in the tree of err. errors.As
+// anyError reports whether is holds for any error in the tree of err. errors.As
 // would look at the first of a type only.
 func anyError(err error, is func(error) bool) bool {
 	if err == nil || is(err) {
@@ -74,7 +74,7 @@ func anyError(err error, is func(error) bool) bool {
 	return false
 }
 
-// isUnservedResource says that err is the answer for a path that the server does
+// isUnservedResource reports whether err is the answer for a path that the server does
 // not know. It names no object; or, where client-go has filled in the name of the
 // request, it says that the server's answer was no metav1.Status
 // (apierrors.NewGenericServerResponse).

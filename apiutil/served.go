@@ -140,7 +140,8 @@ func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan stru
 //		return group.Wait() // blocks until ctx ends
 //	}
 //
-// That kinds went is learnt as WaitForKinds learns that they came.
+// It notices that a kind has gone in the ways in which WaitForKinds notices that one
+// has come.
 func (m *DynamicRESTMapper) RunWhileServed(
 	ctx context.Context, run func(context.Context) error, gvks ...schema.GroupVersionKind,
 ) error {
@@ -163,7 +164,7 @@ func (m *DynamicRESTMapper) RunWhileServed(
 	return nil
 }
 
-// onlyCanceled says that err is the cancellation of a context, however wrapped,
+// onlyCanceled reports whether err is the cancellation of a context, however wrapped,
 // and nothing besides.
 func onlyCanceled(err error) bool {
 	switch joined := err.(type) { //nolint:errorlint // This is what walks the tree.
@@ -272,7 +273,7 @@ func mappingsOf(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) (served []
 	return served, missing
 }
 
-// stillServed says that s has all of the mappings, in the version that each is of.
+// stillServed reports whether s has all of the mappings, in the version that each is of.
 func stillServed(s *snapshot.Snapshot, mappings []meta.RESTMapping) bool {
 	for i := range mappings {
 		was := &mappings[i]

@@ -30,10 +30,10 @@ func (m *DynamicRESTMapper) run(ctx context.Context) {
 	refresh.Run(ctx, options, m.reloader.Refresh)
 }
 
-// NeedLeaderElection says that Start runs on every replica: each has a mapper of its own.
+// NeedLeaderElection returns false: Start runs on every replica, each has a mapper of its own.
 func (m *DynamicRESTMapper) NeedLeaderElection() bool { return false }
 
-// refreshes says that Start keeps the mapper up to date now, at least as often as
+// refreshes reports whether Start keeps the mapper up to date now, at least as often as
 // who waits for kinds would ask. A watch that is not open does not.
 func (m *DynamicRESTMapper) refreshes() bool {
 	interval := m.options.RefreshInterval

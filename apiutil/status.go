@@ -33,7 +33,7 @@ type DynamicRESTMapperStatus struct {
 	// APIService perhaps, does not answer.
 	FailedGroupVersions map[schema.GroupVersion]error
 
-	// Watching says that all watches for API changes are open.
+	// Watching reports whether all watches for API changes are open.
 	Watching bool
 }
 

@@ -34,8 +34,8 @@ type APIChange struct {
 // learns of it. The first slice has everything that is served now as Added; to
 // that end the server is read, again and again while that fails. After that come
 // differences: first what was removed, then what was added or changed, in the
-// server's order. Who receives slowly gets them merged, and always ends at what
-// is known then. Nobody waits for a subscriber. The channel is closed when ctx
+// server's order. A slow receiver gets changes merged, and ends at what is known
+// then. Nobody waits for a subscriber. The channel is closed when ctx
 // ends. What is sent belongs to the receiver.
 //
 // Without RefreshInterval and WatchAPIs the mapper learns of changes only from

@@ -214,7 +214,7 @@ func (m *matrixRun) name(dir string) string {
 	return name
 }
 
-// quietly says whether a command succeeds. What it says is shown if it fails.
+// quietly reports whether a command succeeds. What it says is shown if it fails.
 func (m *matrixRun) quietly(ctx context.Context, dir, log string, args ...string) string {
 	m.say("%s: %s", m.name(dir), args[1])
 	var said bytes.Buffer

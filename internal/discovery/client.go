@@ -139,7 +139,7 @@ func versionPath(gv schema.GroupVersion) (string, bool) {
 	return "/apis/" + gv.Group + "/" + gv.Version, segment(gv.Group) && segment(gv.Version)
 }
 
-// segment says that name stands for itself as one segment of a path.
+// segment reports whether name stands for itself as one segment of a path.
 func segment(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/?#%")
 }

@@ -83,7 +83,7 @@ func basicAuth(user, password string) string {
 	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 }
 
-// hostURL says whether a host is a whole URL, as client-go sees it.
+// hostURL reports whether a host is a whole URL, as client-go sees it.
 func hostURL(host string) (*url.URL, bool) {
 	u, err := url.Parse(host)
 	return u, err == nil && u.Scheme != "" && u.Host != ""

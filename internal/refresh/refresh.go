@@ -200,7 +200,7 @@ func rest(interval, spent time.Duration) time.Duration {
 }
 
 // sleep waits for d, for ever if that is 0, or until bell rings or ctx ends. It
-// says whether the bell rang.
+// reports whether the bell rang.
 func sleep(ctx context.Context, d time.Duration, bell <-chan struct{}) (rung bool) {
 	var after <-chan time.Time
 	if d > 0 {

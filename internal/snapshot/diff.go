@@ -75,7 +75,7 @@ func appendArrived(changes []Change, old, g *Group) []Change {
 	return changes
 }
 
-// becamePreferred says that v, but not the same version of old, is where a lookup of kind without a version ends.
+// becamePreferred reports whether v, but not the same version of old, is where a lookup of kind without a version ends.
 func (g *Group) becamePreferred(old *Group, v *Version, kind string) bool {
 	return g.preferredVersion(kind) == v.Name && old.preferredVersion(kind) != v.Name
 }
@@ -140,7 +140,7 @@ func (s *Snapshot) groupAt(i int, name string) *Group {
 	return s.Group(name)
 }
 
-// servedDifferently says that the two snapshots show the server serving
+// servedDifferently reports whether the two snapshots show the server serving
 // different APIs. A version read for the first time that was listed before is no
 // difference: it was served all along.
 func servedDifferently(a, b *Snapshot) bool {
@@ -181,7 +181,7 @@ func groupServedDifferently(old, g *Group) bool {
 	return false
 }
 
-// servesLike says that both tables give the same answers. The order of the rows
+// servesLike reports whether both tables give the same answers. The order of the rows
 // matters only where two of them claim the same form.
 func (t *Table) servesLike(other *Table) bool {
 	return t.equal(other) || spell(t.rows).equal(spell(other.rows))

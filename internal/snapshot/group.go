@@ -247,7 +247,7 @@ func roomFor(n int) ([]meta.RESTMapping, []*meta.RESTMapping) {
 	}
 }
 
-// unspecified says that client-go ignores version in a list of versions to search.
+// unspecified reports whether client-go ignores version in a list of versions to search.
 func unspecified(version string) bool {
 	return version == "" || version == runtime.APIVersionInternal
 }

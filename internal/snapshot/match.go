@@ -54,7 +54,7 @@ func (s *Snapshot) matching(query, q schema.GroupVersionResource, has func(*Tabl
 	return found, s.complete(sel), nil
 }
 
-// anyTable says that any version was read. client-go says what is wrong with a
+// anyTable reports whether any version was read. client-go says what is wrong with a
 // query only if it has something to put the query to.
 func (s *Snapshot) anyTable() bool {
 	return slices.ContainsFunc(s.groups, func(g *Group) bool {

@@ -98,7 +98,7 @@ func (t *Table) eachStem(visit func(string)) {
 	}
 }
 
-// isLower says that name is kind in lower case, and both are ASCII. For nearly
+// isLower reports whether name is kind in lower case, and both are ASCII. For nearly
 // every kind this saves making the string.
 func isLower(name, kind string) bool {
 	if len(name) != len(kind) {

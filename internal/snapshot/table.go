@@ -90,7 +90,7 @@ func NewTableLike(other *Table, resources []Resource) *Table {
 	return NewTable(resources)
 }
 
-// regular says that no two forms of the rows can clash, so that there is nothing
+// regular reports whether no two forms of the rows can clash, so that there is nothing
 // to find exceptions among: all kinds differ, in lower case too; all names do; and
 // none looks like one that is guessed for a list.
 func (t *Table) regular() bool {
@@ -108,7 +108,7 @@ func (t *Table) regular() bool {
 	return len(lower) == len(t.rows) && len(t.kinds) == len(t.rows) && len(t.names) == names
 }
 
-// plain says that a form is not empty, is ASCII, and does not end as a list's does.
+// plain reports whether a form is not empty, is ASCII, and does not end as a list's does.
 func plain(form string) bool {
 	ascii := !strings.ContainsFunc(form, func(r rune) bool { return r > unicode.MaxASCII })
 	return form != "" && ascii && !strings.HasSuffix(strings.TrimSuffix(form, "s"), "list")
@@ -223,13 +223,13 @@ func (t *Table) resourceOf(name string) (string, bool) {
 	return resource, ok
 }
 
-// has says that a resource has name as its plural or singular.
+// has reports whether a resource has name as its plural or singular.
 func (t *Table) has(name string) bool {
 	_, ok := t.resourceOf(name)
 	return ok
 }
 
-// unambiguous says that no more than one resource has name as its plural or singular.
+// unambiguous reports whether no more than one resource has name as its plural or singular.
 func (t *Table) unambiguous(name string) bool {
 	return t.odd == nil || len(t.odd.names[name].resources) < 2
 }
@@ -279,7 +279,7 @@ func (t *Table) singularOf(plural string) (string, bool) {
 	return "", false
 }
 
-// equal says whether two tables were made of the same resources in the same order.
+// equal reports whether two tables were made of the same resources in the same order.
 func (t *Table) equal(other *Table) bool {
 	return t == other || t != nil && other != nil && slices.Equal(t.rows, other.rows)
 }

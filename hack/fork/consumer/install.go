@@ -189,7 +189,7 @@ func (j *job) goBuild(ctx context.Context, mode string) error {
 	return err
 }
 
-// lacksSums tells whether -mod=mod would help. A workspace doesn't allow it,
+// lacksSums reports whether -mod=mod would help. A workspace doesn't allow it,
 // and adds sums to go.work.sum by itself.
 func (j *job) lacksSums(err error) bool {
 	var failed *gotool.Error

@@ -47,7 +47,7 @@ type modVersion struct{ Path, Version string }
 
 func (v modVersion) String() string { return strings.TrimSpace(v.Path + " " + v.Version) }
 
-// ours tells whether r is the directive that this tool writes.
+// ours reports whether r is the directive that this tool writes.
 func (r replace) ours() bool {
 	return r.Old == modVersion{Path: tree.Module} && r.New == modVersion{Path: "./" + place}
 }

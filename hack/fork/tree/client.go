@@ -161,7 +161,7 @@ func (s *source) clientGet(maps []string) (*clientGet, error) {
 	return g, nil
 }
 
-// loads tells whether stmt is "r, known := m[k]", m being one of the maps or a
+// loads reports whether stmt is "r, known := m[k]", m being one of the maps or a
 // variable that is set to one, and returns "m[k]".
 func (s *source) loads(stmt ast.Stmt, body []ast.Stmt, maps []string) (string, bool) {
 	assign, ok := stmt.(*ast.AssignStmt)
@@ -183,7 +183,7 @@ func (s *source) loads(stmt ast.Stmt, body []ast.Stmt, maps []string) (string, b
 	return s.text(entry), is(from) || chosen
 }
 
-// returns tells whether stmt is "if cond { body }".
+// returns reports whether stmt is "if cond { body }".
 func (s *source) returns(stmt ast.Stmt, cond, body string) bool {
 	branch, ok := stmt.(*ast.IfStmt)
 	return ok && branch.Init == nil && branch.Else == nil && s.text(branch.Cond) == cond &&

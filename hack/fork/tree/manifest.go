@@ -48,7 +48,7 @@ func NewManifest(r *Result) *Manifest {
 	return &Manifest{Format: manifestFormat, Version: r.Version, Files: r.Files.Digests()}
 }
 
-// Describes tells whether r is the tree that was written.
+// Describes reports whether r is the tree that was written.
 func (m *Manifest) Describes(r *Result) bool {
 	return m.Complete && m.Version == r.Version && maps.Equal(m.Files, r.Files.Digests())
 }

@@ -91,7 +91,7 @@ func (l *load) runChurned(ctx context.Context) {
 
 // view is what a subscriber has been told is served.
 type view struct {
-	pause time.Duration // of one who receives slowly
+	pause time.Duration // of a slow receiver
 
 	mu     sync.Mutex
 	served map[schema.GroupVersionKind]string

@@ -114,7 +114,7 @@ func requireDirectly(mod []byte, imports map[string]bool) []byte {
 	return []byte(strings.Join(kept, ""))
 }
 
-// provides tells whether the module of a requirement has one of the packages. A
+// provides reports whether the module of a requirement has one of the packages. A
 // module with a longer path that has it is required by a line of its own, and
 // upstream requires none of those indirectly.
 func provides(line string, imports map[string]bool) bool {

@@ -57,7 +57,7 @@ func awaitEnd(pid int) error {
 	return fmt.Errorf("process %d goes on in spite of SIGKILL", pid)
 }
 
-// ready says whether the API server answers /readyz with 200.
+// ready reports whether the API server answers /readyz with 200.
 func (s *Server) ready() (bool, error) {
 	_, err := s.discovery.RESTClient().Get().AbsPath("/readyz").DoRaw(context.Background())
 	return err == nil, nil
