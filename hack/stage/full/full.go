@@ -52,15 +52,20 @@ type slice struct {
 	part  int
 	of    int
 	files tree.Files
+	was   tree.Files // those of files that were there before
 	gone  []string
 }
 
 // diff is what leads from one tree to another.
 func diff(from, to tree.Files) slice {
-	d := slice{files: tree.Files{}}
+	d := slice{files: tree.Files{}, was: tree.Files{}}
 	for name, file := range to {
-		if was, ok := from[name]; !ok || was.Exec != file.Exec || !bytes.Equal(was.Data, file.Data) {
+		was, ok := from[name]
+		if !ok || was.Exec != file.Exec || !bytes.Equal(was.Data, file.Data) {
 			d.files[name] = file
+		}
+		if ok {
+			d.was[name] = was
 		}
 	}
 	for name := range from {
@@ -94,6 +99,16 @@ func apply(upstream tree.Files, all []slice) ([]series.Change, error) {
 func lines(file tree.File) int {
 	const header = 16
 	return bytes.Count(file.Data, []byte("\n")) + header
+}
+
+// lines is about how many lines a file of the slice adds. Of one that was there
+// before these are no fewer than those by which it grows.
+func (d slice) lines(name string) int {
+	n := lines(d.files[name])
+	if was, ok := d.was[name]; ok {
+		return max(n-lines(was), 0)
+	}
+	return n
 }
 
 func tooLarge(stage string, n int, names []string) error {

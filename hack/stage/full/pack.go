@@ -25,7 +25,7 @@ func sliceMapper(d slice) (all, later []slice, err error) {
 	}
 	for i, stage := range stages {
 		names := slices.DeleteFunc(slices.Sorted(maps.Keys(d.files)), func(name string) bool { return at[name] != i })
-		packed, err := pack(stage.name, names, d.files, needs, stage.name == switching)
+		packed, err := d.pack(stage.name, names, needs, stage.name == switching)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -110,34 +110,35 @@ func sliceStep(name string, d slice) ([]slice, error) {
 			code = append(code, file)
 		}
 	}
-	first, err := pack(name, code, d.files, needs, true)
+	first, err := d.pack(name, code, needs, true)
 	if err != nil {
-		first, err = pack(name, code, d.files, needs, false)
+		first, err = d.pack(name, code, needs, false)
 	}
 	if err != nil {
 		return nil, err
 	}
 	first[len(first)-1].gone = d.gone
 	n := 0
-	for _, file := range d.files {
-		n += lines(file)
+	for name := range d.files {
+		n += d.lines(name)
 	}
 	if n <= Limit {
 		first[0].files = d.files
 		return first, nil
 	}
-	rest, err := pack(name, tests, d.files, needs, false)
+	rest, err := d.pack(name, tests, needs, false)
 	return number(append(first, rest...)), err
 }
 
 // pack packs files into as few slices as their order allows, or into one.
-func pack(stage string, names []string, files tree.Files, needs map[string][]string, one bool) ([]slice, error) {
+func (d slice) pack(stage string, names []string, needs map[string][]string, one bool) ([]slice, error) {
+	files := d.files
 	var packed []slice
 	room := 0
 	for _, group := range ordered(names, needs) {
 		n := 0
 		for _, name := range group {
-			n += lines(files[name])
+			n += d.lines(name)
 		}
 		if n > Limit && !one {
 			parts, err := split(stage, group, files)
