@@ -30,14 +30,14 @@ run of everything writes it to hack/fork/MATRIX.md. hack/test.sh -matrix calls i
   -lines     releases, v0.20.4,v0.25.2 say; default: the newest tested one of each line
   -packages  folders, pkg/client/apiutil say, or with /... below;
              default: pkg/client/...,pkg/cache/...,pkg/cluster/...,pkg/manager/...,
-             pkg/controller/...,pkg/builder/...
+             pkg/controller/...,pkg/builder/...,pkg/handler
   -keep      where to leave the trees and what the tests said; default: nowhere
 
 With either of the first two nothing is written but the table to stdout. All of it
 takes about a quarter of an hour for each release, most of it compiling.
 `
 
-const allPackages = "pkg/client/...,pkg/cache/...,pkg/cluster/...,pkg/manager/...,pkg/controller/...,pkg/builder/..."
+const allPackages = "pkg/client/...,pkg/cache/...,pkg/cluster/...,pkg/manager/...,pkg/controller/...,pkg/builder/...,pkg/handler"
 
 // matrixRun runs upstream's tests on both sides of lines.
 type matrixRun struct {

@@ -89,7 +89,7 @@ func TestSeriesIsUpstreams(t *testing.T) {
 }
 
 // serverTests need an API server.
-const serverTests = "^(TestApiMachinery|TestClient|TestClientFollowsScopeOnServer|TestLazyRestMapperProvider)$"
+const serverTests = "^(TestApiMachinery|TestClient|TestClientFollowsScopeOnServer|TestEventhandler|TestLazyRestMapperProvider|TestSource)$"
 
 // Each slice applies, builds, and passes the tests of the packages that it changes,
 // without a server. A slice of tests alone passes those that it brings: the others
