@@ -6,6 +6,7 @@ package apiutil_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,5 +107,62 @@ func TestGoneAfterAnOutage(t *testing.T) {
 		if took := time.Since(start); took > 0 {
 			t.Errorf("what is known to be gone took %v", took)
 		}
+	})
+}
+
+// A group that goes on failing casts no doubt on what is said of others: a kind of theirs that
+// has gone is found to be gone at once, by one request.
+func TestDeadGroupCastsNoDoubt(t *testing.T) {
+	for name, fault := range map[string]fakeapi.Fault{
+		"503": fakeapi.Status(http.StatusServiceUnavailable, 0), "403": fakeapi.Status(http.StatusForbidden, 0), "cut": fakeapi.ResetMidBody(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
+				server.SetFault(fakeapi.InGroup(otherKind.Group), fault)
+				absent := otherKind
+				absent.Kind = "Absent"
+				if err := lookUp(m, absent); err == nil || meta.IsNoMatchError(err) {
+					t.Fatalf("in the dead group: %v", err)
+				}
+				time.Sleep(time.Minute) // a group that has just begun to fail may be the server that starts
+				if err := lookUp(m, absent); err == nil || meta.IsNoMatchError(err) {
+					t.Fatalf("in the dead group, a minute later: %v", err)
+				}
+				server.RemoveVersion(fooKind.Group, fooKind.Version)
+				synctest.Wait() // for the health of the server, which may be asked for
+				server.TakeRequests()
+				absent = fooKind
+				absent.Kind = "Absent"
+				start := time.Now()
+				wantAbsent(t, m, absent, fooKind)
+				if took := time.Since(start); took > 0 {
+					t.Errorf("it took %v", took)
+				}
+				if got := server.TakeRequests(); len(got) != 2 {
+					t.Errorf("requests %v, want one for each of two misses", got)
+				}
+			})
+		})
+	}
+}
+
+// The version that failed itself is doubted when it comes to say that it is absent.
+func TestVersionThatFailedIsDoubted(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		unknown := []string{fooKind.Group}
+		server.Boot(fakeapi.Booting{Unknown: unknown})
+		absent := fooKind
+		absent.Kind = "Absent"
+		if err := lookUp(m, absent); err == nil || meta.IsNoMatchError(err) {
+			t.Fatalf("while it does not answer: %v", err)
+		}
+		ready := server.Boot(fakeapi.Booting{Unknown: unknown, Absent: true})
+		time.AfterFunc(200*time.Millisecond, ready)
+		wantAbsent(t, m, absent)
+		wantServed(t, m, fooKind, barKind)
 	})
 }

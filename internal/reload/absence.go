@@ -4,13 +4,17 @@ package reload
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// doubtfulFor is how long after a failed read an absence is doubted. A
-// kube-apiserver that starts answers 404 for its custom resources for a moment: from
-// when it has read their definitions, which ends the 503, until it has made their
-// documents. It looks whether it has read them every 100 ms, in two places.
+// doubtfulFor is how long after a failure an absence is doubted. A kube-apiserver
+// that starts answers 404 for its custom resources for a moment: from when it has
+// read their definitions, which ends the 503, until it has made their documents. It
+// looks whether it has read them every 100 ms, in two places.
 const doubtfulFor = 30 * time.Second
 
 // absencePauses are the pauses before each further read of what is said to be absent.
@@ -18,15 +22,43 @@ func absencePauses() []time.Duration {
 	return []time.Duration{300 * time.Millisecond, 700 * time.Millisecond}
 }
 
-// doubted makes a read, and makes it again while it says that something is absent
-// that was known, and reads have failed a short time ago. It gives up when ctx ends:
-// then absent means nothing.
-func (r *Reloader) doubted(ctx context.Context, known bool, read func() (absent bool)) {
-	if !read() || !known {
+// doubts knows whether the server may have been away just now: it has failed, or
+// something on it has begun to. A group that goes on failing says nothing about
+// others, as an APIService that is down for good does not.
+type doubts struct {
+	failed  atomic.Pointer[time.Time] // when the server last failed, or a live read began to
+	failing sync.Map                  // live reads that failed the last time, each a snapshot.Read
+}
+
+// note takes notice of how a read has ended.
+func (d *doubts) note(now time.Time, read snapshot.Read, err error) {
+	if err == nil {
+		d.failing.Delete(read)
 		return
 	}
-	failed := r.failed.Load()
-	if failed == nil || time.Since(*failed) > doubtfulFor {
+	already := false
+	if !read.Part.Document() {
+		_, already = d.failing.LoadOrStore(read, struct{}{})
+	}
+	if ofServer(read, err) || !already {
+		d.failed.Store(&now)
+	}
+}
+
+// of reports whether an absence is to be doubted that a read has found.
+func (d *doubts) of(read snapshot.Read) bool {
+	if _, failing := d.failing.Load(read); failing {
+		return true
+	}
+	failed := d.failed.Load()
+	return failed != nil && time.Since(*failed) <= doubtfulFor
+}
+
+// doubted makes a read, and makes it again while it says that something is absent
+// that was known, and there is reason for doubt. It gives up when ctx ends: then
+// absent means nothing.
+func (r *Reloader) doubted(ctx context.Context, read snapshot.Read, known bool, do func() (absent bool)) {
+	if !do() || !known || !r.doubts.of(read) {
 		return
 	}
 	for _, pause := range absencePauses() {
@@ -37,7 +69,7 @@ func (r *Reloader) doubted(ctx context.Context, known bool, read func() (absent 
 			return
 		case <-timer.C:
 		}
-		if !read() {
+		if !do() {
 			return
 		}
 	}

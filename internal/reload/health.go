@@ -39,7 +39,7 @@ func (h Health) after(now time.Time, r snapshot.Read, o snapshot.Outcome) Health
 	}
 	h.LastAttempt, h.LastError = now, o.Err
 	h.ConsecutiveFailures++
-	if r.Part.Document() || unreachable(o.Err) {
+	if ofServer(r, o.Err) {
 		h.FailedLast, h.FailedWith, h.failed = now, o.Err, o.Tick
 		if h.FailingSince.IsZero() {
 			h.FailingSince = now
@@ -47,6 +47,9 @@ func (h Health) after(now time.Time, r snapshot.Read, o snapshot.Outcome) Health
 	}
 	return h
 }
+
+// ofServer reports whether the server itself has failed, and not what serves a group.
+func ofServer(r snapshot.Read, err error) bool { return r.Part.Document() || unreachable(err) }
 
 // unreachable reports whether err says that there is no connection to the server.
 func unreachable(err error) bool {
@@ -68,9 +71,7 @@ func (h Health) doubtful(now time.Time, patience time.Duration) bool {
 // server that fails, the server is asked, and nobody waits for the answer.
 func (r *Reloader) record(f *flight, from *snapshot.Snapshot, took time.Duration) {
 	now := time.Now()
-	if f.outcome.Err != nil {
-		r.failed.Store(&now)
-	}
+	r.doubts.note(now, f.read, f.outcome.Err)
 	for {
 		before := r.health.Load()
 		then := before.after(now, f.read, f.outcome)

@@ -24,8 +24,8 @@ type Reloader struct {
 	current atomic.Pointer[snapshot.Snapshot] // stored by publish alone
 	changed atomic.Pointer[chan struct{}]     // closed and replaced by publish
 	health  atomic.Pointer[Health]            // stored by record alone
-	failed  atomic.Pointer[time.Time]         // when the last read failed; stored by record alone
-	ticks   atomic.Uint64                     // the last one taken
+	doubts  doubts
+	ticks   atomic.Uint64 // the last one taken
 	client  *discovery.Client
 	options Options
 	flights *flights
@@ -137,7 +137,7 @@ func (r *Reloader) readList(f *flight, from *snapshot.Snapshot) {
 	var versions []string
 	var preferred string
 	var err error
-	r.doubted(f.ctx, from.Group(f.read.Group) != nil, func() (absent bool) {
+	r.doubted(f.ctx, f.read, from.Group(f.read.Group) != nil, func() (absent bool) {
 		versions, preferred, err = r.client.List(f.ctx, f.read.Group)
 		return err == nil && len(versions) == 0
 	})
@@ -158,7 +158,7 @@ func (r *Reloader) readVersion(f *flight, from *snapshot.Snapshot) {
 	group, version := f.read.Group, f.read.Version
 	var table *snapshot.Table
 	var err error
-	r.doubted(f.ctx, from.Serves(group, version), func() (absent bool) {
+	r.doubted(f.ctx, f.read, from.Serves(group, version), func() (absent bool) {
 		table, err = r.client.Version(f.ctx, group, version)
 		return err == nil && table == nil
 	})
