@@ -5,8 +5,6 @@ package report
 import (
 	"bytes"
 	"image/color"
-	"os"
-	"path/filepath"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
@@ -58,7 +56,7 @@ func Write(dir, name string, plots ...Plot) error {
 	}
 	// Few have the font that the text is measured with.
 	data := bytes.ReplaceAll(svg.Bytes(), []byte("font-family:Liberation Sans"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif"))
-	return os.WriteFile(filepath.Join(dir, name), data, 0o644)
+	return write(dir, name, data)
 }
 
 func (p Plot) drawn() (*plot.Plot, error) {

@@ -57,7 +57,15 @@ func (p *Page) row(cells []string) {
 func (p *Page) Write(dir, name string) error {
 	fmt.Fprint(os.Stdout, p.text.String())
 	text := append(bytes.TrimSpace(p.text.Bytes()), '\n')
-	return os.WriteFile(filepath.Join(dir, name), text, 0o644)
+	return write(dir, name, text)
+}
+
+// write makes the folder, too: what took hours is not lost for want of one.
+func write(dir, name string, data []byte) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the folder of the results: %w", err)
+	}
+	return os.WriteFile(filepath.Join(dir, name), data, 0o644)
 }
 
 // Failures adds what went wrong, or that nothing did, and returns an error if
