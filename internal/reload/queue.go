@@ -31,11 +31,19 @@ func (q *Queue) Add(call func()) {
 	}
 }
 
-// run ends when nothing is left to call.
+// run ends when nothing is left to call. A call that ends the goroutine leaves the
+// others to the next.
 func (q *Queue) run() {
+	ended := false
+	defer func() {
+		if !ended {
+			go q.run()
+		}
+	}()
 	for call := q.next(); call != nil; call = q.next() {
 		call()
 	}
+	ended = true
 }
 
 func (q *Queue) next() func() {

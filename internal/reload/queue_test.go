@@ -5,6 +5,7 @@
 package reload
 
 import (
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -50,6 +51,22 @@ func TestQueueIsReentrant(t *testing.T) {
 		<-done
 		if !slices.Equal(made, []string{"first", "second"}) {
 			t.Errorf("made %q", made)
+		}
+	})
+}
+
+// A call that ends its goroutine, as t.FailNow does, ends none of those behind it.
+func TestQueueSurvivesGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q Queue
+		made := 0
+		q.Add(runtime.Goexit)
+		q.Add(func() { made++ })
+		synctest.Wait()
+		q.Add(func() { made++ })
+		synctest.Wait()
+		if made != 2 || q.running {
+			t.Errorf("%d calls of 2 were made, running %v", made, q.running)
 		}
 	})
 }
