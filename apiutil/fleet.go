@@ -74,11 +74,10 @@ func (f *Fleet) Engage(ctx context.Context, cluster string, mapper meta.RESTMapp
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.run(ctx, m); err != nil {
+	if err := f.run(ctx, cluster, m); err != nil {
 		return fmt.Errorf("cluster %q does not join the fleet: %w", cluster, err)
 	}
 	replaced := f.clusters[cluster]
-	m.member.cluster.Store(&cluster)
 	e := &engagement{mapper: m}
 	e.forget = context.AfterFunc(ctx, func() { f.leave(cluster, e) })
 	f.clusters[cluster] = e
@@ -88,8 +87,9 @@ func (f *Fleet) Engage(ctx context.Context, cluster string, mapper meta.RESTMapp
 	return nil
 }
 
-// run makes the mapper refresh for one cluster more. The caller holds mu.
-func (f *Fleet) run(ctx context.Context, m *DynamicRESTMapper) error {
+// run makes the mapper refresh for one cluster more, whose name is in what it logs
+// from now on. The caller holds mu.
+func (f *Fleet) run(ctx context.Context, cluster string, m *DynamicRESTMapper) error {
 	mb := m.member
 	switch {
 	case f.ended:
@@ -99,6 +99,7 @@ func (f *Fleet) run(ctx context.Context, m *DynamicRESTMapper) error {
 	case mb.stopped == nil && m.started.Swap(true):
 		return errors.New("its RESTMapper was started before, let the fleet do that")
 	}
+	mb.cluster.Store(&cluster)
 	if mb.engaged++; mb.engaged > 1 {
 		return nil
 	}
