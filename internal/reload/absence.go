@@ -30,8 +30,13 @@ type doubts struct {
 	failing sync.Map                  // live reads that failed the last time, each a snapshot.Read
 }
 
-// note takes notice of how a read has ended.
-func (d *doubts) note(now time.Time, read snapshot.Read, err error) {
+// note takes notice of how a read has ended. known is whether what was read had been
+// served until then. All that was not counts as one thing: names that callers make up
+// must neither fill memory nor cast a new doubt each.
+func (d *doubts) note(now time.Time, read snapshot.Read, known bool, err error) {
+	if !known {
+		read = snapshot.Read{Part: read.Part}
+	}
 	if err == nil {
 		d.failing.Delete(read)
 		return
@@ -54,11 +59,23 @@ func (d *doubts) of(read snapshot.Read) bool {
 	return failed != nil && time.Since(*failed) <= doubtfulFor
 }
 
-// doubted makes a read, and makes it again while it says that something is absent
-// that was known, and there is reason for doubt. It gives up when ctx ends: then
-// absent means nothing.
-func (r *Reloader) doubted(ctx context.Context, read snapshot.Read, known bool, do func() (absent bool)) {
-	if !do() || !known || !r.doubts.of(read) {
+// served reports whether from, the snapshot when a live read began, has what is read.
+func served(from *snapshot.Snapshot, read snapshot.Read) bool {
+	switch read.Part {
+	case snapshot.PartList:
+		return from.Group(read.Group) != nil
+	case snapshot.PartVersion:
+		return from.Serves(read.Group, read.Version)
+	default:
+		return true
+	}
+}
+
+// doubted makes a live read, and makes it again while it says that something is absent
+// that was served, and there is reason for doubt. from is the snapshot when the read
+// began. It gives up when ctx ends: then absent means nothing.
+func (r *Reloader) doubted(ctx context.Context, read snapshot.Read, from *snapshot.Snapshot, do func() (absent bool)) {
+	if !do() || !served(from, read) || !r.doubts.of(read) {
 		return
 	}
 	for _, pause := range absencePauses() {

@@ -71,7 +71,7 @@ func (h Health) doubtful(now time.Time, patience time.Duration) bool {
 // server that fails, the server is asked, and nobody waits for the answer.
 func (r *Reloader) record(f *flight, from *snapshot.Snapshot, took time.Duration) {
 	now := time.Now()
-	r.doubts.note(now, f.read, f.outcome.Err)
+	r.doubts.note(now, f.read, served(from, f.read), f.outcome.Err)
 	for {
 		before := r.health.Load()
 		then := before.after(now, f.read, f.outcome)

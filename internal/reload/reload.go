@@ -137,7 +137,7 @@ func (r *Reloader) readList(f *flight, from *snapshot.Snapshot) {
 	var versions []string
 	var preferred string
 	var err error
-	r.doubted(f.ctx, f.read, from.Group(f.read.Group) != nil, func() (absent bool) {
+	r.doubted(f.ctx, f.read, from, func() (absent bool) {
 		versions, preferred, err = r.client.List(f.ctx, f.read.Group)
 		return err == nil && len(versions) == 0
 	})
@@ -158,7 +158,7 @@ func (r *Reloader) readVersion(f *flight, from *snapshot.Snapshot) {
 	group, version := f.read.Group, f.read.Version
 	var table *snapshot.Table
 	var err error
-	r.doubted(f.ctx, f.read, from.Serves(group, version), func() (absent bool) {
+	r.doubted(f.ctx, f.read, from, func() (absent bool) {
 		table, err = r.client.Version(f.ctx, group, version)
 		return err == nil && table == nil
 	})
