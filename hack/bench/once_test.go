@@ -53,8 +53,8 @@ func BenchmarkOnceHeap(b *testing.B) {
 	})
 }
 
-// reportHeap makes n mappers, each of the server that next returns. own says that
-// it is made for that mapper alone, so that it can go.
+// reportHeap makes n mappers, each of the server that next returns. own reports
+// whether that server is made for its mapper alone, and can be closed with it.
 func reportHeap(b *testing.B, f flavour, n int, own bool, next func() *endpoint) {
 	for b.Loop() {
 		forgetServers()

@@ -222,8 +222,8 @@ func (b *benchmark) write(ctx context.Context, out, before string) error {
 	return err
 }
 
-// header says what was measured where, as configuration lines of the Go benchmark
-// format.
+// header writes what was measured and where, as configuration lines of the Go
+// benchmark format.
 func (b *benchmark) header(ctx context.Context, to io.Writer) error {
 	ask := func(args ...string) string {
 		said, err := proc.Output(ctx, b.path("hack/bench"), nil, append([]string{"go"}, args...)...)

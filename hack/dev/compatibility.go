@@ -70,7 +70,7 @@ func compatibility(ctx context.Context, c *checkout, args []string) error {
 	return tested
 }
 
-// compatible returns a table. The error says that something in it failed.
+// compatible returns a table, and an error if something in it failed.
 func (c *checkout) compatible(ctx context.Context, versions []string) (string, error) {
 	var table bytes.Buffer
 	var all error

@@ -43,7 +43,7 @@ func named(name string) command {
 // errSaid ends a command that has said already what went wrong.
 var errSaid = errors.New("something failed")
 
-// errUsage ends a command whose arguments are wrong; it has said how.
+// errUsage ends a command whose arguments are wrong. The command has printed why.
 var errUsage = errors.New("wrong arguments")
 
 func main() {

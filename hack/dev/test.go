@@ -139,7 +139,7 @@ func (t *tester) findServers(ctx context.Context) (err error) {
 	return os.Setenv("KUBEBUILDER_ASSETS", t.found.latest)
 }
 
-// sum prints what all parts came to. The error says that something failed.
+// sum prints the results of all parts. It returns an error if something failed.
 func (t *tester) sum(took time.Duration, interrupted bool) error {
 	var all gotest.Report
 	broken := false

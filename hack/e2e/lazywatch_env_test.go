@@ -184,7 +184,7 @@ func (l *lazywatch) resource(kind runner.Kind, plural string) dynamic.Namespacea
 	return l.objects.Resource(schema.GroupVersionResource{Group: kind.Group, Version: kind.Versions[0], Resource: plural})
 }
 
-// mirrored says whether the object is mirrored before lazyGiveUp.
+// mirrored reports whether the object is mirrored before lazyGiveUp.
 func (l *lazywatch) mirrored(s *side, kind runner.Kind, plural string) (bool, error) {
 	var object *unstructured.Unstructured
 	for start := time.Now(); time.Since(start) < lazyGiveUp; time.Sleep(10 * time.Millisecond) {

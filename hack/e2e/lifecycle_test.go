@@ -94,7 +94,7 @@ func startServer(t *testing.T) (*runner.Server, *rest.Config) {
 	return s, cfg
 }
 
-// eventually waits until yes holds, and says how long that took.
+// eventually waits until yes holds, and returns how long that took.
 func eventually(t *testing.T, within time.Duration, what string, yes func() bool) time.Duration {
 	t.Helper()
 	begun := time.Now()

@@ -299,7 +299,7 @@ func (r *meshReplay) heals(tenant string) {
 	})
 }
 
-// inTime says that the fork healed at the first try that began after the change.
+// inTime checks that the fork healed at the first try that began after the change.
 func (r *meshReplay) inTime() {
 	r.t.Helper()
 	fork := r.sides[1].result
@@ -311,7 +311,7 @@ func (r *meshReplay) inTime() {
 	}
 }
 
-// undelayed says that a tenant was pushed into all the time, whatever was up with
+// undelayed checks that a tenant was pushed into all the time, whatever happened to
 // its siblings.
 func (r *meshReplay) undelayed(tenant string, since time.Time) {
 	r.t.Helper()

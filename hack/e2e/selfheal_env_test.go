@@ -139,7 +139,7 @@ func (h *selfheal) healed(s *side) (runner.Step, selfhealStatus, error) {
 	return now.step(), now, err
 }
 
-// awaitKind waits until the program reports a kind as want, and says whether it did.
+// awaitKind waits until the program reports a kind as want, and returns how that went.
 func (h *selfheal) awaitKind(s *side, want string, giveUp time.Duration) (runner.Step, error) {
 	s.result.Healed, s.result.Tries = false, 0
 	before, err := h.status(s)

@@ -134,7 +134,7 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// valid says what is wrong with the flags together.
+// valid returns an error if the flags do not fit together.
 func (o options) valid(rest []string) error {
 	given := 0
 	for _, dir := range []string{o.into, o.out, o.check} {
@@ -183,7 +183,7 @@ func self() string {
 	return "go run " + info.Path + "@" + info.Main.Version
 }
 
-// toolVersion tells two tools apart, and whether they have the same mapper inside.
+// toolVersion returns a version that differs if the tool or the mapper inside does.
 func toolVersion(ours fs.FS) string {
 	version := "(devel)"
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {

@@ -36,7 +36,7 @@ func (p proof) rule() Rule {
 	return RuleGroup
 }
 
-// missing says what the proof lacks. It is empty if nothing does.
+// missing returns what the proof lacks, or "" if it is complete.
 func (p proof) missing() string {
 	switch {
 	case p.byDocument() && p.document():

@@ -79,7 +79,7 @@
 // kind of a group is a register that holds what is served and what the document
 // says; changes of the world are writes of one instant, lookups are reads. NoMatch
 // is a read for each version, over the time of the lookup; what is found is a read
-// over the time since the last reset. porcupine says whether that is linearizable.
+// over the time since the last reset. porcupine checks that this is linearizable.
 //
 // It is the smaller half. Staleness that depends on what was read when is no state
 // of a register, and reads that change nothing are independent of each other: for

@@ -198,7 +198,7 @@ func (h *History) mode() string {
 	return "aggregated"
 }
 
-// String says what kind of history it is.
+// String returns what kind of history it is.
 func (h *History) String() string {
 	trouble := "faults"
 	if h.Calm {

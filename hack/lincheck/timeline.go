@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Timeline tells the history as lines in the order of time. What is not about
-// the groups of op is left out, unless op is nil.
+// Timeline returns the history as lines in the order of time. Unless op is nil, it
+// has only what is about the groups of op.
 func (h *History) Timeline(op *Op) string {
 	t := timeline{op: op}
 	for i, c := range h.Worlds {

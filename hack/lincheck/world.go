@@ -55,7 +55,7 @@ func scope(namespaced bool) string {
 // A World is all that is served at one moment. It is a value.
 type World [len(groupNames)][len(kindNames)]State
 
-// versions says which versions of a group are served.
+// versions returns which versions of a group are served.
 func (w World) versions(group int) uint8 {
 	var all uint8
 	for _, s := range w[group] {

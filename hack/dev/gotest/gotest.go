@@ -53,7 +53,7 @@ type Command struct {
 	Raw      io.Writer // gets all that go test says, unless nil
 }
 
-// Run runs the command. The error says that go test failed.
+// Run runs the command. It returns an error if go test failed.
 func (c Command) Run(ctx context.Context) (*Report, error) {
 	read, write, err := os.Pipe()
 	if err != nil {

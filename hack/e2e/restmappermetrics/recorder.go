@@ -86,7 +86,7 @@ func gauge(name, help string) prometheus.Gauge {
 	return prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: help})
 }
 
-// Request counts a request; a code of 0 says that there was no answer.
+// Request counts a request. The code is 0 if there was no answer.
 func (r *Recorder) Request(path string, code int) {
 	status := strconv.Itoa(code)
 	if code == 0 {
@@ -108,7 +108,7 @@ func (r *Recorder) Reload(reason string, duration time.Duration, err error) {
 // Miss counts a lookup that could not be answered from what was known.
 func (r *Recorder) Miss(outcome string) { r.misses.WithLabelValues(outcome).Inc() }
 
-// Served says what is known now.
+// Served sets what is known now.
 func (r *Recorder) Served(generation uint64, groups, kinds int, lastSuccess time.Time) {
 	r.generation.Set(float64(generation))
 	r.groups.Set(float64(groups))

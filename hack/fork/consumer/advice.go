@@ -21,7 +21,7 @@ import (
 // mostNamed is how many modules are named.
 const mostNamed = 5
 
-// advise says what in the consumer keeps the tree from others, or from a build
+// advise prints what in the consumer keeps the tree from others, or from a build
 // elsewhere, and which lines help.
 func (j *job) advise(ctx context.Context) error {
 	manifest, err := tree.Load(j.slot.Dir)
@@ -219,8 +219,8 @@ func passedOver(folder string) bool {
 		slices.Contains([]string{"vendor", "testdata", "node_modules"}, folder)
 }
 
-// readNested says what a go.mod has to do with the fork, not ok if nothing. One
-// that can't be read is no business of this tool's.
+// readNested returns what a go.mod has to do with the fork, and not ok if nothing.
+// A go.mod that can't be read is left to its owner.
 func (j *job) readNested(ctx context.Context, dir string) (m nested, ok bool) {
 	other := &module{dir: dir, env: j.env}
 	if err := other.reload(ctx); err != nil || !other.mod.requires() {

@@ -27,7 +27,7 @@ import (
 // place is where the tree goes, relative to the consumer.
 const place = "third_party/controller-runtime"
 
-// Request says what to do to which module.
+// Request is what to do to which module.
 type Request struct {
 	Dir   string    // the folder of its go.mod
 	Ours  fs.FS     // apiutil and internal; not needed to undo
@@ -155,7 +155,7 @@ func (j *job) ready(ctx context.Context) (*state, error) {
 	return j.look()
 }
 
-// refuse says why the fork can't go into a consumer in this state.
+// refuse returns an error if the fork can't go into a consumer in this state.
 func (j *job) refuse(s *state) error {
 	if s.foreign != "" {
 		return fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit -dropreplace=%s)",

@@ -111,7 +111,7 @@ func (j *job) writeTree(ctx context.Context, made *tree.Result, manifest *tree.M
 	return nil
 }
 
-// saves says where each file's earlier content is kept, and what the file holds
+// saves returns where each file's earlier content is kept, and what the file holds
 // at this point.
 func saves(before, now contents) map[string]tree.Saved {
 	saved := map[string]tree.Saved{}
@@ -220,8 +220,8 @@ func (j *job) buildFailed(err error) error {
 	return fmt.Errorf("%s does not build with the fork: %s (does it without? go build ./...)", j.Dir, strings.TrimSpace(gotool.First(lines)))
 }
 
-// unavailable finds the line in which the go command says that it could not get
-// a module, or may not use it. That has nothing to do with the fork.
+// unavailable returns the line in which the go command reports that it could not
+// get a module, or may not use it. That has nothing to do with the fork.
 func unavailable(lines []string) string {
 	for _, line := range lines {
 		for _, sign := range []string{

@@ -67,7 +67,7 @@ func (j *job) lookAtTree(s *state) error {
 	return nil
 }
 
-// halfDone says what an interrupted run left.
+// halfDone returns a text that names what an interrupted run left.
 func (j *job) halfDone(s *state) string {
 	left := j.slot.Leftovers()
 	for _, name := range j.tracked() {

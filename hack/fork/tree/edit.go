@@ -60,7 +60,7 @@ func (d *Draft) edit(name string, do func(*source) error) error {
 	return nil
 }
 
-// unexpected says what was looked for in vain.
+// unexpected returns an error that names what upstream's file does not have.
 func (s *source) unexpected(format string, args ...any) error {
 	return fmt.Errorf("upstream's %s has no %s: this release needs a look before the tool can edit it", s.name, fmt.Sprintf(format, args...))
 }

@@ -32,8 +32,8 @@ func damaged(data, how []byte) []byte {
 }
 
 // Whatever upstream's files look like, an edit neither panics nor writes what is no
-// Go: it says that the release needs a look. Run it with -fuzz to look further than
-// at the seeds.
+// Go: it returns an error that the release needs a look. Run it with -fuzz to go
+// beyond the seeds.
 func FuzzEdit(f *testing.F) {
 	names := slices.Sorted(maps.Keys(editTests))
 	upstream := upstreamOf(f, Newest())

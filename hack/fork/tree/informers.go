@@ -63,7 +63,7 @@ func (s *source) editInformers() (map[string][]string, error) {
 	return s.listWatchForm()
 }
 
-// listWatchForm tells how the functions of a cache.ListWatch are called here, and
+// listWatchForm returns how the functions of a cache.ListWatch are called here, and
 // whether they take a context.
 func (s *source) listWatchForm() (map[string][]string, error) {
 	calls := func(name string) bool {

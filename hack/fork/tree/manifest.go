@@ -24,7 +24,7 @@ const (
 // ErrNotOurs is what Load returns for a folder without a manifest.
 var ErrNotOurs = errors.New("was not written by this tool")
 
-// Manifest says what the tool wrote. It holds no time and no path of the
+// Manifest is a list of what the tool wrote. It holds no time and no path of the
 // machine: the same input gives the same bytes.
 type Manifest struct {
 	Format   int    `json:"format"`

@@ -134,7 +134,7 @@ func (r *Result) count() {
 	r.Dropped = len(r.before) - r.Kept - r.Replaced
 }
 
-// String says it in the words of a progress line.
+// String returns the result as a progress line.
 func (r *Result) String() string {
 	return fmt.Sprintf("%d files of upstream's unchanged, %d replaced, %d dropped, %d of ours added",
 		r.Kept, r.Replaced, r.Dropped, r.Added)

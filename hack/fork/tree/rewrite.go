@@ -65,8 +65,8 @@ func editImports(fset *token.FileSet, file *ast.File, src []byte) ([]byte, error
 	return edited, nil
 }
 
-// moveImport says what an import is called in the tree. Only apiutil and
-// internal come along, so any other package of ours would not be there.
+// moveImport returns the path of an import in the tree. It refuses any other
+// package of ours than apiutil and internal, because the tree has only those.
 func moveImport(imported string) (string, error) {
 	name, ours := cutRoot(imported, Ours)
 	if !ours {

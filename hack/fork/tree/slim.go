@@ -145,8 +145,8 @@ func (r *Result) folders() map[string]bool {
 	return folders
 }
 
-// drop drops those of upstream's files that are as upstream has them, and says how
-// many there were.
+// drop drops the unwanted files that are as upstream has them, and returns how many
+// they were.
 func (r *Result) drop(unwanted func(name string) bool) int {
 	before := len(r.Files)
 	maps.DeleteFunc(r.Files, func(name string, file File) bool {

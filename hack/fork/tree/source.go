@@ -75,7 +75,7 @@ func (s Source) LineEnd(pos token.Pos) int {
 // Replace puts text in the place of what is between two offsets.
 func (s Source) Replace(from, to int, text string) { s.replace(from, to, text) }
 
-// Unexpected says what was looked for in vain.
+// Unexpected returns an error that names what upstream's file does not have.
 func (s Source) Unexpected(format string, args ...any) error {
 	return s.unexpected("%s", fmt.Sprintf(format, args...))
 }

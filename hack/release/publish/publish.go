@@ -30,7 +30,7 @@ const (
 	Author = "freshmapper <noreply@freshmapper.invalid>"
 )
 
-// Request says what to publish.
+// Request is what to publish.
 type Request struct {
 	Dir    string      // of the repository
 	Lines  []tree.Line // at their newest tested releases

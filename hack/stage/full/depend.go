@@ -25,7 +25,7 @@ type graph struct {
 	needs map[string]map[string]bool
 }
 
-// dependencies says which of the files each file needs: those that declare what
+// dependencies returns which of the files each file needs: those that declare what
 // it uses in its package, all code of the packages that it imports and, for a
 // test, all code of its own package and what is in its testdata.
 func dependencies(files tree.Files) (map[string][]string, error) {

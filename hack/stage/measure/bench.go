@@ -109,7 +109,8 @@ func (s samples) read(out string) {
 	}
 }
 
-// complete says which benchmark has given no figure: hack/bench may have changed.
+// complete returns an error that names each benchmark without a figure: hack/bench
+// may have changed.
 func (s samples) complete() error {
 	var missing []string
 	want := func(benchmark, unit string) {

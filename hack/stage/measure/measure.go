@@ -173,7 +173,7 @@ func (b *bench) command(ctx context.Context, dir string, env []string, name stri
 	return stdout.String(), nil
 }
 
-// machine says what was measured on.
+// machine returns what was measured on.
 func (b *bench) machine(ctx context.Context) string {
 	version, err := b.command(ctx, b.root, nil, "go", "env", "GOOS", "GOARCH", "GOVERSION")
 	if err != nil {

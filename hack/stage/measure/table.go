@@ -91,7 +91,7 @@ func names(columns []Column) []string {
 	return texts
 }
 
-// String says whether the program came right, and at what price.
+// String returns whether the program came right, and at what price.
 func (o outcome) String() string {
 	text := "never"
 	if o.Healed {

@@ -44,7 +44,7 @@ func (r *Result) String() string {
 	return fmt.Sprintf("%-12s %-14s %s", r.Replay, r.Build, r.Verdict())
 }
 
-// Verdict says whether, when and at what price the program came right.
+// Verdict returns whether, when and at what price the program came right.
 func (r *Result) Verdict() string {
 	if !r.Healed {
 		return fmt.Sprintf("never: %s, %s, %s", Count(r.Tries, "try", "tries"), r.Price(), Duration(r.Millis))
