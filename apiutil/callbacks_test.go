@@ -81,7 +81,7 @@ func TestCallbacksMayMiss(t *testing.T) {
 				defer cancel()
 				metrics := &askingMetrics{}
 				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{
-					Metrics: metrics, Logger: metrics.logger(), RefreshInterval: time.Minute,
+					Metrics: metrics, Logger: metrics.logger(), RefreshInterval: 2 * time.Second,
 				})
 				metrics.ask = func() {
 					// Each lookup makes the next callback, until ctx ends.
@@ -100,7 +100,7 @@ func TestCallbacksMayMiss(t *testing.T) {
 					t.Errorf("5 lookups took %v", took)
 				}
 				stop := startMapper(t, m)
-				time.Sleep(5 * time.Minute)
+				time.Sleep(10 * time.Second)
 				stop()
 				if metrics.asked.Load() == 0 {
 					t.Error("no callback")

@@ -203,7 +203,7 @@ func TestLookupsBesideReadsOfNewVersions(t *testing.T) {
 // A version that fails is never NoMatch, whatever others read and reset meanwhile.
 func TestFailedVersionIsNeverNoMatch(t *testing.T) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-		for seed := range uint64(300) {
+		for seed := range uint64(100) {
 			inBubble(t, func(t *testing.T) { failedVersionHistory(t, forms, seed) })
 		}
 	})

@@ -75,7 +75,7 @@ func TestHealthAfterOneFailure(t *testing.T) {
 						server.SetFault(fakeapi.At(path), fakeapi.Times(1, fault))
 					}
 					server.SetFault(fakeapi.InGroup(service.Group), fakeapi.Status(503, 0))
-					wantAlwaysHealthy(t, m, service, time.Second, 15*time.Minute)
+					wantAlwaysHealthy(t, m, service, time.Second, 5*time.Minute)
 				})
 			})
 		}

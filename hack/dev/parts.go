@@ -26,6 +26,7 @@ var leftOut = []struct{ flag, what string }{
 	{"-nightly", "the fork as a way in with the lines between the oldest and the newest: the provider has them here"},
 	{"-nightly", "each patch of the small series by itself, kubebuilder's make targets, the release as a consumer's module"},
 	{"-series", "the full series for upstream, slice by slice"},
+	{"-nightly", "the linter on nested modules"},
 	{"-matrix", "all of upstream's tests on stock and fork of every line"},
 	{"-compatibility", "the oldest Go"},
 }
@@ -45,9 +46,9 @@ func longTests() string {
 // sliceTest is what -series runs. Elsewhere it would only be a skip.
 const sliceTest = "^TestEachSlicePasses$"
 
-// all runs all parts. Most need all of the processor. The replays wait most of the
-// time, and are about how long something takes: what runs beside them has lower
-// priority, and asks for no answer in time.
+// all runs all parts. The replays wait most of the time, and are about how long
+// something takes: what runs beside them needs the processor, has lower priority, and
+// asks for no answer in time.
 func (t *tester) all(ctx context.Context) {
 	if !t.quick {
 		t.part(ctx, "API servers", func(*row) error { return t.findServers(ctx) })
@@ -57,13 +58,12 @@ func (t *tester) all(ctx context.Context) {
 		t.untimed(ctx)
 	case t.nightly:
 		t.untimed(ctx)
-		t.part(ctx, "replays on an API server, -race", func(r *row) error { return t.replays(ctx, r) })
+		t.timed(ctx)
 	default:
-		beside := t.beside(ctx, (*tester).untimed)
-		t.part(ctx, "replays on an API server", func(r *row) error { return t.replays(ctx, r) })
-		beside()
+		wait := t.beside(ctx, (*tester).untimed)
+		t.timed(ctx)
+		wait()
 	}
-	t.timed(ctx)
 }
 
 // beside runs parts at the same time as what comes before the call of wait, which
@@ -76,7 +76,7 @@ func (t *tester) beside(ctx context.Context, parts func(*tester, context.Context
 		defer close(done)
 		parts(other, proc.Nice(ctx))
 	}()
-	t.say("beside the replays, and shown when they are done: verify, the tools, the forked trees")
+	t.say("beside the replays, and shown when they are done: the library, the tools, verify")
 	return func() {
 		<-done
 		fmt.Fprint(t.stderr, &said)
@@ -86,20 +86,22 @@ func (t *tester) beside(ctx context.Context, parts func(*tester, context.Context
 
 // untimed are parts that may take as long as they do.
 func (t *tester) untimed(ctx context.Context) {
-	t.part(ctx, "verify", func(*row) error { return verify(ctx, t.checkout, nil) })
+	t.part(ctx, "library, -race", func(r *row) error {
+		return t.gotest(ctx, r, t.root, t.found.store, "-race", "-timeout", "60m", ".", "./apiutil/...", "./internal/...")
+	})
+	t.part(ctx, "random histories", func(r *row) error {
+		return t.gotest(ctx, r, t.path("hack/lincheck"), nil, "-count=1", ".", "-seed", "1")
+	})
 	t.part(ctx, "tools in hack"+t.raced(), func(r *row) error {
 		return t.gotest(ctx, r, t.root, t.found.store, t.race("-timeout", "60m", "-skip", t.skipped(), "./hack/...")...)
 	})
 	t.part(ctx, "short proofs", func(r *row) error { return t.gotest(ctx, r, t.path("hack/proof"), nil, "-count=1", "./...") })
 	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
 	if t.nightly {
+		t.part(ctx, "verify", func(*row) error { return verify(ctx, t.checkout, nil) })
 		t.part(ctx, "vet with the oldest Go", func(*row) error { return t.vetOldest(ctx) })
-	}
-	if t.quick {
-		return
-	}
-	for _, version := range t.versions() {
-		t.part(ctx, "the forked "+version+", built", func(r *row) error { return t.build(ctx, r, version) })
+	} else {
+		t.part(ctx, "verify", func(*row) error { return verify(ctx, t.checkout, []string{"-root"}) })
 	}
 }
 
@@ -123,15 +125,10 @@ func (t *tester) versions() []string { return []string{tree.Newest(), tree.Lines
 
 // timed are parts that expect answers in time.
 func (t *tester) timed(ctx context.Context) {
-	t.part(ctx, "library, -race", func(r *row) error {
-		return t.gotest(ctx, r, t.root, t.found.store, "-race", "-timeout", "60m", ".", "./apiutil/...", "./internal/...")
-	})
-	t.part(ctx, "random histories", func(r *row) error {
-		return t.gotest(ctx, r, t.path("hack/lincheck"), nil, "-count=1", ".", "-seed", "1")
-	})
-	if t.quick {
-		return
+	for _, version := range t.versions() {
+		t.part(ctx, "the forked "+version+", built", func(r *row) error { return t.build(ctx, r, version) })
 	}
+	t.part(ctx, "replays on an API server"+t.raced(), func(r *row) error { return t.replays(ctx, r) })
 	for _, version := range t.versions() {
 		t.part(ctx, "upstream's tests in the forked "+version, func(r *row) error { return t.forked(ctx, r, version) })
 	}
@@ -239,7 +236,7 @@ const nightReplays = "^TestPlain$/^S2-cluster-namespaces$"
 func (t *tester) replays(ctx context.Context, r *row) error {
 	results := filepath.Join(t.work, "results")
 	env := []string{"FRESHMAPPER_E2E_RESULTS=" + results}
-	args := t.race("-count=1", "-timeout", "30m", "-parallel", "3")
+	args := t.race("-count=1", "-timeout", "30m", "-parallel", "4")
 	if !t.nightly {
 		args = append(args, "-skip", nightReplays)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/freshmapper/freshmapper/hack/dev/proc"
 )
 
-const verifyUsage = `usage: hack/verify.sh [-fast]
+const verifyUsage = `usage: hack/verify.sh [-fast | -root]
 
 Checks everything about the checkout that needs no test run: formatting, vet,
 go.mod and go.sum, lint, script syntax, paths of this machine left in files.
@@ -24,6 +24,7 @@ Files not yet added to git are checked too. A failed check does not stop the
 others; the exit status is 1 if any failed.
 
   -fast    without golangci-lint, which the first run builds in a few minutes
+  -root    with golangci-lint for the root module alone, as hack/test.sh has it
 `
 
 // verifier runs checks and notes what they came to.
@@ -36,6 +37,7 @@ type verifier struct {
 func verify(ctx context.Context, c *checkout, args []string) error {
 	flags := flag.NewFlagSet("verify", flag.ContinueOnError)
 	fast := flags.Bool("fast", false, "")
+	rootOnly := flags.Bool("root", false, "")
 	if err := c.parse(flags, args, verifyUsage); err != nil {
 		return err
 	}
@@ -55,7 +57,9 @@ func verify(ctx context.Context, c *checkout, args []string) error {
 	if !*fast {
 		v.command(ctx, "config", ".", c.tool("golangci-lint", "config", "verify")...)
 		for _, module := range modules {
-			v.lint(ctx, module)
+			if module == "." || !*rootOnly {
+				v.lint(ctx, module)
+			}
 		}
 	}
 	if ctx.Err() != nil {

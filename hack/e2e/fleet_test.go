@@ -21,6 +21,7 @@ import (
 // three API servers. It is built with the fork, and again with controller-runtime as
 // it is and the fleet from this repository's own module.
 func TestFleet(t *testing.T) {
+	t.Parallel() // most of the time it waits for connections to end
 	log.SetLogger(logr.Discard())
 	binaries := buildFleet(t)
 	host, _ := startServer(t)
