@@ -95,3 +95,18 @@ func Lines(output string) []string {
 	}
 	return lines
 }
+
+// RepeatLines has each line with a key in it stand once for each of the values.
+func RepeatLines(text, key string, values []string) string {
+	var out strings.Builder
+	for _, line := range SplitLines(text) {
+		if !strings.Contains(line, key) {
+			out.WriteString(line)
+			continue
+		}
+		for _, value := range values {
+			out.WriteString(strings.ReplaceAll(line, key, value))
+		}
+	}
+	return out.String()
+}

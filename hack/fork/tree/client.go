@@ -6,34 +6,37 @@ import (
 	"go/ast"
 	"slices"
 	"strings"
+
+	"github.com/freshmapper/freshmapper/hack/fork/source"
 )
 
 const (
-	clientDir  = "pkg/client"
-	clientFile = clientDir + "/client_rest_resources.go"
+	clientDir      = "pkg/client"
+	clientFile     = clientDir + "/client_rest_resources.go"
+	fieldsFile     = clientDir + "/client.go"
+	watchFile      = clientDir + "/watch.go"
+	namespacedFile = clientDir + "/namespaced_client.go"
 )
 
-// keepClientFresh edits upstream's client, which keeps a mapping of its own for
-// each kind it has met, for good, and which discovers with its lock held.
+// clientChanges are about the mapping of each kind that upstream's client has met,
+// which it keeps for good, and for which it discovers with its lock held.
+var clientChanges = []change{
+	{clientFile, lookUpUnlocked},
+	{fieldsFile, followRequests},
+	{watchFile, followWatch},
+}
+
 func keepClientFresh(d *Draft) error {
-	keys := map[string][]string{}
-	if err := d.edit(clientFile, func(s *source) (err error) {
-		keys["MAPS"], keys["OBJ"], err = s.editClient()
-		return err
-	}); err != nil {
-		return err
+	changes := clientChanges
+	templates := []string{
+		"pkg/internal/follow/follow.go", "pkg/internal/follow/follow_test.go",
+		clientDir + "/client_follow.go", clientDir + "/client_follow_test.go",
+		clientDir + "/client_rest_resources_follow_test.go", clientDir + "/client_rest_resources_kept_test.go",
+		clientDir + "/client_rest_resources_server_test.go", clientDir + "/namespaced_client_follow_test.go",
 	}
-	if err := d.edit(fieldsFile, (*source).editClientFields); err != nil {
-		return err
-	}
-	if err := keepNamespacedClientFresh(d); err != nil {
-		return err
-	}
-	if err := d.edit(clientDir+"/watch.go", func(s *source) (err error) {
-		keys["BASE"], err = s.editClientWatch()
-		return err
-	}); err != nil {
-		return err
+	if d.Line.Minor >= "v0.22" { // before, the client of a namespace asks for scopes nowhere but where it asks the client that it wraps
+		changes = append(slices.Clone(changes), change{namespacedFile, askWrappedClient})
+		templates = append(templates, clientDir+"/namespaced_client_follow.go")
 	}
 	requests, err := d.followingRequests()
 	if err != nil {
@@ -42,179 +45,107 @@ func keepClientFresh(d *Draft) error {
 	if err := d.put(clientDir+"/client_follow_requests.go", requests); err != nil {
 		return err
 	}
-	return d.putTemplates(keys, map[string]string{
-		"pkg/internal/follow/follow.go":                     "follow.go",
-		"pkg/internal/follow/follow_test.go":                "follow_test.go",
-		clientDir + "/client_follow_test.go":                "client_follow_test.go",
-		clientDir + "/client_follow.go":                     "client_follow.go",
-		clientDir + "/client_rest_resources_follow_test.go": "client_rest_resources_follow_test.go",
-		clientDir + "/client_rest_resources_kept_test.go":   "client_rest_resources_kept_test.go",
-		clientDir + "/client_rest_resources_server_test.go": "client_rest_resources_server_test.go",
-	})
+	return d.change(changes, templates...)
 }
 
-// editClient edits the client's cache. It returns the names of the maps that it
-// keeps mappings in, and how the parameter of getResource is declared.
-func (s *source) editClient() (maps, obj []string, err error) {
-	maps, err = s.clientResources()
-	if err != nil {
-		return nil, nil, err
-	}
-	get, err := s.clientGet(maps)
-	if err != nil {
-		return nil, nil, err
-	}
-	s.editClientGet(get)
-	return maps, []string{s.text(get.obj)}, nil
-}
+// getter is how the client finds what it keeps of a kind.
+const getter = "(c *clientRestResources) getResource"
 
-// clientResources returns the maps of clientRestResources, after a look at its
-// other fields that matter.
-func (s *source) clientResources() (maps []string, err error) {
-	fields, err := s.structType("clientRestResources")
+// getterShape is the method as the tool knows it: nothing but the lookup happens
+// with the lock held.
+const getterShape = `func ` + getter + `(obj <type>) (*resourceMeta, error) {
+…
+	c.mu.RLock()
+…
+	r, known := <entry>
+…	c.mu.RUnlock()
+…
+	if known {
+		return r, nil
+	}
+…
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, err = c.newResource(<kind>)
 	if err != nil {
 		return nil, err
 	}
-	mu, mapper := false, false
-	for _, field := range fields.Fields.List {
-		for _, name := range field.Names {
-			kind, isMap := field.Type.(*ast.MapType)
-			switch declared := name.Name + " " + s.text(field.Type); {
-			case isMap && s.text(kind.Value) == "*resourceMeta":
-				maps = append(maps, name.Name)
-			case isMap:
-				return nil, s.unexpected("use that the tool knows for the map %s of clientRestResources", name.Name)
-			case declared == "mapper meta.RESTMapper":
-				mapper = true
-			case declared == "mu sync.RWMutex":
-				mu = true
-			}
-		}
-	}
-	switch {
-	case len(maps) == 0:
-		return nil, s.unexpected("map to *resourceMeta in clientRestResources")
-	case !mu:
-		return nil, s.unexpected("field \"mu sync.RWMutex\" in clientRestResources")
-	case !mapper:
-		return nil, s.unexpected("field \"mapper meta.RESTMapper\" in clientRestResources")
-	}
-	return maps, nil
-}
+	<entry> = r
+	return r, err
+}`
 
-// clientGet are the statements of getResource that matter, in their order.
-type clientGet struct {
-	obj                         *ast.Field // the parameter
-	rlock, load, runlock, known ast.Stmt
-	lock, unlock                ast.Stmt
-	lookup, failed, store, done ast.Stmt
-}
-
-// clientGet finds them, and makes sure that nothing but the lookup happens
-// between the locking and the end, and that no other statement uses the lock.
-func (s *source) clientGet(maps []string) (*clientGet, error) {
-	get, err := s.method("c *clientRestResources", "getResource")
-	if err != nil {
-		return nil, err
+// lookUpUnlocked has the client make sure that what it keeps still holds, and
+// discover without its lock. It notes the names of the maps that it keeps mappings
+// in, and how the parameter of the method is declared.
+func lookUpUnlocked(f *source.File, noted keys) {
+	maps := clientMaps(f)
+	holes := f.Shape(getter, getterShape)
+	if f.Err() != nil {
+		return
 	}
-	if get.Type.Params.NumFields() != 1 || !strings.HasPrefix(s.text(get.Type.Params.List[0]), "obj ") {
-		return nil, s.unexpected("getResource whose one parameter is obj")
-	}
-	g, body := &clientGet{obj: get.Type.Params.List[0]}, get.Body.List
-	entry := "" // how the kind's place in the map is written
-	steps := []struct {
-		stmt *ast.Stmt
-		want string
-		is   func(ast.Stmt) bool
-	}{
-		{&g.rlock, "c.mu.RLock()", nil},
-		{&g.load, "r, known := <map>[<key>]", func(stmt ast.Stmt) (is bool) {
-			entry, is = s.loads(stmt, body, maps)
-			return is
-		}},
-		{&g.runlock, "c.mu.RUnlock()", nil},
-		{&g.known, "if known { return r, nil }", func(stmt ast.Stmt) bool { return s.returns(stmt, "known", "return r, nil") }},
-		{&g.lock, "c.mu.Lock()", nil},
-		{&g.unlock, "defer c.mu.Unlock()", nil},
-		{&g.lookup, "r, err = c.newResource(...)", s.looksUp},
-		{&g.failed, "if err != nil { return nil, err }", func(stmt ast.Stmt) bool { return s.returns(stmt, "err != nil", "return nil, err") }},
-		{&g.store, "<map>[<key>] = r", func(stmt ast.Stmt) bool { return s.text(stmt) == entry+" = r" }},
-		{&g.done, "return r, err", nil},
-	}
-	at := 0
-	for _, step := range steps {
-		is := step.is
-		if is == nil {
-			is = func(stmt ast.Stmt) bool { return s.text(stmt) == step.want }
+	entry := holes[1]
+	from, _, _ := strings.Cut(entry, "[")
+	f.Function(getter, func(fn *ast.FuncDecl) {
+		text := f.Text(fn)
+		if entry != holes[3] || strings.Count(text, "c.mu.") != 4 || !slices.ContainsFunc(maps, func(name string) bool {
+			return from == "c."+name || strings.Contains(text, "\n\t"+from+" := c."+name+"\n")
+		}) {
+			f.Unexpected("getResource that loads and stores %q, which is of a map of its own, and locks nowhere else", entry)
 		}
-		n := slices.IndexFunc(body[at:], is)
-		if n < 0 {
-			return nil, s.unexpected("statement %q where getResource is expected to have it", step.want)
-		}
-		*step.stmt = body[at+n]
-		at += n + 1
-	}
-	const tail = 6 // from lock to done
-	if at != len(body) || body[at-tail] != g.lock || s.locks(get) != 4 {
-		return nil, s.unexpected("getResource that ends by locking, looking up and storing, and locks nowhere else")
-	}
-	return g, nil
-}
-
-// loads reports whether stmt is "r, known := m[k]", m being one of the maps or a
-// variable that is set to one, and returns "m[k]".
-func (s *source) loads(stmt ast.Stmt, body []ast.Stmt, maps []string) (string, bool) {
-	assign, ok := stmt.(*ast.AssignStmt)
-	if !ok || len(assign.Lhs) != 2 || len(assign.Rhs) != 1 || s.text(assign.Lhs[0]) != "r" || s.text(assign.Lhs[1]) != "known" {
-		return "", false
-	}
-	entry, ok := assign.Rhs[0].(*ast.IndexExpr)
-	if !ok {
-		return "", false
-	}
-	is := func(text string) bool {
-		return slices.ContainsFunc(maps, func(name string) bool { return text == "c."+name })
-	}
-	from := s.text(entry.X)
-	chosen := slices.ContainsFunc(body, func(stmt ast.Stmt) bool {
-		choice, ok := stmt.(*ast.AssignStmt)
-		return ok && len(choice.Lhs) == 1 && s.text(choice.Lhs[0]) == from && is(s.text(choice.Rhs[0]))
 	})
-	return s.text(entry), is(from) || chosen
+	f.Change(getter, "if known {\n\t\treturn r, nil", "if known {\n\t\treturn c.current(r)")
+	f.Remove(getter, "defer c.mu.Unlock()")
+	f.Change(getter, "c.mu.Lock()", "// without the lock: discovery may take its time, and other kinds need not wait for it")
+	f.Before(getter, entry+" = r", "c.mu.Lock()\n\tdefer c.mu.Unlock()\n\t")
+	noted["MAPS"], noted["OBJ"] = maps, []string{"obj " + holes[0]}
 }
 
-// returns reports whether stmt is "if cond { body }".
-func (s *source) returns(stmt ast.Stmt, cond, body string) bool {
-	branch, ok := stmt.(*ast.IfStmt)
-	return ok && branch.Init == nil && branch.Else == nil && s.text(branch.Cond) == cond &&
-		len(branch.Body.List) == 1 && s.text(branch.Body.List[0]) == body
-}
-
-func (s *source) looksUp(stmt ast.Stmt) bool {
-	assign, ok := stmt.(*ast.AssignStmt)
-	if !ok || len(assign.Lhs) != 2 || len(assign.Rhs) != 1 || s.text(assign.Lhs[0]) != "r" || s.text(assign.Lhs[1]) != "err" {
-		return false
-	}
-	call, ok := assign.Rhs[0].(*ast.CallExpr)
-	return ok && s.text(call.Fun) == "c.newResource"
-}
-
-// locks counts the uses of the lock.
-func (s *source) locks(f *ast.FuncDecl) int {
-	n := 0
-	ast.Inspect(f, func(node ast.Node) bool {
-		if selected, ok := node.(*ast.SelectorExpr); ok && s.text(selected) == "c.mu" {
-			n++
+// clientMaps returns the maps of the client's cache, after a look at its other
+// fields that matter.
+func clientMaps(f *source.File) (maps []string) {
+	const typeName = "clientRestResources"
+	f.FieldType(typeName, "mu", "sync.RWMutex", "sync.RWMutex")
+	f.FieldType(typeName, "mapper", "meta.RESTMapper", "meta.RESTMapper")
+	for _, field := range f.Fields(typeName) {
+		switch kind, isMap := field.Type.(*ast.MapType); {
+		case !isMap:
+		case f.Text(kind.Value) != "*resourceMeta" || len(field.Names) != 1:
+			f.Unexpected("use that the tool knows for the map %s of %s", f.Text(field), typeName)
+		default:
+			maps = append(maps, field.Names[0].Name)
 		}
-		return true
-	})
-	return n
+	}
+	if len(maps) == 0 {
+		f.Unexpected("map to *resourceMeta in %s", typeName)
+	}
+	return maps
 }
 
-func (s *source) editClientGet(g *clientGet) {
-	found := g.known.(*ast.IfStmt).Body.List[0]
-	s.replace(s.offset(found.Pos()), s.offset(found.End()), "return c.current(r)")
-	s.replace(s.offset(g.lock.Pos()), s.offset(g.lookup.Pos()), ""+
-		"// without the lock: discovery may take its time, and other kinds need not wait for it\n\t")
-	s.insert(s.offset(g.store.Pos()), "c.mu.Lock()\n\tdefer c.mu.Unlock()\n\t")
+// followRequests has the client send its requests through types of ours, and tell
+// the scope of a kind from what it knew last, if the kind is gone: upstream's
+// mapper never forgets one.
+func followRequests(f *source.File, _ keys) {
+	f.Value("clientRestResources", "mapper", "options.Mapper", "followed(options.Mapper)")
+	f.Value("metadataClient", "restMapper", "options.Mapper", "resources.mapper")
+	for _, r := range requesters {
+		f.FieldType("client", r.name, r.name, following(r.name))
+		f.Wrap("", r.name+"{", following(r.name)+"{", "}")
+	}
+	f.Change("(c *client) IsObjectNamespaced", "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)", "apiutil.IsObjectNamespaced(obj, c.scheme, c.typedClient.resources.mapper)")
+}
+
+// followWatch makes way for a Watch of ours. It notes how its receiver is led to
+// the client.
+func followWatch(f *source.File, noted keys) {
+	f.Rename("(w *watchingClient) Watch", "watchOnce")
+	used := f.Either("w.base.typedClient.resources", "w.client.typedClient.resources")
+	noted["BASE"] = []string{strings.TrimSuffix(strings.TrimPrefix(used, "w."), ".typedClient.resources")}
+}
+
+// askWrappedClient has the client of a namespace ask the client that it wraps for
+// every scope, and list again if the scope was not what it took it for.
+func askWrappedClient(f *source.File, _ keys) {
+	f.Change("(n *namespacedClient) List", "n.client.List(ctx, obj, opts...)", "n.listFollowing(ctx, obj, isNamespaceScoped, opts)")
+	f.Change("", "apiutil.IsGVKNamespaced(gvk, n.RESTMapper())", "n.IsObjectNamespaced(ofKind(gvk))")
+	f.DropImport(Module + "/" + apiutilDir)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/source"
 )
 
 // upstreamOf reads a release from the module cache, once.
@@ -28,28 +29,16 @@ func upstreamOf(t testing.TB, version string) Files {
 
 var releases sync.Map // of functions by version
 
-// An editTest says what the edit of one of upstream's files takes out of it and
+// An editTest says what the change of one of upstream's files takes out of it and
 // puts into it, line by line and without indentation.
 type editTest struct {
-	edit           func(*source) error
+	edit           func(*source.File, keys)
 	removed, added []string
-}
-
-func discard[T any](edit func(*source) (T, error)) func(*source) error {
-	return func(s *source) error {
-		_, err := edit(s)
-		return err
-	}
-}
-
-func editClientMaps(s *source) error {
-	_, _, err := s.editClient()
-	return err
 }
 
 var editTests = map[string]editTest{
 	clientFile: {
-		editClientMaps,
+		lookUpUnlocked,
 		[]string{"c.mu.Lock()", "defer c.mu.Unlock()", "return r, nil"},
 		[]string{
 			"return c.current(r)",
@@ -59,7 +48,7 @@ var editTests = map[string]editTest{
 		},
 	},
 	fieldsFile: {
-		(*source).editClientFields,
+		followRequests,
 		[]string{
 			"mapper:     options.Mapper,", "restMapper: options.Mapper,",
 			"typedClient: typedClient{", "},", "unstructuredClient: unstructuredClient{", "},", "metadataClient: metadataClient{", "},",
@@ -76,7 +65,7 @@ var editTests = map[string]editTest{
 		},
 	},
 	namespacedFile: {
-		(*source).editNamespacedClient,
+		askWrappedClient,
 		[]string{
 			"return n.client.List(ctx, obj, opts...)", `"sigs.k8s.io/controller-runtime/pkg/client/apiutil"`,
 			"isNamespaceScoped, err := apiutil.IsGVKNamespaced(gvk, n.RESTMapper())",
@@ -87,27 +76,27 @@ var editTests = map[string]editTest{
 		},
 	},
 	ownerFile: {
-		(*source).editOwnerHandler,
+		followOwners,
 		[]string{"mapper:    mapper,"},
 		[]string{"mapper:    followed(mapper),"},
 	},
-	clientDir + "/watch.go": {
-		discard((*source).editClientWatch),
+	watchFile: {
+		followWatch,
 		[]string{"func (w *watchingClient) Watch(ctx context.Context, list ObjectList, opts ...ListOption) (watch.Interface, error) {"},
 		[]string{"func (w *watchingClient) watchOnce(ctx context.Context, list ObjectList, opts ...ListOption) (watch.Interface, error) {"},
 	},
 	informersFile: {
-		discard((*source).editInformers),
+		followListWatch,
 		[]string{"mapper:     options.Mapper,", "listWatcher, err := ip.makeListWatcher(gvk, obj)"},
 		[]string{"mapper:     followed(options.Mapper),", "listWatcher, err := ip.followListWatcher(gvk, obj)"},
 	},
 	readerFile: {
-		(*source).editReader,
+		askStoreForScope,
 		[]string{"if c.scopeName == apimeta.RESTScopeNameRoot {", `key.Namespace = ""`, "}", "storeKey := objectKeyToStoreKey(key)"},
 		[]string{"storeKey := c.storeKey(key)"},
 	},
 	namespaceFile: {
-		(*source).editNamespaces,
+		keepInformers,
 		[]string{"RESTMapper:       restMapper,", "clusterCache = newCache(*globalConfig, corev1.NamespaceAll)"},
 		[]string{
 			"RESTMapper:       atHome(restMapper),",
@@ -117,7 +106,7 @@ var editTests = map[string]editTest{
 		},
 	},
 	sourceFile: {
-		(*source).editKindSource,
+		pollOften,
 		[]string{"if err := wait.PollUntilContextCancel(ctx, 10*time.Second, true, func(ctx context.Context) (bool, error) {"},
 		[]string{"if err := wait.PollUntilContextCancel(ctx, 4*time.Second, true, func(ctx context.Context) (bool, error) {"},
 	},
@@ -142,39 +131,28 @@ func TestEditsOfUpstream(t *testing.T) {
 	}
 }
 
-func editedBy(t *testing.T, name string, before []byte, edit func(*source) error) string {
+func editedBy(t *testing.T, name string, before []byte, edit func(*source.File, keys)) string {
 	t.Helper()
-	s, err := parseSource(name, before)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := edit(s); err != nil {
-		t.Fatal(err)
-	}
-	after, err := s.edited()
+	f := source.New(name, before)
+	edit(f, keys{})
+	after, err := f.Done()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(after)
 }
 
-func TestEditClientMaps(t *testing.T) {
+func TestClientMaps(t *testing.T) {
 	for _, line := range Lines {
 		t.Run(line.Newest, func(t *testing.T) {
-			s, err := parseSource(clientFile, upstreamOf(t, line.Newest)[clientFile].Data)
-			if err != nil {
-				t.Fatal(err)
-			}
-			maps, _, err := s.editClient()
-			if err != nil {
-				t.Fatal(err)
-			}
+			noted := keys{}
+			lookUpUnlocked(source.New(clientFile, upstreamOf(t, line.Newest)[clientFile].Data), noted)
 			want := []string{"resourceByType"}
 			if line.Minor < "v0.22" {
 				want = []string{"structuredResourceByType", "unstructuredResourceByType"}
 			}
-			if !slices.Equal(maps, want) {
-				t.Errorf("maps: %q", maps)
+			if !slices.Equal(noted["MAPS"], want) {
+				t.Errorf("maps: %q", noted["MAPS"])
 			}
 		})
 	}
@@ -242,7 +220,7 @@ func checkOrder(t *testing.T, edited string) {
 
 // A file that is not as expected is left alone, and the error names what is missing.
 func TestEditRefuses(t *testing.T) {
-	const informers, reader, fields, watch = informersFile, readerFile, fieldsFile, clientDir + "/watch.go"
+	const informers, reader, fields, watch = informersFile, readerFile, fieldsFile, watchFile
 	tests := map[string]struct {
 		file     string
 		old, new string // in upstream's file
@@ -254,24 +232,24 @@ func TestEditRefuses(t *testing.T) {
 		"another map":        {clientFile, "\tmu sync.RWMutex", "\tmu sync.RWMutex\n\tothers map[string]int", "others"},
 		"another lock":       {clientFile, "mu sync.RWMutex", "mu sync.Mutex", `"mu sync.RWMutex"`},
 		"another mapper":     {clientFile, "mapper meta.RESTMapper", "mapper meta.ResettableRESTMapper", `"mapper meta.RESTMapper"`},
-		"no method":          {clientFile, ") getResource(", ") getResources(", "method (c *clientRestResources) getResource"},
+		"no method":          {clientFile, ") getResource(", ") getResources(", "function (c *clientRestResources) getResource"},
 		"another receiver":   {clientFile, "func (c *clientRestResources) getResource(", "func (c clientRestResources) getResource(", "getResource"},
 		"no read lock":       {clientFile, "\tc.mu.RLock()\n", "", "c.mu.RLock()"},
-		"another load":       {clientFile, "r, known := c.resourceByType[cacheKey]", "r, known := c.load(cacheKey)", "r, known := <map>[<key>]"},
-		"a load elsewhere":   {clientFile, "r, known := c.resourceByType[cacheKey]", "r, known := others[cacheKey]", "r, known := <map>[<key>]"},
+		"another load":       {clientFile, "r, known := c.resourceByType[cacheKey]", "r, known := c.load(cacheKey)", `loads and stores "c.load(cacheKey)"`},
+		"a load elsewhere":   {clientFile, "r, known := c.resourceByType[cacheKey]", "r, known := others[cacheKey]", `loads and stores "others[cacheKey]"`},
 		"a busy hit":         {clientFile, "if known {", "if known {\n\t\tc.hits++", "if known { return r, nil }"},
 		"no lock":            {clientFile, "\tc.mu.Lock()\n", "", "c.mu.Lock()"},
-		"another lookup":     {clientFile, "r, err = c.newResource(", "r, err = c.otherResource(", "c.newResource(...)"},
-		"another place":      {clientFile, "c.resourceByType[cacheKey] = r", "c.resourceByType[otherKey] = r", "<map>[<key>] = r"},
-		"work after it":      {clientFile, "\treturn r, err\n", "\tc.stored()\n\treturn r, err\n", "ends by locking"},
-		"work with the lock": {clientFile, "\tdefer c.mu.Unlock()\n", "\tdefer c.mu.Unlock()\n\tc.prepare()\n", "ends by locking"},
+		"another lookup":     {clientFile, "r, err = c.newResource(", "r, err = c.otherResource(", "c.newResource("},
+		"another place":      {clientFile, "c.resourceByType[cacheKey] = r", "c.resourceByType[otherKey] = r", "loads and stores"},
+		"work after it":      {clientFile, "\treturn r, err\n", "\tc.stored()\n\treturn r, err\n", "getResource like this"},
+		"work with the lock": {clientFile, "\tdefer c.mu.Unlock()\n", "\tdefer c.mu.Unlock()\n\tc.prepare()\n", "getResource like this"},
 		"a third locking":    {clientFile, "\tvar isList bool\n", "\tc.mu.RLock()\n\tc.mu.RUnlock()\n\tvar isList bool\n", "locks nowhere else"},
 		"not gofmt's":        {clientFile, "\tvar isList bool\n", "\tvar  isList bool\n", "not as gofmt has it"},
 
-		"another parameter": {clientFile, "getResource(obj any)", "getResource(object any)", "parameter is obj"},
+		"another parameter": {clientFile, "getResource(obj any)", "getResource(object any)", "getResource(obj <type>)"},
 
 		"another field":         {fields, "typedClient        typedClient", "typedClient        *typedClient", `"typedClient typedClient" in client`},
-		"another literal":       {fields, "typedClient: typedClient{", "typedClient: newTypedClient{", "typedClient{...}"},
+		"another literal":       {fields, "typedClient: typedClient{", "typedClient: newTypedClient{", `single "typedClient{"`},
 		"another mapper there":  {fields, "mapper:     options.Mapper,", "mapper:     mapper,", "mapper: options.Mapper"},
 		"another scope there":   {fields, "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)", "c.isNamespaced(obj)", "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)"},
 		"another List":          {namespacedFile, "n.client.List(ctx, obj, opts...)", "n.list(obj)", "n.client.List(ctx, obj, opts...)"},
@@ -279,7 +257,7 @@ func TestEditRefuses(t *testing.T) {
 		"another import":        {namespacedFile, "\t\"sigs.k8s.io/controller-runtime/pkg/client/apiutil\"", "\tapiutil \"sigs.k8s.io/controller-runtime/pkg/client/apiutil\"", "import of"},
 		"another owner":         {ownerFile, "mapper:    mapper,", "mapper:    other,", "mapper: mapper"},
 		"another metadata":      {fields, "restMapper: options.Mapper,", "restMapper: mapper,", "restMapper: options.Mapper"},
-		"no Watch":              {watch, ") Watch(", ") Watches(", "method (w *watchingClient) Watch"},
+		"no Watch":              {watch, ") Watch(", ") Watches(", "function (w *watchingClient) Watch"},
 		"another base":          {watch, "w.base.typedClient.resources", "w.inner.typedClient.resources", "w.base.typedClient.resources"},
 		"another informers":     {informers, "mapper:     options.Mapper,", "mapper:     mapper,", "mapper: options.Mapper"},
 		"another list watcher":  {informers, "ip.makeListWatcher(gvk, obj)", "ip.newListWatcher(gvk, obj)", "ip.makeListWatcher(gvk, obj)"},
@@ -288,7 +266,7 @@ func TestEditRefuses(t *testing.T) {
 		"another key":           {reader, "storeKey := objectKeyToStoreKey(key)", "storeKey := keyOf(key)", "objectKeyToStoreKey(key)"},
 		"another namespaces":    {namespaceFile, "RESTMapper:       restMapper,", "RESTMapper:       mapper,", "RESTMapper: restMapper"},
 		"another cluster cache": {namespaceFile, "newCache(*globalConfig, corev1.NamespaceAll)", "newClusterCache()", "clusterCache = newCache"},
-		"another read of scope": {namespaceFile, "apiutil.IsObjectNamespaced(list, c.Scheme, c.RESTMapper)", "c.isNamespaced(list)", "IsObjectNamespaced in List"},
+		"another read of scope": {namespaceFile, "apiutil.IsObjectNamespaced(list, c.Scheme, c.RESTMapper)", "c.isNamespaced(list)", "in (c *multiNamespaceCache) List"},
 		"another poll":          {sourceFile, "10*time.Second", "ks.interval", "10*time.Second"},
 	}
 	for name, test := range tests {
@@ -298,7 +276,8 @@ func TestEditRefuses(t *testing.T) {
 			if spoiled == stock {
 				t.Fatalf("upstream's file has no %q", test.old)
 			}
-			err := (&Draft{Files: Files{test.file: {Data: []byte(spoiled)}}}).edit(test.file, editTests[test.file].edit)
+			draft := &Draft{Files: Files{test.file: {Data: []byte(spoiled)}}}
+			err := draft.change([]change{{test.file, editTests[test.file].edit}})
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.file) {
 				t.Errorf("error: %v", err)
 			}
@@ -317,11 +296,7 @@ func TestTemplates(t *testing.T) {
 			if _, stock := upstreamOf(t, line.Newest)[name]; stock || !strings.HasSuffix(name, ".go") {
 				continue
 			}
-			s, err := parseSource(name, file.Data)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.edited(); err != nil {
+			if _, err := source.New(name, file.Data).Done(); err != nil {
 				t.Error(err)
 			}
 			if strings.Contains(string(file.Data), "MAPS") {

@@ -4,9 +4,12 @@ package tree
 
 import (
 	"bytes"
+	"go/format"
 	"maps"
 	"slices"
 	"testing"
+
+	"github.com/freshmapper/freshmapper/hack/fork/source"
 )
 
 // damaged is a file with some of its lines dropped, doubled, exchanged, or with a
@@ -45,18 +48,17 @@ func FuzzEdit(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, how []byte) {
 		name := names[int(which)%len(names)]
-		s, err := parseSource(name, damaged(upstream[name].Data, how[:min(len(how), 60)]))
-		if err != nil || editTests[name].edit(s) != nil {
-			return
-		}
-		after, err := s.edited()
+		before := damaged(upstream[name].Data, how[:min(len(how), 60)])
+		edited := source.New(name, before)
+		editTests[name].edit(edited, keys{})
+		after, err := edited.Done()
 		if err != nil {
 			return
 		}
-		if _, err := parseSource(name, after); err != nil {
+		if _, err := format.Source(after); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if bytes.Equal(after, s.data) {
+		if bytes.Equal(after, before) {
 			t.Errorf("%s: no error, and no edit", name)
 		}
 	})

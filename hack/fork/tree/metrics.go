@@ -18,19 +18,5 @@ func registerMetrics(d *Draft) error {
 		return fmt.Errorf("our sources have no %s, which is replaced here", path.Join("apiutil", path.Base(seam)))
 	}
 	delete(d.Files, seam)
-	for _, file := range []struct{ name, template string }{
-		{seam, "defaults.go"},
-		{"pkg/internal/mappermetrics/mappermetrics.go", "mappermetrics.go"},
-		{"pkg/metrics/restmapper.go", "restmapper_metrics.go"},
-		{apiutilDir + "/metrics_registry_test.go", "metrics_registry_test.go"},
-	} {
-		data, err := template(file.template, nil)
-		if err != nil {
-			return err
-		}
-		if err := d.put(file.name, data); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.change(nil, seam, "pkg/internal/mappermetrics/mappermetrics.go", "pkg/metrics/restmapper.go", apiutilDir+"/metrics_registry_test.go")
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
+
+	"github.com/freshmapper/freshmapper/hack/fork/source"
 )
 
 // A Patch is one purpose: hack/fork applies them all, hack/stage makes a commit
@@ -71,6 +74,51 @@ func Steps(version string, upstream Files, ours fs.FS) ([]Step, error) {
 		steps = append(steps, Step{Patch: patch.Name, Files: maps.Clone(draft.Files)})
 	}
 	return steps, nil
+}
+
+// keys are what of upstream's the templates need: lines by the key that stands for
+// them.
+type keys map[string][]string
+
+// change edits one of upstream's files, and may note keys.
+type change struct {
+	name string
+	do   func(*source.File, keys)
+}
+
+// change makes changes, and then files from templates, which are called like them.
+func (d *Draft) change(changes []change, templates ...string) error {
+	noted := keys{}
+	for _, c := range changes {
+		if err := d.Files.Edit(c.name, func(f *source.File) { c.do(f, noted) }); err != nil {
+			return err
+		}
+	}
+	for _, name := range templates {
+		data, err := template(path.Base(name), noted)
+		if err != nil {
+			return err
+		}
+		if err := d.put(name, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Edit has a file edited that must be there.
+func (f Files) Edit(name string, do func(*source.File)) error {
+	upstream, ok := f[name]
+	if !ok {
+		return missing(name)
+	}
+	edit := source.New(name, upstream.Data)
+	do(edit)
+	edited, err := edit.Done()
+	if err == nil {
+		f[name] = File{Data: edited, Exec: upstream.Exec}
+	}
+	return err
 }
 
 func newDraft(version string, upstream Files, ours fs.FS) (*Draft, error) {

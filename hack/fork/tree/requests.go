@@ -10,6 +10,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/freshmapper/freshmapper/hack/fork/source"
 )
 
 // requesters are the types of upstream's client that send requests, with the field
@@ -24,46 +26,6 @@ var requesters = []struct{ name, file, receiver, follower string }{
 // they follow the mapper.
 func following(name string) string { return "following" + strings.ToUpper(name[:1]) + name[1:] }
 
-// editClientFields has the client send its requests through types of ours.
-func (s *source) editClientFields() error {
-	if err := s.putElement("clientRestResources", "mapper", "options.Mapper", "followed(options.Mapper)"); err != nil {
-		return err
-	}
-	if err := s.putElement("metadataClient", "restMapper", "options.Mapper", "resources.mapper"); err != nil {
-		return err
-	}
-	for _, r := range requesters {
-		field, err := s.fieldType("client", r.name, r.name)
-		if err != nil {
-			return err
-		}
-		s.put(field, following(r.name))
-		made, err := s.literal(r.name)
-		if err != nil {
-			return err
-		}
-		s.wrap(made, following(r.name)+"{", "}")
-	}
-	return s.editScope()
-}
-
-// editClientWatch makes way for a Watch of ours. It returns how its receiver is led
-// to the client.
-func (s *source) editClientWatch() (base []string, err error) {
-	watch, err := s.method("w *watchingClient", "Watch")
-	if err != nil {
-		return nil, err
-	}
-	s.put(watch.Name, "watchOnce")
-	for _, name := range []string{"base", "client"} {
-		uses := func(sel *ast.SelectorExpr) bool { return s.text(sel) == "w."+name+".typedClient.resources" }
-		if _, err := one(s, s.file, "", uses); err == nil {
-			return []string{name}, nil
-		}
-	}
-	return nil, s.unexpected("use of w.base.typedClient.resources or w.client.typedClient.resources")
-}
-
 // followingRequests returns a file in which each request of upstream's client has
 // one of the same name and form that follows the mapper.
 func (d *Draft) followingRequests() ([]byte, error) {
@@ -75,21 +37,18 @@ func (d *Draft) followingRequests() ([]byte, error) {
 		if !ok {
 			return nil, missing(name)
 		}
-		s, err := parseSource(name, upstream.Data)
-		if err != nil {
-			return nil, err
-		}
-		n := 0
-		for _, decl := range s.file.Decls {
-			if f, ok := decl.(*ast.FuncDecl); ok && s.isRequest(f, r.receiver) {
-				if err := s.writeFollowing(&body, f, r.name, r.follower); err != nil {
-					return nil, err
-				}
+		f, n := source.New(name, upstream.Data), 0
+		for _, decl := range f.Decls() {
+			if method, ok := decl.(*ast.FuncDecl); ok && f.Receiver(method) == r.receiver && isRequest(f, method) {
+				writeFollowing(&body, f, method, r.name, r.follower)
 				n++
 			}
 		}
 		if n == 0 {
-			return nil, s.unexpected("method of (%s) that sends a request", r.receiver)
+			f.Unexpected("method of (%s) that sends a request", r.receiver)
+		}
+		if f.Err() != nil {
+			return nil, f.Err()
 		}
 	}
 	return format.Source(slices.Concat(requestsHead(body.Bytes()), body.Bytes()))
@@ -107,18 +66,17 @@ func requestsHead(body []byte) []byte {
 	return head.Bytes()
 }
 
-// isRequest reports whether f is a method for others that takes a context.
-func (s *source) isRequest(f *ast.FuncDecl, receiver string) bool {
-	params := f.Type.Params.List
-	return f.Recv != nil && strings.Trim(s.text(f.Recv), "()") == receiver && f.Name.IsExported() &&
-		len(params) > 1 && s.text(params[0]) == "ctx context.Context"
+// isRequest reports whether it is a method for others that takes a context.
+func isRequest(f *source.File, method *ast.FuncDecl) bool {
+	params := method.Type.Params.List
+	return method.Name.IsExported() && len(params) > 1 && f.Text(params[0]) == "ctx context.Context"
 }
 
-// writeFollowing writes the method that sends the request f and follows the mapper.
-func (s *source) writeFollowing(out *bytes.Buffer, f *ast.FuncDecl, typeName, follower string) error {
+// writeFollowing writes the method that sends the same request and follows the mapper.
+func writeFollowing(out *bytes.Buffer, f *source.File, method *ast.FuncDecl, typeName, follower string) {
 	var args []string
 	hasObj := false
-	for _, param := range f.Type.Params.List {
+	for _, param := range method.Type.Params.List {
 		_, variadic := param.Type.(*ast.Ellipsis)
 		for _, name := range param.Names {
 			hasObj = hasObj || name.Name == "obj"
@@ -129,22 +87,22 @@ func (s *source) writeFollowing(out *bytes.Buffer, f *ast.FuncDecl, typeName, fo
 			args = append(args, arg)
 		}
 	}
-	results := f.Type.Results.List
-	if !hasObj || s.text(results[len(results)-1].Type) != "error" || len(results) > 2 {
-		return s.unexpected("method %s of %s with an obj that returns an error, and no more than one value besides", f.Name.Name, typeName)
+	results := method.Type.Results.List
+	if !hasObj || f.Text(results[len(results)-1].Type) != "error" || len(results) > 2 {
+		f.Unexpected("method %s of %s with an obj that returns an error, and no more than one value besides", method.Name.Name, typeName)
+		return
 	}
 	does := "writes"
-	if slices.Contains([]string{"Get", "List", "GetSubResource"}, f.Name.Name) {
+	if slices.Contains([]string{"Get", "List", "GetSubResource"}, method.Name.Name) {
 		does = "reads"
 	}
-	call := fmt.Sprintf("c.%s.%s(%s)", typeName, f.Name.Name, strings.Join(args, ", "))
+	call := fmt.Sprintf("c.%s.%s(%s)", typeName, method.Name.Name, strings.Join(args, ", "))
 	through := fmt.Sprintf("c.%sfollowing(ctx, obj, %s, func()", follower, does)
-	fmt.Fprintf(out, "\nfunc (c *%s) %s%s", following(typeName), f.Name.Name, s.text(f.Type.Params))
+	fmt.Fprintf(out, "\nfunc (c *%s) %s%s", following(typeName), method.Name.Name, f.Text(method.Type.Params))
 	if len(results) == 1 {
 		fmt.Fprintf(out, " error {\n\treturn %s error {\n\t\treturn %s\n\t})\n}\n", through, call)
-		return nil
+		return
 	}
 	fmt.Fprintf(out, " (result %s, err error) {\n\terr = %s (err error) {\n\t\tresult, err = %s\n\t\treturn err\n\t})\n\treturn result, err\n}\n",
-		s.text(results[0].Type), through, call)
-	return nil
+		f.Text(results[0].Type), through, call)
 }

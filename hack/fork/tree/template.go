@@ -6,7 +6,6 @@ import (
 	"embed"
 	"fmt"
 	"go/format"
-	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 )
@@ -17,47 +16,19 @@ import (
 //go:embed template
 var templates embed.FS
 
-// template returns the text of a file. A line with a key of lines in it stands
-// once for each of the key's values.
-func template(name string, lines map[string][]string) ([]byte, error) {
+// template returns the text of a file. A line with a key in it stands once for
+// each of the key's values.
+func template(name string, noted keys) ([]byte, error) {
 	data, err := templates.ReadFile("template/" + name + ".txt")
 	if err != nil {
 		return nil, fmt.Errorf("our template: %w", err)
 	}
 	text := string(data)
-	for key, values := range lines {
-		text = repeat(text, key, values)
+	for key, values := range noted {
+		text = gotool.RepeatLines(text, key, values)
 	}
-	return []byte(text), nil
-}
-
-// putTemplates adds files to the draft, by name, from the templates that are named.
-func (d *Draft) putTemplates(lines map[string][]string, names map[string]string) error {
-	for name, from := range names {
-		data, err := template(from, lines)
-		if err != nil {
-			return err
-		}
-		if data, err = format.Source(data); err != nil { // what was filled in is longer or shorter
-			return fmt.Errorf("our template %s, filled in: %w", from, err)
-		}
-		if err := d.put(name, data); err != nil {
-			return err
-		}
+	if data, err = format.Source([]byte(text)); err != nil { // what was filled in is longer or shorter
+		return nil, fmt.Errorf("our template %s, filled in: %w", name, err)
 	}
-	return nil
-}
-
-func repeat(text, key string, values []string) string {
-	var out strings.Builder
-	for _, line := range gotool.SplitLines(text) {
-		if !strings.Contains(line, key) {
-			out.WriteString(line)
-			continue
-		}
-		for _, value := range values {
-			out.WriteString(strings.ReplaceAll(line, key, value))
-		}
-	}
-	return out.String()
+	return data, nil
 }

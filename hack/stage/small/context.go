@@ -19,16 +19,16 @@ const (
 // resettable is the third patch: Reset and, where apimachinery knows them, the
 // context variants.
 func resettable(files tree.Files) error {
-	f := &file{files: files, name: mapperFile}
-	f.put("reset", "getMapper")
-	assertions := []string{"ResettableRESTMapper"}
-	if hasContexts(files) {
-		assertions = append(assertions, "ResettableRESTMapperWithContext")
-		f.put("resetcontext", "Reset")
-		f.contexts()
-	}
-	f.assert(assertions)
-	return f.err
+	return edit(files, mapperFile, func(f file) {
+		f.put("reset", "getMapper")
+		assertions := "var _ meta.ResettableRESTMapper = &mapper{}\n"
+		if hasContexts(files) {
+			assertions += "var _ meta.ResettableRESTMapperWithContext = &mapper{}\n"
+			f.put("resetcontext", "Reset")
+			f.contexts()
+		}
+		f.DeclareBefore("mapper", assertions+"\n")
+	})
 }
 
 var apimachinery = regexp.MustCompile(`\sk8s\.io/apimachinery v0\.([0-9]+)\.`)
@@ -40,37 +40,19 @@ func hasContexts(files tree.Files) bool {
 	return minor != nil && (len(minor[1]) > 2 || string(minor[1]) >= "37")
 }
 
-// assert has the compiler check that the mapper is what it should be.
-func (f *file) assert(interfaces []string) {
-	f.edit(func(s tree.Source) error {
-		mapper := named(s, "mapper")
-		if mapper == nil {
-			return s.Unexpected("type mapper")
-		}
-		text := ""
-		for _, name := range interfaces {
-			text += "var _ meta." + name + " = &mapper{}\n"
-		}
-		s.Replace(s.Above(mapper), s.Above(mapper), text+"\n")
-		return nil
-	})
-}
-
 // contexts gives each lookup a variant with a context, which its requests have.
-func (f *file) contexts() {
+func (f file) contexts() {
 	for _, l := range lookups {
-		f.variant(l.name, func(s tree.Source, fn *ast.FuncDecl) string {
-			return throughLookup(s, fn, "ctx, m, ", l.versions)
-		})
+		f.variant(l.name, func(fn *ast.FuncDecl) string { return f.lookupBody(fn, "ctx, m, ", l.versions) })
 	}
-	f.variant("ResourceSingularizer", func(s tree.Source, fn *ast.FuncDecl) string { return s.Text(fn.Body) })
+	f.variant("ResourceSingularizer", func(fn *ast.FuncDecl) string { return f.Text(fn.Body) })
 
-	f.rename(fetch, fetchContext)
+	f.Rename(fetch, fetchContext)
 	f.put("fetch", reloadOwned)
 	discovery := "discovery.ToAggregatedDiscoveryInterfaceWithContext(m.client)."
-	f.change(fetchContext, "m.client.ServerResourcesForGroupVersion(", discovery+"ServerResourcesForGroupVersionWithContext(ctx, ")
-	f.change("dropUnservedLocked", "m.client.ServerResourcesForGroupVersion(", discovery+"ServerResourcesForGroupVersionWithContext(ctx, ")
-	f.change(findGroup, "m.client.GroupsAndMaybeResources(", discovery+"GroupsAndMaybeResourcesWithContext(ctx")
+	f.Change(fetchContext, "m.client.ServerResourcesForGroupVersion(", discovery+"ServerResourcesForGroupVersionWithContext(ctx, ")
+	f.Change("dropUnservedLocked", "m.client.ServerResourcesForGroupVersion(", discovery+"ServerResourcesForGroupVersionWithContext(ctx, ")
+	f.Change(findGroup, "m.client.GroupsAndMaybeResources(", discovery+"GroupsAndMaybeResourcesWithContext(ctx")
 	for _, name := range []string{"lookup", "reload", "addNewVersionsAndReloadLocked", reloadOwned, findGroup, fetchContext, "dropUnservedLocked"} {
 		f.takeContext(name)
 	}
@@ -81,19 +63,17 @@ func (f *file) contexts() {
 	f.passContext("addNewVersionsAndReloadLocked", "m."+reloadOwned)
 	f.passContext(reloadOwned, "m."+findGroup)
 	f.passContext(findGroup, "m.dropUnservedLocked")
-	f.change(reloadOwned, "m."+fetch+"(", "m."+fetchContext+"(ctx, ")
-	f.imports("context")
+	f.Change(reloadOwned, "m."+fetch+"(", "m."+fetchContext+"(ctx, ")
+	f.Import("context")
 }
 
 // variant makes a method of the same name with a context, and has the one
 // without call it.
-func (f *file) variant(name string, body func(tree.Source, *ast.FuncDecl) string) {
-	f.function(name, func(s tree.Source, fn *ast.FuncDecl) error {
-		params := strings.TrimPrefix(s.Text(fn.Type.Params), "(")
-		text := fmt.Sprintf("{\n\treturn m.%[1]s(context.Background(), %[2]s)\n}\n\n// %[1]s implements Mapper.%[1]s.\nfunc (m *mapper) %[1]s(ctx context.Context, %[3]s %[4]s %[5]s",
-			name+withContext, arguments(fn), params, s.Text(fn.Type.Results), body(s, fn))
-		s.Replace(s.Offset(fn.Body.Pos()), s.Offset(fn.Body.End()), text)
-		return nil
+func (f file) variant(name string, body func(*ast.FuncDecl) string) {
+	f.Function(name, func(fn *ast.FuncDecl) {
+		params := strings.TrimPrefix(f.Text(fn.Type.Params), "(")
+		f.Put(fn.Body, fmt.Sprintf("{\n\treturn m.%[1]s(context.Background(), %[2]s)\n}\n\n// %[1]s implements Mapper.%[1]s.\nfunc (m *mapper) %[1]s(ctx context.Context, %[3]s %[4]s %[5]s",
+			name+withContext, arguments(fn), params, f.Text(fn.Type.Results), body(fn)))
 	})
 }
 
@@ -112,29 +92,13 @@ func arguments(fn *ast.FuncDecl) string {
 }
 
 // takeContext gives a function a context as its first parameter.
-func (f *file) takeContext(name string) {
-	f.function(name, func(s tree.Source, fn *ast.FuncDecl) error {
-		at := s.Offset(fn.Type.Params.Opening) + 1
-		s.Replace(at, at, "ctx context.Context, ")
-		return nil
+func (f file) takeContext(name string) {
+	f.Function(name, func(fn *ast.FuncDecl) {
+		f.Put(fn.Type.Params, "(ctx context.Context, "+strings.TrimPrefix(f.Text(fn.Type.Params), "("))
 	})
 }
 
 // passContext passes it on in the only call of callee.
-func (f *file) passContext(function, callee string) {
-	f.function(function, func(s tree.Source, fn *ast.FuncDecl) error {
-		var calls []*ast.CallExpr
-		ast.Inspect(fn, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok && s.Text(call.Fun) == callee {
-				calls = append(calls, call)
-			}
-			return true
-		})
-		if len(calls) != 1 {
-			return s.Unexpected("single call of %s in %s (there are %d)", callee, function, len(calls))
-		}
-		at := s.Offset(calls[0].Lparen) + 1
-		s.Replace(at, at, "ctx, ")
-		return nil
-	})
+func (f file) passContext(function, callee string) {
+	f.Change(function, callee+"(", callee+"(ctx, ")
 }

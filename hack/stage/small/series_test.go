@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/source"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 	"github.com/freshmapper/freshmapper/hack/stage/series"
 	"github.com/freshmapper/freshmapper/hack/stage/stagetest"
@@ -76,7 +77,7 @@ func exported(t *testing.T, src []byte) []string {
 		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv != nil {
 			continue
 		}
-		if name := nameOf(decl); ast.IsExported(name) {
+		if name := source.NameOf(decl); ast.IsExported(name) {
 			names = append(names, name)
 		}
 	}

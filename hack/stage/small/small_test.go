@@ -22,7 +22,7 @@ func TestChangesSayWhatTheyDoNotFind(t *testing.T) {
 		"fetch":       {mapperFile, "return nil, &err", "return nil, err", `single "return nil, &err" in fetchGroupVersionResourcesLocked`},
 		"find":        {mapperFile, "m.client.GroupsAndMaybeResources()", "m.all()", "GroupsAndMaybeResources"},
 		"field":       {mapperFile, "initialDiscoveryDone bool", "discovered bool", "field initialDiscoveryDone in mapper"},
-		"struct":      {mapperFile, "type mapper struct", "type lazyMapper struct", "type mapper"},
+		"struct":      {mapperFile, "type mapper struct", "type lazyMapper struct", "declaration of mapper"},
 		"publish":     {mapperFile, "m.mapper = restmapper.", "m.known = restmapper.", `"m.mapper = "`},
 		"anchor":      {mapperFile, "getMapper() meta", "known() meta", "declaration of getMapper"},
 		"constructor": {mapperFile, "apiGroups:   map", "theGroups:   map", `"apiGroups:" in NewDynamicRESTMapper`},
