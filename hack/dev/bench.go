@@ -69,9 +69,6 @@ func bench(ctx context.Context, c *checkout, args []string) error {
 	if err := c.parse(flags, args, benchUsage); err != nil {
 		return err
 	}
-	if err := c.noArguments(flags, benchUsage); err != nil {
-		return err
-	}
 	work, remove, err := scratch()
 	if err != nil {
 		return err

@@ -20,12 +20,12 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-const compatibilityUsage = `usage: hack/compatibility.sh [v0.20.4 v0.25.2 ...]
+const compatibilityUsage = `usage: hack/test.sh -compatibility [-lines V,V...]
 
 Builds and runs a program with each way in (MapperProvider, the fork), with every
 supported controller-runtime, with the oldest Go that it takes and with the one
-that is installed. hack/test.sh -compatibility calls it. It writes
-docs/compatibility.md, unless lines are named: then it prints the table.
+that is installed. It writes docs/compatibility.md or, with -lines v0.20.4,v0.25.2 say,
+prints the table of those releases.
 
 An older Go comes from the Go module proxy, as GOTOOLCHAIN does it.
 `
@@ -50,11 +50,12 @@ With the provider go.mod gains one requirement and no module moves, but for one:
 
 func compatibility(ctx context.Context, c *checkout, args []string) error {
 	flags := flag.NewFlagSet("compatibility", flag.ContinueOnError)
+	lines := flags.String("lines", "", "")
 	if err := c.parse(flags, args, compatibilityUsage); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 {
-		table, err := c.compatible(ctx, flags.Args())
+	if *lines != "" {
+		table, err := c.compatible(ctx, strings.Split(*lines, ","))
 		fmt.Fprint(c.stdout, table)
 		return err
 	}

@@ -51,9 +51,6 @@ func demo(ctx context.Context, c *checkout, args []string) error {
 	if err := c.parse(flags, args, demoUsage); err != nil {
 		return err
 	}
-	if err := c.noArguments(flags, demoUsage); err != nil {
-		return err
-	}
 	work, remove, err := scratch()
 	if err != nil {
 		return err

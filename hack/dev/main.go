@@ -99,7 +99,8 @@ func settings() error {
 	return errors.Join(os.Setenv("GOWORK", "off"), os.Setenv("GOFLAGS", flags))
 }
 
-// parse parses the flags of a script; usage is all that is said about them.
+// parse parses the flags of a script, and refuses what no flag stands before. usage
+// is all that is said about them.
 func (c *checkout) parse(flags *flag.FlagSet, args []string, usage string) error {
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {}
@@ -108,18 +109,12 @@ func (c *checkout) parse(flags *flag.FlagSet, args []string, usage string) error
 		fmt.Fprint(c.stdout, usage)
 		return err
 	}
+	if err == nil && flags.NArg() > 0 {
+		err = fmt.Errorf("unexpected %s", strings.Join(flags.Args(), " "))
+	}
 	if err != nil {
 		fmt.Fprintf(c.stderr, "error: %v\n%s", err, usage)
 		return errUsage
 	}
 	return nil
-}
-
-// noArguments refuses what no flag stands before.
-func (c *checkout) noArguments(flags *flag.FlagSet, usage string) error {
-	if flags.NArg() == 0 {
-		return nil
-	}
-	fmt.Fprintf(c.stderr, "error: unexpected %s\n%s", strings.Join(flags.Args(), " "), usage)
-	return errUsage
 }

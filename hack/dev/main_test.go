@@ -31,17 +31,20 @@ func here(t *testing.T) *checkout {
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"dance"}, {"-x"}, {"test", "-x"}, {"test", "more"}, {"test", "-only", "("}, {"verify", "more"}, {"matrix", "-lines"},
-		{"matrix", "more"}, {"demo", "more"}, {"bench", "-count", "x"}, {"compatibility", "-x"}, {"envtest"}, {"envtest", "newest"}, {"envtest", "legacy-store"},
+		{"matrix", "more"}, {"demo", "more"}, {"bench", "-count", "x"}, {"compatibility", "-x"}, {"compatibility", "v0.25.2"}, {"envtest"}, {"envtest", "newest"}, {"envtest", "legacy-store"},
 	} {
 		if err := dispatch(context.Background(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
-	for _, name := range []string{"test", "verify", "matrix", "compatibility", "demo", "bench"} {
+	for script, args := range map[string][]string{
+		"test.sh [": {"test"}, "test.sh -matrix": {"test", "-matrix"}, "test.sh -compatibility": {"test", "-compatibility"},
+		"verify.sh": {"verify"}, "demo.sh": {"demo"}, "bench.sh": {"bench"},
+	} {
 		var said strings.Builder
-		err := dispatch(context.Background(), []string{name, "-h"}, &said, io.Discard)
-		if !errors.Is(err, flag.ErrHelp) || !strings.HasPrefix(said.String(), "usage: hack/"+name+".sh") {
-			t.Errorf("%s -h: %v\n%s", name, err, &said)
+		err := dispatch(context.Background(), append(args, "-h"), &said, io.Discard)
+		if !errors.Is(err, flag.ErrHelp) || !strings.HasPrefix(said.String(), "usage: hack/"+script) {
+			t.Errorf("%s -h: %v\n%s", script, err, &said)
 		}
 	}
 }

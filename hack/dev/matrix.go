@@ -21,11 +21,11 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-const matrixUsage = `usage: hack/matrix.sh [-lines V,V...] [-packages P,P...] [-keep DIR]
+const matrixUsage = `usage: hack/test.sh -matrix [-lines V,V...] [-packages P,P...] [-keep DIR]
 
 Runs upstream's own tests, unmodified, on stock and on forked controller-runtime
 trees of every supported line, and compares them test by test. Prints a table; a
-run of everything writes it to hack/fork/MATRIX.md. hack/test.sh -matrix calls it.
+run of everything writes it to hack/fork/MATRIX.md.
 
   -lines     releases, v0.20.4,v0.25.2 say; default: the newest tested one of each line
   -packages  folders, pkg/client/apiutil say, or with /... below;
@@ -53,9 +53,6 @@ func runMatrix(ctx context.Context, c *checkout, args []string) error {
 	packages := flags.String("packages", allPackages, "")
 	keep := flags.String("keep", "", "")
 	if err := c.parse(flags, args, matrixUsage); err != nil {
-		return err
-	}
-	if err := c.noArguments(flags, matrixUsage); err != nil {
 		return err
 	}
 	work, done, err := workIn(*keep)

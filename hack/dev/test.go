@@ -82,9 +82,6 @@ func test(ctx context.Context, c *checkout, args []string) error {
 	if err := c.parse(flags, args, testUsage); err != nil {
 		return err
 	}
-	if err := c.noArguments(flags, testUsage); err != nil {
-		return err
-	}
 	work, remove, err := scratch()
 	if err != nil {
 		return err

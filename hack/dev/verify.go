@@ -41,9 +41,6 @@ func verify(ctx context.Context, c *checkout, args []string) error {
 	if err := c.parse(flags, args, verifyUsage); err != nil {
 		return err
 	}
-	if err := c.noArguments(flags, verifyUsage); err != nil {
-		return err
-	}
 	modules, err := c.modules(ctx)
 	if err != nil {
 		return err

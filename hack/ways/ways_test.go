@@ -2,7 +2,7 @@
 
 // Package ways tests both ways in, MapperProvider and the fork, with every
 // supported controller-runtime and the k8s.io that belongs to it. With GOTOOLCHAIN
-// set it does so with another Go; hack/compatibility.sh makes a table of that.
+// set it does so with another Go; hack/test.sh -compatibility makes a table of that.
 package ways
 
 import (
