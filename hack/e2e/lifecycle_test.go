@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/hack/control"
 	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
@@ -73,11 +73,11 @@ func startLifecycle(t *testing.T, s *runner.Server, cfg *rest.Config, options ap
 
 func startServer(t *testing.T) (*runner.Server, *rest.Config) {
 	t.Helper()
-	assets, err := runner.Assets(t.Context(), root)
+	assets, err := control.Assets()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := runner.StartServer(assets, t.TempDir())
+	s, err := runner.StartServer(t.Context(), assets, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,9 +158,6 @@ func TestWatch(t *testing.T) {
 
 // TestKilledServer kills the API server ten times while lookups, refresh and watch go on.
 func TestKilledServer(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the API server is found by way of /proc")
-	}
 	s, cfg := startServer(t)
 	const interval = 500 * time.Millisecond
 	l := startLifecycle(t, s, cfg, apiutil.DynamicRESTMapperOptions{
@@ -176,10 +173,7 @@ func TestKilledServer(t *testing.T) {
 	}
 	stop := l.lookUpMeanwhile(t, gvk)
 	for round := 1; round <= 10; round++ {
-		revive, err := s.Kill()
-		if err != nil {
-			t.Fatal(err)
-		}
+		revive := s.Kill()
 		eventually(t, 20*time.Second, "Healthz fails", func() bool { return l.mapper.Healthz(nil) != nil })
 		if err := revive(t.Context()); err != nil {
 			t.Fatal(err)

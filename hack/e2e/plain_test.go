@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -126,18 +125,9 @@ func (p *plain) late(t *testing.T) {
 }
 
 func (p *plain) restored(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the API server and its etcd are found by way of /proc")
-	}
 	r := p.begin(t, "S6", "the cluster is restored with a CRD of the other scope", widget)
 	away := time.Now()
-	r.change("API server and etcd are killed, and start empty", func() error {
-		revive, err := p.server.Empty()
-		if err != nil {
-			return err
-		}
-		return revive(p.ctx)
-	})
+	r.change("API server and etcd are killed, and start empty", func() error { return p.server.Empty(p.ctx) })
 	p.served(r, clusterWidget, "widgets")
 	// Informers try again with the reflector's backoff: each time after as long, about,
 	// as they have tried in vain. So they may be late by as long as the server was away.

@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/freshmapper/freshmapper/hack/control"
 	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
@@ -33,7 +34,7 @@ func newEnvironment(t *testing.T, consumer string) *environment {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
 	signal.Ignore(syscall.SIGPIPE) // a reader of our output that is interrupted too must not end us half-way
-	assets, err := runner.Assets(ctx, root)
+	assets, err := control.Assets()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,7 @@ func newEnvironment(t *testing.T, consumer string) *environment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := runner.StartServer(assets, t.TempDir())
+	server, err := runner.StartServer(ctx, assets, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

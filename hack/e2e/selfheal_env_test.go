@@ -84,9 +84,9 @@ func (h *selfheal) outage(r *replay) (revive func() error) {
 	r.t.Helper()
 	var start func(context.Context) error
 	revived := false
-	r.change("API server is killed", func() (err error) {
-		start, err = h.server.Kill()
-		return err
+	r.change("API server is killed", func() error {
+		start = h.server.Kill()
+		return nil
 	})
 	revive = func() error {
 		revived = true

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -45,7 +46,7 @@ func run(assets, version, out string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	server, err := runner.StartServer(assets, scratch)
+	server, err := runner.StartServer(context.Background(), assets, scratch)
 	if err != nil {
 		return err
 	}

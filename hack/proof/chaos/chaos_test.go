@@ -17,7 +17,7 @@ func TestShortRun(t *testing.T) {
 		t.Skip("KUBEBUILDER_ASSETS is not set")
 	}
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	if err := run(t.Context(), options{kills: 2, etcd: 1, out: t.TempDir()}); err != nil {
+	if err := run(t.Context(), options{kills: 2, etcd: 1}, t.TempDir()); err != nil {
 		t.Error(err)
 	}
 }

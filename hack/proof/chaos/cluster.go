@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/freshmapper/freshmapper/hack/proof/internal/control"
+	"github.com/freshmapper/freshmapper/hack/control"
 )
 
 // cluster is a control plane as its clients see it.
@@ -45,15 +45,13 @@ func newCluster(ctx context.Context, plane *control.Plane) (*cluster, error) {
 		return nil, err
 	}
 	for _, s := range plane.Servers {
-		own := s.Config()
-		own.Timeout = 10 * time.Second
-		client, err := dynamic.NewForConfig(own)
+		crds, err := s.CRDs()
 		if err != nil {
 			return nil, err
 		}
-		c.crds = append(c.crds, client.Resource(schema.GroupVersionResource{
-			Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-		}))
+		c.crds = append(c.crds, crds)
+		own := s.Config()
+		own.Timeout = 10 * time.Second
 		truth, err := discovery.NewDiscoveryClientForConfig(own)
 		if err != nil {
 			return nil, err
@@ -103,7 +101,7 @@ type kind struct {
 	cluster     bool // not of a namespace
 }
 
-func (k kind) plural() string { return strings.ToLower(k.kind) + "s" }
+func (k kind) plural() string { return control.Plural(k.kind) }
 func (k kind) name() string   { return k.plural() + "." + k.group }
 
 func (k kind) gvk(version string) schema.GroupVersionKind {
@@ -111,25 +109,7 @@ func (k kind) gvk(version string) schema.GroupVersionKind {
 }
 
 func (k kind) crd() *unstructured.Unstructured {
-	scope := "Namespaced"
-	if k.cluster {
-		scope = "Cluster"
-	}
-	var versions []any
-	for i, v := range k.versions {
-		versions = append(versions, map[string]any{
-			"name": v, "served": true, "storage": i == 0,
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
-		})
-	}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": k.name()},
-		"spec": map[string]any{
-			"group": k.group, "scope": scope, "versions": versions,
-			"names": map[string]any{"kind": k.kind, "plural": k.plural(), "singular": strings.ToLower(k.kind)},
-		},
-	}}
+	return control.CRD(k.group, k.kind, k.cluster, k.versions...)
 }
 
 func (c *cluster) install(ctx context.Context, k kind) error {

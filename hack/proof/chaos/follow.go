@@ -5,15 +5,16 @@ package main
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"math/rand/v2"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
 
 // churned are kinds that come and go, in a group of their own and in one with a
@@ -46,10 +47,7 @@ func (l *load) churn(ctx context.Context, r *rand.Rand) {
 			}
 		}
 		l.churning.Unlock()
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Duration(r.Int64N(int64(1500 * time.Millisecond)))):
-		}
+		report.Pause(ctx, time.Duration(r.Int64N(int64(1500*time.Millisecond))))
 	}
 }
 
@@ -75,7 +73,7 @@ func (l *load) runSteady(ctx context.Context) {
 		<-runs.Done()
 		time.Sleep(10 * time.Millisecond) // ctx may be what ended it
 		if ctx.Err() == nil {
-			l.fail("RunWhileServed stopped what needs only kinds that are served throughout: %v", context.Cause(runs))
+			l.found.broken.Add("RunWhileServed stopped what needs only kinds that are served throughout: %v", context.Cause(runs))
 		}
 		return nil
 	}, gvks...)

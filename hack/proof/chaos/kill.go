@@ -64,7 +64,7 @@ func (l *load) killOne(ctx context.Context, r *rand.Rand, etcd bool) error {
 	}
 	var ok bool
 	if h.healthy, ok = within(ctx, ready, 2*(interval+grace), healthy); !ok || h.healthy > interval+grace {
-		l.fail("not healthy %v after readyz (%s): %v", h.healthy, what, l.m.Status().LastError)
+		l.found.broken.Add("not healthy %v after readyz (%s): %v", h.healthy, what, l.m.Status().LastError)
 	}
 	l.found.heals = append(l.found.heals, h)
 	fmt.Fprintf(os.Stderr, "%s %s: down for %.1f s, healthy after %.2f s\n",
@@ -90,7 +90,7 @@ func (l *load) converge(ctx context.Context) error {
 	if took, ok := within(ctx, time.Now(), watchesFor, func() bool { return l.m.Status().Watching }); ok {
 		l.found.watching = append(l.found.watching, took)
 	} else if ctx.Err() == nil {
-		l.fail("not watching %v after the last kill", took)
+		l.found.broken.Add("not watching %v after the last kill", took)
 	}
 	l.churning.Lock()
 	defer l.churning.Unlock()
@@ -112,7 +112,7 @@ func (l *load) converge(ctx context.Context) error {
 	})
 	if !ok {
 		if ctx.Err() == nil {
-			l.fail("subscribers do not know after %v what is served", took)
+			l.found.broken.Add("subscribers do not know after %v what is served", took)
 		}
 		return ctx.Err()
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,9 +83,6 @@ type load struct {
 
 	lookups, misses, resets, waits, runs atomic.Int64
 	longest                              atomic.Int64 // of all calls, in nanoseconds
-
-	mu       sync.Mutex
-	failures []string
 }
 
 func newLoad(c *cluster, seed uint64, found *findings) (*load, error) {
@@ -117,8 +113,8 @@ func (l *load) start(ctx context.Context) {
 	}
 }
 
-// stop ends everything and returns what went wrong.
-func (l *load) stop() []string {
+// stop ends everything.
+func (l *load) stop() {
 	l.cancel()
 	ended := make(chan struct{})
 	go func() {
@@ -128,20 +124,9 @@ func (l *load) stop() []string {
 	select {
 	case <-ended:
 	case <-time.After(withoutEnd):
-		l.fail("something has not ended %v after its context", withoutEnd)
+		l.found.broken.Add("something has not ended %v after its context", withoutEnd)
 	}
 	l.found.count(l)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.failures
-}
-
-func (l *load) fail(format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	text := time.Now().UTC().Format(time.TimeOnly) + " " + fmt.Sprintf(format, args...)
-	fmt.Fprintln(os.Stderr, "BROKEN:", text)
-	l.failures = append(l.failures, text)
 }
 
 // work calls the mapper, again and again.
@@ -189,10 +174,10 @@ func (l *load) hit(ctx context.Context, r *rand.Rand) {
 		}
 	})
 	if meta.IsNoMatchError(err) {
-		l.fail("lookup %d of %s, which is served throughout: %v", sort, s.gvk, err)
+		l.found.broken.Add("lookup %d of %s, which is served throughout: %v", sort, s.gvk, err)
 	}
 	if mapping != nil && describe(mapping.Resource.Resource, mapping.Scope.Name() == meta.RESTScopeNameNamespace) != s.want {
-		l.fail("lookup of %s: %v %v", s.gvk, mapping.Resource, mapping.Scope.Name())
+		l.found.broken.Add("lookup of %s: %v %v", s.gvk, mapping.Resource, mapping.Scope.Name())
 	}
 }
 
@@ -208,7 +193,7 @@ func (l *load) miss(ctx context.Context, r *rand.Rand) {
 	l.misses.Add(1)
 	l.timed(ctx, true, "lookup of "+gvk.String(), func(ctx context.Context) {
 		if mapping, err := l.m.RESTMappingWithContext(ctx, gvk.GroupKind(), gvk.Version); err == nil {
-			l.fail("%s, which never was, is mapped to %v", gvk, mapping.Resource)
+			l.found.broken.Add("%s, which never was, is mapped to %v", gvk, mapping.Resource)
 		}
 	})
 }
@@ -232,7 +217,7 @@ func (l *load) wait(ctx context.Context, r *rand.Rand) {
 	l.waits.Add(1)
 	l.timed(ctx, true, fmt.Sprintf("WaitForKinds(%v)", gvks), func(ctx context.Context) {
 		if err := l.m.WaitForKinds(ctx, gvks...); err == nil && ghost {
-			l.fail("WaitForKinds says that %s is served", never()[0])
+			l.found.broken.Add("WaitForKinds says that %s is served", never()[0])
 		}
 	})
 }
@@ -251,7 +236,7 @@ func (l *load) timed(ctx context.Context, ends bool, what string, call func(cont
 	call(ctx)
 	took := time.Since(begin)
 	if took > most {
-		l.fail("%s took %v", what, took)
+		l.found.broken.Add("%s took %v", what, took)
 	}
 	for longest := l.longest.Load(); int64(took) > longest && !l.longest.CompareAndSwap(longest, int64(took)); {
 		longest = l.longest.Load()

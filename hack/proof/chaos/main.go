@@ -12,23 +12,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"time"
 
-	"k8s.io/klog/v2"
-
-	"github.com/freshmapper/freshmapper/hack/proof/internal/control"
+	"github.com/freshmapper/freshmapper/hack/control"
+	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
 
 type options struct {
 	kills, etcd int
 	seed        uint64
-	out         string
 }
 
 func main() {
@@ -36,18 +33,11 @@ func main() {
 	flag.IntVar(&o.kills, "kills", 100, "how often an API server is killed")
 	flag.IntVar(&o.etcd, "etcd", 20, "how often etcd is killed")
 	flag.Uint64Var(&o.seed, "seed", 0, "of the load and the kills; 0: a random one")
-	flag.StringVar(&o.out, "o", "results", "folder to write to")
-	flag.Parse()
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's view of what we do to it
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		os.Exit(1)
-	}
+	out := report.Out()
+	report.Main("chaos", func(ctx context.Context) error { return run(ctx, o, *out) })
 }
 
-func run(ctx context.Context, o options) error {
+func run(ctx context.Context, o options, out string) error {
 	if o.seed == 0 {
 		o.seed = uint64(rand.Uint32())
 	}
@@ -64,11 +54,11 @@ func run(ctx context.Context, o options) error {
 		}
 		fmt.Fprintf(os.Stderr, "%d API servers: %d kills of one, %d of etcd\n", servers, part.kills, part.etcd)
 		if err := runPart(ctx, assets, servers, part, &found); err != nil {
-			found.add([]string{fmt.Sprintf("the run ended early: %v", err)})
+			found.broken.Add("the run ended early: %v", err)
 			break
 		}
 	}
-	return found.write(o, time.Since(begin))
+	return found.write(o, out, time.Since(begin))
 }
 
 // half splits n in two.
@@ -80,7 +70,7 @@ func runPart(ctx context.Context, assets string, servers int, o options, found *
 	if err != nil {
 		return err
 	}
-	defer func() { err = joined(err, plane.Stop()) }()
+	defer func() { err = errors.Join(err, plane.Stop()) }()
 	c, err := newCluster(ctx, plane)
 	if err != nil {
 		return err
@@ -92,17 +82,10 @@ func runPart(ctx context.Context, assets string, servers int, o options, found *
 	}
 	l.start(ctx)
 	err = l.kill(ctx, o)
-	found.add(l.stop())
+	l.stop()
 	c.close()
 	if left := leaked(); left != nil {
-		found.add([]string{fmt.Sprintf("goroutines are left: %v", left)})
+		found.broken.Add("goroutines are left: %v", left)
 	}
 	return err
-}
-
-func joined(a, b error) error {
-	if a == nil {
-		return b
-	}
-	return a
 }

@@ -20,13 +20,11 @@ type findings struct {
 	heals     []heal
 	converged []time.Duration
 	watching  []time.Duration
-	failures  []string
+	broken    report.Broken
 
 	lookups, misses, resets, waits, runs int64
 	longest                              time.Duration
 }
-
-func (f *findings) add(failures []string) { f.failures = append(f.failures, failures...) }
 
 func (f *findings) count(l *load) {
 	f.lookups += l.lookups.Load()
@@ -40,7 +38,7 @@ func (f *findings) count(l *load) {
 var sorts = []string{"API server, 1", "API server, 2", "etcd"}
 
 // write writes the page and the plot.
-func (f *findings) write(o options, took time.Duration) error {
+func (f *findings) write(o options, out string, took time.Duration) error {
 	p := report.NewPage("Chaos on real API servers", fmt.Sprintf("go run ./chaos -kills %d -etcd %d", o.kills, o.etcd), took)
 	etcd := len(f.times("etcd", func(h heal) time.Duration { return h.down }))
 	p.Text("SIGKILL for an API server %d times and for etcd %d times, while %d goroutines, two subscribers and two RunWhileServed use one mapper",
@@ -75,14 +73,7 @@ func (f *findings) write(o options, took time.Duration) error {
 	p.Table([]string{"", "times", "median", "90 %", "longest"}, rows)
 	p.Text("A number after \"API server\" says how many there were. Healthy must be within %v.\n", interval+grace)
 	p.Text("![times to heal](chaos.svg)\n")
-	failed := p.Failures(f.failures)
-	if err := report.Write(o.out, "chaos.svg", f.plots()...); err != nil {
-		return err
-	}
-	if err := p.Write(o.out, "chaos.md"); err != nil {
-		return err
-	}
-	return failed
+	return p.Finish(out, "chaos", &f.broken, f.plots()...)
 }
 
 func row(name string, sorted []time.Duration) []string {

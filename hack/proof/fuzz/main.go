@@ -17,7 +17,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"regexp"
 	"strings"
 	"time"
@@ -30,14 +29,8 @@ const root = "../.."
 func main() {
 	each := flag.Duration("time", 10*time.Minute, "how long each target runs")
 	only := flag.String("target", ".", "which targets, as a regular expression")
-	out := flag.String("o", "results", "folder to write to")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *each, *only, *out); err != nil {
-		fmt.Fprintln(os.Stderr, "fuzz:", err)
-		os.Exit(1)
-	}
+	out := report.Out()
+	report.Main("fuzz", func(ctx context.Context) error { return run(ctx, *each, *only, *out) })
 }
 
 // target is a fuzz target, and what came of it.
@@ -127,19 +120,15 @@ func write(targets []*target, each, took time.Duration, out string) error {
 	p := report.NewPage("Fuzzing", fmt.Sprintf("go run ./fuzz -time %v", each), took)
 	p.Text("Each target ran for %v, with what `go test` had kept of earlier runs on this machine as well as with its seeds.\n", each)
 	var rows [][]string
-	var failures []string
+	var broken report.Broken
 	for _, t := range targets {
 		verdict := "nothing found"
 		if t.failed {
 			verdict = "**failed**"
-			failures = append(failures, fmt.Sprintf("%s in %s:\n\n```\n%s\n```", t.name, t.pkg, t.output[max(0, len(t.output)-1500):]))
+			broken.Add("%s in %s:\n\n```\n%s\n```", t.name, t.pkg, t.output[max(0, len(t.output)-1500):])
 		}
 		rows = append(rows, []string{t.name, strings.TrimPrefix(t.pkg, "github.com/freshmapper/freshmapper/"), t.execs, t.corpus, verdict})
 	}
 	p.Table([]string{"target", "package", "inputs", "in the corpus", ""}, rows)
-	err := p.Failures(failures)
-	if err := p.Write(out, "fuzz.md"); err != nil {
-		return err
-	}
-	return err
+	return p.Finish(out, "fuzz", &broken)
 }

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -21,13 +22,8 @@ import (
 )
 
 func main() {
-	replicas := flag.Int("replicas", 500, "replicas of the operator")
-	out := flag.String("o", "results", "folder to write to")
-	flag.Parse()
-	if err := run(*replicas, *out); err != nil {
-		fmt.Fprintln(os.Stderr, "herd:", err)
-		os.Exit(1)
-	}
+	replicas, out := flag.Int("replicas", 500, "replicas of the operator"), report.Out()
+	report.Main("herd", func(ctx context.Context) error { return run(ctx, *replicas, *out) })
 }
 
 // findings is what the test writes.
@@ -52,9 +48,9 @@ var scenarios = []struct{ name, title string }{
 	{"upgrade", "two servers, one upgraded a minute after the other"},
 }
 
-func run(replicas int, out string) error {
+func run(ctx context.Context, replicas int, out string) error {
 	begin := time.Now()
-	f, failed := measure(replicas)
+	f, failed := measure(ctx, replicas)
 	if f.Scenarios == nil {
 		return failed
 	}
@@ -89,14 +85,14 @@ func run(replicas int, out string) error {
 }
 
 // measure runs the test. It may fail and have measured all the same.
-func measure(replicas int) (findings, error) {
+func measure(ctx context.Context, replicas int) (findings, error) {
 	dir, err := os.MkdirTemp("", "herd")
 	if err != nil {
 		return findings{}, err
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "herd.json")
-	cmd := exec.Command("go", "test", "-count=1", "-timeout=60m", "-run=^TestHerd$", "./apiutil")
+	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=60m", "-run=^TestHerd$", "./apiutil")
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), fmt.Sprintf("FRESHMAPPER_HERD=%d", replicas), "FRESHMAPPER_HERD_OUT="+file, "GOWORK=off")
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr

@@ -51,7 +51,7 @@ func TestEveryFault(t *testing.T) {
 // A short run finds nothing.
 func TestShortRun(t *testing.T) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	if err := run(t.Context(), options{lasting: 10 * time.Second, out: t.TempDir()}); err != nil {
+	if err := run(t.Context(), 10*time.Second, 0, t.TempDir()); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,46 +12,28 @@ package main
 import (
 	"context"
 	"flag"
-	"fmt"
-	"log/slog"
 	"math/rand/v2"
-	"os"
-	"os/signal"
 	"time"
 
-	"k8s.io/klog/v2"
+	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
 
-type options struct {
-	lasting time.Duration
-	seed    uint64
-	out     string
-}
-
 func main() {
-	var o options
-	flag.DurationVar(&o.lasting, "time", 10*time.Minute, "how long")
-	flag.Uint64Var(&o.seed, "seed", 0, "of faults and lookups; 0: a random one")
-	flag.StringVar(&o.out, "o", "results", "folder to write to")
-	flag.Parse()
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's view of what the faults do to it
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "hostile:", err)
-		os.Exit(1)
-	}
+	lasting := flag.Duration("time", 10*time.Minute, "how long")
+	seed := flag.Uint64("seed", 0, "of faults and lookups; 0: a random one")
+	out := report.Out()
+	report.Main("hostile", func(ctx context.Context) error { return run(ctx, *lasting, *seed, *out) })
 }
 
-func run(ctx context.Context, o options) error {
-	if o.seed == 0 {
-		o.seed = uint64(rand.Uint32())
+func run(ctx context.Context, lasting time.Duration, seed uint64, out string) error {
+	if seed == 0 {
+		seed = uint64(rand.Uint32())
 	}
 	begin := time.Now()
-	w, err := newWorld(o.seed)
+	w, err := newWorld(seed)
 	if err != nil {
 		return err
 	}
-	w.run(ctx, o.lasting)
-	return w.write(o, time.Since(begin))
+	w.run(ctx, lasting)
+	return w.write(out, lasting, time.Since(begin))
 }

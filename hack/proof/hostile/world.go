@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -40,9 +40,7 @@ type world struct {
 	lookups, errs atomic.Int64
 	set           map[string]int // how often each fault was set
 	heap          []sample
-
-	mu       sync.Mutex
-	failures []string
+	broken        report.Broken
 }
 
 type sample struct {
@@ -132,7 +130,7 @@ func (w *world) fault(ctx context.Context, r *rand.Rand) {
 			w.set[name]++
 			w.server.SetFault(place(r, believable(name)), faults()[name](r))
 		}
-		pause(ctx, time.Duration(r.Int64N(int64(100*time.Millisecond))))
+		report.Pause(ctx, time.Duration(r.Int64N(int64(100*time.Millisecond))))
 	}
 }
 
@@ -154,7 +152,7 @@ func (w *world) change(ctx context.Context, r *rand.Rand) {
 			w.server.SetLag(fakeapi.PartDocument, time.Duration(r.IntN(3))*time.Second)
 		}
 		w.server.TakeRequests() // or they would be what grows
-		pause(ctx, time.Duration(r.Int64N(int64(500*time.Millisecond))))
+		report.Pause(ctx, time.Duration(r.Int64N(int64(500*time.Millisecond))))
 	}
 }
 
@@ -179,10 +177,10 @@ func (w *world) use(ctx context.Context, m *apiutil.DynamicRESTMapper, r *rand.R
 			w.steady(m, r)
 		}
 		if took := time.Since(begin); took > longestCall {
-			w.fail("a call took %v", took)
+			w.broken.Add("a call took %v", took)
 		}
 		w.lookups.Add(1)
-		pause(ctx, time.Duration(r.Int64N(int64(4*time.Millisecond))))
+		report.Pause(ctx, time.Duration(r.Int64N(int64(4*time.Millisecond))))
 	}
 }
 
@@ -193,17 +191,17 @@ func (w *world) steady(m *apiutil.DynamicRESTMapper, r *rand.Rand) {
 	mapping, err := m.RESTMapping(gvk.GroupKind(), versions...)
 	switch {
 	case meta.IsNoMatchError(err):
-		w.fail("%s with the versions %v: %v", gvk, versions, err)
+		w.broken.Add("%s with the versions %v: %v", gvk, versions, err)
 	case err != nil:
 		w.errs.Add(1)
 	case mapping.Resource != gvk.GroupVersion().WithResource(plural(gvk.Kind)) || mapping.Scope.Name() != meta.RESTScopeNameNamespace:
-		w.fail("%s is mapped to %v, %v", gvk, mapping.Resource, mapping.Scope.Name())
+		w.broken.Add("%s is mapped to %v, %v", gvk, mapping.Resource, mapping.Scope.Name())
 	}
 }
 
 func (w *world) never(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) {
 	if mapping, err := m.RESTMapping(gvk.GroupKind(), gvk.Version); err == nil {
-		w.fail("%s, which never was, is mapped to %v", gvk, mapping.Resource)
+		w.broken.Add("%s, which never was, is mapped to %v", gvk, mapping.Resource)
 	}
 }
 
@@ -214,7 +212,7 @@ func (w *world) recovered() {
 		m.Reset()
 		for _, gvk := range steadyKinds() {
 			if _, err := m.RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
-				w.fail("mapper %d, once the server is well again: %v", n, err)
+				w.broken.Add("mapper %d, once the server is well again: %v", n, err)
 			}
 		}
 	}
@@ -229,21 +227,8 @@ func (w *world) sample(ctx context.Context) {
 		runtime.ReadMemStats(&stats)
 		w.heap = append(w.heap, sample{time.Since(begin), stats.HeapAlloc})
 		if stats.HeapAlloc > mostHeap {
-			w.fail("%d bytes are live after %v", stats.HeapAlloc, time.Since(begin))
+			w.broken.Add("%d bytes are live after %v", stats.HeapAlloc, time.Since(begin))
 		}
-		pause(ctx, 2*time.Second)
-	}
-}
-
-func (w *world) fail(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.failures = append(w.failures, time.Now().UTC().Format(time.TimeOnly)+" "+fmt.Sprintf(format, args...))
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+		report.Pause(ctx, 2*time.Second)
 	}
 }

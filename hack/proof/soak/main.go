@@ -8,22 +8,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
-	"fmt"
-	"log/slog"
-	"os"
-	"os/signal"
 	"time"
 
-	"k8s.io/klog/v2"
-
-	"github.com/freshmapper/freshmapper/hack/proof/internal/control"
+	"github.com/freshmapper/freshmapper/hack/control"
+	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
 
 type options struct {
 	lasting       time.Duration
 	mappers, rate int
-	out           string
 	profiles      string
 }
 
@@ -32,19 +27,12 @@ func main() {
 	flag.DurationVar(&o.lasting, "time", 30*time.Minute, "how long")
 	flag.IntVar(&o.mappers, "mappers", 50, "how many mappers")
 	flag.IntVar(&o.rate, "rate", 5000, "lookups a second, of all")
-	flag.StringVar(&o.out, "o", "results", "folder to write to")
 	flag.StringVar(&o.profiles, "profiles", "", "folder for heap profiles, one when warm and one at the end; empty: none")
-	flag.Parse()
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "soak:", err)
-		os.Exit(1)
-	}
+	out := report.Out()
+	report.Main("soak", func(ctx context.Context) error { return run(ctx, o, *out) })
 }
 
-func run(ctx context.Context, o options) (err error) {
+func run(ctx context.Context, o options, out string) (err error) {
 	assets, err := control.Assets()
 	if err != nil {
 		return err
@@ -53,11 +41,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if stopped := plane.Stop(); err == nil {
-			err = stopped
-		}
-	}()
+	defer func() { err = errors.Join(err, plane.Stop()) }()
 	s, err := newSoak(plane, o)
 	if err != nil {
 		return err
@@ -66,5 +50,5 @@ func run(ctx context.Context, o options) (err error) {
 	if err := s.run(ctx); err != nil {
 		return err
 	}
-	return s.write(time.Since(begin))
+	return s.write(out, time.Since(begin))
 }

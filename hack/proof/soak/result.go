@@ -38,7 +38,7 @@ func series() []struct {
 	}
 }
 
-func (s *soak) write(took time.Duration) error {
+func (s *soak) write(out string, took time.Duration) error {
 	o := s.options
 	p := report.NewPage("Soak", fmt.Sprintf("go run ./soak -time %v -mappers %d -rate %d", o.lasting, o.mappers, o.rate), took)
 	p.Text("%d mappers of a real API server, each with a RefreshInterval of %v, WatchAPIs and a transport of its own, and %d goroutines that use them.",
@@ -49,16 +49,12 @@ func (s *soak) write(took time.Duration) error {
 		s.lookups.Load(), made, s.misses.Load(), s.late.Load())
 	p.Table([]string{"", "median", "p99", "p99.9", "longest"}, [][]string{s.hits.row("a hit"), s.nothing.row("nothing at all")})
 	p.Text("\"Nothing at all\" is timed beside each hit: it shows what the machine and the clock add.\n")
-	failed := slices.Clone(s.errors.list)
-	if s.errors.all > len(failed) {
-		failed = append(failed, fmt.Sprintf("and %d more", s.errors.all-len(failed)))
-	}
 	var rows [][]string
 	var plots []report.Plot
 	for _, each := range series() {
 		for name, at := range map[string]slope{each.name: s.slope(each.of, 1), each.name + " at rest": s.slope(each.of, restOf)} {
 			if rise := (at.perHour - 2*at.err) * took.Hours(); rise > grows*at.mean {
-				failed = append(failed, fmt.Sprintf("%s: grew by at least %.1f %s", name, rise, each.unit))
+				s.broken.Add("%s: grew by at least %.1f %s", name, rise, each.unit)
 			}
 			rows = append(rows, []string{
 				name, fmt.Sprintf("%.0f %s", at.mean, each.unit), fmt.Sprintf("%+.1f ± %.1f %s", at.perHour, at.err, each.unit),
@@ -72,14 +68,7 @@ func (s *soak) write(took time.Duration) error {
 	p.Text("The slope is that of a line fitted to the last three quarters of the run, with its standard error. \"At rest\" is of the least of each %d samples: requests", restOf)
 	p.Text("under way, of which there are more the busier the machine is, are not in it. It counts as growth where it is larger than twice its error by more than %.0f %%", 100*grows)
 	p.Text("of the mean within the run.\n\n![what could grow](soak.svg)\n")
-	err := p.Failures(failed)
-	if err := report.Write(o.out, "soak.svg", plots...); err != nil {
-		return err
-	}
-	if err := p.Write(o.out, "soak.md"); err != nil {
-		return err
-	}
-	return err
+	return p.Finish(out, "soak", &s.broken, plots...)
 }
 
 // slope is that of the least of so many samples each.

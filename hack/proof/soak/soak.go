@@ -18,13 +18,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/apiutil"
-	"github.com/freshmapper/freshmapper/hack/proof/internal/control"
+	"github.com/freshmapper/freshmapper/hack/control"
+	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
 
 const (
@@ -48,7 +48,7 @@ type soak struct {
 	hits    histogram
 	nothing histogram // as long as a hit is waited for, but nothing is done
 	samples []sample
-	errors  failures
+	broken  report.Broken
 }
 
 type sample struct {
@@ -56,28 +56,12 @@ type sample struct {
 	heap, goroutines, connections float64
 }
 
-// failures keeps the first of what went wrong.
-type failures struct {
-	mu   sync.Mutex
-	list []string
-	all  int
-}
-
-func (f *failures) add(format string, args ...any) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.all++; len(f.list) < 20 {
-		f.list = append(f.list, fmt.Sprintf(format, args...))
-	}
-}
-
 func newSoak(plane *control.Plane, o options) (*soak, error) {
 	s := &soak{options: o}
-	client, err := dynamic.NewForConfig(plane.Servers[0].Config())
-	if err != nil {
+	var err error
+	if s.crds, err = plane.Servers[0].CRDs(); err != nil {
 		return nil, err
 	}
-	s.crds = client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	for range o.mappers {
 		cfg := plane.Servers[0].Config()
 		cfg.Dial = s.dial // which also keeps client-go from sharing a transport
@@ -145,7 +129,7 @@ func hits() []schema.GroupVersionKind {
 func (s *soak) use(ctx context.Context, r *rand.Rand) {
 	for _, m := range s.mappers { // the first lookup of a mapper is no hit
 		if _, err := m.RESTMappingWithContext(ctx, hits()[0].GroupKind()); err != nil && ctx.Err() == nil {
-			s.errors.add("the first lookup: %v", err)
+			s.broken.Add("the first lookup: %v", err)
 		}
 	}
 	begin, made := time.Now(), 0
@@ -168,7 +152,7 @@ func (s *soak) lookUp(ctx context.Context, r *rand.Rand) {
 	if r.IntN(10000) == 0 {
 		s.misses.Add(1)
 		if mapping, err := m.RESTMappingWithContext(ctx, schema.GroupKind{Group: "soak.example.com", Kind: "Ghost"}); err == nil {
-			s.errors.add("what never was is mapped to %v", mapping.Resource)
+			s.broken.Add("what never was is mapped to %v", mapping.Resource)
 		}
 		return
 	}
@@ -180,7 +164,7 @@ func (s *soak) lookUp(ctx context.Context, r *rand.Rand) {
 	begin = time.Now()
 	s.nothing.add(time.Since(begin))
 	if err != nil && ctx.Err() == nil {
-		s.errors.add("%s: %v", gvk, err)
+		s.broken.Add("%s: %v", gvk, err)
 	}
 }
 
@@ -188,36 +172,20 @@ func (s *soak) lookUp(ctx context.Context, r *rand.Rand) {
 // there are none.
 func (s *soak) change(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
-		name := fmt.Sprintf("Soak%02d", n%crdsAtMost)
+		crd := control.CRD("soak.example.com", fmt.Sprintf("Soak%02d", n%crdsAtMost), false, "v1")
 		var err error
 		if n/crdsAtMost%2 == 0 {
-			_, err = s.crds.Create(ctx, crd(name), metav1.CreateOptions{})
+			_, err = s.crds.Create(ctx, crd, metav1.CreateOptions{})
 		} else {
-			err = s.crds.Delete(ctx, plural(name)+".soak.example.com", metav1.DeleteOptions{})
+			err = s.crds.Delete(ctx, crd.GetName(), metav1.DeleteOptions{})
 		}
 		// A CRD goes only once its objects have, so it may still be there.
 		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-			s.errors.add("changing the API: %v", err)
+			s.broken.Add("changing the API: %v", err)
 		}
 		s.changed.Add(1)
-		pause(ctx, min(changes, s.options.lasting/50))
+		report.Pause(ctx, min(changes, s.options.lasting/50))
 	}
-}
-
-func plural(kind string) string { return "a" + kind[1:] + "s" }
-
-func crd(kind string) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": plural(kind) + ".soak.example.com"},
-		"spec": map[string]any{
-			"group": "soak.example.com", "scope": "Namespaced",
-			"names": map[string]any{"kind": kind, "plural": plural(kind), "singular": "a" + kind[1:]},
-			"versions": []any{map[string]any{
-				"name": "v1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
-			}},
-		},
-	}}
 }
 
 // sample notes what is live, every few seconds.
@@ -234,7 +202,7 @@ func (s *soak) sample(ctx context.Context) {
 		s.samples = append(s.samples, sample{
 			time.Since(begin), float64(stats.HeapAlloc), float64(runtime.NumGoroutine()), float64(s.open.Load()),
 		})
-		pause(ctx, every)
+		report.Pause(ctx, every)
 	}
 	s.profile("end.pprof")
 }
@@ -250,13 +218,6 @@ func (s *soak) profile(name string) {
 		err = errors.Join(pprof.WriteHeapProfile(file), file.Close())
 	}
 	if err != nil {
-		s.errors.add("profile: %v", err)
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
+		s.broken.Add("profile: %v", err)
 	}
 }

@@ -18,8 +18,8 @@ func TestShortRun(t *testing.T) {
 		t.Skip("KUBEBUILDER_ASSETS is not set")
 	}
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	o := options{lasting: 12 * time.Second, mappers: 5, rate: 500, out: t.TempDir()}
-	if err := run(t.Context(), o); err != nil {
+	o := options{lasting: 12 * time.Second, mappers: 5, rate: 500}
+	if err := run(t.Context(), o, t.TempDir()); err != nil {
 		t.Error(err)
 	}
 }

@@ -3,15 +3,13 @@
 package runner
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"github.com/freshmapper/freshmapper/hack/dev/proc"
 )
 
 // programsEnv names a folder with NAME-stock and NAME-fork, made by someone who
@@ -34,7 +32,7 @@ type Programs struct {
 // again in a copy after hack/fork was there. It writes below dir, nothing else.
 func Build(ctx context.Context, root, dir, name string) (*Programs, error) {
 	consumer := filepath.Join(root, "testdata", "consumers", name)
-	version, err := command(ctx, consumer, "go", "list", "-m", "-f", "{{.Version}}", controllerRuntime)
+	version, err := run(ctx, consumer, "list", "-m", "-f", "{{.Version}}", controllerRuntime)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +43,7 @@ func Build(ctx context.Context, root, dir, name string) (*Programs, error) {
 	}
 	p.Stock, p.Fork = filepath.Join(dir, name+"-stock"), filepath.Join(dir, name+"-fork")
 	// Some import the fork's API, and have another way for stock.
-	if _, err := command(ctx, consumer, "go", "build", "-tags", "stock", "-o", p.Stock, "."); err != nil {
+	if _, err := run(ctx, consumer, "build", "-tags", "stock", "-o", p.Stock, "."); err != nil {
 		return nil, err
 	}
 	return p, buildFork(ctx, root, consumer, filepath.Join(dir, name), p.Fork)
@@ -55,18 +53,18 @@ func buildFork(ctx context.Context, root, consumer, forked, binary string) error
 	if err := os.CopyFS(forked, os.DirFS(consumer)); err != nil {
 		return err
 	}
-	if _, err := command(ctx, root, "go", "run", "./hack/fork", "-into", forked); err != nil {
+	if _, err := run(ctx, root, "run", "./hack/fork", "-into", forked); err != nil {
 		return err
 	}
 	// Without the replacement both binaries would be stock, and alike.
-	replaced, err := command(ctx, forked, "go", "list", "-m", "-f", "{{with .Replace}}{{.Path}}{{end}}", controllerRuntime)
+	replaced, err := run(ctx, forked, "list", "-m", "-f", "{{with .Replace}}{{.Path}}{{end}}", controllerRuntime)
 	if err != nil {
 		return err
 	}
 	if replaced == "" {
 		return fmt.Errorf("hack/fork -into left %s/go.mod without a replace for %s", forked, controllerRuntime)
 	}
-	_, err = command(ctx, forked, "go", "build", "-o", binary, ".")
+	_, err = run(ctx, forked, "build", "-o", binary, ".")
 	return err
 }
 
@@ -88,11 +86,16 @@ func BuildProvider(ctx context.Context, root, dir, name string) (string, error) 
 	for _, args := range [][]string{
 		{"mod", "edit", "-require=" + ours + "@v0.0.0", "-replace=" + ours + "=" + absolute}, {"mod", "tidy"}, {"build", "-o", binary, "."},
 	} {
-		if _, err := command(ctx, copied, "go", args...); err != nil {
+		if _, err := run(ctx, copied, args...); err != nil {
 			return "", err
 		}
 	}
 	return binary, nil
+}
+
+// run runs the go command and returns what it printed.
+func run(ctx context.Context, dir string, args ...string) (string, error) {
+	return proc.Output(ctx, dir, []string{"GOWORK=off"}, append([]string{"go"}, args...)...)
 }
 
 // importOurs changes the import of apiutil in the program in dir.
@@ -121,44 +124,4 @@ func (p *Programs) check() error {
 		}
 	}
 	return nil
-}
-
-// Assets returns the folder with kube-apiserver and etcd: $KUBEBUILDER_ASSETS, or
-// what hack/envtest.sh prints, which may take minutes the first time.
-func Assets(ctx context.Context, root string) (string, error) {
-	dir, source := os.Getenv("KUBEBUILDER_ASSETS"), "KUBEBUILDER_ASSETS"
-	if dir == "" {
-		var err error
-		dir, err = command(ctx, root, "bash", "hack/envtest.sh", "latest")
-		if err != nil {
-			return "", fmt.Errorf("no API server to test against, set KUBEBUILDER_ASSETS or repair this: %w", err)
-		}
-		source = "hack/envtest.sh latest"
-	}
-	for _, name := range []string{"kube-apiserver", "etcd"} {
-		info, err := os.Stat(filepath.Join(dir, name))
-		if err == nil && info.IsDir() {
-			err = fs.ErrInvalid
-		}
-		if err != nil {
-			return "", fmt.Errorf("no API server to test against, %s says %s: %w", source, dir, err)
-		}
-	}
-	return dir, nil
-}
-
-// command runs a command in dir and returns what it printed, trimmed. What it
-// said on stderr is in the error.
-func command(ctx context.Context, dir, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off")
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // both clean up after themselves
-	cmd.WaitDelay = 10 * time.Second
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return strings.TrimSpace(stdout.String()), nil
 }

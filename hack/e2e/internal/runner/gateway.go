@@ -41,11 +41,11 @@ type Call struct {
 
 // NewGateway makes a gateway to the server. It is the caller's to close.
 func (s *Server) NewGateway() (*Gateway, error) {
-	target, _, err := rest.DefaultServerUrlFor(s.env.Config)
+	target, _, err := rest.DefaultServerUrlFor(s.config)
 	if err != nil {
 		return nil, err
 	}
-	transport, err := rest.TransportFor(s.env.Config)
+	transport, err := rest.TransportFor(s.config)
 	if err != nil {
 		return nil, err
 	}
@@ -68,10 +68,13 @@ func (g *Gateway) Close() {
 func (g *Gateway) Kubeconfig() ([]byte, error) { return Kubeconfig(g.server.URL) }
 
 // Kubeconfig leads to a server that asks for no credentials.
-func Kubeconfig(server string) ([]byte, error) {
+func Kubeconfig(server string) ([]byte, error) { return kubeconfig(&api.Cluster{Server: server}, "") }
+
+func kubeconfig(cluster *api.Cluster, token string) ([]byte, error) {
 	config := api.NewConfig()
-	config.Clusters["server"] = &api.Cluster{Server: server}
-	config.Contexts["server"] = &api.Context{Cluster: "server"}
+	config.Clusters["server"] = cluster
+	config.AuthInfos["user"] = &api.AuthInfo{Token: token}
+	config.Contexts["server"] = &api.Context{Cluster: "server", AuthInfo: "user"}
 	config.CurrentContext = "server"
 	return clientcmd.Write(*config)
 }

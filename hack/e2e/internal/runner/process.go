@@ -84,7 +84,11 @@ func (p *Process) Finish(line string) (stderr string, err error) {
 // Stop asks the program to end, by end of input and an interrupt, waits, and
 // returns what it wrote to stderr. To have been interrupted is no error.
 func (p *Process) Stop() (stderr string, err error) {
-	_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended already
+	return p.end(os.Interrupt)
+}
+
+func (p *Process) end(by os.Signal) (stderr string, err error) {
+	_ = p.cmd.Process.Signal(by) // it may have ended already
 	stderr, err = p.wait()
 	if exit := (&exec.ExitError{}); errors.As(err, &exit) && exit.ExitCode() < 0 {
 		err = nil
@@ -97,3 +101,7 @@ func (p *Process) wait() (stderr string, err error) {
 	err = errors.Join(p.cmd.Wait(), err)
 	return p.stderr.String(), err
 }
+
+// Crash ends the program at once, with SIGKILL, and waits. What it wrote to
+// stderr is returned.
+func (p *Process) Crash() (stderr string, err error) { return p.end(os.Kill) }

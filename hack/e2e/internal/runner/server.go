@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -19,8 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/freshmapper/freshmapper/hack/control"
 )
 
 const (
@@ -33,23 +36,20 @@ type Server struct {
 	Kubeconfig string        // path of a file, for an administrator
 	Client     client.Client // the test's own; core types and CRDs
 
-	env        *envtest.Environment
+	plane      *control.Plane
+	config     *rest.Config
 	discovery  *discovery.DiscoveryClient
-	aggregated bool      // it has aggregated discovery
-	revived    *exec.Cmd // the API server, once Kill has started it again
-	etcd       *exec.Cmd // the same for Empty
+	aggregated bool // it has aggregated discovery
 }
 
 // StartServer starts the API server that is in assets. Below dir it writes a
 // kubeconfig. It is the caller's to stop.
-func StartServer(assets, dir string) (*Server, error) {
-	s := &Server{
-		Kubeconfig: filepath.Join(dir, "kubeconfig"),
-		env:        &envtest.Environment{BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: time.Minute},
+func StartServer(ctx context.Context, assets, dir string) (*Server, error) {
+	plane, err := control.Start(ctx, assets, 1)
+	if err != nil {
+		return nil, fmt.Errorf("the API server in %s: %w", assets, err)
 	}
-	if _, err := s.env.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("the API server in %s: %w", assets, err), s.env.Stop())
-	}
+	s := &Server{Kubeconfig: filepath.Join(dir, "kubeconfig"), plane: plane, config: plane.Servers[0].Config()}
 	if err := s.connect(); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
@@ -57,18 +57,21 @@ func StartServer(assets, dir string) (*Server, error) {
 }
 
 func (s *Server) connect() error {
-	if err := os.WriteFile(s.Kubeconfig, s.env.KubeConfig, 0o600); err != nil {
+	kubeconfig, err := kubeconfig(&api.Cluster{Server: s.config.Host, InsecureSkipTLSVerify: true}, s.config.BearerToken)
+	if err == nil {
+		err = os.WriteFile(s.Kubeconfig, kubeconfig, 0o600)
+	}
+	if err != nil {
 		return err
 	}
 	types := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(types), apiextensionsv1.AddToScheme(types)); err != nil {
 		return err
 	}
-	var err error
-	if s.Client, err = client.New(s.env.Config, client.Options{Scheme: types}); err != nil {
+	if s.Client, err = client.New(s.config, client.Options{Scheme: types}); err != nil {
 		return err
 	}
-	if s.discovery, err = discovery.NewDiscoveryClientForConfig(s.env.Config); err != nil {
+	if s.discovery, err = discovery.NewDiscoveryClientForConfig(s.config); err != nil {
 		return err
 	}
 	_, resources, _, err := s.discovery.GroupsAndMaybeResources()
@@ -77,7 +80,42 @@ func (s *Server) connect() error {
 }
 
 // Stop ends the server and removes its data.
-func (s *Server) Stop() error { return errors.Join(s.stopRevived(), s.stopEtcd(), s.env.Stop()) }
+func (s *Server) Stop() error { return s.plane.Stop() }
+
+// Kill ends the API server at once, with SIGKILL; its etcd goes on. revive starts
+// it again, and returns when it is ready.
+func (s *Server) Kill() (revive func(context.Context) error) {
+	server := s.plane.Servers[0]
+	server.Kill()
+	return func(ctx context.Context) error {
+		if err := server.Start(); err != nil {
+			return err
+		}
+		return server.AwaitReady(ctx)
+	}
+}
+
+// Empty ends the API server and its etcd, starts both again with nothing in them,
+// and returns when they are ready: so does a cluster that was restored from a
+// backup of nothing.
+func (s *Server) Empty(ctx context.Context) error {
+	revive := s.Kill()
+	s.plane.Etcd.Kill()
+	if err := errors.Join(s.plane.Empty(), s.plane.Etcd.Start()); err != nil {
+		return err
+	}
+	return revive(ctx)
+}
+
+// InstallFile creates the CRDs in a file, or updates them, and waits until the
+// server serves them.
+func (s *Server) InstallFile(name string) error {
+	_, err := envtest.InstallCRDs(s.config, envtest.CRDInstallOptions{Paths: []string{name}, ErrorIfPathMissing: true})
+	if err != nil {
+		return fmt.Errorf("failed to install %s: %w", name, err)
+	}
+	return nil
+}
 
 // Kind is a custom resource, namespaced unless said otherwise.
 type Kind struct {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 // Package control runs real control planes: one etcd and as many API servers as
 // are wanted, each of which can be killed and started again where it was. envtest
 // can do neither, and starts one API server.
@@ -45,18 +47,26 @@ type Process struct {
 }
 
 // Assets returns the folder that holds kube-apiserver and etcd: $KUBEBUILDER_ASSETS,
-// or what hack/envtest.sh says.
+// or what hack/envtest.sh says, which may take minutes the first time. It is called
+// in a folder of hack.
 func Assets() (string, error) {
-	if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
-		return dir, nil
+	dir, source := os.Getenv("KUBEBUILDER_ASSETS"), "KUBEBUILDER_ASSETS"
+	if dir == "" {
+		source = "hack/envtest.sh latest"
+		cmd := exec.Command("../envtest.sh", "latest")
+		cmd.Stderr = os.Stderr
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("no API server, set KUBEBUILDER_ASSETS or repair this: %s: %w", source, err)
+		}
+		dir = strings.TrimSpace(string(out))
 	}
-	cmd := exec.Command("../envtest.sh", "latest")
-	cmd.Stderr = os.Stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("no API server: set KUBEBUILDER_ASSETS, or run in hack/proof: %w", err)
+	for _, name := range []string{"kube-apiserver", "etcd"} {
+		if _, err := exec.LookPath(filepath.Join(dir, name)); err != nil {
+			return "", fmt.Errorf("no API server, %s says %s: %w", source, dir, err)
+		}
 	}
-	return strings.TrimSpace(string(out)), nil
+	return dir, nil
 }
 
 // Start starts a control plane from a folder with kube-apiserver and etcd. The
@@ -98,6 +108,12 @@ func (p *Plane) start(ctx context.Context, assets string, servers int) error {
 	return nil
 }
 
+// Empty takes away what etcd holds, which must have been killed: its next start is
+// that of a cluster restored from a backup of nothing.
+func (p *Plane) Empty() error { return os.RemoveAll(p.data()) }
+
+func (p *Plane) data() string { return filepath.Join(p.dir, "etcd") }
+
 // Stop ends all processes and removes their data.
 func (p *Plane) Stop() error {
 	for _, s := range append([]*Process{p.Etcd}, p.Servers...) {
@@ -113,7 +129,7 @@ func (p *Plane) etcd(assets, clients, peers string) *Process {
 		Address: clients,
 		log:     filepath.Join(p.dir, "etcd.log"),
 		args: []string{
-			filepath.Join(assets, "etcd"), "--data-dir=" + filepath.Join(p.dir, "etcd"),
+			filepath.Join(assets, "etcd"), "--data-dir=" + p.data(),
 			"--listen-client-urls=http://" + clients, "--advertise-client-urls=http://" + clients,
 			"--listen-peer-urls=http://" + peers, "--initial-advertise-peer-urls=http://" + peers,
 			"--initial-cluster=default=http://" + peers,

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package control
 
 import (
+	"context"
 	"os"
 	"testing"
 
@@ -11,11 +14,12 @@ import (
 
 // A server that was killed is back at the same address, with its data.
 func TestKill(t *testing.T) {
+	ctx := context.Background()
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
 	if assets == "" {
 		t.Skip("KUBEBUILDER_ASSETS is not set")
 	}
-	p, err := Start(t.Context(), assets, 1)
+	p, err := Start(ctx, assets, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +44,7 @@ func TestKill(t *testing.T) {
 	if err := p.Servers[0].Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Servers[0].AwaitReady(t.Context()); err != nil {
+	if err := p.Servers[0].AwaitReady(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.ServerVersion(); err != nil {
