@@ -60,12 +60,12 @@ func (s Slot) Stage(ctx context.Context, files Files, manifest *Manifest, copies
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err := write(s.staged(), name, files[name]); err != nil {
+		if err := files[name].Write(s.staged(), name); err != nil {
 			return fmt.Errorf("write the tree: %w", err)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(copies)) {
-		if err := write(s.staged(), path.Join(Meta, name), File{Data: copies[name]}); err != nil {
+		if err := (File{Data: copies[name]}).Write(s.staged(), path.Join(Meta, name)); err != nil {
 			return fmt.Errorf("keep a copy of %s: %w", name, err)
 		}
 	}
@@ -75,16 +75,17 @@ func (s Slot) Stage(ctx context.Context, files Files, manifest *Manifest, copies
 	return manifest.Save(s.staged())
 }
 
-func write(dir, name string, file File) error {
+// Write writes the file below dir.
+func (f File) Write(dir, name string) error {
 	mode := fs.FileMode(0o644)
-	if file.Exec {
+	if f.Exec {
 		mode = 0o755
 	}
 	full := filepath.Join(dir, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(full, file.Data, mode)
+	return os.WriteFile(full, f.Data, mode)
 }
 
 // Swap puts the staged tree in its place. On failure the place is as it was.

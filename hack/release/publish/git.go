@@ -3,21 +3,21 @@
 package publish
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+
+	"github.com/freshmapper/freshmapper/hack/fork/git"
 )
 
 // repository is one of releases, perhaps with nothing in it yet.
 type repository struct {
-	dir  string
+	git.Repository
 	made bool     // there is one
 	refs []string // refs/heads/fresh-0.25, refs/tags/v0.25.2-fresh.1, …
 }
@@ -25,9 +25,9 @@ type repository struct {
 // openRepository looks at what is in dir, and writes nothing.
 func openRepository(ctx context.Context, dir string) (*repository, error) {
 	if _, err := exec.LookPath("git"); err != nil {
-		return nil, fmt.Errorf("no git command in PATH: install git: %w", err)
+		return nil, fmt.Errorf("no git command in PATH: install git: %w", err) // before anything is downloaded
 	}
-	r := &repository{dir: dir}
+	r := &repository{Repository: git.Repository{Dir: dir}}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || (err == nil && len(entries) == 0) {
 		return r, nil
@@ -43,21 +43,21 @@ func openRepository(ctx context.Context, dir string) (*repository, error) {
 }
 
 func (r *repository) look(ctx context.Context) error {
-	refs, err := r.git(ctx, nil, "for-each-ref", "--format=%(refname)")
+	refs, err := r.Run(ctx, nil, "for-each-ref", "--format=%(refname)")
 	if err != nil {
 		return err
 	}
 	r.refs = strings.Fields(refs)
 	if !slices.ContainsFunc(r.refs, isRelease) {
-		return fmt.Errorf("%s is a git repository of something else: it has no branch fresh-0.x; choose a new folder", r.dir)
+		return fmt.Errorf("%s is a git repository of something else: it has no branch fresh-0.x; choose a new folder", r.Dir)
 	}
-	changes, err := r.git(ctx, nil, "status", "--porcelain")
+	changes, err := r.Run(ctx, nil, "status", "--porcelain")
 	if err != nil {
 		return err
 	}
 	if changes != "" {
 		first, _, _ := strings.Cut(changes, "\n")
-		return fmt.Errorf("%s has changes that are not committed (%s): commit them elsewhere, or choose a new folder", r.dir, strings.TrimSpace(first))
+		return fmt.Errorf("%s has changes that are not committed (%s): commit them elsewhere, or choose a new folder", r.Dir, strings.TrimSpace(first))
 	}
 	return nil
 }
@@ -88,46 +88,18 @@ func (r *repository) released(version string) bool {
 	return slices.ContainsFunc(r.refs, func(ref string) bool { return strings.HasPrefix(ref, "refs/tags/"+version+"-fresh.") })
 }
 
-// add makes the repository if there is none, lets git read a stream of commits,
-// and checks out a branch.
-func (r *repository) add(ctx context.Context, stream io.Reader, branch string) error {
-	if !r.made {
-		if err := os.MkdirAll(r.dir, 0o755); err != nil {
-			return fmt.Errorf("make %s: %w", r.dir, err)
-		}
-		if _, err := r.git(ctx, nil, "init", "-q", "--template="); err != nil {
-			return err
-		}
-		if _, err := r.git(ctx, nil, "symbolic-ref", "HEAD", "refs/heads/"+branch); err != nil {
-			return err
-		}
+// add makes the repository if there is none, adds commits to it, and checks out a
+// branch.
+func (r *repository) add(ctx context.Context, stream *git.Stream, branch string) error {
+	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
+		return fmt.Errorf("make %s: %w", r.Dir, err)
 	}
-	if _, err := r.git(ctx, stream, "fast-import", "--quiet", "--done"); err != nil {
+	if err := r.Import(ctx, r.made, branch, stream); err != nil {
 		return err
 	}
-	if _, err := r.git(ctx, nil, "checkout", "-q", "-f", branch); err != nil {
+	if _, err := r.Run(ctx, nil, "checkout", "-q", "-f", branch); err != nil {
 		return err
 	}
-	_, err := r.git(ctx, nil, "reset", "-q", "--hard")
+	_, err := r.Run(ctx, nil, "reset", "-q", "--hard")
 	return err
-}
-
-// git runs git in the repository, and never in one around it. What is configured
-// for the user has no influence on what is written.
-func (r *repository) git(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null"}, args...)...)
-	cmd.Dir = r.dir
-	cmd.Env = append(cmd.Environ(), "GIT_DEFAULT_HASH=sha1", "GIT_DIR=.git", "GIT_WORK_TREE=.")
-	cmd.Stdin = stdin
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		return "", ctx.Err()
-	}
-	if err != nil {
-		said, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
-		return "", fmt.Errorf("git %s in %s: %w: %s", args[0], r.dir, err, said)
-	}
-	return stdout.String(), nil
 }

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/freshmapper/freshmapper/hack/fork/git"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -143,6 +144,28 @@ func (r Request) make(ctx context.Context, e *edition, repo *repository) error {
 func (e *edition) relabel() {
 	maps.DeleteFunc(e.files, func(name string, _ tree.File) bool { return strings.HasPrefix(name, ".github/") })
 	e.files["README.md"] = tree.File{Data: []byte(e.notes)}
+}
+
+// stream has for each edition the commit of upstream's release, unless an earlier
+// edition has brought it, that of ours, and the tag.
+func (r Request) stream(repo *repository, editions []edition, author *mail.Address) *git.Stream {
+	s := &git.Stream{Author: author}
+	for _, e := range editions {
+		if base := repo.base(e.branch); base != "" {
+			s.From = base + "^0"
+		}
+		if e.upstream != nil {
+			s.Commit(e.branch, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
+		}
+		when := e.time
+		if !r.Date.IsZero() {
+			when = r.Date
+		}
+		s.Commit(e.branch, when, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
+		s.Tag(e.tag, when, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, r.Module, e.tag))
+		s.From = ""
+	}
+	return s
 }
 
 func (r Request) writeNotes(editions []edition) error {

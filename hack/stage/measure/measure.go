@@ -6,19 +6,18 @@
 package measure
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
 
+	"github.com/freshmapper/freshmapper/hack/dev/proc"
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 	"github.com/freshmapper/freshmapper/hack/stage/series"
@@ -90,7 +89,7 @@ func (b *bench) run(ctx context.Context, columns []Column) (string, error) {
 	}
 	for i, column := range columns[1:] {
 		b.say(begun, "replays: "+column.Name)
-		if err := b.replays(ctx, dir(i+1), strings.TrimSpace(assets), column, figures); err != nil {
+		if err := b.replays(ctx, dir(i+1), assets, column, figures); err != nil {
 			return "", fmt.Errorf("%s: %w", column.Name, err)
 		}
 	}
@@ -119,11 +118,7 @@ func (b *bench) write(dir string, column Column) error {
 		return os.Mkdir(dir, 0o755)
 	}
 	for name, file := range column.Files {
-		full := filepath.Join(dir, "tree", filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-			return fmt.Errorf("write the tree of %s: %w", column.Name, err)
-		}
-		if err := os.WriteFile(full, file.Data, 0o644); err != nil {
+		if err := file.Write(filepath.Join(dir, "tree"), name); err != nil {
 			return fmt.Errorf("write the tree of %s: %w", column.Name, err)
 		}
 	}
@@ -155,22 +150,9 @@ func (b *bench) module(ctx context.Context, dir, module string, column Column) (
 	return to + ".mod", err
 }
 
-// command runs a command and returns what it printed. What it said is in the error.
-func (b *bench) command(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(append(cmd.Environ(), "GOWORK=off"), env...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 20 * time.Second // the replays stop an API server
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		return stdout.String(), fmt.Errorf("%s %s: %w: %s", name, args[0], err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return stdout.String(), nil
+// command runs a command and returns what it printed.
+func (b *bench) command(ctx context.Context, dir string, env []string, args ...string) (string, error) {
+	return proc.Output(ctx, dir, append(env, "GOWORK=off"), args...)
 }
 
 // machine returns what was measured on.

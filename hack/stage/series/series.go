@@ -6,11 +6,17 @@ package series
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"net/mail"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
+	"github.com/freshmapper/freshmapper/hack/fork/git"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -32,36 +38,50 @@ type Patch struct {
 // "Name <address>". With SOURCE_DATE_EPOCH set, the same input gives the same
 // bytes.
 func Make(ctx context.Context, author string, upstream tree.Files, changes []Change) ([]Patch, error) {
+	by, err := mail.ParseAddress(author)
+	if err != nil {
+		return nil, fmt.Errorf("the author %q: %w", author, err)
+	}
 	scratch, err := os.MkdirTemp("", "freshmapper-stage-")
 	if err != nil {
 		return nil, fmt.Errorf("make a scratch repository: %w", err)
 	}
 	defer os.RemoveAll(scratch)
-	repo := repository{dir: filepath.Join(scratch, "repository"), author: author}
-	mails := filepath.Join(scratch, "mails")
-	if err := os.Mkdir(repo.dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make a scratch repository: %w", err)
-	}
-	if err := repo.create(ctx, upstream); err != nil {
-		return nil, err
-	}
+	const branch = "main"
+	stream, when := git.Stream{Author: by}, now()
+	stream.Commit(branch, when, "upstream\n", upstream)
 	patches := make([]Patch, len(changes))
 	before := upstream
 	for i, change := range changes {
-		subject, _, _ := strings.Cut(change.Message, "\n")
 		dressed, err := dress(change.Files, upstream)
+		if err == nil && maps.Equal(dressed.Digests(), before.Digests()) {
+			err = errors.New("it changes nothing")
+		}
 		if err != nil {
+			subject, _, _ := strings.Cut(change.Message, "\n")
 			return nil, fmt.Errorf("patch %q: %w", subject, err)
 		}
-		if err := repo.commit(ctx, before, dressed, change.Message); err != nil {
-			return nil, fmt.Errorf("patch %q: %w", subject, err)
-		}
-		patches[i].Files, before = dressed, dressed
+		before = dressed
+		stream.Commit(branch, when, change.Message, dressed)
+		patches[i].Files = dressed
 	}
-	if err := repo.mails(ctx, mails, len(changes)); err != nil {
+	repo := git.Repository{Dir: scratch, Env: []string{"GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1"}}
+	if err := repo.Import(ctx, false, branch, &stream); err != nil {
 		return nil, err
 	}
-	return patches, read(mails, patches)
+	if _, err := repo.Run(ctx, nil, "format-patch", "-q", "--zero-commit", "--full-index", "--no-renames", "--numbered",
+		"--signature=freshmapper", "--output-directory=mails", fmt.Sprintf("%s~%d..%[1]s", branch, len(changes))); err != nil {
+		return nil, err
+	}
+	return patches, read(filepath.Join(scratch, "mails"), patches)
+}
+
+// now is the time of the commits.
+func now() time.Time {
+	if seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64); err == nil {
+		return time.Unix(seconds, 0)
+	}
+	return time.Now()
 }
 
 // read reads the mails, which sort as the patches do.
@@ -71,7 +91,7 @@ func read(dir string, patches []Patch) error {
 		return fmt.Errorf("read what git format-patch wrote: %w", err)
 	}
 	if len(entries) != len(patches) {
-		return fmt.Errorf("git format-patch wrote %d mails for %d patches: does one change nothing?", len(entries), len(patches))
+		return fmt.Errorf("git format-patch wrote %d mails for %d patches", len(entries), len(patches))
 	}
 	for i, entry := range entries {
 		mail, err := os.ReadFile(filepath.Join(dir, entry.Name()))

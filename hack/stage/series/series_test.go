@@ -6,12 +6,14 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"net/mail"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/git"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -59,8 +61,12 @@ func make2(t *testing.T) []Patch {
 func TestMailsApply(t *testing.T) {
 	patches := make2(t)
 	dir := t.TempDir()
-	repo := repository{dir: dir, author: author}
-	if err := repo.create(context.Background(), upstream()); err != nil {
+	ctx, repo, stream := context.Background(), git.Repository{Dir: dir}, git.Stream{Author: &mail.Address{Name: "t", Address: "t@example.com"}}
+	stream.Commit("main", now(), "upstream\n", upstream())
+	if err := repo.Import(ctx, false, "main", &stream); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := repo.Run(ctx, nil, "reset", "-q", "--hard"); err != nil {
 		t.Fatal(err)
 	}
 	for i, patch := range patches {
@@ -68,7 +74,7 @@ func TestMailsApply(t *testing.T) {
 		if err := os.WriteFile(name, patch.Mail, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := repo.git(context.Background(), "", "am", "-q", "--keep-cr", name); err != nil {
+		if _, err := repo.Run(ctx, nil, "-c", "user.name=t", "-c", "user.email=t@example.com", "am", "-q", "--keep-cr", name); err != nil {
 			t.Fatal(err)
 		}
 		said := forktest.Run(t, dir, "git", "log", "-1", "--format=%an <%ae>%n%B")
@@ -162,7 +168,7 @@ func TestMakeRefuses(t *testing.T) {
 		"no header":     {spoil(func(f tree.Files) { delete(f, boilerplate) }), changes(), boilerplate},
 		"header a year": {spoil(func(f tree.Files) { f[boilerplate] = text("// YEAR\n") }), changes(), "wants a year"},
 		"no go.mod":     {spoil(func(f tree.Files) { delete(f, goMod) }), changes(), "no go.mod"},
-		"no change":     {upstream(), []Change{{"Nothing\n", upstream()}}, `patch "Nothing": git commit`},
+		"no change":     {upstream(), []Change{{"Nothing\n", upstream()}}, `patch "Nothing": it changes nothing`},
 		"not Go":        {upstream(), []Change{{"Broken\n", tree.Files{"x.go": text(spdx + "import \"x")}}}, "x.go"},
 	} {
 		t.Run(name, func(t *testing.T) {

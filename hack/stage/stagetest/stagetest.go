@@ -57,14 +57,7 @@ func Repository(t *testing.T, upstream tree.Files) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, file := range upstream {
-		full, mode := filepath.Join(dir, filepath.FromSlash(name)), os.FileMode(0o644)
-		if file.Exec {
-			mode = 0o755
-		}
-		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(full, file.Data, mode); err != nil {
+		if err := file.Write(dir, name); err != nil {
 			t.Fatal(err)
 		}
 	}
