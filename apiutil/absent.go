@@ -15,7 +15,7 @@ type absence struct {
 	reset      snapshot.Tick
 }
 
-// mostAbsences bounds what lookups for ever new names can take up.
+// mostAbsences bounds the memory that lookups of ever new names can take.
 const mostAbsences = 4096
 
 // knownAbsent reports whether a lookup found nothing less than NegativeTTL ago.
@@ -28,14 +28,15 @@ func (m *DynamicRESTMapper) knownAbsent(q snapshot.Query) bool {
 	return ok && found == absence{generation: s.Generation(), reset: s.LastResetOfAny()}
 }
 
-// rememberAbsent notes that q found nothing in s, which was read since began.
+// rememberAbsent notes that q found nothing in s. The lookup began with the snapshot
+// began.
 func (m *DynamicRESTMapper) rememberAbsent(q snapshot.Query, s, began *snapshot.Snapshot) {
 	if m.absent != nil {
 		m.absent.Add(keyOf(q), absence{generation: s.Generation(), reset: began.LastResetOfAny()}, m.options.NegativeTTL)
 	}
 }
 
-// keyOf tells queries apart.
+// keyOf returns a different key for each query.
 func keyOf(q snapshot.Query) string {
 	return fmt.Sprintf("%t %q %q %q", q.ByResource, q.Group, q.Versions, q.Name)
 }

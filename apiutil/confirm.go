@@ -11,20 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Confirm answers a doubt about a mapping that was used: it returns the kind's
-// mapping from a read of the group that began after the call, or a NoMatch error
-// if the kind is gone. What is known already and differs from mapping is returned
-// without a read. Clients and informers in a controller-runtime tree with this
-// mapper inside call it when the server's answer gives reason to.
+// Confirm checks a mapping that was used. It returns the kind's mapping from a read
+// of its version that began after the call, or a NoMatch error if the kind is gone.
+// If what is known already differs from mapping, it returns that without a read.
+// Clients and informers in a controller-runtime tree with this mapper inside call
+// it when an answer of the server casts doubt on mapping.
 //
-// contradicted tells how good the reason is. True: the server does not know the
-// path that mapping leads to, or what it sent contradicts mapping. False: it could
-// be that mapping is wrong, as for an object that does not exist.
+// contradicted reports whether that answer contradicts mapping: the server does not
+// know the path of mapping, or sent what does not fit mapping. If it is false,
+// mapping may be wrong, but most likely is not, as for an object that does not exist.
 //
-// Reads are bounded for each group, over all callers: a doubt leads to one a minute
-// as long as the mapper's generation stands, and all reasons together to a burst
-// of 4 and one every 3 seconds. Callers share the reads. A call that may not
-// read returns what is known, which then is mapping or NoMatch.
+// Reads are bounded for each group, over all callers. While the generation stands, a
+// doubt leads to at most one a minute. All reasons together lead to a burst of 4, and
+// then to one every 3 seconds. Callers share the reads. A call that may not read
+// returns what is known, which is mapping or NoMatch then. Confirm returns within
+// 10 seconds.
 func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMapping, contradicted bool) (*meta.RESTMapping, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
@@ -54,10 +55,10 @@ func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMappi
 }
 
 const (
-	// confirmTimeout bounds for how long a caller, who has an answer of the server
-	// already, waits to learn whether there is a better one.
+	// confirmTimeout bounds the wait of a caller, who has an answer of the server
+	// already.
 	confirmTimeout = 10 * time.Second
-	// doubtTimeout is for how long one with a mere doubt waits for another's read.
+	// doubtTimeout bounds the wait of a caller with a mere doubt for another's read.
 	doubtTimeout = time.Second
 
 	doubtEvery   = time.Minute     // one read a group for a doubt, while nothing changes
@@ -91,7 +92,8 @@ func (c *confirmations) group(name string) *confirmation {
 	return found
 }
 
-// confirmation is what is remembered of one group. Who reads the group has its turn.
+// confirmation is what is remembered of one group. A caller that reads the group
+// holds its turn.
 type confirmation struct {
 	turn chan struct{} // full while somebody has it
 
@@ -104,9 +106,9 @@ type confirmation struct {
 	absent     map[schema.GroupVersionKind]uint64 // kinds that were not served, with the generation at which
 }
 
-// enter waits for the turn until ctx ends, and reports whether it has come. Where the
-// group does not answer, most doubts are about objects that do not exist, and must
-// not wait for one another.
+// enter waits for the turn until ctx ends, and reports whether it has come. A mere
+// doubt waits only for doubtTimeout: most are about objects that do not exist, and
+// must not wait for one another if the group does not answer.
 func (c *confirmation) enter(ctx context.Context, contradicted bool) bool {
 	if !contradicted {
 		var cancel context.CancelFunc
@@ -123,8 +125,8 @@ func (c *confirmation) enter(ctx context.Context, contradicted bool) bool {
 
 func (c *confirmation) leave() { <-c.turn }
 
-// begun counts the reads: one that has another number than when a call arrived
-// began after it, and serves it.
+// begun returns the number of reads so far. If it has changed since a call arrived,
+// a read began after the call, and serves it.
 func (c *confirmation) begun() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,15 +153,15 @@ func (c *confirmation) mayRead(now time.Time, generation uint64, contradicted bo
 	return true
 }
 
-// read notes at which generation the mapper is after a read.
+// read notes the generation of the mapper after a read.
 func (c *confirmation) read(generation uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.generation = generation
 }
 
-// lookUpOnce is RESTMapping, but for a kind that was not served when it was looked
-// up at the same generation: that lookup would read the server every time.
+// lookUpOnce is RESTMapping. It does not look up a kind again that was not served at
+// the same generation: each such lookup would read the server.
 func (m *DynamicRESTMapper) lookUpOnce(ctx context.Context, group *confirmation, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	generation := m.Generation() // before the lookup, which may move it
 	if group.isAbsent(gvk, generation) {

@@ -14,9 +14,9 @@ import (
 
 // DebugHandler serves what the mapper knows: its status, the groups, versions and
 // kinds, which versions failed and why, and the latest reads and changes since
-// DebugHandler was first called. It is a page for people; with ?format=json, or for
-// who accepts application/json, it is JSON. It sends no request, and shows no
-// credentials and no address of the server; but it does show which APIs the server
+// DebugHandler was first called. It serves an HTML page; with ?format=json, or if the
+// request accepts application/json, it serves JSON. It sends no request. It shows no
+// credentials and no address of the server, but it does show which APIs the server
 // has. With controller-runtime's manager:
 //
 //	mgr.AddMetricsServerExtraHandler("/debug/restmapper", mapper.DebugHandler())
@@ -30,7 +30,7 @@ func (m *DynamicRESTMapper) DebugHandler() http.Handler {
 // debugDocument is shown as JSON, or as a page that has a link to the JSON.
 type debugDocument interface{ html(asJSON string) string }
 
-// serveDebug makes the document only for who may have it.
+// serveDebug makes the document only if the method is allowed.
 func serveDebug(w http.ResponseWriter, req *http.Request, document func() debugDocument) {
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")

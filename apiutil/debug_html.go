@@ -16,9 +16,8 @@ th[scope=row]{width:13rem}.nowrap{white-space:nowrap}td{overflow-wrap:break-word
 summary{cursor:pointer}details{margin:.15rem 0}.ok{color:#0a6b2d}.bad{color:#a61b1b}.dim{color:#5a5a5a}
 @media (prefers-color-scheme:dark){body{background:#161616;color:#e8e8e8}th,td{border-color:#3a3a3a}.ok{color:#5fd38a}.bad{color:#ff8a80}.dim{color:#a8a8a8}a{color:#8ab4f8}}`
 
-// html is the page for people. It is written by hand rather than by html/template,
-// which makes the linker keep every method of the whole program. All that comes
-// from outside goes through escaped.
+// html returns the HTML page. It does not use html/template, which makes the linker
+// keep every method of the whole program. All text from outside is escaped by linef.
 func (p debugPage) html(asJSON string) string {
 	title := "RESTMapper"
 	if p.Cluster != "" {
@@ -90,7 +89,7 @@ func knownText(s DynamicRESTMapperStatus) string {
 	return fmt.Sprintf("%d groups, %d kinds, generation %d", s.Groups, s.Kinds, s.Generation)
 }
 
-// freshness says what keeps the mapper fresh beside misses.
+// freshness returns a text that lists what keeps the mapper fresh.
 func freshness(p debugPage) string {
 	var ways []string
 	if p.Options.RefreshInterval != "0s" {
@@ -166,7 +165,7 @@ func (w *page) changes(changes []debugChange) {
 	w.line(`</table></div>`)
 }
 
-// kinds is a line of those that something happened to.
+// kinds writes a line with the kinds that came, went or changed.
 func (w *page) kinds(what string, list []string) {
 	if len(list) > 0 {
 		w.linef(`<div><span class="dim">%s</span> %s</div>`, what, strings.Join(list, ", "))

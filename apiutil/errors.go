@@ -12,17 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ErrResourceDiscoveryFailed says which group-versions could not be read, and
-// why, where the answer to a lookup may be in one of them. Lookups return a
+// ErrResourceDiscoveryFailed holds the group-versions that could not be read, with
+// the reasons, if the answer to a lookup may be in one of them. Lookups return a
 // pointer to it, wrapped: find it with errors.As.
 //
 // It unwraps to the errors it holds, except that a NotFound API error becomes a
 // *meta.NoResourceMatchError for that group-version, so that meta.IsNoMatchError
-// sees it. The mapper itself never puts a NotFound in: an API that the server
-// says it does not serve is NoMatch, not a failure.
+// finds it. The mapper itself never puts a NotFound in: if the server answers that
+// it does not serve an API, that is NoMatch and not a failure.
 type ErrResourceDiscoveryFailed map[schema.GroupVersion]error
 
-// Error lists the group-versions with their errors, sorted.
+// Error returns the group-versions with their errors, sorted.
 func (e *ErrResourceDiscoveryFailed) Error() string {
 	failures := make([]string, 0, len(*e))
 	for gv, err := range *e {

@@ -16,12 +16,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Fleet has the mappers of a program that works with many clusters: one set of
-// options, and a mapper for each cluster that refreshes for as long as the cluster is
-// engaged. Make one with NewFleet. It takes two hooks, which the providers of
-// sigs.k8s.io/multicluster-runtime have: MapperProvider goes into the options of each
-// cluster, where neither its name nor its context is known, and Engage is called with
-// both, and with the mapper of the cluster that was made.
+// Fleet has the mappers of a program that works with many clusters, all with the same
+// options. A mapper refreshes as long as its cluster is engaged. Make a fleet with
+// NewFleet. Then put MapperProvider into the options of each cluster, and call Engage
+// with the name, the context and the mapper of each cluster that was made. The
+// providers of sigs.k8s.io/multicluster-runtime have both hooks.
 //
 // Its methods may be called from any goroutine at any time.
 type Fleet struct {
@@ -35,21 +34,21 @@ type Fleet struct {
 	runs sync.WaitGroup // mappers that refresh; added to under mu while ended is false
 }
 
-// engagement is that of one cluster. The cluster's context ends it.
+// engagement is the engagement of one cluster. The cluster's context ends it.
 type engagement struct {
 	mapper *DynamicRESTMapper
 	forget func() bool // the context
 }
 
-// NewFleet returns a fleet whose mappers have these options. Invalid options are
-// reported by MapperProvider.
+// NewFleet returns a fleet whose mappers have these options. If the options are
+// invalid, MapperProvider returns the error.
 func NewFleet(opts DynamicRESTMapperOptions) *Fleet {
 	return &Fleet{options: opts, clusters: map[string]*engagement{}}
 }
 
-// MapperProvider makes a mapper of the fleet, which refreshes once its cluster is
-// engaged. It has the type of MapperProvider in the options of controller-runtime's
-// cluster and manager.
+// MapperProvider makes a mapper of the fleet for the API server of cfg. The mapper
+// refreshes once its cluster is engaged. MapperProvider has the type of the option of
+// that name of controller-runtime's cluster and manager.
 func (f *Fleet) MapperProvider(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
 	m, err := NewDynamicRESTMapperWithOptions(cfg, httpClient, f.options)
 	if err != nil {
@@ -59,13 +58,14 @@ func (f *Fleet) MapperProvider(cfg *rest.Config, httpClient *http.Client) (meta.
 	return m, nil
 }
 
-// Engage refreshes the mapper of a cluster, which MapperProvider of this fleet has
-// made, until ctx ends; nothing of the cluster is kept after that. It does not block.
+// Engage refreshes the mapper of a cluster until ctx ends. After that the fleet keeps
+// nothing of the cluster. MapperProvider of this fleet must have made the mapper.
+// Engage does not block.
 //
 // A cluster of the same name is replaced. A mapper may be engaged for several
-// clusters, and again after its cluster was gone: it refreshes while there is one.
-// Engage returns an error, and changes nothing, if the mapper is of another kind or
-// was started by somebody else, or if ctx, or Start of the fleet, has ended.
+// clusters, and again after they are gone: it refreshes while there is one. Engage
+// returns an error, and changes nothing, if the fleet did not make the mapper, if
+// somebody else started it, or if ctx, or Start of the fleet, has ended.
 func (f *Fleet) Engage(ctx context.Context, cluster string, mapper meta.RESTMapper) error {
 	m, ok := mapper.(*DynamicRESTMapper)
 	if !ok || m == nil || m.member == nil || m.member.mu != &f.mu {
@@ -87,8 +87,8 @@ func (f *Fleet) Engage(ctx context.Context, cluster string, mapper meta.RESTMapp
 	return nil
 }
 
-// run makes the mapper refresh for one cluster more, whose name is in what it logs
-// from now on. The caller holds mu.
+// run makes the mapper refresh for one more cluster. From now on the mapper logs that
+// cluster's name. The caller holds mu.
 func (f *Fleet) run(ctx context.Context, cluster string, m *DynamicRESTMapper) error {
 	mb := m.member
 	switch {
@@ -138,10 +138,9 @@ func (f *Fleet) release(e *engagement) {
 	}
 }
 
-// Start waits until ctx ends, and then for all mappers to stop, those of clusters that
-// are still engaged with them. It has the shape of controller-runtime's
-// manager.Runnable. Clusters may be engaged before, and without it. It returns an error
-// if it was called before.
+// Start waits until ctx ends. Then it stops all mappers and returns when they have
+// stopped. It has the shape of controller-runtime's manager.Runnable. You may engage
+// clusters before Start, and without it. It returns an error if it was called before.
 func (f *Fleet) Start(ctx context.Context) error {
 	if f.started.Swap(true) {
 		return errors.New("the fleet was started before: Start may be called once")
@@ -208,9 +207,9 @@ func unhealthy(mappers map[string]*DynamicRESTMapper) map[string]error {
 }
 
 // Healthz has the shape of controller-runtime's healthz.Checker. It fails if there are
-// clusters and all of them are unhealthy, with their names, at most ten, and why. One
-// that is down is no reason to restart a program that works with the others: Unhealthy
-// and the log name it.
+// clusters and all of them are unhealthy. The error names at most ten of them, with
+// the reasons. One cluster that is down is no reason to restart a program that works
+// with the others: Unhealthy and the log name it.
 func (f *Fleet) Healthz(*http.Request) error {
 	mappers := f.mappers()
 	failed := unhealthy(mappers)

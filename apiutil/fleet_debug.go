@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// DebugHandler serves the clusters and the status of each one's mapper; with
-// ?cluster=NAME it is DebugHandler of that cluster's mapper, which shows the latest
-// reads and changes since it was first asked for. Forms and contents are those of
+// DebugHandler serves the clusters with the status of each one's mapper. With
+// ?cluster=NAME it serves the page of that cluster's mapper, with the latest reads and
+// changes since that page was first requested. Forms and contents are those of
 // DynamicRESTMapper.DebugHandler.
 func (f *Fleet) DebugHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -14,11 +14,11 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// recheck is where a lookup goes that the snapshot does not settle. It reads what
-// the lookup still needs of the server. find is the lookup.
+// recheck answers a lookup that the snapshot does not settle. It reads what the
+// lookup still needs of the server. find is the lookup.
 //
-// What is known is returned even if the server could not be read; that something
-// is absent is returned only if it could.
+// It returns what is known even if the server could not be read. It returns NoMatch
+// only if the server could be read.
 func recheck[T any](
 	ctx context.Context, m *DynamicRESTMapper, q snapshot.Query, find func(*snapshot.Snapshot) (T, bool, error),
 ) (T, error) {
@@ -34,8 +34,7 @@ func recheck[T any](
 	answer, _, err := find(found.Snapshot)
 	switch {
 	case found.Err != nil && (!found.Snapshot.Read() || ctx.Err() != nil):
-		// Nothing is known yet; or the caller did not wait for the server, so that
-		// nobody knows what it would have said.
+		// Nothing is known yet; or the caller did not wait for the server's answer.
 	case !meta.IsNoMatchError(err):
 		m.missed("found")
 		return answer, err
@@ -65,7 +64,7 @@ func (m *DynamicRESTMapper) missed(outcome string) {
 	}
 }
 
-// textOf says what the query looks for, for an error.
+// textOf returns what the query looks for, for an error.
 func textOf(q snapshot.Query) string {
 	what := "kind"
 	if q.ByResource {

@@ -10,7 +10,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// member is the part of a mapper in the fleet that made it.
+// member is what a fleet keeps in a mapper that it made.
 type member struct {
 	cluster atomic.Pointer[string] // engaged last, for the log; nil before
 
@@ -20,7 +20,8 @@ type member struct {
 	stopped chan struct{}      // closed when the latest run has ended; nil before the first
 }
 
-// logger is that of the options. In a fleet it names the cluster, once that is known.
+// logger returns the Logger of the options. In a fleet it names the cluster, once that
+// is known.
 func (m *DynamicRESTMapper) logger() logr.Logger { return m.named(m.options.Logger) }
 
 func (m *DynamicRESTMapper) named(logger logr.Logger) logr.Logger {

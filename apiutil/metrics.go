@@ -12,25 +12,25 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// DynamicRESTMapperMetrics is told what a mapper does, and never on a hit. Its
-// methods may be called from several goroutines at once. Lookups wait for Miss and
-// for nothing else; of the other calls, which are made one after the other, the
-// oldest are dropped once 1,024 wait.
+// DynamicRESTMapperMetrics receives what a mapper does. A hit calls none of its
+// methods. They may be called from several goroutines at once. A lookup that misses
+// waits for Miss, so Miss must return at once. Nobody waits for the other calls. They
+// are made one after the other, and the oldest are dropped if more than 1,024 wait.
 type DynamicRESTMapperMetrics interface {
 	// Request is called after each request. path is the class of its path: "bulk",
-	// "group" or "version"; code is the status of the answer, 0 if there was none.
+	// "group" or "version". code is the HTTP status of the answer, 0 if there was none.
 	Request(path string, code int)
 
-	// Reload is called after each reload, which may take several requests. reason
-	// is the part of the server that was asked for; err is nil if it could be read.
+	// Reload is called after each read, which may take several requests. reason is
+	// the part of the server that was read. err is nil if it could be read.
 	Reload(reason string, duration time.Duration, err error)
 
 	// Miss is called for each lookup that the mapper could not answer from what it
 	// knew. outcome is "found", "absent" or "failed".
 	Miss(outcome string)
 
-	// Served is called after each reload with what is known then. lastSuccess is
-	// when the server was last read, the zero time if never.
+	// Served is called after each read with what is known then. lastSuccess is when
+	// the server was last read, the zero time if never.
 	Served(generation uint64, groups, kinds int, lastSuccess time.Time)
 }
 
@@ -45,8 +45,8 @@ func (m *DynamicRESTMapper) requested() func(string, int) {
 	}
 }
 
-// pathClass tells /api and /apis from /apis/<group> and from what lists a version,
-// whatever the server's own address puts before them.
+// pathClass returns "bulk" for /api and /apis, "group" for /apis/<group> and "version"
+// for what lists a version, whatever the server's address puts before them.
 func pathClass(path string) string {
 	segments := strings.Split(path, "/")
 	last := len(segments) - 1
@@ -80,9 +80,9 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 	}
 }
 
-// logChange logs what has changed since it was called last. Reports are made one
-// after the other, and so is this; those of reads that ran side by side may come in
-// another order than their snapshots.
+// logChange logs what has changed since its last call. Its calls are made one after
+// the other. Reports of reads that ran side by side may come in another order than
+// their snapshots.
 func (m *DynamicRESTMapper) logChange(r reload.Report) {
 	from, to := m.logged, r.To
 	if from == nil {
@@ -111,8 +111,8 @@ func summarize(from, to *snapshot.Snapshot) (added, removed, changed []string) {
 	return shortened(added), shortened(removed), shortened(changed)
 }
 
-// unreadSince lists the versions that now has and before has not, if nobody has
-// read what is in them.
+// unreadSince lists the versions that now has and before has not, and whose kinds
+// were never read.
 func unreadSince(before, now *snapshot.Snapshot) []string {
 	var unread []string
 	for _, g := range now.Groups() {

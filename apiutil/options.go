@@ -15,28 +15,26 @@ import (
 // DynamicRESTMapperOptions are the settings of a DynamicRESTMapper. The zero
 // value gives the mapper that NewDynamicRESTMapper returns.
 type DynamicRESTMapperOptions struct {
-	// RefreshInterval is how long at most, while Start runs, it takes until everything
-	// is read again; each wait is shorter by up to a tenth, at random. Where nothing
-	// has changed that costs two requests that are answered with 304. It bounds for
-	// how long a kind that went is still mapped. Defaults to 0: no refresh by interval.
+	// RefreshInterval is the longest time between refreshes while Start runs. Each wait
+	// is shorter by up to a tenth, at random. If nothing has changed, a refresh costs two
+	// requests that are answered with 304. The interval bounds how long a kind that went
+	// is still mapped. Defaults to 0: no refresh by interval.
 	RefreshInterval time.Duration
 
 	// WatchAPIs refreshes, while Start runs, about a second after a
-	// CustomResourceDefinition or an APIService came, changed or went. It takes the
-	// verbs list and watch on both.
-	// Defaults to false.
+	// CustomResourceDefinition or an APIService came, changed or went. It needs the
+	// verbs list and watch on both. Defaults to false.
 	WatchAPIs bool
 
-	// MaxAge is how old what is in use may be before it is confirmed: the first lookup
-	// that is answered after that starts a refresh and does not wait for it. Where
-	// nothing has changed that costs two requests that are answered with 304. It takes
-	// no Start, and costs nothing while nobody asks. Negative stands for never.
-	// Defaults to 30 seconds.
+	// MaxAge is the age at which what is in use is confirmed: the first hit after that
+	// starts a refresh and does not wait for it. If nothing has changed, a refresh costs
+	// two requests that are answered with 304. It needs no Start, and an idle program
+	// sends no request. Negative stands for never. Defaults to 30 seconds.
 	MaxAge time.Duration
 
-	// NegativeTTL is for how long after a lookup that found nothing the same lookup
-	// is answered with the same error without a request, unless something changed
-	// or was reset in the meantime. Defaults to 0: every miss is rechecked.
+	// NegativeTTL is how long a lookup that found nothing is remembered: the same lookup
+	// returns the same error without a request, unless something changed or was reset in
+	// the meantime. Defaults to 0: every miss is rechecked.
 	NegativeTTL time.Duration
 
 	// RequestTimeout bounds one discovery request. Defaults to 30 seconds.
@@ -46,30 +44,30 @@ type DynamicRESTMapperOptions struct {
 	// decompression. A larger one is an error. Defaults to 64 MiB.
 	MaxResponseBytes int64
 
-	// SharedAs names the caller that the mapper is, where the transport does not say it.
-	// A mapper begins with the document that another mapper of the process has read, and
-	// asks the server whether that still holds, if both are the same caller of the same
-	// server. Where httpClient is what rest.HTTPClientFor makes of cfg, that is known.
-	// Where a program has a part in it, with WrapTransport, Transport, Dial, Proxy,
-	// AuthProvider or a client of its own, it is not, and nothing is shared without a name.
+	// SharedAs names the caller that the mapper is, if the transport does not identify
+	// it. If two mappers of a process are the same caller of the same server, the second
+	// starts with the document that the first has read, and asks the server whether it
+	// still holds. The transport identifies the caller if httpClient is what
+	// rest.HTTPClientFor makes of cfg. It does not with WrapTransport, Transport, Dial,
+	// Proxy, AuthProvider or a client of your own: then nothing is shared without a name.
 	//
 	// Mappers with the same SharedAs, and the same address and credentials in their
-	// rest.Config, are one caller. Give one name only to clients that send the same
+	// rest.Config, are one caller. Give the same name only to clients that send the same
 	// credentials to the same server: the name of the object that they are made of, say.
 	// Defaults to "": the transport decides.
 	SharedAs string
 
-	// UnhealthyAfter is for how long reads must have failed before Healthz fails.
+	// UnhealthyAfter is how long reads must fail before Healthz fails.
 	// Defaults to 2 minutes.
 	UnhealthyAfter time.Duration
 
-	// Logger gets one line when the served API changes, when reading the server
-	// begins to fail and when it works again, and at level 1 each reload with its
-	// reason. It gets none for a lookup. Defaults to no logging.
+	// Logger gets one line when the served API changes, when reads of the server begin
+	// to fail and when they work again, and at level 1 one for each read. It gets none
+	// for a lookup. Defaults to no logging.
 	Logger logr.Logger
 
-	// Metrics is told of requests, reloads and misses. Defaults to nil: none; in a
-	// controller-runtime tree with this mapper inside, to its registry.
+	// Metrics receives requests, reads and misses. Defaults to nil: none. In a
+	// controller-runtime tree with this mapper inside it defaults to its registry.
 	Metrics DynamicRESTMapperMetrics
 }
 
@@ -81,7 +79,7 @@ const (
 )
 
 // defaulted returns the options with defaults for what is zero, or an error that
-// names the option that cannot be.
+// names the invalid option.
 func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) {
 	for name, value := range map[string]int64{
 		"RefreshInterval": int64(o.RefreshInterval), "NegativeTTL": int64(o.NegativeTTL),

@@ -27,8 +27,8 @@ type debugChange struct {
 // mostRecent is how many reads, and how many changes, are kept.
 const mostRecent = 50
 
-// recent are the latest reads and changes, for DebugHandler. The zero value keeps
-// none until record is called: most mappers have nobody who looks.
+// recent holds the latest reads and changes, for DebugHandler. The zero value keeps
+// none until record is called: nobody looks at most mappers.
 type recent struct {
 	mu      sync.Mutex
 	seen    *snapshot.Snapshot // by the latest read; nil: nothing is kept
@@ -36,7 +36,7 @@ type recent struct {
 	changes []debugChange
 }
 
-// record begins to keep what differs from now on.
+// record starts to keep reads and changes.
 func (h *recent) record(now *snapshot.Snapshot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,7 +45,8 @@ func (h *recent) record(now *snapshot.Snapshot) {
 	}
 }
 
-// see returns what was known at the latest read, nil if nothing is kept.
+// see notes what is known now, and returns what was known at the read before, or nil
+// if nothing is kept.
 func (h *recent) see(now *snapshot.Snapshot) *snapshot.Snapshot {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,22 +13,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// resettable and resettableWithContext are what meta.MaybeResetRESTMapper looks
-// for. The second is not in every version of apimachinery that this compiles with.
+// resettable and resettableWithContext are the interfaces that
+// meta.MaybeResetRESTMapper uses. Not every supported version of apimachinery has the
+// second.
 type (
 	resettable            interface{ Reset() }
 	resettableWithContext interface{ ResetWithContext(context.Context) }
 )
 
-// ResetOnNoMatch resets those of the mappers that can be reset if err, however
-// wrapped or joined, says that discovery is stale: if it is a NoMatch of either
-// kind, or an *ErrResourceDiscoveryFailed around one, or the 404 that an API
-// server gives for a resource that it does not serve (but not the 404 of an object
-// that does not exist). It returns whether it has reset anything. A nil err and
-// nil mappers are passed over.
+// ResetOnNoMatch resets the mappers if err, however wrapped or joined, means that
+// discovery is stale. That is a NoMatch of either kind, an *ErrResourceDiscoveryFailed
+// around one, or the 404 of an API server for a resource that it does not serve; not
+// the 404 for an object that does not exist. ResetOnNoMatch reports whether it has
+// reset a mapper.
 //
-// A mapper that cannot be reset, as that of controller-runtime v0.25 and before, is
-// passed over as well.
+// It ignores a nil err, nil mappers, and mappers that cannot be reset, as the one of
+// controller-runtime v0.25 and before.
 func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
 	if !meta.IsNoMatchError(err) && !anyError(err, isUnservedResource) {
 		return false
@@ -50,15 +50,15 @@ func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
 	return reset
 }
 
-// isNilPointer is true of a pointer to no mapper in an interface, which is what an
-// optional field of a concrete type turns into.
+// isNilPointer reports whether mapper holds a nil pointer, as an optional field of a
+// concrete type gives it.
 func isNilPointer(mapper meta.RESTMapper) bool {
 	v := reflect.ValueOf(mapper)
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // anyError reports whether is holds for any error in the tree of err. errors.As
-// would look at the first of a type only.
+// would find only the first of a type.
 func anyError(err error, is func(error) bool) bool {
 	if err == nil || is(err) {
 		return err != nil
@@ -75,8 +75,8 @@ func anyError(err error, is func(error) bool) bool {
 }
 
 // isUnservedResource reports whether err is the answer for a path that the server does
-// not know. It names no object; or, where client-go has filled in the name of the
-// request, it says that the server's answer was no metav1.Status
+// not know. Such an answer names no object. If client-go has filled in the name of the
+// request, it has a cause for a body that was no metav1.Status
 // (apierrors.NewGenericServerResponse).
 func isUnservedResource(err error) bool {
 	status, ok := err.(apierrors.APIStatus)

@@ -22,17 +22,17 @@ import (
 )
 
 // DynamicRESTMapper maps kinds to resources, and resources to kinds, as the API
-// server serves them now. It learns about the server when it is asked: the first
-// lookup reads everything that is served with two requests, and a lookup that
-// finds nothing reads the part of the server that it is about again before it
-// says so. See NewDynamicRESTMapper.
+// server serves them now. The first lookup reads everything that is served, with two
+// requests on a server with aggregated discovery. A lookup that finds nothing reads
+// the part of the server that it is about again before it returns NoMatch. Make one
+// with NewDynamicRESTMapper.
 //
-// All methods may be called from any goroutine at any time. Slices and mappings
-// that are returned belong to the caller.
+// All methods may be called from any goroutine at any time. The slices and mappings
+// that they return belong to the caller.
 type DynamicRESTMapper struct {
 	reloader *reload.Reloader
 	reports  reload.Queue             // log and metrics, for which nobody waits
-	logged   *snapshot.Snapshot       // what the log has heard of; used by reports alone
+	logged   *snapshot.Snapshot       // what was logged last; used by reports alone
 	options  DynamicRESTMapperOptions // defaults filled in
 	absent   *cache.LRUExpireCache    // lookups that found nothing, with an absence each; nil without a NegativeTTL
 
@@ -50,9 +50,9 @@ type DynamicRESTMapper struct {
 
 var _ meta.ResettableRESTMapper = (*DynamicRESTMapper)(nil)
 
-// NewDynamicRESTMapper returns a *DynamicRESTMapper for the API server of cfg
-// that sends its requests through httpClient. It sends none itself, and starts
-// no goroutine.
+// NewDynamicRESTMapper returns a *DynamicRESTMapper for the API server of cfg. The
+// mapper sends its requests through httpClient. NewDynamicRESTMapper sends no request
+// and starts no goroutine.
 func NewDynamicRESTMapper(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
 	return DynamicRESTMapperProvider(DynamicRESTMapperOptions{})(cfg, httpClient)
 }
@@ -98,24 +98,25 @@ func NewDynamicRESTMapperWithOptions(
 	return m, nil
 }
 
-// hit is called by every lookup that is answered without a read. What is in use is
-// confirmed now and then; nobody waits for that.
+// hit is called by every lookup that is answered without a read. It starts a refresh
+// if MaxAge is over, and does not wait for it.
 func (m *DynamicRESTMapper) hit() {
 	if m.reloader.Due() {
 		m.reloader.Confirm()
 	}
 }
 
-// KindFor returns the one kind that a resource stands for. Group and version may
-// be left out of it, the group may be the beginning of a group's name, and the
-// resource may be plural or singular. Of several kinds the one that the server
-// prefers is returned. The error is a *meta.NoResourceMatchError if the server
-// serves no such resource.
+// KindFor returns the one kind that a resource stands for. You may leave out group and
+// version. Without a version the group may be the beginning of a group's name. The
+// resource may be plural or singular. Of several kinds KindFor returns the one that
+// the server prefers. The error is a *meta.NoResourceMatchError if the server serves
+// no such resource. Any other error means that this could not be found out; it wraps
+// an *ErrResourceDiscoveryFailed if single group-versions could not be read.
 func (m *DynamicRESTMapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
 	return m.KindForWithContext(context.Background(), resource)
 }
 
-// KindForWithContext is KindFor. A read of the server is waited for until ctx ends.
+// KindForWithContext is KindFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) KindForWithContext(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
 	kind, settled, err := m.reloader.Snapshot().KindFor(resource)
 	if settled {
@@ -133,7 +134,7 @@ func (m *DynamicRESTMapper) KindsFor(resource schema.GroupVersionResource) ([]sc
 	return m.KindsForWithContext(context.Background(), resource)
 }
 
-// KindsForWithContext is KindsFor. A read of the server is waited for until ctx ends.
+// KindsForWithContext is KindsFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) KindsForWithContext(ctx context.Context, resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
 	kinds, settled, err := m.reloader.Snapshot().KindsFor(resource)
 	if settled {
@@ -145,12 +146,13 @@ func (m *DynamicRESTMapper) KindsForWithContext(ctx context.Context, resource sc
 	})
 }
 
-// ResourceFor completes a resource. It takes what KindFor takes.
+// ResourceFor returns a resource with the group, the version and the plural name that
+// the server has for it. It takes what KindFor takes, and returns the same errors.
 func (m *DynamicRESTMapper) ResourceFor(input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
 	return m.ResourceForWithContext(context.Background(), input)
 }
 
-// ResourceForWithContext is ResourceFor. A read of the server is waited for until ctx ends.
+// ResourceForWithContext is ResourceFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) ResourceForWithContext(ctx context.Context, input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
 	resource, settled, err := m.reloader.Snapshot().ResourceFor(input)
 	if settled {
@@ -168,7 +170,7 @@ func (m *DynamicRESTMapper) ResourcesFor(input schema.GroupVersionResource) ([]s
 	return m.ResourcesForWithContext(context.Background(), input)
 }
 
-// ResourcesForWithContext is ResourcesFor. A read of the server is waited for until ctx ends.
+// ResourcesForWithContext is ResourcesFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
 	resources, settled, err := m.reloader.Snapshot().ResourcesFor(input)
 	if settled {
@@ -182,13 +184,14 @@ func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input s
 
 // RESTMapping returns the mapping of a kind in the first of the versions that
 // serves it; without versions, in the one that the server prefers. The error is a
-// *meta.NoKindMatchError if the server does not serve the kind, and wraps an
-// *ErrResourceDiscoveryFailed if it could not be found out.
+// *meta.NoKindMatchError if the server does not serve the kind. Any other error means
+// that this could not be found out; it wraps an *ErrResourceDiscoveryFailed if single
+// group-versions could not be read.
 func (m *DynamicRESTMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	return m.RESTMappingWithContext(context.Background(), gk, versions...)
 }
 
-// RESTMappingWithContext is RESTMapping. A read of the server is waited for until ctx ends.
+// RESTMappingWithContext is RESTMapping. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	mapping, settled, err := m.reloader.Snapshot().RESTMapping(gk, versions)
 	if settled {
@@ -201,14 +204,14 @@ func (m *DynamicRESTMapper) RESTMappingWithContext(ctx context.Context, gk schem
 	})
 }
 
-// RESTMappings returns the mappings of a kind in those of the versions that serve
-// it; without versions, in all. They are in the server's order of versions. Errors
-// are those of RESTMapping.
+// RESTMappings returns the mappings of a kind in those of the versions that serve it;
+// without versions, in all. They are in the server's order of versions. It returns the
+// same errors as RESTMapping.
 func (m *DynamicRESTMapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
 	return m.RESTMappingsWithContext(context.Background(), gk, versions...)
 }
 
-// RESTMappingsWithContext is RESTMappings. A read of the server is waited for until ctx ends.
+// RESTMappingsWithContext is RESTMappings. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) RESTMappingsWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
 	mappings, settled, err := m.reloader.Snapshot().RESTMappings(gk, versions)
 	if settled {
@@ -222,13 +225,13 @@ func (m *DynamicRESTMapper) RESTMappingsWithContext(ctx context.Context, gk sche
 }
 
 // ResourceSingularizer returns the singular name of a resource that any group
-// serves under that plural name. If none does, it returns the name that it was
-// given together with an error.
+// serves under that plural name. If none does, it returns the given name and an error.
 func (m *DynamicRESTMapper) ResourceSingularizer(resource string) (string, error) {
 	return m.ResourceSingularizerWithContext(context.Background(), resource)
 }
 
-// ResourceSingularizerWithContext is ResourceSingularizer. A read of the server is waited for until ctx ends.
+// ResourceSingularizerWithContext is ResourceSingularizer. It waits for a read of the
+// server until ctx ends.
 func (m *DynamicRESTMapper) ResourceSingularizerWithContext(ctx context.Context, resource string) (string, error) {
 	singular, settled, err := m.reloader.Snapshot().ResourceSingularizer(resource)
 	if settled {

@@ -15,11 +15,11 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// WaitForKinds returns nil once the server serves all of the kinds, at once if it
-// does already; or an error that wraps the cause of ctx's end when that comes
-// first. A kind without a version waits for any version. It rechecks when the
-// mapper learns of a change, and asks by itself, every second at first and every
-// 30 seconds in the end, unless Start watches or refreshes as often.
+// WaitForKinds returns nil once the server serves all of the kinds. If ctx ends first,
+// it returns an error that wraps the cause. A kind without a version waits for any
+// version. WaitForKinds rechecks when the mapper learns of a change. It also asks the
+// server itself, after a second at first and every 30 seconds in the end, unless Start
+// watches or refreshes at least that often.
 func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.GroupVersionKind) error {
 	_, err := m.awaitServed(ctx, gvks)
 	return err
@@ -53,16 +53,15 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 			return nil, errors.Join(fmt.Errorf("waiting for %v to be served: %w", missing, context.Cause(ctx)), err)
 		}
 		ask = m.awaitChange(ctx, changed, next, func() bool {
-			// Without the aggregated document a refresh lists new versions, and does
-			// not say what is in them.
+			// Without the aggregated document a refresh lists new versions without
+			// their kinds.
 			return !m.refreshes() || !s.Aggregated() && (err != nil || s.Generation() != asked)
 		})
 	}
 }
 
-// ask reads the parts of the server that those kinds are about whose mapping is
-// not settled. The snapshot takes up what it finds; that is not a lookup, and
-// NegativeTTL does not apply.
+// ask reads what is missing to settle the mappings of the kinds. The snapshot takes up
+// what it finds. This is no lookup, so NegativeTTL does not apply.
 func (m *DynamicRESTMapper) ask(ctx context.Context, gvks []schema.GroupVersionKind) error {
 	var errs []error
 	for _, gvk := range gvks {
@@ -79,8 +78,8 @@ func (m *DynamicRESTMapper) ask(ctx context.Context, gvks []schema.GroupVersionK
 	return errors.Join(errs...)
 }
 
-// awaitChange waits until changed is closed or ctx ends. It returns true if
-// instead it is time to ask: if next has come, and must says so.
+// awaitChange waits until changed is closed, ctx ends, or it is time to ask the server.
+// It reports whether it is: next has come, and must returns true.
 func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan struct{}, next time.Time, must func() bool) (ask bool) {
 	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
@@ -100,15 +99,17 @@ func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan stru
 }
 
 // RunWhileServed runs run while the server serves all of the kinds. It waits for
-// them; calls run with a context that it cancels when one of them goes, or is
-// served with another scope or resource name; waits for run to return; and begins
-// again. A kind without a version goes when the version goes that the server
-// preferred when run began: run may have settled on it. RunWhileServed returns
-// run's own error as soon as run returns of its own accord, nil included, which it
-// logs, because a run that does not wait for what it started is a mistake; an error
-// that run returns after it was cancelled, unless that is nothing but the
-// cancellation; and nil when ctx ends, after run has returned. run is never called
-// twice at once, and runs in the caller's goroutine.
+// them, and then calls run with a context. It cancels the context when one of the
+// kinds goes, or is served with another scope or resource name. It waits for run to
+// return, and begins again. A kind without a version goes when the version goes that
+// the server preferred when run began: run may depend on it. RunWhileServed calls run
+// in the caller's goroutine, and never twice at once. It returns:
+//
+//   - nil when ctx ends, after run has returned;
+//   - run's error, nil included, if run returns by itself. It logs a nil, because run
+//     should wait for what it started;
+//   - an error that run returns after it was cancelled, unless that is nothing but the
+//     cancellation.
 //
 // It fits controller-runtime's manager in one line:
 //
@@ -116,7 +117,7 @@ func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan stru
 //		return mapper.RunWhileServed(ctx, runWidgets, widgetKind)
 //	}))
 //
-// run has a cache of its own, whose informers end with it, and a controller that is
+// Give run a cache of its own, whose informers end with it, and a controller that is
 // not the manager's, whose name may be used again:
 //
 //	func runWidgets(ctx context.Context) error {
@@ -140,8 +141,8 @@ func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan stru
 //		return group.Wait() // blocks until ctx ends
 //	}
 //
-// It notices that a kind has gone in the ways in which WaitForKinds notices that one
-// has come.
+// It notices in the same ways as WaitForKinds, and confirms with a live read that a
+// kind has gone.
 func (m *DynamicRESTMapper) RunWhileServed(
 	ctx context.Context, run func(context.Context) error, gvks ...schema.GroupVersionKind,
 ) error {
@@ -178,8 +179,8 @@ func onlyCanceled(err error) bool {
 	return errors.Is(err, context.Canceled)
 }
 
-// runOnce runs run until it returns. stopped says that it was told to, because
-// the kinds are no longer served as in served, or because ctx ended.
+// runOnce runs run until it returns. stopped reports whether its context ended,
+// because the kinds are no longer served as in served, or because ctx ended.
 func (m *DynamicRESTMapper) runOnce(
 	ctx context.Context, run func(context.Context) error, served []meta.RESTMapping, gvks []schema.GroupVersionKind,
 ) (stopped bool, err error) {
@@ -198,8 +199,8 @@ func (m *DynamicRESTMapper) runOnce(
 	return ctx.Err() != nil, err
 }
 
-// awaitGone returns when the kinds are no longer served as they are in served, which
-// a live read has to confirm, or when ctx ends.
+// awaitGone returns when a live read has confirmed that the kinds are no longer served
+// as in served, or when ctx ends.
 func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMapping, gvks []schema.GroupVersionKind) {
 	backoff := pollBackoff()
 	next := time.Now().Add(mostPoll)
@@ -213,7 +214,7 @@ func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMap
 			if m.confirmGone(ctx, served) {
 				return
 			}
-			// The read itself may have changed the snapshot: that is no reason for the next.
+			// The read itself may have changed the snapshot: that is no reason for another.
 			again = time.Now().Add(backoff.Step())
 			next = again
 		}
@@ -224,8 +225,8 @@ func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMap
 	}
 }
 
-// confirmGone reports whether a live read finds one of the mappings not served any
-// more. What can't be read is not gone.
+// confirmGone reports whether a live read finds that one of the mappings is not served
+// any more. What can't be read is not gone.
 func (m *DynamicRESTMapper) confirmGone(ctx context.Context, served []meta.RESTMapping) bool {
 	for i := range served {
 		one := served[i : i+1]
@@ -240,8 +241,8 @@ func (m *DynamicRESTMapper) confirmGone(ctx context.Context, served []meta.RESTM
 	return false
 }
 
-// doubtful lists those of the kinds on whose group the document and what was read
-// live disagree, or which the document has dropped though nobody has seen it go.
+// doubtful lists those of the kinds whose group is disputed, or dropped by the document
+// without a live read that confirms it.
 func doubtful(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) []schema.GroupVersionKind {
 	disputed, dropped := s.Unsettled()
 	doubtful := append(disputed, dropped...)
@@ -250,7 +251,7 @@ func doubtful(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) []schema.Gro
 	})
 }
 
-// askLive reads live what the kinds are in; the snapshot takes up what it finds.
+// askLive reads the versions of the kinds live. The snapshot takes up what it finds.
 func (m *DynamicRESTMapper) askLive(ctx context.Context, gvks []schema.GroupVersionKind) {
 	asked := map[schema.GroupVersion]bool{}
 	for _, gvk := range gvks {
@@ -273,7 +274,7 @@ func mappingsOf(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) (served []
 	return served, missing
 }
 
-// stillServed reports whether s has all of the mappings, in the version that each is of.
+// stillServed reports whether s has all of the mappings, each in its version.
 func stillServed(s *snapshot.Snapshot, mappings []meta.RESTMapping) bool {
 	for i := range mappings {
 		was := &mappings[i]

@@ -9,9 +9,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// logEnd says that run has returned nil by itself, as it does when it builds a
-// controller and does not wait for it: it is not called again, and nobody else
-// would say so. Without a Logger it goes to klog, because it must be seen.
+// logEnd logs that run has returned nil by itself and is not called again, as when run
+// builds a controller and does not wait for it. Nobody else reports that. Without a
+// Logger it logs to klog, because the line must be seen.
 func (m *DynamicRESTMapper) logEnd(ctx context.Context, gvks []schema.GroupVersionKind) {
 	logger := m.options.Logger
 	if logger.GetSink() == nil {

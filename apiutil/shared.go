@@ -8,14 +8,14 @@ import (
 	"github.com/freshmapper/freshmapper/internal/share"
 )
 
-// SetSharedCache sets for how long this process keeps what mappers have read after
-// no mapper uses it any more, and how many bytes of memory that may take up, about,
-// for all servers together. Within the bound a program that makes a mapper for each
-// piece of work reads a server once, and asks from then on whether that still holds.
-// What was used least recently goes first; what several servers have in common
-// counts once.
+// SetSharedCache sets how long this process keeps documents that mappers have read,
+// after no mapper uses them any more, and about how many bytes of memory they may take
+// for all servers together. Within these bounds a program that makes a mapper for each
+// piece of work reads a server once. Then it only asks whether that still holds. The
+// document that was used least recently goes first. What several servers have in
+// common counts once.
 //
-// Without this call it is 10 minutes and 64 MiB. Either as 0 or less keeps nothing.
-// What was kept so far is dropped: call it when the program starts. What mappers
-// hold that are still there is not affected.
+// The defaults are 10 minutes and 64 MiB. If either is 0 or less, nothing is kept. The
+// call drops what was kept so far, so call it when the program starts. It does not
+// affect what existing mappers hold.
 func SetSharedCache(keepFor time.Duration, maxBytes int64) { share.Keep(keepFor, maxBytes) }

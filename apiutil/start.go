@@ -9,11 +9,11 @@ import (
 	"github.com/freshmapper/freshmapper/internal/refresh"
 )
 
-// Start refreshes the mapper in the background, as RefreshInterval and WatchAPIs
-// say, until ctx ends. It blocks; nothing that it started is left when it
-// returns. It has the shape of controller-runtime's manager.Runnable:
-// mgr.Add(mapper). With neither option it only waits. It returns an error if it
-// was called before.
+// Start refreshes the mapper by RefreshInterval and WatchAPIs until ctx ends. With
+// neither option it only waits. It blocks, and leaves no goroutine when it returns,
+// unless a refresh does not end within 3 seconds after ctx. It has the shape of
+// controller-runtime's manager.Runnable: mgr.Add(mapper). It returns an error if it was
+// called before.
 func (m *DynamicRESTMapper) Start(ctx context.Context) error {
 	if m.started.Swap(true) {
 		return errors.New("the RESTMapper was started before: Start may be called once")
@@ -30,11 +30,12 @@ func (m *DynamicRESTMapper) run(ctx context.Context) {
 	refresh.Run(ctx, options, m.reloader.Refresh)
 }
 
-// NeedLeaderElection returns false: Start runs on every replica, each has a mapper of its own.
+// NeedLeaderElection returns false: Start runs on every replica, because each has its
+// own mapper.
 func (m *DynamicRESTMapper) NeedLeaderElection() bool { return false }
 
-// refreshes reports whether Start keeps the mapper up to date now, at least as often as
-// who waits for kinds would ask. A watch that is not open does not.
+// refreshes reports whether Start now keeps the mapper up to date, at least as often as
+// a wait for kinds would ask. A watch that is not open does not.
 func (m *DynamicRESTMapper) refreshes() bool {
 	interval := m.options.RefreshInterval
 	return m.running.Load() && (interval > 0 && interval <= mostPoll || watching(m.watchers))

@@ -13,8 +13,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// DynamicRESTMapperStatus says what a mapper knows and how its reads of the
-// server have gone. It belongs to the caller.
+// DynamicRESTMapperStatus is what a mapper knows and how its reads of the server have
+// gone. It belongs to the caller.
 type DynamicRESTMapperStatus struct {
 	Generation    uint64 // see DynamicRESTMapper.Generation
 	Groups, Kinds int    // known now; a kind counts once for each version
@@ -24,9 +24,8 @@ type DynamicRESTMapperStatus struct {
 	LastError           error     // of the last read; nil after a success
 	ConsecutiveFailures int       // reads that failed since the last success
 
-	// UnhealthySince is when the first of them failed, if it is the server that
-	// fails. It is zero while healthy, and while all that is known is that single
-	// group-versions do not answer: the server itself is asked before they count for it.
+	// UnhealthySince is when the server first failed since it last answered. It is zero
+	// while healthy, and while only single group-versions fail.
 	UnhealthySince time.Time
 
 	// FailedGroupVersions are those whose last read failed: what serves them, an
@@ -37,7 +36,7 @@ type DynamicRESTMapperStatus struct {
 	Watching bool
 }
 
-// Status returns the status of now. It takes no lock and sends no request.
+// Status returns the present status. It takes no lock and sends no request.
 func (m *DynamicRESTMapper) Status() DynamicRESTMapperStatus {
 	s, health := m.reloader.Snapshot(), m.reloader.Health()
 	return DynamicRESTMapperStatus{
@@ -75,13 +74,13 @@ func watching(watchers []*refresh.Watcher) bool {
 	return len(watchers) > 0
 }
 
-// Healthz has the shape of controller-runtime's healthz.Checker. It fails once
-// reads of the server have failed for longer than UnhealthyAfter, with since when
-// and why, and not after the next success. It sends no request.
+// Healthz has the shape of controller-runtime's healthz.Checker. It fails when reads of
+// the server have failed for longer than UnhealthyAfter, until the next success. The
+// error has the time of the first failure and the reason. Healthz sends no request.
 func (m *DynamicRESTMapper) Healthz(*http.Request) error {
 	health := m.reloader.Health()
 	// Counted to the last failure, not to now: one failure with only hits after it,
-	// which ask nothing of the server, must not fail a liveness probe for good.
+	// which send no request, must not fail a liveness probe for good.
 	if health.FailedLast.Sub(health.FailingSince) <= m.options.UnhealthyAfter {
 		return nil
 	}
@@ -89,7 +88,8 @@ func (m *DynamicRESTMapper) Healthz(*http.Request) error {
 		health.FailingSince.UTC().Format(time.RFC3339), health.ConsecutiveFailures, health.FailedWith)
 }
 
-// Generation moves when the served API changes as the mapper knows it: when a
-// group, version or kind comes or goes, or a kind's scope, resource name or
-// preferred version changes; and only then. It takes no lock and sends no request.
+// Generation returns a number that moves when the mapper learns of a change of the
+// served API, and only then: when a group, version or kind comes or goes, or a kind's
+// scope, resource name or preferred version changes. It takes no lock and sends no
+// request.
 func (m *DynamicRESTMapper) Generation() uint64 { return m.reloader.Snapshot().Generation() }

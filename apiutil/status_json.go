@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// MarshalJSON writes the status with its errors as text, group-versions as
+// MarshalJSON returns the status as JSON, with errors as text, group-versions as
 // "apps/v1", and without the times that are zero.
 func (s DynamicRESTMapperStatus) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {

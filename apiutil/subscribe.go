@@ -12,7 +12,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// APIChangeType says what happened to a kind.
+// APIChangeType is what happened to a kind.
 type APIChangeType string
 
 // The types of an APIChange.
@@ -24,22 +24,21 @@ const (
 	APIChanged APIChangeType = "Changed"
 )
 
-// APIChange says what happened to one kind in one version of one group.
+// APIChange is what happened to one kind in one version of one group.
 type APIChange struct {
 	Type    APIChangeType
 	Mapping meta.RESTMapping // as it is now; of a removed kind, as it was last
 }
 
-// Subscribe returns a channel of what changes about the served API, as the mapper
-// learns of it. The first slice has everything that is served now as Added; to
-// that end the server is read, again and again while that fails. After that come
-// differences: first what was removed, then what was added or changed, in the
-// server's order. A slow receiver gets changes merged, and ends at what is known
-// then. Nobody waits for a subscriber. The channel is closed when ctx
-// ends. What is sent belongs to the receiver.
+// Subscribe returns a channel of the changes of the served API, as the mapper learns
+// of them. The first slice has everything that is served now as Added; for that the
+// server is read, again and again while that fails. Each later slice has first what
+// was removed, then what was added or changed, in the server's order. A slow receiver
+// gets changes merged, and nobody waits for it. The channel is closed when ctx ends.
+// What is sent belongs to the receiver.
 //
-// Without RefreshInterval and WatchAPIs the mapper learns of changes only from
-// lookups that miss, and from Reset.
+// Without RefreshInterval and WatchAPIs the mapper learns of changes only through
+// lookups: from those that miss, and from the refreshes of MaxAge that hits start.
 func (m *DynamicRESTMapper) Subscribe(ctx context.Context) <-chan []APIChange {
 	changes := make(chan []APIChange)
 	go func() {
@@ -50,8 +49,8 @@ func (m *DynamicRESTMapper) Subscribe(ctx context.Context) <-chan []APIChange {
 	return changes
 }
 
-// readAll reads everything, trying again until that succeeds or ctx ends. A server
-// without the aggregated document may list its versions and answer for none.
+// readAll reads everything, and tries again until that succeeds or ctx ends. A server
+// without the aggregated document may list its versions and answer for none of them.
 func (m *DynamicRESTMapper) readAll(ctx context.Context) {
 	backoff := pollBackoff()
 	for ctx.Err() == nil && (m.reloader.ReadAll(ctx) != nil || m.reloader.Snapshot().Kinds() == 0) {
@@ -89,7 +88,7 @@ func apiChanges(diff []snapshot.Change) []APIChange {
 	return changes
 }
 
-// pollBackoff is how often the mapper asks by itself where nothing else would.
+// pollBackoff returns how often the mapper asks by itself where nothing else would.
 func pollBackoff() wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 30, Cap: mostPoll}
 }

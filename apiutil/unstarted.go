@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// startGrace is how long after its first read a mapper should have been started.
-// A manager starts what was added to it once it is itself started.
+// startGrace is how long after its first read a mapper may remain without Start. A
+// manager starts its runnables when it is itself started.
 const startGrace = time.Minute
 
-// unstarted notices that nobody calls Start of a mapper which was asked to refresh
-// in the background. It has no goroutine for that: it looks after each read.
+// unstarted notices that nobody calls Start of a mapper whose options need it. It has
+// no goroutine: it checks after each read.
 type unstarted struct {
 	first  atomic.Pointer[time.Time] // when the first read ended
 	warned atomic.Bool
 }
 
-// due reports, once, that the time for Start is over.
+// due reports whether the time for Start is over, true only once.
 func (u *unstarted) due(now time.Time) bool {
 	if u.first.CompareAndSwap(nil, &now) || u.warned.Load() {
 		return false
@@ -26,7 +26,7 @@ func (u *unstarted) due(now time.Time) bool {
 	return now.Sub(*u.first.Load()) >= startGrace && !u.warned.Swap(true)
 }
 
-// warnUnstarted logs one line if options were given that only Start makes work.
+// warnUnstarted logs one line if options need Start and nobody has called it in time.
 func (m *DynamicRESTMapper) warnUnstarted() {
 	if (m.options.RefreshInterval == 0 && !m.options.WatchAPIs) || m.started.Load() || !m.unstarted.due(time.Now()) {
 		return

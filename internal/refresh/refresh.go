@@ -20,29 +20,29 @@ type Options struct {
 }
 
 const (
-	// settle is how long after the first ring of a burst the refresh begins. A CRD
-	// is served some 100 ms after its first event; the event that says so rings again.
+	// settle is the least time between the first ring of a burst and the refresh. A CRD
+	// is served some 100 ms after its first event; a later event rings again.
 	settle = 200 * time.Millisecond
-	// spread is what is added to it at random: one event rings at every replica of a
-	// fleet in the same moment.
+	// spread is the most that is added to settle, at random: one event rings at every
+	// replica of a program at the same moment.
 	spread = 1100 * time.Millisecond
 	// spacing is the least time between the starts of two refreshes that were rung for.
 	spacing = time.Second
 	// grace is how long Run waits, after ctx has ended, for a refresh to return.
 	grace = 3 * time.Second
 
-	// jitter is the part of every other wait that may be left out, so that a fleet does
-	// not beat in time. Nothing is added: the interval is what users rely on.
+	// jitter is the part of every other wait that may be left out, so that replicas do
+	// not refresh in lockstep. Nothing is added: users rely on the interval.
 	jitter       = 0.1
 	firstBackoff = time.Second
 	mostBackoff  = 2 * time.Minute
 )
 
-// echoesFrom returns when an event that is answered now is answered again. The
-// event may be ahead of the document: another replica of the API server serves
-// that, or the event is about an APIService, whose own document is fetched up to a
-// minute later. Where nothing else has changed each costs two 304s. A shorter
-// interval answers by itself.
+// echoesFrom returns the echoes of an event that is answered now: the times at which
+// it is answered again. The event may be ahead of the document, if another replica of
+// the API server serves the document, or if the event is about an APIService, whose own
+// document is fetched up to a minute later. An echo costs two 304s if nothing else has
+// changed. An interval that is shorter needs no echo.
 func echoesFrom(now time.Time, interval time.Duration) []time.Time {
 	var echoes []time.Time
 	for _, seconds := range []time.Duration{2, 6, 12, 50} {
@@ -54,9 +54,9 @@ func echoesFrom(now time.Time, interval time.Duration) []time.Time {
 	return echoes
 }
 
-// merged returns all echoes in order, less those that come right after another one:
-// an event that follows on another must not take away the echo that the first still
-// needs, and a storm of events must not make a storm of echoes.
+// merged returns all echoes in order, without those that come right after another one.
+// An event must not take away the echo that an earlier event still needs, and a storm
+// of events must not make a storm of echoes.
 func merged(a, b []time.Time) []time.Time {
 	all := append(slices.Clone(a), b...)
 	slices.SortFunc(all, time.Time.Compare)
@@ -71,7 +71,7 @@ func merged(a, b []time.Time) []time.Time {
 	return kept
 }
 
-// after returns those echoes that a refresh that starts now does not answer.
+// after returns the echoes that a refresh that starts now does not answer.
 func after(now time.Time, echoes []time.Time) []time.Time {
 	for len(echoes) > 0 && !echoes[0].After(now) {
 		echoes = echoes[1:]
@@ -96,17 +96,16 @@ func (d *Doorbell) Ring() {
 	}
 }
 
-// RingEvent is Ring because something came, changed or went just now.
+// RingEvent is Ring for an event: something came, changed or went just now.
 func (d *Doorbell) RingEvent() {
 	d.event.Store(true)
 	d.Ring()
 }
 
-// Run refreshes until ctx ends, beginning at once, and returns when everything
-// that it started has ended; but for a refresh that goes on for seconds after ctx
-// has ended, because somebody who is told of it takes that long. refresh returns an
-// error if the server could not be read; it is then called again after a backoff
-// that grows from a second, and after the first success at the interval again.
+// Run refreshes until ctx ends, beginning at once. It returns when everything that it
+// started has ended, but waits no longer than grace for a refresh after ctx has ended.
+// refresh returns an error if the server could not be read. Run then calls it again
+// after a backoff that grows from a second, and at the interval after a success.
 func Run(ctx context.Context, options Options, refresh func(context.Context) error) {
 	if options.Interval == 0 && len(options.Watchers) == 0 {
 		<-ctx.Done()
@@ -149,8 +148,8 @@ func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh f
 	}
 }
 
-// call calls refresh and waits for it. Once ctx has ended it waits for no longer
-// than grace: refresh stops reading then, but may be held up by somebody who is told.
+// call calls refresh and waits for it. Once ctx has ended it waits no longer than
+// grace: refresh stops reading then, but a transport may not stop at once.
 func call(ctx context.Context, refresh func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() { done <- refresh(ctx) }()
@@ -168,8 +167,8 @@ func call(ctx context.Context, refresh func(context.Context) error) error {
 	return context.Cause(ctx)
 }
 
-// sooner returns how long to wait for the next refresh if the first of echoes may
-// come before it. A wait of 0 is for ever. One that is due waits for pause.
+// sooner returns how long to wait for the next refresh or for the first of echoes,
+// whichever comes first. A wait of 0 is for ever. An echo that is due waits for pause.
 func sooner(next time.Duration, echoes []time.Time, pause time.Duration) time.Duration {
 	if len(echoes) == 0 {
 		return next
@@ -181,7 +180,7 @@ func sooner(next time.Duration, echoes []time.Time, pause time.Duration) time.Du
 	return min(next, echo)
 }
 
-// newBackoff has no jitter: loop shortens every wait.
+// newBackoff returns a backoff without jitter: loop shortens every wait.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: firstBackoff, Factor: 2, Steps: 30, Cap: mostBackoff}
 }
@@ -191,10 +190,9 @@ func shorten(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Float64()*jitter*float64(d))
 }
 
-// rest is what is left of an interval that is counted from the start of a refresh,
-// so that what a refresh has just missed is seen by the next within the interval.
-// It leaves a server that takes longer than that a pause. An interval of 0 stays
-// for ever.
+// rest returns what is left of an interval that is counted from the start of a refresh:
+// the next refresh must find, within the interval, what this one has just missed. A
+// slow server still gets a pause. An interval of 0 stays for ever.
 func rest(interval, spent time.Duration) time.Duration {
 	return max(interval-spent, min(interval, settle))
 }
@@ -218,8 +216,8 @@ func sleep(ctx context.Context, d time.Duration, bell <-chan struct{}) (rung boo
 	}
 }
 
-// drain forgets rings that the refresh about to begin answers as well, and says
-// whether one of all those that it answers was of an event.
+// drain forgets the rings that the refresh about to begin answers. It reports whether
+// one of them was of an event.
 func (d *Doorbell) drain() (event bool) {
 	select {
 	case <-d.rung:

@@ -322,8 +322,7 @@ func TestEchoesOfSlowServer(t *testing.T) {
 	})
 }
 
-// Run does not wait for one who goes on though ctx has ended: somebody's report
-// that is being made, for instance.
+// Run does not wait for a refresh that does not return though ctx has ended.
 func TestRunEndsBesideSlowRefresh(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/discovery"
 )
 
-// watched lists the resources that tell of a change of the served API.
+// watched lists the resources whose objects change with the served API.
 func watched() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
 		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
@@ -27,22 +27,22 @@ func watched() []schema.GroupVersionResource {
 }
 
 const (
-	// leastWatch is how long the server is asked to keep a watch open, at least; it is
-	// asked for up to twice of that, at random. It bounds how long a dead connection
-	// goes unnoticed.
+	// leastWatch is the shortest time for which the server is asked to keep a watch open;
+	// the longest is twice that, chosen at random. It bounds how long a dead connection
+	// remains unnoticed.
 	leastWatch = 5 * time.Minute
 	// steady is how long a watch must have been open to count as working.
 	steady = 30 * time.Second
-	// early is how much shorter than asked for a watch may be by rounding and latency.
+	// early is how much shorter than asked a watch may be, by rounding and latency.
 	early = 2 * time.Second
-	// fewShort is after how many watches in a row that were not steady somebody is told.
+	// fewShort is how many watches in a row may be not steady before that is logged.
 	fewShort = 5
 )
 
 // newPauses returns the pauses between one watch and the next: from half a second
-// to half a minute, each of them up to four times as long as said here. A server
-// that comes back is asked by the whole fleet, and a watch that has lost its place
-// costs a list, a watch and a refresh.
+// to half a minute, each lengthened at random up to four times. All replicas ask a
+// server that comes back, and a watch that has lost its place costs a list, a watch and
+// a refresh.
 func newPauses() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 3, Steps: 30, Cap: 8 * time.Second}
 }
@@ -57,16 +57,16 @@ type Watcher struct {
 	watching atomic.Bool // a watch is open
 
 	// These belong to run.
-	version  string // the resource version to go on from; "": it has to be asked for
+	version  string // the resource version to continue from; "": a list has to bring it
 	begun    bool   // a watch has been open
 	short    int    // watches in a row that were not steady
 	troubled bool   // the trouble has been logged
-	due      bool   // the last watch was as long as it was asked for
+	due      bool   // the last watch was as long as asked
 	pauses   wait.Backoff
 }
 
-// NewWatchers makes a watcher for each resource that tells of a change of the API.
-// What goes wrong is logged, with the logger of that time.
+// NewWatchers makes a watcher for each resource in watched. The watchers call log for
+// a logger when something goes wrong.
 func NewWatchers(client *discovery.WatchClient, log func() logr.Logger) []*Watcher {
 	var watchers []*Watcher
 	for _, resource := range watched() {
@@ -78,8 +78,8 @@ func NewWatchers(client *discovery.WatchClient, log func() logr.Logger) []*Watch
 // Watching reports whether a watch is open now.
 func (w *Watcher) Watching() bool { return w.watching.Load() }
 
-// run watches until ctx ends, one watch after the other, with a pause between them
-// if the one before ended early: a server that goes away ends those of a whole fleet.
+// run watches until ctx ends, one watch after the other. It pauses after a watch that
+// ended early: a server that goes away ends the watches of all replicas.
 func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 	for ctx.Err() == nil {
 		w.due = false
@@ -92,9 +92,9 @@ func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 	}
 }
 
-// watch opens a watch and follows it to its end. It goes on where the last one
-// ended, or else asks where to begin, and rings, because what happened before that
-// may have been missed.
+// watch opens a watch and follows it to its end. It continues where the last one ended.
+// If that is not known, it lists to learn where to begin, and rings, because it may have
+// missed events.
 func (w *Watcher) watch(ctx context.Context, bell *Doorbell) error {
 	resumed := w.version != ""
 	if !resumed {
@@ -122,7 +122,7 @@ func (w *Watcher) watch(ctx context.Context, bell *Doorbell) error {
 	return w.closed(lasted, err)
 }
 
-// ring rings for what happened while nothing was watched.
+// ring rings for events that may have happened while nothing was watched.
 func (w *Watcher) ring(bell *Doorbell) {
 	if w.begun {
 		bell.RingEvent()
@@ -152,8 +152,8 @@ func (w *Watcher) follow(stream *discovery.EventStream, bell *Doorbell) error {
 	}
 }
 
-// lost forgets where to go on if there is an error. That the server no longer
-// knows what happened since then is none that anybody needs to hear of.
+// lost forgets where to continue if there is an error. It returns no error if the server
+// only no longer knows what happened since then.
 func (w *Watcher) lost(err error, resumed bool) error {
 	if err == nil {
 		return nil
@@ -165,8 +165,8 @@ func (w *Watcher) lost(err error, resumed bool) error {
 	return err
 }
 
-// closed counts a watch that was open for so long, and returns what is wrong: err,
-// or that watches do not stay open.
+// closed counts a watch that has ended after lasted. It returns err, or an error if
+// watches do not stay open.
 func (w *Watcher) closed(lasted time.Duration, err error) error {
 	if lasted >= steady {
 		w.short, w.troubled, w.pauses = 0, false, newPauses()
@@ -178,7 +178,7 @@ func (w *Watcher) closed(lasted time.Duration, err error) error {
 	return err
 }
 
-// failed logs once what has to be done, until the watch works again.
+// failed logs what you have to do, once until the watch works again.
 func (w *Watcher) failed(err error) {
 	if w.troubled {
 		return
