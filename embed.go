@@ -14,7 +14,8 @@ import "embed"
 //go:embed apiutil internal
 var Source embed.FS
 
-// Matrix says how upstream's tests fare on stock and fork of every line.
+// Matrix is a table in Markdown: how upstream's tests fare on stock and fork of every
+// line.
 //
 //go:embed hack/fork/MATRIX.md
 var Matrix string

@@ -18,9 +18,9 @@ import (
 // Bulk is a bulk document, shared with other mappers of this process.
 type Bulk = share.Bulk
 
-// acceptBulk asks for the aggregated document, v2 before v2beta1 (servers 1.26
-// to 1.29) and protobuf, which is half the size and decodes in a fraction of the
-// time, before JSON; and for the plain list where there is none. Servers take
+// acceptBulk asks for the aggregated document, or for the plain list where there is
+// none. v2 comes before v2beta1 (servers 1.26 to 1.29). Protobuf comes before JSON,
+// because it has half the size and decodes in a fraction of the time. Servers take
 // the first form that they know.
 const acceptBulk = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
 	"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
@@ -33,16 +33,16 @@ const (
 	namedPath = "/apis"
 )
 
-// Halves says which halves of the document to read.
+// Halves selects the halves of the document to read.
 type Halves struct{ Core, Named bool }
 
-// Document reads the groups of the server in its order: the core group at /api,
-// the others at /apis. Where the server has the aggregated document the versions
-// come with their tables, else they are only listed. A half that has not changed
-// since the last call is not sent, one that is not asked for counts as not changed,
-// and if neither has, the result is the last one. As long as no call has succeeded
-// both are read: of what another mapper has read nothing counts that the server has
-// not confirmed to this one.
+// Document reads the groups of the server in its order: the core group at /api, the
+// others at /apis. Where the server has the aggregated document, the versions come
+// with their tables; else they are only listed. The server does not send a half that
+// has not changed since the last call. A half that halves does not select counts as
+// not changed. If neither half has changed, the result is the last one. Until a call
+// has succeeded both halves are read: what another mapper has read counts only if the
+// server confirms it to this one.
 func (c *Client) Document(ctx context.Context, halves Halves) (*Bulk, error) {
 	last := c.known()
 	if c.last == nil {
@@ -71,7 +71,7 @@ func (c *Client) Document(ctx context.Context, halves Halves) (*Bulk, error) {
 	return c.last, nil
 }
 
-// known returns the last bulk document, or an empty one. It may be that of another mapper.
+// known returns the last bulk document, which may be another mapper's, or an empty one.
 func (c *Client) known() *Bulk {
 	if c.last != nil {
 		return c.last
@@ -82,7 +82,7 @@ func (c *Client) known() *Bulk {
 	return &Bulk{}
 }
 
-// newBulk joins the core group with the named ones. last is the list before, or nil.
+// newBulk joins the core group with the named ones. last is the previous list, or nil.
 func newBulk(core, named *share.Document, last *snapshot.List) (*Bulk, error) {
 	b := &Bulk{Core: *core, Named: *named}
 	groups := slices.Concat(core.Groups, named.Groups)
@@ -101,8 +101,8 @@ func newBulk(core, named *share.Document, last *snapshot.List) (*Bulk, error) {
 
 // bulkDocument reads one of the two paths. It returns last if that has not changed.
 //
-// If last is what another mapper has read it must have been sent to the same
-// caller: a 304 to anybody else says nothing of it. Servers may give documents of
+// If another mapper has read last, the server must have sent it to the same caller:
+// a 304 for another caller proves nothing, because servers may give documents of
 // different content the same ETag.
 func (c *Client) bulkDocument(ctx context.Context, path string, last *share.Document) (*share.Document, error) {
 	stranger := false
@@ -128,8 +128,8 @@ func (c *Client) bulkDocument(ctx context.Context, path string, last *share.Docu
 	return doc, err
 }
 
-// notServed tolerates that a server has no core group: those that only extend
-// another one, behind an APIService, have none. All have /apis.
+// notServed returns an empty document for /api: servers that only extend another one,
+// behind an APIService, have no core group. All servers have /apis.
 func notServed(path string) (*share.Document, error) {
 	if path == corePath {
 		return &share.Document{}, nil
@@ -165,19 +165,18 @@ func merge(groups []*snapshot.Group) ([]*snapshot.Group, error) {
 	return merged, nil
 }
 
-// What no server exceeds that stores its APIs in etcd, whoever may create some:
-// names are DNS subdomains, a thousand groups are many, and groups with ten
-// versions are rare. Within these bounds it does not matter what a group takes up
-// besides its bytes, that snapshots search versions one by one, and that they
-// look up every beginning of a name.
+// No server that stores its APIs in etcd exceeds these bounds: names are DNS
+// subdomains, a thousand groups are many, and groups with ten versions are rare.
+// Within them the memory of a group beside its bytes does not matter, nor that
+// snapshots search versions one by one and look up every beginning of a name.
 const (
 	maxGroups    = 1 << 16
 	maxGroupName = 253
 	maxVersions  = 1 << 12
 )
 
-// newGroup makes a group as the server lists it. It changes versions. Those that
-// no path can lead to, or that lookups take for no version at all, are left out.
+// newGroup makes a group as the server lists it. It changes versions. It leaves out
+// versions that no path can lead to, or that lookups do not take for a version.
 func newGroup(name, preferred string, versions []snapshot.Version) (*snapshot.Group, error) {
 	versions = slices.DeleteFunc(versions, func(v snapshot.Version) bool {
 		return !segment(v.Name) || v.Name == runtime.APIVersionInternal
@@ -205,8 +204,8 @@ func checkSize(group string, versions int) error {
 	return nil
 }
 
-// mergeVersions drops later versions of a name that has come before, but for
-// those that were read where the earlier was not.
+// mergeVersions drops a version whose name has come before, unless it was read and the
+// earlier one was not.
 func mergeVersions(versions []snapshot.Version) []snapshot.Version {
 	at := make(map[string]int, len(versions))
 	merged := make([]snapshot.Version, 0, len(versions))

@@ -23,7 +23,7 @@ type Options struct {
 	RequestTimeout   time.Duration // of one request
 	MaxResponseBytes int64         // of one response, after decompression
 
-	// SharedAs says whose requests these are where the transport does not; see share.ServerOf.
+	// SharedAs names the caller if the transport does not identify it; see share.ServerOf.
 	SharedAs string
 
 	// Requested, if not nil, is called after every request that was sent with its
@@ -32,11 +32,11 @@ type Options struct {
 }
 
 // Client reads the discovery documents of one server. Its methods may be called
-// concurrently, but for Document: what one call finds is where the next begins.
+// concurrently, except Document: each call begins with what the last one found.
 type Client struct {
 	rest    rest.Interface
 	options Options
-	secrets []string     // never to be seen in an error, besides what a request has sent
+	secrets []string     // never shown in an error, nor is what a request has sent
 	server  share.Server // whose documents these are, to other mappers of this process
 	last    *Bulk        // the last bulk document read; used by Document alone
 }
@@ -65,7 +65,7 @@ func transportOf(c *http.Client) http.RoundTripper {
 	return c.Transport
 }
 
-// request is what one document is asked for with.
+// request is a request for one document.
 type request struct {
 	path         string
 	gv           schema.GroupVersion // for errors
@@ -80,9 +80,9 @@ type document struct {
 	caller      share.Key // of the credentials that were sent
 }
 
-// get reads one document and decodes it. Its error is errNotServed for a 404 of
-// the API server's own, else an *Error. It decodes here because what decode says may
-// repeat the credentials that were sent, which are known until get returns.
+// get reads one document and decodes it. Its error is errNotServed for a 404 of the API
+// server's own, else an *Error. It decodes here because an error of decode may repeat
+// the credentials that were sent, which are known only until get returns.
 func get[T any](ctx context.Context, c *Client, r request, decode func(document) (T, error)) (T, error) {
 	var nothing T
 	seen := &exchange{conditional: r.etag != ""}
@@ -97,8 +97,8 @@ func get[T any](ctx context.Context, c *Client, r request, decode func(document)
 	return result, nil
 }
 
-// caller tells callers apart by the credentials that they sent, unless it is the
-// user's to say who a caller is. Tokens of files and plugins change.
+// caller returns a key of the credentials that were sent, because tokens of files and
+// plugins change. It is zero if the user has named the caller.
 func (c *Client) caller(seen *exchange) share.Key {
 	if c.server.Named() {
 		return share.Key{}
@@ -111,7 +111,7 @@ func (c *Client) send(ctx context.Context, r request, seen *exchange) ([]byte, e
 	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
 	// No retries below us: client-go would sleep for a Retry-After, while others wait
-	// for this read. Who asks again, and when, is for the callers to say.
+	// for this read. The callers decide when to read again.
 	req := c.rest.Get().AbsPath(r.path).SetHeader("Accept", r.accept).MaxRetries(0)
 	if r.etag != "" {
 		req.SetHeader("If-None-Match", r.etag)
@@ -130,8 +130,8 @@ func (c *Client) send(ctx context.Context, r request, seen *exchange) ([]byte, e
 	return nil, c.failure(r, seen.code, err, seen.sent)
 }
 
-// versionPath returns where the resources of a version are listed, and whether
-// the names can be those of a group and a version at all.
+// versionPath returns the path that lists the resources of a version, and whether the
+// names can be those of a group and a version.
 func versionPath(gv schema.GroupVersion) (string, bool) {
 	if gv.Group == "" {
 		return "/api/" + gv.Version, segment(gv.Version)
@@ -144,12 +144,12 @@ func segment(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/?#%")
 }
 
-// pageNotFound is the text of the API server's 404 for a path that nobody serves
-// (net/http.NotFound). A 404 of a handler of its own has a metav1.Status.
+// pageNotFound is the text of the API server's 404 for a path that nothing serves
+// (net/http.NotFound). A 404 of one of its handlers has a metav1.Status.
 const pageNotFound = "404 page not found"
 
-// isAbsence reports whether the body of a 404 is the API server's. Anything else
-// is of a gateway or a proxy before it, which knows nothing of what it serves.
+// isAbsence reports whether the body of a 404 is the API server's. Any other body comes
+// from a gateway or a proxy, which does not know what the server serves.
 func isAbsence(body string) bool {
 	if strings.TrimSpace(body) == pageNotFound {
 		return true
@@ -158,7 +158,7 @@ func isAbsence(body string) bool {
 	return ok && (status.Code == 0 || status.Code == http.StatusNotFound)
 }
 
-// briefStatus is what is read of a metav1.Status. Long lists in it take no room.
+// briefStatus is what we read of a metav1.Status. Long lists in it take no memory.
 type briefStatus struct {
 	Kind, Message string
 	Code          int

@@ -21,9 +21,9 @@ const (
 	stale           = "Stale"
 )
 
-// maxElements bounds what a document of permitted size can blow up to when it is
-// decoded: its groups, versions and resources together. A server with 2,000 groups
-// of two versions with 30 kinds each sends a quarter of it.
+// maxElements bounds the groups, versions and resources of a document together: a
+// document of permitted size could take much memory when it is decoded. A server with
+// 2,000 groups of two versions with 30 kinds each sends a quarter of it.
 const maxElements = 1 << 19
 
 var errElements = fmt.Errorf("the document has more than %d elements", maxElements)
@@ -74,15 +74,15 @@ func parseJSON(body []byte) (*jsonDocument, error) {
 	return doc, nil
 }
 
-// decodedDepth is how deep the lists are that are decoded: items, their versions
-// and the resources of those, each in an object. What is deeper is passed over.
+// decodedDepth is the depth of the lists that are decoded: items, their versions and
+// the resources of those, each in an object. Deeper lists are skipped.
 const decodedDepth = 6
 
-// elements counts the commas in lists that are decoded. A comma in a list costs
-// less to send than what it stands for takes in memory, and most of those that
-// honest servers send are elsewhere. Of what is no JSON it counts something.
+// elements counts the commas in the lists that are decoded: a comma is cheaper to send
+// than the element that it stands for takes in memory. Most commas that honest servers
+// send are elsewhere. For a body that is no JSON the count means nothing.
 func elements(body []byte) (commas int) {
-	var list [decodedDepth + 1]bool // what is open at each depth
+	var list [decodedDepth + 1]bool // whether a list is open at each depth
 	depth := 0
 	for i := 0; i < len(body); i++ {
 		switch c := body[i]; c {
@@ -111,7 +111,7 @@ func (d *jsonDocument) wrongKind(want string) error {
 	return fmt.Errorf("the response is no %s but kind %q of %q", want, d.Kind, d.APIVersion)
 }
 
-// decodeBulk decodes what /api or /apis answered, whichever of the forms asked for it has.
+// decodeBulk decodes an answer of /api or /apis, in any of the forms in acceptBulk.
 func decodeBulk(body []byte, path string) (*share.Document, error) {
 	doc, err := decodeForm(body, path)
 	if err != nil {
@@ -146,7 +146,8 @@ func decodeForm(body []byte, path string) (*share.Document, error) {
 	}
 }
 
-// shareGroups decodes those groups that no mapper of this process holds.
+// shareGroups returns the groups of items. It decodes only those that no mapper of this
+// process holds.
 func shareGroups[T ~[]byte](items []T, form string, decode func([]byte) (*snapshot.Group, error)) (*share.Document, error) {
 	if err := checkCount(len(items)); err != nil {
 		return nil, err
@@ -165,7 +166,7 @@ func shareGroups[T ~[]byte](items []T, form string, decode func([]byte) (*snapsh
 	return doc, nil
 }
 
-// aggregatedJSON is an APIGroupDiscovery, less what lookups do not need.
+// aggregatedJSON is an APIGroupDiscovery without what lookups do not need.
 type aggregatedJSON struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -206,8 +207,8 @@ func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
 }
 
 // aggregated collects one group of an aggregated document. Resources without a
-// response kind are only parents of subresources; client-go drops them, and so
-// do those who call addResource.
+// response kind are only parents of subresources; client-go drops them, and so do the
+// callers of addResource.
 type aggregated struct {
 	name     string
 	versions []snapshot.Version
@@ -230,9 +231,9 @@ func (a *aggregated) addResource(r snapshot.Resource) {
 	a.rows[last] = append(a.rows[last], r)
 }
 
-// group makes the group. A version that the server marks as stale gets no table:
-// what the document says of it "may be significantly out of date"
-// (k8s.io/api/apidiscovery/v2), and client-go leaves it out as well.
+// group makes the group. A version that the server marks as stale gets no table: its
+// resources "may be significantly out of date" (k8s.io/api/apidiscovery/v2), and
+// client-go leaves it out as well.
 func (a *aggregated) group() (*snapshot.Group, error) {
 	var last *snapshot.Table
 	for i := range a.versions {

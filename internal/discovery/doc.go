@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package discovery reads what an API server serves: everything at once (Bulk),
-// or one group or version live (Group, Version).
+// Package discovery reads what an API server serves: everything at once (Document),
+// or one group or version live (List, Version).
 //
-// Each call reads once. Nothing is retried but what client-go's REST client
-// retries by itself (429 and 5xx answers with Retry-After), nothing is kept but
-// the last bulk document and its validators, and nothing is believed but the
-// bytes received: their form is recognised by what they hold, not by the
-// Content-Type above them. What is not a discovery document, whole and of the
-// kind asked for, is an error. Only a 404 for a group or a version says that it
-// is not served, and not even that if it comes with a page of HTML: gateways
-// answer so when they have lost their server.
+// Each call reads once and retries nothing. The client keeps only the last bulk
+// document and its validators. It recognises a form by the bytes received, not by the
+// Content-Type. Anything but a complete discovery document of the kind asked for is
+// an error. Only a 404 of the API server's own for a group or a version means that it
+// is not served: gateways answer 404 with a page of HTML when they have lost their
+// server.
 package discovery

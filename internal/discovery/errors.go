@@ -14,9 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Error says that a discovery document could not be read. It never stands for
-// the absence of an API: neither meta.IsNoMatchError nor apierrors.IsNotFound is
-// true of it.
+// Error is the error of a read of a discovery document. It never means that an API is
+// absent: neither meta.IsNoMatchError nor apierrors.IsNotFound is true of it.
 type Error struct {
 	// Path is the path of the request, without host and query.
 	Path string
@@ -37,25 +36,26 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("discovery of %s at %s failed: %v", strings.TrimSuffix(e.GroupVersion.String(), "/"), e.Path, e.Err)
 }
 
-// Unwrap returns the cause: an *apierrors.StatusError for an answer of the
-// server that says what is wrong, else the transport's or decoder's error.
+// Unwrap returns the cause: an *apierrors.StatusError if the server answered with a
+// metav1.Status, else the error of the transport or the decoder.
 func (e *Error) Unwrap() error { return e.Err }
 
-// errNotServed says that the server answered 404 for a group or a version.
+// errNotServed is the error for a 404 of the API server's own.
 var errNotServed = errors.New("not served")
 
-// errUnexpected304 is a server's fault: nobody asked whether the document had changed.
+// errUnexpected304 is the error for a 304 to a request without a validator.
 var errUnexpected304 = errors.New("the server answered 304 Not Modified to a request without If-None-Match")
 
-// errNotAsked is the cause where others of the group got no answer.
+// errNotAsked is the cause for a version that is not read because other versions of its
+// group did not answer.
 var errNotAsked = errors.New("not asked for: the server did not answer the requests before")
 
 // errStale is the cause for a version that the aggregated document marks as stale.
 var errStale = errors.New("the server marks this version as stale: what serves it does not answer")
 
-// cause turns what client-go returned into an error that is safe to show: the
-// URL is dropped, since Path says it better and a URL may hold credentials, and
-// of a response only what a metav1.Status in it says is kept.
+// cause turns what client-go returned into an error that is safe to show. It drops the
+// URL, which may hold credentials: Error has the path. Of a response it keeps only the
+// message of a metav1.Status.
 func (c *Client) cause(err error, seen *exchange, body []byte) error {
 	var status *apierrors.StatusError
 	if errors.As(err, &status) {
@@ -81,7 +81,7 @@ func (c *Client) statusError(status *apierrors.StatusError, seen *exchange, body
 		text = c.redact(text+": "+said.Message, seen.sent)
 	}
 	if seen.code == http.StatusNotFound {
-		// Not a StatusError, so that nobody takes it for the absence of an API.
+		// Not a StatusError: this must not look like the absence of an API.
 		return errors.New(text + " with a body that is not the API server's: this was something before it")
 	}
 	safe := metav1.Status{
@@ -93,7 +93,7 @@ func (c *Client) statusError(status *apierrors.StatusError, seen *exchange, body
 	return &apierrors.StatusError{ErrStatus: safe}
 }
 
-// failure makes an Error of one that may quote the server, or what was sent to it.
+// failure makes an Error of an error that may quote the server, or what was sent to it.
 func (c *Client) failure(r request, code int, err error, sent []string) *Error {
 	return &Error{Path: r.path, GroupVersion: r.gv, Code: code, Err: c.safe(err, sent)}
 }

@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	// maxItem bounds what is held in memory at once: an event, a value in a list, a
-	// refusal. Metadata of an honest object has some kilobytes; annotations may have 256 KiB.
+	// maxItem bounds an event, a value in a list and a refusal: each is held in memory as
+	// a whole. The metadata of an object have some kilobytes; annotations may have 256 KiB.
 	maxItem = 1 << 20
-	// maxVersion bounds what is kept of an event.
+	// maxVersion bounds the resource version, which is all that is kept of an event.
 	maxVersion = 256
 	// maxNesting bounds how deep the values of a list are nested.
 	maxNesting = 1000
-	// maxRest is how much is read of a list only to read it to its end.
+	// maxRest is how much of the rest of a list is read to keep the connection.
 	maxRest = 64 << 10
-	// watchMargin is how much longer than asked for a stream may last.
+	// watchMargin is how much longer than asked a stream may last.
 	watchMargin = 30 * time.Second
 
-	// A stream is read in pieces of pieceSize, perSecond of them a second and as many
-	// at once in a burst: a server that never stops sending does not keep a processor busy.
+	// A stream is read in pieces of pieceSize, at most perSecond of them a second, with
+	// bursts of as many: a server that never stops sending must not keep a processor busy.
 	pieceSize = 4 << 10
 	perSecond = 1000
 )
@@ -40,7 +40,7 @@ const (
 // Event is what is known of one event of a watch.
 type Event struct {
 	Changed         bool   // an object came, changed or went
-	ResourceVersion string // from where on the next event is found; may be empty
+	ResourceVersion string // where a watch for the next event begins; may be empty
 }
 
 // EventStream reads the events of a watch one by one. Next must not be called
@@ -67,8 +67,8 @@ func (s *EventStream) Close() {
 	s.body.Close()
 }
 
-// watchEvent is a metav1.WatchEvent without the object, of which it has what no
-// kind calls otherwise, and the code of a metav1.Status.
+// watchEvent is a metav1.WatchEvent. Of the object it has only what every kind has, and
+// the code of a metav1.Status.
 type watchEvent struct {
 	Type   watch.EventType `json:"type"`
 	Object struct {
@@ -81,9 +81,9 @@ type listMeta struct {
 	ResourceVersion string `json:"resourceVersion"`
 }
 
-// Next waits for the next event. The error is io.EOF when the stream is over, in
-// order or not: the next one can begin where it ended. It is a *WatchError if the
-// server says that it can't, or something that is no event.
+// Next waits for the next event. The error is io.EOF when the stream is over and the
+// next one can begin where it ended, even if the connection broke. It is a *WatchError
+// if the server sends an error, or something that is no event.
 func (s *EventStream) Next() (Event, error) {
 	var e watchEvent
 	s.source.reset()
@@ -120,8 +120,8 @@ func eventError(code int32) error {
 
 var errVersion = fmt.Errorf("a resourceVersion of more than %d bytes", maxVersion)
 
-// listVersion returns the version of a list. It reads no further than there, and
-// holds no more than one value at a time.
+// listVersion returns the resource version of a list. It reads no further than that,
+// and holds at most one value at a time.
 func listVersion(body io.Reader) (string, error) {
 	source := &allowance{Reader: body, max: maxItem}
 	decoder := json.NewDecoder(source)
@@ -163,7 +163,7 @@ func (a *allowance) version(decoder *json.Decoder) (string, error) {
 	return meta.ResourceVersion, nil
 }
 
-// skip reads a value without holding more than a token of it.
+// skip reads a value and holds at most one token of it.
 func (a *allowance) skip(decoder *json.Decoder) error {
 	for depth := 0; ; {
 		token, err := a.token(decoder)
@@ -190,8 +190,8 @@ func (a *allowance) token(decoder *json.Decoder) (json.Token, error) {
 	return decoder.Token()
 }
 
-// allowance is a reader that fails once more than max bytes were read since the
-// last reset: a decoder's buffer grows until it holds a whole value.
+// allowance is a reader that fails if more than max bytes are read after a reset: a
+// decoder's buffer grows until it holds a whole value.
 type allowance struct {
 	io.Reader
 	left, max int64
@@ -210,7 +210,7 @@ func (a *allowance) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pacedReader waits before it reads when it has read much.
+// pacedReader waits before it reads if it has read much lately.
 type pacedReader struct {
 	io.Reader
 	ctx     context.Context

@@ -58,10 +58,10 @@ func listed(name, preferred string, versions []legacyVersion) (*snapshot.Group, 
 	return newGroup(name, preferred, unread)
 }
 
-// decodeCore reads the answer of /api to a request for the plain form. A cache
-// that drops Vary may hand out the aggregated one, of which only the list is
-// taken: how old its resources are nobody knows. There is no other form of single
-// groups and versions, so that nothing of the kind can happen there.
+// decodeCore reads the answer of /api to a request for the plain form. A cache that
+// drops Vary may send the aggregated form. Then only the list of versions is used,
+// because the resources may be of any age. Single groups and versions have one form
+// only, so this can't happen there.
 func decodeCore(body []byte, _ string) (*snapshot.Group, error) {
 	doc, err := decodeForm(body, corePath)
 	if err != nil {
@@ -111,7 +111,7 @@ func decodeResources(body []byte, gv schema.GroupVersion) ([]snapshot.Resource, 
 	if err != nil {
 		return nil, err
 	}
-	// One of the two is enough: servers behind APIServices may leave out the other.
+	// Kind or group-version is enough: servers behind APIServices may leave out one.
 	unnamed := doc.Kind == "" && doc.GroupVersion != ""
 	if doc.Kind != "APIResourceList" && !unnamed {
 		return nil, doc.wrongKind("APIResourceList")

@@ -67,8 +67,8 @@ func (c *Client) List(ctx context.Context, name string) (versions []string, pref
 	return versions, group.Preferred(), nil
 }
 
-// NotAsked is the error of a version that was not asked for because others of its
-// group got no answer.
+// NotAsked returns the error for a version that is not read because other versions of
+// its group did not answer.
 func NotAsked(gv schema.GroupVersion) error {
 	path, _ := versionPath(gv)
 	return &Error{Path: path, GroupVersion: gv, Err: errNotAsked}

@@ -13,10 +13,10 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// The aggregated document is read field by field instead of with the generated
-// types, for two reasons: to split it into groups without decoding them, and to
-// pass over verbs, short names, categories and subresources, which are most of
-// it. v2 and v2beta1 have the same wire form.
+// The aggregated document is read field by field and not with the generated types, for
+// two reasons: to split it into groups without decoding them, and to skip verbs, short
+// names, categories and subresources, which are most of it. v2 and v2beta1 have the
+// same wire form.
 
 // protobufMagic begins every protobuf message of an API server
 // (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
@@ -92,7 +92,8 @@ func splitItems(list []byte) ([][]byte, error) {
 	return items, err
 }
 
-// take counts an element, before it is made, against what the document may still have.
+// take counts an element before it is made. It returns an error if none is left of the
+// bound.
 func take(left *int) error {
 	if *left--; *left < 0 {
 		return errElements
@@ -102,7 +103,7 @@ func take(left *int) error {
 
 func decodeProtobufGroup(data []byte, left *int) (*snapshot.Group, error) {
 	a := aggregated{}
-	// The name comes first on the wire, but nothing promises it.
+	// The name comes first on the wire, but nothing guarantees that.
 	if err := eachField(data, func(field protowire.Number, value []byte) error {
 		if field != groupMeta {
 			return nil
@@ -163,7 +164,7 @@ func (a *aggregated) decodeVersion(data []byte, left *int) error {
 	return nil
 }
 
-// decodeResource says with ok whether the resource has a kind of its own.
+// decodeResource decodes a resource. ok reports whether it has a kind of its own.
 func decodeResource(data []byte) (r snapshot.Resource, ok bool, err error) {
 	err = eachField(data, func(field protowire.Number, value []byte) error {
 		switch field {
@@ -187,8 +188,8 @@ func decodeResource(data []byte) (r snapshot.Resource, ok bool, err error) {
 	return r, ok, err
 }
 
-// eachField calls visit for every length-delimited field of a message, and
-// passes over the others.
+// eachField calls visit for every length-delimited field of a message, and skips the
+// others.
 func eachField(message []byte, visit func(field protowire.Number, value []byte) error) error {
 	for len(message) > 0 {
 		field, wireType, n := protowire.ConsumeTag(message)

@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Safe returns err if all of its text may be shown, else an error with what may.
+// Safe returns err if all of its text may be shown, else an error with the part of the
+// text that may.
 func (c *Client) Safe(err error) error { return c.safe(err, nil) }
 
 func (c *Client) safe(err error, sent []string) error {
@@ -31,8 +32,8 @@ func (c *Client) safe(err error, sent []string) error {
 // dishonest one writes into logs.
 const maxErrorText = 1000
 
-// redact removes credentials from a text of the server's, or of whatever stands
-// before it: it may repeat what it was sent.
+// redact removes credentials from a text of the server, or of a proxy before it. Such a
+// text may repeat what was sent.
 func (c *Client) redact(text string, sent []string) string {
 	text = withoutAny(text, slices.Concat(c.secrets, sent))
 	text = authorization.ReplaceAllString(text, "$1 [redacted]")
@@ -43,8 +44,8 @@ func (c *Client) redact(text string, sent []string) string {
 	return text
 }
 
-// withoutAny removes secrets from a text, as they are and as %q writes them. The
-// longest go first: one that is a part of another would leave the rest of that.
+// withoutAny removes secrets from a text, as they are and as %q writes them. It removes
+// the longest first: a secret may be a part of another, whose rest would remain.
 func withoutAny(text string, secrets []string) string {
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	var pairs []string
@@ -55,8 +56,8 @@ func withoutAny(text string, secrets []string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// These find credentials that are known from nowhere: the answer to who sent them
-// may never have come.
+// These find credentials that are not known: transports may have added them to a
+// request that got no answer.
 var (
 	authorization = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[\w.~+/=-]{12,}`)
 	userinfo      = regexp.MustCompile(`//[^/\s@]+@`)
@@ -66,7 +67,7 @@ var (
 func secretsOf(cfg *rest.Config) []string {
 	secrets := []string{cfg.BearerToken, cfg.Password, basicAuth(cfg.Username, cfg.Password)}
 	host, ok := hostURL(cfg.Host)
-	if !ok { // client-go takes it for a host without a scheme then
+	if !ok { // then client-go takes it for a host without a scheme
 		host, ok = hostURL("http://" + cfg.Host)
 	}
 	if ok && host.User != nil {
@@ -89,9 +90,9 @@ func hostURL(host string) (*url.URL, bool) {
 	return u, err == nil && u.Scheme != "" && u.Host != ""
 }
 
-// hostError returns the reason why there is no client for a host without the user
-// and password in it. Where net/url could not make out which part they are its
-// words may quote any of them, so that none are taken over.
+// hostError returns the reason why there is no client for a host, without the user and
+// password in it. If net/url could not find these parts, its text may quote them, so
+// none of that text is used.
 func hostError(host string, reason error) error {
 	at := strings.LastIndex(host, "@")
 	if _, ok := hostURL(host); ok || at < 0 {
@@ -100,7 +101,7 @@ func hostError(host string, reason error) error {
 	return fmt.Errorf("the host %q, with a user and a password before it, must be a URL or a host:port pair", host[at+1:])
 }
 
-// sentRequest returns the request as it was sent, if the transport tells: transports
+// sentRequest returns the request as it was sent, if the response has it: transports
 // below this package add credentials, from files or plugins.
 func sentRequest(resp *http.Response, req *http.Request) *http.Request {
 	if resp.Request != nil {
@@ -123,6 +124,6 @@ func sentBy(resp *http.Response, req *http.Request) []string {
 	return slices.DeleteFunc(sent, func(secret string) bool { return len(secret) < minSent })
 }
 
-// minSent is what is too short to be a secret, and too likely to be a part of
-// some word that explains the error.
+// minSent is the least length of a secret that is removed. A shorter text is likely to
+// be a part of a word that explains the error.
 const minSent = 4

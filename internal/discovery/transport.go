@@ -21,7 +21,7 @@ type exchange struct {
 	notFound    bytes.Buffer // the beginning of the body of a 404
 	sent        []string     // credentials, in the forms in which a server may repeat them
 
-	authorization string // as it was sent, which transports below this package see to
+	authorization string // as it was sent; transports below this package add it
 }
 
 type exchangeKey struct{}
@@ -71,8 +71,8 @@ func codeOf(resp *http.Response) int {
 	return resp.StatusCode
 }
 
-// asOK makes an empty 200 of a 304 that was asked for. If there is a body all the
-// same it is not read: closing it drops the rest, or the connection.
+// asOK makes an empty 200 of a 304 that was asked for. If it has a body nevertheless,
+// the body is closed and not read.
 func asOK(resp *http.Response, e *exchange) (*http.Response, error) {
 	resp.Body.Close()
 	if !e.conditional {
@@ -88,10 +88,10 @@ func asOK(resp *http.Response, e *exchange) (*http.Response, error) {
 // WrappedRoundTripper lets client-go's helpers look through (k8s.io/apimachinery/pkg/util/net).
 func (rt *roundTripper) WrappedRoundTripper() http.RoundTripper { return rt.next }
 
-// strongETag returns a validator that the API server recognises. It compares
-// byte by byte and knows strong ones only (apiserver
-// pkg/endpoints/discovery/aggregated/etag.go); a proxy that compresses makes a
-// weak one of it.
+// strongETag returns a validator that the API server recognises. The server compares
+// byte by byte and knows only strong ones (apiserver
+// pkg/endpoints/discovery/aggregated/etag.go), but a proxy that compresses makes a weak
+// one of it.
 func strongETag(header http.Header) string {
 	etag := strings.TrimPrefix(header.Get("ETag"), "W/")
 	if len(etag) < 2 || etag[0] != '"' || etag[len(etag)-1] != '"' {
@@ -100,14 +100,14 @@ func strongETag(header http.Header) string {
 	return etag
 }
 
-// keptBody keeps the beginning of a body while it is read. client-go drops bodies
-// of a type that it does not know.
+// keptBody keeps the beginning of a body while it is read: client-go drops bodies of a
+// type that it does not know.
 type keptBody struct {
 	io.ReadCloser
 	kept *bytes.Buffer
 }
 
-// mostKept is more than any metav1.Status takes that says that a path is not served.
+// mostKept is more bytes than the metav1.Status of a path that is not served has.
 const mostKept = 16 << 10
 
 // Read implements io.Reader.
@@ -140,7 +140,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 }
 
 // sameHost refuses redirects to another host: client-go's transport adds the
-// credentials to every request it is given, the redirected ones too.
+// credentials to every request, redirected ones included.
 func sameHost(next func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(req *http.Request, via []*http.Request) error {
 		from, to := via[0].URL, req.URL

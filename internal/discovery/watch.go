@@ -18,21 +18,21 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// WatchClient lists and watches resources to tell that one of their objects came,
+// WatchClient lists and watches resources to notice that one of their objects came,
 // changed or went. It keeps no object. Its methods may be called concurrently.
 //
-// It sends requests through client-go's REST client, for the rate limiter and the
-// other settings of the configuration, but reads the bodies itself: client-go
+// It sends requests through client-go's REST client, to use the rate limiter and the
+// other settings of the configuration. It reads the bodies itself, because client-go
 // decodes whole objects, and its informers keep them.
 type WatchClient struct {
 	rest    rest.Interface
 	options Options
-	safe    func(error) error // what may be shown of an error
+	safe    func(error) error // returns what may be shown of an error
 }
 
-// WatchClient returns a client for watches on the same server, which is trusted as
-// little. Watches are no discovery requests: Options.Requested is not told of them,
-// and cfg's Timeout, which would end them, is not theirs.
+// WatchClient returns a client for watches on the same server, which it trusts as
+// little. Watches are no discovery requests: Options.Requested is not called for them,
+// and cfg's Timeout, which would end them, does not apply.
 func (c *Client) WatchClient(cfg *rest.Config, httpClient *http.Client) (*WatchClient, error) {
 	own := *httpClient
 	own.Transport = &refusalRoundTripper{next: transportOf(httpClient), maxBytes: min(c.options.MaxResponseBytes, maxItem)}
@@ -45,11 +45,11 @@ func (c *Client) WatchClient(cfg *rest.Config, httpClient *http.Client) (*WatchC
 	return &WatchClient{rest: client.RESTClient(), options: c.options, safe: c.Safe}, nil
 }
 
-// WatchError says that a resource could not be listed or watched.
+// WatchError is the error of a list or a watch of a resource.
 type WatchError struct {
 	Verb string // list or watch
 	Path string // without host and query
-	// Code is the HTTP status of the answer, or of an event that says what is wrong; 0 if there was none.
+	// Code is the HTTP status of the answer, or the code of an error event; 0 if there was none.
 	Code int
 	Err  error // the cause, without credentials
 }
@@ -60,9 +60,9 @@ func (e *WatchError) Error() string { return fmt.Sprintf("%s of %s failed: %v", 
 // Unwrap returns the cause.
 func (e *WatchError) Unwrap() error { return e.Err }
 
-// List returns from where on a watch misses nothing that happens from now on. It
-// asks for a single object, because all it needs is the version of the list. Its
-// error is a *WatchError.
+// List returns the resource version from which a watch misses nothing that happens from
+// now on. It asks for a single object, because it only needs the version of the list.
+// Its error is a *WatchError.
 func (c *WatchClient) List(ctx context.Context, resource schema.GroupVersionResource) (resourceVersion string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
@@ -76,14 +76,14 @@ func (c *WatchClient) List(ctx context.Context, resource schema.GroupVersionReso
 	if err != nil {
 		return "", c.failure("list", resource, err)
 	}
-	// What is left of an honest answer is short; reading it keeps the connection.
+	// The rest of an honest answer is short; to read it keeps the connection.
 	_, _ = io.CopyN(io.Discard, body, maxRest)
 	return resourceVersion, nil
 }
 
-// Watch opens a stream of what happens after resourceVersion. It lasts until it is
-// closed, until ctx ends, or for about as long as lasting: a server that has not
-// ended it by then has died. The caller must close it. The error is a *WatchError.
+// Watch opens a stream of the events after resourceVersion. The stream ends when it is
+// closed, when ctx ends, or after about lasting: a server that has not ended it by then
+// is dead. The caller must close it. The error is a *WatchError.
 func (c *WatchClient) Watch(
 	ctx context.Context, resource schema.GroupVersionResource, resourceVersion string, lasting time.Duration,
 ) (*EventStream, error) {
@@ -106,8 +106,8 @@ func (c *WatchClient) Watch(
 	return newEventStream(ctx, cancel, body, min(c.options.MaxResponseBytes, maxItem), failure), nil
 }
 
-// get is a request for metadata, or whole objects of a server that knows no better.
-// client-go does not repeat it: whoever watches has a backoff of its own.
+// get returns a request for metadata, or for whole objects if the server can't send
+// metadata alone. client-go does not repeat it: the watcher has its own backoff.
 func (c *WatchClient) get(resource schema.GroupVersionResource, as string) *rest.Request {
 	accept := "application/json;as=" + as + ";g=meta.k8s.io;v=v1,application/json"
 	return c.rest.Get().AbsPath(watchPath(resource)).SetHeader("Accept", accept).MaxRetries(0)
@@ -126,8 +126,8 @@ func (c *WatchClient) failure(verb string, resource schema.GroupVersionResource,
 	return e
 }
 
-// refusalRoundTripper bounds answers that client-go reads and makes errors of, and
-// takes out the credentials that were sent, which nobody knows later.
+// refusalRoundTripper bounds the answers of which client-go makes errors, and removes
+// the credentials that were sent, which are not known later.
 type refusalRoundTripper struct {
 	next     http.RoundTripper
 	maxBytes int64
