@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// age says when what is known should be confirmed: stale-while-revalidate, as in
-// RFC 5861. Its timer knows only the flag that it sets, so that it keeps no mapper
-// alive, and after it has fired there is none until the document is read again.
+// age decides when what is known is due to be confirmed: stale-while-revalidate, as in
+// RFC 5861. Its timer refers only to the flag that it sets, so that it keeps no mapper
+// alive. After it has fired there is no timer until the document is read again.
 type age struct {
 	most time.Duration // 0: never
 	due  *atomic.Bool
@@ -25,8 +25,8 @@ func newAge(most time.Duration) *age { return &age{most: most, due: new(atomic.B
 // confirmed is called after each read of the whole document.
 func (a *age) confirmed() { a.next(a.most) }
 
-// failed is called after each refresh that has failed. The next is left twice the
-// time, and no more: what is known is as old as that.
+// failed is called after each refresh that has failed. The next one is due after twice
+// the time, and not later: what is known gets that old.
 func (a *age) failed() { a.next(2 * a.most) }
 
 // next sets when the next confirmation is due.

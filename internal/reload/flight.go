@@ -12,22 +12,23 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// flight is one read of the server, shared by all who asked for it before it
-// started. What it has found is written once, before done is closed.
+// flight is one read of the server, shared by all callers that joined before it started.
+// What it has found is written once, before done is closed.
 type flight struct {
 	read   snapshot.Read
-	ctx    context.Context // of its requests; it ends with none of those who wait, unless the last abandons it
+	ctx    context.Context // of its requests; it ends only if the last waiter abandons the flight
 	cancel context.CancelFunc
 	done   chan struct{}
 
 	outcome   snapshot.Outcome
-	published *snapshot.Snapshot // what was known right after it
-	seen      *snapshot.Snapshot // the same, what it has found included in any case
+	published *snapshot.Snapshot // the current snapshot right after it
+	seen      *snapshot.Snapshot // the same, with what it has found even if that was overtaken
 
 	waiters int // guarded by flights.mu
 }
 
-// lane is what flights wait for each other in: all of one group, or of the document.
+// lane is a queue of flights that wait for each other: all of one group, or all of the
+// document.
 type lane struct {
 	document bool
 	group    string
@@ -40,11 +41,11 @@ func laneOf(r snapshot.Read) lane {
 const (
 	// mostQuick is how many groups are read at a time.
 	mostQuick = 8
-	// mostSlow is how many more may hang: of groups that did not answer the last time,
-	// and of those that have not answered for slowAfter.
+	// mostSlow is how many more may hang: groups that did not answer the last time, and
+	// groups that have not answered for slowAfter.
 	mostSlow  = 32
 	slowAfter = time.Second
-	// mostRemembered is how many groups are known not to have answered.
+	// mostRemembered bounds the groups that are remembered as slow.
 	mostRemembered = 1024
 )
 
@@ -56,21 +57,21 @@ type flights struct {
 
 	mu      sync.Mutex    // held for short work in memory only
 	waiting []*flight     // have not started; no two of the same read
-	flying  []lane        // few; a map would stay as large as it ever was
+	flying  []lane        // few; a map would never shrink
 	slow    map[lane]bool // the lane's last flight got no answer; nil if none
 	inQuick int           // flights that count against mostQuick
-	inSlow  int           // and against mostSlow
+	inSlow  int           // flights that count against mostSlow
 }
 
 func newFlights(perform func(*flight)) *flights {
 	return &flights{perform: perform}
 }
 
-// do waits for a read that begins after do was called. When ctx ends first, its
-// cause is returned and the flight goes on without this waiter.
+// do waits for a read that begins after the call of do. If ctx ends first, do returns
+// its cause, and the flight goes on without this waiter.
 func (fs *flights) do(ctx context.Context, r snapshot.Read) (*flight, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx) // or a flight might take off for nobody
+		return nil, context.Cause(ctx) // or a flight might start for nobody
 	}
 	f := fs.join(r)
 	select {
@@ -82,8 +83,8 @@ func (fs *flights) do(ctx context.Context, r snapshot.Read) (*flight, error) {
 	}
 }
 
-// doWhile is do for one that abandons the flight when ctx ends: it goes on only if
-// somebody else waits for it, and else has ended when doWhile returns.
+// doWhile is do, but it abandons the flight when ctx ends: the flight goes on only if
+// somebody else waits for it. Otherwise it has ended when doWhile returns.
 func (fs *flights) doWhile(ctx context.Context, r snapshot.Read) (*flight, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -161,12 +162,12 @@ func (fs *flights) start() {
 // the timeout of its requests at the latest.
 func (fs *flights) fly(f *flight, l lane, room *int) {
 	var patience *time.Timer
-	fs.mu.Lock() // which the function waits for that is given patience here
+	fs.mu.Lock() // the function below waits for it, so patience is set before it runs
 	patience = time.AfterFunc(slowAfter, func() {
 		fs.mu.Lock()
 		defer fs.mu.Unlock()
 		switch {
-		case room != &fs.inQuick: // it has ended, or has no place to give back
+		case room != &fs.inQuick: // the flight has ended, or holds no quick place
 		case fs.inSlow < mostSlow:
 			*room--
 			room = &fs.inSlow
@@ -191,7 +192,7 @@ func (fs *flights) fly(f *flight, l lane, room *int) {
 	fs.start()
 }
 
-// noteSlow keeps whether the last flight in a lane got no answer. fs.mu is held.
+// noteSlow remembers whether the last flight in a lane got no answer. fs.mu is held.
 func (fs *flights) noteSlow(l lane, slow bool) {
 	switch {
 	case !slow:

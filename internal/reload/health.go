@@ -10,21 +10,21 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Health says how the reads of the server have gone. It is immutable.
+// Health is how the reads of the server have gone. It is immutable.
 type Health struct {
 	LastAttempt         time.Time // when the last read ended, or zero
 	LastSuccess         time.Time // of a read, whether anything had changed or not
 	LastError           error     // of the last read; nil after a success
 	ConsecutiveFailures int       // since the last success
 
-	// FailingSince is when the server failed first, and FailedLast when last, with
-	// FailedWith, since it last answered anything. What serves a single group may
-	// fail, with any error, without the server failing.
+	// FailingSince is when the server first failed since it last answered anything.
+	// FailedLast is when it last failed, and FailedWith the error of that. A group may
+	// fail, with any error, although the server works.
 	FailingSince, FailedLast time.Time
 	FailedWith               error
 
 	failed    snapshot.Tick // of the server's last failure
-	succeeded snapshot.Tick // of the last read that began and succeeded
+	succeeded snapshot.Tick // the greatest of the reads that succeeded
 }
 
 // after returns the health that follows from a read that ended now. A failure is
@@ -48,17 +48,17 @@ func (h Health) after(now time.Time, r snapshot.Read, o snapshot.Outcome) Health
 	return h
 }
 
-// ofServer reports whether the server itself has failed, and not what serves a group.
+// ofServer reports whether the server itself has failed, and not only a group.
 func ofServer(r snapshot.Read, err error) bool { return r.Part.Document() || unreachable(err) }
 
-// unreachable reports whether err says that there is no connection to the server.
+// unreachable reports whether err means that there is no connection to the server.
 func unreachable(err error) bool {
 	var failed *net.OpError
 	return errors.As(err, &failed) && failed.Op == "dial"
 }
 
-// doubtful reports whether reads fail, and it is long ago that the server itself
-// was heard of, or was found to fail: then it may be the server or what serves the group.
+// doubtful reports whether reads fail, and the server itself was last found to work or
+// to fail at least patience ago: then the server may fail, or only a group.
 func (h Health) doubtful(now time.Time, patience time.Duration) bool {
 	heard := h.LastSuccess
 	if h.FailedLast.After(heard) {
@@ -67,8 +67,8 @@ func (h Health) doubtful(now time.Time, patience time.Duration) bool {
 	return h.LastError != nil && now.After(heard) && now.Sub(heard) >= patience
 }
 
-// record keeps how a flight has ended. Where that leaves open whether it is the
-// server that fails, the server is asked, and nobody waits for the answer.
+// record keeps how a flight has ended. If the server itself may fail, it has /api read,
+// and does not wait for that.
 func (r *Reloader) record(f *flight, from *snapshot.Snapshot, took time.Duration) {
 	now := time.Now()
 	r.doubts.note(now, f.read, served(from, f.read), f.outcome.Err)
@@ -92,8 +92,8 @@ func (r *Reloader) record(f *flight, from *snapshot.Snapshot, took time.Duration
 	}
 }
 
-// recordRefresh keeps that a refresh has succeeded, whatever single versions that it
-// could not read.
+// recordRefresh keeps that a refresh has succeeded, even if it could not read single
+// versions.
 func (r *Reloader) recordRefresh() {
 	for {
 		before := r.health.Load()
@@ -104,7 +104,7 @@ func (r *Reloader) recordRefresh() {
 	}
 }
 
-// Report says what one read has done.
+// Report is what one read has done.
 type Report struct {
 	Reason       string // which part of the server was read
 	Duration     time.Duration

@@ -16,7 +16,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// TestHealth: what says that the server fails, and not what serves a group.
+// TestHealth: which errors are the server's, and which only a group's.
 func TestHealth(t *testing.T) {
 	document, ofGroup := snapshot.Read{Part: snapshot.PartDocument}, version(group, "v1")
 	answered, refused := errors.New("503"), &net.OpError{Op: "dial", Err: errors.New("refused")}

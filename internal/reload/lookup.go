@@ -21,15 +21,15 @@ type Finder func(*snapshot.Snapshot) (known, settled bool)
 // Finding is what a lookup has to answer from.
 type Finding struct {
 	Snapshot *snapshot.Snapshot
-	Failed   map[schema.GroupVersion]error // where the answer may be as well, and why it could not be read
+	Failed   map[schema.GroupVersion]error // versions that may have the answer and could not be read
 	Err      error                         // the server could not be read, or ctx ended
-	Partial  bool                          // that nothing was found may be false a moment later
+	Partial  bool                          // a NoMatch must not be kept; see snapshot.Partial
 }
 
-// Lookup reads what a lookup that the current snapshot does not settle still
-// needs. What it finds, and what it does not find, comes from reads that began after Lookup
-// was called. It is judged by its own reads: each is asked as soon as it has ended,
-// whatever others have published since.
+// Lookup makes the reads that a lookup still needs which the current snapshot does not
+// settle. Its finding comes from reads that began after the call of Lookup. The lookup
+// is judged by its own reads: find is called after each of them, with what that read
+// left, whatever others have published since.
 func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Finding {
 	l := &lookup{r: r, q: q, find: find, p: snapshot.Progress{Done: map[snapshot.Read]snapshot.Outcome{}}}
 	l.began = r.Snapshot()
@@ -48,13 +48,12 @@ func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Fi
 	return Finding{Snapshot: l.s}
 }
 
-// patience is how long a lookup of something known waits where it is not likely
-// to be answered.
+// patience is how long a lookup of something known waits if an answer is not likely.
 const patience = 3 * time.Second
 
-// patiently returns the context of a lookup's reads. Once the server, or a group
-// that is asked for, did not answer, one that is known waits only so long: or each
-// such lookup would take a RequestTimeout, for as long as the outage lasts.
+// patiently returns the context of a lookup's reads. If something known is looked up,
+// and the server or the group did not answer the last time, the reads end after
+// patience. Otherwise each such lookup would take a RequestTimeout during an outage.
 func (r *Reloader) patiently(ctx context.Context, q snapshot.Query, known bool) (context.Context, context.CancelFunc) {
 	health := r.Health()
 	failing := !health.FailingSince.IsZero() && health.failed > r.Snapshot().LastReset()
@@ -70,16 +69,16 @@ type lookup struct {
 	r     *Reloader
 	q     snapshot.Query
 	find  Finder
-	began *snapshot.Snapshot // what was known at first
+	began *snapshot.Snapshot // the snapshot when the lookup began
 
-	s       *snapshot.Snapshot // what its last read has left
+	s       *snapshot.Snapshot // the snapshot after its last read
 	settled bool               // by s
 
 	mu sync.Mutex // reads of several groups are made side by side
 	p  snapshot.Progress
 }
 
-// look asks s, and reports whether no read could change what it says.
+// look puts the lookup to s, and reports whether the answer is settled.
 func (l *lookup) look(s *snapshot.Snapshot) (settled bool) {
 	s = s.Since(l.began)
 	l.s = s
@@ -92,8 +91,8 @@ func (l *lookup) look(s *snapshot.Snapshot) (settled bool) {
 const mostSilent = 2
 
 // make makes the reads: those of one group one after the other, as upstream's
-// counting transport demands, those of several groups side by side. It returns an
-// error if ctx ended, or if the document could not be read and no live read will do.
+// counting transport demands, those of several groups side by side. It returns an error
+// if ctx ended, or if the document could not be read and live reads do not suffice.
 func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 	groups := byLane(reads)
 	if len(groups) == 1 {
@@ -113,7 +112,7 @@ func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 	return failed
 }
 
-// byLane splits reads, keeping their order.
+// byLane splits reads by lane and keeps their order.
 func byLane(reads []snapshot.Read) [][]snapshot.Read {
 	var lanes [][]snapshot.Read
 	for _, r := range reads {
@@ -127,10 +126,9 @@ func byLane(reads []snapshot.Read) [][]snapshot.Read {
 	return lanes
 }
 
-// makeInOrder makes the reads until seen, which is told of each, has seen enough.
-// On a server whose document only lists versions it makes them all the same, as
-// upstream's test of requests demands, and so that the next lookup in the group
-// needs none.
+// makeInOrder makes the reads until seen, which is called after each, returns true. If
+// the document only lists versions, it makes the other reads as well: upstream's test of
+// requests demands that, and the next lookup in the group needs no read then.
 func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen func(*flight) (enough bool)) error {
 	enough, silent := false, 0
 	for _, r := range reads {
@@ -169,8 +167,8 @@ func (l *lookup) note(r snapshot.Read, o snapshot.Outcome) {
 	l.p.Done[r] = o
 }
 
-// failed lists where the answer may be as well: the versions that the lookup could
-// not read, and those of groups in question whose last read failed.
+// failed returns the versions that may have the answer: those that the lookup could not
+// read, and those of its groups whose last read failed.
 func (l *lookup) failed() map[schema.GroupVersion]error {
 	failed := map[schema.GroupVersion]error{}
 	for _, g := range l.s.GroupsOf(l.q) {
@@ -182,7 +180,7 @@ func (l *lookup) failed() map[schema.GroupVersion]error {
 	}
 	for r, o := range l.p.Done {
 		if r.Part.Document() {
-			continue // no proof of a version's absence rests on it
+			continue // no version is absent because of the document alone
 		}
 		gv := schema.GroupVersion{Group: r.Group, Version: r.Version}
 		if delete(failed, gv); o.Err != nil {

@@ -4,20 +4,18 @@ package reload
 
 import "sync"
 
-// Queue makes calls for those who must not wait for them, one after the other in
-// their order. What is called may take its time, and may use the mapper. The zero
-// Queue is ready.
+// Queue makes calls one after the other, in their order, while their callers do not
+// wait. A call may be slow, and may use the mapper. The zero Queue is ready.
 type Queue struct {
 	mu      sync.Mutex // held for short work in memory only
 	calls   []func()
 	running bool
 }
 
-// mostQueued is how many calls may wait. The oldest are dropped where calls take
-// longer than what they are about.
+// mostQueued is how many calls may wait. If there are more, the oldest are dropped.
 const mostQueued = 1024
 
-// Add never blocks.
+// Add adds a call. It never blocks.
 func (q *Queue) Add(call func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -31,8 +29,8 @@ func (q *Queue) Add(call func()) {
 	}
 }
 
-// run ends when nothing is left to call. A call that ends the goroutine leaves the
-// others to the next.
+// run makes the calls, and ends when none is left. If a call ends the goroutine, another
+// goroutine makes the rest.
 func (q *Queue) run() {
 	ended := false
 	defer func() {

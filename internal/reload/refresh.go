@@ -15,14 +15,13 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Refresh reads the document, and live what it leaves open: groups on which the
-// document and what was read live disagree; groups that wait for a read after a
-// reset; on a server without the aggregated document, the versions that were read
-// before. It returns an error if the server could not be read. When ctx ends it
-// stops reading.
+// Refresh reads the document, and then live what the document leaves open: disputed and
+// dropped groups, groups that were reset, and, without the aggregated document, the
+// versions that were read before. It returns an error if the server could not be read.
+// It stops when ctx ends.
 //
-// It waits for live reads, but not for long: one group that hangs must not keep the
-// others from being refreshed again.
+// It waits at most settleFor for live reads: one group that hangs must not keep the
+// others from the next refresh.
 func (r *Reloader) Refresh(ctx context.Context) error {
 	f, err := r.flights.doWhile(ctx, snapshot.Read{Part: snapshot.PartDocument})
 	if err != nil {
@@ -38,9 +37,9 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// RefreshGroups reads groups live, each with every version that it has. They are
-// read side by side, so that one that hangs does not keep the others from being
-// read. It returns an error that joins what could not be read.
+// RefreshGroups reads groups live, each with every version that it has. It reads them
+// side by side, so that one that hangs does not hold up the others. It returns an error
+// that joins all that could not be read.
 func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 	groups = slices.Compact(slices.Sorted(slices.Values(groups)))
 	errs := make([]error, len(groups))
@@ -72,14 +71,14 @@ func (r *Reloader) refreshGroup(ctx context.Context, group string) error {
 	return errors.Join(errs...)
 }
 
-// ReadAll reads everything that the server serves, and makes every later Refresh do so.
+// ReadAll reads everything that the server serves, and has every later Refresh do so.
 func (r *Reloader) ReadAll(ctx context.Context) error {
 	r.all.Store(true)
 	return r.Refresh(ctx)
 }
 
-// ReadLive reads a version live, or the whole group where gv names none, and
-// returns what is known then.
+// ReadLive reads a version live, or the whole group if gv has no version. It returns the
+// snapshot after that.
 func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snapshot.Snapshot, error) {
 	if gv.Version == "" {
 		err := r.RefreshGroups(ctx, []string{gv.Group})
@@ -95,13 +94,13 @@ func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snaps
 const (
 	// settleFor is how long a refresh waits for its live reads.
 	settleFor = 5 * time.Second
-	// mostDropped is how many of the groups that a document drops are looked for
-	// before the rest is believed.
+	// mostDropped is how many of the groups that a document drops are read live. If all
+	// of these are gone, the document is believed about the others.
 	mostDropped = 3
 )
 
-// settle makes the live reads that the document, just read, leaves open. It returns
-// an error if there was no connection to the server for any of the groups.
+// settle makes the live reads that the document, just read, leaves open. It returns an
+// error if none of the groups got a connection to the server.
 func (r *Reloader) settle(ctx context.Context, s *snapshot.Snapshot) error {
 	disputed, dropped := s.Unsettled()
 	open := map[string][]snapshot.Read{}
@@ -151,8 +150,8 @@ func (r *Reloader) readLive(ctx context.Context, reads []snapshot.Read) error {
 	return nil
 }
 
-// addVersionsRead adds to open, by group, the versions that were read before; or
-// all, if somebody wants to know of all.
+// addVersionsRead adds to open, by group, the versions that were read before, or all
+// versions if ReadAll was called.
 func (r *Reloader) addVersionsRead(s *snapshot.Snapshot, open map[string][]snapshot.Read) {
 	all := r.all.Load()
 	for _, g := range s.Groups() {
@@ -167,10 +166,10 @@ func (r *Reloader) addVersionsRead(s *snapshot.Snapshot, open map[string][]snaps
 	}
 }
 
-// lookForDropped asks a few of the groups that the document has dropped for a
-// version that each had. One that answers 404 has gone, and if all of them have,
-// so have the others. An API server that starts serves a document without its
-// CustomResourceDefinitions for a moment, while their versions answer 503 or 200.
+// lookForDropped reads one version of a few of the groups that the document has dropped.
+// If each of them answers 404, all dropped groups are gone. An API server that starts
+// serves a document without its CustomResourceDefinitions for a moment, while their
+// versions answer 503 or 200.
 func (r *Reloader) lookForDropped(ctx context.Context, dropped []*snapshot.Group) error {
 	gone := 0
 	asked := dropped[:min(len(dropped), mostDropped)]

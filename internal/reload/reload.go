@@ -11,11 +11,11 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Options are what a Reloader needs beside a client.
+// Options are the settings of a Reloader.
 type Options struct {
-	MaxAge         time.Duration // how old what is used may be before it is confirmed; 0 for ever
-	UnhealthyAfter time.Duration // a quarter of it may pass before the server is asked whether it is what fails
-	Report         func(Report)  // called after each read, in their order, while nobody waits for it; may be nil
+	MaxAge         time.Duration // the age at which what is in use is confirmed; 0 or less: never
+	UnhealthyAfter time.Duration // after a quarter of it, with only groups failing, /api is read
+	Report         func(Report)  // called after each read, in order; nobody waits for it; may be nil
 }
 
 // Reloader holds the current snapshot of one server and reloads it on demand.
@@ -23,7 +23,7 @@ type Options struct {
 type Reloader struct {
 	current atomic.Pointer[snapshot.Snapshot] // stored by publish alone
 	changed atomic.Pointer[chan struct{}]     // closed and replaced by publish
-	health  atomic.Pointer[Health]            // stored by record alone
+	health  atomic.Pointer[Health]            // stored by record and recordRefresh alone
 	doubts  doubts
 	ticks   atomic.Uint64 // the last one taken
 	client  *discovery.Client
@@ -32,11 +32,11 @@ type Reloader struct {
 	reports *Queue
 	age     *age
 
-	all atomic.Bool // everything was asked for once, so refreshes read everything
+	all atomic.Bool // ReadAll was called, so refreshes read everything
 }
 
 // New makes a reloader that knows nothing yet. It sends no request and starts no
-// goroutine. Reports are made by reports.
+// goroutine. The queue reports calls options.Report.
 func New(client *discovery.Client, reports *Queue, options Options) *Reloader {
 	r := &Reloader{client: client, options: options, reports: reports, age: newAge(options.MaxAge)}
 	r.flights = newFlights(r.perform)
@@ -50,15 +50,14 @@ func New(client *discovery.Client, reports *Queue, options Options) *Reloader {
 // Snapshot returns what is known now. It takes no lock and never waits.
 func (r *Reloader) Snapshot() *snapshot.Snapshot { return r.current.Load() }
 
-// Changed returns a channel that is closed at the next change of the snapshot.
-// Whoever must not miss one gets the channel first and then the snapshot.
+// Changed returns a channel that is closed at the next change of the snapshot. To miss
+// no change, get the channel first and then the snapshot.
 func (r *Reloader) Changed() <-chan struct{} { return *r.changed.Load() }
 
-// Health says how the reads of the server have gone so far.
+// Health returns how the reads of the server have gone so far.
 func (r *Reloader) Health() Health { return *r.health.Load() }
 
-// Reset asks that everything be read again before it is answered from. It does
-// not wait, and sends no request itself.
+// Reset makes every later lookup need a new read. It sends no request and does not wait.
 func (r *Reloader) Reset() {
 	now := r.tick()
 	r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.Reset(now) })
@@ -72,8 +71,8 @@ func (r *Reloader) ResetGroup(group string) {
 
 func (r *Reloader) tick() snapshot.Tick { return snapshot.Tick(r.ticks.Add(1)) }
 
-// publish replaces the current snapshot by the one that follows from it, and
-// returns that. It is the only place that stores one. follow may be called again
+// publish replaces the current snapshot with the one that follow makes of it, and
+// returns that. It is the only place that stores a snapshot. follow may be called again
 // if another goroutine was faster.
 func (r *Reloader) publish(follow func(*snapshot.Snapshot) *snapshot.Snapshot) *snapshot.Snapshot {
 	for {
@@ -90,8 +89,8 @@ func (r *Reloader) publish(follow func(*snapshot.Snapshot) *snapshot.Snapshot) *
 	}
 }
 
-// perform makes the read of a flight, publishes what it finds and records how it
-// went. Flights of several lanes are performed at once.
+// perform makes the read of a flight, publishes what it finds and records how it went.
+// Flights of several lanes are performed side by side.
 func (r *Reloader) perform(f *flight) {
 	start, from := time.Now(), r.Snapshot()
 	f.outcome.Tick = r.tick()
@@ -107,7 +106,7 @@ func (r *Reloader) perform(f *flight) {
 	if f.seen == nil {
 		f.seen, f.published = r.Snapshot(), r.Snapshot()
 	}
-	if f.ctx.Err() == nil { // else it was given up, which says nothing of the server
+	if f.ctx.Err() == nil { // a flight that was abandoned proves nothing about the server
 		r.record(f, from, time.Since(start))
 	}
 }
@@ -176,9 +175,9 @@ func (r *Reloader) readVersion(f *flight, from *snapshot.Snapshot) {
 	})
 }
 
-// publishLive publishes what a live read has found, unless the document has had
-// something new to say of the group in a read that started later. from is the
-// snapshot when the live read began. Those who waited for it see it in any case.
+// publishLive publishes what a live read has found, unless a document that was read
+// later has news of the group. from is the snapshot when the live read began. Those who
+// waited for the read see it in any case.
 func (r *Reloader) publishLive(f *flight, from *snapshot.Snapshot, follow func(*snapshot.Snapshot) *snapshot.Snapshot) {
 	f.published = r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
 		if next, ok := s.Overtaken(from, f.read, f.outcome.Tick); ok {

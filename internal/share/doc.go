@@ -6,27 +6,26 @@
 // These rules make it safe among servers, and among callers of one server, that do
 // not trust one another:
 //
-//   - Groups are found by a SHA-256 hash that is computed here over the bytes
-//     received. What a server claims of its document, an ETag say, is never a key.
-//     Equal bytes decode to equal groups, so whoever sent them first does not matter.
-//   - A bulk document with its ETags is found by the caller of the server that it was
-//     sent to. Who that is says the rest.Config, if the transport is client-go's own
-//     for it (own.go), or else the user (SharedAs), or else nobody, and then
+//   - The key of a group is a SHA-256 hash that is computed here over the bytes
+//     received. What a server claims of its document, as an ETag, is never a key.
+//     Equal bytes decode to equal groups, so it does not matter who sent them first.
+//   - The key of a bulk document with its ETags is the caller of the server that it
+//     was sent to. The rest.Config identifies the caller if the transport is
+//     client-go's own for it (own.go). Else the user names the caller (SharedAs), or
 //     nothing is shared.
-//   - The server has to confirm the document with a 304, and has to say that to the
-//     very credentials which it sent the document to. Those of files and plugins change.
+//   - The server has to confirm the document with a 304, for the same credentials that
+//     it sent the document to: those of files and plugins change.
 //
-// Two things are taken for granted: that nobody changes an http.Transport which is
-// in use, and that the client certificates of one file, or of one plugin, are one
-// user's. client-go takes that for granted as well: it sends all their requests
-// through the same connections.
+// The package relies on two things: nobody changes an http.Transport in use, and the
+// client certificates of one file, or of one plugin, belong to one user. client-go
+// relies on them as well: it sends all their requests through the same connections.
 //
-// Documents are kept for a time after their last use (kept.go), within a bound:
-// programs that make a client for each piece of work find theirs again. All else is
-// weak, and gone once no mapper uses it. Go 1.23 has no weak pointers. There only
-// bulk documents are shared, for as long as they are kept.
+// Documents are kept for a time after their last use (kept.go), within a bound, so
+// that programs that make a client for each piece of work find theirs again. All
+// other pointers are weak: a value goes once no mapper uses it. Go 1.23 has no weak
+// pointers. There only bulk documents are shared, as long as they are kept.
 //
-// This package holds the only package-level state of the module. Everything in it
-// is immutable once shared, but for the registries, which have a lock each that
-// is held for map operations only.
+// This package holds the only package-level state of the module. All of it is
+// immutable once shared, except the registries. Each has a lock that is held for map
+// operations only.
 package share

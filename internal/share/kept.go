@@ -12,7 +12,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// How long, and how much of it, is kept of what no mapper uses, unless Keep says otherwise.
+// How long, and how many bytes of it, is kept that no mapper uses, before Keep is called.
 const (
 	DefaultKeepFor   = 10 * time.Minute
 	DefaultKeepBytes = 64 << 20
@@ -20,18 +20,18 @@ const (
 
 // kept keeps bulk documents for a time after they were last used, so that a
 // program that makes a mapper, drops it and makes the next one does not start from
-// nothing. It keeps at most so many bytes: the documents used least recently go
-// first. A group that is in many documents counts once.
+// nothing. It keeps at most limit bytes: the documents used least recently go first. A
+// group that is in many documents counts once.
 //
-// Nothing runs while nothing is kept. What has expired is not found any more, and
-// its memory goes within a second or a tenth of the time, whichever is longer.
+// No timer runs while nothing is kept. An expired document is not found any more. Its
+// memory is freed within a second or a tenth of ttl, whichever is longer.
 type kept struct {
 	mu     sync.Mutex // held for map operations only
 	ttl    time.Duration
 	limit  int64
 	cache  *cache.LRUExpireCache   // Server to *Bulk
 	bulks  map[Server]*Bulk        // what is in cache, and what has expired there since the last trim
-	groups map[*snapshot.Group]int // in how many of bulks each group is
+	groups map[*snapshot.Group]int // how many of bulks have the group
 	bytes  int64                   // of bulks
 	due    time.Time               // of the next trim by the timer
 }
@@ -51,13 +51,13 @@ func (k *kept) get(server Server) *Bulk {
 	return nil
 }
 
-// put keeps b from now on, instead of what is kept for server.
+// put keeps b for server, instead of what was kept for it.
 func (k *kept) put(server Server, b *Bulk) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if old := k.bulks[server]; old != b {
 		k.remove(server)
-		if k.ttl <= 0 || b.size() > k.limit { // one document is not worth all others
+		if k.ttl <= 0 || b.size() > k.limit { // one document must not push out all others
 			return
 		}
 		k.bulks[server] = b
@@ -78,7 +78,7 @@ func (k *kept) remove(server Server) {
 	}
 }
 
-// count adds b to what is kept, or takes it away.
+// count adds b to what is counted, or takes it away.
 func (k *kept) count(b *Bulk, by int) {
 	k.bytes += int64(by) * b.ownSize()
 	for g := range b.groups() {
@@ -96,8 +96,8 @@ func (k *kept) count(b *Bulk, by int) {
 	}
 }
 
-// trim drops what has expired and then, as long as there is too much, what was
-// used least recently.
+// trim drops what has expired. Then it drops what was used least recently, until the
+// rest is within the limit.
 func (k *kept) trim() {
 	oldest := k.cache.Keys() // without those that have expired
 	fresh := make(map[any]bool, len(oldest))
@@ -135,7 +135,7 @@ func (k *kept) expire() {
 	k.arm()
 }
 
-// reset drops everything and sets what holds from now on.
+// reset drops everything and sets the new bounds.
 func (k *kept) reset(ttl time.Duration, limit int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

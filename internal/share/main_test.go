@@ -12,18 +12,19 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Kept says how many groups, lists and bulk documents the process holds, and how
+// Kept returns how many groups, lists and bulk documents the process holds, and how
 // many of those documents it would hold without any mapper.
 func Kept() [4]int { return [4]int{groups.len(), lists.len(), bulks.len(), recent.len()} }
 
-// KeptBytes says how much it holds without any mapper.
+// KeptBytes returns how many bytes the process holds without any mapper.
 func KeptBytes() int64 {
 	recent.mu.Lock()
 	defer recent.mu.Unlock()
 	return recent.bytes
 }
 
-// collected runs the garbage collector until done says that it has had its effect.
+// collected runs the garbage collector until done returns true, and reports whether it
+// does.
 func collected(done func() bool) bool {
 	for range 100 {
 		runtime.GC()

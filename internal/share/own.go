@@ -14,11 +14,11 @@ import (
 )
 
 // madeOf reports whether httpClient sends requests exactly as a client does that
-// rest.HTTPClientFor makes of cfg. The proof is a transport that client-go makes of
-// cfg now: wrappers of the same types with the same settings, around the very same
-// base, which client-go keeps for all configurations with the same TLS settings.
+// rest.HTTPClientFor makes of cfg. It compares with a transport that client-go makes of
+// cfg now: the wrappers must have the same types and settings, around the same base,
+// which client-go keeps for all configurations with the same TLS settings.
 //
-// What is not compared has to be absent: functions, plugins that a program has
+// What can't be compared has to be absent: functions, plugins that a program has
 // registered, and cookies.
 func madeOf(cfg *rest.Config, httpClient *http.Client) bool {
 	if cfg.Transport != nil || cfg.WrapTransport != nil || cfg.Dial != nil || cfg.Proxy != nil || cfg.AuthProvider != nil ||
@@ -36,9 +36,9 @@ func madeOf(cfg *rest.Config, httpClient *http.Client) bool {
 	return err == nil && sameTransport(rt, own)
 }
 
-// looksLike reports whether rt can be client-go's transport for cfg. It keeps
-// client-go from making one that nobody has asked for: it would keep it for ever,
-// and watch the files of a certificate.
+// looksLike reports whether rt can be client-go's transport for cfg. Without this check
+// client-go would make a transport that nobody needs, keep it for ever, and watch the
+// files of a certificate.
 func looksLike(cfg *rest.Config, rt http.RoundTripper) bool {
 	for {
 		if t, ok := rt.(*http.Transport); ok {
@@ -52,8 +52,8 @@ func looksLike(cfg *rest.Config, rt http.RoundTripper) bool {
 	}
 }
 
-// defaultTransport is http.DefaultTransport as long as no program has put
-// something else there, of which nobody knows where it leads.
+// defaultTransport is http.DefaultTransport before a program replaces it with a
+// transport that may lead anywhere.
 var defaultTransport = http.DefaultTransport
 
 func looksLikeBase(cfg *rest.Config, t *http.Transport) bool {
@@ -105,8 +105,8 @@ func sameTransport(rt, own http.RoundTripper) bool {
 
 var roundTripperType = reflect.TypeFor[http.RoundTripper]()
 
-// sameSettings compares all fields of two structs of the same type, but for what
-// they wrap. It reads only what is never written once the struct is in use.
+// sameSettings reports whether all fields of two structs of the same type are equal,
+// except what they wrap. It reads only what is never written once the struct is in use.
 func sameSettings(a, b reflect.Value) bool {
 	for i := range a.NumField() {
 		if a.Type().Field(i).Type != roundTripperType && !sameValue(a.Field(i), b.Field(i)) {
@@ -116,8 +116,8 @@ func sameSettings(a, b reflect.Value) bool {
 	return true
 }
 
-// sameValue reports whether two settings of the same type are equal. Those of kinds
-// that no setting has today, functions above all, never are.
+// sameValue reports whether two settings of the same type are equal. Values of kinds
+// that no setting has today, as functions, never are.
 func sameValue(a, b reflect.Value) bool {
 	switch a.Kind() {
 	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64, reflect.Pointer:

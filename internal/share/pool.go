@@ -10,7 +10,7 @@ import (
 	"weak"
 )
 
-// pool keeps one copy of each value, for as long as somebody uses it.
+// pool keeps one copy of each value, as long as somebody uses it.
 type pool[K comparable, V any] struct {
 	mu     sync.Mutex
 	values map[K]weak.Pointer[V]
@@ -22,8 +22,8 @@ func (p *pool[K, V]) get(key K) *V {
 	return p.values[key].Value()
 }
 
-// put keeps value under key and returns it; or, where another was faster and
-// replace is false, that other one.
+// put keeps value under key and returns it. If key has a value already and replace is
+// false, it returns that one.
 func (p *pool[K, V]) put(key K, value *V, replace bool) *V {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,7 +38,7 @@ func (p *pool[K, V]) put(key K, value *V, replace bool) *V {
 	return value
 }
 
-// forget drops key once its value is gone, unless another took its place.
+// forget drops key after its value has gone, unless another took its place.
 func (p *pool[K, V]) forget(key K) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Server is a caller of a server, as whom a bulk document was read, and to whom it
-// may be offered again. The zero value is nobody, with whom nothing is shared.
+// Server identifies a caller of a server. A bulk document that was read as this caller
+// may be offered to it again. The zero value is unknown, and shares nothing.
 type Server struct {
 	key   Key
 	named bool
@@ -20,14 +20,13 @@ type Server struct {
 
 func (s Server) known() bool { return s != Server{} }
 
-// Named reports whether the user has said who the caller is. Then nobody but the
-// user knows which credentials are its own.
+// Named reports whether the user has named the caller. Then only the user knows which
+// credentials belong to it.
 func (s Server) Named() bool { return s.named }
 
-// ServerOf returns as whom a mapper that is made of these arguments calls which
-// server. It is nobody unless that is certain: sharedAs says it, or the transport
-// is client-go's own for cfg. Nothing else tells where a request goes and whose
-// credentials it carries: a wrapper may add any, and functions can't be compared.
+// ServerOf returns the caller that a mapper of these arguments is. It is the zero value
+// unless the caller is certain: sharedAs names it, or the transport is client-go's own
+// for cfg. Any other transport may send requests anywhere, with any credentials.
 func ServerOf(cfg *rest.Config, httpClient *http.Client, sharedAs string) Server {
 	switch {
 	case sharedAs != "":
@@ -39,7 +38,7 @@ func ServerOf(cfg *rest.Config, httpClient *http.Client, sharedAs string) Server
 	}
 }
 
-// configKey hashes sharedAs and every setting that has a part in who answers, and to whom.
+// configKey hashes sharedAs and every setting that identifies the server or the caller.
 func configKey(cfg *rest.Config, sharedAs string) Key {
 	h := sha256.New()
 	tls, as := cfg.TLSClientConfig, cfg.Impersonate

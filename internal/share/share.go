@@ -13,8 +13,8 @@ import (
 // Key is a hash over received bytes.
 type Key [sha256.Size]byte
 
-// KeyOf hashes bytes as they were received. form keeps apart encodings whose
-// bytes might mean different things.
+// KeyOf hashes bytes as they were received. form names their encoding: equal bytes
+// might mean different things in two encodings.
 func KeyOf(form string, data []byte) Key {
 	h := sha256.New()
 	h.Write([]byte(form))
@@ -30,8 +30,8 @@ var (
 	recent = newKept(DefaultKeepFor, DefaultKeepBytes)
 )
 
-// Group returns the group that key's bytes decode to. It calls decode only if
-// no mapper of the process uses that group now.
+// Group returns the group of key. It calls decode only if no mapper of the process uses
+// that group now.
 func Group(key Key, decode func() (*snapshot.Group, error)) (*snapshot.Group, error) {
 	if g := groups.get(key); g != nil {
 		return g, nil
@@ -52,8 +52,8 @@ func KeyOfAll(keys ...Key) Key {
 	return Key(h.Sum(nil))
 }
 
-// List returns the list of the groups of an aggregated document, which key stands
-// for. last, which may be nil, is the list that it follows on.
+// List returns the list of the groups of an aggregated document. key is the hash of
+// all groups. last is the previous list, or nil.
 func List(all []*snapshot.Group, key Key, last *snapshot.List) *snapshot.List {
 	if l := lists.get(key); l != nil {
 		return l
@@ -64,13 +64,13 @@ func List(all []*snapshot.Group, key Key, last *snapshot.List) *snapshot.List {
 // Document is what was read from one of the two bulk paths.
 type Document struct {
 	ETag   string // empty if the server sent none
-	Caller Key    // of the credentials that it was sent to; zero where the user answers for them
+	Caller Key    // of the credentials that it was sent to; zero if the user named the caller
 	Groups []*snapshot.Group
 	Key    Key // of the keys of Groups; zero if the document was not the aggregated one
 }
 
-// Aggregated reports whether the document says what is in every version. One that
-// says nothing does so as well.
+// Aggregated reports whether the document has the resources of every version, as an
+// empty document has.
 func (d *Document) Aggregated() bool { return d.Key != Key{} || len(d.Groups) == 0 }
 
 // Bulk is what one bulk read of a server found. It is immutable.
@@ -79,7 +79,7 @@ type Bulk struct {
 	List        *snapshot.List
 }
 
-// groups goes through the groups of both documents.
+// groups iterates over the groups of both documents.
 func (b *Bulk) groups() iter.Seq[*snapshot.Group] {
 	return func(yield func(*snapshot.Group) bool) {
 		for _, groups := range [][]*snapshot.Group{b.Core.Groups, b.Named.Groups} {
@@ -92,14 +92,14 @@ func (b *Bulk) groups() iter.Seq[*snapshot.Group] {
 	}
 }
 
-// ownSize is about how many bytes b takes up besides its groups: their places in
-// the list, and in the index of what is kept.
+// ownSize returns about how many bytes b takes besides its groups: their places in the
+// list, and in the index of what is kept.
 func (b *Bulk) ownSize() int64 {
 	const fixed, perGroup = 1 << 10, 96
 	return fixed + perGroup*int64(len(b.Core.Groups)+len(b.Named.Groups))
 }
 
-// size is about how many bytes b takes up with its groups.
+// size returns about how many bytes b takes with its groups.
 func (b *Bulk) size() int64 {
 	size := b.ownSize()
 	for g := range b.groups() {
@@ -108,7 +108,7 @@ func (b *Bulk) size() int64 {
 	return size
 }
 
-// Recall returns the last bulk document read from server, if it is still around.
+// Recall returns the last bulk document read from server, or nil if it is gone.
 func Recall(server Server) *Bulk {
 	if !server.known() {
 		return nil
@@ -119,8 +119,8 @@ func Recall(server Server) *Bulk {
 	return bulks.get(server)
 }
 
-// Remember offers b to the next mapper of the same server. Unless it is news, it
-// takes nobody's place: another mapper may have read something newer.
+// Remember offers b to the next mapper of the same server. If b is no news, it does not
+// replace another document: another mapper may have read something newer.
 func Remember(server Server, b *Bulk, news bool) {
 	if !server.known() {
 		return
@@ -131,6 +131,6 @@ func Remember(server Server, b *Bulk, news bool) {
 	recent.put(server, bulks.put(server, b, true))
 }
 
-// Keep sets for how long documents are kept after they were last used, and how
-// many bytes at most. What was kept so far is dropped.
+// Keep sets how long documents are kept after their last use, and how many bytes of
+// them at most. It drops what was kept so far.
 func Keep(ttl time.Duration, limit int64) { recent.reset(ttl, limit) }
