@@ -3,7 +3,6 @@
 package reload
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -72,20 +71,21 @@ func served(from *snapshot.Snapshot, read snapshot.Read) bool {
 }
 
 // doubted makes a live read. It makes the read again, after each of absencePauses,
-// while do reports an absence of what was served and there is reason for doubt. from is
-// the snapshot when the read began. It gives up when ctx ends: then absent means nothing.
-func (r *Reloader) doubted(ctx context.Context, read snapshot.Read, from *snapshot.Snapshot, do func() (absent bool)) {
-	if !do() || !served(from, read) || !r.doubts.of(read) {
+// while do reports an absence of what was served and there is reason for doubt. It gives
+// up when the flight's context ends: then absent means nothing.
+func (r *Reloader) doubted(f *flight, do func() (absent bool)) {
+	if !do() || !served(f.from, f.read) || !r.doubts.of(f.read) {
 		return
 	}
 	for _, pause := range absencePauses() {
 		timer := time.NewTimer(pause)
 		select {
-		case <-ctx.Done():
+		case <-f.ctx.Done():
 			timer.Stop()
 			return
 		case <-timer.C:
 		}
+		r.begin(f) // or a document that was read meanwhile would count for more
 		if !do() {
 			return
 		}

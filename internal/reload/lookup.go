@@ -34,8 +34,7 @@ func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Fi
 	l := &lookup{r: r, q: q, find: find, p: snapshot.Progress{Done: map[snapshot.Read]snapshot.Outcome{}}}
 	l.began = r.Snapshot()
 	l.look(l.began)
-	ctx, cancel := r.patiently(ctx, q, l.p.Found)
-	defer cancel()
+	l.patience = r.patienceWith(q, l.p.Found)
 	for !l.settled {
 		reads := l.s.Missing(q, l.p)
 		if len(reads) == 0 {
@@ -48,20 +47,22 @@ func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Fi
 	return Finding{Snapshot: l.s}
 }
 
-// patience is how long a lookup of something known waits if an answer is not likely.
+// patience is how long a lookup of something known waits for a read if an answer is not likely.
 const patience = 3 * time.Second
 
-// patiently returns the context of a lookup's reads. If something known is looked up,
-// and the server or the group did not answer the last time, the reads end after
-// patience. Otherwise each such lookup would take a RequestTimeout during an outage.
-func (r *Reloader) patiently(ctx context.Context, q snapshot.Query, known bool) (context.Context, context.CancelFunc) {
+// patienceWith returns how long a lookup waits for each of its reads, or 0 for as long
+// as the read takes. It is patience if something known is looked up, and the server or the
+// group did not answer the last time: otherwise each such lookup would take a
+// RequestTimeout during an outage. It does not bound the lookup as a whole: each absence
+// that is doubted takes a second.
+func (r *Reloader) patienceWith(q snapshot.Query, known bool) time.Duration {
 	health := r.Health()
 	failing := !health.FailingSince.IsZero() && health.failed > r.Snapshot().LastReset()
 	hangs := func(g *snapshot.Group) bool { return r.flights.hangs(g.Name()) }
 	if !known || !failing && !slices.ContainsFunc(r.Snapshot().GroupsOf(q), hangs) {
-		return ctx, func() {}
+		return 0
 	}
-	return context.WithTimeout(ctx, patience)
+	return patience
 }
 
 // lookup is one lookup under way.
@@ -70,6 +71,8 @@ type lookup struct {
 	q     snapshot.Query
 	find  Finder
 	began *snapshot.Snapshot // the snapshot when the lookup began
+
+	patience time.Duration // for each read; 0 is as long as it takes
 
 	s       *snapshot.Snapshot // the snapshot after its last read
 	settled bool               // by s
@@ -137,7 +140,7 @@ func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen fu
 			l.note(r, snapshot.Outcome{Err: discovery.NotAsked(gv)})
 			continue
 		}
-		f, err := l.r.flights.do(ctx, r)
+		f, err := l.read(ctx, r)
 		switch {
 		case enough && (err != nil || f.outcome.Err != nil):
 			return nil
@@ -158,6 +161,15 @@ func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen fu
 		}
 	}
 	return nil
+}
+
+func (l *lookup) read(ctx context.Context, r snapshot.Read) (*flight, error) {
+	if l.patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, l.patience)
+		defer cancel()
+	}
+	return l.r.flights.do(ctx, r)
 }
 
 func (l *lookup) note(r snapshot.Read, o snapshot.Outcome) {

@@ -93,12 +93,12 @@ func (r *Reloader) publish(follow func(*snapshot.Snapshot) *snapshot.Snapshot) *
 // Flights of several lanes are performed side by side.
 func (r *Reloader) perform(f *flight) {
 	start, from := time.Now(), r.Snapshot()
-	f.outcome.Tick = r.tick()
+	r.begin(f)
 	switch f.read.Part {
 	case snapshot.PartList:
-		r.readList(f, from)
+		r.readList(f)
 	case snapshot.PartVersion:
-		r.readVersion(f, from)
+		r.readVersion(f)
 	default:
 		f.outcome.Known = from.Read()
 		r.readDocument(f)
@@ -109,6 +109,12 @@ func (r *Reloader) perform(f *flight) {
 	if f.ctx.Err() == nil { // a flight that was abandoned proves nothing about the server
 		r.record(f, from, time.Since(start))
 	}
+}
+
+// begin is called before the first request of a read, and before that of each
+// further one where an answer is doubted: what counts is the last.
+func (r *Reloader) begin(f *flight) {
+	f.from, f.outcome.Tick = r.Snapshot(), r.tick()
 }
 
 func (r *Reloader) readDocument(f *flight) {
@@ -132,11 +138,11 @@ func (r *Reloader) readDocument(f *flight) {
 	}
 }
 
-func (r *Reloader) readList(f *flight, from *snapshot.Snapshot) {
+func (r *Reloader) readList(f *flight) {
 	var versions []string
 	var preferred string
 	var err error
-	r.doubted(f.ctx, f.read, from, func() (absent bool) {
+	r.doubted(f, func() (absent bool) {
 		versions, preferred, err = r.client.List(f.ctx, f.read.Group)
 		return err == nil && len(versions) == 0
 	})
@@ -148,16 +154,16 @@ func (r *Reloader) readList(f *flight, from *snapshot.Snapshot) {
 		return
 	}
 	f.outcome.Absent = len(versions) == 0
-	r.publishLive(f, from, func(s *snapshot.Snapshot) *snapshot.Snapshot {
+	r.publishLive(f, func(s *snapshot.Snapshot) *snapshot.Snapshot {
 		return s.WithList(f.read.Group, versions, preferred, f.outcome.Tick)
 	})
 }
 
-func (r *Reloader) readVersion(f *flight, from *snapshot.Snapshot) {
+func (r *Reloader) readVersion(f *flight) {
 	group, version := f.read.Group, f.read.Version
 	var table *snapshot.Table
 	var err error
-	r.doubted(f.ctx, f.read, from, func() (absent bool) {
+	r.doubted(f, func() (absent bool) {
 		table, err = r.client.Version(f.ctx, group, version)
 		return err == nil && table == nil
 	})
@@ -167,7 +173,7 @@ func (r *Reloader) readVersion(f *flight, from *snapshot.Snapshot) {
 	}
 	f.outcome.Err, f.outcome.Absent = err, err == nil && table == nil
 	f.outcome.Known = r.Snapshot().Serves(group, version)
-	r.publishLive(f, from, func(s *snapshot.Snapshot) *snapshot.Snapshot {
+	r.publishLive(f, func(s *snapshot.Snapshot) *snapshot.Snapshot {
 		if err != nil {
 			return s.WithFailedVersion(group, version, err, f.outcome.Tick)
 		}
@@ -176,11 +182,10 @@ func (r *Reloader) readVersion(f *flight, from *snapshot.Snapshot) {
 }
 
 // publishLive publishes what a live read has found, unless a document that was read
-// later has news of the group. from is the snapshot when the live read began. Those who
-// waited for the read see it in any case.
-func (r *Reloader) publishLive(f *flight, from *snapshot.Snapshot, follow func(*snapshot.Snapshot) *snapshot.Snapshot) {
+// later has news of the group. Those who waited for the read see it in any case.
+func (r *Reloader) publishLive(f *flight, follow func(*snapshot.Snapshot) *snapshot.Snapshot) {
 	f.published = r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
-		if next, ok := s.Overtaken(from, f.read, f.outcome.Tick); ok {
+		if next, ok := s.Overtaken(f.from, f.read, f.outcome.Tick); ok {
 			return next
 		}
 		return follow(s)
