@@ -155,7 +155,9 @@ func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen fu
 		if silent++; !discovery.Unanswered(f.outcome.Err) {
 			silent = 0
 		}
-		l.note(r, f.outcome)
+		outcome := f.outcome
+		outcome.Had = f.seen.Has(l.q, r)
+		l.note(r, outcome)
 		if enough = seen(f); enough && f.seen.Aggregated() {
 			return nil
 		}

@@ -49,6 +49,7 @@ type Outcome struct {
 	Err    error // why it could not be read
 	Absent bool  // the server answered that there is no such thing
 	Known  bool  // of a version: until then it was known; of the document: it was not the first
+	Had    bool  // of a version: it had what the lookup looks for
 }
 
 // Progress is how far a lookup has come.
@@ -57,7 +58,12 @@ type Progress struct {
 	Done  map[Read]Outcome // the reads that it has made itself, or waited for
 }
 
-func (p Progress) done(r Read) bool { return p.Done[r].Times > 0 }
+// done reports whether the lookup need not make the read. One that had what is not
+// there any more proves nothing: it is gone from there since, or hidden.
+func (p Progress) done(r Read) bool {
+	o := p.Done[r]
+	return o.Times > 0 && (p.Found || !o.Had)
+}
 
 // cold reports whether the lookup has read the very first document, and nothing
 // that speaks against it.
