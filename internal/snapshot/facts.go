@@ -107,7 +107,10 @@ func (f facts) restate(doc *Group, then, now Tick) facts {
 	case doc == nil:
 		next.list, next.favorite = f.list, f.preferred()
 		next.listed = slices.DeleteFunc(f.listing(), func(name string) bool {
-			return !next.has(name) && (f.list == 0 || !slices.Contains(f.listed, name))
+			if f.list > 0 { // what the live list lacks it must not seem to have
+				return !slices.Contains(f.listed, name)
+			}
+			return !next.has(name)
 		})
 	case f.list > 0:
 		next.list, next.listed, next.favorite = f.list, f.listed, f.favorite

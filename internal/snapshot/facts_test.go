@@ -221,3 +221,19 @@ func TestOvertaken(t *testing.T) {
 		})
 	}
 }
+
+// What a live list lacked is not listed because the document drops the group: the
+// list was the last to be asked, and it is read again.
+func TestLiveListOutlivesTheDocument(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo b/v1:Bar b/v2:Bar")
+	h.live("b/v1:Bar")
+	h.group("b")
+	h.document("a/v1:Foo")
+	if h.settles("b", "Bar", "v1") {
+		t.Error("what the group's own list did not have any more settles a lookup")
+	}
+	h.live("b/v1:Bar")
+	if !h.settles("b", "Bar", "v1") {
+		t.Error("and is not settled by a live read of it")
+	}
+}

@@ -129,8 +129,11 @@ func (g *modelGroup) hear(words []string, then, now Tick) {
 	case words == nil:
 		g.best = old.preferred()
 		g.names = slices.DeleteFunc(old.listing(), func(name string) bool {
+			if old.list > 0 {
+				return !slices.Contains(old.names, name)
+			}
 			_, found := g.found[name]
-			return !found && (old.list == 0 || !slices.Contains(old.names, name))
+			return !found
 		})
 	case old.list > 0:
 		g.best, g.names = old.best, old.names
