@@ -102,7 +102,8 @@ func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
 }
 
 // doubted reports whether r is a live 404, neither the third in a row nor long after
-// the last failure: a mapper that knew better reads again before it believes that.
+// the last failure: a mapper that knew better reads again before it believes that. A
+// row begins anew when it is told that the version is served.
 func (v *view) doubted(r *Request) bool {
 	if !r.live() || r.failed() || r.Code != http.StatusNotFound {
 		return false
@@ -111,16 +112,30 @@ func (v *view) doubted(r *Request) bool {
 		return other.failed() && other.End.before(r.End) && r.End.At-other.End.At <= doubtful
 	})
 	before := filter(v.requests, func(other *Request) bool {
-		return other.Path == r.Path && other.End.before(r.Start) && r.Start.At-other.End.At <= thrice
+		return other.End.before(r.Start) && r.Start.At-other.End.At <= thrice
 	})
 	again := 0
 	for _, other := range slices.Backward(before) {
-		if other.failed() || other.Code != http.StatusNotFound {
+		same := other.Path == r.Path
+		if v.lists(other, r.Group, r.Version) || same && other.failed() {
 			break
 		}
-		again++
+		if same && other.Code == http.StatusNotFound {
+			again++
+		}
 	}
 	return shaken && again < 2
+}
+
+// lists reports whether r tells that a group has a version; or, if that is below 0, any.
+func (v *view) lists(r *Request, group, version int) bool {
+	if r.failed() || r.live() && r.Group != group || !r.live() && !r.Doc {
+		return false
+	}
+	if version < 0 {
+		return r.World.lists(group)
+	}
+	return (!r.live() || r.Version < 0 || r.Version == version) && r.World.versions(group)&(1<<version) != 0
 }
 
 // How long after a failure a 404 is doubted, and in which time it must be said three
