@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Shows at length what DESIGN.md promises (hack/proof): chaos and soak on real API
-# servers, hostile servers, a herd of replicas, fuzzing. Writes pages with tables
-# and plots. See usage below.
+# servers, hostile servers, a herd of replicas, random histories, fuzzing, mutation.
+# Writes pages with tables and plots. See usage below.
 #
 # A proof that fails does not stop the others.
 set -euo pipefail
@@ -16,7 +16,7 @@ usage: hack/proof.sh [-quick] [-o DIR]
   -o DIR   where to write, default hack/proof/results
   -quick   a few minutes in all, for a look; the default of -o is a temporary folder
 
-Without -quick it takes about two hours.
+Without -quick it takes about three hours.
 END
 }
 
@@ -41,9 +41,9 @@ while (($# > 0)); do
 	shift
 done
 
-chaos=(-kills 100 -etcd 20) soak=(-time 30m) hostile=(-time 10m) herd=(-replicas 500) fuzz=(-time 10m)
+chaos=(-kills 100 -etcd 20) soak=(-time 30m) hostile=(-time 10m) herd=(-replicas 500) histories=(-n 5000) fuzz=(-time 10m) mutate=(-n 200)
 if $quick; then
-	chaos=(-kills 4 -etcd 2) soak=(-time 1m) hostile=(-time 30s) herd=(-replicas 200) fuzz=(-time 10s)
+	chaos=(-kills 4 -etcd 2) soak=(-time 1m) hostile=(-time 30s) herd=(-replicas 200) histories=(-n 100) fuzz=(-time 10s) mutate=(-n 5)
 	out=${out:-$(mktemp -d)}
 fi
 out=${out:-$root/hack/proof/results}
@@ -62,6 +62,8 @@ prove herd "${herd[@]}"
 prove chaos "${chaos[@]}"
 prove soak "${soak[@]}"
 prove hostile "${hostile[@]}"
+prove histories "${histories[@]}"
 prove fuzz "${fuzz[@]}"
+prove mutate "${mutate[@]}"
 say "the pages are in $out"
 ((${#broken[@]} == 0)) || die "failed: ${broken[*]}"

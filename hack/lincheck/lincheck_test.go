@@ -66,12 +66,13 @@ func TestHistories(t *testing.T) {
 }
 
 func checkMany(t *testing.T, first uint64, legacy bool) {
-	rules, bad, newMapper := map[Rule]int{}, 0, NewMapper
+	rules, bad, newMapper, sum := map[Rule]int{}, 0, NewMapper, tally{}
 	if *mapper == "reference" {
 		newMapper = newReference(mutation{})
 	}
 	for n := range *histories {
 		h := record(t, first+uint64(n), legacy, newMapper)
+		sum.add(h)
 		violations := filter(Check(h), func(v Violation) bool { return *onlyRule == "" || string(v.Rule) == *onlyRule })
 		if len(violations) == 0 {
 			continue
@@ -86,9 +87,39 @@ func checkMany(t *testing.T, first uint64, legacy bool) {
 			t.Log("to see it again: " + again(h))
 		}
 	}
+	t.Log(sum)
 	if bad > 0 {
 		t.Errorf("%d of %d histories break a rule: %v", bad, *histories, rules)
 	}
+}
+
+// tally counts what histories are made of.
+type tally struct{ histories, faulty, found, absent, failed, resets, requests int }
+
+func (s *tally) add(h *History) {
+	s.histories++
+	s.requests += len(h.Requests)
+	if len(h.Faults) > 0 {
+		s.faulty++
+	}
+	for _, o := range h.Ops {
+		switch {
+		case !o.lookup():
+			s.resets++
+		case o.NoMatch:
+			s.absent++
+		case o.Err != nil:
+			s.failed++
+		default:
+			s.found++
+		}
+	}
+}
+
+// String is what hack/proof/histories reads.
+func (s tally) String() string {
+	return fmt.Sprintf("%d histories, %d with faults: %d lookups found something, %d ended in NoMatch and %d in an error; %d resets, %d requests",
+		s.histories, s.faulty, s.found, s.absent, s.failed, s.resets, s.requests)
 }
 
 func again(h *History) string {
