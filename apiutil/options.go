@@ -3,6 +3,7 @@
 package apiutil
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -81,14 +82,8 @@ const (
 // defaulted returns the options with defaults for what is zero, or an error that
 // names the invalid option.
 func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) {
-	for name, value := range map[string]int64{
-		"RefreshInterval": int64(o.RefreshInterval), "NegativeTTL": int64(o.NegativeTTL),
-		"RequestTimeout": int64(o.RequestTimeout), "MaxResponseBytes": o.MaxResponseBytes,
-		"UnhealthyAfter": int64(o.UnhealthyAfter),
-	} {
-		if value < 0 {
-			return o, fmt.Errorf("%s must not be negative", name)
-		}
+	if err := o.check(); err != nil {
+		return o, err
 	}
 	if o.MaxAge == 0 {
 		o.MaxAge = defaultMaxAge
@@ -107,6 +102,36 @@ func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) 
 	}
 	return o, nil
 }
+
+// check returns an error that names the option that cannot be, and what is wrong.
+func (o DynamicRESTMapperOptions) check() error {
+	if o.MaxResponseBytes < 0 {
+		return errors.New("MaxResponseBytes must not be negative")
+	}
+	for _, option := range []struct {
+		name  string
+		value time.Duration
+		least time.Duration // of those that are given
+	}{
+		{"RefreshInterval", o.RefreshInterval, leastPace},
+		{"MaxAge", max(o.MaxAge, 0), leastPace},
+		{"NegativeTTL", o.NegativeTTL, 0},
+		{"RequestTimeout", o.RequestTimeout, leastPace},
+		{"UnhealthyAfter", o.UnhealthyAfter, 0},
+	} {
+		switch {
+		case option.value < 0:
+			return fmt.Errorf("%s must not be negative", option.name)
+		case option.value > 0 && option.value < option.least:
+			return fmt.Errorf("%s is %v, less than %v: give it with its unit, 30 * time.Second say", option.name, option.value, option.least)
+		}
+	}
+	return nil
+}
+
+// leastPace is what nobody means: a number without a unit is one of nanoseconds, and
+// would have the mapper ask the server without a pause, or never wait for its answer.
+const leastPace = time.Millisecond
 
 // DynamicRESTMapperProvider returns a function that makes mappers with opts. It
 // has the type of MapperProvider in the options of controller-runtime's manager,

@@ -59,15 +59,18 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 		opts   apiutil.DynamicRESTMapperOptions
 		want   string
 	}{
-		"no config":        {nil, client, apiutil.DynamicRESTMapperOptions{}, "cfg is nil"},
-		"no client":        {cfg, nil, apiutil.DynamicRESTMapperOptions{}, "httpClient is nil"},
-		"neither":          {nil, nil, apiutil.DynamicRESTMapperOptions{}, "nil"},
-		"host":             {&rest.Config{Host: "http://user:" + secret + "@[fake.invalid"}, client, apiutil.DynamicRESTMapperOptions{}, "rest.Config"},
-		"RefreshInterval":  {cfg, client, apiutil.DynamicRESTMapperOptions{RefreshInterval: -1}, "RefreshInterval"},
-		"NegativeTTL":      {cfg, client, apiutil.DynamicRESTMapperOptions{NegativeTTL: -1}, "NegativeTTL"},
-		"RequestTimeout":   {cfg, client, apiutil.DynamicRESTMapperOptions{RequestTimeout: -1}, "RequestTimeout"},
-		"MaxResponseBytes": {cfg, client, apiutil.DynamicRESTMapperOptions{MaxResponseBytes: -1}, "MaxResponseBytes"},
-		"UnhealthyAfter":   {cfg, client, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: -1}, "UnhealthyAfter"},
+		"no config":                  {nil, client, apiutil.DynamicRESTMapperOptions{}, "cfg is nil"},
+		"no client":                  {cfg, nil, apiutil.DynamicRESTMapperOptions{}, "httpClient is nil"},
+		"neither":                    {nil, nil, apiutil.DynamicRESTMapperOptions{}, "nil"},
+		"host":                       {&rest.Config{Host: "http://user:" + secret + "@[fake.invalid"}, client, apiutil.DynamicRESTMapperOptions{}, "rest.Config"},
+		"RefreshInterval":            {cfg, client, apiutil.DynamicRESTMapperOptions{RefreshInterval: -1}, "RefreshInterval"},
+		"NegativeTTL":                {cfg, client, apiutil.DynamicRESTMapperOptions{NegativeTTL: -1}, "NegativeTTL"},
+		"RequestTimeout":             {cfg, client, apiutil.DynamicRESTMapperOptions{RequestTimeout: -1}, "RequestTimeout"},
+		"MaxResponseBytes":           {cfg, client, apiutil.DynamicRESTMapperOptions{MaxResponseBytes: -1}, "MaxResponseBytes"},
+		"no unit of RefreshInterval": {cfg, client, apiutil.DynamicRESTMapperOptions{RefreshInterval: 30}, "RefreshInterval is 30ns, less than 1ms: give it with its unit"},
+		"no unit of MaxAge":          {cfg, client, apiutil.DynamicRESTMapperOptions{MaxAge: 30}, "MaxAge is 30ns"},
+		"no unit of RequestTimeout":  {cfg, client, apiutil.DynamicRESTMapperOptions{RequestTimeout: 30}, "RequestTimeout is 30ns"},
+		"UnhealthyAfter":             {cfg, client, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: -1}, "UnhealthyAfter"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := apiutil.NewDynamicRESTMapperWithOptions(test.cfg, test.client, test.opts)
