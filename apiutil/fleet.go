@@ -135,6 +135,26 @@ func (f *Fleet) release(e *engagement) {
 	mb := e.mapper.member
 	if mb.engaged--; mb.engaged == 0 {
 		mb.stop()
+		return
+	}
+	f.rename(e.mapper)
+}
+
+// rename has the log name a cluster that is still there if the one that it named has
+// gone. The caller holds mu.
+func (f *Fleet) rename(m *DynamicRESTMapper) {
+	if e := f.clusters[*m.member.cluster.Load()]; f.ended || e != nil && e.mapper == m {
+		return
+	}
+	var left []string
+	for cluster, e := range f.clusters {
+		if e.mapper == m {
+			left = append(left, cluster)
+		}
+	}
+	if len(left) > 0 {
+		cluster := slices.Min(left)
+		m.member.cluster.Store(&cluster)
 	}
 }
 

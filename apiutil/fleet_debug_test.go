@@ -82,6 +82,22 @@ func TestFleetLog(t *testing.T) {
 	})
 }
 
+// The log does not name a cluster that has gone, of the two that a mapper was for.
+func TestFleetLogOfSharedMapper(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		log, logger := newTestLog()
+		fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, Logger: logger})
+		f := &fleetTest{fleet, newServer(fakeapi.Aggregated())}
+		m := f.new(t)
+		defer f.join(t, "a", m)()
+		f.join(t, "b", m)()
+		f.server.SetFault(fakeapi.All(), fakeapi.Refused())
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		wantLine(t, log.containing("API discovery fails"), `"cluster"="a"`)
+	})
+}
+
 // A mapper that was made and not engaged says so.
 func TestFleetForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
