@@ -112,9 +112,12 @@ func (s *EventStream) Next() (Event, error) {
 // eventError returns the error that an event stands for. Its text is ours, because
 // the server's may be long and may repeat what was sent.
 func eventError(code int32) error {
+	with := "an error that it does not name"
+	if code != 0 {
+		with = fmt.Sprintf("%d %s", code, http.StatusText(int(code)))
+	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: code,
-		Message: fmt.Sprintf("the server ended the watch with %d %s", code, http.StatusText(int(code))),
+		Status: metav1.StatusFailure, Code: code, Message: "the server ended the watch with " + with,
 	}}
 }
 

@@ -14,6 +14,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -101,6 +103,20 @@ func TestEventsBesideErrors(t *testing.T) {
 			t.Errorf("%s: %v", body, err)
 		}
 		stream.Close()
+	}
+}
+
+// A server that does not say what is wrong leaves no error without a reason.
+func TestWatchErrorsHaveAReason(t *testing.T) {
+	stream := eventsOf(strings.NewReader(`{"type":"ERROR","object":{}}`))
+	defer stream.Close()
+	_, ofEvent := stream.Next()
+	c := &WatchClient{safe: func(err error) error { return err }}
+	refused := c.failure("list", schema.GroupVersionResource{}, &apierrors.StatusError{ErrStatus: metav1.Status{Code: 410}})
+	for want, err := range map[string]error{"the server ended the watch with an error that it does not name": ofEvent, "the server answered 410 Gone": refused} {
+		if !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%q does not end in %q", err, want)
+		}
 	}
 }
 

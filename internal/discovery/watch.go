@@ -123,6 +123,9 @@ func (c *WatchClient) failure(verb string, resource schema.GroupVersionResource,
 	if errors.As(err, &status) {
 		e.Code = int(status.Status().Code)
 	}
+	if e.Err.Error() == "" { // a metav1.Status need not say anything
+		e.Err = fmt.Errorf("the server answered %d %s", e.Code, http.StatusText(e.Code))
+	}
 	return e
 }
 
