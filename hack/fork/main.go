@@ -67,8 +67,10 @@ func main() {
 
 // run is main with its surroundings given, and returns the exit code.
 func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), ends()...)
 	defer stop()
+	// Who reads the output may stop ("| head"): that must not end a run half way.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	opts, err := parse(args)
 	if err == nil && opts.help {
 		fmt.Fprintf(stdout, help, tree.Newest(), tree.Supported(), self())
@@ -86,6 +88,16 @@ func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "fork: %s\n", oneLine(err))
 	return 1
+}
+
+// ends are the signals on which a run takes back what it did. A terminal that is
+// closed sends SIGHUP, which nohup has ignored.
+func ends() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 func do(ctx context.Context, opts options, ours fs.FS, stdout io.Writer) error {

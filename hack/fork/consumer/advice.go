@@ -33,9 +33,7 @@ func (j *job) advise(ctx context.Context) error {
 		names[i] = path.Join(place, name)
 	}
 	j.tellGitignore(ctx, append(names, path.Join(place, tree.Meta, "manifest.json")))
-	if err := j.tellDocker(names); err != nil {
-		return err
-	}
+	j.tellDocker(names)
 	return j.tellModules(ctx)
 }
 
@@ -74,26 +72,17 @@ func cutRule(rule string) (where, pattern string) {
 	return words[0] + " line " + words[1], words[2]
 }
 
-func (j *job) tellDocker(names []string) error {
-	files, err := j.glob("Dockerfile", "Dockerfile.*", "*.Dockerfile", "*/Dockerfile")
-	if err != nil {
-		return err
-	}
-	for name, text := range files {
+func (j *job) tellDocker(names []string) {
+	for name, text := range j.glob("Dockerfile", "Dockerfile.*", "*.Dockerfile", "*/Dockerfile") {
 		// As in the Dockerfiles that kubebuilder makes: go mod download runs before the tree is there.
 		if strings.Contains(text, "COPY go.mod") && !strings.Contains(text, "third_party") {
 			j.advice("docker", "%s copies go.mod by itself; add before go mod download:", name)
 			j.lines("COPY third_party/ third_party/")
 		}
 	}
-	ignores, err := j.glob(".dockerignore", "*.dockerignore")
-	if err != nil {
-		return err
-	}
-	for name, text := range ignores {
+	for name, text := range j.glob(".dockerignore", "*.dockerignore") {
 		j.tellDockerignore(name, text, names)
 	}
-	return nil
 }
 
 func (j *job) tellDockerignore(name, text string, names []string) {
@@ -116,26 +105,19 @@ func (j *job) tellDockerignore(name, text string, names []string) {
 	}
 }
 
-// glob reads those of the consumer's files whose names match a pattern.
-func (j *job) glob(patterns ...string) (map[string]string, error) {
+// glob reads those of the consumer's files whose names match a pattern. One that
+// can't be read, a link to nowhere say, has no advice: the fork is in place.
+func (j *job) glob(patterns ...string) map[string]string {
 	files := map[string]string{}
 	for _, pattern := range patterns {
-		names, err := fs.Glob(os.DirFS(j.dir), pattern)
-		if err != nil {
-			return nil, err
-		}
+		names, _ := fs.Glob(os.DirFS(j.dir), pattern) // it fails for a malformed pattern only
 		for _, name := range names {
-			if isDir(j.path(name)) {
-				continue
+			if text, err := os.ReadFile(j.path(name)); err == nil {
+				files[name] = string(text)
 			}
-			text, err := os.ReadFile(j.path(name))
-			if err != nil {
-				return nil, fmt.Errorf("look whether it hides the tree: %w", err)
-			}
-			files[name] = string(text)
 		}
 	}
-	return files, nil
+	return files
 }
 
 // tellModules names the main modules of the repository that go.mod's replace does
@@ -198,8 +180,10 @@ func (j *job) otherModules(ctx context.Context) ([]nested, error) {
 	var found []nested
 	err := filepath.WalkDir(j.dir, func(name string, entry fs.DirEntry, err error) error {
 		switch {
-		case err != nil || name == j.dir:
-			return err
+		case err != nil:
+			return skipUnreadable(entry)
+		case name == j.dir:
+			return nil
 		case entry.IsDir() && passedOver(entry.Name()), entry.IsDir() && name == j.slot.Dir:
 			return fs.SkipDir
 		case entry.Name() != goMod || entry.IsDir() || filepath.Dir(name) == j.dir || contains(j.used, filepath.Dir(name)):
@@ -212,6 +196,14 @@ func (j *job) otherModules(ctx context.Context) ([]nested, error) {
 		return ctx.Err()
 	})
 	return found, err
+}
+
+// skipUnreadable goes on behind what can't be read, another user's data say.
+func skipUnreadable(entry fs.DirEntry) error {
+	if entry != nil && entry.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
 }
 
 func passedOver(folder string) bool {

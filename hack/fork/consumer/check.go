@@ -75,11 +75,17 @@ func (j *job) checkTag(ctx context.Context, with modVersion) error {
 	return nil
 }
 
-// required is the version that the build would use without a replace.
+// required is the version that the build would use without a replace. One of which
+// there is no fork is an error: no run of this tool would help.
 func (j *job) required(ctx context.Context) (string, error) {
 	var got struct{ Version string }
-	err := j.parse(ctx, &got, "list", "-mod=readonly", "-m", "-json", tree.Module)
-	return got.Version, err
+	if err := j.parse(ctx, &got, "list", "-mod=readonly", "-m", "-json", tree.Module); err != nil {
+		return "", err
+	}
+	if _, err := tree.LineOf(got.Version); err != nil {
+		return "", fmt.Errorf("%s requires what the fork is not of: %w", j.show(goMod), err)
+	}
+	return got.Version, nil
 }
 
 func (j *job) checkTree(ctx context.Context, dir string) error {
@@ -101,6 +107,9 @@ func (j *job) checkTree(ctx context.Context, dir string) error {
 	}
 	if err == nil {
 		err = j.checkSources(ctx, manifest, shown, fix)
+	}
+	if err == nil {
+		err = j.checkVendored(manifest, shown)
 	}
 	if err != nil {
 		return err

@@ -39,9 +39,10 @@ func TestCheckFails(t *testing.T) {
 		"no fork": {func(t *testing.T, dir string) {
 			undo.must(t, dir, nil)
 		}, nil, []string{"has no fork of", "run fork -into"}},
-		"another version is required": {edit("-require=" + tree.Module + "@v0.25.0"), nil, []string{"is sigs.k8s.io/controller-runtime v0.25.2, but", "requires v0.25.0", "run fork -into"}},
-		"another mapper":              {nil, newerMapper, []string{"another mapper", "run fork -into"}},
-		"edited":                      {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/alias.go", "") }, nil, []string{"changed alias.go", "-force"}},
+		"another version is required":        {edit("-require=" + tree.Module + "@v0.25.0"), nil, []string{"is sigs.k8s.io/controller-runtime v0.25.2, but", "requires v0.25.0", "run fork -into"}},
+		"an unsupported version is required": {edit("-require=" + tree.Module + "@v0.19.0"), nil, []string{"v0.19.0 is not supported", "v0.25"}},
+		"another mapper":                     {nil, newerMapper, []string{"another mapper", "run fork -into"}},
+		"edited":                             {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/alias.go", "") }, nil, []string{"changed alias.go", "-force"}},
 		"incomplete": {func(t *testing.T, dir string) { remove(t, dir, place+"/pkg/client") }, nil,
 			[]string{"lacks ", "pkg/client/", "gitignore", "-force"}},
 		"missing": {func(t *testing.T, dir string) { remove(t, dir, place) }, nil, []string{"is missing", "gitignore", "-force"}},

@@ -158,8 +158,8 @@ func (j *job) ready(ctx context.Context) (*state, error) {
 // refuse returns an error if the fork can't go into a consumer in this state.
 func (j *job) refuse(s *state) error {
 	if s.foreign != "" {
-		return fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit -dropreplace=%s)",
-			j.show(goMod), tree.Module, s.foreign, tree.Module)
+		return fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit %s)",
+			j.show(goMod), tree.Module, s.foreign, s.dropping)
 	}
 	if s.interrupted != "" && !j.Force {
 		return fmt.Errorf("an earlier run in %s was interrupted (%s): run %s, or use -force to start over",
@@ -189,6 +189,9 @@ func (j *job) takeOut(ctx context.Context) error {
 		return tree.EditedError(j.show(place), s.edits)
 	}
 	if err := j.undo(ctx, s); err != nil {
+		return err
+	}
+	if err := j.tellMissingSum(ctx); err != nil {
 		return err
 	}
 	if exists(filepath.Join(j.dir, "vendor")) {
@@ -240,7 +243,7 @@ func (j *job) removeTree() error {
 	}
 	above := filepath.Dir(j.slot.Dir)
 	left, err := os.ReadDir(above)
-	if err == nil && len(left) == 0 {
+	if err == nil && len(left) == 0 && !isLink(above) { // a link was the user's before
 		err = os.Remove(above)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -248,6 +251,11 @@ func (j *job) removeTree() error {
 	}
 	j.say("tree", "%s is gone", place)
 	return nil
+}
+
+func isLink(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.Mode()&fs.ModeSymlink != 0
 }
 
 func exists(name string) bool {

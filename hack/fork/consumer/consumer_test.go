@@ -214,7 +214,7 @@ func TestBadInput(t *testing.T) {
 		"occupied": {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/go.mod", "module m\n") }, nil, []string{place, "not written by this tool"}},
 		"occupied, force": {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/go.mod", "module m\n") }, force,
 			[]string{"not written by this tool"}},
-		"a file in the way": {func(t *testing.T, dir string) { forktest.Write(t, dir, "third_party", "") }, nil, []string{"third_party"}},
+		"a file in the way": {func(t *testing.T, dir string) { forktest.Write(t, dir, "third_party", "") }, nil, []string{"third_party is in the way", "move it away"}},
 		"overwrite":         {nil, with(forktest.Edited("apiutil/apimachinery.go", "package apiutil\n")), []string{"overwrite", "apimachinery.go"}},
 	}
 	for name, test := range tests {

@@ -185,7 +185,8 @@ func newLines(before, after []byte) []string {
 // goBuild compiles everything and keeps nothing: without -o a module with one
 // command would find a binary in its folder.
 func (j *job) goBuild(ctx context.Context, mode string) error {
-	_, err := gotool.Run(ctx, j.dir, j.env, "build", mode, "-buildvcs=false", "-o", os.DevNull, "./...")
+	// No -v or -x of GOFLAGS: what they print would be taken for the reason of a failure.
+	_, err := gotool.Run(ctx, j.dir, j.env, "build", mode, "-v=false", "-x=false", "-buildvcs=false", "-o", os.DevNull, "./...")
 	return err
 }
 

@@ -52,6 +52,14 @@ func (r replace) ours() bool {
 	return r.Old == modVersion{Path: tree.Module} && r.New == modVersion{Path: "./" + place}
 }
 
+// dropping is the flag of "go mod edit" that drops r: one for a single version needs it.
+func (r replace) dropping() string {
+	if r.Old.Version == "" {
+		return "-dropreplace=" + r.Old.Path
+	}
+	return "-dropreplace=" + r.Old.Path + "@" + r.Old.Version
+}
+
 func openModule(ctx context.Context, shown string) (*module, error) {
 	dir, err := filepath.Abs(shown)
 	if err != nil {
@@ -67,6 +75,9 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 	}
 	if !info.IsDir() || !exists(m.path(goMod)) {
 		return nil, fmt.Errorf("no go.mod in %s: name the folder that holds your go.mod", shown)
+	}
+	if err := m.environment(ctx); err != nil {
+		return nil, err
 	}
 	if err := m.reload(ctx); err != nil {
 		return nil, err
@@ -99,26 +110,41 @@ func (m *module) parse(ctx context.Context, to any, args ...string) error {
 	return nil
 }
 
-// workspace finds the go.work that is in effect. One that doesn't use this
-// module says nothing about it, so it is switched off.
-func (m *module) workspace(ctx context.Context) error {
+// environment reads what has a say in which go.mod and go.work are in effect.
+func (m *module) environment(ctx context.Context) error {
 	var env struct{ GOWORK, GOFLAGS string }
 	if err := m.parse(ctx, &env, "env", "-json", "GOWORK", "GOFLAGS"); err != nil {
 		return err
 	}
-	m.flags = env.GOFLAGS
-	if env.GOWORK == "" || env.GOWORK == "off" {
+	if m.flags = env.GOFLAGS; strings.Contains(m.flags, "-modfile") {
+		return fmt.Errorf("GOFLAGS is %s, but the replace line goes into %s: run this without -modfile, then bring the line into that other file", m.flags, m.show(goMod))
+	}
+	if env.GOWORK != "off" {
+		m.work = env.GOWORK
+	}
+	return nil
+}
+
+// workspace reads the go.work that is in effect. One that doesn't use this
+// module says nothing about it, so it is switched off.
+func (m *module) workspace(ctx context.Context) error {
+	if m.work == "" {
 		return nil
 	}
 	var work modFile
-	if err := m.parse(ctx, &work, "work", "edit", "-json", env.GOWORK); err != nil {
+	if err := m.parse(ctx, &work, "work", "edit", "-json", m.work); err != nil {
 		return err
 	}
-	if !contains(work.folders(filepath.Dir(env.GOWORK)), m.dir) {
-		m.env = []string{"GOWORK=off"}
+	used := work.folders(filepath.Dir(m.work))
+	if !contains(used, m.dir) {
+		m.work, m.env = "", []string{"GOWORK=off"}
 		return nil
 	}
-	m.work, m.used = env.GOWORK, work.folders(filepath.Dir(env.GOWORK))
+	m.used = used
+	if contains(m.used, m.path(place)) { // "go work use -r ." does that
+		return fmt.Errorf("%s uses the tree as a module of the workspace, so that no version of %s is selected: run go work edit -dropuse=./%s in %s",
+			m.work, tree.Module, filepath.ToSlash(relativeTo(filepath.Dir(m.work), m.path(place))), quoted(filepath.Dir(m.work)))
+	}
 	for _, r := range work.Replace {
 		if r.Old.Path == tree.Module {
 			return fmt.Errorf("%s replaces %s with %s, which would hide the fork: drop that replace first", m.work, tree.Module, r.New)
@@ -197,23 +223,37 @@ func (m *module) selected(ctx context.Context) (version, sibling string, err err
 	return got.Version, "", nil
 }
 
+// vendor is the vendor folder that the go command builds from, if there is one,
+// and the command that writes it.
+func (m *module) vendor() (dir, command string) {
+	if strings.Contains(m.flags, "-mod=mod") || strings.Contains(m.flags, "-mod=readonly") {
+		return "", ""
+	}
+	if isDir(m.path("vendor")) {
+		return m.path("vendor"), "go mod vendor"
+	}
+	if m.work == "" {
+		return "", ""
+	}
+	if dir := filepath.Join(filepath.Dir(m.work), "vendor"); isDir(dir) {
+		return dir, "go work vendor"
+	}
+	return "", ""
+}
+
 // vendored refuses a vendor folder, which the go command would build from
 // instead of the tree.
 func (m *module) vendored() error {
-	if strings.Contains(m.flags, "-mod=mod") || strings.Contains(m.flags, "-mod=readonly") {
+	dir, command := m.vendor()
+	if dir == "" {
 		return nil
 	}
-	if isDir(m.path("vendor")) {
-		return fmt.Errorf("%s would hide the fork: remove it, run this again, then go mod vendor (or set GOFLAGS=-mod=mod to build without it)", m.show("vendor"))
+	flag := "-mod=mod"
+	if command == "go work vendor" {
+		flag = "-mod=readonly" // a workspace does not allow the other
 	}
-	if m.work == "" {
-		return nil
-	}
-	name := filepath.Join(filepath.Dir(m.work), "vendor")
-	if isDir(name) {
-		return fmt.Errorf("%s would hide the fork: remove it, run this again, then go work vendor (or set GOFLAGS=-mod=readonly to build without it)", name)
-	}
-	return nil
+	return fmt.Errorf("%s would hide the fork: remove it, run this again, then %s (or set GOFLAGS=%s to build without it)",
+		m.show(filepath.ToSlash(relativeTo(m.dir, dir))), command, flag)
 }
 
 func isDir(name string) bool {

@@ -171,6 +171,24 @@ func sumOf(data []byte) string {
 	return tree.Digest(data)
 }
 
+// tellMissingSum names what keeps the module from building without the fork: "go get"
+// of a newer controller-runtime adds no sums of it while a folder replaces it.
+func (j *job) tellMissingSum(ctx context.Context) error {
+	if err := j.reload(ctx); err != nil {
+		return err
+	}
+	now, err := j.current()
+	if err != nil {
+		return err
+	}
+	for _, r := range j.mod.Require {
+		if r.Path == tree.Module && !bytes.Contains(now[goSum], []byte(r.Path+" "+r.Version+" h1:")) {
+			j.say(goSum, "note: it has no sum of %s %s, go mod tidy adds it", r.Path, r.Version)
+		}
+	}
+	return nil
+}
+
 // editMod runs "go mod edit" on the text of a go.mod.
 func editMod(ctx context.Context, mod []byte, flag string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "freshmapper-")

@@ -5,6 +5,7 @@ package consumer
 import (
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -17,6 +18,7 @@ type state struct {
 	tree     bool           // there is a tree of ours
 	replaced bool           // go.mod has our replace directive
 	foreign  string         // what else go.mod replaces controller-runtime with
+	dropping string         // the flag of go mod edit that drops that replace
 	edits    []string       // what somebody changed in the tree
 
 	interrupted string // what is half done, in words; "" if nothing
@@ -38,7 +40,7 @@ func (j *job) look() (*state, error) {
 		case r.ours():
 			s.replaced = true
 		default:
-			s.foreign = r.New.String()
+			s.foreign, s.dropping = r.New.String(), r.dropping()
 		}
 	}
 	if err := j.lookAtTree(s); err != nil {
@@ -49,6 +51,10 @@ func (j *job) look() (*state, error) {
 }
 
 func (j *job) lookAtTree(s *state) error {
+	above := filepath.Dir(j.slot.Dir)
+	if exists(above) && !isDir(above) {
+		return fmt.Errorf("%s is in the way, the tree goes into a folder of that name: move it away", j.show(path.Dir(place)))
+	}
 	if !exists(j.slot.Current()) {
 		return nil
 	}
@@ -95,8 +101,12 @@ func (j *job) halfDone(s *state) string {
 
 // relative names a path below the consumer, or near it, for a reader.
 func (j *job) relative(name string) string {
-	if rel, err := filepath.Rel(j.dir, name); err == nil {
-		return filepath.ToSlash(rel)
+	return filepath.ToSlash(relativeTo(j.dir, name))
+}
+
+func relativeTo(dir, name string) string {
+	if rel, err := filepath.Rel(dir, name); err == nil {
+		return rel
 	}
 	return name
 }

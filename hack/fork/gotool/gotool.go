@@ -31,8 +31,11 @@ func (e *Error) Error() string {
 	said := e.Err.Error()
 	if lines := Lines(e.Output); len(lines) > 0 {
 		said = strings.TrimPrefix(lines[0], "go: ")
-		if strings.HasSuffix(said, ":") && len(lines) > 1 { // "errors parsing go.mod:"
-			said += " " + strings.TrimSpace(lines[1])
+		for _, line := range lines[1:] { // "errors parsing go.mod:"
+			if !strings.HasSuffix(said, ":") {
+				break
+			}
+			said += " " + strings.TrimSpace(line)
 		}
 	}
 	return fmt.Sprintf("go %s in %s: %s", strings.Join(e.Args, " "), e.Dir, said)

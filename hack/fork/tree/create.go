@@ -32,6 +32,9 @@ func Create(ctx context.Context, r Request) error {
 	if err != nil {
 		return fmt.Errorf("find %s: %w", r.Dir, err)
 	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real // a link stays, and the tree goes where it leads
+	}
 	unlock, err := Lock(r.Dir)
 	if err != nil {
 		return err

@@ -69,6 +69,24 @@ func below(above map[string]string) map[string]string {
 	return inner
 }
 
+// A link stays a link.
+func TestCreateBehindLink(t *testing.T) {
+	real := t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(real, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := create(t, link, nil); err != nil {
+		t.Fatal(err)
+	}
+	if to, err := os.Readlink(link); err != nil || to != real {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	if _, err := os.Stat(filepath.Join(real, "go.mod")); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCreateRefuses(t *testing.T) {
 	tests := map[string]struct {
 		spoil func(t *testing.T, dir string)

@@ -39,9 +39,14 @@ func (r *Result) Slim() error {
 	if err := r.skipKinds(); err != nil {
 		return err
 	}
+	r.Files[".gitattributes"] = File{Data: []byte(asWritten)}
 	r.count()
 	return nil
 }
+
+// asWritten keeps git from changing line ends, as it does on Windows: the tree
+// would no longer be what the manifest says.
+const asWritten = "* -text\n"
 
 // skipFile keeps controller-gen from making a CustomResourceDefinition of a type.
 // The marker stands by itself, so that it is not the package's documentation.

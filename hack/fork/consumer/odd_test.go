@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package consumer
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/freshmapper/freshmapper/hack/fork/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+)
+
+// A replace for one version is dropped by a flag that names the version.
+func TestReplaceOfOneVersion(t *testing.T) {
+	dir := forktest.Consumer(t)
+	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"@"+tree.Newest()+"=../mine")
+	_, err := into.run(t, dir, nil)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	_, advice, _ := strings.Cut(err.Error(), "(go mod edit ")
+	forktest.Run(t, dir, "go", "mod", "edit", strings.TrimSuffix(advice, ")"))
+	forktest.Clean(t, dir)
+}
+
+// The line goes into go.mod, and GOFLAGS names another file.
+func TestOtherModFile(t *testing.T) {
+	dir := forked(t)
+	t.Setenv("GOFLAGS", "-modfile=other.mod")
+	for name, f := range map[string]fork{"into": into, "undo": undo, "check": check} {
+		t.Run(name, func(t *testing.T) { f.fails(t, dir, nil, "-modfile=other.mod", "go.mod") })
+	}
+}
+
+// What is not understood about Docker is no reason to fail once the fork is in place.
+func TestUnreadableDockerfile(t *testing.T) {
+	dir := forktest.Consumer(t)
+	for _, name := range []string{"Dockerfile", ".dockerignore"} {
+		if err := os.Symlink("nowhere", filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	into.must(t, dir, nil)
+}
+
+func TestUnreadableFolder(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root reads everything")
+	}
+	dir := forktest.Consumer(t)
+	locked := filepath.Join(dir, "locked")
+	if err := os.Mkdir(locked, 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Chmod(locked, 0o755) }) //nolint:errcheck // TempDir complains.
+	undo.must(t, dir, nil)
+}
+
+// What GOFLAGS has the go command print is not the reason why a build fails.
+func TestBuildFailureWithVerboseFlags(t *testing.T) {
+	dir := forktest.Consumer(t)
+	forktest.Write(t, dir, "broken.go", "package main\n\nvar _ = absent\n")
+	t.Setenv("GOFLAGS", "-v -x")
+	into.fails(t, dir, nil, "does not build with the fork: ./broken.go:3:9: undefined: absent")
+}
+
+// "go work use -r ." takes the tree for a module of the user's.
+func TestTreeInWorkspace(t *testing.T) {
+	dir := forked(t)
+	forktest.Write(t, dir, "go.work", "go 1.26.0\n\nuse (\n\t.\n\t./third_party/controller-runtime\n)\n")
+	t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
+	for name, f := range map[string]fork{"into": into, "undo": undo, "check": check} {
+		t.Run(name, func(t *testing.T) {
+			f.fails(t, dir, nil, "go.work", "go work edit -dropuse=./third_party/controller-runtime")
+		})
+	}
+	forktest.Run(t, dir, "go", "work", "edit", "-dropuse=./third_party/controller-runtime", "go.work")
+	check.must(t, dir, nil)
+}
+
+// The build takes the mapper from vendor/, which nobody wrote anew.
+func TestCheckOfStaleVendor(t *testing.T) {
+	dir := forked(t)
+	forktest.Run(t, dir, "go", "mod", "vendor")
+	check.must(t, dir, nil)
+	file := filepath.Join("vendor", mapperPackage, "restmapper.go")
+	older := forktest.Text(t, dir, file) + "\n// as it was\n"
+	forktest.Write(t, dir, file, older)
+	forktest.Run(t, dir, "go", "build", "-o", os.DevNull, "./...") // in silence
+
+	check.fails(t, dir, nil, "vendor/sigs.k8s.io/controller-runtime is not what is in", "pkg/client/apiutil/restmapper.go", "run go mod vendor in "+dir)
+	forktest.Run(t, dir, "go", "mod", "vendor")
+	check.must(t, dir, nil)
+}
+
+func TestCheckOfVendorWithoutTheFork(t *testing.T) {
+	dir := forked(t)
+	forktest.Write(t, dir, "vendor/modules.txt", "")
+	check.fails(t, dir, nil, "vendor has no sigs.k8s.io/controller-runtime", "run go mod vendor in "+dir)
+}
+
+// Git on Windows writes CRLF unless it is told not to.
+func TestCloneWithOtherLineEnds(t *testing.T) {
+	dir := forked(t)
+	forktest.Write(t, dir, ".gitattributes", "* text=auto eol=crlf\n")
+	forktest.Commit(t, dir)
+	clone := filepath.Join(t.TempDir(), "clone")
+	forktest.Run(t, dir, "git", "clone", "-q", dir, clone)
+	if !strings.Contains(forktest.Text(t, clone, "main.go"), "\r\n") {
+		t.Fatal("git left the line ends alone")
+	}
+	check.must(t, clone, nil)
+}
+
+// "go get" of a newer controller-runtime adds no sum of it while the fork is in.
+func TestUndoAfterUpgrade(t *testing.T) {
+	dir := forktest.Consumer(t)
+	sums := forktest.Text(t, dir, "go.sum")
+	forktest.Write(t, dir, "go.sum", strings.ReplaceAll(sums, tree.Module+" "+tree.Newest()+" ", tree.Module+" v0.25.0 "))
+	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"=./"+place)
+	if out := undo.must(t, dir, nil); !strings.Contains(out, "no sum of "+tree.Module+" "+tree.Newest()+", go mod tidy adds it") {
+		t.Errorf("said\n%s", out)
+	}
+	forktest.Write(t, dir, "go.sum", sums)
+	forktest.Clean(t, dir)
+}
+
+func TestBrokenWorkspace(t *testing.T) {
+	dir := forktest.Consumer(t)
+	forktest.Write(t, dir, "go.work", "go 1.26.0\n\njunk\n")
+	t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
+	into.fails(t, dir, nil, "go.work", "unknown directive: junk")
+}
+
+func TestLinkedThirdParty(t *testing.T) {
+	dir, elsewhere := forktest.Consumer(t), t.TempDir()
+	if err := os.Symlink(elsewhere, filepath.Join(dir, "third_party")); err != nil {
+		t.Fatal(err)
+	}
+	into.must(t, dir, nil)
+	check.must(t, dir, nil)
+	undo.must(t, dir, nil)
+	if left, err := os.ReadDir(filepath.Join(dir, "third_party")); err != nil || len(left) > 0 {
+		t.Errorf("the link leads to %v, %v", left, err)
+	}
+}
