@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// The functions of this file return the snapshot that follows from s and one
-// event. Groups that the event does not touch keep their pointers; so does s
-// itself where nothing follows.
+// The functions of this file return the snapshot that follows from s and one event.
+// Groups that the event does not touch keep their pointers. If nothing follows, the
+// functions return s itself.
 
-// Reset makes everything count as unread that was read before now.
+// Reset makes everything that was read before now count as unread.
 func (s *Snapshot) Reset(now Tick) *Snapshot {
 	next := *s
 	next.reset, next.resetOfAny = max(now, s.reset), max(now, s.resetOfAny)
 	return &next
 }
 
-// mostGroupResets bounds what resets of groups that nobody has heard of can take up.
+// mostGroupResets bounds the memory that resets of unknown groups can take.
 const mostGroupResets = 1024
 
 // ResetGroup makes one group count as unread until it is read live after now.
@@ -36,8 +36,8 @@ func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 	return &next
 }
 
-// Since returns s as a lookup sees it that began when began was known: without the
-// resets that have come since, which are for later lookups to heed.
+// Since returns s for a lookup that began with the snapshot began: without the resets
+// that came later, which count only for later lookups.
 func (s *Snapshot) Since(began *Snapshot) *Snapshot {
 	if s.resetOfAny == began.resetOfAny {
 		return s
@@ -55,9 +55,9 @@ func (s *Snapshot) Since(began *Snapshot) *Snapshot {
 	return &seen
 }
 
-// WithDocument records that a read of the document found list: of its core half,
-// read at core, and of its named half, read at named. 0 stands for a half that was
-// not read, of which list says what it said before.
+// WithDocument records that a read of the document found list. core and named are the
+// ticks of the reads of its halves. 0 stands for a half that was not read: list has
+// its old groups.
 func (s *Snapshot) WithDocument(list *List, core, named Tick) *Snapshot {
 	next := *s
 	next.core, next.named = max(core, s.core), max(named, s.named)
@@ -79,8 +79,7 @@ func (s *Snapshot) WithDocument(list *List, core, named Tick) *Snapshot {
 	return &next
 }
 
-// lossesIn notes for which groups the document of next has lost versions that were
-// known to s.
+// lossesIn returns the groups whose document in next has lost versions that s knew.
 func (s *Snapshot) lossesIn(next *Snapshot) map[string]loss {
 	if next.doc == s.doc || !s.Read() {
 		return s.lost
@@ -106,8 +105,8 @@ func (s *Snapshot) lossesIn(next *Snapshot) map[string]loss {
 	return losses
 }
 
-// restated returns the groups of the document of next, with what stays of those
-// of s beside it; and after them the groups that the document does not list.
+// restated returns the groups of the document of next, with the facts that stay of the
+// groups of s. After them come the groups of s that the document does not list.
 func (s *Snapshot) restated(next *Snapshot) []*Group {
 	groups := next.doc.groups
 	change := func(i int, g *Group) {
@@ -127,7 +126,7 @@ func (s *Snapshot) restated(next *Snapshot) []*Group {
 		}
 	}
 	if s.order == next.doc.order {
-		return groups // of the same names
+		return groups // they have the same names
 	}
 	for _, old := range s.groups {
 		if _, listed := next.doc.order.position[old.name]; !listed {
@@ -139,15 +138,15 @@ func (s *Snapshot) restated(next *Snapshot) []*Group {
 	return groups
 }
 
-// restate returns what becomes of a group when next has a new document, in which
-// it is doc.
+// restate returns the group that follows from old if the group is doc in the new
+// document of next; doc is nil if the document does not list it.
 func (s *Snapshot) restate(next *Snapshot, old, doc *Group) *Group {
 	if old.own == nil && doc != nil && doc.complete {
 		return doc
 	}
 	f := factsOf(old)
 	if doc != nil && !next.aggregated && sameVersions(f.doc, doc) {
-		doc = f.doc // of lists alone each read makes new ones
+		doc = f.doc // each read of lists alone makes new groups
 	}
 	if doc == f.doc && next.half(old.name) == s.half(old.name) {
 		return old // its half was not read
@@ -166,8 +165,8 @@ func sameVersions(a, b *Group) bool {
 	})
 }
 
-// alike reports whether g is the same as other, the ticks of its facts included;
-// other may be nil.
+// alike reports whether g is the same as other, ticks of facts included; other may be
+// nil.
 func (g *Group) alike(other *Group) bool {
 	return other != nil && g.own != nil && other.own != nil && g.preferred == other.preferred &&
 		slices.Equal(g.versions, other.versions) && g.unlisted == other.unlisted &&
@@ -175,7 +174,7 @@ func (g *Group) alike(other *Group) bool {
 }
 
 // WithoutDropped records that the document is right about the groups that it has
-// dropped: others, of which the same was asked, have gone. What was read live stays.
+// dropped: some of them were found gone live. Groups that were read live since stay.
 func (s *Snapshot) WithoutDropped() *Snapshot {
 	next := *s
 	next.groups = slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool { return g.own != nil && g.own.dropped() })
@@ -186,17 +185,17 @@ func (s *Snapshot) WithoutDropped() *Snapshot {
 	return &next
 }
 
-// Overtaken returns what follows from a live read, begun at now, if a read of the
-// document that began later has brought something new about the group since: what
-// was read live before now does not count any more either. from is the snapshot
-// when the live read began. ok is false if nothing of the kind has happened.
+// Overtaken returns what follows from a live read, begun at now, if a document that was
+// read later has news of the group: that read and earlier live reads of the same part
+// no longer count. from is the snapshot when the live read began. ok reports whether
+// the read was overtaken.
 func (s *Snapshot) Overtaken(from *Snapshot, r Read, now Tick) (next *Snapshot, ok bool) {
 	if !s.aggregated || s.half(r.Group) <= now || !from.Read() || s.doc.group(r.Group) == from.doc.group(r.Group) {
 		return s, false
 	}
 	f := factsOf(s.Group(r.Group))
 	if said := f.doc.find(r.Version); f.doc == nil || said != nil && said.Table == nil {
-		return s, false // it has dropped the group, or says nothing of what is in the version
+		return s, false // it has dropped the group, or does not have the version's resources
 	}
 	if r.Part == PartList && f.list < now {
 		f.list, f.listed, f.favorite = 0, nil, ""
@@ -205,8 +204,8 @@ func (s *Snapshot) Overtaken(from *Snapshot, r Read, now Tick) (next *Snapshot, 
 	return s.withFacts(r.Group, f, 0), true
 }
 
-// WithList records a live read, begun at now, of the list of a group's versions,
-// which is empty if there is no such group.
+// WithList records a live read, begun at now, of the list of a group's versions.
+// versions is empty if there is no such group.
 func (s *Snapshot) WithList(group string, versions []string, preferred string, now Tick) *Snapshot {
 	f := factsOf(s.Group(group))
 	switch {
@@ -242,7 +241,7 @@ func (s *Snapshot) WithVersion(group, version string, table *Table, now Tick) *S
 	return s.withFacts(group, f, now)
 }
 
-// absent records a live read that has found nothing of a group that is not known.
+// absent records a live read that did not find an unknown group.
 func (s *Snapshot) absent(group string, now Tick) *Snapshot {
 	if reset, waiting := s.groupResets[group]; !waiting || now <= reset {
 		return s
@@ -252,8 +251,8 @@ func (s *Snapshot) absent(group string, now Tick) *Snapshot {
 	return &next
 }
 
-// sharedTable returns the table that the group has for the version, if table is
-// the same; g may be nil.
+// sharedTable returns the table that the group has for the version if it equals table,
+// else table; g may be nil.
 func (g *Group) sharedTable(version string, table *Table) *Table {
 	if v := g.find(version); v != nil && v.Table.equal(table) {
 		return v.Table
@@ -261,8 +260,8 @@ func (g *Group) sharedTable(version string, table *Table) *Table {
 	return table
 }
 
-// WithFailedVersion records that a live read of a version, begun at now, failed.
-// What was known of it stays; of a version never heard of nothing is kept.
+// WithFailedVersion records that a live read of a version, begun at now, failed. What
+// was known of the version stays. Nothing is kept of an unknown version.
 func (s *Snapshot) WithFailedVersion(group, version string, err error, now Tick) *Snapshot {
 	g := s.Group(group)
 	if g.find(version) == nil {
@@ -277,8 +276,8 @@ func (s *Snapshot) WithFailedVersion(group, version string, err error, now Tick)
 	return s.withFacts(group, f.with(v), now)
 }
 
-// withFacts puts the group that f makes in the place of the one of that name. now
-// is the tick of the live read that has brought them.
+// withFacts replaces the group of that name with the one that f makes. now is the tick
+// of the live read that brought the facts.
 func (s *Snapshot) withFacts(name string, f facts, now Tick) *Snapshot {
 	old, g := s.Group(name), f.group(name)
 	next := *s
@@ -299,7 +298,7 @@ func (s *Snapshot) withFacts(name string, f facts, now Tick) *Snapshot {
 	return &next
 }
 
-// settleReset forgets the reset of a group all of which was read live since.
+// settleReset forgets the reset of a group if all of the group was read live since.
 func (next *Snapshot) settleReset(name string, g *Group, now Tick) {
 	reset, waiting := next.groupResets[name]
 	if !waiting || now <= reset {
@@ -312,8 +311,8 @@ func (next *Snapshot) settleReset(name string, g *Group, now Tick) {
 	delete(next.groupResets, name)
 }
 
-// index fills in the order of next.groups, taking it over from s where it still
-// holds, and leaves it to lookups to index their names.
+// index fills in the order of next.groups. It uses the order of s or of the document if
+// that still holds. Lookups index the names later.
 func (next *Snapshot) index(s *Snapshot) {
 	switch {
 	case s.order != nil && sameNames(next.groups, s.groups):
@@ -348,8 +347,8 @@ func (next *Snapshot) settle(s *Snapshot) {
 	}
 }
 
-// oldest returns the least tick of what is served of the group, and of the order of
-// its versions, as far as it is not the document's own.
+// oldest returns the least tick of the group's versions and of their order, as far as
+// they are not the document's own.
 func (g *Group) oldest() Tick {
 	oldest := never
 	if g.own.list > 0 && g.own.listLeads() {

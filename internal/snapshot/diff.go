@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// ChangeType says what happened to a kind.
+// ChangeType is what happened to a kind.
 type ChangeType int
 
 // The types of a Change.
@@ -22,10 +22,10 @@ type Change struct {
 	Mapping meta.RESTMapping // as it is now; of a removed kind, as it was last
 }
 
-// Diff lists what leads from one snapshot to another: first the kinds that went,
-// then, in the new order, those that came or changed. A kind counts as changed
-// when its scope or resource changed, or when its version became the one that a
-// lookup without a version finds. Kinds are listed as the server spells them.
+// Diff lists the changes from one snapshot to another: first the kinds that went,
+// then, in the new order, those that came or changed. A kind counts as changed if its
+// scope or resource changed, or if its version became the one that a lookup without a
+// version finds. Kinds are spelled as the server spells them.
 func Diff(from, to *Snapshot) []Change {
 	var changes []Change
 	for i, old := range from.groups {
@@ -75,7 +75,8 @@ func appendArrived(changes []Change, old, g *Group) []Change {
 	return changes
 }
 
-// becamePreferred reports whether v, but not the same version of old, is where a lookup of kind without a version ends.
+// becamePreferred reports whether a lookup of kind without a version finds v, and did
+// not find the same version in old.
 func (g *Group) becamePreferred(old *Group, v *Version, kind string) bool {
 	return g.preferredVersion(kind) == v.Name && old.preferredVersion(kind) != v.Name
 }
@@ -103,7 +104,7 @@ func (g *Group) tableOf(version string) *Table {
 	return nil
 }
 
-// exactKind is target for the spelling of the server alone; t may be nil.
+// exactKind is target for the server's spelling of a kind only; t may be nil.
 func (t *Table) exactKind(kind string) (target, bool) {
 	if t == nil {
 		return target{}, false
@@ -128,11 +129,11 @@ func (t *Table) spelledKinds() []string {
 	return kinds
 }
 
-// holds reports whether g is the group at i. Most often it is; that is told without a
-// look at the group, of which there may be thousands.
+// holds reports whether g is the group at i, as it mostly is. It compares pointers only:
+// there may be thousands of groups.
 func (s *Snapshot) holds(i int, g *Group) bool { return i < len(s.groups) && s.groups[i] == g }
 
-// groupAt is Group for a name that is most often that of the group at i.
+// groupAt is Group for a name that mostly is the name of the group at i.
 func (s *Snapshot) groupAt(i int, name string) *Group {
 	if i < len(s.groups) && s.groups[i].name == name {
 		return s.groups[i]
@@ -140,9 +141,9 @@ func (s *Snapshot) groupAt(i int, name string) *Group {
 	return s.Group(name)
 }
 
-// servedDifferently reports whether the two snapshots show the server serving
-// different APIs. A version read for the first time that was listed before is no
-// difference: it was served all along.
+// servedDifferently reports whether the served API differs between two snapshots. A
+// version that was listed before and is now read for the first time is no difference:
+// it was served all along.
 func servedDifferently(a, b *Snapshot) bool {
 	if len(a.groups) != len(b.groups) {
 		return true
@@ -159,8 +160,8 @@ func servedDifferently(a, b *Snapshot) bool {
 	return false
 }
 
-// groupServedDifferently does not count it as a difference that the server's list
-// says where a version belongs that was known by itself.
+// groupServedDifferently is servedDifferently for one group. It is no difference if a
+// list gives the place of a version that was known without a list.
 func groupServedDifferently(old, g *Group) bool {
 	if len(old.versions) != len(g.versions) {
 		return true

@@ -9,31 +9,31 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 )
 
-// facts are what a group is made of about which more is known than the document
-// says: live reads, failures, and what the document has dropped. They are
-// immutable. Most groups have none: those are the document's own, and mappers
-// share them.
+// facts are what is known of a group beside its entry in the document: live reads,
+// failures, and what the document has dropped. They are immutable. Most groups have
+// none: they are the document's own, and mappers share them.
 type facts struct {
-	doc      *Group   // what the document says; nil if it does not list the group
+	doc      *Group   // the group in the document; nil if the document does not list it
 	list     Tick     // of the last live read of the group's list, if any
-	passed   bool     // the document has had something new to say since
-	listed   []string // the versions that it found, in server order
-	favorite string   // the version that it found to be preferred
+	passed   bool     // the document has had news of the group since then
+	listed   []string // the versions that the list had, in server order
+	favorite string   // the preferred version of the list
 	versions []fact   // sorted by name
 }
 
 // fact is what is known of one version beside the document.
 type fact struct {
 	name  string
-	table *Table // what the last good read found; nil if none, or if it is gone
-	read  Tick   // of that read
-	live  bool   // it was a live one; else the document's, which says so no more
-	gone  bool   // it found that the version is not served
+	table *Table // what the last good read found; nil if there was none, or if it is gone
+	read  Tick   // the tick of that read
+	live  bool   // that read was live; else it was the document's, which has changed since
+	gone  bool   // that read found that the version is not served
 	err   error  // why a later read failed
-	tried Tick   // of that read
+	tried Tick   // the tick of the later read
 }
 
-// factsOf returns the facts of a group, or those that it stands for; g may be nil.
+// factsOf returns the facts of a group; for a group without own facts, those of its
+// document. g may be nil.
 func factsOf(g *Group) facts {
 	switch {
 	case g == nil:
@@ -49,7 +49,7 @@ func (f *facts) index(name string) (int, bool) {
 	return slices.BinarySearchFunc(f.versions, name, func(a fact, name string) int { return cmp.Compare(a.name, name) })
 }
 
-// get returns the fact about a version; an empty one if there is none.
+// get returns the fact about a version, or an empty one.
 func (f *facts) get(name string) fact {
 	if i, ok := f.index(name); ok {
 		return f.versions[i]
@@ -57,7 +57,7 @@ func (f *facts) get(name string) fact {
 	return fact{name: name}
 }
 
-// with returns the facts with v in the place of what was known of that version.
+// with returns the facts with v instead of what was known of that version.
 func (f facts) with(v fact) facts {
 	i, ok := f.index(v.name)
 	f.versions = slices.Clone(f.versions)
@@ -69,8 +69,8 @@ func (f facts) with(v fact) facts {
 	return f
 }
 
-// without returns the facts after a live read has found a version gone. Of a group
-// that the document has dropped, and that had the version, that proves the document right.
+// without returns the facts after a live read has found a version gone. If the document
+// has dropped the group, and the group had the version, the document is right.
 func (f facts) without(version string, now Tick) facts {
 	right := f.doc == nil && slices.Contains(f.names(), version)
 	f.listed = slices.DeleteFunc(slices.Clone(f.listed), func(name string) bool { return name == version })
@@ -86,14 +86,14 @@ func (f facts) without(version string, now Tick) facts {
 	return f
 }
 
-// restate returns the facts that stay when the document has something new to say
-// of the group: doc, or nil if it lists it no more. The document was read at now,
-// and the one before at then.
+// restate returns the facts that stay when the document has news of the group: doc, or
+// nil if the document no longer lists it. The document was read at now, and the one
+// before at then.
 //
-// What was read live and is not what the document says now stays until it is read
-// live again: the document may be behind, by seconds on another replica, by a
-// minute for an APIService. A version that the document only names, or marks as
-// stale, keeps its last good table. A group that it drops stays as it was.
+// A live fact that differs from the document stays until the next live read: the
+// document may be behind, by seconds on another replica, by a minute for an APIService.
+// A version that the document only names, or marks as stale, keeps its last good table.
+// A group that it drops stays as it was.
 func (f facts) restate(doc *Group, then, now Tick) facts {
 	next, news := facts{doc: doc}, doc != f.doc
 	for _, name := range f.names() {
@@ -128,8 +128,8 @@ func (f *facts) has(name string) bool {
 	return ok || f.doc.find(name) != nil
 }
 
-// sinceThen returns the fact about a version, which is the document's own, read at
-// then, if there is none beside it.
+// sinceThen returns the fact about a version. If there is none, it makes one of the
+// document, which was read at then.
 func (f *facts) sinceThen(name string, then Tick) fact {
 	v := f.get(name)
 	if said := f.doc.find(name); said != nil && said.Table != nil && v.table == nil && !v.gone {
@@ -141,8 +141,8 @@ func (f *facts) sinceThen(name string, then Tick) fact {
 	return v
 }
 
-// everyName lists the versions of the group, the best first, and after them those
-// that were found gone and that a list still has.
+// everyName lists the versions of the group, the best first, and then those that were
+// found gone but that a list still has.
 func (g *Group) everyName() []string {
 	var names []string
 	for _, i := range g.ranked {
@@ -170,9 +170,9 @@ func (g *Group) unvouched() []string {
 	return names
 }
 
-// against holds v against a new document, read at now, and reports whether it is
-// something that the document does not say itself. news reports whether it says
-// something new of the group: a mark that was there before the last live read is none.
+// against compares v with a new document, read at now. It returns what stays of v, and
+// reports whether that is more than the document has. news reports whether the document
+// has news of the group: a mark as stale from before the last live read is none.
 func (v fact) against(doc *Group, news bool, now Tick) (fact, bool) {
 	said, failed := doc.find(v.name), v.err != nil && !news
 	switch {
@@ -190,14 +190,14 @@ func (v fact) against(doc *Group, news bool, now Tick) (fact, bool) {
 	case said.Table == nil && v.err != nil:
 		return v, true
 	default:
-		if v.tried <= now { // it answers again, as far as the document knows
+		if v.tried <= now { // the document has it again
 			v.err, v.tried = nil, 0
 		}
 		return v, v.err != nil || v.live && !v.table.equal(said.Table)
 	}
 }
 
-// names lists every version that the facts or the document have something on.
+// names lists every version in the facts or in the document.
 func (f *facts) names() []string {
 	var names []string
 	for _, v := range f.versions {
@@ -211,8 +211,8 @@ func (f *facts) names() []string {
 	return names
 }
 
-// disputed reports whether the document and what was read live disagree, so that
-// only another live read can tell which of them is right.
+// disputed reports whether the document and a live read disagree, so that only another
+// live read can tell which is right.
 func (f *facts) disputed() bool {
 	if f.doc == nil || !f.sameList() {
 		return true
@@ -230,14 +230,14 @@ func (f *facts) disputed() bool {
 	})
 }
 
-// dropped reports whether the document has dropped the group, and nothing was read
-// live since.
+// dropped reports whether the document has dropped the group, and the group was not
+// read live since.
 func (f *facts) dropped() bool {
 	return f.doc == nil && !slices.ContainsFunc(f.versions, func(v fact) bool { return v.live })
 }
 
-// group puts the facts together; nil if nothing is left of the group. It is the
-// document's own group where there is nothing else to say.
+// group makes the group of the facts, or nil if nothing is left of it. It returns the
+// document's own group if the facts add nothing to it.
 func (f facts) group(name string) *Group {
 	if f.doc != nil && len(f.versions) == 0 && f.list == 0 {
 		return f.doc
@@ -286,10 +286,10 @@ func (f *facts) preferred() string {
 	return f.doc.preferred
 }
 
-// listLeads reports whether the group's own list, read live, counts for more than
-// the document's: unless it lacks a version that the document has. The document
-// has a new version of a CustomResourceDefinition as soon as that is served, while
-// /apis/<group> waits for an APIService to be made for it.
+// listLeads reports whether the group's own list, read live, takes precedence over the
+// document's. It does unless it lacks a version that the document has. The document has
+// a new version of a CustomResourceDefinition as soon as that is served, but
+// /apis/<group> lists it only after an APIService was made for it.
 func (f *facts) listLeads() bool {
 	return f.doc == nil || f.list > 0 && !slices.ContainsFunc(f.doc.names(), func(name string) bool {
 		return !slices.Contains(f.listed, name) && !f.get(name).gone
@@ -304,8 +304,8 @@ func (f *facts) sameList() bool {
 	return !slices.ContainsFunc(f.listed, func(name string) bool { return f.doc.find(name) == nil })
 }
 
-// version puts together what is known of a version that is listed or was read.
-// ok is false if it is gone.
+// version returns what is known of a version that is listed or was read. ok is false if
+// the version is gone.
 func (f *facts) version(name string) (v Version, ok bool) {
 	known := f.get(name)
 	if known.gone {
@@ -319,7 +319,7 @@ func (f *facts) version(name string) (v Version, ok bool) {
 	if known.table != nil {
 		v.Table, v.Read, v.Live = known.table, known.read, known.live
 		if known.live {
-			v.Err = nil // the document's reason for having none
+			v.Err = nil // it was the document's reason for having no table
 		}
 	}
 	if known.err != nil {
@@ -328,8 +328,8 @@ func (f *facts) version(name string) (v Version, ok bool) {
 	return v, true
 }
 
-// insertVersion puts a version that is not listed where the API server would put
-// it among the versions of a CustomResourceDefinition.
+// insertVersion inserts a version that is not listed in the place where the API server
+// would list it among the versions of a CustomResourceDefinition.
 func insertVersion(versions []Version, v Version) []Version {
 	at := slices.IndexFunc(versions, func(other Version) bool {
 		return apiversion.CompareKubeAwareVersionStrings(v.Name, other.Name) > 0

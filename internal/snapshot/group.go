@@ -22,7 +22,7 @@ type Version struct {
 	Read Tick
 	Live bool
 
-	// Err says why the last read failed; nil if it succeeded or none was made.
+	// Err is the error of the last read; nil if it succeeded or none was made.
 	Err error
 
 	doubted bool // the group's own list, read live after Table, does not have it
@@ -34,11 +34,11 @@ type Group struct {
 	preferred string    // as the server says; may name a version that is not served
 	versions  []Version // in server order
 	complete  bool      // every version has a table that is not doubted
-	tried     bool      // or an error
+	tried     bool      // every version has such a table or an error
 	ranked    []int32   // positions in versions in client-go's order of priority
 
-	own      *facts // what the group is put together from; nil for the document's own
-	unlisted Tick   // when a version was last read that no list had then
+	own      *facts // what the group is made of; nil for the document's own group
+	unlisted Tick   // when a version was last read that no list had
 }
 
 // NewGroup makes a group of versions in server order. preferred may be empty or
@@ -155,8 +155,8 @@ func scope(namespaced bool) meta.RESTScope {
 	return meta.RESTScopeRoot
 }
 
-// preferredMapping returns the mapping in the best version that serves kind, or
-// nil. settled reports whether no read could bring up a better one.
+// preferredMapping returns the mapping in the best version that serves kind, or nil.
+// settled reports whether no read could find a better one.
 func (s *Snapshot) preferredMapping(g *Group, kind string) (m *meta.RESTMapping, settled bool) {
 	settled = s.listSettled(g)
 	for _, i := range g.ranked {
@@ -170,7 +170,7 @@ func (s *Snapshot) preferredMapping(g *Group, kind string) (m *meta.RESTMapping,
 }
 
 // firstMapping returns the mapping in the first of the requested versions that
-// serves kind, or nil. settled reports whether no read could bring up a better one.
+// serves kind, or nil. settled reports whether no read could find a better one.
 func (s *Snapshot) firstMapping(g *Group, kind string, requested []string) (m *meta.RESTMapping, settled bool) {
 	settled = true
 	for _, name := range requested {
@@ -217,7 +217,7 @@ func (s *Snapshot) requestedMappings(g *Group, kind string, requested []string) 
 	return found, settled
 }
 
-// only returns the version of that name alone, or none.
+// only returns a list of the version of that name alone, or an empty one.
 func (g *Group) only(version string) []Version {
 	if i := g.index(version); i >= 0 {
 		return g.versions[i : i+1]
@@ -225,8 +225,8 @@ func (g *Group) only(version string) []Version {
 	return nil
 }
 
-// roomFor returns n mappings and room for pointers to them. One or two, as most
-// kinds have, are in one piece with their pointers: memory is most of what the
+// roomFor returns n mappings and room for pointers to them. One or two, as most kinds
+// have, are in one allocation with their pointers: allocations are most of what the
 // lookup costs.
 func roomFor(n int) ([]meta.RESTMapping, []*meta.RESTMapping) {
 	switch n {
@@ -260,8 +260,8 @@ func specified(versions []string) []string {
 	return slices.DeleteFunc(slices.Clone(versions), unspecified)
 }
 
-// answersLike reports whether both groups answer alike, and their versions are as well
-// read. Groups with a version that failed never do: the reason may have changed.
+// answersLike reports whether both groups give the same answers and have read the same
+// versions. Groups with a version that failed never do: the reason may have changed.
 func (g *Group) answersLike(other *Group) bool {
 	return g == other || g != nil && other != nil &&
 		g.name == other.name && g.preferred == other.preferred &&

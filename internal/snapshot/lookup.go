@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The lookups return the answer from what is known, and whether it is settled:
-// whether no read could change it, but for changes on the server that nobody has
-// asked about. An answer that is not settled is for those who tried to read and
-// could not. NoMatch is never settled: that something is absent is for a read to say.
+// The lookups return the answer from what is known, and whether it is settled: whether
+// all that it rests on was read after the last reset. An answer that is not settled may
+// be used only after an attempt to read. NoMatch is never settled: only a new read can
+// prove that something is absent.
 
 // RESTMapping answers meta.RESTMapper.RESTMapping.
 func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.RESTMapping, settled bool, err error) {
@@ -116,9 +116,9 @@ func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) ([]schema.Gro
 	return allResources(matches, q.Resource), settled, nil
 }
 
-// ResourceSingularizer answers meta.RESTMapper.ResourceSingularizer: the first
-// version, in server order, in which the name has one singular; else what the
-// last version has to say.
+// ResourceSingularizer answers meta.RESTMapper.ResourceSingularizer with the singular in
+// the first version, in server order, in which the name has exactly one; else with the
+// answer of the last version.
 func (s *Snapshot) ResourceSingularizer(resource string) (singular string, settled bool, err error) {
 	q := coerce(schema.GroupVersionResource{Resource: resource})
 	settled = s.complete(selection{})
@@ -196,7 +196,7 @@ func coerce(query schema.GroupVersionResource) schema.GroupVersionResource {
 }
 
 func noKind(gk schema.GroupKind, versions []string) error {
-	// Cloned, so that the caller's slice of versions may stay on its stack.
+	// A clone, so that the caller's slice of versions may stay on its stack.
 	return &meta.NoKindMatchError{GroupKind: gk, SearchedVersions: slices.Clone(versions)}
 }
 
@@ -220,9 +220,8 @@ func (s *Snapshot) exact(q schema.GroupVersionResource) (*Group, *Version) {
 	return g, v
 }
 
-// foremost returns the version that KindFor and ResourceFor answer from if it has
-// an answer: the one that the query names, or v1 of the core group, which comes
-// before all others where no group is named.
+// foremost returns the version that KindFor and ResourceFor try first: the one that the
+// query names, or, if it names no group, v1 of the core group.
 func (s *Snapshot) foremost(q schema.GroupVersionResource) (*Group, *Version) {
 	if q.Group != "" || q.Version != "" && q.Version != "v1" || q.Resource == "" {
 		return s.exact(q)

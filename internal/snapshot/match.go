@@ -15,7 +15,7 @@ type match struct {
 	version *Version
 }
 
-// matches puts a query that does not name both group and version to the groups
+// matches answers a query that does not name both group and version from the groups that
 // it selects. query is the caller's own, for the error.
 func (s *Snapshot) matches(query, q schema.GroupVersionResource) ([]match, bool, error) {
 	return s.matching(query, q, func(t *Table) bool {
@@ -24,8 +24,8 @@ func (s *Snapshot) matches(query, q schema.GroupVersionResource) ([]match, bool,
 	})
 }
 
-// resourceMatches is matches for the lookups that answer with resources. It
-// differs only for singular names that a later resource has taken away.
+// resourceMatches is matches for the lookups that return resources. It differs only for
+// singular names that a later resource claims as well.
 func (s *Snapshot) resourceMatches(query, q schema.GroupVersionResource) ([]match, bool, error) {
 	return s.matching(query, q, func(t *Table) bool {
 		return t.has(q.Resource)
@@ -54,8 +54,8 @@ func (s *Snapshot) matching(query, q schema.GroupVersionResource, has func(*Tabl
 	return found, s.complete(sel), nil
 }
 
-// anyTable reports whether any version was read. client-go says what is wrong with a
-// query only if it has something to put the query to.
+// anyTable reports whether any version was read. Without one client-go does not check a
+// query.
 func (s *Snapshot) anyTable() bool {
 	return slices.ContainsFunc(s.groups, func(g *Group) bool {
 		return slices.ContainsFunc(g.versions, func(v Version) bool { return v.Table != nil })

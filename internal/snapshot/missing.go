@@ -4,10 +4,10 @@ package snapshot
 
 import "slices"
 
-// Missing lists the reads that a lookup, having come as far as p says, still needs
-// before it may be answered: in order, and to be followed by another call. With
-// none left the answer is proven: a mapping, if the snapshot has one; NoMatch if
-// it has none and no read has failed.
+// Missing lists, in order, the reads that a lookup still needs before it may be
+// answered; p is how far the lookup has come. Call it again after these reads. If there
+// are none, the answer is proven: a mapping if the snapshot has one; NoMatch if it has
+// none and no read has failed.
 //
 // This is the table of requests in DESIGN.md as a function.
 func (s *Snapshot) Missing(q Query, p Progress) []Read {
@@ -16,7 +16,7 @@ func (s *Snapshot) Missing(q Query, p Progress) []Read {
 	switch {
 	case p.Found:
 		stages = append(stages, l.outdated, l.order)
-	case p.cold() && s.resetOfAny == 0: // who resets knows of something that the document may not have
+	case p.cold() && s.resetOfAny == 0: // after a reset the document may be behind
 		stages = append(stages, l.outdated, l.coldVersions)
 	case q.Live():
 		stages = append(stages, l.versions)
@@ -36,9 +36,9 @@ func (s *Snapshot) Missing(q Query, p Progress) []Read {
 	return nil
 }
 
-// Partial reports whether a lookup that has come as far as p says and found
-// nothing has left out the group's list, as upstream's test of requests demands
-// of one that finds a version gone. Such an answer must not be kept.
+// Partial reports whether a lookup that found nothing has left out the group's list, as
+// upstream's test of requests demands of one that finds a version gone. Such an answer
+// must not be kept. p is how far the lookup has come.
 func (s *Snapshot) Partial(q Query, p Progress) bool {
 	l := &lookup{s: s, q: q, p: p, groups: s.GroupsOf(q)}
 	return !p.cold() && q.anyVersion() && !q.anyGroup() && !p.done(listOf(q.Group)) && l.shrunk()
@@ -68,9 +68,9 @@ func (l *lookup) needs(half Part) bool {
 	return l.q.anyGroup() || (l.q.Group == "") == (half == PartCore)
 }
 
-// outdated asks for what was read before a reset, and for what was listed and
-// never read. Of other groups than the one asked for, versions that have failed
-// since are left alone, unless the answer comes from one: they may fail for days.
+// outdated asks for what was read before a reset, and for what was listed and never
+// read. In other groups than the one asked for, it leaves out hopeless versions: they
+// may fail for days.
 func (l *lookup) outdated() []Read {
 	var reads []Read
 	for _, g := range l.groups {
@@ -92,8 +92,8 @@ func (l *lookup) outdated() []Read {
 	return reads
 }
 
-// hopeless reports whether a version of another group than the one asked for has
-// failed since the last reset, and had not what is looked for when it was read last.
+// hopeless reports whether a version of another group than the one asked for has failed
+// since the last reset, and did not have what is looked for when it was last read.
 func (l *lookup) hopeless(g *Group, v *Version) bool {
 	return g != l.known() && l.s.gaveUp(g, v) && !v.Table.serves(l.q)
 }
@@ -104,7 +104,7 @@ func (l *lookup) leftAlone(g *Group) bool {
 	return len(g.versions) > 0 && !slices.ContainsFunc(g.versions, func(v Version) bool { return !l.hopeless(g, &v) })
 }
 
-// unless appends the read unless the lookup has made it.
+// unless appends r to reads unless the lookup has made it.
 func (l *lookup) unless(reads []Read, r Read) []Read {
 	if l.p.done(r) {
 		return reads
@@ -112,9 +112,8 @@ func (l *lookup) unless(reads []Read, r Read) []Read {
 	return append(reads, r)
 }
 
-// order asks for the server's order where that is older than a reset, or where a
-// version or a group is known of which no list says where it belongs, or was reset
-// and may have come.
+// order asks for the server's order if that is older than a reset, if no list gives the
+// place of a known version or group, or if a group that was reset may have come.
 func (l *lookup) order() []Read {
 	var reads []Read
 	for _, g := range l.groups {
@@ -133,9 +132,9 @@ func (l *lookup) order() []Read {
 	return reads
 }
 
-// coldVersions ends the first lookup of all, which believes the document. Of a
-// version that was asked for and is not there a server without the aggregated
-// document has said nothing yet.
+// coldVersions ends the first lookup of all, which believes the document. Without the
+// aggregated document nothing is known yet of a version that was asked for and is not
+// listed, so it asks for that.
 func (l *lookup) coldVersions() []Read {
 	if l.s.aggregated || l.q.anyVersion() || l.q.anyGroup() {
 		return nil
@@ -152,8 +151,8 @@ func (l *lookup) versions() []Read {
 	return reads
 }
 
-// newDocument asks for the document that lookups without a version start with:
-// for the half that a known group is in, for both of an unknown one.
+// newDocument asks for the document, with which lookups without a version start: for
+// the half of a known group, and for both halves if the group is not known.
 func (l *lookup) newDocument() []Read {
 	if !l.q.anyGroup() && l.s.Group(l.q.Group) != nil {
 		return l.ownHalf()
@@ -165,8 +164,8 @@ func (l *lookup) newDocument() []Read {
 	return []Read{{Part: PartDocument}}
 }
 
-// ownHalf asks for the half of the document that the group is in, unless the
-// lookup has read that.
+// ownHalf asks for the half of the document that the group is in, unless the lookup has
+// read it.
 func (l *lookup) ownHalf() []Read {
 	switch {
 	case l.q.anyGroup():
@@ -178,7 +177,7 @@ func (l *lookup) ownHalf() []Read {
 	}
 }
 
-// half is the half of the document that the group is in.
+// half returns the half of the document that the group is in.
 func (l *lookup) half() Part {
 	if l.q.Group == "" {
 		return PartCore
@@ -186,8 +185,8 @@ func (l *lookup) half() Part {
 	return PartNamed
 }
 
-// newList is newDocument for a server whose document only lists versions: for a
-// lookup of a kind in a known group there is the group's own list.
+// newList is newDocument for a server whose document only lists versions. A lookup of a
+// kind in a known group does not need the document, but the group's own list.
 func (l *lookup) newList() []Read {
 	if !l.q.ByResource && l.s.Group(l.q.Group) != nil {
 		return nil
@@ -203,18 +202,18 @@ func (l *lookup) known() *Group {
 	return l.s.Group(l.q.Group)
 }
 
-// suspects lists the groups whose NoMatch a live read has to confirm: the one that
-// was asked for by its name, and those in which the document has what was looked
-// for, and something read live is in the way of believing it.
+// suspects lists the groups whose NoMatch a live read has to confirm: the one that was
+// asked for by its name, and those in which the document has what is looked for, but a
+// live fact contradicts it.
 func (l *lookup) suspects() []*Group {
 	return slices.DeleteFunc(slices.Clone(l.groups), func(g *Group) bool {
 		return g != l.known() && len(l.hintsOf(g)) == 0
 	})
 }
 
-// hinted asks live for the versions in which the document has what was looked for,
-// where something read live is in the way of believing it; and for those that could
-// not be read live and of which the document has nothing to say.
+// hinted asks live for the versions in which the document has what is looked for, but a
+// live fact contradicts it; and for those that could not be read live and that the
+// document does not list.
 func (l *lookup) hinted() []Read {
 	var reads []Read
 	for _, g := range l.groups {
@@ -227,7 +226,8 @@ func (l *lookup) hinted() []Read {
 	return reads
 }
 
-// hintsOf lists the versions of g in which the document has what was looked for.
+// hintsOf lists the versions of g in which the document has what is looked for, if g has
+// facts beside the document.
 func (l *lookup) hintsOf(g *Group) []string {
 	if g.own == nil || g.own.doc == nil {
 		return nil
@@ -268,8 +268,7 @@ func (t *Table) serves(q Query) bool {
 	return ok
 }
 
-// lost asks live for the versions that the document has lost in the lookup's own
-// read of it.
+// lost asks live for the versions that the document lost in the lookup's own read of it.
 func (l *lookup) lost() []Read {
 	var reads []Read
 	for _, name := range l.ownLoss() {
@@ -298,11 +297,11 @@ func (l *lookup) list() []Read {
 	return reads
 }
 
-// shrunk reports whether the lookup itself has found that a version of the group
-// went. The group's list is made from APIServices and most likely behind then, and
-// upstream's test allows two requests: so what was found must do. Where the
-// document has lost versions, and lists one that is left, it is right if those
-// that it has lost are gone live.
+// shrunk reports whether the lookup itself has found that a version of the group went.
+// Then the group's list, which is made from APIServices, is most likely behind, and
+// upstream's test allows only two requests. So the lookup does without the list. A
+// document that has lost versions, and lists one that is left, is right if the lost
+// ones are gone live.
 func (l *lookup) shrunk() bool {
 	if l.s.aggregated {
 		lost := l.ownLoss()
@@ -318,10 +317,9 @@ func (l *lookup) shrunk() bool {
 	return false
 }
 
-// everyVersion asks live for every version that the lookup has not read itself: of
-// the group that was asked for, and, where the document only lists them, of all
-// groups in question. It asks for those again that were found gone and that the
-// document still lists.
+// everyVersion asks live for every version that the lookup has not read itself: in its
+// suspects, or, if the document only lists versions, in all its groups. That includes
+// versions that were found gone but that the document still lists.
 func (l *lookup) everyVersion() []Read {
 	var reads []Read
 	groups := l.groups
@@ -341,8 +339,8 @@ func (l *lookup) everyVersion() []Read {
 	return reads
 }
 
-// contradictory asks for the half of the document that the group is in if it has, as
-// it was read last, what the live versions have not.
+// contradictory asks for the half of the document that the group is in, if the document
+// last had what the live versions do not have.
 func (l *lookup) contradictory() []Read {
 	if g := l.known(); g == nil || len(l.hintsOf(g)) == 0 {
 		return nil
@@ -350,12 +348,12 @@ func (l *lookup) contradictory() []Read {
 	return l.ownHalf()
 }
 
-// mostPasses is how often a lookup reads the versions of a group of which the
-// document has what the live versions have not: it is behind, or else a kind moves
-// from one version to another just now, and every single read has missed it.
+// mostPasses is how often a lookup reads the versions of a group if the document has
+// what the live versions do not have. Either the document is behind, or the kind is
+// moving from one version to another, and each read has missed it.
 const mostPasses = 3
 
-// contradiction asks for another pass through all versions in that case.
+// contradiction asks for another pass over all versions in that case.
 func (l *lookup) contradiction() []Read {
 	var reads []Read
 	for _, g := range l.groups {

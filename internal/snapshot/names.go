@@ -8,26 +8,26 @@ import (
 	"unicode/utf8"
 )
 
-// nameIndex says which groups may know a resource name, so that lookups that name
-// no group need not go through all of them. It belongs to certain groups in a
-// certain order; snapshots that have the same share it.
+// nameIndex maps resource names to the groups that may have them, so that lookups
+// without a group need not go through all groups. Snapshots with the same groups in the
+// same order share it.
 //
-// It is made by the lookups that need it, and only then: it is large, and most
-// mappers are never asked without a group. What is in it follows from the groups
-// alone, so that an answer does not depend on whether it is there.
+// Lookups make it when they need it: it is large, and most mappers get no lookup
+// without a group. It follows from the groups alone, so an answer does not depend on
+// whether it exists.
 type nameIndex struct {
 	walks  atomic.Int64                        // how many lookups went through all groups
 	byStem atomic.Pointer[map[string][]*Group] // nil until made
 }
 
-// walksBeforeIndex is how many lookups go through all groups before one of them
-// makes the index, which takes about as long as they did together. So a snapshot
-// that is soon replaced, as happens while versions are read one by one, costs at
-// most twice what it must; and of many lookups at a time only one makes the index.
+// walksBeforeIndex is how many lookups go through all groups before one of them makes
+// the index, which takes about as long as they did together. So a snapshot that is soon
+// replaced, as while versions are read one by one, costs at most twice the least
+// possible. Of many concurrent lookups only one makes the index.
 const walksBeforeIndex = 16
 
-// among returns, in their order, those of groups that may know name as a
-// resource. It may return some that do not, but leaves none out that does.
+// among returns, in their order, the groups that may have a resource of that name. It
+// may return others, but leaves none out.
 func (x *nameIndex) among(groups []*Group, name string) []*Group {
 	key := stem(name)
 	if x == nil || key == "" {
@@ -42,8 +42,8 @@ func (x *nameIndex) among(groups []*Group, name string) []*Group {
 	return groups
 }
 
-// fill makes the index. Most names are in one group, for which a piece of groups
-// will do instead of a slice of its own.
+// fill makes the index. Most names are in one group only, for which it uses a part of
+// the slice groups instead of a new slice.
 func (x *nameIndex) fill(groups []*Group) {
 	byStem := make(map[string][]*Group, namesIn(groups))
 	for i, g := range groups {
@@ -81,9 +81,9 @@ func namesIn(groups []*Group) int {
 	return n
 }
 
-// eachStem calls visit for the stem of every name that the table knows but list
-// and lists, which every table does. Beside the plural and the singular of a row
-// these are the names guessed for its list, whose stem is the kind in lower case.
+// eachStem calls visit for the stem of every name in the table, except list and lists,
+// which every table has. Each row has its plural, its singular and the names that are
+// guessed for its list, whose stem is the kind in lower case.
 func (t *Table) eachStem(visit func(string)) {
 	for i := range t.rows {
 		r := &t.rows[i]
@@ -116,8 +116,8 @@ func isLower(name, kind string) bool {
 	return true
 }
 
-// stem is what most names of one resource have in common: foo of foo, foos,
-// foolist and foolists. It is empty for list and lists.
+// stem returns what most names of one resource have in common: foo for foo, foos,
+// foolist and foolists. It returns "" for list and lists.
 func stem(name string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(name, "s"), "list")
 }

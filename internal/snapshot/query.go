@@ -7,26 +7,25 @@ import (
 	"strings"
 )
 
-// Query is what a lookup is about.
+// Query is what a lookup looks for.
 type Query struct {
-	// Group is the group asked for. Lookups by resource may give the beginning of
-	// its name, or nothing at all.
+	// Group is the group asked for. Lookups by resource may give the beginning of its
+	// name, or "".
 	Group string
 	// Versions are the versions asked for, each once; none stands for all.
 	Versions []string
 	// Name is the kind that is looked for, or the resource.
 	Name string
-	// ByResource reports whether Name is a resource. Its group is matched as
-	// client-go matches it: by its beginning where no version is given, and any
-	// group where it is empty.
+	// ByResource reports whether Name is a resource. Then Group matches as in client-go:
+	// without a version the beginning of a group's name suffices, and "" matches any
+	// group.
 	ByResource bool
 }
 
 func (q Query) anyGroup() bool   { return q.ByResource && q.Group == "" }
 func (q Query) anyVersion() bool { return len(q.Versions) == 0 }
 
-// Live reports whether live reads of its versions alone can prove that nothing
-// answers the query.
+// Live reports whether live reads of the named versions suffice to prove NoMatch.
 func (q Query) Live() bool { return !q.anyVersion() && !q.anyGroup() }
 
 // byPrefix reports whether groups with a longer name may answer as well.

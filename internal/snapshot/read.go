@@ -2,11 +2,11 @@
 
 package snapshot
 
-// Tick numbers reads and resets of one mapper in the order in which they began. A
-// read takes its tick just before its first request leaves. 0 stands for never.
+// Tick numbers the reads and resets of one mapper in the order in which they began. A
+// read takes its tick just before its first request. 0 stands for never.
 type Tick uint64
 
-// Part is a part of the server that one read is about.
+// Part is the part of the server that a read is about.
 type Part int
 
 // The parts of the server.
@@ -18,7 +18,7 @@ const (
 	PartVersion              // /apis/<group>/<version>: what one version serves
 )
 
-// String is the word for the part in logs and metrics.
+// String returns the name of the part in logs and metrics.
 func (p Part) String() string {
 	return [...]string{
 		PartDocument: "document", PartCore: "document", PartNamed: "document",
@@ -29,8 +29,8 @@ func (p Part) String() string {
 // Document reports whether the part is the document of all groups or half of it.
 func (p Part) Document() bool { return p <= PartNamed }
 
-// Read is one read of the server. It is comparable: lookups that need the same
-// one share it.
+// Read is one read of the server. It is comparable: lookups that need equal reads share
+// one.
 type Read struct {
 	Part           Part
 	Group, Version string // Group of a list, both of a version
@@ -42,13 +42,13 @@ func versionOf(group, version string) Read {
 	return Read{Part: PartVersion, Group: group, Version: version}
 }
 
-// Outcome is how the reads that one lookup made of one part have ended.
+// Outcome is how a lookup's reads of one part have ended.
 type Outcome struct {
 	Tick   Tick  // of the last of them
 	Times  int   // how often it was read
 	Err    error // why it could not be read
 	Absent bool  // the server answered that there is no such thing
-	Known  bool  // of a version: until then it was known; of the document: it was not the first
+	Known  bool  // of a version: it was known before; of the document: it was not the first
 	Had    bool  // of a version: it had what the lookup looks for
 }
 
@@ -65,8 +65,8 @@ func (p Progress) done(r Read) bool {
 	return o.Times > 0 && (p.Found || !o.Had)
 }
 
-// cold reports whether the lookup has read the very first document, and nothing
-// that speaks against it.
+// cold reports whether the lookup has read the very first document, and nothing that
+// contradicts it.
 func (p Progress) cold() bool {
 	for r, o := range p.Done {
 		if r.Part == PartVersion && o.Absent && o.Known {
@@ -77,7 +77,7 @@ func (p Progress) cold() bool {
 	return o.Times > 0 && !o.Known
 }
 
-// halves lists the reads that include a half of the document.
+// halves returns the reads that include a half of the document.
 func halves(half Part) [2]Read { return [2]Read{{Part: PartDocument}, {Part: half}} }
 
 // document returns the lookup's own last read of a half of the document.

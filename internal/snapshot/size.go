@@ -2,8 +2,8 @@
 
 package snapshot
 
-// About how many bytes things take up, as measured: a group, a version, a table
-// with its maps, and a row of one with its entries in those.
+// About how many bytes these take, as measured: a group, a version, a table with its
+// maps, and a row with its entries in the maps.
 const (
 	groupSize   = 160
 	versionSize = 112
@@ -11,7 +11,7 @@ const (
 	rowSize     = 200
 )
 
-// Size returns about how many bytes the group takes up.
+// Size returns about how many bytes the group takes.
 func (g *Group) Size() int64 {
 	size := groupSize + len(g.name) + len(g.preferred) + versionSize*len(g.versions)
 	var last *Table // versions next to each other may share one

@@ -15,7 +15,7 @@ type Snapshot struct {
 	order  *order     // where each group stands; shared by snapshots whose groups have the same names
 	names  *nameIndex // nil only where there are no groups; shared by snapshots of the same groups
 
-	doc         *List           // what the document said last; nil if it was never read
+	doc         *List           // the last document; nil if it was never read
 	core, named Tick            // when its halves were last read: /api and /apis
 	lost        map[string]loss // groups that lost versions in the last new document
 	aggregated  bool            // the document says what is in every version
