@@ -105,7 +105,7 @@ func ExampleDynamicRESTMapper_ResetGroup() {
 	// no match: true
 }
 
-// Reset mappers when an error says that discovery is stale, and only then.
+// Reset mappers if an error means that discovery is stale, and only then.
 func ExampleResetOnNoMatch() {
 	server := fakeapi.New(widgets)
 	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
@@ -188,7 +188,7 @@ func ExampleDynamicRESTMapper_Start() {
 	// the end: <nil>
 }
 
-// Status says what is known, and marshals to JSON.
+// Status returns what is known, and marshals to JSON.
 func ExampleDynamicRESTMapper_Status() {
 	server := fakeapi.New(exampleGroup(true, "Widget", "Gadget"))
 	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})

@@ -103,7 +103,7 @@ type herdResult struct {
 	Lookups  int
 	Wrong    int // lookups that said NoMatch
 	Failed   int // lookups with any other error
-	// Converged says after how many seconds all replicas knew all that was served,
+	// Converged is after how many seconds all replicas knew all that was served,
 	// counted from when the servers were at rest; -1 if they never did.
 	Converged float64
 }

@@ -36,7 +36,7 @@ func (b blanks) Read(p []byte) (int, error) {
 
 func (blanks) Close() error { return nil }
 
-// An answer that says that nothing has changed has nothing to say besides.
+// The body of a 304 is not read.
 func TestBodiesOf304AreNotRead(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	server := newServer(fakeapi.Aggregated())

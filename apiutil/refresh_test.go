@@ -21,7 +21,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// jittered says that a wait of d may last for got.
+// jittered reports whether a wait of d may last for got.
 func jittered(d, got time.Duration) bool { return got >= d-d/10 && got <= d }
 
 func TestStartRefreshesByInterval(t *testing.T) {
@@ -256,7 +256,7 @@ func staleFor(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind, removed
 	return time.Since(removed)
 }
 
-// Refresh reads now: everything, or some groups, and says whether that worked.
+// Refresh reads now, everything or some groups, and returns an error if that failed.
 func TestRefresh(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		ctx := context.Background()

@@ -134,7 +134,7 @@ func (c *mixedCluster) fault() (func(*http.Request) bool, fakeapi.Fault) {
 }
 
 // What is served throughout is never NoMatch, whatever becomes of the servers. When
-// all is well again the mapper is right, and says that it is.
+// all is well again the mapper is right, and healthy.
 func TestServedThroughout(t *testing.T) {
 	for seed := range uint64(20) {
 		inBubble(t, func(t *testing.T) {

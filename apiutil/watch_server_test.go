@@ -228,7 +228,7 @@ func (l *watchedList) watch(req *http.Request) (*http.Response, error) {
 }
 
 // next returns the events after a version and the last version; or a channel that
-// is closed when there is something new. ended says that the stream is over.
+// is closed when there is something new. ended reports whether the stream is over.
 func (l *watchedList) next(after, stream int) (lines []byte, last int, changed <-chan struct{}, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// A Balancer is several servers behind one address: it returns the one that is to
-// have a request. It is an http.RoundTripper, for the client of a mapper.
+// A Balancer is several servers behind one address: it returns the one that answers a
+// request. It is an http.RoundTripper, for the client of a mapper.
 type Balancer func(*http.Request) *Server
 
 // RoundTrip implements http.RoundTripper.
@@ -16,8 +16,8 @@ func (b Balancer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return b(req).Client().Transport.RoundTrip(req)
 }
 
-// RoundRobin sends the first request to the first server, the next to the next,
-// and after the last begins again.
+// RoundRobin returns a Balancer that sends the first request to the first server, the
+// next to the next, and after the last begins again.
 func RoundRobin(servers ...*Server) Balancer {
 	var requests atomic.Uint64
 	return func(*http.Request) *Server {

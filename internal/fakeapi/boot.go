@@ -7,25 +7,26 @@ import (
 	"slices"
 )
 
-// Booting describes a server that has just started and knows only a part of its
-// API yet, as a kube-apiserver does that has not read its custom resources.
+// Booting describes a server that has just started and knows only a part of its API,
+// as a kube-apiserver that has not read its custom resources yet.
 type Booting struct {
-	// Unknown groups are not in /api and /apis, which are answered with 200 all
-	// the same.
+	// Unknown groups are not in /api and /apis, which are answered with 200
+	// nevertheless.
 	Unknown []string
 
-	// Answering says that the paths of unknown groups are answered truly. Else
+	// Answering reports whether the paths of unknown groups are answered truly. Else
 	// they are 503, with Retry-After: 5.
 	Answering bool
 
-	// Absent says that they are 404. So are those of custom resources on a real
-	// server from when it has read the CustomResourceDefinitions, which ends the 503,
-	// until it has made their documents: for up to 100 ms, or longer on a busy machine.
+	// Absent reports whether these paths are 404. On a real server, those of custom
+	// resources are 404 after it has read the CustomResourceDefinitions, which ends the
+	// 503, and before it has made their documents: for up to 100 ms, or longer on a busy
+	// machine.
 	Absent bool
 }
 
-// Boot makes the server boot until ready is called. Meanwhile /readyz is 500, and
-// whatever else would be 404 is 503.
+// Boot makes the server boot until ready is called. Meanwhile /readyz is 500, and any
+// other path that would be 404 is 503.
 func (s *Server) Boot(b Booting) (ready func()) {
 	set := func(booting *Booting) {
 		s.mu.Lock()
@@ -61,7 +62,7 @@ func (b *Booting) respond(req *http.Request, w *world) (*http.Response, error) {
 	return resp, err
 }
 
-// without is the world without those groups.
+// without returns the world without those groups.
 func (w *world) without(groups []string) *world {
 	rest := slices.DeleteFunc(slices.Clone(w.groups), func(g Group) bool { return slices.Contains(groups, g.Name) })
 	return newWorld(rest, w.forms)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fakeapi is the discovery of a Kubernetes API server, in memory, for
-// tests and benchmarks. It answers as kube-apiserver does, until it is told to
-// fail:
+// Package fakeapi serves the discovery of a Kubernetes API server, in memory, for
+// tests and benchmarks. It answers as kube-apiserver does, until a test sets a fault:
 //
 //	server := fakeapi.New(fakeapi.Typical(100, 2, 3)...)
 //	mapper, err := apiutil.NewDynamicRESTMapper(server.Config(), server.Client())
@@ -12,13 +11,13 @@
 // Client and Config reach it without a socket and without a goroutine, so it
 // works in a synctest bubble. It is also an http.Handler, for httptest.
 //
-// What a request is answered with is decided when it arrives, before the
-// latency: a change made while a request is under way is not in its answer.
-// That is the hardest case for a client that shares answers.
+// The answer to a request is decided when the request arrives, before the latency: a
+// change that is made while a request is under way is not in its answer. That is the
+// hardest case for a client that shares answers.
 //
-// A server that keeps its promises to the letter proves little. SetLag makes its
-// documents run behind, Boot makes it one that has just started, and a Balancer
-// puts several that differ behind one address.
+// A server that is always consistent proves little. SetLag makes its documents run
+// behind, Boot makes it a server that has just started, and a Balancer puts several
+// different servers behind one address.
 //
 // Known differences from the real server: no YAML, CBOR or gzip, no access
 // control. A missing version of a group that is there is a 404 with a

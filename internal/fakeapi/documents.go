@@ -99,8 +99,8 @@ func aggregatedResource(group, version string, resource Resource) apidiscoveryv2
 	return discovery
 }
 
-// legacyVersions is /api. That it has no apiVersion is how the server has
-// always written it; the same goes for /api/v1.
+// legacyVersions returns the document of /api. It has no apiVersion, because the real
+// server has always written it so; the same goes for /api/v1.
 func legacyVersions(core Group) *metav1.APIVersions {
 	list := &metav1.APIVersions{
 		TypeMeta: metav1.TypeMeta{Kind: "APIVersions"},
@@ -126,7 +126,7 @@ func legacyGroupList(groups []Group) *metav1.APIGroupList {
 	return list
 }
 
-// legacyGroup has no kind: inside a list there is none.
+// legacyGroup returns a group without a kind, as it is inside a list.
 func legacyGroup(group Group) metav1.APIGroup {
 	legacy := metav1.APIGroup{
 		Name:             group.Name,
@@ -164,7 +164,7 @@ func legacyResourceList(group string, version Version) *metav1.APIResourceList {
 	return list
 }
 
-// legacyResources is the resource, and an entry for each of its subresources.
+// legacyResources returns the resource and an entry for each of its subresources.
 func legacyResources(group, version string, resource Resource) []metav1.APIResource {
 	var list []metav1.APIResource
 	if !resource.NoKind {
@@ -201,8 +201,8 @@ func subresourceKind(group, version string, parent Resource, name string) metav1
 	return responseKind(group, version, parent.Kind)
 }
 
-// responseKind is filled in for custom resources. For built-in ones the server
-// leaves the group and version out, which means those of the document; here
+// responseKind returns the response kind of a resource. For built-in resources the real
+// server leaves out the group and version, which stands for those of the document. Here
 // that goes for all groups without a dot.
 func responseKind(group, version, kind string) metav1.GroupVersionKind {
 	if !strings.Contains(group, ".") {

@@ -12,28 +12,28 @@ import (
 // A Fault is a way of answering wrongly, or not at all. Unless its own comment
 // says otherwise it does the same in memory and over TCP.
 //
-// A fault does not look at If-None-Match: it spoils the whole document, so that
-// a client that knows the document already meets the fault as well. What is
-// spoiled keeps the headers of the true answer, its ETag too, as behind a proxy
-// that damages bodies: a client must not remember the ETag of what it could not
-// read.
+// A fault ignores If-None-Match: it spoils the whole document, so that a client that
+// knows the document already meets the fault as well. A spoiled answer keeps the
+// headers of the true one, including its ETag, as behind a proxy that damages bodies: a
+// client must not remember the ETag of what it could not read.
 type Fault struct {
 	name    string
 	times   int64 // 0: for ever
 	respond func(exchange) (*http.Response, error)
 }
 
-// String is the fault's name, as in Request.Form.
+// String returns the fault's name, as in Request.Form.
 func (f Fault) String() string { return f.name }
 
-// Times is a fault of the first n requests that it is matched with, n > 0.
+// Times returns f for the first n requests that it is matched with, n > 0.
 func Times(n int, f Fault) Fault {
 	f.times = int64(n)
 	return f
 }
 
-// Func is any other fault. A response needs a body, be it http.NoBody. An error
-// is one of the connection: over TCP it resets the connection, whatever its text.
+// Func returns any other fault. A response needs a body, which may be http.NoBody. An
+// error is an error of the connection: over TCP it resets the connection, whatever its
+// text.
 func Func(name string, respond func(*http.Request) (*http.Response, error)) Fault {
 	return Fault{name: name, respond: func(e exchange) (*http.Response, error) { return respond(e.req) }}
 }
@@ -65,8 +65,8 @@ func All() func(*http.Request) bool {
 	return func(*http.Request) bool { return true }
 }
 
-// SetFault makes the matching requests fail until remove is called. Of several
-// faults that match a request, the one set last has it.
+// SetFault makes the matching requests fail until remove is called. If several faults
+// match a request, the one set last applies.
 func (s *Server) SetFault(match func(*http.Request) bool, f Fault) (remove func()) {
 	set := &rule{match: match, fault: f}
 	s.editRules(func(rules []*rule) []*rule { return append(rules, set) })
@@ -77,12 +77,13 @@ func (s *Server) SetFault(match func(*http.Request) bool, f Fault) (remove func(
 	}
 }
 
-// ClearFaults heals the server.
+// ClearFaults removes all faults.
 func (s *Server) ClearFaults() {
 	s.editRules(func([]*rule) []*rule { return nil })
 }
 
-// editRules leaves the old slice alone: requests look at it without the lock.
+// editRules replaces the rules with a new slice: requests read the old one without the
+// lock.
 func (s *Server) editRules(edit func([]*rule) []*rule) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +96,7 @@ type rule struct {
 	used  atomic.Int64
 }
 
-// pickFault returns nil if the request is to be answered truly.
+// pickFault returns the fault for a request, or nil if it is answered truly.
 func pickFault(rules []*rule, req *http.Request) *Fault {
 	for _, r := range slices.Backward(rules) {
 		if r.match(req) && r.take() {
@@ -109,20 +110,20 @@ func (r *rule) take() bool {
 	return r.fault.times == 0 || r.used.Add(1) <= r.fault.times
 }
 
-// An exchange is what a fault has to work with.
+// An exchange is what a fault gets.
 type exchange struct {
 	req   *http.Request
 	world *world
 }
 
-// honest is the true answer to a client that knows nothing yet.
+// honest returns the true answer to a client that knows nothing yet.
 func (e exchange) honest() (*http.Response, error) {
 	req := e.req.Clone(e.req.Context())
 	req.Header.Del("If-None-Match")
 	return e.world.respond(req)
 }
 
-// honestJSON is the same in JSON, even for a client that prefers protobuf.
+// honestJSON returns the same in JSON, even for a client that prefers protobuf.
 func (e exchange) honestJSON() (*http.Response, error) {
 	req := e.req.Clone(e.req.Context())
 	req.Header.Del("If-None-Match")
@@ -130,7 +131,7 @@ func (e exchange) honestJSON() (*http.Response, error) {
 	return e.world.respond(req)
 }
 
-// spoiled is the true answer's headers, code 200, and the body given.
+// spoiled returns an answer with the true answer's headers, code 200 and the given body.
 func (e exchange) spoiled(contentType string, body []byte) (*http.Response, error) {
 	resp, err := e.honest()
 	if err != nil {
@@ -147,7 +148,7 @@ func (e exchange) target() target {
 	return t
 }
 
-// form is the one that the client and the server agree on, or else legacy.
+// form returns the form that the client and the server agree on, or else legacy.
 func (e exchange) form() form {
 	f, _ := e.world.forms.negotiate(e.req.Header.Get("Accept"), e.target().root())
 	return f

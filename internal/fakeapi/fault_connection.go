@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// Refused is a server that is not there. Over TCP, where somebody has to
-// accept the connection, it is reset before the answer; net/http's client
-// repeats such a request if the connection was used before.
+// Refused is a server that is not there. Over TCP the connection is accepted, and reset
+// before the answer; net/http's client repeats such a request if the connection was
+// used before.
 func Refused() Fault {
 	return Fault{name: "Refused", respond: func(exchange) (*http.Response, error) {
 		return nil, connectionError("dial", "connect", syscall.ECONNREFUSED)
@@ -91,7 +91,7 @@ func connectionError(op, syscallName string, err error) error {
 	return &net.OpError{Op: op, Net: "tcp", Addr: address, Err: os.NewSyscallError(syscallName, err)}
 }
 
-// broken is the true answer up to the middle of the body, then the error.
+// broken returns the true answer up to the middle of the body, and then the error.
 func (e exchange) broken(err error) (*http.Response, error) {
 	resp, honestErr := e.honest()
 	if honestErr != nil {

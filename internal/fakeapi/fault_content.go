@@ -31,16 +31,16 @@ func StatusText(code int) Fault {
 	}}
 }
 
-// Text is an answer of somebody before the server, or of a handler that is none of
-// the API machinery's, in plain text. The API server itself says "404 page not
-// found\n" of a group that it does not serve.
+// Text is an answer in plain text, of a proxy before the server, or of a handler that
+// does not belong to the API machinery. The API server itself answers "404 page not
+// found\n" for a group that it does not serve.
 func Text(code int, text string) Fault {
 	return Fault{name: fmt.Sprintf("Text(%d)", code), respond: func(exchange) (*http.Response, error) {
 		return textResponse(code, text), nil
 	}}
 }
 
-// Empty is an answer without a body, and with no word of what it is.
+// Empty is an answer without a body and without a Content-Type.
 func Empty(code int) Fault {
 	return Fault{name: fmt.Sprintf("Empty(%d)", code), respond: func(exchange) (*http.Response, error) {
 		return response(code, "", nil), nil
@@ -54,8 +54,7 @@ func LoginPage() Fault {
 	}}
 }
 
-// Redirect sends the client to an absolute URL. Whoever follows gets true
-// answers from its host.
+// Redirect sends the client to an absolute URL, whose host gives true answers.
 func Redirect(to string) Fault {
 	return Fault{name: "Redirect", respond: func(e exchange) (*http.Response, error) {
 		location, err := url.Parse(to)
@@ -71,7 +70,7 @@ func Redirect(to string) Fault {
 	}}
 }
 
-// Unexpected304 says that nothing has changed, whether asked or not.
+// Unexpected304 is a 304, whether the request has If-None-Match or not.
 func Unexpected304() Fault {
 	return Fault{name: "Unexpected304", respond: func(exchange) (*http.Response, error) {
 		return response(http.StatusNotModified, "", nil), nil
@@ -92,7 +91,7 @@ func EmptyObject() Fault {
 	}}
 }
 
-// NotJSON is a text that says it is JSON.
+// NotJSON is a text with the Content-Type of JSON.
 func NotJSON() Fault {
 	return Fault{name: "NotJSON", respond: func(e exchange) (*http.Response, error) {
 		return e.spoiled(e.form().json().contentType(), []byte("upstream connect error"))
@@ -140,9 +139,8 @@ func WrongKind() Fault {
 	}}
 }
 
-// EmptyGroupList is a well-formed document of the right kind with nothing in
-// it: no groups, versions or resources, depending on the path. It has the ETag
-// of what it is.
+// EmptyGroupList is a well-formed document of the right kind without contents: no
+// groups, versions or resources, depending on the path. It has its own ETag.
 func EmptyGroupList() Fault {
 	return Fault{name: "EmptyGroupList", respond: func(e exchange) (*http.Response, error) {
 		return newWorld(nil, e.world.forms).serve(e.target(), e.form(), "")
@@ -162,7 +160,7 @@ func NullItems() Fault {
 	}}
 }
 
-// DuplicateGroups lists every group twice. It has the ETag of what it is.
+// DuplicateGroups lists every group twice. It has its own ETag.
 func DuplicateGroups() Fault {
 	return Fault{name: "DuplicateGroups", respond: func(e exchange) (*http.Response, error) {
 		twice := newWorld(slices.Concat(e.world.groups, e.world.groups), e.world.forms)
@@ -170,8 +168,8 @@ func DuplicateGroups() Fault {
 	}}
 }
 
-// LieETag is the true document under an ETag of somebody's choice, which is
-// sent as it is given: quotes belong to it.
+// LieETag is the true document with the given ETag, which is sent as it is: it includes
+// the quotes.
 func LieETag(etag string) Fault {
 	return withETag("LieETag", etag)
 }
@@ -200,7 +198,7 @@ func page(code int, title string) *http.Response {
 	return response(code, "text/html; charset=utf-8", fmt.Appendf(nil, html, title))
 }
 
-// padding is a last field of n bytes, and the end of the document.
+// padding returns a last field of n bytes, and the end of the document.
 func padding(n int64, end string) io.Reader {
 	return io.MultiReader(
 		strings.NewReader(`,"padding":"`),

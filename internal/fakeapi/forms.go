@@ -10,28 +10,29 @@ import (
 	"strings"
 )
 
-// Forms says what a server speaks. Every server knows the legacy documents in
-// JSON, and the zero value nothing else.
+// Forms is which forms of documents a server sends. Every server sends the legacy
+// documents in JSON; the zero value sends nothing else.
 type Forms struct {
 	V2       bool // aggregated documents, apidiscovery.k8s.io/v2
 	V2beta1  bool // aggregated documents, apidiscovery.k8s.io/v2beta1
 	Protobuf bool // every document in protobuf as well
-	ETag     bool // aggregated documents have an ETag, and If-None-Match is heeded
+	ETag     bool // aggregated documents have an ETag, and If-None-Match works
 	Vary     bool // aggregated documents have Vary: Accept
 }
 
-// Aggregated is a server of Kubernetes 1.37, and what New starts with. From
-// 1.30 on there is v2; v2beta1 came to an end in between.
+// Aggregated returns the forms of Kubernetes 1.37, with which New starts. v2 exists
+// since 1.30; v2beta1 was removed between 1.30 and 1.37.
 func Aggregated() Forms {
 	return Forms{V2: true, Protobuf: true, ETag: true, Vary: true}
 }
 
-// V2Beta1Only is a server of Kubernetes 1.27 to 1.29.
+// V2Beta1Only returns the forms of Kubernetes 1.27 to 1.29.
 func V2Beta1Only() Forms {
 	return Forms{V2beta1: true, Protobuf: true, ETag: true, Vary: true}
 }
 
-// Legacy is a server before 1.26, or one with aggregated discovery turned off.
+// Legacy returns the forms of Kubernetes before 1.26, or with aggregated discovery
+// turned off.
 func Legacy() Forms {
 	return Forms{Protobuf: true}
 }
@@ -49,7 +50,7 @@ type form struct {
 	protobuf bool
 }
 
-// json is the same document in JSON.
+// json returns the form of the same document in JSON.
 func (f form) json() form { return form{version: f.version} }
 
 func (f form) aggregated() bool { return f.version != "" }
@@ -68,7 +69,7 @@ func (f form) contentType() string {
 	return f.mediaType() + ";g=" + discoveryGroup + ";v=" + f.version + ";as=" + discoveryKind
 }
 
-// String is the name of the form in a list of requests.
+// String returns the name of the form in a list of requests.
 func (f form) String() string {
 	switch {
 	case f == form{}:
@@ -100,9 +101,9 @@ func parseForm(mediaType string) (form, map[string]string, bool) {
 	return f, params, params["g"] == "" && params["as"] == ""
 }
 
-// negotiate picks the most wanted form of an Accept header that the server
-// speaks. Only the two roots have aggregated forms, and there the server prefers
-// them, whatever the client says of plain JSON.
+// negotiate returns the most wanted form of an Accept header that the server can send.
+// Only the two roots have aggregated forms, and there the server prefers them, whatever
+// preference the client gives to plain JSON.
 func (f Forms) negotiate(accept string, root bool) (form, bool) {
 	if accept == "" {
 		return form{}, true

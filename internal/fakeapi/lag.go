@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Part is a part of the discovery that is put together from what others say,
-// so that a real server may be behind with it.
+// A Part is a part of the discovery that a real server makes from other documents, so
+// that it may be behind.
 type Part int
 
 const (
@@ -19,13 +19,12 @@ const (
 	parts
 )
 
-// Forever is the lag of a part that stands still.
+// Forever is the lag of a part that does not change any more.
 const Forever time.Duration = math.MaxInt64
 
-// SetLag makes a part show, from now on, what the server served so long ago. What
-// was served before SetLag is not remembered: the part stands still until the
-// first change after it is old enough. ETags and 304s are those of what is shown.
-// A lag of 0 ends it.
+// SetLag makes a part show, from now on, what the server served by ago. What was served
+// before SetLag is not remembered: the part stands still until the first change after it
+// is old enough. ETags and 304s belong to what is shown. A lag of 0 ends it.
 func (s *Server) SetLag(part Part, by time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,10 +66,10 @@ func (p *past) speak(forms Forms) {
 	}
 }
 
-// seenBy is the world that a request is shown. s.mu is held.
+// seenBy returns the world that a request is shown. s.mu is held.
 func (s *Server) seenBy(req *http.Request) *world {
 	if !slices.ContainsFunc(s.pasts[:], func(p past) bool { return p.by > 0 }) {
-		return s.world // at no price: benchmarks measure this server as well
+		return s.world // without cost: benchmarks measure this server as well
 	}
 	part, ok := s.world.part(req)
 	if !ok || s.pasts[part].by == 0 {

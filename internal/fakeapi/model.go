@@ -15,23 +15,22 @@ type Version struct {
 	Resources []Resource
 
 	// Stale marks a version whose APIService is down: Stale in the aggregated
-	// document, 503 at its own path, an ordinary entry in the legacy list. Of
-	// a service that answers 503 the real aggregated document forgets the
-	// resources, of one that fails otherwise it keeps those last seen; it is
-	// up to the test to clear Resources.
+	// document, 503 at its own path, an ordinary entry in the legacy list. If the
+	// service answers 503, the real aggregated document drops the resources; if it
+	// fails otherwise, the document keeps the last ones. The test may clear Resources.
 	Stale bool
 }
 
-// A Resource is served just as it is described: nothing is filled in, since
-// real servers leave out singular names, too.
+// A Resource is served as it is: nothing is filled in, because real servers leave out
+// singular names, too.
 type Resource struct {
 	Name, Singular, Kind   string
 	Namespaced             bool
 	ShortNames, Categories []string
 	Subresources           []string // such as "status"; "scale" is of kind autoscaling/v1 Scale
 
-	// NoKind makes a parent that exists for its subresources alone. Its
-	// aggregated entry has no responseKind, legacy lists do not have it.
+	// NoKind makes a parent that exists only for its subresources. Its aggregated entry
+	// has no responseKind, and legacy lists do not have it.
 	NoKind bool
 }
 

@@ -9,15 +9,15 @@ import (
 	"sync/atomic"
 )
 
-// A Request is one that the server was sent, and how it went.
+// A Request is a request to the server, and how it was answered.
 type Request struct {
 	Method, Host, Path                 string // Path has no query
 	Accept, IfNoneMatch, Authorization string
 
-	// Code is that of the answer: 0 while there is none, and if there never is.
+	// Code is the status of the answer, 0 if there is none.
 	Code int
 
-	// Form is what was answered: "v2+protobuf", "v2+json", "v2beta1+protobuf",
+	// Form is the form of the answer: "v2+protobuf", "v2+json", "v2beta1+protobuf",
 	// "v2beta1+json", "legacy", "legacy+protobuf", the code of an answer that
 	// is not 200, or the name of the fault.
 	Form string
@@ -26,7 +26,7 @@ type Request struct {
 	BodyBytes int
 }
 
-// String is a line such as "GET /apis  v2+protobuf 200" or "GET /apis  304".
+// String returns a line such as "GET /apis  v2+protobuf 200" or "GET /apis  304".
 func (r Request) String() string {
 	line := r.Method + " " + r.Path + "  " + r.Form
 	switch code := strconv.Itoa(r.Code); {
@@ -113,8 +113,8 @@ func describe(resp *http.Response) string {
 	return strconv.Itoa(resp.StatusCode)
 }
 
-// host is where a request was sent to: on the client's side of the wire it may
-// be in the URL alone, on the server's side it never is.
+// host returns the host of a request. On the client's side it may be in the URL alone,
+// on the server's side it never is.
 func host(req *http.Request) string {
 	if req.Host != "" {
 		return req.Host

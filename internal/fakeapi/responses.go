@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// response is a whole answer, ready to be changed by a fault.
+// response returns a complete answer, which a fault may change.
 func response(code int, contentType string, body []byte) *http.Response {
 	resp := &http.Response{
 		Status:     strconv.Itoa(code) + " " + http.StatusText(code),
@@ -36,20 +36,20 @@ func setBody(resp *http.Response, body []byte) {
 	resp.ContentLength = int64(len(body))
 }
 
-// setStream is for bodies of a length that nobody knows beforehand.
+// setStream sets a body whose length is not known beforehand.
 func setStream(resp *http.Response, body io.Reader) {
 	resp.Body = io.NopCloser(body)
 	resp.ContentLength = -1
 }
 
-// textResponse is an error of a handler that is none of the API machinery's.
+// textResponse returns an error of a handler that does not belong to the API machinery.
 func textResponse(code int, text string) *http.Response {
 	resp := response(code, "text/plain; charset=utf-8", []byte(text))
 	resp.Header.Set("X-Content-Type-Options", "nosniff")
 	return resp
 }
 
-// statusResponse is an error as the API machinery writes it. A positive
+// statusResponse returns an error as the API machinery writes it. A positive
 // retryAfter is in seconds.
 func statusResponse(code, retryAfter int) (*http.Response, error) {
 	status := apierrors.NewGenericServerResponse(code, "get", schema.GroupResource{}, "", "", retryAfter, false).Status()

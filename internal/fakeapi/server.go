@@ -21,13 +21,13 @@ type Server struct {
 	requests []*record
 }
 
-// New makes a server that speaks the forms of Aggregated. The slices inside
-// groups belong to it from now on, here and wherever else it is given some.
+// New makes a server that sends the forms of Aggregated. The slices inside groups belong
+// to the server from then on, as do those that its methods get.
 func New(groups ...Group) *Server {
 	return &Server{world: newWorld(groups, Aggregated())}
 }
 
-// SetForms changes what the server speaks, as an upgrade or a proxy would.
+// SetForms changes the forms that the server sends, as an upgrade or a proxy would.
 func (s *Server) SetForms(forms Forms) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *Server) SetForms(forms Forms) {
 	}
 }
 
-// SetLatency makes each request take so long, faults too.
+// SetLatency makes each request take d, faults included.
 func (s *Server) SetLatency(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func find[T any](list []T, wanted string, name func(T) string) int {
 	return slices.IndexFunc(list, func(item T) bool { return name(item) == wanted })
 }
 
-// answer is the way of every request, whichever way it came.
+// answer answers every request, in memory and over HTTP.
 func (s *Server) answer(req *http.Request) (*http.Response, error) {
 	arrival := s.arrive(req)
 	resp, err := arrival.respond(req)
@@ -126,7 +126,7 @@ func (s *Server) answer(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// An arrival is all that the answer to a request depends on.
+// An arrival is everything that the answer to a request depends on.
 type arrival struct {
 	record  *record
 	world   *world

@@ -17,8 +17,8 @@ import (
 // not turn up in any error or log line.
 const Token = "fake-secret-token"
 
-// Config leads any client that is made from it here, without a socket. It has
-// no rate limit; a test of rate limits sets one.
+// Config returns a configuration whose clients reach this server without a socket. It
+// has no rate limit; a test of rate limits sets one.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{
 		Host:        "http://fake.invalid",
@@ -28,8 +28,8 @@ func (s *Server) Config() *rest.Config {
 	}
 }
 
-// Client is the HTTP client that belongs to Config. A request to any other
-// host arrives here as well; Request.Host tells.
+// Client returns the HTTP client for Config. A request to any other host arrives here as
+// well; Request.Host has that host.
 func (s *Server) Client() *http.Client {
 	return &http.Client{Transport: transport.NewBearerAuthRoundTripper(Token, inMemory{s})}
 }
@@ -60,15 +60,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	w.WriteHeader(resp.StatusCode)
 
-	// Of a body that ends before its Content-Length net/http makes what an
-	// unexpected EOF is: the connection is closed.
+	// If a body ends before its Content-Length, net/http closes the connection, which is
+	// an unexpected EOF to the client.
 	_, err = io.Copy(flushing{w, http.NewResponseController(w)}, resp.Body)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		drop(w)
 	}
 }
 
-// flushing writes what it is given to the wire at once.
+// flushing sends each write at once.
 type flushing struct {
 	http.ResponseWriter
 	control *http.ResponseController

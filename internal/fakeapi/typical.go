@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Typical describes a server with the core group and so many groups of custom
-// resources: g0001.example.com and on, each with the same kinds (Kind0001A,
-// Kind0001B and on, resources kind0001as and on) in each of its versions, the
-// highest first.
+// Typical returns the groups of a server: the core group and a number of groups of
+// custom resources, named g0001.example.com and so on. Each has a number of kinds
+// (Kind0001A, Kind0001B and so on, with resources kind0001as and so on), the same in
+// each of its versions, the highest of which comes first.
 func Typical(groups, versions, kinds int) []Group {
 	list := []Group{core()}
 	for n := 1; n <= groups; n++ {
@@ -48,7 +48,7 @@ func typicalResource(kind string) Resource {
 	}
 }
 
-// letters counts A, B, …, Z, AA, AB and on.
+// letters counts A, B, …, Z, AA, AB and so on.
 func letters(n int) string {
 	last := string(rune('A' + n%26))
 	if n < 26 {

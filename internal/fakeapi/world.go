@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// A world is what the server serves between two changes. It is immutable, but
-// for the documents that it writes when they are first asked for.
+// A world is what the server serves between two changes. It is immutable, except the
+// documents, which it writes when they are first requested.
 type world struct {
 	groups []Group
 	forms  Forms
@@ -143,8 +143,8 @@ func (w *world) document(t target, f form) document {
 	return write()
 }
 
-// etag depends on the content alone and is the same for all aggregated forms
-// of a root, as on the real server.
+// etag returns the ETag of a root. It depends on the content alone, and is the same for
+// all aggregated forms, as on the real server.
 func (w *world) etag(t target) string {
 	w.mu.Lock()
 	compute, ok := w.etags[t]
@@ -159,7 +159,7 @@ func (w *world) etag(t target) string {
 	return compute()
 }
 
-// object is what a target serves: in the aggregated version given, or legacy.
+// object returns the document of a target, in the given aggregated version, or legacy.
 func (w *world) object(t target, aggregated string) object {
 	switch {
 	case aggregated != "":
@@ -190,7 +190,7 @@ func (w *world) hasGroup(t target) bool {
 	return ok || t == target{}
 }
 
-// group is empty if there is none of that name, and so is version.
+// group returns the group of that name, or an empty one. So does version.
 func (w *world) group(name string) Group {
 	if i, ok := w.index[name]; ok {
 		return w.groups[i]

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A recorder is a refresh that notes when it was called. It takes as long as
-// takes says, and fails as long as fails is set.
+// A recorder is a refresh that notes when it was called. A call lasts for takes, and
+// fails while fails is set.
 type recorder struct {
 	takes time.Duration
 

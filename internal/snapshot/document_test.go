@@ -84,7 +84,7 @@ func libraryResources(resources []Resource) []metav1.APIResource {
 	return list
 }
 
-// complete says that no version of d is unread.
+// complete reports whether every version of d was read.
 func (d document) complete() bool {
 	for _, g := range d {
 		if slices.ContainsFunc(g.versions, func(v docVersion) bool { return !v.read }) {

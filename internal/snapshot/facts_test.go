@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFacts says which of two reads counts: the document's or a live one's. Of
+// TestFacts shows which of two reads counts: the document's or a live one. Of
 // what is known, @7 is a live read's at tick 7, ~7 the document's then, which says
 // so no more; all else is what the document says now. The first read is at tick 1.
 func TestFacts(t *testing.T) {

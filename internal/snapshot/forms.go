@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// forms is the spelled-out index that client-go builds for one group-version
+// forms is the full index that client-go builds for one group-version
 // (newDiscoveryRESTMapper in k8s.io/client-go/restmapper, on top of
-// meta.DefaultRESTMapper): where forms clash, the last one added wins. It lives
-// only while a Table is made, to find the table's exceptions.
+// meta.DefaultRESTMapper). If forms clash, the last one added wins. It exists only
+// while a Table is made, to find the table's exceptions.
 type forms struct {
 	kinds     map[string]target
 	kindOf    map[string]string // plural or singular → kind
@@ -50,8 +50,8 @@ func (f *forms) equal(other *forms) bool {
 	return maps.Equal(f.kinds, other.kinds) && maps.Equal(f.kindOf, other.kindOf) && maps.Equal(f.singulars, other.singulars)
 }
 
-// exceptionsTo returns the answers that t would get wrong, or nil if there are none.
-// It is called before t.odd is set.
+// exceptionsTo returns the answers that t would get wrong, or nil if there are none. The
+// caller sets t.odd afterwards.
 func (f *forms) exceptionsTo(t *Table) *exceptions {
 	odd := &exceptions{kinds: map[string]target{}, names: map[string]named{}, singulars: map[string]string{}}
 	for kind, want := range f.kinds {
@@ -104,8 +104,8 @@ func (f *forms) resourcesByName() map[string][]string {
 	return byName
 }
 
-// exact picks the one resource for a fully qualified query. client-go takes the
-// first it meets in a map; we prefer the resource of that very name.
+// exact returns the one resource for a fully qualified query. client-go takes the first
+// in a map; we prefer the resource with exactly that name.
 func (f *forms) exact(name string, resources []string) string {
 	if _, ok := f.singulars[name]; ok || len(resources) == 0 {
 		return name

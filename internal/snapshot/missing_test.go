@@ -162,8 +162,8 @@ func TestMissWithVersion(t *testing.T) {
 	})
 }
 
-// TestMissWithoutVersion: in a group that is known, only the live group says that
-// something is not there.
+// TestMissWithoutVersion: in a known group, only a live read proves that something is
+// absent.
 func TestMissWithoutVersion(t *testing.T) {
 	const known = "/v1:Pod a/v1:Foo a/v2:Foo"
 	checkRows(t, []row{

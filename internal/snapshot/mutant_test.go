@@ -121,7 +121,7 @@ func (m sharedAnswer) ResourcesFor(query schema.GroupVersionResource) ([]schema.
 	return resources, settled, err
 }
 
-// settledAbsence says of everything that no read is needed.
+// settledAbsence reports that no read is needed, for every lookup.
 type settledAbsence struct{ *Snapshot }
 
 func (m settledAbsence) KindsFor(query schema.GroupVersionResource) ([]schema.GroupVersionKind, bool, error) {

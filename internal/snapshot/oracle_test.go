@@ -31,7 +31,7 @@ import (
 //   - "list" and "lists" are found in every version, and so is the kind List.
 //     FooList maps to the resource foolists, which no server has.
 //   - The lower-case form of a kind is a kind of its own: RESTMapping of "foo"
-//     succeeds, and the mapping says that the kind is foo.
+//     succeeds, and the kind of the mapping is foo.
 //   - Two resources with one kind: the last in the list wins, for RESTMapping too.
 //   - Names with an upper-case letter are found by no query, because queries are
 //     put in lower case.
@@ -210,7 +210,7 @@ func (d document) expected(q query, got, want answer) string {
 	return ""
 }
 
-// equal says that both answers have the same value in the same order, or the same
+// equal reports whether both answers have the same value in the same order, or the same
 // type of error with the same contents and text.
 func (a answer) equal(other answer) bool {
 	if !reflect.DeepEqual(a.value, other.value) || reflect.TypeOf(a.err) != reflect.TypeOf(other.err) {

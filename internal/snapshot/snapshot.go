@@ -18,33 +18,33 @@ type Snapshot struct {
 	doc         *List           // the last document; nil if it was never read
 	core, named Tick            // when its halves were last read: /api and /apis
 	lost        map[string]loss // groups that lost versions in the last new document
-	aggregated  bool            // the document says what is in every version
-	ordered     bool            // the order of groups is the server's own, as far as it has one
+	aggregated  bool            // the document has the resources of every version
+	ordered     bool            // the order of groups is the server's own
 
-	reset       Tick            // what was read before does not count
-	groupResets map[string]Tick // nor what of these groups was not read live since
-	resetOfAny  Tick            // the last of all
+	reset       Tick            // what was read before it does not count
+	groupResets map[string]Tick // of these groups only what was read live since counts
+	resetOfAny  Tick            // the last reset of everything or of a group
 
 	generation uint64 // moves when what is served changes
-	incomplete int    // how many groups have a version that nobody tried to read
+	incomplete int    // how many groups have a version that was never tried
 	private    int    // how many groups have facts of their own
 	oldest     Tick   // the least tick in those
 }
 
-// loss is what a new document has no more of a group.
+// loss is which versions of a group a new document no longer has.
 type loss struct {
-	at       Tick // when it was read
+	at       Tick // of the read of that document
 	versions []string
 }
 
-// never is later than every tick: nothing is as old.
+// never is greater than every tick.
 const never = ^Tick(0)
 
-// order says where groups stand in a snapshot. It depends on their names alone,
-// so a snapshot whose groups changed inside takes it over from the last one.
+// order is the positions of groups in a snapshot. It depends on their names alone, so
+// snapshots share it while only the contents of groups change.
 type order struct {
 	position map[string]int
-	longer   map[string][]int // of a group: the groups whose names begin with its name, itself left out
+	longer   map[string][]int // of a group: the other groups whose names begin with its name
 }
 
 func newOrder(groups []*Group) *order {
@@ -56,8 +56,8 @@ func newOrder(groups []*Group) *order {
 	return o
 }
 
-// findLonger goes through the names in alphabetical order, in which those that
-// begin with a name come right after it.
+// findLonger fills in longer. It goes through the names in alphabetical order: those
+// that begin with a name come right after it.
 func (o *order) findLonger() {
 	var begun []string // the names that the current one begins with, shorter ones first
 	for _, name := range slices.Sorted(maps.Keys(o.position)) {
@@ -85,9 +85,9 @@ type List struct {
 	aggregated bool
 }
 
-// NewList makes a list of groups in server order, no two of the same name. It
-// keeps groups. aggregated says that they come from a document that says what is
-// in every version, so that one it does not list is not served.
+// NewList makes a list of groups in server order, no two of the same name. It keeps
+// groups. aggregated reports whether their document has the resources of every version,
+// so that a resource that is not in it is not served.
 func NewList(groups []*Group, aggregated bool) *List {
 	return newList(groups, newOrder(groups), aggregated)
 }
@@ -96,8 +96,8 @@ func newList(groups []*Group, order *order, aggregated bool) *List {
 	return &List{groups: slices.Clip(groups), order: order, names: new(nameIndex), aggregated: aggregated}
 }
 
-// Next is NewList for the list that follows on l, which may be nil: where only
-// what is in the groups has changed, it saves working out their order again.
+// Next is NewList for the list that follows l, which may be nil. If only the contents of
+// groups have changed, the lists share their order.
 func (l *List) Next(groups []*Group, aggregated bool) *List {
 	if l == nil || !sameNames(groups, l.groups) {
 		return NewList(groups, aggregated)
@@ -148,14 +148,14 @@ func (s *Snapshot) Group(name string) *Group {
 // Groups returns the groups in server order. The caller must not change them.
 func (s *Snapshot) Groups() []*Group { return s.groups }
 
-// Generation moves when the served API changes, and only then: not when a
-// version is read for the first time that was listed all along.
+// Generation returns a number that moves when the served API changes, and only then: not
+// when a version that was listed all along is read for the first time.
 func (s *Snapshot) Generation() uint64 { return s.generation }
 
 // Read reports whether the whole document was ever read.
 func (s *Snapshot) Read() bool { return s.core > 0 && s.named > 0 }
 
-// Aggregated reports whether the document says what is in every version.
+// Aggregated reports whether the document has the resources of every version.
 func (s *Snapshot) Aggregated() bool { return s.aggregated }
 
 // LastReset returns the tick of the last reset of everything.
@@ -164,7 +164,7 @@ func (s *Snapshot) LastReset() Tick { return s.reset }
 // LastResetOfAny returns the tick of the last reset, of everything or of a group.
 func (s *Snapshot) LastResetOfAny() Tick { return s.resetOfAny }
 
-// half returns when the half of the document was last read that a group is in.
+// half returns when the half of the document that the group is in was last read.
 func (s *Snapshot) half(group string) Tick {
 	if group == "" {
 		return s.core
@@ -177,8 +177,8 @@ func (s *Snapshot) Serves(group, version string) bool {
 	return s.Group(group).find(version) != nil
 }
 
-// LiveReads lists the reads that bring everything about a group anew: its list,
-// and every version that is known, listed, or was found gone.
+// LiveReads lists the live reads of everything about a group: its list, and every
+// version that is known, listed, or was found gone.
 func (s *Snapshot) LiveReads(group string) []Read {
 	reads := []Read{listOf(group)}
 	if g := s.Group(group); g != nil {
@@ -189,9 +189,9 @@ func (s *Snapshot) LiveReads(group string) []Read {
 	return reads
 }
 
-// Unsettled lists the groups of which the document and what was read live
-// disagree, and those which the document has dropped though nobody has seen them
-// go. Only a live read can tell which is right.
+// Unsettled lists the groups on which the document and a live read disagree, and the
+// groups that the document has dropped without a live read that confirms it. Only a
+// live read can tell which is right.
 func (s *Snapshot) Unsettled() (disputed, dropped []*Group) {
 	if s.private == 0 {
 		return nil, nil
@@ -221,8 +221,8 @@ func (s *Snapshot) Kinds() int {
 	return n
 }
 
-// settled reports whether a version of g may be answered from without another
-// read: it was read, and after the last reset.
+// settled reports whether a version of g was read, and after the last reset, so that a
+// lookup may be answered from it.
 func (s *Snapshot) settled(g *Group, v *Version) bool {
 	return v.Table != nil && !v.doubted && s.fresh(g, v.Read, v.Live)
 }
@@ -233,13 +233,12 @@ func (s *Snapshot) gaveUp(g *Group, v *Version) bool {
 	return v.Err != nil && s.fresh(g, f.get(v.Name).tried, true)
 }
 
-// listSettled is settled for the list of the group's versions: what is in it, and
-// in what order.
+// listSettled is settled for the list of the group's versions and their order.
 func (s *Snapshot) listSettled(g *Group) bool {
 	if g.own == nil {
 		return s.fresh(g, 0, false)
 	}
-	asked := max(g.own.list, s.half(g.name)) // when the server last had its say
+	asked := max(g.own.list, s.half(g.name)) // when the server was last asked for the list
 	read := asked
 	if _, waiting := s.groupResets[g.name]; waiting || g.own.list > 0 && g.own.listLeads() {
 		read = g.own.list
@@ -247,8 +246,8 @@ func (s *Snapshot) listSettled(g *Group) bool {
 	return asked > g.unlisted && s.fresh(g, read, true) && len(s.outdatedAbsences(g)) == 0
 }
 
-// outdatedAbsences lists the versions of g that the document has and that were
-// found gone before the last reset.
+// outdatedAbsences lists the versions of g that the document has, but that were found
+// gone before the last reset.
 func (s *Snapshot) outdatedAbsences(g *Group) []string {
 	if g.own == nil || s.reset == 0 && len(s.groupResets) == 0 {
 		return nil
@@ -262,8 +261,8 @@ func (s *Snapshot) outdatedAbsences(g *Group) []string {
 	return names
 }
 
-// fresh reports whether something of g that was read then, live or not, was read
-// after the last reset. then is 0 for what the document says.
+// fresh reports whether a part of g that was read at then was read after the last reset.
+// live reports whether it was read live; then is 0 for what comes from the document.
 func (s *Snapshot) fresh(g *Group, then Tick, live bool) bool {
 	if s.reset == 0 && len(s.groupResets) == 0 {
 		return true
@@ -275,9 +274,9 @@ func (s *Snapshot) fresh(g *Group, then Tick, live bool) bool {
 	return then > s.reset && (!waiting || live && then > reset)
 }
 
-// awaits reports whether a group whose name begins with prefix waits for a read
-// after a reset: one that is known for a live one, any other, which may have come,
-// for one of the document.
+// awaits reports whether a group whose name begins with prefix waits for a read after a
+// reset. A known group waits for a live read. Any other group may have come, and waits
+// for a read of the document.
 func (s *Snapshot) awaits(prefix string) bool {
 	for group, reset := range s.groupResets {
 		if strings.HasPrefix(group, prefix) && (s.Group(group) != nil || s.half(group) <= reset) {
@@ -287,10 +286,9 @@ func (s *Snapshot) awaits(prefix string) bool {
 	return false
 }
 
-// complete reports whether nothing has to be read before the selected groups may
-// answer: every version was read or, outside the very group that was asked for,
-// at least tried. A version that fails, for days perhaps, must not make every
-// lookup that searches many groups ask for it again.
+// complete reports whether the selected groups may answer without a read: every version
+// was read or, outside the group that was asked for, at least tried. A version may fail
+// for days; lookups in many groups must not read it again each time.
 func (s *Snapshot) complete(sel selection) bool {
 	if !s.Read() || min(s.core, s.named) <= s.reset || s.oldest <= s.reset {
 		return false
@@ -309,10 +307,9 @@ func (s *Snapshot) complete(sel selection) bool {
 	return complete && (s.ordered || selected == 1)
 }
 
-// selection names the groups that a resource query without a full group and
-// version is put to: those whose name begins with group, which are all when it
-// is empty. This is how client-go lets "storageclass.storage" find
-// storageclasses in storage.k8s.io.
+// selection selects the groups for a resource query without a full group and version:
+// those whose name begins with group, or all if it is empty. That is how in client-go
+// "storageclass.storage" finds storageclasses in storage.k8s.io.
 type selection struct {
 	group   string
 	version string // empty: every version

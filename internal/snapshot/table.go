@@ -15,7 +15,7 @@ import (
 // categories and subresources are not kept.
 type Resource struct {
 	Name       string // plural, as in the URL
-	Singular   string // as the server says, or guessed from the kind where it says none
+	Singular   string // the server's, or guessed from the kind if the server has none
 	Kind       string
 	Namespaced bool
 }
@@ -24,12 +24,11 @@ type Resource struct {
 // not know its group or version, so that versions that serve the same resources
 // share one.
 //
-// client-go derives further forms from each resource: the kind in lower case,
-// the kind with "List" appended, and the plural and singular guessed for that.
-// Keeping them all would more than double the size of the index, so they are
-// derived when asked for. The few that derivation would get wrong, because two
-// resources claim the same form, are found when the table is made and kept in
-// odd, which is therefore asked first.
+// client-go derives further forms from each resource: the kind in lower case, the kind
+// with "List" appended, and the plural and singular guessed for that. To keep them all
+// would more than double the size of the index, so lookups derive them. Derivation is
+// wrong for a few, because two resources claim the same form. These are found when the
+// table is made and kept in odd, which lookups therefore ask first.
 type Table struct {
 	rows  []Resource
 	kinds map[string]int32 // exact kind → row
@@ -38,7 +37,7 @@ type Table struct {
 	lower map[string]int32 // kind in lower case → row; only while the table is made
 }
 
-// exceptions holds the answers that the rows and the rules of derivation do not give.
+// exceptions holds the answers that derivation from the rows gets wrong.
 type exceptions struct {
 	kinds     map[string]target
 	names     map[string]named
@@ -55,14 +54,14 @@ type target struct {
 type named struct {
 	kind      string
 	resources []string // sorted; of a singular that several resources claim, all of them
-	exact     string   // the one of resources for a fully qualified query
+	exact     string   // the one of resources that a fully qualified query finds
 }
 
 const listSuffix = "List"
 
-// NewTable indexes resources, which are in the server's order. Subresources are
-// left out, and a missing singular name is guessed from the kind as client-go
-// does. The argument is not kept.
+// NewTable indexes resources, which are in the server's order. It leaves out
+// subresources, and guesses a missing singular name from the kind as client-go does. It
+// does not keep its argument.
 func NewTable(resources []Resource) *Table {
 	t := &Table{rows: topLevel(resources)}
 	t.kinds = make(map[string]int32, len(t.rows))
@@ -90,9 +89,9 @@ func NewTableLike(other *Table, resources []Resource) *Table {
 	return NewTable(resources)
 }
 
-// regular reports whether no two forms of the rows can clash, so that there is nothing
-// to find exceptions among: all kinds differ, in lower case too; all names do; and
-// none looks like one that is guessed for a list.
+// regular reports whether no two forms of the rows can clash, so that there are no
+// exceptions: all kinds differ, also in lower case, all names differ, and none looks
+// like one that is guessed for a list.
 func (t *Table) regular() bool {
 	names, lower := 0, make(map[string]struct{}, len(t.rows))
 	for _, r := range t.rows {
@@ -114,7 +113,8 @@ func plain(form string) bool {
 	return form != "" && ascii && !strings.HasSuffix(strings.TrimSuffix(form, "s"), "list")
 }
 
-// lowerKinds saves exceptionsTo from trying every row for every kind.
+// lowerKinds returns the rows by kind in lower case, so that exceptionsTo need not try
+// every row for every kind.
 func lowerKinds(rows []Resource) map[string]int32 {
 	lower := make(map[string]int32, len(rows))
 	for i, r := range rows {
@@ -123,7 +123,8 @@ func lowerKinds(rows []Resource) map[string]int32 {
 	return lower
 }
 
-// topLevel copies the resources that are not subresources, singular names filled in.
+// topLevel returns copies of the resources that are not subresources, with singular
+// names filled in.
 func topLevel(resources []Resource) []Resource {
 	rows := make([]Resource, 0, len(resources))
 	for _, r := range resources {
@@ -145,7 +146,7 @@ func guess(kind string) (plural, singular string) {
 	return p.Resource, s.Resource
 }
 
-// target says where kind is served: in any of the forms that client-go knows.
+// target returns where kind is served. kind may have any form that client-go knows.
 func (t *Table) target(kind string) (target, bool) {
 	if t.odd != nil {
 		if found, ok := t.odd.kinds[kind]; ok {
@@ -159,7 +160,7 @@ func (t *Table) target(kind string) (target, bool) {
 	return t.derivedTarget(kind)
 }
 
-// derivedTarget knows FooList, List and the lower-case form of a kind.
+// derivedTarget is target for FooList, List and the lower-case form of a kind.
 func (t *Table) derivedTarget(kind string) (target, bool) {
 	if kind == listSuffix {
 		return target{resource: "lists"}, true
@@ -179,7 +180,7 @@ func (t *Table) derivedTarget(kind string) (target, bool) {
 // lastOfLowerKind returns the last row whose kind in lower case is lower, or nil.
 func (t *Table) lastOfLowerKind(lower string) *Resource {
 	if strings.ContainsFunc(lower, func(r rune) bool { return unicode.ToLower(r) != r }) {
-		return nil // as of most kinds that are asked for, without trying them all
+		return nil // so for most kinds no row has to be tried
 	}
 	if t.lower != nil {
 		if i, ok := t.lower[lower]; ok {
@@ -248,7 +249,8 @@ func (t *Table) resourcesOf(name string) []string {
 	return nil
 }
 
-// derivedName knows the names guessed for List and for every FooList.
+// derivedName returns the kind and the resource of a name that is guessed for List or
+// for a FooList.
 func (t *Table) derivedName(name string) (kind, resource string, ok bool) {
 	item, ok := strings.CutSuffix(strings.TrimSuffix(name, "s"), "list")
 	if !ok {

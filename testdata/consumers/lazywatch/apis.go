@@ -16,7 +16,7 @@ type apis interface {
 	// Served calls found with the kinds that are served, all in one call at first,
 	// and again with those that came. It returns when ctx ends.
 	Served(ctx context.Context, found func([]schema.GroupKind))
-	// Mapping says how a kind is served, in the version that the server prefers.
+	// Mapping returns how a kind is served, in the version that the server prefers.
 	Mapping(kind schema.GroupKind) (*meta.RESTMapping, error)
 	// RunWhileServed runs run while the kinds, given without a version, are served:
 	// it cancels run's context when one goes, and runs it again when it is back.

@@ -65,7 +65,7 @@ func (b *board) swap(kind schema.GroupKind, e entry) (was entry) {
 	return was
 }
 
-// setListed says that every kind that is served at start is on the board.
+// setListed notes that every kind that is served at start is on the board.
 func (b *board) setListed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

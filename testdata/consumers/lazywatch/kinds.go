@@ -44,7 +44,7 @@ func (s *kindSet) Set(list string) error {
 	return nil
 }
 
-// filter says which kinds to mirror: those included, or all, but for those excluded.
+// filter selects the kinds to mirror: those included, or all, without those excluded.
 type filter struct{ include, exclude kindSet }
 
 func (f filter) has(kind schema.GroupKind) bool {

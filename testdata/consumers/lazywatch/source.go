@@ -62,7 +62,7 @@ func (s *source) run(ctx context.Context, kind schema.GroupKind) error {
 	return s.mirror(ctx, mapping.GroupVersionKind)
 }
 
-// obstacle says why objects of a kind cannot be mirrored; nothing if they can.
+// obstacle returns why objects of a kind cannot be mirrored, or "" if they can.
 func (s *source) obstacle(mapping *meta.RESTMapping) (string, error) {
 	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
 		return "objects of this kind are in no namespace", nil

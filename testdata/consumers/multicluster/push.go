@@ -119,7 +119,7 @@ func maybeReset(mapper meta.RESTMapper) error {
 	return nil
 }
 
-// orUnreachable tells a tenant that gave no answer from one that said no.
+// orUnreachable marks the error of a tenant that gave no answer, as opposed to a refusal.
 func orUnreachable(err error) error {
 	if network := net.Error(nil); errors.As(err, &network) {
 		return &incomplete{unreachable, err}

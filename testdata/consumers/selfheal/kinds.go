@@ -35,7 +35,7 @@ func (l *kindList) Set(list string) error {
 	return nil
 }
 
-// served says how the mapper believes that the kinds are served.
+// served returns how the kinds are served, as the mapper knows it.
 func (l kindList) served(mapper meta.RESTMapper) map[string]string {
 	served := map[string]string{}
 	for _, kind := range l {

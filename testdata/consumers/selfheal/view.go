@@ -17,8 +17,8 @@ type view interface {
 	Repair(ctx context.Context) error
 }
 
-// health is how reads of the server have gone. The zero value says that there
-// was none yet.
+// health is how reads of the server have gone. The zero value means that there was
+// none yet.
 type health struct {
 	LastSuccess  time.Time
 	FailingSince time.Time // zero while reads succeed

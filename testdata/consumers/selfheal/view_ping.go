@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// pingView is the way on stock controller-runtime: it pings the server. The mapper is
-// not part of it, since that neither tells how it is nor can be reset.
+// pingView is the view on stock controller-runtime: it pings the server. It does not use
+// the mapper, which has no health and cannot be reset.
 type pingView struct {
 	client            *discovery.DiscoveryClient
 	mapper            meta.RESTMapper

@@ -17,9 +17,9 @@ import (
 
 var errRepairing = errors.New("a repair is running already")
 
-// watchdog looks after a view. All repairs run in the goroutine of start, one at
-// a time; repairing says that one runs or is about to, and whoever sets it is
-// the only one to have asked.
+// watchdog watches a view. All repairs run in the goroutine of start, one at a time.
+// repairing reports whether one runs or is about to; only the caller that sets it may
+// ask for one.
 type watchdog struct {
 	view      view
 	opts      options
