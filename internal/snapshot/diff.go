@@ -160,8 +160,8 @@ func servedDifferently(a, b *Snapshot) bool {
 	return false
 }
 
-// groupServedDifferently is servedDifferently for one group. It is no difference if a
-// list gives the place of a version that was known without a list.
+// groupServedDifferently reports whether the two groups differ in what is served. It is
+// no difference if a list gives the place of a version that was known without a list.
 func groupServedDifferently(old, g *Group) bool {
 	if len(old.versions) != len(g.versions) {
 		return true

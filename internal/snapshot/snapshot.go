@@ -233,7 +233,8 @@ func (s *Snapshot) gaveUp(g *Group, v *Version) bool {
 	return v.Err != nil && s.fresh(g, f.get(v.Name).tried, true)
 }
 
-// listSettled is settled for the list of the group's versions and their order.
+// listSettled reports whether the list of the group's versions, and their order, were
+// read after the last reset.
 func (s *Snapshot) listSettled(g *Group) bool {
 	if g.own == nil {
 		return s.fresh(g, 0, false)

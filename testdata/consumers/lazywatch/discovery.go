@@ -27,7 +27,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// isDiscovery is true of /api, /api/v1, /apis, /apis/<group> and
+// isDiscovery reports whether path is /api, /api/v1, /apis, /apis/<group> or
 // /apis/<group>/<version>: longer paths are of resources.
 func isDiscovery(path string) bool {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
