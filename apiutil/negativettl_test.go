@@ -58,7 +58,7 @@ func TestNegativeTTL(t *testing.T) {
 		extra := fooKind
 		extra.Kind = "Extra"
 		server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo", "Bar", "Extra"))
-		wantServed(t, m, extra) // by which a change is learnt
+		wantServed(t, m, extra) // its miss finds the change
 		server.TakeRequests()
 		ask("after a change", miss...)
 

@@ -218,7 +218,7 @@ func TestWatcherGoesOnAtOnce(t *testing.T) {
 }
 
 // Two watchers whose server comes back do not ask at the same moment.
-func TestWatchersDoNotBeatInTime(t *testing.T) {
+func TestWatchersDoNotReopenInLockstep(t *testing.T) {
 	var firsts []string
 	for range 8 {
 		api := &watchAPI{watches: []answer{{end: io.EOF}, {}}}

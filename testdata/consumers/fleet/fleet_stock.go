@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// fleet is what there is on stock controller-runtime: nobody watches what a cluster
-// serves. So whileServed asks until the kind is there, and never learns that it went.
+// fleet is for stock controller-runtime, where nothing watches what a cluster serves. So
+// whileServed asks until the kind is there, and never notices that it went.
 type fleet struct{}
 
 const askEvery = 10 * time.Second

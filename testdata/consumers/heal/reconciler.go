@@ -34,7 +34,7 @@ const (
 
 var errNoKind = errors.New("the annotation " + kindAnnotation + " is empty, want a kind such as Widget.example.com")
 
-// reconciler tells every annotated ConfigMap how the kind that it names is
+// reconciler writes into every annotated ConfigMap how the kind that it names is
 // served, and how many objects of it there are.
 type reconciler struct {
 	client   client.Client

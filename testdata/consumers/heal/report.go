@@ -107,8 +107,8 @@ func (r *reporter) lookup(answer *report, gk schema.GroupKind, versions []string
 	return nil
 }
 
-// reset makes the mapper forget what it knows. MaybeResetRESTMapper says nothing
-// of a mapper that cannot, so this does.
+// reset resets the mapper. It returns an error if the mapper cannot be reset, because
+// MaybeResetRESTMapper returns none.
 func (r *reporter) reset() error {
 	meta.MaybeResetRESTMapper(r.mapper)
 	if _, ok := r.mapper.(meta.ResettableRESTMapper); !ok {

@@ -25,7 +25,7 @@ const (
 	failed        state = "Failed"        // it is tried again with backoff
 )
 
-// entry is what the board says of a kind.
+// entry is what the board has of a kind.
 type entry struct {
 	State   state     `json:"state"`
 	Message string    `json:"message,omitempty"`
@@ -54,7 +54,7 @@ func (b *board) set(kind schema.GroupKind, s state, message string) {
 	}
 }
 
-// swap changes an entry, unless it says the same already, and returns what was there.
+// swap replaces an entry, unless it is the same already, and returns the old one.
 func (b *board) swap(kind schema.GroupKind, e entry) (was entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

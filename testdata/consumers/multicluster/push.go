@@ -127,8 +127,8 @@ func orUnreachable(err error) error {
 	return err
 }
 
-// newPeer is the Peer of a mesh, which says who is in it. It has the mesh's name
-// and, if Peers are namespaced, its namespace, which must exist in the tenant.
+// newPeer returns the Peer of a mesh, which lists the mesh's tenants. It has the mesh's
+// name and, if Peers are namespaced, its namespace, which must exist in the tenant.
 func newPeer(mapping *meta.RESTMapping, mesh *clusterMesh) *unstructured.Unstructured {
 	tenants := make([]any, 0, len(mesh.Spec.Tenants))
 	for _, name := range mesh.tenantNames() {

@@ -171,7 +171,7 @@ func TestTakenOut(t *testing.T) {
 	}
 }
 
-// TestReset shows the trap: MaybeResetRESTMapper says nothing of a mapper that
+// TestReset shows the trap: MaybeResetRESTMapper returns no error for a mapper that
 // cannot be reset.
 func TestReset(t *testing.T) {
 	r := newReconciler(t)

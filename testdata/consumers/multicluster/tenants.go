@@ -104,8 +104,8 @@ func restConfig(kubeconfig []byte) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// selfContained refuses a kubeconfig that would run programs or read files here:
-// who may write a Secret must not be given the operator's own rights by that.
+// selfContained refuses a kubeconfig that would run programs or read files here: the
+// right to write a Secret must not give the operator's own rights.
 func selfContained(config *api.Config) error {
 	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {
 		user := config.AuthInfos[name]

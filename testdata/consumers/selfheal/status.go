@@ -41,7 +41,7 @@ func (s status) bad() bool { return s.State == unhealthy || s.State == gaveUp }
 func (s status) observed(h health, tolerate time.Duration, now time.Time) status {
 	switch {
 	case h.LastSuccess.IsZero() && h.FailingSince.IsZero():
-		return s // nothing new: what the file says stands
+		return s // nothing new: the status of the file stands
 	case h.FailingSince.IsZero():
 		if s.State != healthy {
 			s.State, s.Since, s.Reason = healthy, now, ""
@@ -71,8 +71,8 @@ func (s status) attempted(err error, now time.Time) status {
 	return s
 }
 
-// load reads a status. Without one that can be read it begins anew, and says why
-// if that is not because there is no file.
+// load reads a status. If it can't read one, it returns a new status, and an error
+// unless there is no file.
 func load(file string) (status, error) {
 	anew := status{State: unknown, Since: time.Now()}
 	written, err := os.ReadFile(file)

@@ -46,8 +46,8 @@ func (v *mapperView) Health() health {
 	return health{LastSuccess: status.LastSuccess, FailingSince: status.UnhealthySince, Reason: status.LastError}
 }
 
-// Repair resets the mapper, so that the lookup after it reads everything. That a
-// lookup succeeds says nothing: known kinds are served all through an outage.
+// Repair resets the mapper, so that the lookup after it reads everything. A lookup that
+// succeeds proves nothing: known kinds are served during an outage as well.
 func (v *mapperView) Repair(ctx context.Context) error {
 	begun := time.Now()
 	v.client.CloseIdleConnections() // to a server that may be dead, or another

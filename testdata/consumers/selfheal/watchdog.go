@@ -25,7 +25,7 @@ type watchdog struct {
 	opts      options
 	log       logr.Logger
 	repairing atomic.Bool
-	asked     chan struct{} // one slot: repairing lets nobody ask twice
+	asked     chan struct{} // one slot: while repairing is set, nobody asks again
 
 	mu     sync.Mutex
 	status status
@@ -96,7 +96,7 @@ func (w *watchdog) attempt(ctx context.Context) error {
 	return err
 }
 
-// look takes up what the view says of itself.
+// look updates the status with the health of the view.
 func (w *watchdog) look() status {
 	h := w.view.Health()
 	return w.update(func(s status) status { return s.observed(h, w.opts.tolerate, time.Now()) })
