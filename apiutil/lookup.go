@@ -5,10 +5,8 @@ package apiutil
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -78,25 +76,4 @@ func textOf(q snapshot.Query) string {
 	default:
 		return fmt.Sprintf("%s %q in group %q, versions %q", what, q.Name, q.Group, q.Versions)
 	}
-}
-
-func kindQuery(gk schema.GroupKind, versions []string) snapshot.Query {
-	return snapshot.Query{Group: gk.Group, Versions: specified(versions), Name: gk.Kind}
-}
-
-func resourceQuery(resource schema.GroupVersionResource) snapshot.Query {
-	versions := specified([]string{resource.Version})
-	return snapshot.Query{Group: resource.Group, Versions: versions, Name: resource.Resource, ByResource: true}
-}
-
-// specified returns the versions to search, each once, without those that client-go
-// takes for none (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper).
-func specified(versions []string) []string {
-	var result []string
-	for _, v := range versions {
-		if v != "" && v != runtime.APIVersionInternal && !slices.Contains(result, v) {
-			result = append(result, v)
-		}
-	}
-	return result
 }

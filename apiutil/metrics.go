@@ -101,7 +101,7 @@ func (m *DynamicRESTMapper) logChange(r reload.Report) {
 // summarize lists kinds by what happened to them, in the form group/version.Kind,
 // and versions whose kinds are not known, at most mostLogged of each.
 func summarize(from, to *snapshot.Snapshot) (added, removed, changed []string) {
-	lists := map[snapshot.ChangeType]*[]string{snapshot.Added: &added, snapshot.Removed: &removed, snapshot.Changed: &changed}
+	lists := map[snapshot.ChangeType]*[]string{snapshot.ChangeAdded: &added, snapshot.ChangeRemoved: &removed, snapshot.ChangeChanged: &changed}
 	for _, c := range snapshot.Diff(from, to) {
 		gvk := c.Mapping.GroupVersionKind
 		*lists[c.Type] = append(*lists[c.Type], gvk.GroupVersion().String()+"."+gvk.Kind)

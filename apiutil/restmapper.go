@@ -123,7 +123,7 @@ func (m *DynamicRESTMapper) KindForWithContext(ctx context.Context, resource sch
 		m.hit()
 		return kind, err
 	}
-	return recheck(ctx, m, resourceQuery(resource), func(s *snapshot.Snapshot) (schema.GroupVersionKind, bool, error) {
+	return recheck(ctx, m, snapshot.ResourceQuery(resource), func(s *snapshot.Snapshot) (schema.GroupVersionKind, bool, error) {
 		return s.KindFor(resource)
 	})
 }
@@ -141,7 +141,7 @@ func (m *DynamicRESTMapper) KindsForWithContext(ctx context.Context, resource sc
 		m.hit()
 		return kinds, err
 	}
-	return recheck(ctx, m, resourceQuery(resource), func(s *snapshot.Snapshot) ([]schema.GroupVersionKind, bool, error) {
+	return recheck(ctx, m, snapshot.ResourceQuery(resource), func(s *snapshot.Snapshot) ([]schema.GroupVersionKind, bool, error) {
 		return s.KindsFor(resource)
 	})
 }
@@ -159,7 +159,7 @@ func (m *DynamicRESTMapper) ResourceForWithContext(ctx context.Context, input sc
 		m.hit()
 		return resource, err
 	}
-	return recheck(ctx, m, resourceQuery(input), func(s *snapshot.Snapshot) (schema.GroupVersionResource, bool, error) {
+	return recheck(ctx, m, snapshot.ResourceQuery(input), func(s *snapshot.Snapshot) (schema.GroupVersionResource, bool, error) {
 		return s.ResourceFor(input)
 	})
 }
@@ -177,7 +177,7 @@ func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input s
 		m.hit()
 		return resources, err
 	}
-	return recheck(ctx, m, resourceQuery(input), func(s *snapshot.Snapshot) ([]schema.GroupVersionResource, bool, error) {
+	return recheck(ctx, m, snapshot.ResourceQuery(input), func(s *snapshot.Snapshot) ([]schema.GroupVersionResource, bool, error) {
 		return s.ResourcesFor(input)
 	})
 }
@@ -199,7 +199,7 @@ func (m *DynamicRESTMapper) RESTMappingWithContext(ctx context.Context, gk schem
 		return mapping, err
 	}
 	versions = slices.Clone(versions) // so that those of a hit may stay on the caller's stack
-	return recheck(ctx, m, kindQuery(gk, versions), func(s *snapshot.Snapshot) (*meta.RESTMapping, bool, error) {
+	return recheck(ctx, m, snapshot.KindQuery(gk, versions), func(s *snapshot.Snapshot) (*meta.RESTMapping, bool, error) {
 		return s.RESTMapping(gk, versions)
 	})
 }
@@ -219,7 +219,7 @@ func (m *DynamicRESTMapper) RESTMappingsWithContext(ctx context.Context, gk sche
 		return mappings, err
 	}
 	versions = slices.Clone(versions)
-	return recheck(ctx, m, kindQuery(gk, versions), func(s *snapshot.Snapshot) ([]*meta.RESTMapping, bool, error) {
+	return recheck(ctx, m, snapshot.KindQuery(gk, versions), func(s *snapshot.Snapshot) ([]*meta.RESTMapping, bool, error) {
 		return s.RESTMappings(gk, versions)
 	})
 }
@@ -238,7 +238,7 @@ func (m *DynamicRESTMapper) ResourceSingularizerWithContext(ctx context.Context,
 		m.hit()
 		return singular, err
 	}
-	query := resourceQuery(schema.GroupVersionResource{Resource: resource})
+	query := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: resource})
 	singular, err = recheck(ctx, m, query, func(s *snapshot.Snapshot) (string, bool, error) {
 		return s.ResourceSingularizer(resource)
 	})

@@ -70,7 +70,7 @@ func (m *DynamicRESTMapper) ask(ctx context.Context, gvks []schema.GroupVersionK
 			_, settled, err := s.RESTMapping(gvk.GroupKind(), versions)
 			return err == nil, settled
 		}
-		q := kindQuery(gvk.GroupKind(), versions)
+		q := snapshot.KindQuery(gvk.GroupKind(), versions)
 		if found := m.reloader.Lookup(ctx, q, find); found.Err != nil || len(found.Failed) > 0 {
 			errs = append(errs, lookupError(q, found.Failed, found.Err))
 		}

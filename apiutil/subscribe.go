@@ -78,12 +78,9 @@ func (m *DynamicRESTMapper) deliver(ctx context.Context, changes chan<- []APICha
 }
 
 func apiChanges(diff []snapshot.Change) []APIChange {
-	types := map[snapshot.ChangeType]APIChangeType{
-		snapshot.Added: APIAdded, snapshot.Removed: APIRemoved, snapshot.Changed: APIChanged,
-	}
 	changes := make([]APIChange, 0, len(diff))
 	for _, c := range diff {
-		changes = append(changes, APIChange{Type: types[c.Type], Mapping: c.Mapping})
+		changes = append(changes, APIChange{Type: APIChangeType(c.Type), Mapping: c.Mapping})
 	}
 	return changes
 }

@@ -38,7 +38,7 @@ type Client struct {
 	options Options
 	secrets []string     // never shown in an error, nor is what a request has sent
 	server  share.Server // whose documents these are, to other mappers of this process
-	last    *Bulk        // the last bulk document read; used by Document alone
+	last    *share.Bulk  // the last bulk document read; used by Document alone
 }
 
 // NewClient makes a client that sends its requests through httpClient, with the

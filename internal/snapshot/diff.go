@@ -7,13 +7,13 @@ import (
 )
 
 // ChangeType is what happened to a kind.
-type ChangeType int
+type ChangeType string
 
-// The types of a Change.
+// The types of a Change, by the names that users see.
 const (
-	Added ChangeType = iota
-	Removed
-	Changed
+	ChangeAdded   ChangeType = "Added"
+	ChangeRemoved ChangeType = "Removed"
+	ChangeChanged ChangeType = "Changed"
 )
 
 // Change is what happened to one kind in one version of one group.
@@ -50,7 +50,7 @@ func appendRemoved(changes []Change, old, g *Group) []Change {
 		}
 		for _, kind := range v.Table.spelledKinds() {
 			if _, ok := now.exactKind(kind); !ok {
-				changes = append(changes, Change{Removed, *old.mapping(v, kind)})
+				changes = append(changes, Change{ChangeRemoved, *old.mapping(v, kind)})
 			}
 		}
 	}
@@ -66,9 +66,9 @@ func appendArrived(changes []Change, old, g *Group) []Change {
 			now, _ := v.Table.exactKind(kind)
 			switch {
 			case !existed:
-				changes = append(changes, Change{Added, *g.mapping(v, kind)})
+				changes = append(changes, Change{ChangeAdded, *g.mapping(v, kind)})
 			case was != now || g.becamePreferred(old, v, kind):
-				changes = append(changes, Change{Changed, *g.mapping(v, kind)})
+				changes = append(changes, Change{ChangeChanged, *g.mapping(v, kind)})
 			}
 		}
 	}

@@ -26,34 +26,34 @@ func TestDiff(t *testing.T) {
 		"nothing": {from: after(group("a", read("v1", foos))), to: after(group("a", read("v1", foos)))},
 		"from nothing": {
 			from: new(Snapshot), to: after(group("b", read("v1", bars, foos)), group("a", read("v1", foos))),
-			want: []change{{Added, "b/v1, Kind=Bar", "bars"}, {Added, "b/v1, Kind=Foo", "foos"}, {Added, "a/v1, Kind=Foo", "foos"}},
+			want: []change{{ChangeAdded, "b/v1, Kind=Bar", "bars"}, {ChangeAdded, "b/v1, Kind=Foo", "foos"}, {ChangeAdded, "a/v1, Kind=Foo", "foos"}},
 		},
 		"to nothing": {
 			from: after(group("a", read("v1", foos), read("v2", bars))), to: after(),
-			want: []change{{Removed, "a/v1, Kind=Foo", "foos"}, {Removed, "a/v2, Kind=Bar", "bars"}},
+			want: []change{{ChangeRemoved, "a/v1, Kind=Foo", "foos"}, {ChangeRemoved, "a/v2, Kind=Bar", "bars"}},
 		},
 		"removed before added, in the new order": {
 			from: after(group("a", read("v1", foos)), group("b", read("v1", foos)), group("c", read("v1", foos))),
 			to: after(group("c", read("v1", bars)), group("b", read("v1", foos)),
 				group("a", read("v1", Resource{Name: "fooes", Kind: "Foo", Namespaced: true}))),
-			want: []change{{Removed, "c/v1, Kind=Foo", "foos"}, {Added, "c/v1, Kind=Bar", "bars"}, {Changed, "a/v1, Kind=Foo", "fooes"}},
+			want: []change{{ChangeRemoved, "c/v1, Kind=Foo", "foos"}, {ChangeAdded, "c/v1, Kind=Bar", "bars"}, {ChangeChanged, "a/v1, Kind=Foo", "fooes"}},
 		},
 		"removed as it was last, with its new neighbour": {
 			from: after(group("a", read("v1", foos))), to: after(group("a", read("v1", Resource{Name: "foos", Kind: "Phoo"}))),
-			want: []change{{Removed, "a/v1, Kind=Foo", "foos"}, {Added, "a/v1, Kind=Phoo", "foos"}},
+			want: []change{{ChangeRemoved, "a/v1, Kind=Foo", "foos"}, {ChangeAdded, "a/v1, Kind=Phoo", "foos"}},
 		},
 		"scope": {
 			from: after(group("a", read("v1", bars))), to: after(group("a", read("v1", Resource{Name: "bars", Kind: "Bar", Namespaced: true}))),
-			want: []change{{Changed, "a/v1, Kind=Bar", "bars"}},
+			want: []change{{ChangeChanged, "a/v1, Kind=Bar", "bars"}},
 		},
 		"became preferred": {
 			from: after(NewGroup("a", "v1", []Version{read("v1", foos, bars), read("v2", foos)})),
 			to:   after(NewGroup("a", "v2", []Version{read("v1", foos, bars), read("v2", foos)})),
-			want: []change{{Changed, "a/v2, Kind=Foo", "foos"}},
+			want: []change{{ChangeChanged, "a/v2, Kind=Foo", "foos"}},
 		},
 		"became preferred because the other went": {
 			from: after(group("a", read("v1", foos), read("v2", foos))), to: after(group("a", read("v2", foos))),
-			want: []change{{Removed, "a/v1, Kind=Foo", "foos"}, {Changed, "a/v2, Kind=Foo", "foos"}},
+			want: []change{{ChangeRemoved, "a/v1, Kind=Foo", "foos"}, {ChangeChanged, "a/v2, Kind=Foo", "foos"}},
 		},
 		"singular alone": {
 			from: after(group("a", read("v1", foos))),
@@ -62,7 +62,7 @@ func TestDiff(t *testing.T) {
 		"only listed": {from: after(group("a", listed("v1"))), to: after(group("a", listed("v1"), listed("v2")))},
 		"listed twice": {
 			from: after(group("a", read("v1", foos))), to: after(group("a", read("v1", foos, Resource{Name: "fooes", Kind: "Foo"}))),
-			want: []change{{Changed, "a/v1, Kind=Foo", "fooes"}},
+			want: []change{{ChangeChanged, "a/v1, Kind=Foo", "fooes"}},
 		},
 	}
 	for name, test := range tests {
@@ -92,17 +92,17 @@ func checkDiff(a, b *Snapshot) error {
 		next := kindState{c.Mapping.Resource.Resource, c.Mapping.Scope.Name(), b.isPreferred(gvk)}
 		from := 0
 		switch c.Type {
-		case Removed:
+		case ChangeRemoved:
 			if next.preferred = a.isPreferred(gvk); !had || now != next {
 				return fmt.Errorf("removed %v, which was %v (%v)", c.Mapping, now, had)
 			}
 			delete(kinds, gvk)
-		case Added:
+		case ChangeAdded:
 			if from = len(a.kindOrder()); had {
 				return fmt.Errorf("added %v, which was there", c.Mapping)
 			}
 			kinds[gvk] = next
-		case Changed:
+		case ChangeChanged:
 			if from = len(a.kindOrder()); !had || now == next {
 				return fmt.Errorf("changed %v, which was %v (%v)", c.Mapping, now, had)
 			}

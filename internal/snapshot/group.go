@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Version is one version of a group and what is known of it.
@@ -245,19 +244,6 @@ func roomFor(n int) ([]meta.RESTMapping, []*meta.RESTMapping) {
 	default:
 		return make([]meta.RESTMapping, n), make([]*meta.RESTMapping, 0, n)
 	}
-}
-
-// unspecified reports whether client-go ignores version in a list of versions to search.
-func unspecified(version string) bool {
-	return version == "" || version == runtime.APIVersionInternal
-}
-
-// specified returns the versions that are not ignored.
-func specified(versions []string) []string {
-	if !slices.ContainsFunc(versions, unspecified) {
-		return versions
-	}
-	return slices.DeleteFunc(slices.Clone(versions), unspecified)
 }
 
 // answersLike reports whether both groups give the same answers and have read the same

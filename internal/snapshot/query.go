@@ -5,6 +5,9 @@ package snapshot
 import (
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Query is what a lookup looks for.
@@ -20,6 +23,41 @@ type Query struct {
 	// without a version the beginning of a group's name suffices, and "" matches any
 	// group.
 	ByResource bool
+}
+
+// KindQuery is the query of a lookup by kind, for the versions given or any.
+func KindQuery(gk schema.GroupKind, versions []string) Query {
+	return Query{Group: gk.Group, Versions: distinct(specified(versions)), Name: gk.Kind}
+}
+
+// ResourceQuery is the query of a lookup by resource.
+func ResourceQuery(resource schema.GroupVersionResource) Query {
+	return Query{Group: resource.Group, Versions: specified([]string{resource.Version}), Name: resource.Resource, ByResource: true}
+}
+
+// distinct returns each version once.
+func distinct(versions []string) []string {
+	var result []string
+	for _, v := range versions {
+		if !slices.Contains(result, v) {
+			result = append(result, v)
+		}
+	}
+	return result
+}
+
+// specified returns the versions to search, without those that client-go takes for
+// none (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper).
+func specified(versions []string) []string {
+	if !slices.ContainsFunc(versions, unspecified) {
+		return versions
+	}
+	return slices.DeleteFunc(slices.Clone(versions), unspecified)
+}
+
+// unspecified reports whether client-go ignores version in a list of versions to search.
+func unspecified(version string) bool {
+	return version == "" || version == runtime.APIVersionInternal
 }
 
 func (q Query) anyGroup() bool   { return q.ByResource && q.Group == "" }
