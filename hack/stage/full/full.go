@@ -10,7 +10,6 @@ package full
 
 import (
 	"bytes"
-	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -109,8 +108,4 @@ func (d slice) lines(name string) int {
 		return max(n-lines(was), 0)
 	}
 	return n
-}
-
-func tooLarge(stage string, n int, names []string) error {
-	return fmt.Errorf("stage %q: %d lines in files that need each other, and a patch has at most %d: split %q", stage, n, Limit, names)
 }

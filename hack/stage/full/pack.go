@@ -4,6 +4,7 @@ package full
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -132,7 +133,6 @@ func sliceStep(name string, d slice) ([]slice, error) {
 
 // pack packs files into as few slices as their order allows, or into one.
 func (d slice) pack(stage string, names []string, needs map[string][]string, one bool) ([]slice, error) {
-	files := d.files
 	var packed []slice
 	room := 0
 	for _, group := range ordered(names, needs) {
@@ -140,24 +140,16 @@ func (d slice) pack(stage string, names []string, needs map[string][]string, one
 		for _, name := range group {
 			n += d.lines(name)
 		}
-		if n > Limit && !one {
-			parts, err := split(stage, group, files)
-			if err != nil {
-				return nil, err
-			}
-			for _, part := range parts {
-				packed, room = append(packed, slice{stage: stage, files: part}), 0
-			}
-			continue
-		}
 		if len(packed) == 0 || n > room && !one {
 			packed, room = append(packed, slice{stage: stage, files: tree.Files{}}), Limit
 		}
-		if room -= n; room < 0 {
-			return nil, tooLarge(stage, Limit-room, names)
-		}
+		last := packed[len(packed)-1].files
 		for _, name := range group {
-			packed[len(packed)-1].files[name] = files[name]
+			last[name] = d.files[name]
+		}
+		if room -= n; room < 0 {
+			return nil, fmt.Errorf("stage %q: a patch has at most %d lines, and these files, which need each other, have %d: let fewer do so: %q",
+				stage, Limit, Limit-room, slices.Sorted(maps.Keys(last)))
 		}
 	}
 	return number(packed), nil

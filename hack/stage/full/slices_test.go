@@ -99,58 +99,24 @@ func TestOrdered(t *testing.T) {
 	}
 }
 
-// What is too large for one slice is split between declarations, so that each
-// part stands by itself and the last is the file as it is.
-func TestSplit(t *testing.T) {
+// What needs each other comes in one slice, however the rest is packed. If that is
+// too large, it is an error that names these files and no others.
+func TestPack(t *testing.T) {
 	files := example()
-	long := func(name string) string {
-		return "\n// " + name + " is long.\nfunc " + name + "() {\n" + strings.Repeat("\t_ = 0\n", 500) + "}\n"
-	}
-	files[at+"a.go"] = source(string(files[at+"a.go"].Data) + long("One") + long("Two"))
-	files[at+"b.go"] = source(string(files[at+"b.go"].Data) + long("Three"))
-	parts, err := split("snapshot", []string{at + "a.go", at + "b.go"}, files)
-	if err != nil || len(parts) != 2 {
-		t.Fatalf("%d parts, %v", len(parts), err)
-	}
-	first := parts[0]
-	for name, file := range first {
-		if n := lines(file); n > Limit {
-			t.Errorf("%s has %d lines", name, n)
-		}
-		if _, err := dependencies(first); err != nil {
-			t.Error(err)
-		}
-	}
-	if text := string(first[at+"a.go"].Data); strings.Contains(text, "func Two") && strings.Contains(string(first[at+"b.go"].Data), "func Three") {
-		t.Errorf("everything is in the first part:\n%s", text)
-	}
-	last := tree.Files{}
-	for _, part := range parts {
-		for name, file := range part {
-			last[name] = file
-		}
-	}
-	for name, file := range last {
-		if string(file.Data) != string(files[name].Data) {
-			t.Errorf("%s is not whole in the end", name)
-		}
-	}
-	files[at+"a.go"] = source(string(files[at+"a.go"].Data) + long("One") + "\n// Huge\nfunc Huge() {\n" + strings.Repeat("\t_ = 0\n", 1000) + "}\n")
-	if _, err := split("snapshot", []string{at + "a.go", at + "b.go"}, files); err == nil || !strings.Contains(err.Error(), `stage "snapshot"`) {
-		t.Errorf("error: %v", err)
-	}
-}
-
-// An import goes with the last that uses it.
-func TestSplitImports(t *testing.T) {
-	files := example()
-	long := "\nfunc Long() {\n" + strings.Repeat("\t_ = 0\n", 700) + "}\n\nfunc Long2() {\n" + strings.Repeat("\t_ = 0\n", 700) + "}\n"
-	files[at+"a.go"] = source(strings.Replace(string(files[at+"a.go"].Data), "// A is", long+"\n// A is", 1))
-	parts, err := split("snapshot", []string{at + "a.go"}, files)
+	files[at+"a.go"] = source(string(files[at+"a.go"].Data) + "\nfunc Long() {\n" + strings.Repeat("\t_ = 0\n", Limit-60)+"}\n")
+	d := slice{files: files}
+	needs, err := dependencies(files)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(parts[0][at+"a.go"].Data); strings.Contains(text, "strings") != strings.Contains(text, "Low()") || !strings.HasPrefix(text, "package snapshot\n") {
-		t.Errorf("the first part is\n%.300s", text)
+	names := []string{at + "a.go", at + "b.go", at + "c.go", at + "d.go"}
+	packed, err := d.pack("snapshot", names, needs, false)
+	if err != nil || len(packed) != 2 || packed[0].files[at+"a.go"].Data == nil || packed[0].files[at+"b.go"].Data == nil {
+		t.Errorf("%d slices, %v", len(packed), err)
+	}
+	files[at+"b.go"] = source(string(files[at+"b.go"].Data) + strings.Repeat("// long\n", 100))
+	if _, err := d.pack("snapshot", names, needs, false); err == nil ||
+		!strings.Contains(err.Error(), `stage "snapshot"`) || !strings.Contains(err.Error(), "b.go") || strings.Contains(err.Error(), "c.go") {
+		t.Errorf("error: %v", err)
 	}
 }
