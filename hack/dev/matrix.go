@@ -21,7 +21,7 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-const matrixUsage = `usage: hack/test.sh -matrix [-lines V,V...] [-packages P,P...] [-keep DIR]
+const matrixUsage = `usage: hack/test.sh -matrix [-lines V,V...] [-packages P,P...]
 
 Runs upstream's own tests, unmodified, on stock and on forked controller-runtime
 trees of every supported line, and compares them test by test. Prints a table; a
@@ -31,9 +31,8 @@ run of everything writes it to hack/fork/MATRIX.md.
   -packages  folders, pkg/client/apiutil say, or with /... below;
              default: pkg/client/...,pkg/cache/...,pkg/cluster/...,pkg/manager/...,
              pkg/controller/...,pkg/builder/...,pkg/handler
-  -keep      where to leave the trees and what the tests said; default: nowhere
 
-With either of the first two nothing is written but the table to stdout. All of it
+With either nothing is written but the table to stdout. All of it
 takes about a quarter of an hour for each release, most of it compiling.
 `
 
@@ -51,15 +50,14 @@ func runMatrix(ctx context.Context, c *checkout, args []string) error {
 	flags := flag.NewFlagSet("matrix", flag.ContinueOnError)
 	lines := flags.String("lines", "", "")
 	packages := flags.String("packages", allPackages, "")
-	keep := flags.String("keep", "", "")
 	if err := c.parse(flags, args, matrixUsage); err != nil {
 		return err
 	}
-	work, done, err := workIn(*keep)
+	work, remove, err := scratch()
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer remove()
 	m := &matrixRun{checkout: c, work: work}
 	for _, folder := range strings.Split(*packages, ",") {
 		m.patterns = append(m.patterns, "./"+folder)
@@ -83,23 +81,6 @@ func runMatrix(ctx context.Context, c *checkout, args []string) error {
 		return errors.New("the fork is not as good as stock")
 	}
 	return nil
-}
-
-// workIn makes the folder to work in, a temporary one unless it is to be kept.
-func workIn(keep string) (dir string, done func(), err error) {
-	if keep == "" {
-		return scratch()
-	}
-	if dir, err = filepath.Abs(keep); err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
-	if err != nil {
-		return "", nil, fmt.Errorf("make the folder to keep: %w", err)
-	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		return "", nil, errors.Join(fmt.Errorf("%s is not empty", keep), err)
-	}
-	return dir, func() {}, nil
 }
 
 func (m *matrixRun) table(ctx context.Context, out io.Writer, versions []string) (good bool, err error) {
@@ -187,14 +168,10 @@ func (m *matrixRun) tested(ctx context.Context, dir string) ([]string, error) {
 // side builds and vets a tree and runs its tests.
 func (m *matrixRun) side(ctx context.Context, dir string, packages []string) (matrix.Side, error) {
 	side := matrix.Side{Packages: map[string]matrix.Tests{}}
-	said := dir + ".said"
-	if err := os.Mkdir(said, 0o755); err != nil {
-		return side, err
-	}
-	side.Build = m.quietly(ctx, dir, filepath.Join(said, "build.log"), "go", "build", "./...")
-	side.Vet = m.quietly(ctx, dir, filepath.Join(said, "vet.log"), "go", "vet", "./...")
+	side.Build = m.quietly(ctx, dir, "go", "build", "./...")
+	side.Vet = m.quietly(ctx, dir, "go", "vet", "./...")
 	for _, pkg := range packages {
-		tests, err := m.tries(ctx, dir, pkg, filepath.Join(said, strings.ReplaceAll(pkg, "/", "_")))
+		tests, err := m.tries(ctx, dir, pkg)
 		if err != nil {
 			return side, err
 		}
@@ -212,13 +189,10 @@ func (m *matrixRun) name(dir string) string {
 }
 
 // quietly reports whether a command succeeds. What it says is shown if it fails.
-func (m *matrixRun) quietly(ctx context.Context, dir, log string, args ...string) string {
+func (m *matrixRun) quietly(ctx context.Context, dir string, args ...string) string {
 	m.say("%s: %s", m.name(dir), args[1])
 	var said bytes.Buffer
 	_, err := proc.Command{Dir: dir, Args: args, Stdout: &said, Stderr: &said}.Run(ctx)
-	if written := os.WriteFile(log, said.Bytes(), 0o644); written != nil {
-		m.say("%v", written)
-	}
 	if err == nil {
 		return "ok"
 	}
@@ -227,11 +201,11 @@ func (m *matrixRun) quietly(ctx context.Context, dir, log string, args ...string
 }
 
 // tries runs the tests of a package, a second time if any fail.
-func (m *matrixRun) tries(ctx context.Context, dir, pkg, said string) (matrix.Tests, error) {
+func (m *matrixRun) tries(ctx context.Context, dir, pkg string) (matrix.Tests, error) {
 	tests := matrix.Tests{}
 	for try := 1; try <= 2; try++ {
 		m.say("%s: %s, try %d", m.name(dir), pkg, try)
-		passed, err := m.try(ctx, dir, pkg, fmt.Sprintf("%s.%d", said, try), func(r *gotest.Report, specs []byte) error {
+		passed, err := m.try(ctx, dir, pkg, func(r *gotest.Report, specs []byte) error {
 			return tests.Add(try, r, specs)
 		})
 		if err != nil || passed {
@@ -241,27 +215,24 @@ func (m *matrixRun) tries(ctx context.Context, dir, pkg, said string) (matrix.Te
 	return tests, nil // the table says what failed
 }
 
-// try leaves what go test said in said.json, and ginkgo's report in said.ginkgo.
-func (m *matrixRun) try(ctx context.Context, dir, pkg, said string, add func(*gotest.Report, []byte) error) (passed bool, err error) {
-	raw, err := os.Create(said + ".json")
-	if err != nil {
+// try adds what go test said, and ginkgo's report.
+func (m *matrixRun) try(ctx context.Context, dir, pkg string, add func(*gotest.Report, []byte) error) (passed bool, err error) {
+	ginkgos := filepath.Join(m.work, "ginkgo.json")
+	if err := os.RemoveAll(ginkgos); err != nil {
 		return false, err
 	}
-	defer raw.Close() //nolint:errcheck // what counts has been read
 	env := m.found.env(pkg == "pkg/client/apiutil" && !ownServer(dir))
 	args := []string{"-count=1", "-timeout", "20m", "./" + pkg}
 	if ginkgo, err := usesGinkgo(filepath.Join(dir, pkg)); err != nil {
 		return false, err
 	} else if ginkgo {
-		args = append(args, "-args", "-ginkgo.json-report="+said+".ginkgo")
+		args = append(args, "-args", "-ginkgo.json-report="+ginkgos)
 	}
-	report, failed := gotest.Command{
-		Dir: dir, Env: env, Args: args, Progress: m.stderr, Raw: raw,
-	}.Run(ctx)
+	report, failed := gotest.Command{Dir: dir, Env: env, Args: args, Progress: m.stderr}.Run(ctx)
 	if ctx.Err() != nil || report == nil {
 		return false, errors.Join(failed, ctx.Err())
 	}
-	specs, err := os.ReadFile(said + ".ginkgo")
+	specs, err := os.ReadFile(ginkgos)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}

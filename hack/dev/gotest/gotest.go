@@ -50,7 +50,6 @@ type Command struct {
 	Env      []string
 	Args     []string
 	Progress io.Writer // gets a line for each package, and what failed tests have printed
-	Raw      io.Writer // gets all that go test says, unless nil
 }
 
 // Run runs the command. It returns an error if go test failed.
@@ -59,14 +58,10 @@ func (c Command) Run(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe to go test: %w", err)
 	}
-	var from io.Reader = read
-	if c.Raw != nil {
-		from = io.TeeReader(read, c.Raw)
-	}
 	report := &Report{}
 	done := make(chan error, 1)
 	go func() {
-		err := report.read(from, c.Progress)
+		err := report.read(read, c.Progress)
 		_, _ = io.Copy(io.Discard, read) // else go test would wait for a reader
 		done <- err
 	}()
