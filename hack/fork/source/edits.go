@@ -98,14 +98,14 @@ func (f *File) Either(wants ...string) string {
 }
 
 // Shape compares a function with a pattern, from its first line to its last. In
-// the pattern "…" stands for anything and <name> for what is on a line. It returns
-// what these stand for.
+// the pattern a line of "…" stands for any lines or none, and <name> for anything
+// on its line. It returns what these stand for.
 func (f *File) Shape(name, pattern string) (found []string) {
 	f.Function(name, func(fn *ast.FuncDecl) {
 		expr := regexp.QuoteMeta(pattern)
-		expr = strings.ReplaceAll(expr, "…", "(?s:.*)")
+		expr = strings.ReplaceAll(expr, "…\n", `(?:[^\n]*\n)*`)
 		expr = regexp.MustCompile("<[a-z]+>").ReplaceAllLiteralString(expr, `([^\n]*)`)
-		if found = regexp.MustCompile("^" + expr + "$").FindStringSubmatch(f.Text(fn)); found == nil {
+		if found = regexp.MustCompile("^" + expr + "\n$").FindStringSubmatch(f.Text(fn) + "\n"); found == nil {
 			f.Unexpected("%s like this: %s", name, strings.Join(strings.Fields(pattern), " "))
 			return
 		}

@@ -58,7 +58,8 @@ const getterShape = `func ` + getter + `(obj <type>) (*resourceMeta, error) {
 	c.mu.RLock()
 …
 	r, known := <entry>
-…	c.mu.RUnlock()
+…
+	c.mu.RUnlock()
 …
 	if known {
 		return r, nil

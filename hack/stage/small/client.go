@@ -48,7 +48,7 @@ func (f file) kept() (maps []string, entry string) {
 	if len(maps) == 0 {
 		f.Unexpected("map to *resourceMeta")
 	}
-	if holes := f.Shape(getter, "…\n\tr, known := <entry>\n…"); holes != nil {
+	if holes := f.Shape(getter, "…\n\tr, known := <entry>\n…\n}"); holes != nil {
 		entry = holes[0]
 	}
 	return maps, entry
