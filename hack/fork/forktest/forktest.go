@@ -5,6 +5,7 @@
 package forktest
 
 import (
+	"embed"
 	"io/fs"
 	"maps"
 	"os"
@@ -18,101 +19,27 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// Ours is a mapper that compiles in the place of upstream's, in the layout of
-// the real one.
+// sources are a mapper that compiles in the place of upstream's, in the layout of
+// the real one. They are no Go files here because they would be a package of ours.
+//
+//go:embed ours
+var sources embed.FS
+
+// Ours is that mapper.
 func Ours() fstest.MapFS {
-	ours := fstest.MapFS{}
-	for name, text := range sources {
-		ours[name] = &fstest.MapFile{Data: []byte("// SPDX-License-Identifier: Apache-2.0\n\n" + text)}
+	ours := fstest.MapFS{"apiutil/testdata/small.json": {Data: []byte("{}\n")}}
+	err := fs.WalkDir(sources, "ours", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := sources.ReadFile(name)
+		ours[strings.TrimSuffix(strings.TrimPrefix(name, "ours/"), ".txt")] = &fstest.MapFile{Data: data}
+		return err
+	})
+	if err != nil {
+		panic(err) // of files in the program
 	}
-	ours["apiutil/testdata/small.json"] = &fstest.MapFile{Data: []byte("{}\n")}
 	return ours
-}
-
-var sources = map[string]string{
-	"apiutil/restmapper.go": `package apiutil
-
-import (
-	"context"
-	"net/http"
-
-	"github.com/freshmapper/freshmapper/internal/answer"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/rest"
-)
-
-// NewDynamicRESTMapper has upstream's signature.
-func NewDynamicRESTMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-	return answer.Mapper(), nil
-}
-
-// DynamicRESTMapper has those methods of the real one that tests in the tree use.
-type DynamicRESTMapper struct{ meta.RESTMapper }
-
-// DynamicRESTMapperOptions has those fields.
-type DynamicRESTMapperOptions struct{ WatchAPIs bool }
-
-// NewDynamicRESTMapperWithOptions has the signature of the real one.
-func NewDynamicRESTMapperWithOptions(*rest.Config, *http.Client, DynamicRESTMapperOptions) (*DynamicRESTMapper, error) {
-	return &DynamicRESTMapper{answer.Mapper()}, nil
-}
-
-// Reset does nothing.
-func (*DynamicRESTMapper) Reset() {}
-
-// Start only waits.
-func (*DynamicRESTMapper) Start(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
-`,
-	"apiutil/errors.go": `package apiutil
-
-import "k8s.io/apimachinery/pkg/runtime/schema"
-
-// ErrResourceDiscoveryFailed has upstream's contract.
-type ErrResourceDiscoveryFailed map[schema.GroupVersion]error
-
-func (e *ErrResourceDiscoveryFailed) Error() string { return "discovery failed" }
-`,
-	"apiutil/metrics.go": `package apiutil
-
-import "time"
-
-// DynamicRESTMapperMetrics has the methods of the real one.
-type DynamicRESTMapperMetrics interface {
-	Request(path string, code int)
-	Reload(reason string, duration time.Duration, err error)
-	Miss(outcome string)
-	Served(generation uint64, groups, kinds int, lastSuccess time.Time)
-}
-`,
-	"apiutil/defaults.go": `package apiutil
-
-func defaultMetrics() DynamicRESTMapperMetrics { return nil }
-`,
-	"apiutil/fresh_test.go": `package apiutil_test
-
-import (
-	"testing"
-
-	"github.com/freshmapper/freshmapper/apiutil"
-)
-
-func TestFresh(t *testing.T) {
-	if _, err := apiutil.NewDynamicRESTMapper(nil, nil); err != nil {
-		t.Fatal(err)
-	}
-}
-`,
-	"internal/answer/answer.go": `// Package answer maps nothing.
-package answer
-
-import "k8s.io/apimachinery/pkg/api/meta"
-
-// Mapper returns a mapper.
-func Mapper() meta.RESTMapper { return meta.NewDefaultRESTMapper(nil) }
-`,
 }
 
 // Edited is Ours with one file replaced.
