@@ -68,7 +68,7 @@ func (l *lazywatch) otherResource(t *testing.T) {
 	})
 	r.both("it comes back as gizmos", func(s *side) (runner.Step, error) {
 		return l.heal(s, lazyKind(s, "l3"), "gizmos", func(kind runner.Kind) error {
-			return l.server.InstallAs(l.ctx, kind, "gizmos")
+			return l.server.Install(l.ctx, called(kind, "gizmos"))
 		})
 	})
 	r.judge(false)

@@ -199,14 +199,14 @@ func (p *plain) served(r *replay, kind runner.Kind, plural string) {
 		scope = "cluster-wide"
 	}
 	p.change(r, fmt.Sprintf("CRD %s comes, %s", plural, scope), func(ctx context.Context) error {
-		return errors.Join(p.server.InstallAs(ctx, kind, plural), p.server.AwaitServed(ctx, kind))
+		return errors.Join(p.server.Install(ctx, called(kind, plural)), p.server.AwaitServed(ctx, kind))
 	})
 }
 
 func (p *plain) gone(r *replay, kind runner.Kind, plural string) {
 	r.t.Helper()
 	p.change(r, fmt.Sprintf("CRD %s is deleted", plural), func(ctx context.Context) error {
-		return errors.Join(p.server.UninstallAs(ctx, kind, plural), p.server.AwaitGone(ctx, kind))
+		return errors.Join(p.server.Uninstall(ctx, called(kind, plural)), p.server.AwaitGone(ctx, kind))
 	})
 }
 
@@ -226,7 +226,7 @@ func (p *plain) await(r *replay, kind runner.Kind, plural string, counts bool, l
 	before, names := map[*side]int{}, map[*side]string{}
 	for _, s := range r.sides {
 		before[s], names[s] = len(p.lines(r, s)), fmt.Sprintf("%s-%d", s.class(), p.objects)
-		if err := p.server.Make(p.ctx, kind, plural, names[s], s.class()); err != nil {
+		if err := p.server.Make(p.ctx, called(kind, plural), names[s], s.class()); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -170,3 +170,9 @@ func (r *replay) judge(stockHeals bool) {
 func millisSince(start time.Time) float64 {
 	return float64(time.Since(start).Microseconds()) / 1000
 }
+
+// called is a kind with another plural.
+func called(kind runner.Kind, plural string) runner.Kind {
+	kind.Plural = plural
+	return kind
+}

@@ -56,7 +56,7 @@ func TestRunWhileServedExample(t *testing.T) {
 		if err := s.Install(ctx, kind); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Make(ctx, kind, "widgets", name, ""); err != nil {
+		if err := s.Make(ctx, kind, name, ""); err != nil {
 			t.Fatal(err)
 		}
 		took := eventually(t, time.Minute, name+" is reconciled", func() bool { return seen.has(name) })

@@ -46,8 +46,8 @@ func Make(t *testing.T, upstream tree.Files, changes []series.Change) []series.P
 	return patches
 }
 
-// Git runs git, as somebody.
-func Git(t *testing.T, dir string, args ...string) string {
+// git runs git, as somebody.
+func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	return forktest.Run(t, dir, "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgSign=false"}, args...)...)
 }
@@ -61,9 +61,9 @@ func Repository(t *testing.T, upstream tree.Files) string {
 			t.Fatal(err)
 		}
 	}
-	Git(t, dir, "init", "-q")
-	Git(t, dir, "add", "-A", "-f")
-	Git(t, dir, "commit", "-q", "-m", "upstream")
+	git(t, dir, "init", "-q")
+	git(t, dir, "add", "-A", "-f")
+	git(t, dir, "commit", "-q", "-m", "upstream")
 	return dir
 }
 
@@ -75,9 +75,9 @@ func Apply(t *testing.T, dir string, patch series.Patch) {
 	if err := os.WriteFile(name, patch.Mail, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	Git(t, dir, "am", "-q", name)
+	git(t, dir, "am", "-q", name)
 	said := func(format string) string {
-		return strings.TrimSpace(Git(t, dir, "log", "-1", "--check", "--format="+format))
+		return strings.TrimSpace(git(t, dir, "log", "-1", "--check", "--format="+format))
 	}
 	subject, body := said("%s"), said("%b")
 	if !strings.HasPrefix(subject, "✨ ") && !strings.HasPrefix(subject, "🐛 ") || strings.Contains(subject, "#") || len(subject) > 72 {
@@ -98,7 +98,7 @@ func Apply(t *testing.T, dir string, patch series.Patch) {
 // same compares a checkout with a tree.
 func same(t *testing.T, dir string, want tree.Files) {
 	t.Helper()
-	tracked := strings.Split(strings.TrimSpace(Git(t, dir, "ls-files")), "\n")
+	tracked := strings.Split(strings.TrimSpace(git(t, dir, "ls-files")), "\n")
 	for _, name := range tracked {
 		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
 		if file, ok := want[name]; err != nil || !ok || !bytes.Equal(data, file.Data) {

@@ -47,16 +47,16 @@ func (r *Result) String() string {
 // Verdict returns whether, when and at what price the program came right.
 func (r *Result) Verdict() string {
 	if !r.Healed {
-		return fmt.Sprintf("never: %s, %s, %s", Count(r.Tries, "try", "tries"), r.Price(), Duration(r.Millis))
+		return fmt.Sprintf("never: %s, %s, %s", Count(r.Tries, "try", "tries"), r.price(), Duration(r.Millis))
 	}
 	if r.Tries == 1 {
-		return fmt.Sprintf("%s, %s", Duration(r.Millis), r.Price())
+		return fmt.Sprintf("%s, %s", Duration(r.Millis), r.price())
 	}
-	return fmt.Sprintf("%s, %s, %s", Duration(r.Millis), r.Price(), Count(r.Tries, "try", "tries"))
+	return fmt.Sprintf("%s, %s, %s", Duration(r.Millis), r.price(), Count(r.Tries, "try", "tries"))
 }
 
-// Price is the number of requests, in words.
-func (r *Result) Price() string { return Count(r.Requests, "request", "requests") }
+// price is the number of requests, in words.
+func (r *Result) price() string { return Count(r.Requests, "request", "requests") }
 
 // Count is a number with its noun.
 func Count(n int, one, many string) string {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -123,6 +124,14 @@ type Kind struct {
 	Versions    []string // all served; the first is stored
 	Cluster     bool     // of the cluster, not of a namespace
 	Status      bool     // it has the status subresource
+	Plural      string   // the resource; "": the kind in small letters and an s
+}
+
+func (k Kind) resource() string {
+	if k.Plural != "" {
+		return k.Plural
+	}
+	return strings.ToLower(k.Kind) + "s"
 }
 
 func (k Kind) gv(version string) schema.GroupVersion {
@@ -136,13 +145,7 @@ func (s *Server) Install(ctx context.Context, kind Kind) error {
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	have := &apiextensionsv1.CustomResourceDefinition{}
-	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
-		return err
-	}
-	before := client.MergeFrom(have.DeepCopy())
-	have.Spec.Versions = want.Spec.Versions
-	return s.Client.Patch(ctx, have, before)
+	return s.change(ctx, kind, func(spec *apiextensionsv1.CustomResourceDefinitionSpec) { spec.Versions = want.Spec.Versions })
 }
 
 // Uninstall deletes the kind's CRD and waits until it is gone.
