@@ -112,7 +112,7 @@ type required struct {
 
 func (c *checkout) require(ctx context.Context, version string) (required, error) {
 	var r required
-	dir, err := upstream(ctx, version)
+	dir, err := tree.Folder(ctx, version, nil)
 	if err != nil {
 		return r, err
 	}

@@ -125,7 +125,7 @@ func (m *matrixRun) findServers(ctx context.Context) (string, error) {
 func (m *matrixRun) line(ctx context.Context, version string) (matrix.Line, error) {
 	line := matrix.Line{Version: version}
 	m.say("%s: trees", version)
-	source, err := upstream(ctx, version)
+	source, err := tree.Folder(ctx, version, nil)
 	if err != nil {
 		return line, err
 	}

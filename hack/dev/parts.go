@@ -171,7 +171,7 @@ func (t *tester) build(ctx context.Context, r *row, version string) error {
 	if err := fork(ctx, forked, version, t.checkout); err != nil {
 		return err
 	}
-	stock, err := upstream(ctx, version)
+	stock, err := tree.Folder(ctx, version, nil)
 	if err != nil {
 		return err
 	}

@@ -5,14 +5,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/freshmapper/freshmapper"
-	"github.com/freshmapper/freshmapper/hack/dev/proc"
 	"github.com/freshmapper/freshmapper/hack/dev/servers"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
@@ -55,24 +53,6 @@ func newest() []string {
 		versions = append(versions, line.Newest)
 	}
 	return versions
-}
-
-// upstream is the folder of a release of controller-runtime in the module cache.
-func upstream(ctx context.Context, version string) (string, error) {
-	dir, remove, err := scratch()
-	if err != nil {
-		return "", err
-	}
-	defer remove()
-	said, err := proc.Output(ctx, dir, nil, "go", "mod", "download", "-json", tree.Module+"@"+version)
-	if err != nil {
-		return "", err
-	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal([]byte(said), &module); err != nil || module.Dir == "" {
-		return "", fmt.Errorf("go mod download %s@%s names no folder", tree.Module, version)
-	}
-	return module.Dir, nil
 }
 
 // copyTree copies a folder of the module cache, which is read-only.
