@@ -32,9 +32,21 @@ func (j *job) advise(ctx context.Context) error {
 	for i, name := range names {
 		names[i] = path.Join(place, name)
 	}
-	j.tellGitignore(ctx, append(names, path.Join(place, tree.Meta, "manifest.json")))
+	j.tellGitignore(ctx, append(names, notes(manifest)...))
 	j.tellDocker(names)
 	return j.tellModules(ctx)
+}
+
+// notes are the files of the manifest's folder.
+func notes(manifest *tree.Manifest) []string {
+	names := []string{path.Join(place, tree.Meta, "manifest.json")}
+	for _, saved := range manifest.Saved {
+		if saved.Copy != "" {
+			names = append(names, path.Join(place, tree.Meta, saved.Copy))
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // tellGitignore asks git, if it is there and DIR is a checkout, which files of

@@ -151,7 +151,8 @@ func (j *job) unchanged(s *state, name string, now, was []byte) bool {
 	return bytes.Equal(now, was) || sumOf(now) == s.manifest.Saved[name].Written
 }
 
-// saved is a file as it was before the first run.
+// saved is a file as it was before the first run, not known if the copy is missing: a
+// .gitignore may have kept it out of the repository.
 func (j *job) saved(s *state, name string) (data []byte, known bool, err error) {
 	if s.manifest == nil {
 		return nil, false, nil
@@ -161,6 +162,9 @@ func (j *job) saved(s *state, name string) (data []byte, known bool, err error) 
 		return nil, false, nil
 	}
 	data, err = j.slot.ReadCopy(saved)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
 	return data, err == nil, err
 }
 
