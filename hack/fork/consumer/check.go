@@ -102,6 +102,9 @@ func (j *job) checkTree(ctx context.Context, dir string) error {
 	if errors.Is(err, tree.ErrNotOurs) {
 		return fmt.Errorf("%s %w: %s replaces %s with it", shown, err, j.show(goMod), tree.Module)
 	}
+	if err == nil && len(manifest.Saved) == 0 {
+		fix, err = j.remake(ctx, manifest, shown)
+	}
 	if err == nil {
 		err = j.checkManifest(manifest, dir, shown, fix)
 	}
@@ -116,6 +119,16 @@ func (j *job) checkTree(ctx context.Context, dir string) error {
 	}
 	j.say("ok", "%s is %s %s with this mapper inside", shown, tree.Module, manifest.Version)
 	return nil
+}
+
+// remake is the command that writes a tree anew which is no module's own.
+func (j *job) remake(ctx context.Context, manifest *tree.Manifest, shown string) (string, error) {
+	version, err := j.required(ctx)
+	command := j.Self + " -o " + quoted(shown) + " -version " + version
+	if manifest.Full() {
+		command += " -full"
+	}
+	return command, err
 }
 
 // checkManifest: the tree is whole.
@@ -161,8 +174,10 @@ func (j *job) checkSources(ctx context.Context, manifest *tree.Manifest, shown, 
 	if err != nil {
 		return err
 	}
-	if err := made.Slim(); err != nil {
-		return err
+	if !manifest.Full() {
+		if err := made.Slim(); err != nil {
+			return err
+		}
 	}
 	if !manifest.Describes(made) {
 		return fmt.Errorf("%s has another mapper inside than this tool: run %s", shown, fix)

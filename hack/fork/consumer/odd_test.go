@@ -3,6 +3,8 @@
 package consumer
 
 import (
+	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,6 +127,25 @@ func TestUndoAfterUpgrade(t *testing.T) {
 	}
 	forktest.Write(t, dir, "go.sum", sums)
 	forktest.Clean(t, dir)
+}
+
+// go.mod may name a tree that -o wrote, wherever it is.
+func TestCheckOfTreeElsewhere(t *testing.T) {
+	for flags, full := range map[string]bool{"": false, " -full": true} {
+		t.Run("-o"+flags, func(t *testing.T) {
+			dir, elsewhere := forktest.Consumer(t), filepath.Join(t.TempDir(), "tree")
+			err := tree.Create(context.Background(), tree.Request{
+				Dir: elsewhere, Version: tree.Newest(), Ours: forktest.Ours(), Full: full, Out: io.Discard,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"="+elsewhere)
+			check.must(t, dir, nil)
+			newer := with(forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n"))
+			check.fails(t, dir, newer, "another mapper", "run fork -o "+elsewhere+" -version "+tree.Newest()+flags)
+		})
+	}
 }
 
 // A .gitignore may keep the copies of go.mod and go.sum out of the repository.

@@ -53,6 +53,13 @@ func (m *Manifest) Describes(r *Result) bool {
 	return m.Complete && m.Version == r.Version && maps.Equal(m.Files, r.Files.Digests())
 }
 
+// Full reports whether the tree has all of upstream's files, those that Slim leaves
+// out as well.
+func (m *Manifest) Full() bool {
+	_, documents := m.Files["README.md"]
+	return documents
+}
+
 // Load reads the manifest of the tree in dir.
 func Load(dir string) (*Manifest, error) {
 	name := filepath.Join(dir, Meta, manifestName)
