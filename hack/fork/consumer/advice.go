@@ -34,6 +34,7 @@ func (j *job) advise(ctx context.Context) error {
 	}
 	j.tellGitignore(ctx, append(names, notes(manifest)...))
 	j.tellDocker(names)
+	j.tellMakefile()
 	return j.tellModules(ctx)
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -145,6 +146,37 @@ func TestCheckOfTreeElsewhere(t *testing.T) {
 			newer := with(forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n"))
 			check.fails(t, dir, newer, "another mapper", "run fork -o "+elsewhere+" -version "+tree.Newest()+flags)
 		})
+	}
+}
+
+// A Makefile may install setup-envtest in the version of what replaces
+// controller-runtime, as kubebuilder's does.
+func TestMakefileThatAsksForTheReplacement(t *testing.T) {
+	const makefile = `ENVTEST_VERSION ?= $(shell go list -m -f '{{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}' sigs.k8s.io/controller-runtime)
+show:
+	@echo "$(ENVTEST_VERSION)"
+`
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("no make")
+	}
+	dir := forked(t)
+	forktest.Write(t, dir, "Makefile", makefile)
+	if shown := forktest.Stdout(t, dir, "make", "show"); shown != "\n" {
+		t.Fatalf("a folder has the version %q", shown)
+	}
+	out := into.must(t, dir, nil)
+	at := strings.Index(out, "ENVTEST_VERSION ?=")
+	if at < 0 {
+		t.Fatalf("no word about the Makefile in\n%s", out)
+	}
+	line, _, _ := strings.Cut(out[at:], "\n")
+	forktest.Write(t, dir, "Makefile", line+"\n"+makefile)
+	supported, _ := tree.LineOf(tree.Newest())
+	if shown, want := forktest.Stdout(t, dir, "make", "show"), strings.Replace(supported.Minor, "v", "release-", 1)+"\n"; shown != want {
+		t.Errorf("setup-envtest of %q, want %q", shown, want)
+	}
+	if out := into.must(t, dir, nil); strings.Contains(out, "ENVTEST_VERSION") {
+		t.Errorf("said again\n%s", out)
 	}
 }
 
