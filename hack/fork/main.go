@@ -12,12 +12,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"strings"
-	"syscall"
 
 	"github.com/freshmapper/freshmapper"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/consumer"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
@@ -57,7 +56,7 @@ Examples
 
 type options struct {
 	into, out, check, version string
-	undo, force, full, help   bool
+	undo, force, full         bool
 	tool                      bool // -V
 }
 
@@ -67,58 +66,8 @@ func main() {
 
 // run is main with its surroundings given, and returns the exit code.
 func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), ends()...)
-	defer stop()
-	// Who reads the output may stop ("| head"): that must not end a run half way.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	opts, err := parse(args)
-	if err == nil && opts.help {
-		fmt.Fprintf(stdout, help, tree.Newest(), tree.Supported(), self())
-		return 0
-	}
-	if err == nil && opts.tool {
-		fmt.Fprintln(stdout, toolVersion(ours))
-		return 0
-	}
-	if err == nil {
-		err = do(ctx, opts, ours, stdout)
-	}
-	if err == nil {
-		return 0
-	}
-	fmt.Fprintf(stderr, "fork: %s\n", oneLine(err))
-	return 1
-}
-
-// ends are the signals on which a run takes back what it did. A terminal that is
-// closed sends SIGHUP, which nohup has ignored.
-func ends() []os.Signal {
-	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) {
-		signals = append(signals, syscall.SIGHUP)
-	}
-	return signals
-}
-
-func do(ctx context.Context, opts options, ours fs.FS, stdout io.Writer) error {
-	if opts.out != "" {
-		return tree.Create(ctx, tree.Request{Dir: opts.out, Version: opts.version, Ours: ours, Full: opts.full, Force: opts.force, Out: stdout})
-	}
-	r := consumer.Request{Dir: opts.into, Ours: ours, Force: opts.force, Self: self(), Out: stdout}
-	if opts.check != "" {
-		r.Dir = opts.check
-		return consumer.Check(ctx, r)
-	}
-	if opts.undo {
-		return consumer.Undo(ctx, r)
-	}
-	return consumer.Into(ctx, r)
-}
-
-func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("fork", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.into, "into", "", "")
 	flags.StringVar(&o.out, "o", "", "")
 	flags.StringVar(&o.check, "check", "", "")
@@ -130,24 +79,34 @@ func parse(args []string) (options, error) {
 	if len(args) == 1 && strings.TrimLeft(args[0], "-") == "version" {
 		args = []string{"-V"} // what -version is in most commands
 	}
-	err := flags.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return options{help: true}, nil
+	return cli.Command{
+		Flags: flags, Help: fmt.Sprintf(help, tree.Newest(), tree.Supported(), self()), Valid: func() error { return o.valid() },
+		Do: func(ctx context.Context) error { return do(ctx, o, ours, stdout) },
+	}.Run(args, stdout, stderr)
+}
+
+func do(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
+	r := consumer.Request{Dir: o.into, Ours: ours, Force: o.force, Self: self(), Out: stdout}
+	switch {
+	case o.tool:
+		_, err := fmt.Fprintln(stdout, toolVersion(ours))
+		return err
+	case o.out != "":
+		if o.version == "" {
+			o.version = tree.Newest()
+		}
+		return tree.Create(ctx, tree.Request{Dir: o.out, Version: o.version, Ours: ours, Full: o.full, Force: o.force, Out: stdout})
+	case o.check != "":
+		r.Dir = o.check
+		return consumer.Check(ctx, r)
+	case o.undo:
+		return consumer.Undo(ctx, r)
 	}
-	if err == nil {
-		err = o.valid(flags.Args())
-	}
-	if err != nil {
-		return o, fmt.Errorf("%w (-h explains)", err)
-	}
-	if o.version == "" {
-		o.version = tree.Newest()
-	}
-	return o, nil
+	return consumer.Into(ctx, r)
 }
 
 // valid returns an error if the flags do not fit together.
-func (o options) valid(rest []string) error {
+func (o options) valid() error {
 	given := 0
 	for _, dir := range []string{o.into, o.out, o.check} {
 		if dir != "" {
@@ -155,8 +114,6 @@ func (o options) valid(rest []string) error {
 		}
 	}
 	switch {
-	case len(rest) > 0:
-		return fmt.Errorf("unexpected argument %q", rest[0])
 	case o.tool:
 		return nil
 	case given == 0:
@@ -173,13 +130,6 @@ func (o options) valid(rest []string) error {
 		return errors.New("-full goes with -o")
 	}
 	return nil
-}
-
-func oneLine(err error) string {
-	if errors.Is(err, context.Canceled) {
-		return "interrupted"
-	}
-	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
 // self is the command line that starts this program again: "go run" leaves it

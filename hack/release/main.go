@@ -11,12 +11,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/freshmapper/freshmapper"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 	"github.com/freshmapper/freshmapper/hack/release/publish"
 )
@@ -38,70 +36,37 @@ Nothing is pushed. The same sources give the same commits and tags.
   -date D     of the fork's commits, 2006-01-02 say (default: upstream's release)
 `
 
-type options struct {
-	publish.Request
-	help bool
-}
-
 func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run is main with its surroundings given, and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	opts, err := parse(args)
-	if err == nil && opts.help {
-		fmt.Fprintf(stdout, help, allLines(), publish.Module, publish.Author)
-		return 0
-	}
-	if err == nil {
-		opts.Ours, opts.Matrix, opts.Out = freshmapper.Source, freshmapper.Matrix, stdout
-		err = publish.Publish(ctx, opts.Request)
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "release: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
-		return 1
-	}
-	return 0
+	r := publish.Request{Ours: freshmapper.Source, Matrix: freshmapper.Matrix, Out: stdout}
+	flags := flag.NewFlagSet("release", flag.ContinueOnError)
+	flags.StringVar(&r.Dir, "repo", "", "")
+	lines := flags.String("lines", allLines(), "")
+	flags.IntVar(&r.Fresh, "fresh", 1, "")
+	flags.StringVar(&r.Notes, "notes", "", "")
+	flags.StringVar(&r.Module, "module", publish.Module, "")
+	flags.StringVar(&r.Author, "author", publish.Author, "")
+	flags.Func("date", "", func(date string) (err error) {
+		r.Date, err = time.Parse(time.DateOnly, date)
+		return err
+	})
+	return cli.Command{
+		Flags: flags, Help: fmt.Sprintf(help, allLines(), publish.Module, publish.Author),
+		Valid: func() (err error) {
+			if r.Dir == "" {
+				return errors.New("give -repo DIR")
+			}
+			r.Lines, err = publish.ParseLines(*lines)
+			return err
+		},
+		Do: func(ctx context.Context) error { return publish.Publish(ctx, r) },
+	}.Run(args, stdout, stderr)
 }
 
 func allLines() string {
 	return tree.Lines[0].Minor + ".." + tree.Lines[len(tree.Lines)-1].Minor
-}
-
-func parse(args []string) (options, error) {
-	var o options
-	var lines, date string
-	flags := flag.NewFlagSet("release", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
-	flags.StringVar(&o.Dir, "repo", "", "")
-	flags.StringVar(&lines, "lines", allLines(), "")
-	flags.IntVar(&o.Fresh, "fresh", 1, "")
-	flags.StringVar(&o.Notes, "notes", "", "")
-	flags.StringVar(&o.Module, "module", publish.Module, "")
-	flags.StringVar(&o.Author, "author", publish.Author, "")
-	flags.StringVar(&date, "date", "", "")
-	err := flags.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return options{help: true}, nil
-	case err != nil:
-	case flags.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case o.Dir == "":
-		err = errors.New("give -repo DIR")
-	case date != "":
-		if o.Date, err = time.Parse(time.DateOnly, date); err != nil {
-			err = fmt.Errorf("-date %s is no date like 2006-01-02", date)
-		}
-	}
-	if err == nil {
-		o.Lines, err = publish.ParseLines(lines)
-	}
-	if err != nil {
-		return o, fmt.Errorf("%w (-h explains)", err)
-	}
-	return o, nil
 }

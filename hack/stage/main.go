@@ -13,12 +13,10 @@ import (
 	"io/fs"
 	"net/mail"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"strings"
-	"syscall"
 
 	"github.com/freshmapper/freshmapper"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 	"github.com/freshmapper/freshmapper/hack/stage/full"
 	"github.com/freshmapper/freshmapper/hack/stage/series"
@@ -55,7 +53,7 @@ const nobody = "freshmapper <freshmapper@example.invalid>"
 
 type options struct {
 	out, series, base, author string
-	measure, help             bool
+	measure                   bool
 }
 
 func main() {
@@ -64,57 +62,38 @@ func main() {
 
 // run is main with its surroundings given, and returns the exit code.
 func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	opts, err := parse(args)
-	if err == nil && opts.help {
-		fmt.Fprintf(stdout, help, tree.Newest(), nobody)
-		return 0
-	}
-	switch {
-	case err != nil:
-	case opts.measure:
-		err = measured(ctx, opts, ours, stderr)
-	default:
-		err = stage(ctx, opts, ours, stdout)
-	}
-	if err != nil {
-		fmt.Fprintf(stderr, "stage: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
-		return 1
-	}
-	return 0
-}
-
-func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("stage", flag.ContinueOnError)
-	flags.SetOutput(io.Discard)
 	flags.StringVar(&o.out, "o", "", "")
 	flags.BoolVar(&o.measure, "measure", false, "")
 	flags.StringVar(&o.series, "series", "small", "")
 	flags.StringVar(&o.base, "base", tree.Newest(), "")
 	flags.StringVar(&o.author, "author", nobody, "")
-	err := flags.Parse(args)
+	return cli.Command{
+		Flags: flags, Help: fmt.Sprintf(help, tree.Newest(), nobody), Valid: func() error { return o.valid() },
+		Do: func(ctx context.Context) error {
+			if o.measure {
+				return measured(ctx, o, ours, stderr)
+			}
+			return stage(ctx, o, ours, stdout)
+		},
+	}.Run(args, stdout, stderr)
+}
+
+// valid returns an error if the flags do not fit together.
+func (o options) valid() error {
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return options{help: true}, nil
-	case err != nil:
-	case flags.NArg() > 0:
-		err = fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case o.series != "small" && o.series != "full":
-		err = fmt.Errorf("unknown -series %q: it is small or full", o.series)
+		return fmt.Errorf("unknown -series %q: it is small or full", o.series)
 	case o.measure && o.out != "":
-		err = errors.New("-measure stages nothing: leave -o out")
+		return errors.New("-measure stages nothing: leave -o out")
 	case o.measure:
+		return nil
 	case o.out == "":
-		err = errors.New("give -o DIR")
-	default:
-		_, err = mail.ParseAddress(o.author)
+		return errors.New("give -o DIR")
 	}
-	if err != nil {
-		return o, fmt.Errorf("%w (-h explains)", err)
-	}
-	return o, nil
+	_, err := mail.ParseAddress(o.author)
+	return err
 }
 
 func stage(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
