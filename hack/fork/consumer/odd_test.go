@@ -91,7 +91,7 @@ func TestCheckOfStaleVendor(t *testing.T) {
 	file := filepath.Join("vendor", mapperPackage, "restmapper.go")
 	older := forktest.Text(t, dir, file) + "\n// as it was\n"
 	forktest.Write(t, dir, file, older)
-	forktest.Run(t, dir, "go", "build", "-o", os.DevNull, "./...") // in silence
+	forktest.Run(t, dir, "go", "list", "-mod=vendor", "./...") // the go command does not mind
 
 	check.fails(t, dir, nil, "vendor/sigs.k8s.io/controller-runtime is not what is in", "pkg/client/apiutil/restmapper.go", "run go mod vendor in "+dir)
 	forktest.Run(t, dir, "go", "mod", "vendor")
