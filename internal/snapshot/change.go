@@ -3,57 +3,12 @@
 package snapshot
 
 import (
-	"maps"
 	"slices"
 )
 
 // The functions of this file return the snapshot that follows from s and one event.
 // Groups that the event does not touch keep their pointers. If nothing follows, the
 // functions return s itself.
-
-// Reset makes everything that was read before now count as unread.
-func (s *Snapshot) Reset(now Tick) *Snapshot {
-	next := *s
-	next.reset, next.resetOfAny = max(now, s.reset), max(now, s.resetOfAny)
-	return &next
-}
-
-// mostGroupResets bounds the memory that resets of unknown groups can take.
-const mostGroupResets = 1024
-
-// ResetGroup makes one group count as unread until it is read live after now.
-func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
-	next := *s
-	next.groupResets = maps.Clone(s.groupResets)
-	if next.groupResets == nil {
-		next.groupResets = map[string]Tick{}
-	}
-	if len(next.groupResets) >= mostGroupResets {
-		maps.DeleteFunc(next.groupResets, func(name string, _ Tick) bool { return s.Group(name) == nil })
-	}
-	next.groupResets[group] = max(now, s.groupResets[group])
-	next.resetOfAny = max(now, s.resetOfAny)
-	return &next
-}
-
-// Since returns s for a lookup that began with the snapshot began: without the resets
-// that came later, which count only for later lookups.
-func (s *Snapshot) Since(began *Snapshot) *Snapshot {
-	if s.resetOfAny == began.resetOfAny {
-		return s
-	}
-	seen := *s
-	seen.reset, seen.resetOfAny, seen.groupResets = began.reset, began.resetOfAny, nil
-	for group := range s.groupResets {
-		if reset, waited := began.groupResets[group]; waited {
-			if seen.groupResets == nil {
-				seen.groupResets = map[string]Tick{}
-			}
-			seen.groupResets[group] = reset
-		}
-	}
-	return &seen
-}
 
 // WithDocument records that a read of the document found list. core and named are the
 // ticks of the reads of its halves. 0 stands for a half that was not read: list has
@@ -296,70 +251,4 @@ func (s *Snapshot) withFacts(name string, f facts, now Tick) *Snapshot {
 	next.settleReset(name, g, now)
 	next.index(s)
 	return &next
-}
-
-// settleReset forgets the reset of a group if all of the group was read live since.
-func (next *Snapshot) settleReset(name string, g *Group, now Tick) {
-	reset, waiting := next.groupResets[name]
-	if !waiting || now <= reset {
-		return
-	}
-	if g != nil && (g.own == nil || g.own.list <= reset || slices.ContainsFunc(g.versions, func(v Version) bool { return !v.Live || v.Read <= reset })) {
-		return
-	}
-	next.groupResets = maps.Clone(next.groupResets)
-	delete(next.groupResets, name)
-}
-
-// index fills in the order of next.groups. It uses the order of s or of the document if
-// that still holds. Lookups index the names later.
-func (next *Snapshot) index(s *Snapshot) {
-	switch {
-	case s.order != nil && sameNames(next.groups, s.groups):
-		next.order = s.order
-	case next.doc != nil && sameNames(next.groups, next.doc.groups):
-		next.order = next.doc.order
-	default:
-		next.order = newOrder(next.groups)
-	}
-	if slices.EqualFunc(next.groups, s.groups, (*Group).answersLike) {
-		next.names = s.names
-	} else {
-		next.names = new(nameIndex)
-	}
-	next.settle(s)
-}
-
-// settle fills in what follows from next.groups and from the snapshot before.
-func (next *Snapshot) settle(s *Snapshot) {
-	next.incomplete, next.private, next.oldest = 0, 0, never
-	for _, g := range next.groups {
-		if !g.tried {
-			next.incomplete++
-		}
-		if g.own != nil {
-			next.private++
-			next.oldest = min(next.oldest, g.oldest())
-		}
-	}
-	if !s.Read() && next.Read() || servedDifferently(s, next) {
-		next.generation = s.generation + 1
-	}
-}
-
-// oldest returns the least tick of the group's versions and of their order, as far as
-// they are not the document's own.
-func (g *Group) oldest() Tick {
-	oldest := never
-	if g.own.list > 0 && g.own.listLeads() {
-		oldest = g.own.list
-	}
-	for i := range g.versions {
-		if v := &g.versions[i]; v.Read > 0 {
-			oldest = min(oldest, v.Read)
-		} else if tried := g.own.get(v.Name).tried; v.Table == nil && tried > 0 {
-			oldest = min(oldest, tried)
-		}
-	}
-	return oldest
 }

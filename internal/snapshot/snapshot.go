@@ -3,7 +3,6 @@
 package snapshot
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
@@ -40,71 +39,6 @@ type loss struct {
 // never is greater than every tick.
 const never = ^Tick(0)
 
-// order is the positions of groups in a snapshot. It depends on their names alone, so
-// snapshots share it while only the contents of groups change.
-type order struct {
-	position map[string]int
-	longer   map[string][]int // of a group: the other groups whose names begin with its name
-}
-
-func newOrder(groups []*Group) *order {
-	o := &order{position: make(map[string]int, len(groups)), longer: map[string][]int{}}
-	for i, g := range groups {
-		o.position[g.name] = i
-	}
-	o.findLonger()
-	return o
-}
-
-// findLonger fills in longer. It goes through the names in alphabetical order: those
-// that begin with a name come right after it.
-func (o *order) findLonger() {
-	var begun []string // the names that the current one begins with, shorter ones first
-	for _, name := range slices.Sorted(maps.Keys(o.position)) {
-		for len(begun) > 0 && !strings.HasPrefix(name, begun[len(begun)-1]) {
-			begun = begun[:len(begun)-1]
-		}
-		for _, shorter := range begun {
-			o.longer[shorter] = append(o.longer[shorter], o.position[name])
-		}
-		if name != "" {
-			begun = append(begun, name)
-		}
-	}
-	for _, longer := range o.longer {
-		slices.Sort(longer)
-	}
-}
-
-// List is the groups of one server with their order. Snapshots of servers that
-// serve the same may share one.
-type List struct {
-	groups     []*Group
-	order      *order
-	names      *nameIndex
-	aggregated bool
-}
-
-// NewList makes a list of groups in server order, no two of the same name. It keeps
-// groups. aggregated reports whether their document has the resources of every version,
-// so that a resource that is not in it is not served.
-func NewList(groups []*Group, aggregated bool) *List {
-	return newList(groups, newOrder(groups), aggregated)
-}
-
-func newList(groups []*Group, order *order, aggregated bool) *List {
-	return &List{groups: slices.Clip(groups), order: order, names: new(nameIndex), aggregated: aggregated}
-}
-
-// Next is NewList for the list that follows l, which may be nil. If only the contents of
-// groups have changed, the lists share their order.
-func (l *List) Next(groups []*Group, aggregated bool) *List {
-	if l == nil || !sameNames(groups, l.groups) {
-		return NewList(groups, aggregated)
-	}
-	return newList(groups, l.order, aggregated)
-}
-
 // Awaited lists the groups that wait for a live read after a reset.
 func (s *Snapshot) Awaited() []*Group {
 	var groups []*Group
@@ -114,24 +48,6 @@ func (s *Snapshot) Awaited() []*Group {
 		}
 	}
 	return groups
-}
-
-// group returns the group of that name, or nil.
-func (l *List) group(name string) *Group {
-	if i, ok := l.order.position[name]; ok {
-		return l.groups[i]
-	}
-	return nil
-}
-
-// Groups returns the groups in server order. The caller must not change them.
-func (l *List) Groups() []*Group { return l.groups }
-
-// Unique reports whether no two groups have the same name.
-func (l *List) Unique() bool { return len(l.order.position) == len(l.groups) }
-
-func sameNames(a, b []*Group) bool {
-	return slices.EqualFunc(a, b, func(a, b *Group) bool { return a == b || a.name == b.name })
 }
 
 // Group returns the group of that name, or nil.
@@ -219,93 +135,6 @@ func (s *Snapshot) Kinds() int {
 		}
 	}
 	return n
-}
-
-// settled reports whether a version of g was read, and after the last reset, so that a
-// lookup may be answered from it.
-func (s *Snapshot) settled(g *Group, v *Version) bool {
-	return v.Table != nil && !v.doubted && s.fresh(g, v.Read, v.Live)
-}
-
-// gaveUp reports whether v could not be read, and was tried after the last reset.
-func (s *Snapshot) gaveUp(g *Group, v *Version) bool {
-	f := factsOf(g)
-	return v.Err != nil && s.fresh(g, f.get(v.Name).tried, true)
-}
-
-// listSettled reports whether the list of the group's versions, and their order, were
-// read after the last reset.
-func (s *Snapshot) listSettled(g *Group) bool {
-	if g.own == nil {
-		return s.fresh(g, 0, false)
-	}
-	asked := max(g.own.list, s.half(g.name)) // when the server was last asked for the list
-	read := asked
-	if _, waiting := s.groupResets[g.name]; waiting || g.own.list > 0 && g.own.listLeads() {
-		read = g.own.list
-	}
-	return asked > g.unlisted && s.fresh(g, read, true) && len(s.outdatedAbsences(g)) == 0
-}
-
-// outdatedAbsences lists the versions of g that the document has, but that were found
-// gone before the last reset.
-func (s *Snapshot) outdatedAbsences(g *Group) []string {
-	if g.own == nil || s.reset == 0 && len(s.groupResets) == 0 {
-		return nil
-	}
-	var names []string
-	for _, v := range g.own.versions {
-		if v.gone && !s.fresh(g, v.read, true) {
-			names = append(names, v.name)
-		}
-	}
-	return names
-}
-
-// fresh reports whether a part of g that was read at then was read after the last reset.
-// live reports whether it was read live; then is 0 for what comes from the document.
-func (s *Snapshot) fresh(g *Group, then Tick, live bool) bool {
-	if s.reset == 0 && len(s.groupResets) == 0 {
-		return true
-	}
-	if then == 0 {
-		then = s.half(g.name)
-	}
-	reset, waiting := s.groupResets[g.name]
-	return then > s.reset && (!waiting || live && then > reset)
-}
-
-// awaits reports whether a group whose name begins with prefix waits for a read after a
-// reset. A known group waits for a live read. Any other group may have come, and waits
-// for a read of the document.
-func (s *Snapshot) awaits(prefix string) bool {
-	for group, reset := range s.groupResets {
-		if strings.HasPrefix(group, prefix) && (s.Group(group) != nil || s.half(group) <= reset) {
-			return true
-		}
-	}
-	return false
-}
-
-// complete reports whether the selected groups may answer without a read: every version
-// was read or, outside the group that was asked for, at least tried. A version may fail
-// for days; lookups in many groups must not read it again each time.
-func (s *Snapshot) complete(sel selection) bool {
-	if !s.Read() || min(s.core, s.named) <= s.reset || s.oldest <= s.reset {
-		return false
-	}
-	if s.awaits(sel.group) {
-		return false
-	}
-	if sel.group == "" {
-		return s.ordered && s.incomplete == 0
-	}
-	complete, selected := true, 0
-	s.each(sel, func(g *Group) {
-		complete = complete && (g.complete || g.name != sel.group && g.tried) && (g.own == nil || s.listSettled(g))
-		selected++
-	})
-	return complete && (s.ordered || selected == 1)
 }
 
 // selection selects the groups for a resource query without a full group and version:

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// order is the positions of groups in a snapshot. It depends on their names alone, so
+// snapshots share it while only the contents of groups change.
+type order struct {
+	position map[string]int
+	longer   map[string][]int // of a group: the other groups whose names begin with its name
+}
+
+func newOrder(groups []*Group) *order {
+	o := &order{position: make(map[string]int, len(groups)), longer: map[string][]int{}}
+	for i, g := range groups {
+		o.position[g.name] = i
+	}
+	o.findLonger()
+	return o
+}
+
+// findLonger fills in longer. It goes through the names in alphabetical order: those
+// that begin with a name come right after it.
+func (o *order) findLonger() {
+	var begun []string // the names that the current one begins with, shorter ones first
+	for _, name := range slices.Sorted(maps.Keys(o.position)) {
+		for len(begun) > 0 && !strings.HasPrefix(name, begun[len(begun)-1]) {
+			begun = begun[:len(begun)-1]
+		}
+		for _, shorter := range begun {
+			o.longer[shorter] = append(o.longer[shorter], o.position[name])
+		}
+		if name != "" {
+			begun = append(begun, name)
+		}
+	}
+	for _, longer := range o.longer {
+		slices.Sort(longer)
+	}
+}
+
+// List is the groups of one server with their order. Snapshots of servers that
+// serve the same may share one.
+type List struct {
+	groups     []*Group
+	order      *order
+	names      *nameIndex
+	aggregated bool
+}
+
+// NewList makes a list of groups in server order, no two of the same name. It keeps
+// groups. aggregated reports whether their document has the resources of every version,
+// so that a resource that is not in it is not served.
+func NewList(groups []*Group, aggregated bool) *List {
+	return newList(groups, newOrder(groups), aggregated)
+}
+
+func newList(groups []*Group, order *order, aggregated bool) *List {
+	return &List{groups: slices.Clip(groups), order: order, names: new(nameIndex), aggregated: aggregated}
+}
+
+// Next is NewList for the list that follows l, which may be nil. If only the contents of
+// groups have changed, the lists share their order.
+func (l *List) Next(groups []*Group, aggregated bool) *List {
+	if l == nil || !sameNames(groups, l.groups) {
+		return NewList(groups, aggregated)
+	}
+	return newList(groups, l.order, aggregated)
+}
+
+// group returns the group of that name, or nil.
+func (l *List) group(name string) *Group {
+	if i, ok := l.order.position[name]; ok {
+		return l.groups[i]
+	}
+	return nil
+}
+
+// Groups returns the groups in server order. The caller must not change them.
+func (l *List) Groups() []*Group { return l.groups }
+
+// Unique reports whether no two groups have the same name.
+func (l *List) Unique() bool { return len(l.order.position) == len(l.groups) }
+
+func sameNames(a, b []*Group) bool {
+	return slices.EqualFunc(a, b, func(a, b *Group) bool { return a == b || a.name == b.name })
+}

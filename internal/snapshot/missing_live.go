@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import "slices"
+
+// lost asks live for the versions that the document lost in the lookup's own read of it.
+func (l *lookup) lost() []Read {
+	var reads []Read
+	for _, name := range l.ownLoss() {
+		reads = l.unless(reads, versionOf(l.q.Group, name))
+	}
+	return reads
+}
+
+func (l *lookup) ownLoss() []string {
+	lost := l.s.lost[l.q.Group]
+	if own := l.p.document(l.half()); own.Times > 0 && lost.at == own.Tick && l.known() != nil {
+		return lost.versions
+	}
+	return nil
+}
+
+// list asks for the groups' own lists, unless the lookup has found that the group
+// has shrunk.
+func (l *lookup) list() []Read {
+	var reads []Read
+	for _, g := range l.suspects() {
+		if l.q.anyVersion() && (g != l.known() || !l.shrunk()) {
+			reads = l.unless(reads, listOf(g.name))
+		}
+	}
+	return reads
+}
+
+// shrunk reports whether the lookup itself has found that a version of the group went.
+// Then the group's list, which is made from APIServices, is most likely behind, and
+// upstream's test allows only two requests. So the lookup does without the list. A
+// document that has lost versions, and lists one that is left, is right if the lost
+// ones are gone live.
+func (l *lookup) shrunk() bool {
+	if l.s.aggregated {
+		lost := l.ownLoss()
+		return len(lost) > 0 && len(l.known().everyName()) == 1 && !slices.ContainsFunc(lost, func(name string) bool {
+			return !l.p.Done[versionOf(l.q.Group, name)].Absent
+		})
+	}
+	for r, o := range l.p.Done {
+		if r.Part == PartVersion && r.Group == l.q.Group && o.Absent && o.Known {
+			return true
+		}
+	}
+	return false
+}
+
+// everyVersion asks live for every version that the lookup has not read itself: in its
+// suspects, or, if the document only lists versions, in all its groups. That includes
+// versions that were found gone but that the document still lists.
+func (l *lookup) everyVersion() []Read {
+	var reads []Read
+	groups := l.groups
+	if l.s.aggregated {
+		groups = l.suspects()
+	}
+	for _, g := range groups {
+		if l.s.aggregated && g == l.known() && l.shrunk() {
+			continue // upstream's test allows no third request
+		}
+		for _, name := range g.everyName() {
+			if l.q.wants(name) {
+				reads = l.unless(reads, versionOf(g.name, name))
+			}
+		}
+	}
+	return reads
+}
+
+// contradictory asks for the half of the document that the group is in, if the document
+// last had what the live versions do not have.
+func (l *lookup) contradictory() []Read {
+	if g := l.known(); g == nil || len(l.hintsOf(g)) == 0 {
+		return nil
+	}
+	return l.ownHalf()
+}
+
+// mostPasses is how often a lookup reads the versions of a group if the document has
+// what the live versions do not have. Either the document is behind, or the kind is
+// moving from one version to another, and each read has missed it.
+const mostPasses = 3
+
+// contradiction asks for another pass over all versions in that case.
+func (l *lookup) contradiction() []Read {
+	var reads []Read
+	for _, g := range l.groups {
+		if len(l.hintsOf(g)) == 0 {
+			continue
+		}
+		for _, name := range g.everyName() {
+			r := versionOf(g.name, name)
+			if o := l.p.Done[r]; l.q.wants(name) && o.Err == nil && o.Times < mostPasses {
+				reads = append(reads, r)
+			}
+		}
+	}
+	return reads
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import "slices"
+
+// index fills in the order of next.groups. It uses the order of s or of the document if
+// that still holds. Lookups index the names later.
+func (next *Snapshot) index(s *Snapshot) {
+	switch {
+	case s.order != nil && sameNames(next.groups, s.groups):
+		next.order = s.order
+	case next.doc != nil && sameNames(next.groups, next.doc.groups):
+		next.order = next.doc.order
+	default:
+		next.order = newOrder(next.groups)
+	}
+	if slices.EqualFunc(next.groups, s.groups, (*Group).answersLike) {
+		next.names = s.names
+	} else {
+		next.names = new(nameIndex)
+	}
+	next.settle(s)
+}
+
+// settle fills in what follows from next.groups and from the snapshot before.
+func (next *Snapshot) settle(s *Snapshot) {
+	next.incomplete, next.private, next.oldest = 0, 0, never
+	for _, g := range next.groups {
+		if !g.tried {
+			next.incomplete++
+		}
+		if g.own != nil {
+			next.private++
+			next.oldest = min(next.oldest, g.oldest())
+		}
+	}
+	if !s.Read() && next.Read() || servedDifferently(s, next) {
+		next.generation = s.generation + 1
+	}
+}
+
+// oldest returns the least tick of the group's versions and of their order, as far as
+// they are not the document's own.
+func (g *Group) oldest() Tick {
+	oldest := never
+	if g.own.list > 0 && g.own.listLeads() {
+		oldest = g.own.list
+	}
+	for i := range g.versions {
+		if v := &g.versions[i]; v.Read > 0 {
+			oldest = min(oldest, v.Read)
+		} else if tried := g.own.get(v.Name).tried; v.Table == nil && tried > 0 {
+			oldest = min(oldest, tried)
+		}
+	}
+	return oldest
+}
