@@ -13,7 +13,7 @@ import (
 func TestHistories(t *testing.T) {
 	t.Chdir("..") // where the command is run
 	out := t.TempDir()
-	if err := run(context.Background(), options{histories: 5, seed: 1, out: out}); err != nil {
+	if err := run(context.Background(), options{histories: 5, seed: 1}, out); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(filepath.Join(out, "histories.md"))
@@ -32,7 +32,7 @@ func TestBrokenRun(t *testing.T) {
 	t.Chdir("..")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := run(ctx, options{histories: 1, seed: 1, out: t.TempDir()}); err == nil {
+	if err := run(ctx, options{histories: 1, seed: 1}, t.TempDir()); err == nil {
 		t.Error("no error")
 	}
 }

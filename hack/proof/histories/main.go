@@ -18,7 +18,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"os/signal"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -30,21 +29,14 @@ import (
 type options struct {
 	histories int
 	seed      uint64
-	out       string
 }
 
 func main() {
 	var o options
 	flag.IntVar(&o.histories, "n", 5000, "how many histories, of each kind of server and each number of processors")
 	flag.Uint64Var(&o.seed, "seed", 0, "of the first; 0: a random one")
-	flag.StringVar(&o.out, "o", "results", "folder to write to")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, o); err != nil {
-		fmt.Fprintln(os.Stderr, "histories:", err)
-		os.Exit(1)
-	}
+	out := report.Out()
+	report.Main("histories", func(ctx context.Context) error { return run(ctx, o, *out) })
 }
 
 // part is the histories of one kind of server on so many processors.
@@ -57,7 +49,7 @@ type part struct {
 
 var columns = []string{"server", "processors", "histories", "with faults", "found", "NoMatch", "errors", "resets", "requests", "that break a rule"}
 
-func run(ctx context.Context, o options) error {
+func run(ctx context.Context, o options, out string) error {
 	if o.seed == 0 {
 		o.seed = uint64(rand.Uint32())
 	}
@@ -73,7 +65,7 @@ func run(ctx context.Context, o options) error {
 			parts = append(parts, p)
 		}
 	}
-	return write(o, parts, time.Since(begin))
+	return write(o, out, parts, time.Since(begin))
 }
 
 var (
@@ -106,25 +98,21 @@ func (p *part) check(ctx context.Context, o options) error {
 	return nil
 }
 
-func write(o options, parts []*part, took time.Duration) error {
+func write(o options, out string, parts []*part, took time.Duration) error {
 	p := report.NewPage("Random histories", fmt.Sprintf("go run ./histories -n %d -seed %d", o.histories, o.seed), took)
 	p.Text("hack/lincheck checked %d random histories of lookups and resets, by four callers of one mapper, against a server in memory that changes, lags and fails,", len(parts)*o.histories)
 	p.Text("in virtual time. Every answer was held to F1 to F3 and F6 of DESIGN.md, and to a model of its truth by porcupine; the rules are in the")
 	p.Text("[package comment](../../lincheck/doc.go). Where there is one processor, a seed nearly always gives the same history.\n")
 	var rows [][]string
-	var failures []string
+	var broken report.Broken
 	for _, part := range parts {
 		bad := "0"
 		if part.broken != "" {
 			bad = part.broken
-			failures = append(failures, fmt.Sprintf("%s histories of the %s server on %d processors break a rule; the output shows them", bad, part.server, part.processors))
+			broken.Add("%s histories of the %s server on %d processors break a rule; the output shows them", bad, part.server, part.processors)
 		}
 		rows = append(rows, append(append([]string{part.server, strconv.Itoa(part.processors)}, part.counts...), bad))
 	}
 	p.Table(columns, rows)
-	failed := p.Failures(failures)
-	if err := p.Write(o.out, "histories.md"); err != nil {
-		return err
-	}
-	return failed
+	return p.Finish(out, "histories", &broken)
 }
