@@ -23,8 +23,7 @@ func (s *Snapshot) WithDocument(list *List, core, named Tick) *Snapshot {
 	next.lost = s.lossesIn(&next)
 	next.groups = s.restated(&next)
 	switch {
-	case slices.Equal(next.groups, s.groups):
-		next.order, next.names = s.order, s.names
+	case slices.Equal(next.groups, s.groups): // in the same order, with the same names
 	case slices.Equal(next.groups, list.groups):
 		next.order, next.names = list.order, list.names
 	default:

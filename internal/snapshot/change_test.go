@@ -217,3 +217,16 @@ func TestLiveReads(t *testing.T) {
 		t.Errorf("after a reset %q are awaited", names(h.Awaited()))
 	}
 }
+
+// The order is worked out again only where groups come or go.
+func TestOrderIsTakenOver(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo b/v1:Foo")
+	h.live("z/v1:Foo") // so that it is not the document's
+	before := h.order
+	if h.live("z/v1:Bar"); h.order != before {
+		t.Error("worked out again for a change in a group")
+	}
+	if h.live("y/v1:Bar"); h.order == before {
+		t.Error("taken over though a group has come")
+	}
+}

@@ -166,3 +166,22 @@ func (s *Snapshot) kindOrder() []schema.GroupVersionKind {
 	}
 	return all
 }
+
+// Two tables serve alike if every form leads to the same.
+func TestServesLike(t *testing.T) {
+	table := NewTable([]Resource{{Name: "foos", Singular: "foo", Kind: "Foo"}, {Name: "bars", Singular: "bar", Kind: "Foo"}})
+	for name, test := range map[string]struct {
+		other []Resource
+		want  bool
+	}{
+		"the same":                     {[]Resource{{Name: "foos", Singular: "foo", Kind: "Foo"}, {Name: "bars", Singular: "bar", Kind: "Foo"}}, true},
+		"another row wins":             {[]Resource{{Name: "bars", Singular: "bar", Kind: "Foo"}, {Name: "foos", Singular: "foo", Kind: "Foo"}}, false},
+		"singular forms change places": {[]Resource{{Name: "foos", Singular: "bar", Kind: "Foo"}, {Name: "bars", Singular: "foo", Kind: "Foo"}}, false},
+		"one name is of another kind":  {[]Resource{{Name: "foos", Singular: "foo", Kind: "Baz"}, {Name: "bars", Singular: "bar", Kind: "Foo"}}, false},
+		"the other scope":              {[]Resource{{Name: "foos", Singular: "foo", Kind: "Foo"}, {Name: "bars", Singular: "bar", Kind: "Foo", Namespaced: true}}, false},
+	} {
+		if got := table.servesLike(NewTable(test.other)); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -18,6 +18,11 @@ func TestAfterReset(t *testing.T) {
 		{name: "miss, group unknown, with a version", known: known, then: reset, query: kind("z", "Bar", "v1"), aggregated: "document; z/v1 → no match (3)", legacy: "document; z/v1 → no match (3)"},
 		{name: "miss", known: known, then: reset, query: kind("a", "Bar"), aggregated: "document; a/; a/v1 a/v2 → no match (5)", legacy: "document; a/v1 a/v2; a/ → no match (5)"},
 		{
+			name: "any group, and half of the document was read since", known: known,
+			then: func(h *history) { h.resetAll(); h.halfDocument(known, PartCore) }, query: resource("", "bars"),
+			aggregated: "document → b/v1 (2)", legacy: "document; /v1 a/v1 a/v2 b/v1 → b/v1 (6)",
+		},
+		{
 			name: "the document is behind", known: known, then: reset, server: server{document: known, live: "a/v1:Foo,Bar a/v2:Foo"},
 			query: kind("a", "Bar", "v1"), aggregated: "document; a/v1 → a/v1 (3)", legacy: "document; a/v1 → a/v1 (3)",
 		},
@@ -54,6 +59,10 @@ func TestAfterResetGroup(t *testing.T) {
 		{name: "any group", known: known, then: reset, query: resource("", "bars"), aggregated: "a/ a/v1 a/v2 → b/v1 (3)", legacy: "a/ a/v1 a/v2 → b/v1 (3)"},
 		{name: "miss, with a version", known: known, then: reset, query: kind("a", "Bar", "v1"), aggregated: "a/v1 → no match (1)", legacy: "a/v1 → no match (1)"},
 		{name: "miss", known: known, then: reset, query: kind("a", "Bar"), aggregated: "/apis; a/; a/v1 a/v2 → no match (4)", legacy: "a/v1 a/v2; a/ → no match (3)"},
+		{
+			name: "a version, and another was found gone", known: known, then: func(h *history) { h.live("a/v2"); h.resetGroup("a") },
+			query: kind("a", "Foo", "v1"), aggregated: "a/v1 → a/v1 (1)", legacy: "a/v1 → a/v1 (1)",
+		},
 		{
 			name: "a document does not do", known: known, then: func(h *history) { h.resetGroup("a"); h.document(known) },
 			query: kind("a", "Foo"), aggregated: "a/ a/v1 → a/v1 (2)", legacy: "a/ a/v1 a/v2 → a/v1 (3)",

@@ -98,6 +98,10 @@ func TestFirstLookup(t *testing.T) {
 			name: "a stale version of another group", server: server{document: "a/v1:Foo b/v1!"}, query: kind("a", "Foo"),
 			aggregated: "document → a/v1 (2)", legacy: "document; a/v1 → a/v1 (3)",
 		},
+		{
+			name: "after a reset it is not believed", then: func(h *history) { h.resetAll() }, server: on, query: kind("a", "Bar", "v1"),
+			aggregated: "document; a/v1 → no match (3)", legacy: "document; a/v1 → no match (3)",
+		},
 	})
 }
 
@@ -252,6 +256,15 @@ func TestLostVersions(t *testing.T) {
 			aggregated: "/apis; a/v2 → a/v2 (2)", legacy: "a/v1 a/v2 → a/v2 (2)",
 		},
 		{
+			name: "and another group is in dispute", known: known + " a.x/v1:Baz", then: func(h *history) { h.live("a.x/v1:Foo") },
+			server: server{document: "a/v1:Foo a.x/v1:Baz", live: "a/v1:Foo a.x/v1:Foo"}, query: resource("a", "bazs"),
+			aggregated: "/apis; a.x/v1; a/v2; a.x/; a.x/v1; a.x/v1 → no match (6)",
+		},
+		{
+			name: "of another group", known: "a/v1:Foo a.x/v1:Foo a.x/v2:Foo", server: server{document: "a/v1:Foo a.x/v1:Foo a.x/v2:Foo", live: "a/v1:Foo a.x/v1:Foo"},
+			query: resource("a", "bazs"), aggregated: "/apis; a/; a/v1 → no match (3)", legacy: "/apis; a/v1 a.x/v1 a.x/v2; a/ → no match (5)",
+		},
+		{
 			name: "lost in an earlier read", known: known, then: func(h *history) { h.document("a/v1:Foo") }, server: server{document: "a/v1:Foo"}, query: kind("a", "Baz"),
 			aggregated: "/apis; a/; a/v1 → no match (3)", legacy: "a/v1 a/v2 → no match (2)",
 		},
@@ -273,6 +286,10 @@ func TestDisputes(t *testing.T) {
 		{
 			name: "and of no concern for one version", known: known, then: func(h *history) { h.live("a/v3:Baz") },
 			query: kind("a", "Baz", "v3"), aggregated: "nothing → a/v3 (0)", legacy: "nothing → a/v3 (0)",
+		},
+		{
+			name: "nor is a group that no list has, beside a version that fails", known: "a/v1! a/v2:Foo", then: func(h *history) { h.live("z/v1:Foo") },
+			query: kind("a", "Foo"), aggregated: "a/v1 → a/v2 (1)",
 		},
 		{
 			name: "a group that no list has: who comes first", known: known, then: func(h *history) { h.live("z/v1:Foo") },

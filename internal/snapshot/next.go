@@ -8,7 +8,7 @@ import "slices"
 // that still holds. Lookups index the names later.
 func (next *Snapshot) index(s *Snapshot) {
 	switch {
-	case s.order != nil && sameNames(next.groups, s.groups):
+	case sameNames(next.groups, s.groups):
 		next.order = s.order
 	case next.doc != nil && sameNames(next.groups, next.doc.groups):
 		next.order = next.doc.order

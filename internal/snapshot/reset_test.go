@@ -4,6 +4,7 @@ package snapshot
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 )
 
@@ -102,6 +103,64 @@ func TestResetTicks(t *testing.T) {
 	}
 	if s := h.Reset(1).ResetGroup("a", 1); s.LastReset() != 2 || s.LastResetOfAny() != 3 || s.groupResets["a"] != 3 {
 		t.Error("an older reset takes the place of a newer one")
+	}
+}
+
+// TestResetOfAbsentGroup: a live read that finds nothing settles it.
+func TestResetOfAbsentGroup(t *testing.T) {
+	for name, find := range map[string]func(*history){
+		"list": func(h *history) { h.group("a") }, "version": func(h *history) { h.live("a/v1") },
+	} {
+		h := newHistory(false, "b/v1:Foo")
+		began := h.tick()
+		h.resetGroup("a")
+		h.Snapshot = h.WithList("a", nil, "", began).WithVersion("a", "v1", nil, began)
+		if !h.awaits("a") {
+			t.Errorf("%s: a read from before the reset settles it", name)
+		}
+		if h.WithList("a", nil, "", began) != h.Snapshot {
+			t.Errorf("%s: another snapshot, though nothing has changed", name)
+		}
+		if find(h); h.awaits("a") {
+			t.Errorf("%s: it is not settled", name)
+		}
+	}
+}
+
+// TestResetOutlivesTheGroup: a read from before the reset takes a group away, and does
+// not settle the reset.
+func TestResetOutlivesTheGroup(t *testing.T) {
+	h := newHistory(false, "b/v1:Foo")
+	h.live("a/v1:Foo")
+	began := h.tick()
+	h.resetGroup("a")
+	h.Snapshot = h.WithVersion("a", "v1", nil, began)
+	if h.Group("a") != nil || !h.awaits("a") {
+		t.Errorf("the group is there: %v; its reset: %v", h.Group("a") != nil, h.groupResets)
+	}
+}
+
+// TestSince: a lookup heeds the resets from before it began, as far as they are not
+// settled since, and no later one.
+func TestSince(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo b/v1:Foo c/v1:Foo")
+	h.resetGroup("a")
+	h.resetGroup("c")
+	began := h.Snapshot
+	if h.Since(began) != began {
+		t.Error("another snapshot, though nothing was reset")
+	}
+	h.group("c", "v1")
+	h.live("c/v1:Foo")
+	h.resetGroup("a")
+	h.resetGroup("b")
+	h.resetAll()
+	s := h.Since(began)
+	if s.LastReset() != 0 || s.LastResetOfAny() != began.LastResetOfAny() {
+		t.Errorf("reset at %d and %d", s.LastReset(), s.LastResetOfAny())
+	}
+	if want := map[string]Tick{"a": 2}; !maps.Equal(s.groupResets, want) {
+		t.Errorf("resets of groups %v, want %v", s.groupResets, want)
 	}
 }
 

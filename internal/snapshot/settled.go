@@ -74,7 +74,7 @@ func (s *Snapshot) awaits(prefix string) bool {
 // was read or, outside the group that was asked for, at least tried. A version may fail
 // for days; lookups in many groups must not read it again each time.
 func (s *Snapshot) complete(sel selection) bool {
-	if !s.Read() || min(s.core, s.named) <= s.reset || s.oldest <= s.reset {
+	if min(s.core, s.named) <= s.reset || s.oldest <= s.reset { // a half that was never read is 0
 		return false
 	}
 	if s.awaits(sel.group) {
