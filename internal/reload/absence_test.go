@@ -5,6 +5,7 @@ package reload
 import (
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -36,5 +37,20 @@ func TestFailuresOfUnknownNamesAreOne(t *testing.T) {
 	}
 	if d.note(time.Now(), known, true, failed); !d.of(known) {
 		t.Error("a known version that failed is not doubted")
+	}
+}
+
+// A server that cannot be reached casts doubt as long as it is so, whatever is read.
+func TestEachFailureOfTheServerCastsDoubt(t *testing.T) {
+	var d doubts
+	refused := &net.OpError{Op: "dial", Err: errors.New("refused")}
+	failing := snapshot.Read{Part: snapshot.PartVersion, Group: "example.com", Version: "v1"}
+	other := snapshot.Read{Part: snapshot.PartVersion, Group: "other.example.com", Version: "v1"}
+	now := time.Now()
+	if d.note(now.Add(-2*doubtfulFor), failing, true, refused); d.of(other) {
+		t.Error("doubted long after the failure")
+	}
+	if d.note(now.Add(-doubtfulFor/2), failing, true, refused); !d.of(other) {
+		t.Error("not doubted after the second failure")
 	}
 }

@@ -57,7 +57,7 @@ const patience = 3 * time.Second
 // that is doubted takes a second.
 func (r *Reloader) patienceWith(q snapshot.Query, known bool) time.Duration {
 	health := r.Health()
-	failing := !health.FailingSince.IsZero() && health.failed > r.Snapshot().LastReset()
+	failing := health.failed > r.Snapshot().LastReset() // it is 0 while the server does not fail
 	hangs := func(g *snapshot.Group) bool { return r.flights.hangs(g.Name()) }
 	if !known || !failing && !slices.ContainsFunc(r.Snapshot().GroupsOf(q), hangs) {
 		return 0

@@ -70,6 +70,18 @@ func TestLookup(t *testing.T) {
 	}
 }
 
+// A read that settles the lookup is the last, if all are of one group.
+func TestLookupStops(t *testing.T) {
+	server, r := known(t, fakeapi.Aggregated())
+	r.ResetGroup(group)
+	if _, err := mapping(r, schema.GroupKind{Group: group, Kind: "Kind0001A"}); err != nil {
+		t.Error(err)
+	}
+	if got := paths(server); got != group+" "+group+"/v3" {
+		t.Errorf("requests %s", got)
+	}
+}
+
 // After so many versions in a row that got no answer the rest is not asked for.
 func TestSilentVersions(t *testing.T) {
 	server, r := known(t, fakeapi.Aggregated())
