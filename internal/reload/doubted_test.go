@@ -6,6 +6,7 @@ package reload
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +77,27 @@ func TestPatienceWithDoubts(t *testing.T) {
 		}
 		if took := time.Since(start); took <= patience {
 			t.Errorf("it took %v, so that nothing was tried here", took)
+		}
+	})
+}
+
+// A doubted absence of which the last reader has gone is no absence.
+func TestAbandonedDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, read := range map[string]snapshot.Read{"version": version(group, "v1"), "list": {Part: snapshot.PartList, Group: group}} {
+			server, r := doubting(t)
+			server.Remove(group)
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			if _, err := r.flights.doWhile(ctx, read); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+			cancel()
+			if s := r.Snapshot(); !s.Serves(group, "v1") || r.Health().LastError == nil {
+				t.Errorf("%s: the version is there: %v; the last error of the server: %v", name, s.Serves(group, "v1"), r.Health().LastError)
+			}
+			if disputed, dropped := r.Snapshot().Unsettled(); len(disputed)+len(dropped) > 0 {
+				t.Errorf("%s: %d groups are disputed, %d dropped", name, len(disputed), len(dropped))
+			}
 		}
 	})
 }
