@@ -41,7 +41,7 @@ func (t Tests) Add(try int, report *gotest.Report, ginkgo []byte) error {
 		}
 	}
 	if ginkgo != nil {
-		if err := readGinkgo(states, ginkgo); err != nil {
+		if err := AddSpecs(states, ginkgo); err != nil {
 			return fmt.Errorf("read ginkgo's report: %w", err)
 		}
 	}
@@ -64,9 +64,9 @@ type suite struct {
 	}
 }
 
-// readGinkgo adds the specs of a report. Of specs with the same name each gets a
+// AddSpecs adds the specs of a report that ginkgo made. Of specs with the same name each gets a
 // number.
-func readGinkgo(states map[string]gotest.State, report []byte) error {
+func AddSpecs(states map[string]gotest.State, report []byte) error {
 	var suites []suite
 	if err := json.Unmarshal(report, &suites); err != nil {
 		return err
