@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Shows at length what DESIGN.md promises (hack/proof): chaos and soak on real API
-# servers, hostile servers, a herd of replicas, random histories, fuzzing, mutation.
-# Writes pages with tables and plots. See usage below.
+# servers, hostile servers, a herd of replicas, random histories, fuzzing,
+# mutation, other people's operators. Writes pages with tables and plots. See usage
+# below.
 #
 # A proof that fails does not stop the others.
 set -euo pipefail
@@ -16,7 +17,8 @@ usage: hack/proof.sh [-quick] [-o DIR]
   -o DIR   where to write, default hack/proof/results
   -quick   a few minutes in all, for a look; the default of -o is a temporary folder
 
-Without -quick it takes about three hours.
+Without -quick it takes about three hours, and longer for the operators, which are
+compiled twice.
 END
 }
 
@@ -42,9 +44,11 @@ while (($# > 0)); do
 done
 
 chaos=(-kills 100 -etcd 20) soak=(-time 30m) hostile=(-time 10m) herd=(-replicas 500) histories=(-n 5000) fuzz=(-time 10m) mutate=(-n 200)
+adopters=() live=(-live)
 if $quick; then
 	chaos=(-kills 4 -etcd 2) soak=(-time 1m) hostile=(-time 30s) herd=(-replicas 200) histories=(-n 100) fuzz=(-time 10s) mutate=(-n 5)
 	out=${out:-$(mktemp -d)}
+	adopters=(-only '/jobset$' -packages 2 -page "$out/adopters.md") live=()
 fi
 out=${out:-$root/hack/proof/results}
 mkdir -p "$out"
@@ -65,5 +69,7 @@ prove hostile "${hostile[@]}"
 prove histories "${histories[@]}"
 prove fuzz "${fuzz[@]}"
 prove mutate "${mutate[@]}"
+prove adopters ${adopters[@]+"${adopters[@]}"}
+((${#live[@]} == 0)) || prove adopters "${live[@]}"
 say "the pages are in $out"
 ((${#broken[@]} == 0)) || die "failed: ${broken[*]}"

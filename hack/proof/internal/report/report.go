@@ -24,15 +24,21 @@ func NewPage(title, command string, took time.Duration) *Page {
 	p := &Page{}
 	p.Text("# %s\n", title)
 	p.Text("Written by `%s` in hack/proof, which ran for %s.\n", command, Rounded(took))
-	p.Text("Machine: %s, %d cores, %s, %s.\n", processor(), runtime.NumCPU(), runtime.Version(), time.Now().UTC().Format(time.DateOnly))
+	p.Text("Machine: %s, %s, %s.\n", Machine(), runtime.Version(), time.Now().UTC().Format(time.DateOnly))
 	return p
 }
+
+// Machine is the processor and the number of its cores.
+func Machine() string { return fmt.Sprintf("%s, %d cores", processor(), runtime.NumCPU()) }
 
 // Text adds a line.
 func (p *Page) Text(format string, args ...any) {
 	fmt.Fprintf(&p.text, format, args...)
 	p.text.WriteByte('\n')
 }
+
+// String is what the page has so far.
+func (p *Page) String() string { return p.text.String() }
 
 // Table adds a table; rows have as many cells as there are columns.
 func (p *Page) Table(columns []string, rows [][]string) {

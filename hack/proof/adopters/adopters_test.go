@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/freshmapper/freshmapper/hack/dev/gotest"
+)
+
+func TestAlone(t *testing.T) {
+	differ := states{"TestA/one": gotest.Passed, "TestA/two": gotest.Passed, "TestB": gotest.Passed, "Suite: a spec": gotest.Failed, "TestC": gotest.Passed}.
+		differing(states{"TestA/one": gotest.Failed, "TestB": gotest.Skipped, "Suite: a spec": gotest.Passed, "TestC": gotest.Passed})
+	got := alone(differ)
+	want := []part{
+		{pattern: "", names: []string{"Suite: a spec"}},
+		{pattern: "^TestA$", names: []string{"TestA/one", "TestA/two"}},
+		{pattern: "^TestB$", names: []string{"TestB"}},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(part{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What is worse must fail the run, and be on the page; what fails on both must not.
+func TestVerdict(t *testing.T) {
+	r := &result{Operator: operators[0]}
+	all := &results{r}
+	r.begin("v0.20.0")
+	r.Fork, r.BuildStock, r.BuildFork = "ok", "ok", "ok"
+	r.add("pkg", states{"TestBoth": gotest.Failed, "TestFine": gotest.Passed, "TestBetter": gotest.Failed},
+		states{"TestBoth": gotest.Failed, "TestFine": gotest.Passed, "TestBetter": gotest.Passed})
+	if err := r.verdict(); err != nil {
+		t.Error(err)
+	}
+	r.add("other", states{"TestWorse": gotest.Passed}, states{"TestWorse": gotest.Failed})
+	if err := r.verdict(); err == nil {
+		t.Error("a test is worse on the fork, and nobody is told")
+	}
+	if r.Tests != 4 || r.Same != 2 || r.Failing != 1 {
+		t.Errorf("%d tests, %d same, %d failing; want 4, 2 and 1", r.Tests, r.Same, r.Failing)
+	}
+	page := all.page()
+	for _, want := range []string{
+		"other TestWorse: passed on stock, failed on the fork", "pkg TestBetter: failed on stock, passed on the fork", "pkg TestBoth",
+		"| 2 of 0 | 4 | 2 | 1 | 1 |",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+}
+
+// A run of one operator's tests leaves what is known of the others, and what it did live.
+func TestResultsAreKept(t *testing.T) {
+	file, page := filepath.Join(t.TempDir(), "results.json"), filepath.Join(t.TempDir(), "page.md")
+	put := func(r *result) *results {
+		t.Helper()
+		all, err := readResults(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.put(r)
+		if err := all.write(file, page); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	put(&result{Operator: operators[0], Fork: "ok", Packages: 1})
+	put(&result{Operator: operators[1], Fork: "ok", Packages: 2})
+	put(&result{Operator: operators[1], Live: &liveResult{Date: "today"}})
+	all := put(&result{Operator: operators[0], Fork: "ok", Packages: 3})
+	if len(*all) != 2 {
+		t.Fatalf("%d operators are known, want 2", len(*all))
+	}
+	one, two := (*all)[0], (*all)[1]
+	if one.Packages != 3 || two.Packages != 2 || two.Live == nil || two.Live.Date != "today" {
+		t.Errorf("known are %+v and %+v", one, two)
+	}
+	newer := operators[1]
+	newer.Version += "-newer"
+	if two := (*put(&result{Operator: newer, Fork: "ok"}))[1]; two.Live != nil || two.Packages != 0 {
+		t.Errorf("of a newer version %+v is known", two)
+	}
+	if _, err := os.Stat(page); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCondition(t *testing.T) {
+	for status, want := range map[string]bool{
+		"conditions: [{type: Ready, status: 'True', observedGeneration: 2}]":  true,
+		"conditions: [{type: Ready, status: 'True', observedGeneration: 1}]":  false,
+		"conditions: [{type: Ready, status: 'False', observedGeneration: 2}]": false,
+		"conditions: [{type: Other, status: 'True'}]":                         false,
+	} {
+		objects, err := parse("apiVersion: v1\nkind: Any\nmetadata: {generation: 2}\nstatus: {" + status + "}\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said, got := condition(objects[0], "Ready"); got != want {
+			t.Errorf("%s: %v (%s), want %v", status, got, said, want)
+		}
+	}
+}
