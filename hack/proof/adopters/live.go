@@ -45,7 +45,7 @@ type liveResult struct {
 	Steps                          []step
 }
 
-// step says how long it took on either side, or that it was not within giveUp.
+// step is how long it took on either side, or that it was not within giveUp.
 type step struct {
 	What, Stock, Fork string
 	ForkFailed        bool
@@ -130,7 +130,7 @@ func (t *trees) liveSide(ctx context.Context, s *scenario, dir, assets string, t
 	return ctx.Err()
 }
 
-// await says how long it took since the change, or what there was instead.
+// await returns how long it took since the change, or what there was instead.
 func (c *cluster) await(ctx context.Context, s scene, began time.Time) (said string, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, giveUp)
 	defer cancel()

@@ -66,7 +66,7 @@ func (all *results) page() string {
 	return head + strings.TrimSpace(p.String()) + "\n"
 }
 
-// word is how a cell says that something worked.
+// word is the text of a cell: whether something worked.
 func word(outcome string) string {
 	if outcome == "ok" {
 		return "yes"

@@ -150,7 +150,7 @@ func failedTests(output []byte) []string {
 	return names
 }
 
-// reason says how the process ended, where it was not by a test that says so itself.
+// reason returns how the process ended, where it was not by a test that names itself.
 func reason(output []byte) []string {
 	switch {
 	case bytes.Contains(output, []byte("panic: test timed out")):
