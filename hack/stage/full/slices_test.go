@@ -103,7 +103,7 @@ func TestOrdered(t *testing.T) {
 // too large, it is an error that names these files and no others.
 func TestPack(t *testing.T) {
 	files := example()
-	files[at+"a.go"] = source(string(files[at+"a.go"].Data) + "\nfunc Long() {\n" + strings.Repeat("\t_ = 0\n", Limit-60)+"}\n")
+	files[at+"a.go"] = source(string(files[at+"a.go"].Data) + "\nfunc Long() {\n" + strings.Repeat("\t_ = 0\n", Limit-60) + "}\n")
 	d := slice{files: files}
 	needs, err := dependencies(files)
 	if err != nil {
