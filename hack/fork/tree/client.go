@@ -144,9 +144,15 @@ func followWatch(f *source.File, noted keys) {
 }
 
 // askWrappedClient has the client of a namespace ask the client that it wraps for
-// every scope, and list again if the scope was not what it took it for.
+// every scope, and list again if the scope was not what it took it for. The first
+// releases of v0.22 list in the namespace whatever the scope.
 func askWrappedClient(f *source.File, _ keys) {
-	f.Change("(n *namespacedClient) List", "n.client.List(ctx, obj, opts...)", "n.listFollowing(ctx, obj, isNamespaceScoped, opts)")
+	const list = "(n *namespacedClient) List"
+	f.Function(list, func(fn *ast.FuncDecl) {
+		if strings.Contains(f.Text(fn), "isNamespaceScoped, err := ") {
+			f.Change(list, "n.client.List(ctx, obj, opts...)", "n.listFollowing(ctx, obj, isNamespaceScoped, opts)")
+		}
+	})
 	f.Change("", "apiutil.IsGVKNamespaced(gvk, n.RESTMapper())", "n.IsObjectNamespaced(ofKind(gvk))")
 	f.DropImport(Module + "/" + apiutilDir)
 }
