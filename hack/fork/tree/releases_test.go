@@ -3,7 +3,6 @@
 package tree
 
 import (
-	"context"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -13,11 +12,11 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/freshmapper/freshmapper"
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 )
 
 // The tool takes every release of a line, not the newest alone, and upstream changes
@@ -65,22 +64,19 @@ func f() int {
 	}
 }
 
-// everyRelease lists the releases of all lines that there are, and the first of each line.
-func everyRelease(t *testing.T) []string {
+// everyRelease lists the releases of all lines up to the newest tested ones.
+func everyRelease(t *testing.T) (versions []string) {
 	t.Helper()
-	listed, err := gotool.Run(context.Background(), t.TempDir(), nil, "list", "-m", "-f", "{{range .Versions}}{{.}} {{end}}", "-versions", Module+"@latest")
-	if err != nil {
-		t.Fatal(err)
-	}
-	versions := strings.Fields(string(listed))
 	for _, line := range Lines {
-		versions = append(versions, line.Minor+".0", line.Newest)
+		newest, err := strconv.Atoi(strings.TrimPrefix(line.Newest, line.Minor+"."))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for patch := range newest + 1 {
+			versions = append(versions, fmt.Sprintf("%s.%d", line.Minor, patch))
+		}
 	}
-	slices.Sort(versions)
-	return slices.DeleteFunc(slices.Compact(versions), func(version string) bool {
-		_, err := LineOf(version)
-		return err != nil || strings.Contains(version, "-")
-	})
+	return versions
 }
 
 // changedFolders are those of upstream's that a made tree has changed, or added to.
