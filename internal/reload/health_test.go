@@ -59,6 +59,34 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// An answer to a read that began earlier is no news, whenever it comes.
+func TestLateAnswersSayNothing(t *testing.T) {
+	read := version(group, "v1")
+	h := Health{}
+	for _, tick := range []snapshot.Tick{5, 3} { // the one that began last has ended first
+		h = h.after(time.Now(), read, snapshot.Outcome{Tick: tick})
+	}
+	if h = h.after(time.Now(), read, snapshot.Outcome{Tick: 4, Err: errors.New("503")}); h.LastError != nil {
+		t.Errorf("a read that began before one that succeeded is taken for news: %v", h.LastError)
+	}
+	if h = h.after(time.Now(), read, snapshot.Outcome{Tick: 6, Err: errors.New("503")}); h.LastError == nil {
+		t.Error("a read that began last has failed, and that is not kept")
+	}
+}
+
+// That nobody has asked the server for long is no reason to ask it.
+func TestNoDoubtWithoutFailure(t *testing.T) {
+	now := time.Now()
+	h := Health{LastSuccess: now.Add(-time.Hour)}
+	if h.doubtful(now, time.Minute) {
+		t.Error("a server that nobody asked for an hour is doubted")
+	}
+	h.LastError = errors.New("503")
+	if !h.doubtful(now, time.Minute) {
+		t.Error("reads fail, the server was last heard an hour ago, and it is not doubted")
+	}
+}
+
 // While only a group fails the server is asked now and then whether it is well: with
 // the cheapest request there is, and nobody waits for it.
 func TestDoubtIsSettled(t *testing.T) {
