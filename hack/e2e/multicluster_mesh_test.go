@@ -136,7 +136,10 @@ func (r *meshReplay) badSecrets(s *side) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	file := strings.Replace(string(refused), "users: null", "users: [{name: admin, user: {tokenFile: /etc/token}}]", 1)
+	file := strings.Replace(string(refused), "user: {}", "user: {tokenFile: /etc/token}", 1)
+	if file == string(refused) {
+		r.t.Fatalf("no user in\n%s", refused)
+	}
 	for tenant, config := range map[string][]byte{
 		"empty": nil, "garbled": []byte("clusters: " + secretText), "file": []byte(file), "refused": refused,
 		"nodeless": meshKubeconfig(r.t, r.gateway(r.server)),
