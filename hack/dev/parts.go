@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -69,7 +68,7 @@ func (t *tester) all(ctx context.Context) {
 // beside runs parts at the same time as what comes before the call of wait, which
 // also prints what they say.
 func (t *tester) beside(ctx context.Context, parts func(*tester, context.Context)) (wait func()) {
-	var said bytes.Buffer
+	var said buffer
 	other := &tester{checkout: &checkout{root: t.root, stdout: &said, stderr: &said}, plan: t.plan, work: t.work, found: t.found}
 	done := make(chan struct{})
 	go func() {
@@ -79,7 +78,7 @@ func (t *tester) beside(ctx context.Context, parts func(*tester, context.Context
 	t.say("beside the replays, and shown when they are done: the library, the tools, verify")
 	return func() {
 		<-done
-		fmt.Fprint(t.stderr, &said)
+		fmt.Fprint(t.stderr, said.String())
 		t.rows = append(t.rows, other.rows...)
 	}
 }

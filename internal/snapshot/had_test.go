@@ -32,6 +32,18 @@ func TestVersionThatHadItIsReadAgain(t *testing.T) {
 	}
 }
 
+// However often a read finds the kind that is not there afterwards, a lookup ends.
+func TestVersionThatHadItIsNotReadForEver(t *testing.T) {
+	r := versionOf("a", "v1")
+	p := Progress{Done: map[Read]Outcome{}}
+	for times := range mostPasses + 1 {
+		p.Done[r] = Outcome{Times: times, Had: true}
+		if got, want := p.done(r), times == mostPasses; got != want {
+			t.Errorf("after %d times: done %v, want %v", times, got, want)
+		}
+	}
+}
+
 func TestHas(t *testing.T) {
 	h := newHistory(false, "a/v1:Foo a/v2")
 	for r, want := range map[Read]bool{

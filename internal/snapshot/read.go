@@ -59,10 +59,11 @@ type Progress struct {
 }
 
 // done reports whether the lookup need not make the read. One that had what is not
-// there any more proves nothing: it is gone from there since, or hidden.
+// there any more proves nothing: it is gone from there since, or hidden. After mostPasses
+// it has to do: a lookup must end, whatever the server answers.
 func (p Progress) done(r Read) bool {
 	o := p.Done[r]
-	return o.Times > 0 && (p.Found || !o.Had)
+	return o.Times > 0 && (p.Found || !o.Had || o.Times >= mostPasses)
 }
 
 // cold reports whether the lookup has read the very first document, and nothing that
