@@ -226,7 +226,7 @@ func TestLookingAtTransportsInUse(t *testing.T) {
 
 // A client-go that keeps its source of tokens in another way is not looked into.
 func TestUnknownSourceOfTokens(t *testing.T) {
-	type cachingTokenSource struct{ base struct{} } //nolint:unused // looked at by its name
+	type cachingTokenSource struct{ base struct{ path string } } //nolint:unused // looked at by its name
 	a, b := &cachingTokenSource{}, &cachingTokenSource{}
 	if sameSource(reflect.ValueOf(a), reflect.ValueOf(b)) {
 		t.Error("two sources of a kind that is not known are one")
