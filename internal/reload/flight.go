@@ -21,6 +21,7 @@ type flight struct {
 	done   chan struct{}
 
 	outcome   snapshot.Outcome
+	table     *snapshot.Table    // what a version serves; nil if it is gone
 	from      *snapshot.Snapshot // the current snapshot when its last request began
 	published *snapshot.Snapshot // the current snapshot right after it
 	seen      *snapshot.Snapshot // the same, with what it has found even if that was overtaken

@@ -77,15 +77,27 @@ type lookup struct {
 	s       *snapshot.Snapshot // the snapshot after its last read
 	settled bool               // by s
 
-	mu sync.Mutex // reads of several groups are made side by side
-	p  snapshot.Progress
+	mu  sync.Mutex // reads of several groups are made side by side
+	p   snapshot.Progress
+	own map[snapshot.Read]*snapshot.Table // the versions that it has read; nil if one is gone
 }
 
-// look puts the lookup to s, and reports whether the answer is settled.
+// look puts the lookup to s, and reports whether the answer is settled. If s has none,
+// what the lookup's own reads have found counts, whatever was read since: it was served
+// while the lookup lasted.
 func (l *lookup) look(s *snapshot.Snapshot) (settled bool) {
-	s = s.Since(l.began)
-	l.s = s
-	l.p.Found, l.settled = l.find(s)
+	l.s = s.Since(l.began)
+	l.p.Found, l.settled = l.find(l.s)
+	if l.p.Found {
+		return l.settled
+	}
+	own, now := l.s, l.r.tick()
+	for r, table := range l.own {
+		own = own.WithVersion(r.Group, r.Version, table, now)
+	}
+	if found, settled := l.find(own); found {
+		l.s, l.p.Found, l.settled = own, true, settled
+	}
 	return l.settled
 }
 
@@ -155,9 +167,10 @@ func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen fu
 		if silent++; !discovery.Unanswered(f.outcome.Err) {
 			silent = 0
 		}
-		outcome := f.outcome
-		outcome.Had = f.seen.Has(l.q, r)
-		l.note(r, outcome)
+		l.note(r, f.outcome)
+		if r.Part == snapshot.PartVersion && f.outcome.Err == nil {
+			l.found(r, f.table)
+		}
 		if enough = seen(f); enough && f.seen.Aggregated() {
 			return nil
 		}
@@ -179,6 +192,16 @@ func (l *lookup) note(r snapshot.Read, o snapshot.Outcome) {
 	defer l.mu.Unlock()
 	o.Times = l.p.Done[r].Times + 1
 	l.p.Done[r] = o
+}
+
+// found notes what a read of a version has found.
+func (l *lookup) found(r snapshot.Read, table *snapshot.Table) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.own == nil {
+		l.own = map[snapshot.Read]*snapshot.Table{}
+	}
+	l.own[r] = table
 }
 
 // failed returns the versions that may have the answer: those that the lookup could not

@@ -171,7 +171,7 @@ func (r *Reloader) readVersion(f *flight) {
 		f.outcome.Err = context.Cause(f.ctx)
 		return
 	}
-	f.outcome.Err, f.outcome.Absent = err, err == nil && table == nil
+	f.table, f.outcome.Err, f.outcome.Absent = table, err, err == nil && table == nil
 	f.outcome.Known = r.Snapshot().Serves(group, version)
 	r.publishLive(f, func(s *snapshot.Snapshot) *snapshot.Snapshot {
 		if err != nil {

@@ -241,15 +241,6 @@ func (l *lookup) hintsOf(g *Group) []string {
 	return names
 }
 
-// Has reports whether what was read, if it is a version, has what q looks for.
-func (s *Snapshot) Has(q Query, r Read) bool {
-	if r.Part != PartVersion {
-		return false
-	}
-	v := s.Group(r.Group).find(r.Version)
-	return v != nil && v.Table.serves(q)
-}
-
 // serves reports whether a version of the group has what q looks for.
 func (g *Group) serves(q Query) bool {
 	return slices.ContainsFunc(g.versions, func(v Version) bool { return v.Table.serves(q) })

@@ -5,6 +5,8 @@ package snapshot
 import (
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // The queries of the table.
@@ -13,7 +15,7 @@ func kind(group, name string, versions ...string) Query {
 }
 
 func resource(group, name string, versions ...string) Query {
-	return Query{Group: group, Versions: versions, Name: name, ByResource: true}
+	return ResourceQuery(schema.GroupVersionResource{Group: group, Version: strings.Join(versions, ""), Resource: name})
 }
 
 // row is one lookup. A row that says nothing of a kind of server does not try it.
@@ -320,6 +322,10 @@ func TestDisputes(t *testing.T) {
 		{
 			name: "any group: the document has it", known: known, then: func(h *history) { h.live("a/v2") },
 			query: resource("", "bars"), aggregated: "document; a/v2 → a/v2 (3)", legacy: "document; a/v1 a/v2 → a/v2 (4)",
+		},
+		{
+			name: "in whatever case it is asked for", known: known, then: func(h *history) { h.live("a/v2") },
+			query: resource("", "Bars"), aggregated: "document; a/v2 → a/v2 (3)", legacy: "document; a/v1 a/v2 → a/v2 (4)",
 		},
 	})
 }

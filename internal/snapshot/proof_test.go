@@ -91,7 +91,6 @@ func (p *proof) make(r Read) {
 	case PartVersion:
 		o.Known = p.Serves(r.Group, r.Version)
 		o.Absent, o.Err = p.makeVersion(r.Group + "/" + r.Version)
-		o.Had = p.Has(p.q, r)
 	}
 	p.progress.Done[r] = o
 }

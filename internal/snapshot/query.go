@@ -30,9 +30,11 @@ func KindQuery(gk schema.GroupKind, versions []string) Query {
 	return Query{Group: gk.Group, Versions: distinct(specified(versions)), Name: gk.Kind}
 }
 
-// ResourceQuery is the query of a lookup by resource.
+// ResourceQuery is the query of a lookup by resource. The case of its name does not
+// matter, as in client-go.
 func ResourceQuery(resource schema.GroupVersionResource) Query {
-	return Query{Group: resource.Group, Versions: specified([]string{resource.Version}), Name: resource.Resource, ByResource: true}
+	q := coerce(resource)
+	return Query{Group: q.Group, Versions: specified([]string{q.Version}), Name: q.Resource, ByResource: true}
 }
 
 // distinct returns each version once.

@@ -49,7 +49,6 @@ type Outcome struct {
 	Err    error // why it could not be read
 	Absent bool  // the server answered that there is no such thing
 	Known  bool  // of a version: it was known before; of the document: it was not the first
-	Had    bool  // of a version: it had what the lookup looks for
 }
 
 // Progress is how far a lookup has come.
@@ -58,13 +57,8 @@ type Progress struct {
 	Done  map[Read]Outcome // the reads that it has made itself, or waited for
 }
 
-// done reports whether the lookup need not make the read. One that had what is not
-// there any more proves nothing: it is gone from there since, or hidden. After mostPasses
-// it has to do: a lookup must end, whatever the server answers.
-func (p Progress) done(r Read) bool {
-	o := p.Done[r]
-	return o.Times > 0 && (p.Found || !o.Had || o.Times >= mostPasses)
-}
+// done reports whether the lookup has made the read.
+func (p Progress) done(r Read) bool { return p.Done[r].Times > 0 }
 
 // cold reports whether the lookup has read the very first document, and nothing that
 // contradicts it.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -87,7 +88,7 @@ func group(name string, kinds ...string) fakeapi.Group {
 	return fakeapi.Group{Name: name, Versions: []fakeapi.Version{v}}
 }
 
-func plural(kind string) string { return "the" + kind + "s" }
+func plural(kind string) string { return "the" + strings.ToLower(kind) + "s" }
 
 // run lets all go on for so long, and heals the server at the end.
 func (w *world) run(ctx context.Context, lasting time.Duration) {
@@ -172,7 +173,7 @@ func (w *world) use(ctx context.Context, m *apiutil.DynamicRESTMapper, r *rand.R
 		case n < 25:
 			_, _ = m.RESTMapping(schema.GroupKind{Group: churnedGroups()[r.IntN(2)], Kind: "Leaf"})
 		case n < 27:
-			_, _ = m.KindsFor(schema.GroupVersionResource{Resource: plural("Rock")})
+			w.steadyResource(m, steadyKinds()[r.IntN(len(steadyKinds()))])
 		default:
 			w.steady(m, r)
 		}
@@ -196,6 +197,19 @@ func (w *world) steady(m *apiutil.DynamicRESTMapper, r *rand.Rand) {
 		w.errs.Add(1)
 	case mapping.Resource != gvk.GroupVersion().WithResource(plural(gvk.Kind)) || mapping.Scope.Name() != meta.RESTScopeNameNamespace:
 		w.broken.Add("%s is mapped to %v, %v", gvk, mapping.Resource, mapping.Scope.Name())
+	}
+}
+
+// steadyResource looks it up in any group.
+func (w *world) steadyResource(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) {
+	kinds, err := m.KindsFor(schema.GroupVersionResource{Resource: plural(gvk.Kind)})
+	switch {
+	case meta.IsNoMatchError(err):
+		w.broken.Add("%s in any group: %v", plural(gvk.Kind), err)
+	case err != nil:
+		w.errs.Add(1)
+	case !slices.Contains(kinds, gvk):
+		w.broken.Add("%s in any group: it is in %v", plural(gvk.Kind), kinds)
 	}
 }
 

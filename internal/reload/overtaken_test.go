@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package reload
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// A lookup is judged by all of its own reads, also by those that a document has
+// overtaken meanwhile, and that are not the last: what one of them has found is found.
+func TestLookupKeepsWhatWasOvertaken(t *testing.T) {
+	const other = "g0002.example.com"
+	for name, asked := range map[string]schema.GroupVersionResource{
+		"in several groups":   {Resource: "lasting"},
+		"in several versions": {Group: group, Resource: "lasting"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, r := known(t, fakeapi.Aggregated())
+				ctx := context.Background()
+				lasting := fakeapi.Resource{Name: "lasting", Kind: "Lasting", Namespaced: true}
+				v2 := fakeapi.Version{Name: "v2", Resources: []fakeapi.Resource{lasting}}
+				server.SetGroups(
+					fakeapi.Group{Name: group, Versions: []fakeapi.Version{v2, {Name: "v1", Resources: []fakeapi.Resource{resource("Other", true)}}}},
+					fakeapi.Group{Name: other, Versions: []fakeapi.Version{{Name: "v1", Resources: []fakeapi.Resource{resource("Other", true)}}}},
+				)
+				if err := r.Refresh(ctx); err != nil {
+					t.Fatal(err)
+				}
+				r.ResetGroup(group)
+				r.ResetGroup(other)
+				server.TakeRequests()
+				server.SetLatency(100 * time.Millisecond)
+
+				q := snapshot.Query{Group: asked.Group, Name: asked.Resource, ByResource: true}
+				find := func(s *snapshot.Snapshot) (known, settled bool) {
+					_, settled, err := s.KindsFor(asked)
+					return err == nil, settled
+				}
+				done := make(chan Finding)
+				go func() { done <- r.Lookup(ctx, q, find) }()
+				time.Sleep(150 * time.Millisecond) // the list of the group is read, and v2 under way
+				server.SetLatency(0)
+				server.RemoveVersion(group, "v2")
+				server.SetLag(fakeapi.PartDocument, fakeapi.Forever) // it has not got v2 from here on
+				if _, err := r.flights.do(ctx, snapshot.Read{Part: snapshot.PartDocument}); err != nil {
+					t.Fatal(err)
+				}
+				server.PutVersion(group, v2)
+				server.SetLatency(100 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond) // v1 is under way
+				server.SetFault(fakeapi.Under("/apis/"+group+"/v2"), fakeapi.Refused())
+				found := <-done
+				if found.Err != nil || len(found.Failed) > 0 {
+					t.Errorf("%+v", found)
+				}
+				if kinds, _, err := found.Snapshot.KindsFor(asked); err != nil || len(kinds) != 1 {
+					t.Errorf("kinds %v, %v", kinds, err)
+				}
+			})
+		})
+	}
+}
