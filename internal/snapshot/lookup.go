@@ -5,10 +5,8 @@ package snapshot
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -184,15 +182,6 @@ func (t *Table) singularFor(name string) (singular string, ok bool) {
 		singular = next
 	}
 	return singular, true
-}
-
-// coerce follows coerceResourceForMatching in k8s.io/apimachinery/pkg/api/meta.
-func coerce(query schema.GroupVersionResource) schema.GroupVersionResource {
-	query.Resource = strings.ToLower(query.Resource)
-	if query.Version == runtime.APIVersionInternal {
-		query.Version = ""
-	}
-	return query
 }
 
 func noKind(gk schema.GroupKind, versions []string) error {

@@ -37,6 +37,15 @@ func ResourceQuery(resource schema.GroupVersionResource) Query {
 	return Query{Group: q.Group, Versions: specified([]string{q.Version}), Name: q.Resource, ByResource: true}
 }
 
+// coerce follows coerceResourceForMatching in k8s.io/apimachinery/pkg/api/meta.
+func coerce(query schema.GroupVersionResource) schema.GroupVersionResource {
+	query.Resource = strings.ToLower(query.Resource)
+	if query.Version == runtime.APIVersionInternal {
+		query.Version = ""
+	}
+	return query
+}
+
 // distinct returns each version once.
 func distinct(versions []string) []string {
 	var result []string

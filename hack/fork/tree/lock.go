@@ -14,12 +14,19 @@ import (
 // errLocked is what takeLock returns for a file that another process has locked.
 var errLocked = errors.New("locked")
 
+// moment is how long a lock is waited for. A process that a run was just starting when
+// it was killed holds the run's lock until it executes its own program.
+const moment = time.Second
+
 // Lock makes sure that one run at a time is at work in a folder. It leaves
 // nothing in the folder: the lock is a file among the temporary ones, which says
 // since when. unlock removes it.
 func Lock(dir string) (unlock func(), err error) {
 	name := lockName(dir)
 	file, err := takeLock(name)
+	for end := time.Now().Add(moment); errors.Is(err, errLocked) && time.Now().Before(end); file, err = takeLock(name) {
+		time.Sleep(moment / 20)
+	}
 	if errors.Is(err, errLocked) {
 		return nil, fmt.Errorf("another run is at work in %s since %s: wait for it to end", dir, since(name))
 	}

@@ -47,6 +47,20 @@ func TestLock(t *testing.T) {
 	}
 }
 
+// A run that ends within a moment is waited for.
+func TestLockOfARunThatEnds(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := tree.Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(100*time.Millisecond, unlock)
+	if unlock, err = tree.Lock(dir); err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+}
+
 // Many runs that begin and end at once: never two hold the lock.
 func TestLockAmongMany(t *testing.T) {
 	dir := t.TempDir()
