@@ -6,6 +6,7 @@ package apiutil_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -170,6 +171,28 @@ func TestConfirmBoundsContradictions(t *testing.T) {
 }
 
 const confirmBurst = 4
+
+// Each group has its own burst of 4 reads, and its own minute for doubts.
+func TestConfirmBoundsEachGroup(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		d := newDoubter(t, server)
+		other, err := d.mapper.RESTMapping(otherKind.GroupKind(), otherKind.Version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.TakeRequests()
+		foo := d.used
+		for n := range confirmBurst + 1 {
+			for _, d.used = range []*meta.RESTMapping{foo, other} {
+				d.want(fmt.Sprintf("number %d of %s", n, d.used.Resource), certain, n < confirmBurst, meta.RESTScopeNameNamespace)
+			}
+		}
+		time.Sleep(30 * time.Second)
+		for _, d.used = range []*meta.RESTMapping{foo, other} {
+			d.want("within a minute", doubtful, false, meta.RESTScopeNameNamespace)
+		}
+	})
+}
 
 func TestConfirmKindThatIsGone(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {

@@ -312,6 +312,23 @@ func TestWaitForKindsEndsWithContext(t *testing.T) {
 	})
 }
 
+// What keeps a kind from being found is in the error, also if that is one version alone.
+func TestWaitForKindsSaysWhatFailed(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		serve(server, newKind)
+		path := "/apis/" + newKind.Group + "/" + newKind.Version
+		server.SetFault(fakeapi.At(path), fakeapi.Status(503, 0))
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		missing := newKind
+		missing.Kind = "Absent"
+		if err := m.WaitForKinds(ctx, missing); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "503") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 // A watch that may not watch does not refresh, so that it asks by itself.
 func TestWaitForKindsWithoutPermissionToWatch(t *testing.T) {
 	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, func(s *watchServer) {

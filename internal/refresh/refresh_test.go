@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.uber.org/goleak"
 )
 
@@ -408,6 +409,27 @@ func TestRunWithoutOptionsOnlyWaits(t *testing.T) {
 			t.Errorf("%d refreshes in %v", r.count(), took)
 		}
 	})
+}
+
+// An interval, or a watcher, is enough to refresh.
+func TestRunWithOneOption(t *testing.T) {
+	for name, watches := range map[string]bool{"an interval": false, "a watcher": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				options := Options{Interval: time.Minute}
+				if watches {
+					options = Options{Watchers: []*Watcher{watcherOf(t, &watchAPI{watches: []answer{{}}}, logr.Discard)}}
+				}
+				r := &recorder{}
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				Run(ctx, options, r.refresh)
+				if r.count() == 0 {
+					t.Error("no refresh")
+				}
+			})
+		})
+	}
 }
 
 func TestRingNeverBlocks(t *testing.T) {

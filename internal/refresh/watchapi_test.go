@@ -191,22 +191,28 @@ func (w *watcherTest) rings() string {
 	return "not"
 }
 
+// watcherOf makes a watcher of api.
+func watcherOf(t *testing.T, api *watchAPI, log func() logr.Logger) *Watcher {
+	t.Helper()
+	cfg, httpClient := &clientrest.Config{Host: "http://in-memory", QPS: -1}, &http.Client{Transport: api, Timeout: time.Second}
+	client, err := discovery.NewClient(cfg, httpClient, discovery.Options{RequestTimeout: 30 * time.Second, MaxResponseBytes: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watches, err := client.WatchClient(cfg, httpClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewWatchers(watches, log)[0]
+}
+
 // whileWatching runs a watcher in a bubble while test looks.
 func whileWatching(t *testing.T, api *watchAPI, test func(t *testing.T, w *watcherTest)) {
 	t.Helper()
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	synctest.Test(t, func(t *testing.T) {
 		w := &watcherTest{api: api, bell: NewDoorbell()}
-		cfg, httpClient := &clientrest.Config{Host: "http://in-memory", QPS: -1}, &http.Client{Transport: api, Timeout: time.Second}
-		client, err := discovery.NewClient(cfg, httpClient, discovery.Options{RequestTimeout: 30 * time.Second, MaxResponseBytes: 64 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		watches, err := client.WatchClient(cfg, httpClient)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.Watcher = NewWatchers(watches, func() logr.Logger { return funcr.New(w.log, funcr.Options{}) })[0]
+		w.Watcher = watcherOf(t, api, func() logr.Logger { return funcr.New(w.log, funcr.Options{}) })
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		go func() {

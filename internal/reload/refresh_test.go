@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -50,6 +52,33 @@ func TestReadLiveGivesUp(t *testing.T) {
 		if !errors.Is(err, gone) || version != "" && s != nil {
 			t.Errorf("version %q: %v, a snapshot: %v", version, err, s != nil)
 		}
+	}
+}
+
+// A refresh, of groups or of all, whose context ends while a version hangs ends with it.
+func TestRefreshEndsAmongLiveReads(t *testing.T) {
+	for name, refresh := range map[string]func(*Reloader, context.Context) error{
+		"groups": func(r *Reloader, ctx context.Context) error { return r.RefreshGroups(ctx, []string{group}) },
+		"all":    (*Reloader).Refresh,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, r := known(t, fakeapi.Aggregated())
+				r.ResetGroup(group) // so that a refresh reads it live
+				server.SetFault(fakeapi.Under("/apis/"+group+"/v3"), fakeapi.Timeout())
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				start := time.Now()
+				err := refresh(r, ctx)
+				if took := time.Since(start); took != time.Second {
+					t.Errorf("it took %v", took)
+				}
+				if name == "groups" && !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+				time.Sleep(time.Minute) // until the flight has ended
+			})
+		})
 	}
 }
 

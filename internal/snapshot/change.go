@@ -105,11 +105,11 @@ func (s *Snapshot) restate(next *Snapshot, old, doc *Group) *Group {
 	if doc == f.doc && next.half(old.name) == s.half(old.name) {
 		return old // its half was not read
 	}
-	g := f.restate(doc, s.half(old.name), next.half(old.name)).group(old.name)
-	if doc == f.doc && old.alike(g) {
+	restated := f.restate(doc, s.half(old.name), next.half(old.name))
+	if doc == f.doc && restated.list == f.list && slices.Equal(restated.versions, f.versions) {
 		return old
 	}
-	return g
+	return restated.group(old.name)
 }
 
 // sameVersions reports whether two groups that only list their versions are the same.
@@ -117,14 +117,6 @@ func sameVersions(a, b *Group) bool {
 	return a != nil && a.preferred == b.preferred && slices.EqualFunc(a.versions, b.versions, func(a, b Version) bool {
 		return a.Name == b.Name && a.Table == nil && b.Table == nil
 	})
-}
-
-// alike reports whether g is the same as other, ticks of facts included; other may be
-// nil.
-func (g *Group) alike(other *Group) bool {
-	return other != nil && g.own != nil && other.own != nil && g.preferred == other.preferred &&
-		slices.Equal(g.versions, other.versions) && g.unlisted == other.unlisted &&
-		g.own.list == other.own.list && slices.Equal(g.own.versions, other.own.versions)
 }
 
 // WithoutDropped records that the document is right about the groups that it has

@@ -23,6 +23,18 @@ func TestAfterReset(t *testing.T) {
 			aggregated: "document → b/v1 (2)", legacy: "document; /v1 a/v1 a/v2 b/v1 → b/v1 (6)",
 		},
 		{
+			name: "kind, and its half of the document was read since", known: known,
+			then: func(h *history) { h.resetAll(); h.halfDocument(known, PartNamed) }, query: kind("a", "Foo"), aggregated: "nothing → a/v1 (0)",
+		},
+		{
+			name: "kind, and the other half was", known: known,
+			then: func(h *history) { h.resetAll(); h.halfDocument(known, PartCore) }, query: kind("a", "Foo"), aggregated: "document → a/v1 (2)",
+		},
+		{
+			name: "a list that was read live, and leads", known: known, then: func(h *history) { h.group("a", "v2", "v1"); h.resetAll() },
+			query: kind("a", "Foo"), aggregated: "document; a/ → a/v1 (3)",
+		},
+		{
 			name: "the document is behind", known: known, then: reset, server: server{document: known, live: "a/v1:Foo,Bar a/v2:Foo"},
 			query: kind("a", "Bar", "v1"), aggregated: "document; a/v1 → a/v1 (3)", legacy: "document; a/v1 → a/v1 (3)",
 		},
@@ -62,6 +74,10 @@ func TestAfterResetGroup(t *testing.T) {
 		{
 			name: "a version, and another was found gone", known: known, then: func(h *history) { h.live("a/v2"); h.resetGroup("a") },
 			query: kind("a", "Foo", "v1"), aggregated: "a/v1 → a/v1 (1)", legacy: "a/v1 → a/v1 (1)",
+		},
+		{
+			name: "a version that was found gone since", known: known, then: func(h *history) { h.resetGroup("a"); h.live("a/v2") },
+			server: server{document: known, live: "a/v1:Foo"}, query: kind("a", "Foo"), aggregated: "a/ a/v1 → a/v1 (2)", legacy: "a/ a/v1 → a/v1 (2)",
 		},
 		{
 			name: "a document does not do", known: known, then: func(h *history) { h.resetGroup("a"); h.document(known) },

@@ -49,6 +49,32 @@ func TestLongGroupName(t *testing.T) {
 	}
 }
 
+// A resource is found by its own name, also if that is another's singular that sorts before it.
+func TestOwnNameFirst(t *testing.T) {
+	s := document{{name: "a", versions: []docVersion{{name: "v1", read: true, resources: []Resource{
+		{Name: "deer", Singular: "stag", Kind: "Deer"}, {Name: "antlers", Singular: "deer", Kind: "Antlers"},
+	}}}}}.snapshot()
+	found, _, err := s.ResourceFor(schema.GroupVersionResource{Group: "a", Version: "v1", Resource: "deer"})
+	if err != nil || found.Resource != "deer" {
+		t.Errorf("%v, %v", found, err)
+	}
+}
+
+// Tables with forms that are empty, not ASCII or like a list's are compared with client-go's
+// rules form by form.
+func TestRegular(t *testing.T) {
+	regular := Resource{Name: "deer", Singular: "stag", Kind: "Deer"}
+	for r, want := range map[Resource]bool{
+		regular: true, {Name: "stags", Singular: "stag"}: false, {Singular: "stag", Kind: "Deer"}: false,
+		{Name: "deer", Singular: "stag", Kind: "Çerf"}: false, {Name: "çerfs", Singular: "stag", Kind: "Deer"}: false,
+		{Name: "deer", Singular: "stag", Kind: "DeerList"}: false, {Name: "deerlists", Singular: "stag", Kind: "Deer"}: false,
+	} {
+		if got := NewTable([]Resource{r}).regular(); got != want {
+			t.Errorf("%+v: %v", r, got)
+		}
+	}
+}
+
 // TestManyKinds hangs in the same case.
 func TestManyKinds(t *testing.T) {
 	var resources []Resource

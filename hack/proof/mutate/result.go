@@ -93,7 +93,7 @@ func (s *summary) write(o options, possible int, took time.Duration) error {
 	p.Text("The tests catch %d of them, %.1f %%. Of the other %d, %d change nothing that anybody could notice, as is explained below:", s.caught, 100*float64(s.caught)/float64(n), n-s.caught, len(s.explained))
 	p.Text("of the changes that matter **the tests catch %.1f %%**. They used %.0f minutes of one core.\n", 100*s.share(), time.Duration(processor.Load()).Minutes())
 	p.Text("Each change has to pass the tests of its package, of internal/reload, 200 histories of hack/lincheck with fixed seeds, and the tests of apiutil, in this")
-	p.Text("order, until one fails; what is explained below has not had to pass the last. Tests with a real API server are not among them, nor is the race detector. A failure counts if the same tests fail once more by")
+	p.Text("order, until one fails; what is explained below has not had to pass the last. Tests with a real API server or a browser are not among them, nor is the race detector. A failure counts if the same tests fail once more by")
 	p.Text("themselves, in one of three tries, and pass without the change right after. A test that hangs fails.\n")
 	p.Table(s.count("kind of change", func(r result) string { return r.kind }))
 	p.Table(s.count("file", func(r result) string { return r.file }))
