@@ -19,8 +19,10 @@ import (
 // leftOut is what a commit is not tested with. Each is long, and proves again,
 // elsewhere or in more places, what a commit's tests prove once.
 var leftOut = []struct{ flag, what string }{
-	{"-nightly", "the race detector on the tools in hack, on the replays and on the forked tree: the library has it here"},
-	{"-nightly", "our own tests of the mapper in the forked trees, which have run in the root module; upstream's of the cache there"},
+	{"-nightly", "the race detector on the tools in hack, on the replays, on the forked tree and on the library's longest tests: the rest of the library has it here"},
+	{"-nightly", "our own tests of the mapper in the forked tree, which have run in the root module; upstream's of the cache there"},
+	{"-nightly", "upstream's tests in the fork of the oldest line: the newest has them here"},
+	{"-nightly", "short runs of chaos, soak and hostile: what they are made of is tested here"},
 	{"-nightly", "the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again"},
 	{"-nightly", "the fork as a way in with the lines between the oldest and the newest: the provider has them here"},
 	{"-nightly", "each patch of the small series by itself, kubebuilder's make targets, the release as a consumer's module"},
@@ -83,18 +85,41 @@ func (t *tester) beside(ctx context.Context, parts func(*tester, context.Context
 	}
 }
 
+// longest are the library's tests that the race detector makes longest, by minutes
+// together. They run without it. Most are of one goroutine in virtual time.
+const longest = "^(TestCapturedDocuments|TestServedThroughout|TestHealthAfterOneFailure|TestFailedVersionIsNeverNoMatch|" +
+	"TestGroupThatTheDocumentBringsBack|TestResetsBesideOlderReads|TestHealthBesideOneDeadAPIService|TestSubscriberEndsWhereServerIs|" +
+	"TestHerd|TestLookupsBesideOlderReads|TestNegativeTTLOfManyNames|TestFleetChurn|TestLogOfFailures|TestOracle|TestLargeServersAreRead)$"
+
+// shortRun is the name of the tests in hack/proof that run a proof for some seconds.
+const shortRun = "^TestShortRun$"
+
 // untimed are parts that may take as long as they do.
 func (t *tester) untimed(ctx context.Context) {
-	t.part(ctx, "library, -race", func(r *row) error {
-		return t.gotest(ctx, r, t.root, t.found.store, "-race", "-timeout", "60m", ".", "./apiutil/...", "./internal/...")
-	})
+	library := func(args ...string) func(*row) error {
+		return func(r *row) error {
+			return t.gotest(ctx, r, t.root, t.found.store, append(args, "-timeout", "60m", ".", "./apiutil/...", "./internal/...")...)
+		}
+	}
+	if t.nightly {
+		t.part(ctx, "library, -race", library("-race"))
+	} else {
+		t.part(ctx, "library, -race", library("-race", "-skip", longest))
+		t.part(ctx, "library, its longest tests", library("-run", longest))
+	}
 	t.part(ctx, "random histories", func(r *row) error {
 		return t.gotest(ctx, r, t.path("hack/lincheck"), nil, "-count=1", ".", "-seed", "1")
 	})
 	t.part(ctx, "tools in hack"+t.raced(), func(r *row) error {
 		return t.gotest(ctx, r, t.root, t.found.store, t.race("-timeout", "60m", "-skip", t.skipped(), "./hack/...")...)
 	})
-	t.part(ctx, "short proofs", func(r *row) error { return t.gotest(ctx, r, t.path("hack/proof"), nil, "-count=1", "./...") })
+	t.part(ctx, "proofs", func(r *row) error {
+		args := []string{"-count=1", "./..."}
+		if !t.nightly {
+			args = append(args, "-skip", shortRun)
+		}
+		return t.gotest(ctx, r, t.path("hack/proof"), nil, args...)
+	})
 	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
 	if t.nightly {
 		t.part(ctx, "verify", func(*row) error { return verify(ctx, t.checkout, nil) })
@@ -119,8 +144,13 @@ func (t *tester) vetOldest(ctx context.Context) error {
 	return err
 }
 
-// versions are those of which there is a forked tree to test.
-func (t *tester) versions() []string { return []string{tree.Newest(), tree.Lines[0].Newest} }
+// versions are those of which there is a forked tree to test: by night also the oldest.
+func (t *tester) versions() []string {
+	if t.nightly {
+		return []string{tree.Newest(), tree.Lines[0].Newest}
+	}
+	return []string{tree.Newest()}
+}
 
 // timed are parts that expect answers in time.
 func (t *tester) timed(ctx context.Context) {
