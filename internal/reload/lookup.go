@@ -207,7 +207,7 @@ func (l *lookup) found(r snapshot.Read, table *snapshot.Table) {
 // failed returns the versions that may have the answer: those that the lookup could not
 // read, and those of its groups whose last read failed.
 func (l *lookup) failed() map[schema.GroupVersion]error {
-	failed := map[schema.GroupVersion]error{}
+	failed := l.s.LeftAlone(l.q)
 	for _, g := range l.s.GroupsOf(l.q) {
 		for _, v := range g.Versions() {
 			if v.Err != nil && (len(l.q.Versions) == 0 || slices.Contains(l.q.Versions, v.Name)) {

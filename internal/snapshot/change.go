@@ -210,16 +210,13 @@ func (g *Group) sharedTable(version string, table *Table) *Table {
 // was known of the version stays. Nothing is kept of an unknown version.
 func (s *Snapshot) WithFailedVersion(group, version string, err error, now Tick) *Snapshot {
 	g := s.Group(group)
-	if g.find(version) == nil {
-		return s
-	}
 	f := factsOf(g)
 	v := f.get(version)
-	if now <= max(v.read, v.tried) {
+	if g.find(version) == nil && !v.gone || now <= max(v.read, v.tried) {
 		return s
 	}
 	v.err, v.tried = err, now
-	return s.withFacts(group, f.with(v), now)
+	return s.withFacts(group, f.with(v), now).triedInVain(group, failure{at: now, version: version, err: err})
 }
 
 // withFacts replaces the group of that name with the one that f makes. now is the tick

@@ -39,12 +39,17 @@ func checkInvariants(s *Snapshot) error {
 	return cmp.Or(checkOrder(s), checkResets(s), checkNames(s))
 }
 
-// oldestOf returns the least tick of what g serves, and of the list that says in what
-// order, as far as it is not the document's own.
+// oldestOf returns the least tick of what g serves or was found not to serve, and of the
+// list that says in what order, as far as it is not the document's own.
 func oldestOf(g *Group) Tick {
 	oldest := never
 	if g.own.list > 0 && g.own.listLeads() {
 		oldest = g.own.list
+	}
+	for _, f := range g.own.versions {
+		if f.gone {
+			oldest = min(oldest, max(f.read, f.tried))
+		}
 	}
 	for _, v := range g.versions {
 		failed := slices.IndexFunc(g.own.versions, func(f fact) bool { return f.name == v.Name && f.tried > 0 })

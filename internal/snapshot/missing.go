@@ -68,42 +68,6 @@ func (l *lookup) needs(half Part) bool {
 	return l.q.anyGroup() || (l.q.Group == "") == (half == PartCore)
 }
 
-// outdated asks for what was read before a reset, and for what was listed and never
-// read. In other groups than the one asked for, it leaves out hopeless versions: they
-// may fail for days.
-func (l *lookup) outdated() []Read {
-	var reads []Read
-	for _, g := range l.groups {
-		if reset, waiting := l.s.groupResets[g.name]; waiting && l.q.anyVersion() && (g.own == nil || g.own.list <= reset) && !l.leftAlone(g) {
-			reads = l.unless(reads, listOf(g.name))
-		}
-		for _, i := range g.ranked {
-			v := &g.versions[i]
-			if l.q.wants(v.Name) && !l.s.settled(g, v) && !l.hopeless(g, v) {
-				reads = l.unless(reads, versionOf(g.name, v.Name))
-			}
-		}
-		for _, name := range l.s.outdatedAbsences(g) {
-			if l.q.wants(name) {
-				reads = l.unless(reads, versionOf(g.name, name))
-			}
-		}
-	}
-	return reads
-}
-
-// hopeless reports whether a version of another group than the one asked for has failed
-// since the last reset, and did not have what is looked for when it was last read.
-func (l *lookup) hopeless(g *Group, v *Version) bool {
-	return g != l.known() && l.s.gaveUp(g, v) && !v.Table.serves(l.q)
-}
-
-// leftAlone reports whether all versions of another group than the one asked for
-// are hopeless.
-func (l *lookup) leftAlone(g *Group) bool {
-	return len(g.versions) > 0 && !slices.ContainsFunc(g.versions, func(v Version) bool { return !l.hopeless(g, &v) })
-}
-
 // unless appends r to reads unless the lookup has made it.
 func (l *lookup) unless(reads []Read, r Read) []Read {
 	if l.p.done(r) {
@@ -203,11 +167,12 @@ func (l *lookup) known() *Group {
 }
 
 // suspects lists the groups whose NoMatch a live read has to confirm: the one that was
-// asked for by its name, and those in which the document has what is looked for, but a
-// live fact contradicts it.
+// asked for by its name, those in which the document has what is looked for, but a live
+// fact contradicts it, and those that wait for a live read after a reset of them.
 func (l *lookup) suspects() []*Group {
 	return slices.DeleteFunc(slices.Clone(l.groups), func(g *Group) bool {
-		return g != l.known() && len(l.hintsOf(g)) == 0
+		waits := l.s.waits(g.name) && !l.leftAlone(g)
+		return g != l.known() && len(l.hintsOf(g)) == 0 && !waits
 	})
 }
 

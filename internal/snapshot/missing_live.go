@@ -22,9 +22,13 @@ func (l *lookup) ownLoss() []string {
 }
 
 // list asks for the groups' own lists, unless the lookup has found that the group
-// has shrunk.
+// has shrunk. If the group that is asked for is not known, and was reset, the document
+// may be behind.
 func (l *lookup) list() []Read {
 	var reads []Read
+	if l.q.anyVersion() && l.known() == nil && !l.q.anyGroup() && l.s.waits(l.q.Group) {
+		reads = l.unless(reads, listOf(l.q.Group))
+	}
 	for _, g := range l.suspects() {
 		if l.q.anyVersion() && (g != l.known() || !l.shrunk()) {
 			reads = l.unless(reads, listOf(g.name))
@@ -66,7 +70,7 @@ func (l *lookup) everyVersion() []Read {
 		if l.s.aggregated && g == l.known() && l.shrunk() {
 			continue // upstream's test allows no third request
 		}
-		for _, name := range g.everyName() {
+		for _, name := range append(g.everyName(), l.unseen(g)...) {
 			if l.q.wants(name) {
 				reads = l.unless(reads, versionOf(g.name, name))
 			}

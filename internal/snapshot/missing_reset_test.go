@@ -48,6 +48,15 @@ func TestAfterReset(t *testing.T) {
 			query: kind("a", "Foo"), aggregated: "document; a/v2 → a/v1 (3)", legacy: "document; a/v1 a/v2 → a/v1 (4)",
 		},
 		{
+			name: "and by a lookup in any group, as it may be back", known: "a/v2:Bar b/v1:Bar", then: func(h *history) { h.live("a/v2"); h.resetAll() },
+			query: resource("", "bars"), aggregated: "document; a/v2 → a/v2 (3)", legacy: "document; a/v2 b/v1 → a/v2 (4)",
+		},
+		{
+			name: "which leaves it alone once it has failed", known: "a/v2:Bar b/v1:Bar",
+			then:  func(h *history) { h.live("a/v2"); h.resetAll(); h.document("a/v2:Bar b/v1:Bar"); h.fails("a/v2") },
+			query: resource("", "bars"), aggregated: "nothing → b/v1 (0)", legacy: "b/v1 → b/v1 (1)",
+		},
+		{
 			name: "a stale version that does not answer", known: known, then: func(h *history) { h.document("a/v1!"); h.resetAll() },
 			server: server{document: "a/v1!"}, query: kind("a", "Foo"), aggregated: "document; a/v1 → a/v1 (3)", legacy: "document; a/v1 a/v2 → a/v1 (4)",
 		},
@@ -102,6 +111,47 @@ func TestAfterResetGroup(t *testing.T) {
 		{
 			name: "which is asked once", known: "a/v1:Foo", then: func(h *history) { h.resetGroup("a.b"); h.halfDocument("a/v1:Foo", PartNamed) },
 			query: resource("a", "foos"), aggregated: "nothing → a/v1 (0)", legacy: "nothing → a/v1 (0)",
+		},
+	})
+}
+
+// TestAfterResetGroupBehind: the document is behind, and does not count for the group.
+func TestAfterResetGroupBehind(t *testing.T) {
+	const known = "a/v1:Foo b/v1:Foo"
+	reset := func(h *history) { h.resetGroup("a") }
+	checkRows(t, []row{
+		{
+			name: "a version was found gone before, and is back", known: "a/v2:Foo a/v1:Foo", then: func(h *history) { h.live("a/v2"); h.resetGroup("a") },
+			query: kind("a", "Foo"), aggregated: "a/ a/v1 a/v2 → a/v2 (3)", legacy: "a/ a/v1 a/v2 → a/v2 (3)",
+		},
+		{
+			name: "a group that nobody knew has come", known: known, then: func(h *history) { h.resetGroup("z") },
+			server: server{document: known, live: known + " z/v1:Foo"}, query: kind("z", "Foo"),
+			aggregated: "document; z/; z/v1 → z/v1 (4)", legacy: "document; z/; z/v1 → z/v1 (4)",
+		},
+		{
+			name: "nor does anybody serve it", known: known, then: func(h *history) { h.resetGroup("z") },
+			query: kind("z", "Foo"), aggregated: "document; z/ → no match (3)", legacy: "document; z/ → no match (3)",
+		},
+		{
+			name: "any group", known: known, then: reset, server: server{document: known, live: "a/v1:Foo,Bar b/v1:Foo"},
+			query: resource("", "bars"), aggregated: "document; a/; a/v1 → a/v1 (4)", legacy: "document; a/v1 b/v1; a/ → a/v1 (5)",
+		},
+		{
+			name: "any group, with a version that is new", known: known, then: reset, server: server{document: known, live: known + " a/v2:Bar"},
+			query: resource("", "bars", "v2"), aggregated: "document; a/v2 → a/v2 (3)", legacy: "document; a/v2 → a/v2 (3)",
+		},
+		{
+			name: "any group, and it has failed since", known: known, then: func(h *history) { h.resetGroup("a"); h.fails("a/v1") },
+			query: resource("", "bars"), aggregated: "document → failed (2)",
+		},
+		{
+			name: "beginning of a name", known: "a.x/v1:Foo", then: func(h *history) { h.resetGroup("a.x") }, server: server{document: "a.x/v1:Foo", live: "a.x/v1:Bar"},
+			query: resource("a", "bars"), aggregated: "document; a.x/; a.x/v1 → a.x/v1 (4)", legacy: "document; a.x/v1; a.x/ → a.x/v1 (4)",
+		},
+		{
+			name: "several versions, and the first is new", known: known, then: reset, server: server{document: known, live: known + " a/v2:Foo"},
+			query: kind("a", "Foo", "v2", "v1"), aggregated: "a/v1 a/v2 → a/v2 (2)", legacy: "a/v1 a/v2 → a/v2 (2)",
 		},
 	})
 }

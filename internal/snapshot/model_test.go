@@ -250,7 +250,7 @@ func (g *modelGroup) gone(version string, now Tick) {
 func (m *model) failed(group, version string, now Tick) {
 	g := m.group(group)
 	v := g.found[version]
-	if !slices.Contains(g.visible(), version) || now <= max(v.read, v.failed) {
+	if !slices.Contains(g.visible(), version) && !v.gone || now <= max(v.read, v.failed) {
 		return
 	}
 	v.failed = now

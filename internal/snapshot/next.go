@@ -40,12 +40,17 @@ func (next *Snapshot) settle(s *Snapshot) {
 	}
 }
 
-// oldest returns the least tick of the group's versions and of their order, as far as
-// they are not the document's own.
+// oldest returns the least tick of the group's versions, of those that were found gone,
+// and of their order, as far as they are not the document's own.
 func (g *Group) oldest() Tick {
 	oldest := never
 	if g.own.list > 0 && g.own.listLeads() {
 		oldest = g.own.list
+	}
+	for _, v := range g.own.versions {
+		if v.gone {
+			oldest = min(oldest, max(v.read, v.tried))
+		}
 	}
 	for i := range g.versions {
 		if v := &g.versions[i]; v.Read > 0 {

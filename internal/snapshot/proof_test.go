@@ -185,5 +185,8 @@ func (p *proof) answer() string {
 			}
 		}
 	}
+	if len(p.LeftAlone(p.q)) > 0 {
+		return "failed"
+	}
 	return "no match"
 }

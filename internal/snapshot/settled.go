@@ -30,6 +30,12 @@ func (s *Snapshot) listSettled(g *Group) bool {
 	return asked > g.unlisted && s.fresh(g, read, true) && len(s.outdatedAbsences(g)) == 0
 }
 
+// waits reports whether a group, known or not, waits for a live read after a reset of it.
+func (s *Snapshot) waits(group string) bool {
+	_, waiting := s.groupResets[group]
+	return waiting
+}
+
 // outdatedAbsences lists the versions of g that the document has, but that were found
 // gone before the last reset.
 func (s *Snapshot) outdatedAbsences(g *Group) []string {

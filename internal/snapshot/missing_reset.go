@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// outdated asks for what was read before a reset, and for what was listed and never
+// read. In other groups than the one asked for, it leaves out hopeless versions: they
+// may fail for days.
+func (l *lookup) outdated() []Read {
+	var reads []Read
+	for _, g := range l.groups {
+		if l.leftAlone(g) {
+			continue
+		}
+		reset, waiting := l.s.groupResets[g.name]
+		if waiting && l.q.anyVersion() && (g.own == nil || g.own.list <= reset) {
+			reads = l.unless(reads, listOf(g.name))
+		}
+		for _, name := range l.outdatedIn(g) {
+			reads = l.unless(reads, versionOf(g.name, name))
+		}
+	}
+	return reads
+}
+
+// outdatedIn lists the versions of g that outdated asks for: those that were read before
+// a reset or never, those that were found gone before a reset, and, after a reset of the
+// group, those that the lookup names and nobody has seen.
+func (l *lookup) outdatedIn(g *Group) []string {
+	var names []string
+	for _, i := range g.ranked {
+		if v := &g.versions[i]; !l.s.settled(g, v) && !l.hopeless(g, v) {
+			names = append(names, v.Name)
+		}
+	}
+	for _, name := range l.s.outdatedAbsences(g) {
+		if v := g.own.get(name); g == l.known() || v.err == nil || !l.s.fresh(g, v.tried, true) {
+			names = append(names, name)
+		}
+	}
+	names = append(names, l.unseen(g)...)
+	return slices.DeleteFunc(names, func(name string) bool { return !l.q.wants(name) })
+}
+
+// unseen lists the versions that the lookup names, and that are neither known nor listed,
+// if the group waits for a live read: the document may be behind.
+func (l *lookup) unseen(g *Group) []string {
+	if !l.s.waits(g.name) {
+		return nil
+	}
+	known := g.everyName()
+	return slices.DeleteFunc(slices.Clone(l.q.Versions), func(name string) bool { return slices.Contains(known, name) })
+}
+
+// hopeless reports whether a version of another group than the one asked for has failed
+// since the last reset, and did not have what is looked for when it was last read.
+func (l *lookup) hopeless(g *Group, v *Version) bool {
+	return g != l.known() && l.s.gaveUp(g, v) && !v.Table.serves(l.q)
+}
+
+// leftAlone reports whether g is another group than the one asked for, waits for live
+// reads after a reset of it, has failed since, and did not have what is looked for.
+func (l *lookup) leftAlone(g *Group) bool {
+	reset, waiting := l.s.groupResets[g.name]
+	return waiting && g != l.known() && l.s.inVain[g.name].at > reset && !g.serves(l.q)
+}
+
+// LeftAlone returns why the groups failed that a lookup of q leaves alone, by the version
+// that failed last.
+func (s *Snapshot) LeftAlone(q Query) map[schema.GroupVersion]error {
+	l := &lookup{s: s, q: q, groups: s.GroupsOf(q)}
+	failed := map[schema.GroupVersion]error{}
+	for _, g := range l.groups {
+		if l.leftAlone(g) {
+			last := s.inVain[g.name]
+			failed[schema.GroupVersion{Group: g.name, Version: last.version}] = last.err
+		}
+	}
+	return failed
+}
