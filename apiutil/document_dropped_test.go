@@ -123,6 +123,27 @@ func TestDroppedGroupThatHangs(t *testing.T) {
 	})
 }
 
+// F4 and F9: of groups that go together, one that hangs keeps the others no longer.
+func TestDroppedGroupBesideOneThatHangs(t *testing.T) {
+	const interval = 10 * time.Second
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
+		readAll(t, m)
+		stop := startMapper(t, m)
+		synctest.Wait()
+		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Timeout())
+		server.SetGroups(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("apps", fakeVersion("v1", "Deployment")))
+		time.Sleep(interval + 2*time.Second) // it waits a second for the one that hangs
+		wantAbsent(t, m, otherKind)
+		if got := m.Status().Groups; got != 3 {
+			t.Errorf("%d groups are known after a refresh, want 3", got)
+		}
+		stop()
+		server.ClearFaults()
+	})
+}
+
 // Many groups that go at once are asked for by a few of them.
 func TestDocumentDropsManyGroups(t *testing.T) {
 	const groups = 100

@@ -169,24 +169,40 @@ func (r *Reloader) addVersionsRead(s *snapshot.Snapshot, open map[string][]snaps
 // lookForDropped reads one version of a few of the groups that the document has dropped.
 // If each of them answers 404, all dropped groups are gone. An API server that starts
 // serves a document without its CustomResourceDefinitions for a moment, while their
-// versions answer 503 or 200.
+// versions answer 503 or 200. It reads one after the other, because a 503 casts doubt on
+// the next 404, but does not wait for one that hangs.
 func (r *Reloader) lookForDropped(ctx context.Context, dropped []*snapshot.Group) error {
-	gone := 0
 	asked := dropped[:min(len(dropped), mostDropped)]
-	for _, g := range asked {
-		if len(g.Versions()) == 0 {
-			continue
-		}
-		f, err := r.flights.doWhile(ctx, snapshot.Read{Part: snapshot.PartVersion, Group: g.Name(), Version: g.Versions()[0].Name})
-		if err != nil {
-			return err
-		}
-		if f.outcome.Absent {
-			gone++
+	gone, errs := make([]bool, len(asked)), make([]error, len(asked))
+	var all sync.WaitGroup
+	for i, g := range asked {
+		all.Add(1)
+		ended := make(chan struct{})
+		go func() {
+			defer all.Done()
+			defer close(ended)
+			gone[i], errs[i] = r.isGone(ctx, g)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(slowAfter):
 		}
 	}
-	if gone == len(asked) && len(dropped) > len(asked) {
+	all.Wait()
+	if len(dropped) > len(asked) && !slices.Contains(gone, false) {
 		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithoutDropped() })
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// isGone reports whether a live read finds that a version of g is not served.
+func (r *Reloader) isGone(ctx context.Context, g *snapshot.Group) (bool, error) {
+	if len(g.Versions()) == 0 {
+		return false, nil
+	}
+	f, err := r.flights.doWhile(ctx, snapshot.Read{Part: snapshot.PartVersion, Group: g.Name(), Version: g.Versions()[0].Name})
+	if err != nil {
+		return false, err
+	}
+	return f.outcome.Absent, nil
 }
