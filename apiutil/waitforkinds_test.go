@@ -189,6 +189,23 @@ func TestWaitForKindsHearsOfOtherLookups(t *testing.T) {
 	})
 }
 
+// Also while what it asks itself hangs.
+func TestWaitForKindsHearsOfOthersWhileItAsks(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		heal := server.SetFault(fakeapi.InGroup(newKind.Group), fakeapi.Timeout())
+		w := waitFor(m, newKind)
+		heal()
+		serve(server, newKind)
+		if err := m.Refresh(context.Background()); err != nil {
+			t.Error(err)
+		}
+		w.wantWithin(t, 0)
+	})
+}
+
 // Changes of other APIs, however frequent, do not keep it from asking.
 func TestWaitForKindsAmongChanges(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {

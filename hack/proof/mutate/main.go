@@ -28,7 +28,7 @@ import (
 // mutated are the files in which changes are made.
 var mutated = []string{
 	"internal/snapshot/*.go", "internal/reload/*.go", "internal/refresh/*.go", "internal/share/*.go",
-	"apiutil/confirm.go", "apiutil/lookup.go", "apiutil/served.go",
+	"apiutil/confirm.go", "apiutil/lookup.go", "apiutil/served.go", "apiutil/waitforkinds.go",
 }
 
 type options struct {
