@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -121,6 +122,10 @@ func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMap
 	backoff := pollBackoff()
 	next := time.Now().Add(mostPoll)
 	var again time.Time // when a doubt that could not be cleared up may be put to the server again
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for ctx.Err() == nil {
 		changed := m.reloader.Changed()
 		doubt := !stillServed(m.reloader.Snapshot(), served)
@@ -135,22 +140,35 @@ func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMap
 			next = again
 		}
 		if m.awaitChange(ctx, changed, next, func() bool { return doubt || !m.refreshes() }) && !doubt {
-			m.askLive(ctx, gvks)
+			asking.Add(1)
+			go func() { // nobody waits for it, because the group of one of the kinds may hang
+				defer asking.Done()
+				m.askLive(ctx, gvks)
+			}()
 			next = time.Now().Add(mostPoll)
 		}
 	}
 }
 
 // confirmGone reports whether a live read finds that one of the mappings is not served
-// any more. What can't be read is not gone.
+// any more. What can't be read is not gone. The reads are made side by side.
 func (m *DynamicRESTMapper) confirmGone(ctx context.Context, served []meta.RESTMapping) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	doubted, gone := 0, make(chan bool, len(served))
 	for i := range served {
 		one := served[i : i+1]
 		if stillServed(m.reloader.Snapshot(), one) {
 			continue
 		}
-		s, err := m.reloader.ReadLive(ctx, one[0].GroupVersionKind.GroupVersion())
-		if err == nil && !stillServed(s, one) {
+		doubted++
+		go func() {
+			s, err := m.reloader.ReadLive(ctx, one[0].GroupVersionKind.GroupVersion())
+			gone <- err == nil && !stillServed(s, one)
+		}()
+	}
+	for range doubted {
+		if <-gone {
 			return true
 		}
 	}
@@ -167,15 +185,24 @@ func doubtful(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) []schema.Gro
 	})
 }
 
-// askLive reads the versions of the kinds live. The snapshot takes up what it finds.
+// askLive reads the versions of the kinds live, side by side. The snapshot takes up what
+// it finds.
 func (m *DynamicRESTMapper) askLive(ctx context.Context, gvks []schema.GroupVersionKind) {
+	var all sync.WaitGroup
 	asked := map[schema.GroupVersion]bool{}
 	for _, gvk := range gvks {
-		if gv := gvk.GroupVersion(); !asked[gv] {
-			asked[gv] = true
-			_, _ = m.reloader.ReadLive(ctx, gv)
+		gv := gvk.GroupVersion()
+		if asked[gv] {
+			continue
 		}
+		asked[gv] = true
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			_, _ = m.reloader.ReadLive(ctx, gv)
+		}()
 	}
+	all.Wait()
 }
 
 // mappingsOf returns the mappings of those kinds that are served, and the others.

@@ -52,3 +52,40 @@ func TestRunWhileServedDoubtIsPaced(t *testing.T) {
 }
 
 const mostDoubt = 31 * time.Second // as often as RunWhileServed asks in the end
+
+// F9: a kind that goes is noticed as soon although the group of another kind hangs.
+func TestRunWhileServedBesideAKindThatHangs(t *testing.T) {
+	besideAKindThatHangs(t, func(_ *fakeapi.Server, _ *apiutil.DynamicRESTMapper, c *controller) {
+		time.Sleep(mostDoubt)
+		c.want(t, 1, 1)
+	})
+}
+
+// Also if both seem to have gone.
+func TestRunWhileServedBesideADoubtThatHangs(t *testing.T) {
+	besideAKindThatHangs(t, func(server *fakeapi.Server, m *apiutil.DynamicRESTMapper, c *controller) {
+		server.PutVersion(otherKind.Group, fakeVersion("v1", "Unlike"))
+		if err := m.Refresh(context.Background()); err != nil {
+			t.Error(err)
+		}
+		c.want(t, 1, 1)
+	})
+}
+
+// besideAKindThatHangs runs a controller of two kinds: the group of one hangs, and the
+// other has gone.
+func besideAKindThatHangs(t *testing.T, test func(*fakeapi.Server, *apiutil.DynamicRESTMapper, *controller)) {
+	t.Helper()
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		c := runController(m, otherKind, fooKind)
+		server.SetFault(fakeapi.InGroup(otherKind.Group), fakeapi.Timeout())
+		server.PutVersion(fooKind.Group, fakeVersion("v1", "Bar"))
+		test(server, m, c)
+		c.cancel()
+		if err := <-c.returned; err != nil {
+			t.Error(err)
+		}
+	})
+}
