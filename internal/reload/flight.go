@@ -21,13 +21,16 @@ type flight struct {
 	done   chan struct{}
 
 	outcome   snapshot.Outcome
-	table     *snapshot.Table    // what a version serves; nil if it is gone
 	from      *snapshot.Snapshot // the current snapshot when its last request began
 	published *snapshot.Snapshot // the current snapshot right after it
 	seen      *snapshot.Snapshot // the same, with what it has found even if that was overtaken
+	found     finding            // what a live read has found; nil if it failed
 
 	waiters int // guarded by flights.mu
 }
+
+// finding returns what follows from s and what a live read that began at now has found.
+type finding func(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapshot
 
 // lane is a queue of flights that wait for each other: all of one group, or all of the
 // document.

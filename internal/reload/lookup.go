@@ -79,26 +79,40 @@ type lookup struct {
 
 	mu  sync.Mutex // reads of several groups are made side by side
 	p   snapshot.Progress
-	own map[snapshot.Read]*snapshot.Table // the versions that it has read; nil if one is gone
+	own map[snapshot.Read]*flight // its live reads that have found something out
 }
 
-// look puts the lookup to s, and reports whether the answer is settled. If s has none,
-// what the lookup's own reads have found counts, whatever was read since: it was served
-// while the lookup lasted.
+// look puts the lookup to s, and reports whether the answer is settled. What the lookup's
+// own live reads have found counts, too, if a document has overtaken it; and, if there is
+// no answer else, whatever others have read live since: it was served while the lookup
+// lasted.
 func (l *lookup) look(s *snapshot.Snapshot) (settled bool) {
-	l.s = s.Since(l.began)
-	l.p.Found, l.settled = l.find(l.s)
-	if l.p.Found {
+	s = s.Since(l.began)
+	if len(l.own) == 0 {
+		l.ask(s)
 		return l.settled
 	}
-	own, now := l.s, l.r.tick()
-	for r, table := range l.own {
-		own = own.WithVersion(r.Group, r.Version, table, now)
+	if l.ask(l.with(s, 0)) || l.ask(s) || l.ask(l.with(s, l.r.tick())) {
+		return l.settled
 	}
-	if found, settled := l.find(own); found {
-		l.s, l.p.Found, l.settled = own, true, settled
-	}
+	l.s = l.with(s, 0)
 	return l.settled
+}
+
+// ask puts the lookup to s, and reports whether s has an answer.
+func (l *lookup) ask(s *snapshot.Snapshot) (found bool) {
+	l.s = s
+	l.p.Found, l.settled = l.find(s)
+	return l.p.Found
+}
+
+// with returns s with what the lookup's own live reads have found, as if they had begun
+// at now; if that is 0, when they did.
+func (l *lookup) with(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapshot {
+	for _, f := range l.own {
+		s = f.found(s, max(now, f.outcome.Tick))
+	}
+	return s
 }
 
 // mostSilent is how many reads of one group in a row may get no answer before a
@@ -168,8 +182,8 @@ func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen fu
 			silent = 0
 		}
 		l.note(r, f.outcome)
-		if r.Part == snapshot.PartVersion && f.outcome.Err == nil {
-			l.found(r, f.table)
+		if f.found != nil {
+			l.keep(f)
 		}
 		if enough = seen(f); enough && f.seen.Aggregated() {
 			return nil
@@ -194,14 +208,14 @@ func (l *lookup) note(r snapshot.Read, o snapshot.Outcome) {
 	l.p.Done[r] = o
 }
 
-// found notes what a read of a version has found.
-func (l *lookup) found(r snapshot.Read, table *snapshot.Table) {
+// keep keeps what a live read has found.
+func (l *lookup) keep(f *flight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.own == nil {
-		l.own = map[snapshot.Read]*snapshot.Table{}
+		l.own = map[snapshot.Read]*flight{}
 	}
-	l.own[r] = table
+	l.own[f.read] = f
 }
 
 // failed returns the versions that may have the answer: those that the lookup could not

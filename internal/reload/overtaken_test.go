@@ -71,3 +71,41 @@ func TestLookupKeepsWhatWasOvertaken(t *testing.T) {
 		})
 	}
 }
+
+// Nor does it lose what was overtaken if it finds the kind elsewhere as well.
+func TestLookupKeepsAllThatWasOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, r := known(t, fakeapi.Aggregated())
+		ctx := context.Background()
+		resources := []fakeapi.Resource{{Name: "lasting", Kind: "Lasting", Namespaced: true}}
+		v1, v2 := fakeapi.Version{Name: "v1", Resources: resources}, fakeapi.Version{Name: "v2", Resources: resources}
+		server.Put(fakeapi.Group{Name: group, Versions: []fakeapi.Version{v2, v1}})
+		if err := r.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+		r.ResetGroup(group)
+		server.SetLatency(100 * time.Millisecond)
+
+		asked := schema.GroupKind{Group: group, Kind: "Lasting"}
+		done := make(chan Finding)
+		go func() {
+			done <- r.Lookup(ctx, snapshot.KindQuery(asked, nil), func(s *snapshot.Snapshot) (known, settled bool) {
+				_, settled, err := s.RESTMappings(asked, nil)
+				return err == nil, settled
+			})
+		}()
+		time.Sleep(150 * time.Millisecond) // the list of the group is read, and v2 under way
+		server.SetLatency(0)
+		server.RemoveVersion(group, "v2")
+		server.SetLag(fakeapi.PartDocument, fakeapi.Forever) // it has not got v2 from here on
+		if _, err := r.flights.do(ctx, snapshot.Read{Part: snapshot.PartDocument}); err != nil {
+			t.Fatal(err)
+		}
+		server.Put(fakeapi.Group{Name: group, Versions: []fakeapi.Version{v2, v1}})
+		found := <-done
+		mappings, settled, err := found.Snapshot.RESTMappings(asked, nil)
+		if err != nil || !settled || len(mappings) != 2 || mappings[0].Resource.Version != "v2" {
+			t.Errorf("%d mappings, settled %v, %v; want those of v2 and v1", len(mappings), settled, err)
+		}
+	})
+}

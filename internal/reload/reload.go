@@ -154,9 +154,10 @@ func (r *Reloader) readList(f *flight) {
 		return
 	}
 	f.outcome.Absent = len(versions) == 0
-	r.publishLive(f, func(s *snapshot.Snapshot) *snapshot.Snapshot {
-		return s.WithList(f.read.Group, versions, preferred, f.outcome.Tick)
-	})
+	f.found = func(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapshot {
+		return s.WithList(f.read.Group, versions, preferred, now)
+	}
+	r.publishLive(f, f.found)
 }
 
 func (r *Reloader) readVersion(f *flight) {
@@ -171,24 +172,28 @@ func (r *Reloader) readVersion(f *flight) {
 		f.outcome.Err = context.Cause(f.ctx)
 		return
 	}
-	f.table, f.outcome.Err, f.outcome.Absent = table, err, err == nil && table == nil
+	f.outcome.Err, f.outcome.Absent = err, err == nil && table == nil
 	f.outcome.Known = r.Snapshot().Serves(group, version)
-	r.publishLive(f, func(s *snapshot.Snapshot) *snapshot.Snapshot {
-		if err != nil {
-			return s.WithFailedVersion(group, version, err, f.outcome.Tick)
-		}
-		return s.WithVersion(group, version, table, f.outcome.Tick)
-	})
+	if err != nil {
+		r.publishLive(f, func(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapshot {
+			return s.WithFailedVersion(group, version, err, now)
+		})
+		return
+	}
+	f.found = func(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapshot {
+		return s.WithVersion(group, version, table, now)
+	}
+	r.publishLive(f, f.found)
 }
 
 // publishLive publishes what a live read has found, unless a document that was read
 // later has news of the group. Those who waited for the read see it in any case.
-func (r *Reloader) publishLive(f *flight, follow func(*snapshot.Snapshot) *snapshot.Snapshot) {
+func (r *Reloader) publishLive(f *flight, follow finding) {
 	f.published = r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
 		if next, ok := s.Overtaken(f.from, f.read, f.outcome.Tick); ok {
 			return next
 		}
-		return follow(s)
+		return follow(s, f.outcome.Tick)
 	})
-	f.seen = follow(f.published)
+	f.seen = follow(f.published, f.outcome.Tick)
 }
