@@ -108,7 +108,10 @@ func (t *trial) doubtAbsence(p *proof) string {
 	versioned := len(t.q.Versions) > 0 && !t.q.anyGroup()
 	many := t.q.byPrefix() || t.q.anyGroup()
 	goneAll := t.known && p.Group(t.q.Group) == nil // every version that was known, live, and the document has none
+	inReset := slices.ContainsFunc(live, func(gv string) bool { return strings.HasPrefix(gv, t.q.Group+"/") })
 	switch {
+	case t.reset == "group" && inReset && (t.known || !t.q.anyGroup()) && !p.Partial(t.q, p.progress):
+		return "the group that was reset has it live"
 	case many || t.cold || !versioned && (!t.known || goneAll):
 		if both := slices.DeleteFunc(inDocument, func(gv string) bool { return !slices.Contains(live, gv) }); len(both) > 0 {
 			return "document and live have it"
