@@ -234,7 +234,7 @@ func wantWatching(t *testing.T, server *fakeapi.Server, list *watchedList, m *ap
 	settled(t, server, m)
 	serve(server, newKind)
 	list.put("news")
-	time.Sleep(1400 * time.Millisecond)
+	time.Sleep(2400 * time.Millisecond) // 1.3 s, and one more if a refresh has just begun
 	server.TakeRequests()
 	wantServed(t, m, newKind)
 	wantRequests(t, server, "what the watch has found")
