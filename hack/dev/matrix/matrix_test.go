@@ -4,6 +4,7 @@ package matrix
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -146,5 +147,23 @@ func TestReport(t *testing.T) {
 func TestAddRefuses(t *testing.T) {
 	if err := (Tests{}).Add(1, &gotest.Report{}, []byte(`[{"`)); err == nil {
 		t.Error("half a report of ginkgo's is taken for one")
+	}
+}
+
+// Specs are told apart by their names, which may have addresses in them.
+func TestAddSpecs(t *testing.T) {
+	const report = `[{"SuiteDescription": "S", "SpecReports": [
+		{"LeafNodeType": "BeforeSuite", "State": "passed"},
+		{"LeafNodeType": "It", "LeafNodeText": "is 0x3532013206a8", "ContainerHierarchyTexts": ["a"], "State": "passed"},
+		{"LeafNodeType": "It", "LeafNodeText": "is 0x3532016cdae8", "ContainerHierarchyTexts": ["a"], "State": "failed"},
+		{"LeafNodeType": "It", "LeafNodeText": "b", "State": "pending"},
+		{"LeafNodeType": "AfterSuite", "State": "panicked"}]}]`
+	got := map[string]gotest.State{}
+	if err := AddSpecs(got, []byte(report)); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]gotest.State{"S: a is 0x…": gotest.Passed, "S: a is 0x… (2)": gotest.Failed, "S: b": gotest.Skipped, "S: AfterSuite": gotest.Failed}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v", got)
 	}
 }

@@ -5,6 +5,7 @@ package matrix
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/dev/gotest"
@@ -64,8 +65,11 @@ type suite struct {
 	}
 }
 
-// AddSpecs adds the specs of a report that ginkgo made. Of specs with the same name each gets a
-// number.
+// address is what a name that prints a pointer has. It differs from run to run.
+var address = regexp.MustCompile(`0x[0-9a-f]{6,}`)
+
+// AddSpecs adds the specs of a report that ginkgo made, without addresses in their names. Of
+// specs with the same name each gets a number.
 func AddSpecs(states map[string]gotest.State, report []byte) error {
 	var suites []suite
 	if err := json.Unmarshal(report, &suites); err != nil {
@@ -85,6 +89,7 @@ func AddSpecs(states map[string]gotest.State, report []byte) error {
 				continue
 			}
 			name := strings.Join(append([]string{s.SuiteDescription + ":"}, append(spec.ContainerHierarchyTexts, spec.LeafNodeText)...), " ")
+			name = address.ReplaceAllString(name, "0x…")
 			unique := name
 			for n := 2; ; n++ {
 				if _, taken := states[unique]; !taken {
