@@ -3,7 +3,9 @@
 package reload
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -106,10 +108,11 @@ func (l *lookup) ask(s *snapshot.Snapshot) (found bool) {
 	return l.p.Found
 }
 
-// with returns s with what the lookup's own live reads have found, as if they had begun
-// at now; if that is 0, when they did.
+// with returns s with what the lookup's own live reads have found, in their order, as if
+// they had begun at now; if that is 0, when they did.
 func (l *lookup) with(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapshot {
-	for _, f := range l.own {
+	own := slices.SortedFunc(maps.Values(l.own), func(a, b *flight) int { return cmp.Compare(a.outcome.Tick, b.outcome.Tick) })
+	for _, f := range own {
 		s = f.found(s, max(now, f.outcome.Tick))
 	}
 	return s
