@@ -105,6 +105,7 @@ func (l *lookup) look(s *snapshot.Snapshot) (settled bool) {
 func (l *lookup) ask(s *snapshot.Snapshot) (found bool) {
 	l.s = s
 	l.p.Found, l.settled = l.find(s)
+	l.settled = l.settled && !s.Returned(l.q, l.p)
 	return l.p.Found
 }
 

@@ -100,7 +100,7 @@ func (r *Reloader) perform(f *flight) {
 	case snapshot.PartVersion:
 		r.readVersion(f)
 	default:
-		f.outcome.Known = from.Read()
+		f.outcome.Known = !from.Empty()
 		r.readDocument(f)
 	}
 	if f.seen == nil {

@@ -171,9 +171,7 @@ func (s *Snapshot) WithVersion(group, version string, table *Table, now Tick) *S
 	f := factsOf(g)
 	known := f.get(version)
 	switch {
-	case table == nil && g == nil:
-		return s.absent(group, now)
-	case now <= known.read:
+	case table == nil && g == nil, now <= known.read:
 		return s
 	case table == nil:
 		f = f.without(version, now)
@@ -187,7 +185,7 @@ func (s *Snapshot) WithVersion(group, version string, table *Table, now Tick) *S
 	return s.withFacts(group, f, now)
 }
 
-// absent records a live read that did not find an unknown group.
+// absent records a live read of the list of an unknown group that did not find it.
 func (s *Snapshot) absent(group string, now Tick) *Snapshot {
 	if reset, waiting := s.groupResets[group]; !waiting || now <= reset {
 		return s
@@ -236,7 +234,9 @@ func (s *Snapshot) withFacts(name string, f facts, now Tick) *Snapshot {
 		next.groups = slices.Clone(s.groups)
 		next.groups[s.order.position[name]] = g
 	}
-	next.settleReset(name, g, now)
+	if g != nil || f.list == now { // that a version is gone proves nothing about others
+		next.settleReset(name, g, now)
+	}
 	next.index(s)
 	return &next
 }

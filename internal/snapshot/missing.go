@@ -15,7 +15,7 @@ func (s *Snapshot) Missing(q Query, p Progress) []Read {
 	stages := []func() []Read{l.document}
 	switch {
 	case p.Found:
-		stages = append(stages, l.outdated, l.order)
+		stages = append(stages, l.outdated, l.returned, l.order)
 	case p.cold() && s.resetOfAny == 0: // after a reset the document may be behind
 		stages = append(stages, l.outdated, l.coldVersions)
 	case q.Live():

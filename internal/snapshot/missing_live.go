@@ -43,6 +43,9 @@ func (l *lookup) list() []Read {
 // document that has lost versions, and lists one that is left, is right if the lost
 // ones are gone live.
 func (l *lookup) shrunk() bool {
+	if l.s.waits(l.q.Group) {
+		return false // its list is to be read all the same
+	}
 	if l.s.aggregated {
 		lost := l.ownLoss()
 		return len(lost) > 0 && len(l.known().everyName()) == 1 && !slices.ContainsFunc(lost, func(name string) bool {

@@ -83,3 +83,29 @@ func (s *Snapshot) LeftAlone(q Query) map[schema.GroupVersion]error {
 	}
 	return failed
 }
+
+// Returned reports whether an answer to q may rest on a document alone that was read after
+// the lookup's own live reads: of a version, which it has found gone, or of the group's
+// list. That document may be behind.
+func (s *Snapshot) Returned(q Query, p Progress) bool {
+	l := &lookup{s: s, q: q, p: p, groups: s.GroupsOf(q)}
+	return len(l.returned()) > 0
+}
+
+// returned asks once more for these versions, up to mostPasses times.
+func (l *lookup) returned() []Read {
+	var reads []Read
+	for _, g := range l.groups {
+		list := l.p.Done[listOf(g.name)]
+		for _, i := range g.ranked {
+			v := &g.versions[i]
+			r := versionOf(g.name, v.Name)
+			o := l.p.Done[r]
+			overruled := o.Absent || o.Times == 0 && list.Times > 0 && l.s.half(g.name) > list.Tick
+			if overruled && !v.Live && l.q.wants(v.Name) && v.Table.serves(l.q) && o.Times < mostPasses {
+				reads = append(reads, r)
+			}
+		}
+	}
+	return reads
+}

@@ -101,6 +101,14 @@ func TestFirstLookup(t *testing.T) {
 			aggregated: "document → a/v1 (2)", legacy: "document; a/v1 → a/v1 (3)",
 		},
 		{
+			name: "a version was read live before, and has changed since", then: func(h *history) { h.live("a/v1:Bar") }, server: on, query: kind("a", "Foo", "v1"),
+			aggregated: "document; a/v1 → a/v1 (3)", legacy: "document; a/v1 → a/v1 (3)",
+		},
+		{
+			name: "the same, without a version", then: func(h *history) { h.live("a/v1:Bar") }, server: server{document: "a/v1:Foo"}, query: kind("a", "Foo"),
+			aggregated: "document; a/v1 → a/v1 (3)", legacy: "document; a/v1 → a/v1 (3)",
+		},
+		{
 			name: "after a reset it is not believed", then: func(h *history) { h.resetAll() }, server: on, query: kind("a", "Bar", "v1"),
 			aggregated: "document; a/v1 → no match (3)", legacy: "document; a/v1 → no match (3)",
 		},

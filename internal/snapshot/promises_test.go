@@ -110,7 +110,8 @@ func (t *trial) doubtAbsence(p *proof) string {
 	goneAll := t.known && p.Group(t.q.Group) == nil // every version that was known, live, and the document has none
 	inReset := slices.ContainsFunc(live, func(gv string) bool { return strings.HasPrefix(gv, t.q.Group+"/") })
 	switch {
-	case t.reset == "group" && inReset && (t.known || !t.q.anyGroup()) && !p.Partial(t.q, p.progress):
+	// Lookups in any group do not read groups that nobody knows.
+	case t.reset == "group" && inReset && (p.Group(t.q.Group) != nil || !t.q.anyGroup()) && !p.Partial(t.q, p.progress):
 		return "the group that was reset has it live"
 	case many || t.cold || !versioned && (!t.known || goneAll):
 		if both := slices.DeleteFunc(inDocument, func(gv string) bool { return !slices.Contains(live, gv) }); len(both) > 0 {

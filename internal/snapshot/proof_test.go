@@ -78,7 +78,7 @@ func (p *proof) round(reads []Read) {
 
 // make makes one read and notes how it ended.
 func (p *proof) make(r Read) {
-	o := Outcome{Tick: p.now + 1, Times: p.progress.Done[r].Times + 1, Known: p.Read()}
+	o := Outcome{Tick: p.now + 1, Times: p.progress.Done[r].Times + 1, Known: !p.Empty()}
 	p.requests++
 	switch r.Part {
 	case PartDocument:
@@ -163,7 +163,7 @@ func (p *proof) find() (gv schema.GroupVersion, settled bool, err error) {
 func (p *proof) settled() bool {
 	_, settled, err := p.find()
 	p.progress.Found = err == nil
-	return settled
+	return settled && !p.Returned(p.q, p.progress)
 }
 
 // answer is the version in which something is found, "no match", or "failed" if a

@@ -48,7 +48,7 @@ type Outcome struct {
 	Times  int   // how often it was read
 	Err    error // why it could not be read
 	Absent bool  // the server answered that there is no such thing
-	Known  bool  // of a version: it was known before; of the document: it was not the first
+	Known  bool  // of a version: it was known before; of the document: something was
 }
 
 // Progress is how far a lookup has come.

@@ -76,6 +76,9 @@ func (s *Snapshot) Groups() []*Group { return s.groups }
 // when a version that was listed all along is read for the first time.
 func (s *Snapshot) Generation() uint64 { return s.generation }
 
+// Empty reports whether nothing is known: no document, and no version that was read live.
+func (s *Snapshot) Empty() bool { return !s.Read() && len(s.groups) == 0 }
+
 // Read reports whether the whole document was ever read.
 func (s *Snapshot) Read() bool { return s.core > 0 && s.named > 0 }
 
