@@ -5,6 +5,7 @@ package discovery
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -68,8 +69,8 @@ func (c *Client) List(ctx context.Context, name string) (versions []string, pref
 }
 
 // NotAsked returns the error for a version that is not read because other versions of
-// its group did not answer.
+// its group did not answer; without a version, the error for the group's list.
 func NotAsked(gv schema.GroupVersion) error {
 	path, _ := versionPath(gv)
-	return &Error{Path: path, GroupVersion: gv, Err: errNotAsked}
+	return &Error{Path: strings.TrimSuffix(path, "/"), GroupVersion: gv, Err: errNotAsked}
 }

@@ -165,9 +165,9 @@ func byLane(reads []snapshot.Read) [][]snapshot.Read {
 func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen func(*flight) (enough bool)) error {
 	enough, silent := false, 0
 	for _, r := range reads {
+		unanswered := snapshot.Outcome{Err: discovery.NotAsked(schema.GroupVersion{Group: r.Group, Version: r.Version})}
 		if silent == mostSilent {
-			gv := schema.GroupVersion{Group: r.Group, Version: r.Version}
-			l.note(r, snapshot.Outcome{Err: discovery.NotAsked(gv)})
+			l.note(r, unanswered)
 			continue
 		}
 		f, err := l.read(ctx, r)
@@ -175,6 +175,10 @@ func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen fu
 		case enough && (err != nil || f.outcome.Err != nil):
 			return nil
 		case enough:
+			continue
+		case err != nil && ctx.Err() == nil && l.patience == 0: // it was another group
+			l.note(r, unanswered)
+			silent = mostSilent
 			continue
 		case err != nil:
 			return err
@@ -196,10 +200,16 @@ func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen fu
 	return nil
 }
 
+// read makes a read. It is not patient with another group than the one asked for that did
+// not answer the last time.
 func (l *lookup) read(ctx context.Context, r snapshot.Read) (*flight, error) {
-	if l.patience > 0 {
+	wait := l.patience
+	if another := l.q.ByResource && r.Group != l.q.Group && !r.Part.Document(); another && l.r.flights.hangs(r.Group) {
+		wait = patience
+	}
+	if wait > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, l.patience)
+		ctx, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
 	}
 	return l.r.flights.do(ctx, r)
@@ -225,7 +235,7 @@ func (l *lookup) keep(f *flight) {
 // failed returns the versions that may have the answer: those that the lookup could not
 // read, and those of its groups whose last read failed.
 func (l *lookup) failed() map[schema.GroupVersion]error {
-	failed := l.s.LeftAlone(l.q)
+	failed := map[schema.GroupVersion]error{}
 	for _, g := range l.s.GroupsOf(l.q) {
 		for _, v := range g.Versions() {
 			if v.Err != nil && (len(l.q.Versions) == 0 || slices.Contains(l.q.Versions, v.Name)) {

@@ -131,6 +131,38 @@ func TestPatience(t *testing.T) {
 	}
 }
 
+// A lookup in many groups waits a moment only for one that was reset and hangs. It fails
+// then, but not once the group answers again.
+func TestPatienceWithAnotherGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, r := known(t, fakeapi.Aggregated())
+		search := func() (failed int, took time.Duration) {
+			start := time.Now()
+			q := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: "absents"})
+			found := r.Lookup(context.Background(), q, func(*snapshot.Snapshot) (bool, bool) { return false, false })
+			if found.Err != nil {
+				t.Error(found.Err)
+			}
+			return len(found.Failed), time.Since(start)
+		}
+		r.ResetGroup(group)
+		up := server.SetFault(fakeapi.Under("/apis/"+group), fakeapi.Timeout())
+		if failed, took := search(); failed == 0 || took < 30*time.Second {
+			t.Errorf("the first: %d versions failed, after %v", failed, took)
+		}
+		for range 2 {
+			if failed, took := search(); failed == 0 || took > 2*patience {
+				t.Errorf("a later one: %d versions failed, after %v", failed, took)
+			}
+		}
+		up()
+		time.Sleep(time.Minute) // until the last read has timed out
+		if failed, took := search(); failed > 0 || took > time.Second {
+			t.Errorf("the group answers: %d versions failed, after %v", failed, took)
+		}
+	})
+}
+
 // A lookup whose context ends returns its cause at once.
 func TestLookupGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

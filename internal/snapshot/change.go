@@ -214,7 +214,7 @@ func (s *Snapshot) WithFailedVersion(group, version string, err error, now Tick)
 		return s
 	}
 	v.err, v.tried = err, now
-	return s.withFacts(group, f.with(v), now).triedInVain(group, failure{at: now, version: version, err: err})
+	return s.withFacts(group, f.with(v), now)
 }
 
 // withFacts replaces the group of that name with the one that f makes. now is the tick

@@ -2,11 +2,7 @@
 
 package snapshot
 
-import (
-	"slices"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
-)
+import "slices"
 
 // outdated asks for what was read before a reset, and for what was listed and never
 // read. In other groups than the one asked for, it leaves out hopeless versions: they
@@ -63,25 +59,10 @@ func (l *lookup) hopeless(g *Group, v *Version) bool {
 	return g != l.known() && l.s.gaveUp(g, v) && !v.Table.serves(l.q)
 }
 
-// leftAlone reports whether g is another group than the one asked for, waits for live
-// reads after a reset of it, has failed since, and did not have what is looked for.
+// leftAlone reports whether all versions of another group than the one asked for
+// are hopeless.
 func (l *lookup) leftAlone(g *Group) bool {
-	reset, waiting := l.s.groupResets[g.name]
-	return waiting && g != l.known() && l.s.inVain[g.name].at > reset && !g.serves(l.q)
-}
-
-// LeftAlone returns why the groups failed that a lookup of q leaves alone, by the version
-// that failed last.
-func (s *Snapshot) LeftAlone(q Query) map[schema.GroupVersion]error {
-	l := &lookup{s: s, q: q, groups: s.GroupsOf(q)}
-	failed := map[schema.GroupVersion]error{}
-	for _, g := range l.groups {
-		if l.leftAlone(g) {
-			last := s.inVain[g.name]
-			failed[schema.GroupVersion{Group: g.name, Version: last.version}] = last.err
-		}
-	}
-	return failed
+	return len(g.versions) > 0 && !slices.ContainsFunc(g.versions, func(v Version) bool { return !l.hopeless(g, &v) })
 }
 
 // Returned reports whether an answer to q may rest on a document alone that was read after

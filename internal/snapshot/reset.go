@@ -26,7 +26,6 @@ func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 	}
 	if len(next.groupResets) >= mostGroupResets {
 		maps.DeleteFunc(next.groupResets, func(name string, _ Tick) bool { return s.Group(name) == nil })
-		next.inVain = nil // of groups that went as well
 	}
 	next.groupResets[group] = max(now, s.groupResets[group])
 	next.resetOfAny = max(now, s.resetOfAny)
@@ -61,23 +60,8 @@ func (next *Snapshot) settleReset(name string, g *Group, now Tick) {
 	if g != nil && !g.readSince(reset) {
 		return
 	}
-	next.groupResets, next.inVain = maps.Clone(next.groupResets), maps.Clone(next.inVain)
+	next.groupResets = maps.Clone(next.groupResets)
 	delete(next.groupResets, name)
-	delete(next.inVain, name)
-}
-
-// triedInVain notes that a live read failed, if its group waits for live reads. A
-// document that is read later does not undo that.
-func (s *Snapshot) triedInVain(group string, failed failure) *Snapshot {
-	if !s.waits(group) {
-		return s
-	}
-	next := *s
-	if next.inVain = maps.Clone(s.inVain); next.inVain == nil {
-		next.inVain = map[string]failure{}
-	}
-	next.inVain[group] = failed
-	return &next
 }
 
 // readSince reports whether all of the group was read live after reset: its list, its

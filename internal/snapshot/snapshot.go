@@ -20,10 +20,9 @@ type Snapshot struct {
 	aggregated  bool            // the document has the resources of every version
 	ordered     bool            // the order of groups is the server's own
 
-	reset       Tick               // what was read before it does not count
-	groupResets map[string]Tick    // of these groups only what was read live since counts
-	inVain      map[string]failure // of some of them: the last live read of a version that failed
-	resetOfAny  Tick               // the last reset of everything or of a group
+	reset       Tick            // what was read before it does not count
+	groupResets map[string]Tick // of these groups only what was read live since counts
+	resetOfAny  Tick            // the last reset of everything or of a group
 
 	generation uint64 // moves when what is served changes
 	incomplete int    // how many groups have a version that was never tried
@@ -35,13 +34,6 @@ type Snapshot struct {
 type loss struct {
 	at       Tick // of the read of that document
 	versions []string
-}
-
-// failure is a live read of a version, begun at a tick, that failed.
-type failure struct {
-	at      Tick
-	version string
-	err     error
 }
 
 // never is greater than every tick.
