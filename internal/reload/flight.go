@@ -4,6 +4,7 @@ package reload
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -207,6 +208,13 @@ func (fs *flights) noteSlow(l lane, slow bool) {
 	case len(fs.slow) < mostRemembered:
 		fs.slow[l] = true
 	}
+}
+
+// hanging returns the lanes whose last flight got no answer.
+func (fs *flights) hanging() map[lane]bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return maps.Clone(fs.slow)
 }
 
 // hangs reports whether the last flight of a group got no answer.

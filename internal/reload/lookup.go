@@ -34,7 +34,7 @@ type Finding struct {
 // left, whatever others have published since.
 func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Finding {
 	l := &lookup{r: r, q: q, find: find, p: snapshot.Progress{Done: map[snapshot.Read]snapshot.Outcome{}}}
-	l.began = r.Snapshot()
+	l.began, l.hung = r.Snapshot(), r.flights.hanging()
 	l.look(l.began)
 	l.patience = r.patienceWith(q, l.p.Found)
 	for !l.settled {
@@ -74,6 +74,7 @@ type lookup struct {
 	find  Finder
 	began *snapshot.Snapshot // the snapshot when the lookup began
 
+	hung     map[lane]bool // what did not answer the last time before
 	patience time.Duration // for each read; 0 is as long as it takes
 
 	s       *snapshot.Snapshot // the snapshot after its last read
@@ -201,10 +202,10 @@ func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen fu
 }
 
 // read makes a read. It is not patient with another group than the one asked for that did
-// not answer the last time.
+// not answer the last time before the lookup.
 func (l *lookup) read(ctx context.Context, r snapshot.Read) (*flight, error) {
 	wait := l.patience
-	if another := l.q.ByResource && r.Group != l.q.Group && !r.Part.Document(); another && l.r.flights.hangs(r.Group) {
+	if another := l.q.ByResource && r.Group != l.q.Group && !r.Part.Document(); another && l.hung[laneOf(r)] {
 		wait = patience
 	}
 	if wait > 0 {
