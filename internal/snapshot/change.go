@@ -144,7 +144,7 @@ func (s *Snapshot) Overtaken(from *Snapshot, r Read, now Tick) (next *Snapshot, 
 		return s, false // it has dropped the group, or does not have the version's resources
 	}
 	if r.Part == PartList && f.list < now {
-		f.list, f.listed, f.favorite = 0, nil, ""
+		f.list, f.listed, f.favorite, f.lacked = 0, nil, "", nil
 	}
 	f.versions = slices.DeleteFunc(slices.Clone(f.versions), func(v fact) bool { return v.name == r.Version && v.read < now })
 	return s.withFacts(r.Group, f, 0), true
@@ -160,6 +160,7 @@ func (s *Snapshot) WithList(group string, versions []string, preferred string, n
 	case now <= f.list:
 		return s
 	}
+	f.lacked = f.lacking(versions, now)
 	f.list, f.listed, f.favorite, f.passed = now, slices.Clip(versions), preferred, false
 	return s.withFacts(group, f, now)
 }
@@ -176,6 +177,9 @@ func (s *Snapshot) WithVersion(group, version string, table *Table, now Tick) *S
 	case table == nil:
 		f = f.without(version, now)
 	default:
+		if now > f.list {
+			f.lacked = slices.DeleteFunc(slices.Clone(f.lacked), func(name string) bool { return name == version })
+		}
 		v := fact{name: version, table: g.sharedTable(version, table), read: now, live: true}
 		if known.tried > now {
 			v.err, v.tried = known.err, known.tried

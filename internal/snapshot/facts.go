@@ -16,6 +16,7 @@ type facts struct {
 	passed   bool     // the document has had news of the group since then
 	listed   []string // the versions that the list had, in server order
 	favorite string   // the preferred version of the list
+	lacked   []string // the versions that a live list did not have, and that were not read since
 	versions []fact   // sorted by name
 }
 
@@ -101,9 +102,9 @@ func (f facts) restate(doc *Group, then, now Tick) facts {
 	}
 	switch {
 	case !news:
-		next.list, next.listed, next.favorite, next.passed = f.list, f.listed, f.favorite, f.passed
+		next.list, next.listed, next.favorite, next.lacked, next.passed = f.list, f.listed, f.favorite, f.lacked, f.passed
 	case doc == nil:
-		next.list, next.favorite = f.list, f.preferred()
+		next.list, next.favorite, next.lacked = f.list, f.preferred(), f.lacked
 		next.listed = slices.DeleteFunc(f.listing(), func(name string) bool {
 			if f.list > 0 { // what the live list lacks it must not seem to have
 				return !slices.Contains(f.listed, name)
@@ -111,13 +112,26 @@ func (f facts) restate(doc *Group, then, now Tick) facts {
 			return !next.has(name)
 		})
 	case f.list > 0:
-		next.list, next.listed, next.favorite = f.list, f.listed, f.favorite
+		next.list, next.listed, next.favorite, next.lacked = f.list, f.listed, f.favorite, f.lacked
 		next.passed = true
 	}
 	if doc != nil && len(next.versions) == 0 && next.sameList() {
 		return facts{doc: doc}
 	}
 	return next
+}
+
+// lacking returns the versions that a live list, read at now, or one before it did not
+// have, and that were not read since.
+func (f *facts) lacking(listed []string, now Tick) []string {
+	var lacking []string
+	for _, name := range f.names() {
+		lacked := slices.Contains(f.lacked, name) || !slices.Contains(listed, name)
+		if lacked && f.get(name).read <= now {
+			lacking = append(lacking, name)
+		}
+	}
+	return lacking
 }
 
 // has reports whether the document lists the version or there is a fact about it.

@@ -87,7 +87,7 @@ func (f *facts) version(name string) (v Version, ok bool) {
 	if said := f.doc.find(name); said != nil {
 		v = *said
 	}
-	v.doubted = f.list > known.read && !slices.Contains(f.listed, name) && (known.table != nil || !f.passed)
+	v.doubted = slices.Contains(f.lacked, name) && (known.table != nil || !f.passed)
 	if known.table != nil {
 		v.Table, v.Read, v.Live = known.table, known.read, known.live
 		if known.live {

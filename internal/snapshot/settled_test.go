@@ -135,3 +135,24 @@ func TestNewGroupDoesNotUnsettleOthers(t *testing.T) {
 		}
 	}
 }
+
+// A version that a live list did not have may be another when it is listed again.
+func TestVersionThatWasNotListed(t *testing.T) {
+	for name, live := range map[string]bool{"of the document": false, "read live": true} {
+		h := newHistory(false, "a/v2:Foo a/v1:Bar")
+		if live {
+			h.live("a/v2:Foo")
+		}
+		h.group("a", "v1")
+		h.group("a", "v2", "v1")
+		if h.settles("a", "Foo") || !h.settles("a", "Bar", "v1") {
+			t.Errorf("%s: listed again, it settles: %v", name, h.settles("a", "Foo"))
+		}
+		if h.live("a/v2:Foo"); !h.settles("a", "Foo") {
+			t.Errorf("%s: read again, it does not settle", name)
+		}
+		if err := checkInvariants(h.Snapshot); err != nil {
+			t.Error(err)
+		}
+	}
+}
