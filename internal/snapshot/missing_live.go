@@ -96,19 +96,25 @@ func (l *lookup) contradictory() []Read {
 // moving from one version to another, and each read has missed it.
 const mostPasses = 3
 
-// contradiction asks for another pass over all versions in that case.
+// contradiction asks for another pass over all versions in that case, and over the
+// group's list, which may have a new one.
 func (l *lookup) contradiction() []Read {
+	again := func(r Read) bool { return l.p.Done[r].Err == nil && l.p.Done[r].Times < mostPasses }
 	var reads []Read
 	for _, g := range l.groups {
 		if len(l.hintsOf(g)) == 0 {
 			continue
 		}
+		var pass []Read
 		for _, name := range g.everyName() {
-			r := versionOf(g.name, name)
-			if o := l.p.Done[r]; l.q.wants(name) && o.Err == nil && o.Times < mostPasses {
-				reads = append(reads, r)
+			if r := versionOf(g.name, name); l.q.wants(name) && again(r) {
+				pass = append(pass, r)
 			}
 		}
+		if list := listOf(g.name); len(pass) > 0 && l.q.anyVersion() && again(list) {
+			pass = slices.Insert(pass, 0, list)
+		}
+		reads = append(reads, pass...)
 	}
 	return reads
 }

@@ -156,12 +156,12 @@ func TestAfterResetGroupBehind(t *testing.T) {
 		{
 			name: "the group has gone, and a document that is behind brings it back", known: "a/v1:Foo b/v1:Bar", then: reset,
 			server: server{document: "a/v1:Foo a/v2:Foo b/v1:Bar", live: "b/v1:Bar"}, query: kind("a", "Foo"),
-			aggregated: "a/ a/v1; /apis; a/v2; a/v1 a/v2; a/v1 a/v2 → no match (8)", legacy: "a/ a/v1 → no match (2)",
+			aggregated: "a/ a/v1; /apis; a/v2; a/ a/v1 a/v2; a/ a/v1 a/v2 → no match (10)", legacy: "a/ a/v1 → no match (2)",
 		},
 		{
 			name: "so has a version", known: "a/v1:Foo a/v2:Bar b/v1:Bar", then: reset,
 			server: server{document: "a/v1:Foo a/v2:Bar a/v3:Foo b/v1:Bar", live: "a/v2:Bar b/v1:Bar"}, query: kind("a", "Foo"),
-			aggregated: "a/ a/v1 a/v2; /apis; a/v3; a/v2 a/v1 a/v3; a/v2 a/v1 a/v3 → no match (11)", legacy: "a/ a/v1 a/v2 → no match (3)",
+			aggregated: "a/ a/v1 a/v2; /apis; a/v3; a/ a/v2 a/v1 a/v3; a/ a/v2 a/v1 a/v3 → no match (13)", legacy: "a/ a/v1 a/v2 → no match (3)",
 		},
 		{
 			name: "its version has gone, and another come that the document does not list", known: "a/v1:Foo b/v1:Bar", then: reset,

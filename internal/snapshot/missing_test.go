@@ -268,7 +268,7 @@ func TestLostVersions(t *testing.T) {
 		{
 			name: "and another group is in dispute", known: known + " a.x/v1:Baz", then: func(h *history) { h.live("a.x/v1:Foo") },
 			server: server{document: "a/v1:Foo a.x/v1:Baz", live: "a/v1:Foo a.x/v1:Foo"}, query: resource("a", "bazs"),
-			aggregated: "/apis; a.x/v1; a/v2; a.x/; a.x/v1; a.x/v1 → no match (6)",
+			aggregated: "/apis; a.x/v1; a/v2; a.x/; a.x/ a.x/v1; a.x/ a.x/v1 → no match (8)",
 		},
 		{
 			name: "of another group", known: "a/v1:Foo a.x/v1:Foo a.x/v2:Foo", server: server{document: "a/v1:Foo a.x/v1:Foo a.x/v2:Foo", live: "a/v1:Foo a.x/v1:Foo"},
@@ -316,7 +316,7 @@ func TestDisputes(t *testing.T) {
 		{
 			name: "and it is not back: it may move just now", known: known, then: func(h *history) { h.live("a/v2") },
 			server: server{document: known, live: "a/v1:Foo"}, query: kind("a", "Bar"),
-			aggregated: "/apis; a/v2; a/; a/v1; a/v1 a/v2; a/v1 a/v2 → no match (8)", legacy: "a/v1 a/v2; a/ → no match (3)",
+			aggregated: "/apis; a/v2; a/; a/v1; a/ a/v1 a/v2; a/ a/v1 a/v2 → no match (10)", legacy: "a/v1 a/v2; a/ → no match (3)",
 		},
 		{
 			name: "with a version there is nothing to move", known: known, then: func(h *history) { h.live("a/v2") },
