@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -108,4 +109,22 @@ func TestLookupKeepsAllThatWasOvertaken(t *testing.T) {
 			t.Errorf("%d mappings, settled %v, %v; want those of v2 and v1", len(mappings), settled, err)
 		}
 	})
+}
+
+// A document that is behind brings back no group that the lookup itself has found gone.
+func TestDocumentBringsNothingBack(t *testing.T) {
+	server, r := known(t, fakeapi.Aggregated())
+	lasting := []fakeapi.Resource{resource("Lasting", true)}
+	server.SetGroups(fakeapi.Group{Name: group, Versions: []fakeapi.Version{{Name: "v1", Resources: lasting}}}, fakeapi.Typical(2, 1, 1)[1])
+	if err := r.Refresh(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	server.PutVersion(group, fakeapi.Version{Name: "v2", Resources: lasting})
+	server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
+	server.Remove(group)
+	r.ResetGroup(group)
+	gk := schema.GroupKind{Group: group, Kind: "Lasting"}
+	if m, err := mapping(r, gk); !meta.IsNoMatchError(err) {
+		t.Errorf("%v, %v, after %s", m, err, paths(server))
+	}
 }

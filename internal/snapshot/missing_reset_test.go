@@ -146,6 +146,11 @@ func TestAfterResetGroupBehind(t *testing.T) {
 			query: resource("", "bars"), aggregated: "document; a/; a/v1 → no match (4)",
 		},
 		{
+			name: "any group, and the document says that it does not answer", known: known,
+			then:   func(h *history) { h.resetGroup("a"); h.document("a/v1! b/v1:Foo"); h.fails("a/v1") },
+			server: server{document: "a/v1! b/v1:Foo"}, query: resource("", "bars"), aggregated: "document → failed (2)",
+		},
+		{
 			name: "beginning of a name", known: "a.x/v1:Foo", then: func(h *history) { h.resetGroup("a.x") }, server: server{document: "a.x/v1:Foo", live: "a.x/v1:Bar"},
 			query: resource("a", "bars"), aggregated: "document; a.x/; a.x/v1 → a.x/v1 (4)", legacy: "document; a.x/v1; a.x/ → a.x/v1 (4)",
 		},

@@ -131,6 +131,20 @@ func TestResetOfAbsentGroup(t *testing.T) {
 	}
 }
 
+// TestResetOfGroupThatGoes: that its list is gone settles it, though it was known.
+func TestResetOfGroupThatGoes(t *testing.T) {
+	h := newHistory(false, "b/v1:Foo")
+	h.live("a/v1:Foo")
+	h.resetGroup("a")
+	if h.live("a/v1"); h.Group("a") != nil || !h.awaits("a") {
+		t.Errorf("the group is there: %v; its reset: %v", h.Group("a") != nil, h.groupResets)
+	}
+	h.group("a", "v1")
+	if h.group("a"); h.Group("a") != nil || h.awaits("a") {
+		t.Errorf("after its list: the group is there: %v; its reset: %v", h.Group("a") != nil, h.groupResets)
+	}
+}
+
 // TestResetOutlivesTheGroup: a read from before the reset takes a group away, and does
 // not settle the reset.
 func TestResetOutlivesTheGroup(t *testing.T) {
