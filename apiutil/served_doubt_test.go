@@ -51,6 +51,31 @@ func TestRunWhileServedDoubtIsPaced(t *testing.T) {
 	})
 }
 
+// Kinds of one version cost one request, as often as RunWhileServed asks.
+func TestRunWhileServedAsksOnceAVersion(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		ctx, cancel := context.WithCancel(context.Background())
+		returned := make(chan error, 1)
+		go func() {
+			returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}, fooKind, barKind)
+		}()
+		time.Sleep(10 * time.Second)
+		server.TakeRequests()
+		time.Sleep(mostDoubt)
+		if requests := server.TakeRequests(); len(requests) != 1 {
+			t.Errorf("requests %v", requests)
+		}
+		cancel()
+		if err := <-returned; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 const mostDoubt = 31 * time.Second // as often as RunWhileServed asks in the end
 
 // F9: a kind that goes is noticed as soon although the group of another kind hangs.

@@ -56,7 +56,10 @@ func (p *Page) Table(columns []string, rows [][]string) {
 }
 
 func (p *Page) row(cells []string) {
-	p.text.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+	for _, cell := range cells {
+		p.text.WriteString("| " + strings.ReplaceAll(cell, "|", `\|`) + " ")
+	}
+	p.text.WriteString("|\n")
 }
 
 // Write writes the page to a file of the folder, and shows it.
