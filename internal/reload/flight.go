@@ -216,10 +216,3 @@ func (fs *flights) hanging() map[lane]bool {
 	defer fs.mu.Unlock()
 	return maps.Clone(fs.slow)
 }
-
-// hangs reports whether the last flight of a group got no answer.
-func (fs *flights) hangs(group string) bool {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	return fs.slow[lane{group: group}]
-}

@@ -228,7 +228,7 @@ func TestSlowLane(t *testing.T) {
 		for n := range mostSlow + 1 {
 			<-tw.ask(inGroup(n))
 		}
-		if !tw.hangs("g0") || tw.hangs("b") {
+		if !tw.hanging()[lane{group: "g0"}] || tw.hanging()[lane{group: "b"}] {
 			t.Error("the group that got no answer does not hang, or one that nobody asked for does")
 		}
 		tw.takes = func(r snapshot.Read) time.Duration {
@@ -246,7 +246,7 @@ func TestSlowLane(t *testing.T) {
 		for n, took := range hanging {
 			wantTook(t, fmt.Sprint("group ", n), took, time.Duration(n/mostSlow+1)*30*time.Second)
 		}
-		if tw.hangs("g0") {
+		if tw.hanging()[lane{group: "g0"}] {
 			t.Error("a group that has answered hangs")
 		}
 	})

@@ -36,7 +36,7 @@ func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Fi
 	l := &lookup{r: r, q: q, find: find, p: snapshot.Progress{Done: map[snapshot.Read]snapshot.Outcome{}}}
 	l.began, l.hung = r.Snapshot(), r.flights.hanging()
 	l.look(l.began)
-	l.patience = r.patienceWith(q, l.p.Found)
+	l.patience = l.patienceFor()
 	for !l.settled {
 		reads := l.s.Missing(q, l.p)
 		if len(reads) == 0 {
@@ -52,16 +52,16 @@ func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Fi
 // patience is how long a lookup of something known waits for a read if an answer is not likely.
 const patience = 3 * time.Second
 
-// patienceWith returns how long a lookup waits for each of its reads, or 0 for as long
+// patienceFor returns how long the lookup waits for each of its reads, or 0 for as long
 // as the read takes. It is patience if something known is looked up, and the server or the
 // group did not answer the last time: otherwise each such lookup would take a
 // RequestTimeout during an outage. It does not bound the lookup as a whole: each absence
 // that is doubted takes a second.
-func (r *Reloader) patienceWith(q snapshot.Query, known bool) time.Duration {
-	health := r.Health()
-	failing := health.failed > r.Snapshot().LastReset() // it is 0 while the server does not fail
-	hangs := func(g *snapshot.Group) bool { return r.flights.hangs(g.Name()) }
-	if !known || !failing && !slices.ContainsFunc(r.Snapshot().GroupsOf(q), hangs) {
+func (l *lookup) patienceFor() time.Duration {
+	health := l.r.Health()
+	failing := health.failed > l.began.LastReset() // it is 0 while the server does not fail
+	hung := func(g *snapshot.Group) bool { return l.hung[lane{group: g.Name()}] }
+	if !l.p.Found || !failing && !slices.ContainsFunc(l.began.GroupsOf(l.q), hung) {
 		return 0
 	}
 	return patience

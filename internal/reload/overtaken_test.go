@@ -17,6 +17,17 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
+// overtake reads a document at once that has v2 of the group no more, and never again.
+func overtake(t *testing.T, server *fakeapi.Server, r *Reloader) {
+	t.Helper()
+	server.SetLatency(0)
+	server.RemoveVersion(group, "v2")
+	server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
+	if _, err := r.flights.do(context.Background(), snapshot.Read{Part: snapshot.PartDocument}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A lookup is judged by all of its own reads, also by those that a document has
 // overtaken meanwhile, and that are not the last: what one of them has found is found.
 func TestLookupKeepsWhatWasOvertaken(t *testing.T) {
@@ -51,12 +62,7 @@ func TestLookupKeepsWhatWasOvertaken(t *testing.T) {
 				done := make(chan Finding)
 				go func() { done <- r.Lookup(ctx, q, find) }()
 				time.Sleep(150 * time.Millisecond) // the list of the group is read, and v2 under way
-				server.SetLatency(0)
-				server.RemoveVersion(group, "v2")
-				server.SetLag(fakeapi.PartDocument, fakeapi.Forever) // it has not got v2 from here on
-				if _, err := r.flights.do(ctx, snapshot.Read{Part: snapshot.PartDocument}); err != nil {
-					t.Fatal(err)
-				}
+				overtake(t, server, r)
 				server.PutVersion(group, v2)
 				server.SetLatency(100 * time.Millisecond)
 				time.Sleep(100 * time.Millisecond) // v1 is under way
@@ -96,12 +102,7 @@ func TestLookupKeepsAllThatWasOvertaken(t *testing.T) {
 			})
 		}()
 		time.Sleep(150 * time.Millisecond) // the list of the group is read, and v2 under way
-		server.SetLatency(0)
-		server.RemoveVersion(group, "v2")
-		server.SetLag(fakeapi.PartDocument, fakeapi.Forever) // it has not got v2 from here on
-		if _, err := r.flights.do(ctx, snapshot.Read{Part: snapshot.PartDocument}); err != nil {
-			t.Fatal(err)
-		}
+		overtake(t, server, r)
 		server.Put(fakeapi.Group{Name: group, Versions: []fakeapi.Version{v2, v1}})
 		found := <-done
 		mappings, settled, err := found.Snapshot.RESTMappings(asked, nil)
