@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package freshmapper carries the sources of its own mapper, so that hack/fork,
-// hack/release and hack/stage can write them into a controller-runtime tree from wherever
-// they were started, a module cache included. Programs that want the mapper
-// import github.com/freshmapper/freshmapper/apiutil.
+// hack/release and hack/stage can write them into a controller-runtime tree wherever they
+// run, also from the module cache. Programs that want the mapper import
+// github.com/freshmapper/freshmapper/apiutil.
 package freshmapper
 
 import "embed"
