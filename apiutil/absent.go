@@ -8,17 +8,17 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// absence is what is known of a lookup that found nothing less than NegativeTTL
-// ago. It holds as long as nothing has changed or been reset.
+// absence records that a lookup found nothing. It holds for NegativeTTL, unless something
+// changes or is reset.
 type absence struct {
 	generation uint64
 	reset      snapshot.Tick
 }
 
-// mostAbsences bounds the memory that lookups of ever new names can take.
+// mostAbsences bounds the memory that lookups of more and more names can take.
 const mostAbsences = 4096
 
-// knownAbsent reports whether a lookup found nothing less than NegativeTTL ago.
+// knownAbsent reports whether the same lookup found nothing within the last NegativeTTL.
 func (m *DynamicRESTMapper) knownAbsent(q snapshot.Query) bool {
 	if m.absent == nil {
 		return false

@@ -17,14 +17,14 @@ import (
 // Clients and informers in a controller-runtime tree with this mapper inside call
 // it when an answer of the server casts doubt on mapping.
 //
-// contradicted reports whether that answer contradicts mapping: the server does not
-// know the path of mapping, or sent what does not fit mapping. If it is false,
-// mapping may be wrong, but most likely is not, as for an object that does not exist.
+// contradicted reports whether that answer contradicts mapping: the server does not know
+// the path of mapping, or sent something that does not fit mapping. If it is false, there
+// is a mere doubt: most likely mapping is right, and an object does not exist.
 //
-// Reads are bounded for each group, over all callers. While the generation stands, a
-// doubt leads to at most one a minute. All reasons together lead to a burst of 4, and
-// then to one every 3 seconds. Callers share the reads. A call that may not read
-// returns what is known, which is mapping or NoMatch then. Confirm returns within
+// The number of reads of a group is bounded, over all callers. While the generation does
+// not move, mere doubts cause at most one read a minute. All reasons together cause at
+// most 4 reads at once, and then one every 3 seconds. Callers share reads. A call that
+// may not read returns what the mapper knows: mapping, or NoMatch. Confirm returns within
 // 10 seconds.
 func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMapping, contradicted bool) (*meta.RESTMapping, error) {
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
@@ -46,8 +46,8 @@ func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMappi
 	if group.begun() != arrived || !group.mayRead(time.Now(), m.Generation(), contradicted) {
 		return m.lookUpOnce(ctx, group, gvk) // another call's read may have found something
 	}
-	// One live read of the version, and no reset of the group: that would have its
-	// list and its other versions read as well. If it fails, what is known stands.
+	// Read only the version. A reset of the group would cause reads of its list and of
+	// its other versions, too. If the read fails, what is known stands.
 	_, _ = m.reloader.ReadLive(ctx, gvk.GroupVersion())
 	now, err = m.lookUpOnce(ctx, group, gvk)
 	group.read(m.Generation())
@@ -55,14 +55,15 @@ func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMappi
 }
 
 const (
-	// confirmTimeout bounds the wait of a caller, who has an answer of the server
+	// confirmTimeout bounds how long a caller waits: it has an answer of the server
 	// already.
 	confirmTimeout = 10 * time.Second
-	// doubtTimeout bounds the wait of a caller with a mere doubt for another's read.
+	// doubtTimeout bounds how long a caller with a mere doubt waits for another caller's
+	// read.
 	doubtTimeout = time.Second
 
 	doubtEvery   = time.Minute     // one read a group for a doubt, while nothing changes
-	confirmEvery = 3 * time.Second // one read a group for whatever reason, after the burst
+	confirmEvery = 3 * time.Second // one read a group for any reason, after the burst
 	confirmBurst = 4
 
 	mostConfirmed = 4096 // bounds what is remembered of groups, and of kinds in a group
@@ -100,10 +101,10 @@ type confirmation struct {
 	mu         sync.Mutex // held for a moment only; guards the rest
 	reads      uint64     // begun so far
 	generation uint64     // of the mapper after the last read
-	last       time.Time  // when that began
-	allowance  float64    // reads that may begin at once; as of counted
+	last       time.Time  // when the last read began
+	allowance  float64    // how many reads may begin at once, computed at counted
 	counted    time.Time
-	absent     map[schema.GroupVersionKind]uint64 // kinds that were not served, with the generation at which
+	absent     map[schema.GroupVersionKind]uint64 // kinds that were not served, with the generation at that time
 }
 
 // enter waits for the turn until ctx ends, and reports whether it has come. A mere
@@ -160,8 +161,8 @@ func (c *confirmation) read(generation uint64) {
 	c.generation = generation
 }
 
-// lookUpOnce is RESTMapping. It does not look up a kind again that was not served at
-// the same generation: each such lookup would read the server.
+// lookUpOnce is RESTMapping. If a kind was not served, lookUpOnce does not look it up
+// again at the same generation: every such lookup would read the server.
 func (m *DynamicRESTMapper) lookUpOnce(ctx context.Context, group *confirmation, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	generation := m.Generation() // before the lookup, which may move it
 	if group.isAbsent(gvk, generation) {

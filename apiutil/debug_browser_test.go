@@ -39,7 +39,7 @@ func TestDebugPageInBrowser(t *testing.T) {
 	readAll(t, m)
 
 	dom := browse(t, browser, "--dump-dom", page.URL)
-	for _, want := range []string{"<h1>RESTMapper</h1>", "<details>", "new.example.com/v1.New", "down.example.com/v1", "on each miss, every 1h0m0s (not so: Start was not called)"} {
+	for _, want := range []string{"<h1>RESTMapper</h1>", "<details>", "new.example.com/v1.New", "down.example.com/v1", "on each miss, every 1h0m0s (off: Start was not called)"} {
 		if !strings.Contains(dom, want) {
 			t.Errorf("no %q in the page:\n%s", want, dom)
 		}

@@ -75,7 +75,7 @@ func (w *page) status(p debugPage) {
 func healthText(s DynamicRESTMapperStatus) (class, text string) {
 	switch {
 	case s.LastAttempt.IsZero():
-		return "dim", "nothing was read yet"
+		return "dim", "nothing has been read yet"
 	case !s.UnhealthySince.IsZero():
 		return "bad", "reads have failed since " + moment(s.UnhealthySince)
 	case s.LastError != nil:
@@ -101,7 +101,7 @@ func freshness(p debugPage) string {
 	trouble := ""
 	switch {
 	case len(ways) > 0 && !p.Options.Started:
-		trouble = " (not so: Start was not called)"
+		trouble = " (off: Start was not called)"
 	case p.Options.WatchAPIs && !p.Status.Watching:
 		trouble = " (the watch is not open)"
 	}

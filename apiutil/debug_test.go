@@ -192,7 +192,7 @@ func TestDebugPage(t *testing.T) {
 		w := debugGet(t, h, "/", "text/html")
 		body := w.Body.String()
 		for _, want := range []string{
-			"<!doctype html>", "other.example.com", "Other", "on each miss, every 1h0m0s, by watch (not so: Start was not called)",
+			"<!doctype html>", "other.example.com", "Other", "on each miss, every 1h0m0s, by watch (off: Start was not called)",
 			"&lt;script&gt;", "cluster", "?format=json", "</html>",
 		} {
 			if !strings.Contains(body, want) {

@@ -2,7 +2,7 @@
 
 package apiutil
 
-// defaultMetrics is what Metrics is when it is nil. It stands in a file of its
-// own because a controller-runtime tree with this mapper inside has another one,
-// which registers with controller-runtime's registry.
+// defaultMetrics returns the metrics for an option Metrics that is nil. It has its own
+// file because a controller-runtime tree with this mapper inside replaces this file, and
+// uses controller-runtime's registry.
 func defaultMetrics() DynamicRESTMapperMetrics { return nil }

@@ -9,17 +9,18 @@
 //
 //   - A lookup that the mapper can answer from what it knows costs no request, takes
 //     no lock, and waits for nobody.
-//   - A lookup that finds nothing reads the part of the server that it is about. It
-//     returns "no match" only after that read, which began after the lookup did.
+//   - A lookup that finds nothing in memory reads the part of the server that may have
+//     the answer. It returns "no match" only after that read, which began after the
+//     lookup did.
 //   - If the server can't be read, meta.IsNoMatchError is false for the error. Known
 //     kinds are still served.
-//   - After Reset every lookup is answered from a read that started after it.
+//   - After Reset every lookup is answered from a read that began after the reset.
 //
-// DynamicRESTMapperOptions has the ways to stay fresh. RefreshInterval and WatchAPIs
+// DynamicRESTMapperOptions lists the ways to stay fresh. RefreshInterval and WatchAPIs
 // work while Start runs, so add the mapper to the manager. If you keep something for a
 // kind, keep it until Generation moves or Subscribe sends a change. If your kinds come
 // late, or come and go, use WaitForKinds and RunWhileServed. Status, Healthz and
-// DebugHandler show how the mapper is.
+// DebugHandler show whether the mapper works, and what it knows.
 //
 // A program with many clusters has a mapper for each. A Fleet makes them, and runs each
 // as long as its cluster is there.

@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ErrResourceDiscoveryFailed holds the group-versions that could not be read, with
-// the reasons, if the answer to a lookup may be in one of them. Lookups return a
-// pointer to it, wrapped: find it with errors.As.
+// ErrResourceDiscoveryFailed is the error of a lookup whose answer may be in
+// group-versions that could not be read. It holds them, with the reasons. Lookups return
+// a pointer to it, wrapped: find it with errors.As.
 //
 // It unwraps to the errors it holds, except that a NotFound API error becomes a
-// *meta.NoResourceMatchError for that group-version, so that meta.IsNoMatchError
-// finds it. The mapper itself never puts a NotFound in: if the server answers that
-// it does not serve an API, that is NoMatch and not a failure.
+// *meta.NoResourceMatchError for that group-version, so that meta.IsNoMatchError finds
+// it. The mapper itself never adds a NotFound: if the server answers that it does not
+// serve an API, that is NoMatch and not a failure.
 type ErrResourceDiscoveryFailed map[schema.GroupVersion]error
 
 // Error returns the group-versions with their errors, sorted.

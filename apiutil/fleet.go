@@ -27,9 +27,11 @@ type Fleet struct {
 	options DynamicRESTMapperOptions
 	started atomic.Bool // Start was called
 
-	mu       sync.Mutex // guards clusters, ended and the members, which know their fleet by it; nothing is waited for while it is held
+	// mu guards clusters, ended and the members. A member knows its fleet by the address
+	// of mu. Nobody waits for anything while it holds mu.
+	mu       sync.Mutex
 	clusters map[string]*engagement
-	ended    bool // Start has returned, or is about to
+	ended    bool // the context of Start has ended
 
 	runs sync.WaitGroup // mappers that refresh; added to under mu while ended is false
 }
@@ -37,7 +39,7 @@ type Fleet struct {
 // engagement is the engagement of one cluster. The cluster's context ends it.
 type engagement struct {
 	mapper *DynamicRESTMapper
-	forget func() bool // the context
+	forget func() bool // no longer wait for the context to end
 }
 
 // NewFleet returns a fleet whose mappers have these options. If the options are
@@ -47,8 +49,8 @@ func NewFleet(opts DynamicRESTMapperOptions) *Fleet {
 }
 
 // MapperProvider makes a mapper of the fleet for the API server of cfg. The mapper
-// refreshes once its cluster is engaged. MapperProvider has the type of the option of
-// that name of controller-runtime's cluster and manager.
+// refreshes once its cluster is engaged. Use MapperProvider as the option of the same
+// name of controller-runtime's cluster and manager.
 func (f *Fleet) MapperProvider(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
 	m, err := NewDynamicRESTMapperWithOptions(cfg, httpClient, f.options)
 	if err != nil {
@@ -62,10 +64,10 @@ func (f *Fleet) MapperProvider(cfg *rest.Config, httpClient *http.Client) (meta.
 // nothing of the cluster. MapperProvider of this fleet must have made the mapper.
 // Engage does not block.
 //
-// A cluster of the same name is replaced. A mapper may be engaged for several
-// clusters, and again after they are gone: it refreshes while there is one. Engage
-// returns an error, and changes nothing, if the fleet did not make the mapper, if
-// somebody else started it, or if ctx, or Start of the fleet, has ended.
+// Engage replaces a cluster of the same name. A mapper may be engaged for several
+// clusters, and again after they are gone: it refreshes while at least one is engaged.
+// Engage returns an error, and changes nothing, if the fleet did not make the mapper, if
+// somebody else started the mapper, or if ctx or Start of the fleet has ended.
 func (f *Fleet) Engage(ctx context.Context, cluster string, mapper meta.RESTMapper) error {
 	m, ok := mapper.(*DynamicRESTMapper)
 	if !ok || m == nil || m.member == nil || m.member.mu != &f.mu {
@@ -81,7 +83,7 @@ func (f *Fleet) Engage(ctx context.Context, cluster string, mapper meta.RESTMapp
 	e := &engagement{mapper: m}
 	e.forget = context.AfterFunc(ctx, func() { f.leave(cluster, e) })
 	f.clusters[cluster] = e
-	if replaced != nil { // after run, so that the same mapper just goes on
+	if replaced != nil { // after run, so that the same mapper does not stop in between
 		f.release(replaced)
 	}
 	return nil
@@ -94,10 +96,10 @@ func (f *Fleet) run(ctx context.Context, cluster string, m *DynamicRESTMapper) e
 	switch {
 	case f.ended:
 		return errors.New("Start of the fleet has ended")
-	case ctx.Err() != nil: // it must not replace one that came after it
+	case ctx.Err() != nil: // it must not replace a cluster that came after it
 		return context.Cause(ctx)
 	case mb.stopped == nil && m.started.Swap(true):
-		return errors.New("its RESTMapper was started before, let the fleet do that")
+		return errors.New("its RESTMapper was started before, but only the fleet may start it")
 	}
 	mb.cluster.Store(&cluster)
 	if mb.engaged++; mb.engaged > 1 {
@@ -140,7 +142,7 @@ func (f *Fleet) release(e *engagement) {
 	f.rename(e.mapper)
 }
 
-// rename has the log name a cluster that is still there if the one that it named has
+// rename chooses another cluster for the log to name if the cluster that it named has
 // gone. The caller holds mu.
 func (f *Fleet) rename(m *DynamicRESTMapper) {
 	if e := f.clusters[*m.member.cluster.Load()]; f.ended || e != nil && e.mapper == m {

@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// DebugHandler serves the clusters with the status of each one's mapper. With
-// ?cluster=NAME it serves the page of that cluster's mapper, with the latest reads and
-// changes since that page was first requested. Forms and contents are those of
+// DebugHandler serves all clusters with the status of their mappers. With ?cluster=NAME
+// it serves the page of that cluster's mapper, with the latest reads and changes since
+// that page was first requested. Both come as HTML or JSON, as with
 // DynamicRESTMapper.DebugHandler.
 func (f *Fleet) DebugHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -257,7 +257,7 @@ func TestFleetEngageErrors(t *testing.T) {
 			"of another kind":  {context.Background(), meta.NewDefaultRESTMapper(nil), "a *meta.DefaultRESTMapper, was not made by the fleet"},
 			"without a fleet":  {context.Background(), provided, "a *apiutil.DynamicRESTMapper, was not made by the fleet"},
 			"of another fleet": {context.Background(), newFleetTest().new(t), "was not made by the fleet"},
-			"started":          {context.Background(), started, "was started before, let the fleet do that"},
+			"started":          {context.Background(), started, "was started before, but only the fleet may start it"},
 			"ended context":    {gone, f.new(t), "the cluster is gone"},
 		} {
 			m := f.new(t)

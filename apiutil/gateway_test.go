@@ -70,8 +70,8 @@ func absences() map[string]fakeapi.Fault {
 	}
 }
 
-// Only the API server itself can say that something is not served. Of any other 404
-// known kinds go on being served, and what is not known is an error.
+// Only the API server itself can say that something is not served. Of any other 404 known
+// kinds are still served, and a lookup of any other kind is an error.
 func TestOnlyTheServerSaysAbsent(t *testing.T) {
 	absent := schema.GroupVersionKind{Group: fooKind.Group, Version: "v1", Kind: "Absent"}
 	for name, fault := range notFounds() {

@@ -12,8 +12,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// recheck answers a lookup that the snapshot does not settle. It reads what the
-// lookup still needs of the server. find is the lookup.
+// recheck answers a lookup that the snapshot does not settle. It makes the reads that the
+// lookup still needs. find is the lookup.
 //
 // It returns what is known even if the server could not be read. It returns NoMatch
 // only if the server could be read.

@@ -12,7 +12,7 @@ import (
 
 // member is what a fleet keeps in a mapper that it made.
 type member struct {
-	cluster atomic.Pointer[string] // engaged last, or still, for the log; nil before
+	cluster atomic.Pointer[string] // the cluster that the log names; nil before the first
 
 	mu      *sync.Mutex        // the fleet's own; guards what follows
 	engaged int                // clusters that have this mapper now

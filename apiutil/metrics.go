@@ -12,29 +12,30 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// DynamicRESTMapperMetrics receives what a mapper does. A hit calls none of its
-// methods. They may be called from several goroutines at once. A lookup that misses
-// waits for Miss, so Miss must return at once. Nobody waits for the other calls. They
-// are made one after the other, and the oldest are dropped if more than 1,024 wait.
+// DynamicRESTMapperMetrics counts what a mapper does. A hit calls none of its methods.
+// They may be called from several goroutines at once. A lookup that misses waits for
+// Miss, so Miss must return at once. Nobody waits for the other methods. They are called
+// one after the other; if more than 1,024 calls wait, the oldest are dropped.
 type DynamicRESTMapperMetrics interface {
 	// Request is called after each request. path is the class of its path: "bulk",
 	// "group" or "version". code is the HTTP status of the answer, 0 if there was none.
 	Request(path string, code int)
 
-	// Reload is called after each read, which may take several requests. reason is
-	// the part of the server that was read. err is nil if it could be read.
+	// Reload is called after each read, which may take several requests. reason is the part
+	// of the server that was read: "document", "group" or "version". err is nil if the read
+	// succeeded.
 	Reload(reason string, duration time.Duration, err error)
 
 	// Miss is called for each lookup that the mapper could not answer from what it
 	// knew. outcome is "found", "absent" or "failed".
 	Miss(outcome string)
 
-	// Served is called after each read with what is known then. lastSuccess is when
-	// the server was last read, the zero time if never.
+	// Served is called after each read, with what the mapper knows then. lastSuccess is the
+	// time of the last successful read, or the zero time.
 	Served(generation uint64, groups, kinds int, lastSuccess time.Time)
 }
 
-// requested returns the function that discovery calls after each request.
+// requested returns the function that discovery calls after each request, or nil.
 func (m *DynamicRESTMapper) requested() func(string, int) {
 	metrics := m.options.Metrics
 	if metrics == nil {
@@ -45,8 +46,8 @@ func (m *DynamicRESTMapper) requested() func(string, int) {
 	}
 }
 
-// pathClass returns "bulk" for /api and /apis, "group" for /apis/<group> and "version"
-// for what lists a version, whatever the server's address puts before them.
+// pathClass returns "bulk" for /api and /apis, "group" for /apis/<group>, and "version"
+// for the path of a version. The server's address may put a prefix before them.
 func pathClass(path string) string {
 	segments := strings.Split(path, "/")
 	last := len(segments) - 1
@@ -68,7 +69,7 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 	log.V(1).Info("reloaded API discovery", "reason", r.Reason, "duration", r.Duration, "error", r.Err)
 	switch {
 	case !r.Then.FailingSince.IsZero() && r.Before.FailingSince.IsZero():
-		log.Error(r.Err, "API discovery fails, known APIs go on being served")
+		log.Error(r.Err, "API discovery fails, known APIs are still served")
 	case r.Then.FailingSince.IsZero() && !r.Before.FailingSince.IsZero():
 		log.Info("API discovery works again", "failures", r.Before.ConsecutiveFailures, "since", r.Before.FailingSince)
 	}
@@ -80,9 +81,8 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 	}
 }
 
-// logChange logs what has changed since its last call. Its calls are made one after
-// the other. Reports of reads that ran side by side may come in another order than
-// their snapshots.
+// logChange logs what has changed since its last call. It is not called concurrently.
+// Reports of reads that ran side by side may come in another order than their snapshots.
 func (m *DynamicRESTMapper) logChange(r reload.Report) {
 	from, to := m.logged, r.To
 	if from == nil {

@@ -18,24 +18,24 @@ import (
 type DynamicRESTMapperOptions struct {
 	// RefreshInterval is the longest time between refreshes while Start runs. Each wait
 	// is shorter by up to a tenth, at random. If nothing has changed, a refresh costs two
-	// requests that are answered with 304. The interval bounds how long a kind that went
-	// is still mapped. Defaults to 0: no refresh by interval.
+	// requests that are answered with 304. The interval bounds how long the mapper still
+	// returns a kind that went. Defaults to 0: no refresh by interval.
 	RefreshInterval time.Duration
 
 	// WatchAPIs refreshes, while Start runs, about a second after a
-	// CustomResourceDefinition or an APIService came, changed or went. It needs the
-	// verbs list and watch on both. Defaults to false.
+	// CustomResourceDefinition or an APIService came, changed or went. The program needs
+	// the verbs list and watch on both. Defaults to false.
 	WatchAPIs bool
 
-	// MaxAge is the age at which what is in use is confirmed: the first hit after that
-	// starts a refresh and does not wait for it. If nothing has changed, a refresh costs
-	// two requests that are answered with 304. It needs no Start, and an idle program
-	// sends no request. Negative stands for never. Defaults to 30 seconds.
+	// MaxAge is how often the mapper confirms what is in use: the first hit after that
+	// time starts a refresh and does not wait for it. If nothing has changed, a refresh
+	// costs two requests that are answered with 304. You need no Start for this, and an
+	// idle program sends no request. Negative means never. Defaults to 30 seconds.
 	MaxAge time.Duration
 
-	// NegativeTTL is how long a lookup that found nothing is remembered: the same lookup
-	// returns the same error without a request, unless something changed or was reset in
-	// the meantime. Defaults to 0: every miss is rechecked.
+	// NegativeTTL is how long the mapper remembers that a lookup found nothing: the same
+	// lookup returns the same error without a request, unless something changed or was
+	// reset in the meantime. Defaults to 0: every miss is rechecked.
 	NegativeTTL time.Duration
 
 	// RequestTimeout bounds one discovery request. Defaults to 30 seconds.
@@ -45,30 +45,32 @@ type DynamicRESTMapperOptions struct {
 	// decompression. A larger one is an error. Defaults to 64 MiB.
 	MaxResponseBytes int64
 
-	// SharedAs names the caller that the mapper is, if the transport does not identify
-	// it. If two mappers of a process are the same caller of the same server, the second
-	// starts with the document that the first has read, and asks the server whether it
-	// still holds. The transport identifies the caller if httpClient is what
-	// rest.HTTPClientFor makes of cfg. It does not with WrapTransport, Transport, Dial,
-	// Proxy, AuthProvider or a client of your own: then nothing is shared without a name.
+	// SharedAs names the caller for which the mapper reads, if the transport does not
+	// identify that caller. If two mappers of a process read for the same caller of the
+	// same server, the second starts with the document that the first has read, and asks
+	// the server whether it still holds. The transport identifies the caller if
+	// rest.HTTPClientFor made httpClient from cfg. It does not with WrapTransport,
+	// Transport, Dial, Proxy, AuthProvider or a client of your own: then nothing is
+	// shared without a name.
 	//
 	// Mappers with the same SharedAs, and the same address and credentials in their
-	// rest.Config, are one caller. Give the same name only to clients that send the same
-	// credentials to the same server: the name of the object that they are made of, say.
-	// Defaults to "": the transport decides.
+	// rest.Config, read for one caller. Give the same name only to clients that send the
+	// same credentials to the same server. The name of the object from which you make
+	// them will do. Defaults to "": the transport decides.
 	SharedAs string
 
 	// UnhealthyAfter is how long reads must fail before Healthz fails.
 	// Defaults to 2 minutes.
 	UnhealthyAfter time.Duration
 
-	// Logger gets one line when the served API changes, when reads of the server begin
-	// to fail and when they work again, and at level 1 one for each read. It gets none
-	// for a lookup. Defaults to no logging.
+	// Logger gets one line when the served API changes, when reads of the server begin to
+	// fail, and when they work again. At level 1 it gets a line for each read. It gets no
+	// line for a lookup. Defaults to no logging.
 	Logger logr.Logger
 
-	// Metrics receives requests, reads and misses. Defaults to nil: none. In a
-	// controller-runtime tree with this mapper inside it defaults to its registry.
+	// Metrics counts requests, reads and misses. Defaults to nil: no metrics. In a
+	// controller-runtime tree with this mapper inside it defaults to controller-runtime's
+	// registry.
 	Metrics DynamicRESTMapperMetrics
 }
 
@@ -103,7 +105,7 @@ func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) 
 	return o, nil
 }
 
-// check returns an error that names the option that cannot be, and what is wrong.
+// check returns an error that names the option that is invalid, and why.
 func (o DynamicRESTMapperOptions) check() error {
 	if o.MaxResponseBytes < 0 {
 		return errors.New("MaxResponseBytes must not be negative")
@@ -111,7 +113,7 @@ func (o DynamicRESTMapperOptions) check() error {
 	for _, option := range []struct {
 		name  string
 		value time.Duration
-		least time.Duration // of those that are given
+		least time.Duration // unless value is 0
 	}{
 		{"RefreshInterval", o.RefreshInterval, leastPace},
 		{"MaxAge", max(o.MaxAge, 0), leastPace},
@@ -129,8 +131,9 @@ func (o DynamicRESTMapperOptions) check() error {
 	return nil
 }
 
-// leastPace is what nobody means: a number without a unit is one of nanoseconds, and
-// would have the mapper ask the server without a pause, or never wait for its answer.
+// leastPace is the shortest time that an option may have. A shorter one is a mistake: a
+// number without a unit means nanoseconds. With it the mapper would ask the server
+// without a pause, or never wait for its answer.
 const leastPace = time.Millisecond
 
 // DynamicRESTMapperProvider returns a function that makes mappers with opts. It

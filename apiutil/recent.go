@@ -27,8 +27,8 @@ type debugChange struct {
 // mostRecent is how many reads, and how many changes, are kept.
 const mostRecent = 50
 
-// recent holds the latest reads and changes, for DebugHandler. The zero value keeps
-// none until record is called: nobody looks at most mappers.
+// recent holds the latest reads and changes, for DebugHandler. The zero value keeps none
+// until record is called, because most mappers have no debug page.
 type recent struct {
 	mu      sync.Mutex
 	seen    *snapshot.Snapshot // by the latest read; nil: nothing is kept

@@ -22,12 +22,12 @@ type (
 )
 
 // ResetOnNoMatch resets the mappers if err, however wrapped or joined, means that
-// discovery is stale. That is a NoMatch of either kind, an *ErrResourceDiscoveryFailed
-// around one, or the 404 of an API server for a resource that it does not serve; not
-// the 404 for an object that does not exist. ResetOnNoMatch reports whether it has
-// reset a mapper.
+// discovery is stale. Three errors mean that: a NoMatch of a kind or a resource, an
+// *ErrResourceDiscoveryFailed around one, and the 404 of an API server for a resource
+// that it does not serve. A 404 for an object does not. ResetOnNoMatch reports whether it
+// has reset a mapper.
 //
-// It ignores a nil err, nil mappers, and mappers that cannot be reset, as the one of
+// It ignores a nil err, nil mappers, and mappers that cannot be reset, such as that of
 // controller-runtime v0.25 and before.
 func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
 	if !meta.IsNoMatchError(err) && !anyError(err, isUnservedResource) {
@@ -50,14 +50,14 @@ func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
 	return reset
 }
 
-// isNilPointer reports whether mapper holds a nil pointer, as an optional field of a
-// concrete type gives it.
+// isNilPointer reports whether mapper holds a nil pointer. An optional field of a
+// concrete type may give one.
 func isNilPointer(mapper meta.RESTMapper) bool {
 	v := reflect.ValueOf(mapper)
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// anyError reports whether is holds for any error in the tree of err. errors.As
+// anyError reports whether is returns true for any error in the tree of err. errors.As
 // would find only the first of a type.
 func anyError(err error, is func(error) bool) bool {
 	if err == nil || is(err) {
@@ -75,8 +75,8 @@ func anyError(err error, is func(error) bool) bool {
 }
 
 // isUnservedResource reports whether err is the answer for a path that the server does
-// not know. Such an answer names no object. If client-go has filled in the name of the
-// request, it has a cause for a body that was no metav1.Status
+// not know. Such an answer names no object. client-go may fill in the name from the
+// request; then it adds a cause for a body that was no metav1.Status
 // (apierrors.NewGenericServerResponse).
 func isUnservedResource(err error) bool {
 	status, ok := err.(apierrors.APIStatus)

@@ -21,22 +21,22 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// DynamicRESTMapper maps kinds to resources, and resources to kinds, as the API
-// server serves them now. The first lookup reads everything that is served, with two
-// requests on a server with aggregated discovery. A lookup that finds nothing reads
-// the part of the server that it is about again before it returns NoMatch. Make one
-// with NewDynamicRESTMapper.
+// DynamicRESTMapper maps kinds to resources, and resources to kinds, as the API server
+// serves them now. The first lookup reads everything that is served, with two requests on
+// a server with aggregated discovery. A lookup that finds nothing in memory reads the
+// part of the server that may have the answer before it returns NoMatch. Make one with
+// NewDynamicRESTMapper.
 //
 // All methods may be called from any goroutine at any time. The slices and mappings
 // that they return belong to the caller.
 type DynamicRESTMapper struct {
 	reloader *reload.Reloader
-	reports  reload.Queue             // log and metrics, for which nobody waits
-	logged   *snapshot.Snapshot       // what was logged last; used by reports alone
+	reports  reload.Queue             // calls of log and metrics; nobody waits for them
+	logged   *snapshot.Snapshot       // what was logged last; only reports use it
 	options  DynamicRESTMapperOptions // defaults filled in
 	absent   *cache.LRUExpireCache    // lookups that found nothing, with an absence each; nil without a NegativeTTL
 
-	confirmed confirmations // of the groups that Confirm was asked about
+	confirmed confirmations // of the groups that Confirm was called for
 
 	watchers []*refresh.Watcher // none unless WatchAPIs
 	started  atomic.Bool        // Start was called
@@ -98,8 +98,8 @@ func NewDynamicRESTMapperWithOptions(
 	return m, nil
 }
 
-// hit is called by every lookup that is answered without a read. It starts a refresh
-// if MaxAge is over, and does not wait for it.
+// hit is called by every lookup that is answered without a read. It starts a refresh if
+// one is due by MaxAge, and does not wait for it.
 func (m *DynamicRESTMapper) hit() {
 	if m.reloader.Due() {
 		m.reloader.Confirm()
@@ -107,11 +107,11 @@ func (m *DynamicRESTMapper) hit() {
 }
 
 // KindFor returns the one kind that a resource stands for. You may leave out group and
-// version. Without a version the group may be the beginning of a group's name. The
-// resource may be plural or singular. Of several kinds KindFor returns the one that
-// the server prefers. The error is a *meta.NoResourceMatchError if the server serves
-// no such resource. Any other error means that this could not be found out; it wraps
-// an *ErrResourceDiscoveryFailed if single group-versions could not be read.
+// version. Without a version, the beginning of a group's name is enough. The resource may
+// be plural or singular. If several kinds match, KindFor returns the one that the server
+// prefers. The error is a *meta.NoResourceMatchError if the server serves no such
+// resource. Any other error means that this could not be found out; it wraps an
+// *ErrResourceDiscoveryFailed if single group-versions could not be read.
 func (m *DynamicRESTMapper) KindFor(resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
 	return m.KindForWithContext(context.Background(), resource)
 }
@@ -182,8 +182,8 @@ func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input s
 	})
 }
 
-// RESTMapping returns the mapping of a kind in the first of the versions that
-// serves it; without versions, in the one that the server prefers. The error is a
+// RESTMapping returns the mapping of a kind in the first of the versions that serves it;
+// without versions, in the version that the server prefers. The error is a
 // *meta.NoKindMatchError if the server does not serve the kind. Any other error means
 // that this could not be found out; it wraps an *ErrResourceDiscoveryFailed if single
 // group-versions could not be read.
@@ -198,15 +198,15 @@ func (m *DynamicRESTMapper) RESTMappingWithContext(ctx context.Context, gk schem
 		m.hit()
 		return mapping, err
 	}
-	versions = slices.Clone(versions) // so that those of a hit may stay on the caller's stack
+	versions = slices.Clone(versions) // so that on a hit they may stay on the caller's stack
 	return recheck(ctx, m, snapshot.KindQuery(gk, versions), func(s *snapshot.Snapshot) (*meta.RESTMapping, bool, error) {
 		return s.RESTMapping(gk, versions)
 	})
 }
 
 // RESTMappings returns the mappings of a kind in those of the versions that serve it;
-// without versions, in all. They are in the server's order of versions. It returns the
-// same errors as RESTMapping.
+// without versions, in all versions that do. They are in the server's order of versions.
+// It returns the same errors as RESTMapping.
 func (m *DynamicRESTMapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
 	return m.RESTMappingsWithContext(context.Background(), gk, versions...)
 }

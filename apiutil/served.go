@@ -15,17 +15,18 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// RunWhileServed runs run while the server serves all of the kinds. It waits for
-// them, and then calls run with a context. It cancels the context when one of the
-// kinds goes, or is served with another scope or resource name. It waits for run to
-// return, and begins again. A kind without a version goes when the version goes that
-// the server preferred when run began: run may depend on it. RunWhileServed calls run
-// in the caller's goroutine, and never twice at once. It returns:
+// RunWhileServed runs run while the server serves all of the kinds. It waits for the
+// kinds, and then calls run with a context. It cancels the context when one of the kinds
+// goes, or is served with another scope or resource name. It waits for run to return, and
+// begins again. If you name a kind without a version, RunWhileServed watches the version
+// that the server preferred when run began, because run may depend on it: when that
+// version goes, the kind counts as gone. RunWhileServed calls run in the caller's
+// goroutine, and never twice at once. It returns:
 //
 //   - nil when ctx ends, after run has returned;
-//   - run's error, nil included, if run returns by itself. It logs a nil, because run
-//     should wait for what it started;
-//   - an error that run returns after it was cancelled, unless that is nothing but the
+//   - run's error, even if it is nil, if run returns by itself. A nil is logged, because
+//     run should wait for what it started;
+//   - the error that run returns after its context was cancelled, unless that is only the
 //     cancellation.
 //
 // It fits controller-runtime's manager in one line:
@@ -34,7 +35,7 @@ import (
 //		return mapper.RunWhileServed(ctx, runWidgets, widgetKind)
 //	}))
 //
-// Give run a cache of its own, whose informers end with it, and a controller that is
+// Give run its own cache, whose informers end with it. Also give it a controller that is
 // not the manager's, whose name may be used again:
 //
 //	func runWidgets(ctx context.Context) error {
@@ -58,8 +59,8 @@ import (
 //		return group.Wait() // blocks until ctx ends
 //	}
 //
-// It notices in the same ways as WaitForKinds, and confirms with a live read that a
-// kind has gone.
+// RunWhileServed notices changes in the same ways as WaitForKinds. Before it stops run,
+// it confirms with a live read that a kind has gone.
 func (m *DynamicRESTMapper) RunWhileServed(
 	ctx context.Context, run func(context.Context) error, gvks ...schema.GroupVersionKind,
 ) error {
@@ -82,8 +83,8 @@ func (m *DynamicRESTMapper) RunWhileServed(
 	return nil
 }
 
-// onlyCanceled reports whether err is the cancellation of a context, however wrapped,
-// and nothing besides.
+// onlyCanceled reports whether err, however wrapped, is the cancellation of a context and
+// nothing else.
 func onlyCanceled(err error) bool {
 	switch joined := err.(type) { //nolint:errorlint // This is what walks the tree.
 	case interface{ Unwrap() []error }:
@@ -121,7 +122,7 @@ func (m *DynamicRESTMapper) runOnce(
 func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMapping, gvks []schema.GroupVersionKind) {
 	backoff := pollBackoff()
 	next := time.Now().Add(mostPoll)
-	var again time.Time // when a doubt that could not be cleared up may be put to the server again
+	var again time.Time // when the server may be asked again about an open doubt
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -141,7 +142,7 @@ func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMap
 		}
 		if m.awaitChange(ctx, changed, next, func() bool { return doubt || !m.refreshes() }) && !doubt {
 			asking.Add(1)
-			go func() { // nobody waits for it, because the group of one of the kinds may hang
+			go func() { // in the background, because the group of one of the kinds may hang
 				defer asking.Done()
 				m.askLive(ctx, gvks)
 			}()
@@ -150,8 +151,9 @@ func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMap
 	}
 }
 
-// confirmGone reports whether a live read finds that one of the mappings is not served
-// any more. What can't be read is not gone. The reads are made side by side.
+// confirmGone reports whether a live read finds that one of the mappings is no longer
+// served. If a version can't be read, its mapping is not gone. The reads are made side by
+// side.
 func (m *DynamicRESTMapper) confirmGone(ctx context.Context, served []meta.RESTMapping) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -175,8 +177,8 @@ func (m *DynamicRESTMapper) confirmGone(ctx context.Context, served []meta.RESTM
 	return false
 }
 
-// doubtful lists those of the kinds whose group is disputed, or dropped by the document
-// without a live read that confirms it.
+// doubtful lists the kinds whose group is disputed, or whose group the document has
+// dropped and no live read has found gone.
 func doubtful(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) []schema.GroupVersionKind {
 	disputed, dropped := s.Unsettled()
 	doubtful := append(disputed, dropped...)
@@ -185,8 +187,8 @@ func doubtful(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) []schema.Gro
 	})
 }
 
-// askLive reads the versions of the kinds live, side by side. The snapshot takes up what
-// it finds.
+// askLive reads the versions of the kinds live, side by side. The results are in the
+// snapshot afterwards.
 func (m *DynamicRESTMapper) askLive(ctx context.Context, gvks []schema.GroupVersionKind) {
 	var all sync.WaitGroup
 	asked := map[schema.GroupVersion]bool{}

@@ -9,9 +9,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// logEnd logs that run has returned nil by itself and is not called again, as when run
-// builds a controller and does not wait for it. Nobody else reports that. Without a
-// Logger it logs to klog, because the line must be seen.
+// logEnd logs that run has returned nil by itself and is not called again. That happens
+// if run builds a controller and does not wait for it, and nobody else reports it.
+// Without a Logger the line goes to klog, because you must see it.
 func (m *DynamicRESTMapper) logEnd(ctx context.Context, gvks []schema.GroupVersionKind) {
 	logger := m.options.Logger
 	if logger.GetSink() == nil {

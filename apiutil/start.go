@@ -10,8 +10,8 @@ import (
 )
 
 // Start refreshes the mapper by RefreshInterval and WatchAPIs until ctx ends. With
-// neither option it only waits. It blocks, and leaves no goroutine when it returns,
-// unless a refresh does not end within 3 seconds after ctx. It has the shape of
+// neither option it only waits. It blocks until then, and leaves no goroutine, unless a
+// refresh does not end within 3 seconds after ctx. It has the shape of
 // controller-runtime's manager.Runnable: mgr.Add(mapper). It returns an error if it was
 // called before.
 func (m *DynamicRESTMapper) Start(ctx context.Context) error {
@@ -34,8 +34,8 @@ func (m *DynamicRESTMapper) run(ctx context.Context) {
 // own mapper.
 func (m *DynamicRESTMapper) NeedLeaderElection() bool { return false }
 
-// refreshes reports whether Start now keeps the mapper up to date, at least as often as
-// a wait for kinds would ask. A watch that is not open does not.
+// refreshes reports whether Start keeps the mapper up to date now, at least as often as a
+// wait for kinds would ask the server. A watch that is not open does not count.
 func (m *DynamicRESTMapper) refreshes() bool {
 	interval := m.options.RefreshInterval
 	return m.running.Load() && (interval > 0 && interval <= mostPoll || watching(m.watchers))

@@ -20,16 +20,16 @@ type DynamicRESTMapperStatus struct {
 	Groups, Kinds int    // known now; a kind counts once for each version
 
 	LastAttempt         time.Time // when the last read of the server ended; zero before the first
-	LastSuccess         time.Time // of a read, whether anything had changed or not
+	LastSuccess         time.Time // when the last successful read ended, whether it brought changes or not
 	LastError           error     // of the last read; nil after a success
 	ConsecutiveFailures int       // reads that failed since the last success
 
-	// UnhealthySince is when the server first failed since it last answered. It is zero
-	// while healthy, and while only single group-versions fail.
+	// UnhealthySince is the time of the server's first failure after it last answered. It
+	// is zero while the server is healthy, and while only single group-versions fail.
 	UnhealthySince time.Time
 
-	// FailedGroupVersions are those whose last read failed: what serves them, an
-	// APIService perhaps, does not answer.
+	// FailedGroupVersions are the group-versions whose last read failed, with the errors.
+	// Most often the program behind an APIService does not answer.
 	FailedGroupVersions map[schema.GroupVersion]error
 
 	// Watching reports whether all watches for API changes are open.
@@ -79,8 +79,8 @@ func watching(watchers []*refresh.Watcher) bool {
 // error has the time of the first failure and the reason. Healthz sends no request.
 func (m *DynamicRESTMapper) Healthz(*http.Request) error {
 	health := m.reloader.Health()
-	// Counted to the last failure, not to now: one failure with only hits after it,
-	// which send no request, must not fail a liveness probe for good.
+	// Count to the last failure, not to now: hits send no request, so a single failure
+	// that only hits follow would otherwise fail a liveness probe for good.
 	if health.FailedLast.Sub(health.FailingSince) <= m.options.UnhealthyAfter {
 		return nil
 	}

@@ -30,15 +30,15 @@ type APIChange struct {
 	Mapping meta.RESTMapping // as it is now; of a removed kind, as it was last
 }
 
-// Subscribe returns a channel of the changes of the served API, as the mapper learns
-// of them. The first slice has everything that is served now as Added; for that the
-// server is read, again and again while that fails. Each later slice has first what
-// was removed, then what was added or changed, in the server's order. A slow receiver
-// gets changes merged, and nobody waits for it. The channel is closed when ctx ends.
-// What is sent belongs to the receiver.
+// Subscribe returns a channel of the changes of the served API, as the mapper learns of
+// them. The first slice has everything that is served now, as Added. To get it, the
+// mapper reads the server, and repeats the read until it succeeds. Each later slice has
+// first what was removed, then what was added or changed, in the server's order. A slow
+// receiver gets changes merged, and nobody waits for it. The channel is closed when ctx
+// ends. The slices belong to the receiver.
 //
 // Without RefreshInterval and WatchAPIs the mapper learns of changes only through
-// lookups: from those that miss, and from the refreshes of MaxAge that hits start.
+// lookups: a miss reads the server, and a hit after MaxAge starts a refresh.
 func (m *DynamicRESTMapper) Subscribe(ctx context.Context) <-chan []APIChange {
 	changes := make(chan []APIChange)
 	go func() {
@@ -85,7 +85,8 @@ func apiChanges(diff []snapshot.Change) []APIChange {
 	return changes
 }
 
-// pollBackoff returns how often the mapper asks by itself where nothing else would.
+// pollBackoff returns the pauses after which the mapper asks the server by itself if
+// nothing else does.
 func pollBackoff() wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 30, Cap: mostPoll}
 }

@@ -8,17 +8,17 @@ import (
 )
 
 // startGrace is how long after its first read a mapper may remain without Start. A
-// manager starts its runnables when it is itself started.
+// manager calls Start only when the manager itself is started.
 const startGrace = time.Minute
 
-// unstarted notices that nobody calls Start of a mapper whose options need it. It has
-// no goroutine: it checks after each read.
+// unstarted notices that nobody has called Start of a mapper whose options need it. It
+// has no goroutine: the mapper checks after each read.
 type unstarted struct {
 	first  atomic.Pointer[time.Time] // when the first read ended
 	warned atomic.Bool
 }
 
-// due reports whether the time for Start is over, true only once.
+// due reports whether the time for Start is over. It returns true only once.
 func (u *unstarted) due(now time.Time) bool {
 	if u.first.CompareAndSwap(nil, &now) || u.warned.Load() {
 		return false

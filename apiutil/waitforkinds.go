@@ -14,11 +14,11 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// WaitForKinds returns nil once the server serves all of the kinds. If ctx ends first,
-// it returns an error that wraps the cause. A kind without a version waits for any
-// version. WaitForKinds rechecks when the mapper learns of a change. It also asks the
-// server itself, after a second at first and every 30 seconds in the end, unless Start
-// watches or refreshes at least that often.
+// WaitForKinds returns nil once the server serves all of the kinds. If ctx ends first, it
+// returns an error that wraps the cause. For a kind without a version, any version will
+// do. WaitForKinds rechecks when the mapper learns of a change. It also asks the server
+// itself, at first after a second and in the end every 30 seconds, unless Start watches
+// or refreshes at least that often.
 func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.GroupVersionKind) error {
 	_, err := m.awaitServed(ctx, gvks)
 	return err
@@ -28,9 +28,9 @@ func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.Gro
 // kinds served, all in one snapshot.
 func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.GroupVersionKind) ([]meta.RESTMapping, error) {
 	backoff := pollBackoff()
-	var asked uint64   // the generation when the server was asked
-	var err error      // what it failed with
-	var next time.Time // when it may be asked again
+	var asked uint64   // the generation when the server was last asked
+	var err error      // why that failed, or nil
+	var next time.Time // when the server may be asked again
 	for ask := true; ; {
 		if ask {
 			asked = m.Generation()
@@ -59,8 +59,8 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 	}
 }
 
-// askUntilKnown is ask. If not all kinds are known, it does not wait for the server any
-// more once others have learned of them: what it asks may hang.
+// askUntilKnown is ask, but does not wait for the server any longer once all kinds are
+// known, because others have learned of them: the read that it waits for may hang.
 func (m *DynamicRESTMapper) askUntilKnown(ctx context.Context, gvks []schema.GroupVersionKind) error {
 	if _, missing := mappingsOf(m.reloader.Snapshot(), gvks); len(missing) == 0 {
 		return m.ask(ctx, gvks)
@@ -93,8 +93,8 @@ func (m *DynamicRESTMapper) awaitKnown(ctx context.Context, gvks []schema.GroupV
 	}
 }
 
-// ask reads what is missing to settle the mappings of the kinds. The snapshot takes up
-// what it finds. This is no lookup, so NegativeTTL does not apply.
+// ask makes the reads that are missing to settle the mappings of the kinds. The results
+// are in the snapshot afterwards. This is no lookup, so NegativeTTL does not apply.
 func (m *DynamicRESTMapper) ask(ctx context.Context, gvks []schema.GroupVersionKind) error {
 	var errs []error
 	for _, gvk := range gvks {
@@ -112,7 +112,7 @@ func (m *DynamicRESTMapper) ask(ctx context.Context, gvks []schema.GroupVersionK
 }
 
 // awaitChange waits until changed is closed, ctx ends, or it is time to ask the server.
-// It reports whether it is: next has come, and must returns true.
+// It is time when next has come and must returns true; awaitChange reports whether it is.
 func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan struct{}, next time.Time, must func() bool) (ask bool) {
 	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
