@@ -18,10 +18,10 @@ import (
 // Bulk is a bulk document, shared with other mappers of this process.
 type Bulk = share.Bulk
 
-// acceptBulk asks for the aggregated document, or for the plain list where there is
+// acceptBulk asks for the aggregated document, or for the plain list if the server has
 // none. v2 comes before v2beta1 (servers 1.26 to 1.29). Protobuf comes before JSON,
-// because it has half the size and decodes in a fraction of the time. Servers take
-// the first form that they know.
+// because it has half the size and decodes in a fraction of the time. Servers take the
+// first form that they know.
 const acceptBulk = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
 	"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
 	"application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList," +
@@ -37,11 +37,11 @@ const (
 type Halves struct{ Core, Named bool }
 
 // Document reads the groups of the server in its order: the core group at /api, the
-// others at /apis. Where the server has the aggregated document, the versions come
-// with their tables; else they are only listed. The server does not send a half that
-// has not changed since the last call. A half that halves does not select counts as
-// not changed. If neither half has changed, the result is the last one. Until a call
-// has succeeded both halves are read: what another mapper has read counts only if the
+// others at /apis. If the server has the aggregated document, the versions come with
+// their tables; otherwise they are only listed. The server does not send a half that has
+// not changed since the last call. A half that halves does not select counts as not
+// changed. If neither half has changed, the result is that of the last call. Until a call
+// has succeeded, both halves are read: what another mapper has read counts only if the
 // server confirms it to this one.
 func (c *Client) Document(ctx context.Context, halves Halves) (*Bulk, error) {
 	last := c.known()
@@ -89,7 +89,7 @@ func newBulk(core, named *share.Document, last *snapshot.List) (*Bulk, error) {
 	aggregated := core.Aggregated() && named.Aggregated()
 	if aggregated {
 		if b.List = share.List(groups, share.KeyOfAll(core.Key, named.Key), last); b.List.Unique() {
-			all := b.List.Groups() // the same ones, which other mappers hold as well
+			all := b.List.Groups() // equal groups, which other mappers hold as well
 			b.Core.Groups, b.Named.Groups = all[:len(core.Groups)], all[len(core.Groups):]
 			return b, nil
 		}
@@ -99,7 +99,8 @@ func newBulk(core, named *share.Document, last *snapshot.List) (*Bulk, error) {
 	return b, err
 }
 
-// bulkDocument reads one of the two paths. It returns last if that has not changed.
+// bulkDocument reads one of the two paths. It returns last if the document has not
+// changed.
 //
 // If another mapper has read last, the server must have sent it to the same caller:
 // a 304 for another caller proves nothing, because servers may give documents of
@@ -165,10 +166,10 @@ func merge(groups []*snapshot.Group) ([]*snapshot.Group, error) {
 	return merged, nil
 }
 
-// No server that stores its APIs in etcd exceeds these bounds: names are DNS
-// subdomains, a thousand groups are many, and groups with ten versions are rare.
-// Within them the memory of a group beside its bytes does not matter, nor that
-// snapshots search versions one by one and look up every beginning of a name.
+// No server that stores its APIs in etcd exceeds these bounds: names are DNS subdomains,
+// a thousand groups are many, and groups with ten versions are rare. Within them it does
+// not matter how much more memory a group takes than its bytes, nor that snapshots search
+// versions one by one and look up every beginning of a name.
 const (
 	maxGroups    = 1 << 16
 	maxGroupName = 253
@@ -176,7 +177,8 @@ const (
 )
 
 // newGroup makes a group as the server lists it. It changes versions. It leaves out
-// versions that no path can lead to, or that lookups do not take for a version.
+// versions whose name cannot be a part of a path, or that lookups do not take for a
+// version.
 func newGroup(name, preferred string, versions []snapshot.Version) (*snapshot.Group, error) {
 	versions = slices.DeleteFunc(versions, func(v snapshot.Version) bool {
 		return !segment(v.Name) || v.Name == runtime.APIVersionInternal

@@ -26,19 +26,20 @@ type Options struct {
 	// SharedAs names the caller if the transport does not identify it; see share.ServerOf.
 	SharedAs string
 
-	// Requested, if not nil, is called after every request that was sent with its
-	// path and the status of the answer, 0 if there was none.
+	// Requested, if not nil, is called after every request with its path and the status
+	// of the answer, 0 if there was none.
 	Requested func(path string, code int)
 }
 
 // Client reads the discovery documents of one server. Its methods may be called
-// concurrently, except Document: each call begins with what the last one found.
+// concurrently, except Document, because each call of it begins with what the last one
+// found.
 type Client struct {
 	rest    rest.Interface
 	options Options
-	secrets []string     // never shown in an error, nor is what a request has sent
-	server  share.Server // whose documents these are, to other mappers of this process
-	last    *share.Bulk  // the last bulk document read; used by Document alone
+	secrets []string     // never shown in an error, like the credentials that a request has sent
+	server  share.Server // under which other mappers of this process find the documents
+	last    *share.Bulk  // the last bulk document read; only Document uses it
 }
 
 // NewClient makes a client that sends its requests through httpClient, with the
@@ -47,8 +48,8 @@ func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Cli
 	own := *httpClient
 	own.Transport = &roundTripper{next: transportOf(httpClient), maxBytes: options.MaxResponseBytes, requested: options.Requested}
 	own.CheckRedirect = sameHost(httpClient.CheckRedirect)
-	// The discovery client's REST client has the settings that stock's has: rate
-	// limits, timeout parameter, user agent.
+	// The REST client of the discovery client has the settings that stock's mapper uses:
+	// rate limits, timeout parameter, user agent.
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &own)
 	c := &Client{options: options, secrets: secretsOf(cfg), server: share.ServerOf(cfg, httpClient, options.SharedAs)}
 	if err != nil {
@@ -80,9 +81,9 @@ type document struct {
 	caller      share.Key // of the credentials that were sent
 }
 
-// get reads one document and decodes it. Its error is errNotServed for a 404 of the API
-// server's own, else an *Error. It decodes here because an error of decode may repeat
-// the credentials that were sent, which are known only until get returns.
+// get reads one document and decodes it. Its error is errNotServed for the API server's
+// own 404, else an *Error. It decodes the document itself because an error of decode may
+// repeat the credentials that were sent, and only get knows them.
 func get[T any](ctx context.Context, c *Client, r request, decode func(document) (T, error)) (T, error) {
 	var nothing T
 	seen := &exchange{conditional: r.etag != ""}
@@ -97,8 +98,8 @@ func get[T any](ctx context.Context, c *Client, r request, decode func(document)
 	return result, nil
 }
 
-// caller returns a key of the credentials that were sent, because tokens of files and
-// plugins change. It is zero if the user has named the caller.
+// caller returns a key of the credentials that were sent: the tokens of files and plugins
+// change. It is zero if the user has named the caller.
 func (c *Client) caller(seen *exchange) share.Key {
 	if c.server.Named() {
 		return share.Key{}
@@ -110,8 +111,8 @@ func (c *Client) caller(seen *exchange) share.Key {
 func (c *Client) send(ctx context.Context, r request, seen *exchange) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
-	// No retries below us: client-go would sleep for a Retry-After, while others wait
-	// for this read. The callers decide when to read again.
+	// client-go must not retry: it would sleep for a Retry-After while others wait for
+	// this read. The callers decide when to read again.
 	req := c.rest.Get().AbsPath(r.path).SetHeader("Accept", r.accept).MaxRetries(0)
 	if r.etag != "" {
 		req.SetHeader("If-None-Match", r.etag)
@@ -130,8 +131,8 @@ func (c *Client) send(ctx context.Context, r request, seen *exchange) ([]byte, e
 	return nil, c.failure(r, seen.code, err, seen.sent)
 }
 
-// versionPath returns the path that lists the resources of a version, and whether the
-// names can be those of a group and a version.
+// versionPath returns the path that lists the resources of a version. It also reports
+// whether the names can be those of a group and a version.
 func versionPath(gv schema.GroupVersion) (string, bool) {
 	if gv.Group == "" {
 		return "/api/" + gv.Version, segment(gv.Version)
@@ -139,7 +140,7 @@ func versionPath(gv schema.GroupVersion) (string, bool) {
 	return "/apis/" + gv.Group + "/" + gv.Version, segment(gv.Group) && segment(gv.Version)
 }
 
-// segment reports whether name stands for itself as one segment of a path.
+// segment reports whether name can be one segment of a path as it is.
 func segment(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/?#%")
 }

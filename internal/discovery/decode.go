@@ -21,9 +21,9 @@ const (
 	stale           = "Stale"
 )
 
-// maxElements bounds the groups, versions and resources of a document together: a
+// maxElements bounds the groups, versions and resources of a document together, because a
 // document of permitted size could take much memory when it is decoded. A server with
-// 2,000 groups of two versions with 30 kinds each sends a quarter of it.
+// 2,000 groups of two versions with 30 kinds each sends a quarter of that.
 const maxElements = 1 << 19
 
 var errElements = fmt.Errorf("the document has more than %d elements", maxElements)
@@ -69,18 +69,18 @@ func parseJSON(body []byte) (*jsonDocument, error) {
 	}
 	doc := &jsonDocument{}
 	if err := json.Unmarshal(body, doc); err != nil {
-		return nil, fmt.Errorf("the response is no discovery document: %w", err)
+		return nil, fmt.Errorf("the response is not a discovery document: %w", err)
 	}
 	return doc, nil
 }
 
-// decodedDepth is the depth of the lists that are decoded: items, their versions and
-// the resources of those, each in an object. Deeper lists are skipped.
+// decodedDepth is the depth of the lists that are decoded: the items, their versions, and
+// the resources of these, each in an object. Deeper lists are skipped.
 const decodedDepth = 6
 
-// elements counts the commas in the lists that are decoded: a comma is cheaper to send
-// than the element that it stands for takes in memory. Most commas that honest servers
-// send are elsewhere. For a body that is no JSON the count means nothing.
+// elements counts the commas in the lists that are decoded: a comma costs a server little
+// to send, and stands for an element that takes much memory. Most commas that honest
+// servers send are elsewhere. If the body is no JSON, the count means nothing.
 func elements(body []byte) (commas int) {
 	var list [decodedDepth + 1]bool // whether a list is open at each depth
 	depth := 0
@@ -108,7 +108,7 @@ func elements(body []byte) (commas int) {
 }
 
 func (d *jsonDocument) wrongKind(want string) error {
-	return fmt.Errorf("the response is no %s but kind %q of %q", want, d.Kind, d.APIVersion)
+	return fmt.Errorf("the response is not of kind %s but of kind %q in %q", want, d.Kind, d.APIVersion)
 }
 
 // decodeBulk decodes an answer of /api or /apis, in any of the forms in acceptBulk.
@@ -206,8 +206,8 @@ func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
 	return a.group()
 }
 
-// aggregated collects one group of an aggregated document. Resources without a
-// response kind are only parents of subresources; client-go drops them, and so do the
+// aggregated collects one group of an aggregated document. A resource without a response
+// kind is only the parent of subresources. client-go drops such resources, and so do the
 // callers of addResource.
 type aggregated struct {
 	name     string

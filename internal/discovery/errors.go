@@ -19,8 +19,8 @@ import (
 type Error struct {
 	// Path is the path of the request, without host and query.
 	Path string
-	// GroupVersion is what was asked for; its Version is empty for a whole group,
-	// and both are empty for the document of all groups.
+	// GroupVersion is what was read. Its Version is empty for the list of a group, and
+	// both are empty for the document of all groups.
 	GroupVersion schema.GroupVersion
 	// Code is the HTTP status of the answer; 0 if there was none.
 	Code int
@@ -40,21 +40,21 @@ func (e *Error) Error() string {
 // metav1.Status, else the error of the transport or the decoder.
 func (e *Error) Unwrap() error { return e.Err }
 
-// errNotServed is the error for a 404 of the API server's own.
+// errNotServed is the error for the API server's own 404.
 var errNotServed = errors.New("not served")
 
 // errUnexpected304 is the error for a 304 to a request without a validator.
 var errUnexpected304 = errors.New("the server answered 304 Not Modified to a request without If-None-Match")
 
-// errNotAsked is the cause for a version that is not read because other versions of its
-// group did not answer.
-var errNotAsked = errors.New("not asked for: the server did not answer the requests before")
+// errNotAsked is the cause if a version is not read because other versions of its group
+// did not answer.
+var errNotAsked = errors.New("not read: the server did not answer the requests before")
 
-// errStale is the cause for a version that the aggregated document marks as stale.
+// errStale is the cause if the aggregated document marks a version as stale.
 var errStale = errors.New("the server marks this version as stale: what serves it does not answer")
 
-// cause turns what client-go returned into an error that is safe to show. It drops the
-// URL, which may hold credentials: Error has the path. Of a response it keeps only the
+// cause turns an error of client-go's into one that is safe to show. It drops the URL,
+// which may hold credentials; Error has the path. From a response it keeps only the
 // message of a metav1.Status.
 func (c *Client) cause(err error, seen *exchange, body []byte) error {
 	var status *apierrors.StatusError
@@ -82,7 +82,7 @@ func (c *Client) statusError(status *apierrors.StatusError, seen *exchange, body
 	}
 	if seen.code == http.StatusNotFound {
 		// Not a StatusError: this must not look like the absence of an API.
-		return errors.New(text + " with a body that is not the API server's: this was something before it")
+		return errors.New(text + " with a body that is not the API server's: a proxy or a gateway has answered")
 	}
 	safe := metav1.Status{
 		Status: metav1.StatusFailure, Code: int32(seen.code), Reason: status.ErrStatus.Reason, Message: text,
@@ -93,7 +93,7 @@ func (c *Client) statusError(status *apierrors.StatusError, seen *exchange, body
 	return &apierrors.StatusError{ErrStatus: safe}
 }
 
-// failure makes an Error of an error that may quote the server, or what was sent to it.
+// failure makes an Error from an error that may quote the server, or what was sent to it.
 func (c *Client) failure(r request, code int, err error, sent []string) *Error {
 	return &Error{Path: r.path, GroupVersion: r.gv, Code: code, Err: c.safe(err, sent)}
 }

@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// maxItem bounds an event, a value in a list and a refusal: each is held in memory as
-	// a whole. The metadata of an object have some kilobytes; annotations may have 256 KiB.
+	// maxItem bounds an event, a value in a list, and a refusal, because each is held in
+	// memory as a whole. The metadata of an object take some kilobytes; annotations may
+	// take 256 KiB.
 	maxItem = 1 << 20
 	// maxVersion bounds the resource version, which is all that is kept of an event.
 	maxVersion = 256
@@ -31,8 +32,8 @@ const (
 	// watchMargin is how much longer than asked a stream may last.
 	watchMargin = 30 * time.Second
 
-	// A stream is read in pieces of pieceSize, at most perSecond of them a second, with
-	// bursts of as many: a server that never stops sending must not keep a processor busy.
+	// A stream is read in pieces of pieceSize, at most perSecond of them a second, and as
+	// many in a burst: a server that never stops sending must not keep a processor busy.
 	pieceSize = 4 << 10
 	perSecond = 1000
 )
@@ -67,8 +68,8 @@ func (s *EventStream) Close() {
 	s.body.Close()
 }
 
-// watchEvent is a metav1.WatchEvent. Of the object it has only what every kind has, and
-// the code of a metav1.Status.
+// watchEvent is a metav1.WatchEvent. From the object it takes only what every kind has,
+// and the code of a metav1.Status.
 type watchEvent struct {
 	Type   watch.EventType `json:"type"`
 	Object struct {
@@ -81,9 +82,9 @@ type listMeta struct {
 	ResourceVersion string `json:"resourceVersion"`
 }
 
-// Next waits for the next event. The error is io.EOF when the stream is over and the
-// next one can begin where it ended, even if the connection broke. It is a *WatchError
-// if the server sends an error, or something that is no event.
+// Next waits for the next event. The error is io.EOF when the stream is over and the next
+// stream can begin where this one ended, even if the connection broke. It is a
+// *WatchError if the server sends an error, or something that is no event.
 func (s *EventStream) Next() (Event, error) {
 	var e watchEvent
 	s.source.reset()
@@ -101,7 +102,7 @@ func (s *EventStream) Next() (Event, error) {
 	case watch.Error:
 		return Event{}, s.failure(eventError(e.Object.Code))
 	default:
-		return Event{}, s.failure(errors.New("the server sent something that is no event of a watch"))
+		return Event{}, s.failure(errors.New("the server sent something that is not a watch event"))
 	}
 	if len(event.ResourceVersion) > maxVersion {
 		return Event{}, s.failure(errVersion)
@@ -109,8 +110,8 @@ func (s *EventStream) Next() (Event, error) {
 	return event, nil
 }
 
-// eventError returns the error that an event stands for. Its text is ours, because
-// the server's may be long and may repeat what was sent.
+// eventError returns the error for an error event with this code. The text is ours,
+// because the server's text may be long and may repeat what was sent.
 func eventError(code int32) error {
 	with := "an error that it does not name"
 	if code != 0 {
@@ -121,10 +122,10 @@ func eventError(code int32) error {
 	}}
 }
 
-var errVersion = fmt.Errorf("a resourceVersion of more than %d bytes", maxVersion)
+var errVersion = fmt.Errorf("the resourceVersion has more than %d bytes", maxVersion)
 
-// listVersion returns the resource version of a list. It reads no further than that,
-// and holds at most one value at a time.
+// listVersion returns the resource version of a list. It reads no further than that, and
+// holds at most one value in memory at a time.
 func listVersion(body io.Reader) (string, error) {
 	source := &allowance{Reader: body, max: maxItem}
 	decoder := json.NewDecoder(source)
@@ -193,12 +194,12 @@ func (a *allowance) token(decoder *json.Decoder) (json.Token, error) {
 	return decoder.Token()
 }
 
-// allowance is a reader that fails if more than max bytes are read after a reset: a
-// decoder's buffer grows until it holds a whole value.
+// allowance is a reader that fails if more than max bytes are read after a reset, because
+// a decoder's buffer grows until it holds a whole value.
 type allowance struct {
 	io.Reader
 	left, max int64
-	err       error // the reader's last
+	err       error // the reader's last error
 }
 
 func (a *allowance) reset() { a.left = a.max }

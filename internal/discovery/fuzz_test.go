@@ -167,7 +167,7 @@ func TestHostileDocuments(t *testing.T) {
 		"many groups":                {aggregatedProtobuf(groups), "more than 65536 groups"},
 		"many groups in JSON":        {aggregated(strings.Repeat("{},", maxGroups) + "{}"), "more than 65536 groups"},
 		"many groups listed":         {[]byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[` + strings.Repeat("{},", maxGroups) + `{}]}`), "more than 65536 groups"},
-		"deep nesting":               {aggregated(strings.Repeat("[", 1<<20)), "no discovery document"},
+		"deep nesting":               {aggregated(strings.Repeat("[", 1<<20)), "not a discovery document"},
 		"resources of one name": {aggregated(`{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[` + repeat(5_000, func(i int) string {
 			return fmt.Sprintf(`{"resource":"r%d","singularResource":"x","responseKind":{"kind":"K%dList"}}`, i, i)
 		}) + `]}]}`), ""},

@@ -17,8 +17,8 @@ import (
 
 var errNoCoreVersions = errors.New("the server lists no versions of the core group")
 
-// coreGroup reads an APIVersions. The first version is the preferred one, as
-// client-go has it.
+// coreGroup reads an APIVersions. The first version is the preferred one, as in
+// client-go.
 func (d *jsonDocument) coreGroup() (*snapshot.Group, error) {
 	var versions []legacyVersion
 	for _, raw := range d.Versions {

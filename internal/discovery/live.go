@@ -44,9 +44,9 @@ func Unanswered(err error) bool {
 	return errors.As(err, &failed) && failed.Code == 0
 }
 
-// List reads one group's versions without their resources: their names in server
-// order, and the one that the server prefers. There are none if the server
-// answered that there is no such group.
+// List reads one group's versions without their resources: their names in server order,
+// and the version that the server prefers. There are no versions if the server answered
+// that there is no such group.
 func (c *Client) List(ctx context.Context, name string) (versions []string, preferred string, err error) {
 	path, decode := "/apis/"+name, decodeGroup
 	if name == "" {
@@ -68,8 +68,8 @@ func (c *Client) List(ctx context.Context, name string) (versions []string, pref
 	return versions, group.Preferred(), nil
 }
 
-// NotAsked returns the error for a version that is not read because other versions of
-// its group did not answer; without a version, the error for the group's list.
+// NotAsked returns the error for a version that is not read because other versions of its
+// group did not answer. If gv has no version, the error is for the group's list.
 func NotAsked(gv schema.GroupVersion) error {
 	path, _ := versionPath(gv)
 	return &Error{Path: strings.TrimSuffix(path, "/"), GroupVersion: gv, Err: errNotAsked}

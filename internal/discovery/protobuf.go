@@ -14,9 +14,9 @@ import (
 )
 
 // The aggregated document is read field by field and not with the generated types, for
-// two reasons: to split it into groups without decoding them, and to skip verbs, short
-// names, categories and subresources, which are most of it. v2 and v2beta1 have the
-// same wire form.
+// two reasons. It can be split into groups without decoding them. And it can be read
+// without its verbs, short names, categories and subresources, which are most of it. v2
+// and v2beta1 have the same wire form.
 
 // protobufMagic begins every protobuf message of an API server
 // (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
@@ -68,7 +68,7 @@ func decodeProtobuf(body []byte) (*share.Document, error) {
 		return nil, err
 	}
 	if kind != aggregatedKind || !strings.HasPrefix(apiVersion, aggregatedGroup) {
-		return nil, fmt.Errorf("the response is no %s but kind %q of %q", aggregatedKind, kind, apiVersion)
+		return nil, fmt.Errorf("the response is not of kind %s but of kind %q in %q", aggregatedKind, kind, apiVersion)
 	}
 	items, err := splitItems(raw)
 	if err != nil {
@@ -92,7 +92,7 @@ func splitItems(list []byte) ([][]byte, error) {
 	return items, err
 }
 
-// take counts an element before it is made. It returns an error if none is left of the
+// take counts an element before it is made. It returns an error if that exceeds the
 // bound.
 func take(left *int) error {
 	if *left--; *left < 0 {

@@ -18,7 +18,7 @@ import (
 )
 
 // Safe returns err if all of its text may be shown, else an error with the part of the
-// text that may.
+// text that may be shown.
 func (c *Client) Safe(err error) error { return c.safe(err, nil) }
 
 func (c *Client) safe(err error, sent []string) error {
@@ -28,12 +28,12 @@ func (c *Client) safe(err error, sent []string) error {
 	return err
 }
 
-// maxErrorText is more than any honest server has to say, and bounds what a
-// dishonest one writes into logs.
+// maxErrorText bounds what a dishonest server can write into logs. Honest servers need
+// less.
 const maxErrorText = 1000
 
-// redact removes credentials from a text of the server, or of a proxy before it. Such a
-// text may repeat what was sent.
+// redact removes credentials from a text of the server, or of a proxy before it, which
+// may repeat what was sent.
 func (c *Client) redact(text string, sent []string) string {
 	text = withoutAny(text, slices.Concat(c.secrets, sent))
 	text = authorization.ReplaceAllString(text, "$1 [redacted]")
@@ -45,7 +45,8 @@ func (c *Client) redact(text string, sent []string) string {
 }
 
 // withoutAny removes secrets from a text, as they are and as %q writes them. It removes
-// the longest first: a secret may be a part of another, whose rest would remain.
+// the longest first: a secret may be a part of another one, and a part of that would
+// remain.
 func withoutAny(text string, secrets []string) string {
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	var pairs []string
@@ -56,8 +57,8 @@ func withoutAny(text string, secrets []string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// These find credentials that are not known: transports may have added them to a
-// request that got no answer.
+// These find credentials that the client does not know: transports may have added them to
+// a request that got no answer.
 var (
 	authorization = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[\w.~+/=-]{12,}`)
 	userinfo      = regexp.MustCompile(`//[^/\s@]+@`)
@@ -84,7 +85,7 @@ func basicAuth(user, password string) string {
 	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 }
 
-// hostURL reports whether a host is a whole URL, as client-go sees it.
+// hostURL parses a host, and reports whether client-go takes it for a whole URL.
 func hostURL(host string) (*url.URL, bool) {
 	u, err := url.Parse(host)
 	return u, err == nil && u.Scheme != "" && u.Host != ""
@@ -101,8 +102,8 @@ func hostError(host string, reason error) error {
 	return fmt.Errorf("the host %q, with a user and a password before it, must be a URL or a host:port pair", host[at+1:])
 }
 
-// sentRequest returns the request as it was sent, if the response has it: transports
-// below this package add credentials, from files or plugins.
+// sentRequest returns the request as it was sent, if the response has it, else req.
+// Transports below this package add credentials, from files or plugins.
 func sentRequest(resp *http.Response, req *http.Request) *http.Request {
 	if resp.Request != nil {
 		return resp.Request

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// exchange is what client-go's REST client hides of a response. It travels in
-// the request's context and is written before RoundTrip returns.
+// exchange holds what client-go's REST client hides of a response. It travels in the
+// request's context and is written before RoundTrip returns.
 type exchange struct {
 	conditional bool // If-None-Match was sent
 	notModified bool
@@ -30,8 +30,8 @@ func withExchange(ctx context.Context, e *exchange) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, e)
 }
 
-// roundTripper lets 304 and the validators through client-go's REST client, which
-// takes every answer but 200 to 206 for a failure, and bounds every body.
+// roundTripper gets 304 and the validators through client-go's REST client, which takes
+// every answer but 200 to 206 for a failure. It also bounds every body.
 type roundTripper struct {
 	next      http.RoundTripper
 	maxBytes  int64
@@ -71,8 +71,8 @@ func codeOf(resp *http.Response) int {
 	return resp.StatusCode
 }
 
-// asOK makes an empty 200 of a 304 that was asked for. If it has a body nevertheless,
-// the body is closed and not read.
+// asOK makes an empty 200 from a 304 to a request with a validator. If the 304 has a
+// body, the body is closed and not read.
 func asOK(resp *http.Response, e *exchange) (*http.Response, error) {
 	resp.Body.Close()
 	if !e.conditional {
@@ -88,10 +88,10 @@ func asOK(resp *http.Response, e *exchange) (*http.Response, error) {
 // WrappedRoundTripper lets client-go's helpers look through (k8s.io/apimachinery/pkg/util/net).
 func (rt *roundTripper) WrappedRoundTripper() http.RoundTripper { return rt.next }
 
-// strongETag returns a validator that the API server recognises. The server compares
-// byte by byte and knows only strong ones (apiserver
-// pkg/endpoints/discovery/aggregated/etag.go), but a proxy that compresses makes a weak
-// one of it.
+// strongETag returns the ETag in the form that the API server recognises, or "". The
+// server compares byte by byte and knows only strong ETags (apiserver
+// pkg/endpoints/discovery/aggregated/etag.go), but a proxy that compresses makes them
+// weak.
 func strongETag(header http.Header) string {
 	etag := strings.TrimPrefix(header.Get("ETag"), "W/")
 	if len(etag) < 2 || etag[0] != '"' || etag[len(etag)-1] != '"' {
@@ -100,8 +100,8 @@ func strongETag(header http.Header) string {
 	return etag
 }
 
-// keptBody keeps the beginning of a body while it is read: client-go drops bodies of a
-// type that it does not know.
+// keptBody keeps the beginning of a body while it is read, because client-go drops bodies
+// of a type that it does not know.
 type keptBody struct {
 	io.ReadCloser
 	kept *bytes.Buffer

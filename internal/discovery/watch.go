@@ -30,9 +30,9 @@ type WatchClient struct {
 	safe    func(error) error // returns what may be shown of an error
 }
 
-// WatchClient returns a client for watches on the same server, which it trusts as
-// little. Watches are no discovery requests: Options.Requested is not called for them,
-// and cfg's Timeout, which would end them, does not apply.
+// WatchClient returns a client for watches on the same server, which it does not trust
+// either. Watches are no discovery requests: Options.Requested is not called for them.
+// The Timeout of cfg does not apply, because it would end them.
 func (c *Client) WatchClient(cfg *rest.Config, httpClient *http.Client) (*WatchClient, error) {
 	own := *httpClient
 	own.Transport = &refusalRoundTripper{next: transportOf(httpClient), maxBytes: min(c.options.MaxResponseBytes, maxItem)}
@@ -76,7 +76,7 @@ func (c *WatchClient) List(ctx context.Context, resource schema.GroupVersionReso
 	if err != nil {
 		return "", c.failure("list", resource, err)
 	}
-	// The rest of an honest answer is short; to read it keeps the connection.
+	// Read the rest, which is short in an honest answer, to keep the connection.
 	_, _ = io.CopyN(io.Discard, body, maxRest)
 	return resourceVersion, nil
 }
@@ -107,7 +107,8 @@ func (c *WatchClient) Watch(
 }
 
 // get returns a request for metadata, or for whole objects if the server can't send
-// metadata alone. client-go does not repeat it: the watcher has its own backoff.
+// metadata alone. client-go does not repeat the request, because the watcher has its own
+// backoff.
 func (c *WatchClient) get(resource schema.GroupVersionResource, as string) *rest.Request {
 	accept := "application/json;as=" + as + ";g=meta.k8s.io;v=v1,application/json"
 	return c.rest.Get().AbsPath(watchPath(resource)).SetHeader("Accept", accept).MaxRetries(0)
@@ -129,8 +130,8 @@ func (c *WatchClient) failure(verb string, resource schema.GroupVersionResource,
 	return e
 }
 
-// refusalRoundTripper bounds the answers of which client-go makes errors, and removes
-// the credentials that were sent, which are not known later.
+// refusalRoundTripper bounds the answers that client-go turns into errors, and removes
+// the credentials that were sent, because nobody knows these later.
 type refusalRoundTripper struct {
 	next     http.RoundTripper
 	maxBytes int64
@@ -148,7 +149,7 @@ func (rt *refusalRoundTripper) RoundTrip(req *http.Request) (*http.Response, err
 // WrappedRoundTripper lets client-go's helpers look through (k8s.io/apimachinery/pkg/util/net).
 func (rt *refusalRoundTripper) WrappedRoundTripper() http.RoundTripper { return rt.next }
 
-// redactedBody is a refusal without the credentials that were sent.
+// redactedBody is the body of a refusal without the credentials that were sent.
 type redactedBody struct {
 	io.ReadCloser
 	sent []string

@@ -10,8 +10,7 @@ import (
 // Booting describes a server that has just started and knows only a part of its API,
 // as a kube-apiserver that has not read its custom resources yet.
 type Booting struct {
-	// Unknown groups are not in /api and /apis, which are answered with 200
-	// nevertheless.
+	// Unknown groups are not in /api and /apis. These are still answered with 200.
 	Unknown []string
 
 	// Answering reports whether the paths of unknown groups are answered truly. Else

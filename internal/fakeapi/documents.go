@@ -26,7 +26,7 @@ func encode(o object, protobuf bool) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// encodeProtobuf wraps the message in an envelope that says what it is.
+// encodeProtobuf wraps the message in an envelope that names its type.
 func encodeProtobuf(o object) ([]byte, error) {
 	raw, err := o.Marshal()
 	if err != nil {
@@ -99,8 +99,8 @@ func aggregatedResource(group, version string, resource Resource) apidiscoveryv2
 	return discovery
 }
 
-// legacyVersions returns the document of /api. It has no apiVersion, because the real
-// server has always written it so; the same goes for /api/v1.
+// legacyVersions returns the document of /api. It has no apiVersion, because that of the
+// real server has none, nor has /api/v1.
 func legacyVersions(core Group) *metav1.APIVersions {
 	list := &metav1.APIVersions{
 		TypeMeta: metav1.TypeMeta{Kind: "APIVersions"},

@@ -12,10 +12,10 @@ import (
 // A Fault is a way of answering wrongly, or not at all. Unless its own comment
 // says otherwise it does the same in memory and over TCP.
 //
-// A fault ignores If-None-Match: it spoils the whole document, so that a client that
-// knows the document already meets the fault as well. A spoiled answer keeps the
-// headers of the true one, including its ETag, as behind a proxy that damages bodies: a
-// client must not remember the ETag of what it could not read.
+// A fault ignores If-None-Match: it spoils the whole document, so a client that already
+// knows the document meets the fault, too. A spoiled answer keeps the headers of the true
+// one, including its ETag, as behind a proxy that damages bodies: a client must not
+// remember the ETag of what it could not read.
 type Fault struct {
 	name    string
 	times   int64 // 0: for ever
@@ -25,7 +25,7 @@ type Fault struct {
 // String returns the fault's name, as in Request.Form.
 func (f Fault) String() string { return f.name }
 
-// Times returns f for the first n requests that it is matched with, n > 0.
+// Times returns f limited to the first n requests that match it, n > 0.
 func Times(n int, f Fault) Fault {
 	f.times = int64(n)
 	return f

@@ -22,9 +22,10 @@ const (
 // Forever is the lag of a part that does not change any more.
 const Forever time.Duration = math.MaxInt64
 
-// SetLag makes a part show, from now on, what the server served by ago. What was served
-// before SetLag is not remembered: the part stands still until the first change after it
-// is old enough. ETags and 304s belong to what is shown. A lag of 0 ends it.
+// SetLag makes a part lag: from now on it shows what the server served that long ago.
+// What was served before SetLag is not remembered: the part stands still until the first
+// change after SetLag is old enough. ETags and 304s belong to what is shown. 0 ends the
+// lag.
 func (s *Server) SetLag(part Part, by time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,14 +60,14 @@ func (s *Server) setWorld(w *world) {
 	}
 }
 
-// speak gives the worlds of the past other forms. s.mu is held.
+// speak makes the worlds of the past speak other forms. s.mu is held.
 func (p *past) speak(forms Forms) {
 	for i := range p.worlds {
 		p.worlds[i].world = newWorld(p.worlds[i].world.groups, forms)
 	}
 }
 
-// seenBy returns the world that a request is shown. s.mu is held.
+// seenBy returns the world that a request sees. s.mu is held.
 func (s *Server) seenBy(req *http.Request) *world {
 	if !slices.ContainsFunc(s.pasts[:], func(p past) bool { return p.by > 0 }) {
 		return s.world // without cost: benchmarks measure this server as well

@@ -6,7 +6,7 @@ package fakeapi
 type Group struct {
 	Name      string
 	Versions  []Version // in the order in which the server lists them
-	Preferred string    // only legacy documents can say it. Defaults to the first version
+	Preferred string    // only in legacy documents; defaults to the first version
 }
 
 // A Version is one version of a group.

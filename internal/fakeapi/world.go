@@ -190,7 +190,7 @@ func (w *world) hasGroup(t target) bool {
 	return ok || t == target{}
 }
 
-// group returns the group of that name, or an empty one. So does version.
+// group returns the group of that name, or an empty one.
 func (w *world) group(name string) Group {
 	if i, ok := w.index[name]; ok {
 		return w.groups[i]

@@ -15,34 +15,35 @@ import (
 
 // Options say when to refresh. With neither interval nor watchers Run only waits.
 type Options struct {
-	Interval time.Duration // 0: not by interval
-	Watchers []*Watcher    // whose events ring
+	Interval time.Duration // 0: no refresh by interval
+	Watchers []*Watcher    // their events ring the doorbell
 }
 
 const (
 	// settle is the least time between the first ring of a burst and the refresh. A CRD
 	// is served some 100 ms after its first event; a later event rings again.
 	settle = 200 * time.Millisecond
-	// spread is the most that is added to settle, at random: one event rings at every
-	// replica of a program at the same moment.
+	// spread is the most that is added to settle, at random, because one event rings at
+	// every replica of a program at the same moment.
 	spread = 1100 * time.Millisecond
-	// spacing is the least time between the starts of two refreshes that were rung for.
+	// spacing is the least time between the starts of two refreshes that rings caused.
 	spacing = time.Second
 	// grace is how long Run waits, after ctx has ended, for a refresh to return.
 	grace = 3 * time.Second
 
-	// jitter is the part of every other wait that may be left out, so that replicas do
-	// not refresh in lockstep. Nothing is added: users rely on the interval.
+	// jitter is the part by which every other wait may be shorter, at random, so that
+	// replicas do not refresh in lockstep. No wait is longer: users rely on the interval.
 	jitter       = 0.1
 	firstBackoff = time.Second
 	mostBackoff  = 2 * time.Minute
 )
 
-// echoesFrom returns the echoes of an event that is answered now: the times at which
-// it is answered again. The event may be ahead of the document, if another replica of
-// the API server serves the document, or if the event is about an APIService, whose own
-// document is fetched up to a minute later. An echo costs two 304s if nothing else has
-// changed. An interval that is shorter needs no echo.
+// echoesFrom returns the echoes of an event that is answered now: the times at which it
+// is answered again. The event may come before the document shows the change. That
+// happens if another replica of the API server serves the document, or if the event is
+// about an APIService, whose own document is fetched up to a minute later. An echo costs
+// two 304s if nothing else has changed. A pause that is not shorter than the interval
+// needs no echo.
 func echoesFrom(now time.Time, interval time.Duration) []time.Time {
 	var echoes []time.Time
 	for _, seconds := range []time.Duration{2, 6, 12, 50} {
@@ -54,9 +55,9 @@ func echoesFrom(now time.Time, interval time.Duration) []time.Time {
 	return echoes
 }
 
-// merged returns all echoes in order, without those that come right after another one.
-// An event must not take away the echo that an earlier event still needs, and a storm
-// of events must not make a storm of echoes.
+// merged returns all echoes in order. Of echoes that come right after one another it
+// keeps only the last. An event must not remove the echo that an earlier event still
+// needs, and a storm of events must not make a storm of echoes.
 func merged(a, b []time.Time) []time.Time {
 	all := append(slices.Clone(a), b...)
 	slices.SortFunc(all, time.Time.Compare)
@@ -82,13 +83,13 @@ func after(now time.Time, echoes []time.Time) []time.Time {
 // Doorbell asks for a refresh. Any number of rings before it is answered count as one.
 type Doorbell struct {
 	rung  chan struct{}
-	event atomic.Bool // of the rings that have not been answered one was of an event
+	event atomic.Bool // one of the rings that are not answered yet was for an event
 }
 
 // NewDoorbell makes a doorbell.
 func NewDoorbell() *Doorbell { return &Doorbell{rung: make(chan struct{}, 1)} }
 
-// Ring never blocks.
+// Ring asks for a refresh. It never blocks.
 func (d *Doorbell) Ring() {
 	select {
 	case d.rung <- struct{}{}:
@@ -96,16 +97,17 @@ func (d *Doorbell) Ring() {
 	}
 }
 
-// RingEvent is Ring for an event: something came, changed or went just now.
+// RingEvent is Ring for an event: something has just come, changed or gone.
 func (d *Doorbell) RingEvent() {
 	d.event.Store(true)
 	d.Ring()
 }
 
-// Run refreshes until ctx ends, beginning at once. It returns when everything that it
-// started has ended, but waits no longer than grace for a refresh after ctx has ended.
-// refresh returns an error if the server could not be read. Run then calls it again
-// after a backoff that grows from a second, and at the interval after a success.
+// Run refreshes at once, and again and again until ctx ends. It returns when everything
+// that it started has ended, but after ctx has ended it waits no longer than grace for a
+// refresh. refresh returns an error if the server could not be read. Then Run calls it
+// again after a backoff that grows from a second. After a success Run calls it again at
+// the interval.
 func Run(ctx context.Context, options Options, refresh func(context.Context) error) {
 	if options.Interval == 0 && len(options.Watchers) == 0 {
 		<-ctx.Done()
@@ -139,7 +141,7 @@ func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh f
 		}
 		next = sooner(next, echoes, max(settle, spacing-time.Since(started)))
 		if rung := sleep(ctx, next, bell.rung); rung {
-			// Let the burst pass, and keep the distance to the refresh before.
+			// Let the burst pass, and keep spacing from the last refresh.
 			sleep(ctx, max(settle, spacing-time.Since(started))+rand.N(spread), nil)
 			if bell.drain() {
 				echoes = merged(echoes, echoesFrom(time.Now(), interval))
@@ -148,7 +150,7 @@ func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh f
 	}
 }
 
-// call calls refresh and waits for it. Once ctx has ended it waits no longer than
+// call calls refresh and waits for it. Once ctx has ended, call waits no longer than
 // grace: refresh stops reading then, but a transport may not stop at once.
 func call(ctx context.Context, refresh func(context.Context) error) error {
 	done := make(chan error, 1)
@@ -168,7 +170,8 @@ func call(ctx context.Context, refresh func(context.Context) error) error {
 }
 
 // sooner returns how long to wait for the next refresh or for the first of echoes,
-// whichever comes first. A wait of 0 is for ever. An echo that is due waits for pause.
+// whichever comes first. A wait of 0 means for ever. Even an echo that is due waits for
+// pause.
 func sooner(next time.Duration, echoes []time.Time, pause time.Duration) time.Duration {
 	if len(echoes) == 0 {
 		return next
@@ -180,25 +183,27 @@ func sooner(next time.Duration, echoes []time.Time, pause time.Duration) time.Du
 	return min(next, echo)
 }
 
-// newBackoff returns a backoff without jitter: loop shortens every wait.
+// newBackoff returns a backoff without jitter, because loop shortens every wait.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: firstBackoff, Factor: 2, Steps: 30, Cap: mostBackoff}
 }
 
-// shorten takes the jitter off a wait; a wait of 0 stays for ever.
+// shorten makes a wait shorter by a random part, at most jitter. A wait of 0, which means
+// for ever, stays 0.
 func shorten(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Float64()*jitter*float64(d))
 }
 
-// rest returns what is left of an interval that is counted from the start of a refresh:
-// the next refresh must find, within the interval, what this one has just missed. A
-// slow server still gets a pause. An interval of 0 stays for ever.
+// rest returns what is left of an interval after a refresh that took spent. The interval
+// counts from the start of the refresh: the next refresh must find, within the interval,
+// what this one has just missed. A slow server still gets a pause. An interval of 0,
+// which means for ever, stays 0.
 func rest(interval, spent time.Duration) time.Duration {
 	return max(interval-spent, min(interval, settle))
 }
 
-// sleep waits for d, for ever if that is 0, or until bell rings or ctx ends. It
-// reports whether the bell rang.
+// sleep waits for d (for ever if d is 0), until bell rings, or until ctx ends. It reports
+// whether the bell rang.
 func sleep(ctx context.Context, d time.Duration, bell <-chan struct{}) (rung bool) {
 	var after <-chan time.Time
 	if d > 0 {
@@ -216,8 +221,8 @@ func sleep(ctx context.Context, d time.Duration, bell <-chan struct{}) (rung boo
 	}
 }
 
-// drain forgets the rings that the refresh about to begin answers. It reports whether
-// one of them was of an event.
+// drain forgets the rings that the next refresh answers. It reports whether one of them
+// was for an event.
 func (d *Doorbell) drain() (event bool) {
 	select {
 	case <-d.rung:

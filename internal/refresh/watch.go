@@ -27,28 +27,29 @@ func watched() []schema.GroupVersionResource {
 }
 
 const (
-	// leastWatch is the shortest time for which the server is asked to keep a watch open;
-	// the longest is twice that, chosen at random. It bounds how long a dead connection
-	// remains unnoticed.
+	// leastWatch is the shortest time for which the server is asked to keep a watch open.
+	// The longest is twice that; the time is chosen at random. It bounds how long a dead
+	// connection remains unnoticed.
 	leastWatch = 5 * time.Minute
 	// steady is how long a watch must have been open to count as working.
 	steady = 30 * time.Second
 	// early is how much shorter than asked a watch may be, by rounding and latency.
 	early = 2 * time.Second
-	// fewShort is how many watches in a row may be not steady before that is logged.
+	// fewShort is how many watches in a row may end before they are steady until that is
+	// logged.
 	fewShort = 5
 )
 
-// newPauses returns the pauses between one watch and the next: from half a second
-// to half a minute, each lengthened at random up to four times. All replicas ask a
-// server that comes back, and a watch that has lost its place costs a list, a watch and
-// a refresh.
+// newPauses returns the pauses between one watch and the next. They grow from half a
+// second to 8 seconds, and each is lengthened at random, up to four times. The jitter is
+// large because all replicas ask a server that comes back, and a watch that has lost its
+// place costs a list, a watch and a refresh.
 func newPauses() wait.Backoff {
 	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 3, Steps: 30, Cap: 8 * time.Second}
 }
 
-// Watcher rings whenever an object of one resource comes, changes or goes. It
-// keeps nothing of the objects.
+// Watcher rings the doorbell whenever an object of one resource comes, changes or goes.
+// It keeps no part of the objects.
 type Watcher struct {
 	client   *discovery.WatchClient
 	resource schema.GroupVersionResource
@@ -56,12 +57,12 @@ type Watcher struct {
 
 	watching atomic.Bool // a watch is open
 
-	// These belong to run.
-	version  string // the resource version to continue from; "": a list has to bring it
+	// Only run uses these.
+	version  string // the resource version to continue from; "": a list must bring one
 	begun    bool   // a watch has been open
 	short    int    // watches in a row that were not steady
-	troubled bool   // the trouble has been logged
-	due      bool   // the last watch was as long as asked
+	troubled bool   // a failure has been logged
+	due      bool   // the last watch stayed open as long as asked
 	pauses   wait.Backoff
 }
 
@@ -92,9 +93,9 @@ func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 	}
 }
 
-// watch opens a watch and follows it to its end. It continues where the last one ended.
-// If that is not known, it lists to learn where to begin, and rings, because it may have
-// missed events.
+// watch opens a watch and follows it to its end. It continues where the last watch ended.
+// If that place is not known, it lists to learn where to begin, and rings, because it may
+// have missed events.
 func (w *Watcher) watch(ctx context.Context, bell *Doorbell) error {
 	resumed := w.version != ""
 	if !resumed {
@@ -122,7 +123,7 @@ func (w *Watcher) watch(ctx context.Context, bell *Doorbell) error {
 	return w.closed(lasted, err)
 }
 
-// ring rings for events that may have happened while nothing was watched.
+// ring rings for events that may have happened while no watch was open.
 func (w *Watcher) ring(bell *Doorbell) {
 	if w.begun {
 		bell.RingEvent()
@@ -152,8 +153,8 @@ func (w *Watcher) follow(stream *discovery.EventStream, bell *Doorbell) error {
 	}
 }
 
-// lost forgets where to continue if there is an error. It returns no error if the server
-// only no longer knows what happened since then.
+// lost forgets where to continue if there is an error. It returns nil if the error only
+// means that the server no longer has the events since that place.
 func (w *Watcher) lost(err error, resumed bool) error {
 	if err == nil {
 		return nil
@@ -188,9 +189,10 @@ func (w *Watcher) failed(err error) {
 	switch codeOf(err) {
 	case http.StatusForbidden, http.StatusUnauthorized:
 		log.Error(err, "cannot watch for API changes: a ClusterRole must allow the verbs list and watch on this resource; "+
-			"until then only the interval and misses refresh")
+			"until then the mapper is refreshed only by RefreshInterval, MaxAge and misses")
 	case http.StatusNotFound:
-		log.Error(err, "cannot watch for API changes: the server does not serve this resource; only the interval and misses refresh")
+		log.Error(err, "cannot watch for API changes: the server does not serve this resource; "+
+			"the mapper is refreshed only by RefreshInterval, MaxAge and misses")
 	default:
 		log.Error(err, "cannot watch for API changes now, trying again")
 	}

@@ -12,26 +12,26 @@ import (
 
 // doubtfulFor is how long after a failure an absence is doubted. A kube-apiserver that
 // starts answers 404 for its custom resources for a moment: after it has read their
-// definitions, which ends the 503, and before it has made their documents. Two loops of
-// it wait for the definitions, and each checks every 100 ms.
+// definitions, which ends the 503, and before it has made their documents. Two loops in
+// the server wait for the definitions, and each checks every 100 ms.
 const doubtfulFor = 30 * time.Second
 
-// absencePauses returns the pauses before each further read of what seems absent.
+// absencePauses returns the pauses before each new read of what seems absent.
 func absencePauses() []time.Duration {
 	return []time.Duration{300 * time.Millisecond, 700 * time.Millisecond}
 }
 
-// doubts knows whether the server may have been away lately: it has failed, or a live
-// read has begun to. A group that keeps failing casts no doubt on others: its
+// doubts knows whether the server may have been away lately: the server has failed, or a
+// live read has begun to fail. A group that keeps failing casts no doubt on others: its
 // APIService may be down for good.
 type doubts struct {
-	failed  atomic.Pointer[time.Time] // when the server last failed, or a live read began to
+	failed  atomic.Pointer[time.Time] // when the server last failed, or a live read last began to fail
 	failing sync.Map                  // live reads that failed the last time, each a snapshot.Read
 }
 
-// note records how a read has ended. known reports whether what was read had been
-// served until then. All unknown things count as one: names that callers make up must
-// not fill memory, and must not cast a new doubt each.
+// note records how a read has ended. known reports whether what was read had been served
+// until then. All unknown groups and versions count as one: names that callers make up
+// must not fill memory, nor cast new doubts.
 func (d *doubts) note(now time.Time, read snapshot.Read, known bool, err error) {
 	if !known {
 		read = snapshot.Read{Part: read.Part}
@@ -49,7 +49,7 @@ func (d *doubts) note(now time.Time, read snapshot.Read, known bool, err error) 
 	}
 }
 
-// of reports whether there is reason to doubt an absence that read has found.
+// of reports whether there is a reason to doubt an absence that read has found.
 func (d *doubts) of(read snapshot.Read) bool {
 	if _, failing := d.failing.Load(read); failing {
 		return true
@@ -58,7 +58,7 @@ func (d *doubts) of(read snapshot.Read) bool {
 	return failed != nil && time.Since(*failed) <= doubtfulFor
 }
 
-// served reports whether what is read is in from, the snapshot when a live read began.
+// served reports whether from, the snapshot when a live read began, has what is read.
 func served(from *snapshot.Snapshot, read snapshot.Read) bool {
 	switch read.Part {
 	case snapshot.PartList:
@@ -70,9 +70,10 @@ func served(from *snapshot.Snapshot, read snapshot.Read) bool {
 	}
 }
 
-// doubted makes a live read. It makes the read again, after each of absencePauses,
-// while do reports an absence of what was served and there is reason for doubt. It gives
-// up when the flight's context ends: then absent means nothing.
+// doubted makes a live read by calling do. If do reports that something is absent that
+// was served, and there is a reason for doubt, it calls do again after each of
+// absencePauses until do finds it. It gives up when the flight's context ends: then
+// absent means nothing.
 func (r *Reloader) doubted(f *flight, do func() (absent bool)) {
 	if !do() || !served(f.from, f.read) || !r.doubts.of(f.read) {
 		return
@@ -85,7 +86,7 @@ func (r *Reloader) doubted(f *flight, do func() (absent bool)) {
 			return
 		case <-timer.C:
 		}
-		r.begin(f) // or a document that was read meanwhile would count for more
+		r.begin(f) // otherwise a document that was read meanwhile would win
 		if !do() {
 			return
 		}

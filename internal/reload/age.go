@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// age decides when what is known is due to be confirmed: stale-while-revalidate, as in
-// RFC 5861. Its timer refers only to the flag that it sets, so that it keeps no mapper
-// alive. After it has fired there is no timer until the document is read again.
+// age decides when the mapper is due to confirm what it knows: stale-while-revalidate, as
+// in RFC 5861. Its timer refers only to the flag that it sets, so it keeps no mapper
+// alive. After the timer has fired there is none until the document is read again.
 type age struct {
 	most time.Duration // 0: never
 	due  *atomic.Bool
@@ -25,8 +25,9 @@ func newAge(most time.Duration) *age { return &age{most: most, due: new(atomic.B
 // confirmed is called after each read of the whole document.
 func (a *age) confirmed() { a.next(a.most) }
 
-// failed is called after each refresh that has failed. The next one is due after twice
-// the time, and not later: what is known gets that old.
+// failed is called after each refresh that has failed. The next refresh is due after
+// twice the time. That pause does not grow further, because what is known gets as old as
+// the pause.
 func (a *age) failed() { a.next(2 * a.most) }
 
 // next sets when the next confirmation is due.
@@ -44,12 +45,12 @@ func (a *age) next(pause time.Duration) {
 	a.timer = time.AfterFunc(pause, func() { due.Store(true) })
 }
 
-// Due reports whether what is known has not been confirmed for MaxAge. It costs
-// one atomic load.
+// Due reports whether a confirmation is due: MaxAge has passed since the last one. It
+// costs one atomic load.
 func (r *Reloader) Due() bool { return r.age.due.Load() }
 
-// Confirm starts a refresh in the background if one is due, and returns at once.
-// It ends by the timeouts of its requests.
+// Confirm starts a refresh in the background if one is due, and returns at once. The
+// refresh ends by the timeouts of its requests.
 func (r *Reloader) Confirm() {
 	if !r.age.due.CompareAndSwap(true, false) {
 		return

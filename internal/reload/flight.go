@@ -14,7 +14,7 @@ import (
 )
 
 // flight is one read of the server, shared by all callers that joined before it started.
-// What it has found is written once, before done is closed.
+// Its results are written once, before done is closed.
 type flight struct {
 	read   snapshot.Read
 	ctx    context.Context // of its requests; it ends only if the last waiter abandons the flight
@@ -23,17 +23,17 @@ type flight struct {
 
 	outcome   snapshot.Outcome
 	from      *snapshot.Snapshot // the current snapshot when its last request began
-	published *snapshot.Snapshot // the current snapshot right after it
-	seen      *snapshot.Snapshot // the same, with what it has found even if that was overtaken
+	published *snapshot.Snapshot // the current snapshot right after the flight
+	seen      *snapshot.Snapshot // published, with what the flight has found even if that was overtaken
 	found     finding            // what a live read has found; nil if it failed
 
 	waiters int // guarded by flights.mu
 }
 
-// finding returns what follows from s and what a live read that began at now has found.
+// finding adds to s what a live read that began at now has found.
 type finding func(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapshot
 
-// lane is a queue of flights that wait for each other: all of one group, or all of the
+// lane names flights that run one after the other: all of one group, or all of the
 // document.
 type lane struct {
 	document bool
@@ -47,24 +47,24 @@ func laneOf(r snapshot.Read) lane {
 const (
 	// mostQuick is how many groups are read at a time.
 	mostQuick = 8
-	// mostSlow is how many more may hang: groups that did not answer the last time, and
-	// groups that have not answered for slowAfter.
+	// mostSlow is how many more may be read beside them that may hang: groups that did
+	// not answer the last time, and groups that have not answered for slowAfter.
 	mostSlow  = 32
 	slowAfter = time.Second
 	// mostRemembered bounds the groups that are remembered as slow.
 	mostRemembered = 1024
 )
 
-// flights are the reads that have been asked for. Those in one lane run one after
-// the other, in the order in which they were asked for; lanes run side by side.
-// That of the document is always free to start.
+// flights are the reads that callers wait for. Flights in one lane run one after the
+// other, in the order in which they were requested. Lanes run side by side. The lane of
+// the document counts against no bound.
 type flights struct {
-	perform func(*flight) // fills in what it has found
+	perform func(*flight) // makes the read and fills in the flight's results
 
 	mu      sync.Mutex    // held for short work in memory only
-	waiting []*flight     // have not started; no two of the same read
+	waiting []*flight     // not started; no two make the same read
 	flying  []lane        // few; a map would never shrink
-	slow    map[lane]bool // the lane's last flight got no answer; nil if none
+	slow    map[lane]bool // lanes whose last flight got no answer; nil if there never was one
 	inQuick int           // flights that count against mostQuick
 	inSlow  int           // flights that count against mostSlow
 }
@@ -77,7 +77,7 @@ func newFlights(perform func(*flight)) *flights {
 // its cause, and the flight goes on without this waiter.
 func (fs *flights) do(ctx context.Context, r snapshot.Read) (*flight, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx) // or a flight might start for nobody
+		return nil, context.Cause(ctx) // otherwise a flight might start for nobody
 	}
 	f := fs.join(r)
 	select {
@@ -90,7 +90,7 @@ func (fs *flights) do(ctx context.Context, r snapshot.Read) (*flight, error) {
 }
 
 // doWhile is do, but it abandons the flight when ctx ends: the flight goes on only if
-// somebody else waits for it. Otherwise it has ended when doWhile returns.
+// another caller waits for it. Otherwise the flight has ended when doWhile returns.
 func (fs *flights) doWhile(ctx context.Context, r snapshot.Read) (*flight, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -124,8 +124,8 @@ func (fs *flights) join(r snapshot.Read) *flight {
 	return f
 }
 
-// leave gives up waiting for f. A flight that nobody waits for does not start.
-// alone reports whether it has started and nobody waits for it any more.
+// leave gives up waiting for f. A flight that nobody waits for does not start. alone
+// reports whether f has started and nobody waits for it any more.
 func (fs *flights) leave(f *flight) (alone bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -168,7 +168,7 @@ func (fs *flights) start() {
 // the timeout of its requests at the latest.
 func (fs *flights) fly(f *flight, l lane, room *int) {
 	var patience *time.Timer
-	fs.mu.Lock() // the function below waits for it, so patience is set before it runs
+	fs.mu.Lock() // the function below waits for the lock, so patience is set before it runs
 	patience = time.AfterFunc(slowAfter, func() {
 		fs.mu.Lock()
 		defer fs.mu.Unlock()

@@ -13,22 +13,22 @@ import (
 // Health is how the reads of the server have gone. It is immutable.
 type Health struct {
 	LastAttempt         time.Time // when the last read ended, or zero
-	LastSuccess         time.Time // of a read, whether anything had changed or not
+	LastSuccess         time.Time // when the last successful read ended, whether it brought changes or not
 	LastError           error     // of the last read; nil after a success
 	ConsecutiveFailures int       // since the last success
 
-	// FailingSince is when the server first failed since it last answered anything.
-	// FailedLast is when it last failed, and FailedWith the error of that. A group may
-	// fail, with any error, although the server works.
+	// FailingSince is the time of the server's first failure after it last answered
+	// anything. FailedLast is the time of its last failure, and FailedWith the error. The
+	// failure of a group, with whatever error, is no failure of the server.
 	FailingSince, FailedLast time.Time
 	FailedWith               error
 
-	failed    snapshot.Tick // of the server's last failure
-	succeeded snapshot.Tick // the greatest of the reads that succeeded
+	failed    snapshot.Tick // of the read in which the server last failed
+	succeeded snapshot.Tick // the greatest tick of a read that succeeded
 }
 
-// after returns the health that follows from a read that ended now. A failure is
-// out of date if a read that began later has succeeded.
+// after returns the health after a read that ended now. A failure is out of date if a
+// read that began later has succeeded.
 func (h Health) after(now time.Time, r snapshot.Read, o snapshot.Outcome) Health {
 	if o.Err == nil {
 		return Health{LastAttempt: now, LastSuccess: now, succeeded: max(o.Tick, h.succeeded)}
@@ -48,7 +48,8 @@ func (h Health) after(now time.Time, r snapshot.Read, o snapshot.Outcome) Health
 	return h
 }
 
-// ofServer reports whether the server itself has failed, and not only a group.
+// ofServer reports whether the error means that the server itself has failed, and not
+// only a group.
 func ofServer(r snapshot.Read, err error) bool { return r.Part.Document() || unreachable(err) }
 
 // unreachable reports whether err means that there is no connection to the server.
@@ -57,8 +58,9 @@ func unreachable(err error) bool {
 	return errors.As(err, &failed) && failed.Op == "dial"
 }
 
-// doubtful reports whether reads fail, and the server itself was last found to work or
-// to fail at least patience ago: then the server may fail, or only a group.
+// doubtful reports whether reads fail, and for at least patience no read has shown
+// whether the server itself works or fails: then it may be the server that fails, or only
+// a group.
 func (h Health) doubtful(now time.Time, patience time.Duration) bool {
 	heard := h.LastSuccess
 	if h.FailedLast.After(heard) {
@@ -67,8 +69,8 @@ func (h Health) doubtful(now time.Time, patience time.Duration) bool {
 	return h.LastError != nil && now.After(heard) && now.Sub(heard) >= patience
 }
 
-// record keeps how a flight has ended. If the server itself may fail, it has /api read,
-// and does not wait for that.
+// record keeps how a flight has ended. If the server itself may fail, it starts a read of
+// /api and does not wait for it.
 func (r *Reloader) record(f *flight, from *snapshot.Snapshot, took time.Duration) {
 	now := time.Now()
 	r.doubts.note(now, f.read, served(from, f.read), f.outcome.Err)
@@ -104,7 +106,7 @@ func (r *Reloader) recordRefresh() {
 	}
 }
 
-// Report is what one read has done.
+// Report describes one read.
 type Report struct {
 	Reason       string // which part of the server was read
 	Duration     time.Duration

@@ -16,22 +16,22 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Finder asks a snapshot. known reports whether it has an answer other than
-// NoMatch, and settled whether no read could change that.
+// Finder looks something up in a snapshot. known reports whether the snapshot has an
+// answer other than NoMatch. settled reports whether the lookup needs no read.
 type Finder func(*snapshot.Snapshot) (known, settled bool)
 
-// Finding is what a lookup has to answer from.
+// Finding is what a lookup is answered from.
 type Finding struct {
 	Snapshot *snapshot.Snapshot
 	Failed   map[schema.GroupVersion]error // versions that may have the answer and could not be read
-	Err      error                         // the server could not be read, or ctx ended
+	Err      error                         // why the server could not be read, or the cause of the end of ctx
 	Partial  bool                          // a NoMatch must not be kept; see snapshot.Partial
 }
 
-// Lookup makes the reads that a lookup still needs which the current snapshot does not
-// settle. Its finding comes from reads that began after the call of Lookup. The lookup
-// is judged by its own reads: find is called after each of them, with what that read
-// left, whatever others have published since.
+// Lookup makes the reads that a lookup still needs if the current snapshot does not
+// settle it. Its finding comes from reads that began after the call of Lookup. Only the
+// lookup's own reads decide: find is called after each of them, with the snapshot that
+// this read left, whatever others have published since.
 func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Finding {
 	l := &lookup{r: r, q: q, find: find, p: snapshot.Progress{Done: map[snapshot.Read]snapshot.Outcome{}}}
 	l.began, l.hung = r.Snapshot(), r.flights.hanging()
@@ -49,7 +49,8 @@ func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Fi
 	return Finding{Snapshot: l.s}
 }
 
-// patience is how long a lookup of something known waits for a read if an answer is not likely.
+// patience is how long a lookup of something known waits for a read that is not likely to
+// be answered.
 const patience = 3 * time.Second
 
 // patienceFor returns how long the lookup waits for each of its reads, or 0 for as long
@@ -59,7 +60,7 @@ const patience = 3 * time.Second
 // that is doubted takes a second.
 func (l *lookup) patienceFor() time.Duration {
 	health := l.r.Health()
-	failing := health.failed > l.began.LastReset() // it is 0 while the server does not fail
+	failing := health.failed > l.began.LastReset() // health.failed is 0 while the server works
 	hung := func(g *snapshot.Group) bool { return l.hung[lane{group: g.Name()}] }
 	if !l.p.Found || !failing && !slices.ContainsFunc(l.began.GroupsOf(l.q), hung) {
 		return 0
@@ -74,21 +75,21 @@ type lookup struct {
 	find  Finder
 	began *snapshot.Snapshot // the snapshot when the lookup began
 
-	hung     map[lane]bool // what did not answer the last time before
-	patience time.Duration // for each read; 0 is as long as it takes
+	hung     map[lane]bool // the lanes that did not answer the last time before the lookup
+	patience time.Duration // for each read; 0 means as long as the read takes
 
-	s       *snapshot.Snapshot // the snapshot after its last read
-	settled bool               // by s
+	s       *snapshot.Snapshot // the snapshot after the lookup's last read
+	settled bool               // whether s settles the lookup
 
-	mu  sync.Mutex // reads of several groups are made side by side
+	mu  sync.Mutex // guards p and own: reads of several groups are made side by side
 	p   snapshot.Progress
-	own map[snapshot.Read]*flight // its live reads that have found something out
+	own map[snapshot.Read]*flight // the lookup's live reads that did not fail
 }
 
-// look puts the lookup to s, and reports whether the answer is settled. What the lookup's
-// own live reads have found counts, too, if a document has overtaken it; and, if there is
-// no answer else, whatever others have read live since: it was served while the lookup
-// lasted.
+// look tries to answer the lookup from s, and reports whether the answer is settled. What
+// the lookup's own live reads have found counts even if a document has overtaken them. If
+// there is no other answer, it counts even if others have since read the opposite live:
+// it was served while the lookup lasted.
 func (l *lookup) look(s *snapshot.Snapshot) (settled bool) {
 	s = s.Since(l.began)
 	if len(l.own) == 0 {
@@ -102,7 +103,7 @@ func (l *lookup) look(s *snapshot.Snapshot) (settled bool) {
 	return l.settled
 }
 
-// ask puts the lookup to s, and reports whether s has an answer.
+// ask tries to answer the lookup from s, and reports whether s has an answer.
 func (l *lookup) ask(s *snapshot.Snapshot) (found bool) {
 	l.s = s
 	l.p.Found, l.settled = l.find(s)
@@ -110,8 +111,8 @@ func (l *lookup) ask(s *snapshot.Snapshot) (found bool) {
 	return l.p.Found
 }
 
-// with returns s with what the lookup's own live reads have found, in their order, as if
-// they had begun at now; if that is 0, when they did.
+// with returns s with what the lookup's own live reads have found, in their order. It
+// adds them as if they had begun at now, or, if now is 0, at their own ticks.
 func (l *lookup) with(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapshot {
 	own := slices.SortedFunc(maps.Values(l.own), func(a, b *flight) int { return cmp.Compare(a.outcome.Tick, b.outcome.Tick) })
 	for _, f := range own {
@@ -124,9 +125,9 @@ func (l *lookup) with(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapsho
 // lookup asks that group for nothing more.
 const mostSilent = 2
 
-// make makes the reads: those of one group one after the other, as upstream's
-// counting transport demands, those of several groups side by side. It returns an error
-// if ctx ended, or if the document could not be read and live reads do not suffice.
+// make makes the reads. It makes those of one group one after the other, as upstream's
+// counting transport demands, and those of several groups side by side. It returns an
+// error if ctx ended, or if the document could not be read and live reads do not suffice.
 func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 	groups := byLane(reads)
 	if len(groups) == 1 {
@@ -160,9 +161,9 @@ func byLane(reads []snapshot.Read) [][]snapshot.Read {
 	return lanes
 }
 
-// makeInOrder makes the reads until seen, which is called after each, returns true. If
-// the document only lists versions, it makes the other reads as well: upstream's test of
-// requests demands that, and the next lookup in the group needs no read then.
+// makeInOrder makes the reads until seen, which it calls after each, returns true. If the
+// document only lists versions, it makes the remaining reads all the same: upstream's
+// test of requests demands that, and then the next lookup in the group needs no read.
 func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen func(*flight) (enough bool)) error {
 	enough, silent := false, 0
 	for _, r := range reads {
@@ -177,7 +178,7 @@ func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen fu
 			return nil
 		case enough:
 			continue
-		case err != nil && ctx.Err() == nil && l.patience == 0: // it was another group
+		case err != nil && ctx.Err() == nil && l.patience == 0: // read was not patient with another group
 			l.note(r, unanswered)
 			silent = mostSilent
 			continue
@@ -201,8 +202,8 @@ func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen fu
 	return nil
 }
 
-// read makes a read. It is not patient with another group than the one asked for that did
-// not answer the last time before the lookup.
+// read makes a read. It waits only for patience if a group did not answer the last time
+// before the lookup, and is not the one that the lookup names.
 func (l *lookup) read(ctx context.Context, r snapshot.Read) (*flight, error) {
 	wait := l.patience
 	if another := l.q.ByResource && r.Group != l.q.Group && !r.Part.Document(); another && l.hung[laneOf(r)] {
@@ -233,8 +234,8 @@ func (l *lookup) keep(f *flight) {
 	l.own[f.read] = f
 }
 
-// failed returns the versions that may have the answer: those that the lookup could not
-// read, and those of its groups whose last read failed.
+// failed returns the versions that may have the answer but could not be read: by the
+// lookup itself, or, in its groups, the last time that anybody read them.
 func (l *lookup) failed() map[schema.GroupVersion]error {
 	failed := map[schema.GroupVersion]error{}
 	for _, g := range l.s.GroupsOf(l.q) {

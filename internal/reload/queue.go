@@ -4,8 +4,8 @@ package reload
 
 import "sync"
 
-// Queue makes calls one after the other, in their order, while their callers do not
-// wait. A call may be slow, and may use the mapper. The zero Queue is ready.
+// Queue makes calls one after the other, in their order. Add does not wait for them. A
+// call may be slow, and may use the mapper. The zero Queue is ready to use.
 type Queue struct {
 	mu      sync.Mutex // held for short work in memory only
 	calls   []func()

@@ -15,13 +15,13 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Refresh reads the document, and then live what the document leaves open: disputed and
-// dropped groups, groups that were reset, and, without the aggregated document, the
-// versions that were read before. It returns an error if the server could not be read.
-// It stops when ctx ends.
+// Refresh reads the document. Then it reads live what the document leaves open: disputed
+// and dropped groups, groups that were reset, and, without the aggregated document, the
+// versions that were read before. It returns an error if the server could not be read. It
+// stops when ctx ends.
 //
-// It waits at most settleFor for live reads: one group that hangs must not keep the
-// others from the next refresh.
+// It waits at most settleFor for live reads: one group that hangs must not delay the next
+// refresh of all others.
 func (r *Reloader) Refresh(ctx context.Context) error {
 	f, err := r.flights.doWhile(ctx, snapshot.Read{Part: snapshot.PartDocument})
 	if err != nil {
@@ -38,8 +38,8 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 }
 
 // RefreshGroups reads groups live, each with every version that it has. It reads them
-// side by side, so that one that hangs does not hold up the others. It returns an error
-// that joins all that could not be read.
+// side by side, so that a group that hangs does not hold up the others. Its error joins
+// the errors of all reads that failed.
 func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 	groups = slices.Compact(slices.Sorted(slices.Values(groups)))
 	errs := make([]error, len(groups))
@@ -71,7 +71,8 @@ func (r *Reloader) refreshGroup(ctx context.Context, group string) error {
 	return errors.Join(errs...)
 }
 
-// ReadAll reads everything that the server serves, and has every later Refresh do so.
+// ReadAll reads everything that the server serves. From then on every Refresh does so,
+// too.
 func (r *Reloader) ReadAll(ctx context.Context) error {
 	r.all.Store(true)
 	return r.Refresh(ctx)
@@ -94,13 +95,13 @@ func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snaps
 const (
 	// settleFor is how long a refresh waits for its live reads.
 	settleFor = 5 * time.Second
-	// mostDropped is how many of the groups that a document drops are read live. If all
-	// of these are gone, the document is believed about the others.
+	// mostDropped is how many of the groups that a document drops are read live. If all of
+	// these are gone, so are the others.
 	mostDropped = 3
 )
 
-// settle makes the live reads that the document, just read, leaves open. It returns an
-// error if none of the groups got a connection to the server.
+// settle makes the live reads that a document, which was just read, leaves open. It
+// returns an error if no group's reads got a connection to the server.
 func (r *Reloader) settle(ctx context.Context, s *snapshot.Snapshot) error {
 	disputed, dropped := s.Unsettled()
 	open := map[string][]snapshot.Read{}
@@ -169,8 +170,8 @@ func (r *Reloader) addVersionsRead(s *snapshot.Snapshot, open map[string][]snaps
 // lookForDropped reads one version of a few of the groups that the document has dropped.
 // If each of them answers 404, all dropped groups are gone. An API server that starts
 // serves a document without its CustomResourceDefinitions for a moment, while their
-// versions answer 503 or 200. It reads one after the other, because a 503 casts doubt on
-// the next 404, but does not wait for one that hangs.
+// versions answer 503 or 200. The reads are made one after the other, because a 503 casts
+// doubt on the next 404. But one that hangs delays the next only by slowAfter.
 func (r *Reloader) lookForDropped(ctx context.Context, dropped []*snapshot.Group) error {
 	asked := dropped[:min(len(dropped), mostDropped)]
 	gone, errs := make([]bool, len(asked)), make([]error, len(asked))

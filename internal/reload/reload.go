@@ -15,7 +15,7 @@ import (
 type Options struct {
 	MaxAge         time.Duration // the age at which what is in use is confirmed; 0 or less: never
 	UnhealthyAfter time.Duration // after a quarter of it, with only groups failing, /api is read
-	Report         func(Report)  // called after each read, in order; nobody waits for it; may be nil
+	Report         func(Report)  // called after each read, never concurrently; nobody waits for it; may be nil
 }
 
 // Reloader holds the current snapshot of one server and reloads it on demand.
@@ -25,7 +25,7 @@ type Reloader struct {
 	changed atomic.Pointer[chan struct{}]     // closed and replaced by publish
 	health  atomic.Pointer[Health]            // stored by record and recordRefresh alone
 	doubts  doubts
-	ticks   atomic.Uint64 // the last one taken
+	ticks   atomic.Uint64 // the last tick that was taken
 	client  *discovery.Client
 	options Options
 	flights *flights
@@ -36,7 +36,7 @@ type Reloader struct {
 }
 
 // New makes a reloader that knows nothing yet. It sends no request and starts no
-// goroutine. The queue reports calls options.Report.
+// goroutine. options.Report is called through the queue reports.
 func New(client *discovery.Client, reports *Queue, options Options) *Reloader {
 	r := &Reloader{client: client, options: options, reports: reports, age: newAge(options.MaxAge)}
 	r.flights = newFlights(r.perform)
@@ -71,9 +71,9 @@ func (r *Reloader) ResetGroup(group string) {
 
 func (r *Reloader) tick() snapshot.Tick { return snapshot.Tick(r.ticks.Add(1)) }
 
-// publish replaces the current snapshot with the one that follow makes of it, and
-// returns that. It is the only place that stores a snapshot. follow may be called again
-// if another goroutine was faster.
+// publish replaces the current snapshot with the one that follow makes from it, and
+// returns the new one. Nothing else stores a snapshot. publish calls follow again if
+// another goroutine was faster.
 func (r *Reloader) publish(follow func(*snapshot.Snapshot) *snapshot.Snapshot) *snapshot.Snapshot {
 	for {
 		current := r.current.Load()
@@ -111,8 +111,8 @@ func (r *Reloader) perform(f *flight) {
 	}
 }
 
-// begin is called before the first request of a read, and before that of each
-// further one where an answer is doubted: what counts is the last.
+// begin is called before the first request of a read, and before each new request if an
+// answer is doubted: the last one counts.
 func (r *Reloader) begin(f *flight) {
 	f.from, f.outcome.Tick = r.Snapshot(), r.tick()
 }
@@ -186,8 +186,8 @@ func (r *Reloader) readVersion(f *flight) {
 	r.publishLive(f, f.found)
 }
 
-// publishLive publishes what a live read has found, unless a document that was read
-// later has news of the group. Those who waited for the read see it in any case.
+// publishLive publishes what a live read has found, unless a document that was read later
+// has news of the group. Callers that waited for the read see its result in any case.
 func (r *Reloader) publishLive(f *flight, follow finding) {
 	f.published = r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
 		if next, ok := s.Overtaken(f.from, f.read, f.outcome.Tick); ok {

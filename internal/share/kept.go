@@ -12,7 +12,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// How long, and how many bytes of it, is kept that no mapper uses, before Keep is called.
+// The bounds of what is kept although no mapper uses it, until Keep is called.
 const (
 	DefaultKeepFor   = 10 * time.Minute
 	DefaultKeepBytes = 64 << 20
@@ -31,7 +31,7 @@ type kept struct {
 	limit  int64
 	cache  *cache.LRUExpireCache   // Server to *Bulk
 	bulks  map[Server]*Bulk        // what is in cache, and what has expired there since the last trim
-	groups map[*snapshot.Group]int // how many of bulks have the group
+	groups map[*snapshot.Group]int // in how many of bulks each group is
 	bytes  int64                   // of bulks
 	due    time.Time               // of the next trim by the timer
 }
@@ -78,7 +78,7 @@ func (k *kept) remove(server Server) {
 	}
 }
 
-// count adds b to what is counted, or takes it away.
+// count adds b to the counts if by is 1, and removes it if by is -1.
 func (k *kept) count(b *Bulk, by int) {
 	k.bytes += int64(by) * b.ownSize()
 	for g := range b.groups() {

@@ -13,12 +13,12 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// madeOf reports whether httpClient sends requests exactly as a client does that
-// rest.HTTPClientFor makes of cfg. It compares with a transport that client-go makes of
-// cfg now: the wrappers must have the same types and settings, around the same base,
-// which client-go keeps for all configurations with the same TLS settings.
+// madeOf reports whether httpClient sends requests exactly like a client that
+// rest.HTTPClientFor makes from cfg. It compares with a transport that client-go makes
+// from cfg now: the wrappers must have the same types and settings, around the same base.
+// client-go keeps one base for all configurations with the same TLS settings.
 //
-// What can't be compared has to be absent: functions, plugins that a program has
+// Settings that can't be compared must be absent: functions, plugins that a program has
 // registered, and cookies.
 func madeOf(cfg *rest.Config, httpClient *http.Client) bool {
 	if cfg.Transport != nil || cfg.WrapTransport != nil || cfg.Dial != nil || cfg.Proxy != nil || cfg.AuthProvider != nil ||
@@ -52,8 +52,8 @@ func looksLike(cfg *rest.Config, rt http.RoundTripper) bool {
 	}
 }
 
-// defaultTransport is http.DefaultTransport before a program replaces it with a
-// transport that may lead anywhere.
+// defaultTransport is the original http.DefaultTransport. A program may replace that with
+// a transport that leads anywhere.
 var defaultTransport = http.DefaultTransport
 
 func looksLikeBase(cfg *rest.Config, t *http.Transport) bool {
@@ -64,7 +64,8 @@ func looksLikeBase(cfg *rest.Config, t *http.Transport) bool {
 	return t.MaxIdleConnsPerHost == idleConnections()
 }
 
-// idleConnections is a setting by which client-go's transports differ from most others.
+// idleConnections returns a setting in which client-go's transports differ from most
+// others.
 var idleConnections = sync.OnceValue(func() int {
 	rt, err := transport.New(&transport.Config{Proxy: http.ProxyFromEnvironment}) // with a function, so that it is not kept
 	if t, ok := rt.(*http.Transport); ok && err == nil {
@@ -83,8 +84,8 @@ func fromClientGo(rt http.RoundTripper) bool {
 	return strings.HasSuffix(path, "k8s.io/client-go/transport") || strings.HasSuffix(path, "k8s.io/client-go/plugin/pkg/client/auth/exec")
 }
 
-// sameTransport reports whether two transports, of which own is client-go's, treat
-// requests alike and send them through the same base.
+// sameTransport reports whether rt and own, which is client-go's, treat requests alike
+// and send them through the same base.
 func sameTransport(rt, own http.RoundTripper) bool {
 	for rt != own {
 		if reflect.TypeOf(rt) != reflect.TypeOf(own) || !fromClientGo(own) {
@@ -106,7 +107,8 @@ func sameTransport(rt, own http.RoundTripper) bool {
 var roundTripperType = reflect.TypeFor[http.RoundTripper]()
 
 // sameSettings reports whether all fields of two structs of the same type are equal,
-// except what they wrap. It reads only what is never written once the struct is in use.
+// except the transports that they wrap. It reads only fields that are never written once
+// the struct is in use.
 func sameSettings(a, b reflect.Value) bool {
 	for i := range a.NumField() {
 		if a.Type().Field(i).Type != roundTripperType && !sameValue(a.Field(i), b.Field(i)) {
@@ -116,8 +118,8 @@ func sameSettings(a, b reflect.Value) bool {
 	return true
 }
 
-// sameValue reports whether two settings of the same type are equal. Values of kinds
-// that no setting has today, as functions, never are.
+// sameValue reports whether two settings of the same type are equal. It returns false for
+// kinds of values that no setting has today, such as functions.
 func sameValue(a, b reflect.Value) bool {
 	switch a.Kind() {
 	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64, reflect.Pointer:
@@ -160,9 +162,9 @@ func sameEntries(a, b reflect.Value) bool {
 	return true
 }
 
-// sameSource reports whether two sources of tokens are one, or read the same file.
-// Each transport has a source of its own, whose token changes as it is used: only
-// its path is looked at.
+// sameSource reports whether two sources of tokens are one, or read the same file. Each
+// transport has its own source, whose token changes in use, so only the path of the file
+// is compared.
 func sameSource(a, b reflect.Value) bool {
 	if !a.IsValid() || !b.IsValid() {
 		return a.IsValid() == b.IsValid()

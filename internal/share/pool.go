@@ -23,7 +23,7 @@ func (p *pool[K, V]) get(key K) *V {
 }
 
 // put keeps value under key and returns it. If key has a value already and replace is
-// false, it returns that one.
+// false, put returns that value.
 func (p *pool[K, V]) put(key K, value *V, replace bool) *V {
 	p.mu.Lock()
 	defer p.mu.Unlock()

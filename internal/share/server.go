@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Server identifies a caller of a server. A bulk document that was read as this caller
-// may be offered to it again. The zero value is unknown, and shares nothing.
+// Server identifies a caller of a server. A bulk document that was read by a caller may
+// be offered to it again. The zero value is an unknown caller, which shares nothing.
 type Server struct {
 	key   Key
 	named bool
@@ -21,12 +21,13 @@ type Server struct {
 func (s Server) known() bool { return s != Server{} }
 
 // Named reports whether the user has named the caller. Then only the user knows which
-// credentials belong to it.
+// credentials the caller has.
 func (s Server) Named() bool { return s.named }
 
-// ServerOf returns the caller that a mapper of these arguments is. It is the zero value
-// unless the caller is certain: sharedAs names it, or the transport is client-go's own
-// for cfg. Any other transport may send requests anywhere, with any credentials.
+// ServerOf returns the caller for which a mapper with these arguments reads. It returns
+// the zero value unless the caller is certain: sharedAs names it, or client-go made the
+// transport from cfg. Any other transport may send requests anywhere, with any
+// credentials.
 func ServerOf(cfg *rest.Config, httpClient *http.Client, sharedAs string) Server {
 	switch {
 	case sharedAs != "":

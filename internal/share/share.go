@@ -66,11 +66,11 @@ type Document struct {
 	ETag   string // empty if the server sent none
 	Caller Key    // of the credentials that it was sent to; zero if the user named the caller
 	Groups []*snapshot.Group
-	Key    Key // of the keys of Groups; zero if the document was not the aggregated one
+	Key    Key // of the keys of Groups; zero if this is not the aggregated document
 }
 
-// Aggregated reports whether the document has the resources of every version, as an
-// empty document has.
+// Aggregated reports whether the document has the resources of every version. An empty
+// document has.
 func (d *Document) Aggregated() bool { return d.Key != Key{} || len(d.Groups) == 0 }
 
 // Bulk is what one bulk read of a server found. It is immutable.
@@ -92,8 +92,8 @@ func (b *Bulk) groups() iter.Seq[*snapshot.Group] {
 	}
 }
 
-// ownSize returns about how many bytes b takes besides its groups: their places in the
-// list, and in the index of what is kept.
+// ownSize returns about how many bytes b takes besides its groups: for their places in
+// the list, and in the index of what is kept.
 func (b *Bulk) ownSize() int64 {
 	const fixed, perGroup = 1 << 10, 96
 	return fixed + perGroup*int64(len(b.Core.Groups)+len(b.Named.Groups))
@@ -108,7 +108,8 @@ func (b *Bulk) size() int64 {
 	return size
 }
 
-// Recall returns the last bulk document read from server, or nil if it is gone.
+// Recall returns the last bulk document that this caller of a server has read, or nil if
+// it is gone.
 func Recall(server Server) *Bulk {
 	if !server.known() {
 		return nil
@@ -119,8 +120,8 @@ func Recall(server Server) *Bulk {
 	return bulks.get(server)
 }
 
-// Remember offers b to the next mapper of the same server. If b is no news, it does not
-// replace another document: another mapper may have read something newer.
+// Remember offers b to the next mapper of the same caller. If b is no news, it does not
+// replace another document, because another mapper may have read something newer.
 func Remember(server Server, b *Bulk, news bool) {
 	if !server.known() {
 		return
@@ -131,6 +132,6 @@ func Remember(server Server, b *Bulk, news bool) {
 	recent.put(server, bulks.put(server, b, true))
 }
 
-// Keep sets how long documents are kept after their last use, and how many bytes of
-// them at most. It drops what was kept so far.
+// Keep sets how long documents are kept after their last use, and how many bytes of them
+// at most. It drops everything kept so far.
 func Keep(ttl time.Duration, limit int64) { recent.reset(ttl, limit) }

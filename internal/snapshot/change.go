@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// The functions of this file return the snapshot that follows from s and one event.
-// Groups that the event does not touch keep their pointers. If nothing follows, the
-// functions return s itself.
+// The functions of this file return the snapshot after one event. Groups that the event
+// does not touch keep their pointers. If the event changes nothing, the functions return s
+// itself.
 
 // WithDocument records that a read of the document found list. core and named are the
-// ticks of the reads of its halves. 0 stands for a half that was not read: list has
-// its old groups.
+// ticks of the reads of its halves. 0 stands for a half that was not read: for that half
+// list has the old groups.
 func (s *Snapshot) WithDocument(list *List, core, named Tick) *Snapshot {
 	next := *s
 	next.core, next.named = max(core, s.core), max(named, s.named)
@@ -33,7 +33,8 @@ func (s *Snapshot) WithDocument(list *List, core, named Tick) *Snapshot {
 	return &next
 }
 
-// lossesIn returns the groups whose document in next has lost versions that s knew.
+// lossesIn returns the versions that s knew and that the document of next has lost, by
+// group.
 func (s *Snapshot) lossesIn(next *Snapshot) map[string]loss {
 	if next.doc == s.doc || !s.Read() {
 		return s.lost
@@ -59,8 +60,8 @@ func (s *Snapshot) lossesIn(next *Snapshot) map[string]loss {
 	return losses
 }
 
-// restated returns the groups of the document of next, with the facts that stay of the
-// groups of s. After them come the groups of s that the document does not list.
+// restated returns the groups of next's document, with the facts of s that remain. After
+// them come the groups of s that the document does not list.
 func (s *Snapshot) restated(next *Snapshot) []*Group {
 	groups := next.doc.groups
 	change := func(i int, g *Group) {
@@ -92,8 +93,8 @@ func (s *Snapshot) restated(next *Snapshot) []*Group {
 	return groups
 }
 
-// restate returns the group that follows from old if the group is doc in the new
-// document of next; doc is nil if the document does not list it.
+// restate returns what becomes of the group old if next's document has it as doc; doc is
+// nil if the document does not list it.
 func (s *Snapshot) restate(next *Snapshot, old, doc *Group) *Group {
 	if old.own == nil && doc != nil && doc.complete {
 		return doc
@@ -119,8 +120,8 @@ func sameVersions(a, b *Group) bool {
 	})
 }
 
-// WithoutDropped records that the document is right about the groups that it has
-// dropped: some of them were found gone live. Groups that were read live since stay.
+// WithoutDropped records that the document is right about the groups that it has dropped,
+// because live reads found some of them gone. Groups that were read live since then stay.
 func (s *Snapshot) WithoutDropped() *Snapshot {
 	next := *s
 	next.groups = slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool { return g.own != nil && g.own.dropped() })
@@ -131,17 +132,17 @@ func (s *Snapshot) WithoutDropped() *Snapshot {
 	return &next
 }
 
-// Overtaken returns what follows from a live read, begun at now, if a document that was
-// read later has news of the group: that read and earlier live reads of the same part
-// no longer count. from is the snapshot when the live read began. ok reports whether
-// the read was overtaken.
+// Overtaken returns the snapshot after a live read that began at now, if a document that
+// was read later has news of the group: then that read, and earlier live reads of the
+// same part, no longer count. from is the snapshot when the live read began. ok reports
+// whether the read was overtaken.
 func (s *Snapshot) Overtaken(from *Snapshot, r Read, now Tick) (next *Snapshot, ok bool) {
 	if !s.aggregated || s.half(r.Group) <= now || !from.Read() || s.doc.group(r.Group) == from.doc.group(r.Group) {
 		return s, false
 	}
 	f := factsOf(s.Group(r.Group))
 	if said := f.doc.find(r.Version); f.doc == nil || said != nil && said.Table == nil {
-		return s, false // it has dropped the group, or does not have the version's resources
+		return s, false // the document has dropped the group, or lacks the version's resources
 	}
 	if r.Part == PartList && f.list < now {
 		f.list, f.listed, f.favorite, f.lacked = 0, nil, "", nil
@@ -150,7 +151,7 @@ func (s *Snapshot) Overtaken(from *Snapshot, r Read, now Tick) (next *Snapshot, 
 	return s.withFacts(r.Group, f, 0), true
 }
 
-// WithList records a live read, begun at now, of the list of a group's versions.
+// WithList records a live read of the list of a group's versions that began at now.
 // versions is empty if there is no such group.
 func (s *Snapshot) WithList(group string, versions []string, preferred string, now Tick) *Snapshot {
 	f := factsOf(s.Group(group))
@@ -165,7 +166,7 @@ func (s *Snapshot) WithList(group string, versions []string, preferred string, n
 	return s.withFacts(group, f, now)
 }
 
-// WithVersion records a live read of a version, begun at now. table is nil if the
+// WithVersion records a live read of a version that began at now. table is nil if the
 // server answered that there is no such version.
 func (s *Snapshot) WithVersion(group, version string, table *Table, now Tick) *Snapshot {
 	g := s.Group(group)
@@ -189,7 +190,7 @@ func (s *Snapshot) WithVersion(group, version string, table *Table, now Tick) *S
 	return s.withFacts(group, f, now)
 }
 
-// absent records a live read of the list of an unknown group that did not find it.
+// absent records that a live read of the list of an unknown group did not find the group.
 func (s *Snapshot) absent(group string, now Tick) *Snapshot {
 	if reset, waiting := s.groupResets[group]; !waiting || now <= reset {
 		return s
@@ -199,7 +200,7 @@ func (s *Snapshot) absent(group string, now Tick) *Snapshot {
 	return &next
 }
 
-// sharedTable returns the table that the group has for the version if it equals table,
+// sharedTable returns the table that the group has for the version, if that equals table,
 // else table; g may be nil.
 func (g *Group) sharedTable(version string, table *Table) *Table {
 	if v := g.find(version); v != nil && v.Table.equal(table) {
@@ -208,7 +209,7 @@ func (g *Group) sharedTable(version string, table *Table) *Table {
 	return table
 }
 
-// WithFailedVersion records that a live read of a version, begun at now, failed. What
+// WithFailedVersion records that a live read of a version that began at now failed. What
 // was known of the version stays. Nothing is kept of an unknown version.
 func (s *Snapshot) WithFailedVersion(group, version string, err error, now Tick) *Snapshot {
 	g := s.Group(group)

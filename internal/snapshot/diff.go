@@ -104,7 +104,7 @@ func (g *Group) tableOf(version string) *Table {
 	return nil
 }
 
-// exactKind is target for the server's spelling of a kind only; t may be nil.
+// exactKind is target, but only for a kind as the server spells it; t may be nil.
 func (t *Table) exactKind(kind string) (target, bool) {
 	if t == nil {
 		return target{}, false
@@ -129,11 +129,11 @@ func (t *Table) spelledKinds() []string {
 	return kinds
 }
 
-// holds reports whether g is the group at i, as it mostly is. It compares pointers only:
+// holds reports whether g is the group at i. Mostly it is. It compares pointers only, because
 // there may be thousands of groups.
 func (s *Snapshot) holds(i int, g *Group) bool { return i < len(s.groups) && s.groups[i] == g }
 
-// groupAt is Group for a name that mostly is the name of the group at i.
+// groupAt is Group. It is fast if the group at i has that name, as it mostly has.
 func (s *Snapshot) groupAt(i int, name string) *Group {
 	if i < len(s.groups) && s.groups[i].name == name {
 		return s.groups[i]
@@ -160,8 +160,9 @@ func servedDifferently(a, b *Snapshot) bool {
 	return false
 }
 
-// groupServedDifferently reports whether the two groups differ in what is served. It is
-// no difference if a list gives the place of a version that was known without a list.
+// groupServedDifferently reports whether the two groups differ in what is served. If a
+// list now gives the place of a version that was in no list before, that is no
+// difference.
 func groupServedDifferently(old, g *Group) bool {
 	if len(old.versions) != len(g.versions) {
 		return true

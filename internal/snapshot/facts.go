@@ -7,32 +7,32 @@ import (
 	"slices"
 )
 
-// facts are what is known of a group beside its entry in the document: live reads,
-// failures, and what the document has dropped. They are immutable. Most groups have
-// none: they are the document's own, and mappers share them.
+// facts hold what is known of a group besides its entry in the document: live reads,
+// failures, and what the document has dropped. They are immutable. Most groups have no
+// facts: they are the document's own groups, and mappers share them.
 type facts struct {
 	doc      *Group   // the group in the document; nil if the document does not list it
 	list     Tick     // of the last live read of the group's list, if any
-	passed   bool     // the document has had news of the group since then
+	passed   bool     // the document has had news of the group since that read
 	listed   []string // the versions that the list had, in server order
 	favorite string   // the preferred version of the list
 	lacked   []string // the versions that a live list did not have, and that were not read since
 	versions []fact   // sorted by name
 }
 
-// fact is what is known of one version beside the document.
+// fact is what is known of one version besides the document.
 type fact struct {
 	name  string
 	table *Table // what the last good read found; nil if there was none, or if it is gone
 	read  Tick   // the tick of that read
-	live  bool   // that read was live; else it was the document's, which has changed since
+	live  bool   // that read was live; else it was of the document, which has changed since
 	gone  bool   // that read found that the version is not served
 	err   error  // why a later read failed
 	tried Tick   // the tick of the later read
 }
 
-// factsOf returns the facts of a group; for a group without own facts, those of its
-// document. g may be nil.
+// factsOf returns the facts of a group. If it has none of its own, they refer to the
+// document alone. g may be nil.
 func factsOf(g *Group) facts {
 	switch {
 	case g == nil:
@@ -69,7 +69,7 @@ func (f facts) with(v fact) facts {
 }
 
 // without returns the facts after a live read has found a version gone. If the document
-// has dropped the group, and the group had the version, the document is right.
+// has dropped a group that had this version, that proves that the document is right.
 func (f facts) without(version string, now Tick) facts {
 	right := f.doc == nil && slices.Contains(f.names(), version)
 	f.listed = slices.DeleteFunc(slices.Clone(f.listed), func(name string) bool { return name == version })
@@ -85,9 +85,9 @@ func (f facts) without(version string, now Tick) facts {
 	return f
 }
 
-// restate returns the facts that stay when the document has news of the group: doc, or
-// nil if the document no longer lists it. The document was read at now, and the one
-// before at then.
+// restate returns the facts that remain after a new read of the document, in which the
+// group is doc; doc is nil if the document no longer lists the group. The document was
+// read at now, and before that at then.
 //
 // A live fact that differs from the document stays until the next live read: the
 // document may be behind, by seconds on another replica, by a minute for an APIService.
@@ -106,7 +106,7 @@ func (f facts) restate(doc *Group, then, now Tick) facts {
 	case doc == nil:
 		next.list, next.favorite, next.lacked = f.list, f.preferred(), f.lacked
 		next.listed = slices.DeleteFunc(f.listing(), func(name string) bool {
-			if f.list > 0 { // what the live list lacks it must not seem to have
+			if f.list > 0 { // a version that the live list lacks must not seem to be in it
 				return !slices.Contains(f.listed, name)
 			}
 			return !next.has(name)
@@ -121,8 +121,8 @@ func (f facts) restate(doc *Group, then, now Tick) facts {
 	return next
 }
 
-// lacking returns the versions that a live list, read at now, or one before it did not
-// have, and that were not read since.
+// lacking returns the versions that the live list read at now, or an earlier one, did not
+// have, and that were not read since then.
 func (f *facts) lacking(listed []string, now Tick) []string {
 	var lacking []string
 	for _, name := range f.names() {
@@ -140,7 +140,7 @@ func (f *facts) has(name string) bool {
 	return ok || f.doc.find(name) != nil
 }
 
-// sinceThen returns the fact about a version. If there is none, it makes one of the
+// sinceThen returns the fact about a version. If there is none, it makes one from the
 // document, which was read at then.
 func (f *facts) sinceThen(name string, then Tick) fact {
 	v := f.get(name)
@@ -182,9 +182,10 @@ func (g *Group) unvouched() []string {
 	return names
 }
 
-// against compares v with a new document, read at now. It returns what stays of v, and
-// reports whether that is more than the document has. news reports whether the document
-// has news of the group: a mark as stale from before the last live read is none.
+// against compares v with a document that was read at now. It returns what remains of v,
+// and reports whether that is more than the document has. news reports whether the
+// document has news of the group. A mark as stale counts only if it is news, and was read
+// after v.
 func (v fact) against(doc *Group, news bool, now Tick) (fact, bool) {
 	said, failed := doc.find(v.name), v.err != nil && !news
 	switch {
@@ -242,8 +243,8 @@ func (f *facts) disputed() bool {
 	})
 }
 
-// dropped reports whether the document has dropped the group, and the group was not
-// read live since.
+// dropped reports whether the document has dropped the group, and no version of it was
+// read live since then.
 func (f *facts) dropped() bool {
 	return f.doc == nil && !slices.ContainsFunc(f.versions, func(v fact) bool { return v.live })
 }

@@ -59,8 +59,8 @@ func (f *facts) preferred() string {
 }
 
 // listLeads reports whether the group's own list, read live, takes precedence over the
-// document's. It does unless it lacks a version that the document has. The document has
-// a new version of a CustomResourceDefinition as soon as that is served, but
+// document's. It does, unless the own list lacks a version that the document has. The
+// document has a new version of a CustomResourceDefinition as soon as that is served, but
 // /apis/<group> lists it only after an APIService was made for it.
 func (f *facts) listLeads() bool {
 	return f.doc == nil || f.list > 0 && !slices.ContainsFunc(f.doc.names(), func(name string) bool {
@@ -91,7 +91,7 @@ func (f *facts) version(name string) (v Version, ok bool) {
 	if known.table != nil {
 		v.Table, v.Read, v.Live = known.table, known.read, known.live
 		if known.live {
-			v.Err = nil // it was the document's reason for having no table
+			v.Err = nil // it only explained why the document has no table
 		}
 	}
 	if known.err != nil {

@@ -50,8 +50,8 @@ func (f *forms) equal(other *forms) bool {
 	return maps.Equal(f.kinds, other.kinds) && maps.Equal(f.kindOf, other.kindOf) && maps.Equal(f.singulars, other.singulars)
 }
 
-// exceptionsTo returns the answers that t would get wrong, or nil if there are none. The
-// caller sets t.odd afterwards.
+// exceptionsTo returns the right answers where t would give a wrong one, or nil if it
+// never would. The caller sets t.odd afterwards.
 func (f *forms) exceptionsTo(t *Table) *exceptions {
 	odd := &exceptions{kinds: map[string]target{}, names: map[string]named{}, singulars: map[string]string{}}
 	for kind, want := range f.kinds {
@@ -71,7 +71,7 @@ func (f *forms) exceptionsTo(t *Table) *exceptions {
 	return odd
 }
 
-// oddNames collects the names whose kind or whose resources t would get wrong.
+// oddNames collects the names for which t would give a wrong kind or wrong resources.
 func (f *forms) oddNames(t *Table, odd map[string]named) {
 	resources := f.resourcesByName()
 	for name, kind := range f.kindOf {
@@ -87,7 +87,8 @@ func (f *forms) oddNames(t *Table, odd map[string]named) {
 	}
 }
 
-// resourcesByName lists for each name the plurals that it is the plural or singular of, sorted.
+// resourcesByName lists, for each name, the plurals of the resources that have it as
+// plural or singular, sorted.
 func (f *forms) resourcesByName() map[string][]string {
 	byName := make(map[string][]string, len(f.kindOf))
 	for plural, singular := range f.singulars {
@@ -105,7 +106,7 @@ func (f *forms) resourcesByName() map[string][]string {
 }
 
 // exact returns the one resource for a fully qualified query. client-go takes the first
-// in a map; we prefer the resource with exactly that name.
+// in a map. We prefer the resource with exactly that name.
 func (f *forms) exact(name string, resources []string) string {
 	if _, ok := f.singulars[name]; ok || len(resources) == 0 {
 		return name

@@ -16,8 +16,8 @@ type Version struct {
 	// Table is what the last successful read found; nil before the first one.
 	Table *Table
 
-	// Read is when Table was read, and Live whether live. 0 stands for the last
-	// read of the document, which the snapshot knows.
+	// Read is the tick at which Table was read. 0 stands for the last read of the
+	// document, whose tick the snapshot knows. Live reports whether it was read live.
 	Read Tick
 	Live bool
 
@@ -33,11 +33,11 @@ type Group struct {
 	preferred string    // as the server says; may name a version that is not served
 	versions  []Version // in server order
 	complete  bool      // every version has a table that is not doubted
-	tried     bool      // every version has such a table or an error
+	tried     bool      // every version has such a table, or an error
 	ranked    []int32   // positions in versions in client-go's order of priority
 
-	own      *facts // what the group is made of; nil for the document's own group
-	unlisted Tick   // when a version was last read that no list had
+	own      *facts // the facts that the group is made of; nil for the document's own group
+	unlisted Tick   // the last read of a version that no list had
 }
 
 // NewGroup makes a group of versions in server order. preferred may be empty or
@@ -155,7 +155,8 @@ func scope(namespaced bool) meta.RESTScope {
 }
 
 // preferredMapping returns the mapping in the best version that serves kind, or nil.
-// settled reports whether no read could find a better one.
+// settled reports whether the list, this version and all better ones were read after the
+// last reset.
 func (s *Snapshot) preferredMapping(g *Group, kind string) (m *meta.RESTMapping, settled bool) {
 	settled = s.listSettled(g)
 	for _, i := range g.ranked {
@@ -168,8 +169,8 @@ func (s *Snapshot) preferredMapping(g *Group, kind string) (m *meta.RESTMapping,
 	return nil, settled
 }
 
-// firstMapping returns the mapping in the first of the requested versions that
-// serves kind, or nil. settled reports whether no read could find a better one.
+// firstMapping returns the mapping in the first of the requested versions that serves
+// kind, or nil. settled is as for preferredMapping.
 func (s *Snapshot) firstMapping(g *Group, kind string, requested []string) (m *meta.RESTMapping, settled bool) {
 	settled = true
 	for _, name := range requested {
@@ -216,7 +217,7 @@ func (s *Snapshot) requestedMappings(g *Group, kind string, requested []string) 
 	return found, settled
 }
 
-// only returns a list of the version of that name alone, or an empty one.
+// only returns the version of that name as a list, which is empty if there is none.
 func (g *Group) only(version string) []Version {
 	if i := g.index(version); i >= 0 {
 		return g.versions[i : i+1]
@@ -224,9 +225,9 @@ func (g *Group) only(version string) []Version {
 	return nil
 }
 
-// roomFor returns n mappings and room for pointers to them. One or two, as most kinds
-// have, are in one allocation with their pointers: allocations are most of what the
-// lookup costs.
+// roomFor returns n mappings and room for pointers to them. Most kinds have one or two:
+// these share one allocation with their pointers, because allocations are most of the
+// cost of the lookup.
 func roomFor(n int) ([]meta.RESTMapping, []*meta.RESTMapping) {
 	switch n {
 	case 1:
@@ -246,8 +247,8 @@ func roomFor(n int) ([]meta.RESTMapping, []*meta.RESTMapping) {
 	}
 }
 
-// answersLike reports whether both groups give the same answers and have read the same
-// versions. Groups with a version that failed never do: the reason may have changed.
+// answersLike reports whether both groups give the same answers, and the same versions of
+// them were read. It returns false if a version has failed: the reason may have changed.
 func (g *Group) answersLike(other *Group) bool {
 	return g == other || g != nil && other != nil &&
 		g.name == other.name && g.preferred == other.preferred &&

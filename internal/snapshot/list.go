@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// order is the positions of groups in a snapshot. It depends on their names alone, so
-// snapshots share it while only the contents of groups change.
+// order holds the positions of the groups in a snapshot. It depends on their names alone,
+// so snapshots share it while only the contents of groups change.
 type order struct {
 	position map[string]int
 	longer   map[string][]int // of a group: the other groups whose names begin with its name
@@ -53,9 +53,9 @@ type List struct {
 	aggregated bool
 }
 
-// NewList makes a list of groups in server order, no two of the same name. It keeps
-// groups. aggregated reports whether their document has the resources of every version,
-// so that a resource that is not in it is not served.
+// NewList makes a list of groups in server order; no two have the same name. It keeps
+// groups. aggregated reports whether their document has the resources of every version.
+// Then a resource that is not in it is not served.
 func NewList(groups []*Group, aggregated bool) *List {
 	return newList(groups, newOrder(groups), aggregated)
 }

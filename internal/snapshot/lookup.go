@@ -11,8 +11,8 @@ import (
 )
 
 // The lookups return the answer from what is known, and whether it is settled: whether
-// all that it rests on was read after the last reset. An answer that is not settled may
-// be used only after an attempt to read. NoMatch is never settled: only a new read can
+// everything that it rests on was read after the last reset. You may use an answer that is
+// not settled only after an attempt to read. NoMatch is never settled: only a new read can
 // prove that something is absent.
 
 // RESTMapping answers meta.RESTMapper.RESTMapping.
@@ -114,9 +114,9 @@ func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) ([]schema.Gro
 	return allResources(matches, q.Resource), settled, nil
 }
 
-// ResourceSingularizer answers meta.RESTMapper.ResourceSingularizer with the singular in
-// the first version, in server order, in which the name has exactly one; else with the
-// answer of the last version.
+// ResourceSingularizer answers meta.RESTMapper.ResourceSingularizer. It goes through the
+// versions in server order, and returns the singular in the first in which the name has
+// exactly one. If there is none, it returns the answer of the last version.
 func (s *Snapshot) ResourceSingularizer(resource string) (singular string, settled bool, err error) {
 	q := coerce(schema.GroupVersionResource{Resource: resource})
 	settled = s.complete(selection{})

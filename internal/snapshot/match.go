@@ -54,7 +54,7 @@ func (s *Snapshot) matching(query, q schema.GroupVersionResource, has func(*Tabl
 	return found, s.complete(sel), nil
 }
 
-// anyTable reports whether any version was read. Without one client-go does not check a
+// anyTable reports whether any version was read. If none was, client-go does not check a
 // query.
 func (s *Snapshot) anyTable() bool {
 	return slices.ContainsFunc(s.groups, func(g *Group) bool {
@@ -62,7 +62,8 @@ func (s *Snapshot) anyTable() bool {
 	})
 }
 
-// appendMatches appends the group's versions, in server order, in which has finds something.
+// appendMatches appends the group's versions, in server order, for whose table has
+// returns true.
 func (g *Group) appendMatches(found []match, version string, has func(*Table) bool) []match {
 	for i := range g.versions {
 		v := &g.versions[i]

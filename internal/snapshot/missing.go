@@ -4,10 +4,10 @@ package snapshot
 
 import "slices"
 
-// Missing lists, in order, the reads that a lookup still needs before it may be
-// answered; p is how far the lookup has come. Call it again after these reads. If there
-// are none, the answer is proven: a mapping if the snapshot has one; NoMatch if it has
-// none and no read has failed.
+// Missing lists, in order, the reads that a lookup still needs before it may be answered.
+// p is how far the lookup has come. Call Missing again after these reads. If it lists
+// none, the answer is proven: a mapping if the snapshot has one; NoMatch if it has none
+// and no read has failed.
 //
 // This is the table of requests in DESIGN.md as a function.
 func (s *Snapshot) Missing(q Query, p Progress) []Read {
@@ -36,9 +36,9 @@ func (s *Snapshot) Missing(q Query, p Progress) []Read {
 	return nil
 }
 
-// Partial reports whether a lookup that found nothing has left out the group's list, as
-// upstream's test of requests demands of one that finds a version gone. Such an answer
-// must not be kept. p is how far the lookup has come.
+// Partial reports whether a lookup that found nothing has left out the group's list.
+// Upstream's test of requests demands that of a lookup that finds a version gone. Such an
+// answer must not be kept. p is how far the lookup has come.
 func (s *Snapshot) Partial(q Query, p Progress) bool {
 	l := &lookup{s: s, q: q, p: p, groups: s.GroupsOf(q)}
 	return !p.cold() && q.anyVersion() && !q.anyGroup() && !p.done(listOf(q.Group)) && l.shrunk()
@@ -68,7 +68,7 @@ func (l *lookup) needs(half Part) bool {
 	return l.q.anyGroup() || (l.q.Group == "") == (half == PartCore)
 }
 
-// unless appends r to reads unless the lookup has made it.
+// unless appends r to reads, unless the lookup has already made that read.
 func (l *lookup) unless(reads []Read, r Read) []Read {
 	if l.p.done(r) {
 		return reads
@@ -76,8 +76,8 @@ func (l *lookup) unless(reads []Read, r Read) []Read {
 	return append(reads, r)
 }
 
-// order asks for the server's order if that is older than a reset, if no list gives the
-// place of a known version or group, or if a group that was reset may have come.
+// order asks for the server's order in three cases: it was read before a reset, no list
+// gives the place of a known version or group, or a group that was reset may have come.
 func (l *lookup) order() []Read {
 	var reads []Read
 	for _, g := range l.groups {
@@ -96,9 +96,9 @@ func (l *lookup) order() []Read {
 	return reads
 }
 
-// coldVersions ends the first lookup of all, which believes the document. Without the
-// aggregated document nothing is known yet of a version that was asked for and is not
-// listed, so it asks for that.
+// coldVersions is the last stage of the very first lookup, which believes the document. A
+// document that is not aggregated proves nothing about a version that it does not list,
+// so coldVersions asks for the versions that the lookup names.
 func (l *lookup) coldVersions() []Read {
 	if l.s.aggregated || l.q.anyVersion() || l.q.anyGroup() {
 		return nil
@@ -106,7 +106,7 @@ func (l *lookup) coldVersions() []Read {
 	return l.versions()
 }
 
-// versions asks live for the versions that were asked for.
+// versions asks live for the versions that the lookup names.
 func (l *lookup) versions() []Read {
 	var reads []Read
 	for _, name := range l.q.Versions {
@@ -115,8 +115,8 @@ func (l *lookup) versions() []Read {
 	return reads
 }
 
-// newDocument asks for the document, with which lookups without a version start: for
-// the half of a known group, and for both halves if the group is not known.
+// newDocument asks for the document, which lookups without a version read first: for the
+// half of a known group, and for both halves if the group is not known.
 func (l *lookup) newDocument() []Read {
 	if !l.q.anyGroup() && l.s.Group(l.q.Group) != nil {
 		return l.ownHalf()
@@ -129,7 +129,7 @@ func (l *lookup) newDocument() []Read {
 }
 
 // ownHalf asks for the half of the document that the group is in, unless the lookup has
-// read it.
+// already read it.
 func (l *lookup) ownHalf() []Read {
 	switch {
 	case l.q.anyGroup():
@@ -150,7 +150,7 @@ func (l *lookup) half() Part {
 }
 
 // newList is newDocument for a server whose document only lists versions. A lookup of a
-// kind in a known group does not need the document, but the group's own list.
+// kind in a known group does not need the document: it reads the group's own list later.
 func (l *lookup) newList() []Read {
 	if !l.q.ByResource && l.s.Group(l.q.Group) != nil {
 		return nil
@@ -158,7 +158,7 @@ func (l *lookup) newList() []Read {
 	return l.newDocument()
 }
 
-// known returns the group that was asked for by its name, if there is one.
+// known returns the group that the lookup names in full, if it is known, or nil.
 func (l *lookup) known() *Group {
 	if l.q.anyGroup() {
 		return nil
@@ -166,9 +166,9 @@ func (l *lookup) known() *Group {
 	return l.s.Group(l.q.Group)
 }
 
-// suspects lists the groups whose NoMatch a live read has to confirm: the one that was
-// asked for by its name, those in which the document has what is looked for, but a live
-// fact contradicts it, and those that wait for a live read after a reset of them.
+// suspects lists the groups whose NoMatch a live read has to confirm: the group that the
+// lookup names, groups in which the document has what is looked for but a live fact
+// contradicts it, and groups that were reset and wait for a live read.
 func (l *lookup) suspects() []*Group {
 	return slices.DeleteFunc(slices.Clone(l.groups), func(g *Group) bool {
 		waits := l.s.waits(g.name) && !l.leftAlone(g)
@@ -176,9 +176,9 @@ func (l *lookup) suspects() []*Group {
 	})
 }
 
-// hinted asks live for the versions in which the document has what is looked for, but a
-// live fact contradicts it; and for those that could not be read live and that the
-// document does not list.
+// hinted asks live for the versions in which the document has what is looked for but a
+// live fact contradicts it. It also asks for the versions that could not be read live and
+// that the document does not list.
 func (l *lookup) hinted() []Read {
 	var reads []Read
 	for _, g := range l.groups {
@@ -192,7 +192,7 @@ func (l *lookup) hinted() []Read {
 }
 
 // hintsOf lists the versions of g in which the document has what is looked for, if g has
-// facts beside the document.
+// facts of its own.
 func (l *lookup) hintsOf(g *Group) []string {
 	if g.own == nil || g.own.doc == nil {
 		return nil

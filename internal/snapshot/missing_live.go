@@ -4,7 +4,8 @@ package snapshot
 
 import "slices"
 
-// lost asks live for the versions that the document lost in the lookup's own read of it.
+// lost asks live for the versions that the document no longer had when the lookup read
+// it.
 func (l *lookup) lost() []Read {
 	var reads []Read
 	for _, name := range l.ownLoss() {
@@ -21,9 +22,9 @@ func (l *lookup) ownLoss() []string {
 	return nil
 }
 
-// list asks for the groups' own lists, unless the lookup has found that the group
-// has shrunk. If the group that is asked for is not known, and was reset, the document
-// may be behind.
+// list asks for the groups' own lists, unless the lookup has found that the group has
+// shrunk. It also asks for the list of an unknown group that was reset, because the
+// document may be behind.
 func (l *lookup) list() []Read {
 	var reads []Read
 	if l.q.anyVersion() && l.known() == nil && !l.q.anyGroup() && l.s.waits(l.q.Group) {
@@ -39,12 +40,12 @@ func (l *lookup) list() []Read {
 
 // shrunk reports whether the lookup itself has found that a version of the group went.
 // Then the group's list, which is made from APIServices, is most likely behind, and
-// upstream's test allows only two requests. So the lookup does without the list. A
-// document that has lost versions, and lists one that is left, is right if the lost
-// ones are gone live.
+// upstream's test allows only two requests. So the lookup does not read the list. If a
+// document has lost versions and still lists one, it is right if live reads find the lost
+// ones gone.
 func (l *lookup) shrunk() bool {
 	if l.s.waits(l.q.Group) {
-		return false // its list is to be read all the same
+		return false // a reset demands a read of the list
 	}
 	if l.s.aggregated {
 		lost := l.ownLoss()
@@ -60,9 +61,9 @@ func (l *lookup) shrunk() bool {
 	return false
 }
 
-// everyVersion asks live for every version that the lookup has not read itself: in its
-// suspects, or, if the document only lists versions, in all its groups. That includes
-// versions that were found gone but that the document still lists.
+// everyVersion asks live for every version that the lookup has not read itself: in the
+// suspects, or, if the document only lists versions, in all groups of the lookup. That
+// includes versions that were found gone but that a list still has.
 func (l *lookup) everyVersion() []Read {
 	var reads []Read
 	groups := l.groups
@@ -83,7 +84,7 @@ func (l *lookup) everyVersion() []Read {
 }
 
 // contradictory asks for the half of the document that the group is in, if the document
-// last had what the live versions do not have.
+// had what the live versions do not have when it was last read.
 func (l *lookup) contradictory() []Read {
 	if g := l.known(); g == nil || len(l.hintsOf(g)) == 0 {
 		return nil
@@ -91,13 +92,13 @@ func (l *lookup) contradictory() []Read {
 	return l.ownHalf()
 }
 
-// mostPasses is how often a lookup reads the versions of a group if the document has
-// what the live versions do not have. Either the document is behind, or the kind is
-// moving from one version to another, and each read has missed it.
+// mostPasses is how often a lookup reads the versions of a group if the document has what
+// the live versions do not have. Either the document is behind, or the kind is moving
+// from one version to another and each read has missed it.
 const mostPasses = 3
 
-// contradiction asks for another pass over all versions in that case, and over the
-// group's list, which may have a new one.
+// contradiction asks for another pass over all versions in that case, and for the group's
+// list, which may have a new version.
 func (l *lookup) contradiction() []Read {
 	again := func(r Read) bool { return l.p.Done[r].Err == nil && l.p.Done[r].Times < mostPasses }
 	var reads []Read

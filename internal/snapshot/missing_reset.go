@@ -4,9 +4,8 @@ package snapshot
 
 import "slices"
 
-// outdated asks for what was read before a reset, and for what was listed and never
-// read. In other groups than the one asked for, it leaves out hopeless versions: they
-// may fail for days.
+// outdated asks for what was read before a reset, and for versions that were listed and
+// never read. It leaves out hopeless versions, because they may fail for days.
 func (l *lookup) outdated() []Read {
 	var reads []Read
 	for _, g := range l.groups {
@@ -43,8 +42,8 @@ func (l *lookup) outdatedIn(g *Group) []string {
 	return slices.DeleteFunc(names, func(name string) bool { return !l.q.wants(name) })
 }
 
-// unseen lists the versions that the lookup names, and that are neither known nor listed,
-// if the group waits for a live read: the document may be behind.
+// unseen lists the versions that the lookup names and that are neither known nor listed,
+// if the group waits for a live read. The document may be behind and lack them.
 func (l *lookup) unseen(g *Group) []string {
 	if !l.s.waits(g.name) {
 		return nil
@@ -53,27 +52,27 @@ func (l *lookup) unseen(g *Group) []string {
 	return slices.DeleteFunc(slices.Clone(l.q.Versions), func(name string) bool { return slices.Contains(known, name) })
 }
 
-// hopeless reports whether a version of another group than the one asked for has failed
-// since the last reset, and did not have what is looked for when it was last read.
+// hopeless reports whether a version, of another group than the one that the lookup
+// names, has failed since the last reset, and did not have what is looked for when it was
+// last read.
 func (l *lookup) hopeless(g *Group, v *Version) bool {
 	return g != l.known() && l.s.gaveUp(g, v) && !v.Table.serves(l.q)
 }
 
-// leftAlone reports whether all versions of another group than the one asked for
-// are hopeless.
+// leftAlone reports whether the group has versions and all of them are hopeless.
 func (l *lookup) leftAlone(g *Group) bool {
 	return len(g.versions) > 0 && !slices.ContainsFunc(g.versions, func(v Version) bool { return !l.hopeless(g, &v) })
 }
 
-// Returned reports whether an answer to q may rest on a document alone that was read after
-// the lookup's own live reads: of a version, which it has found gone, or of the group's
-// list. That document may be behind.
+// Returned reports whether an answer to q may rest only on a document that was read after
+// a live read of the lookup itself: a read that found the version gone, or a read of the
+// group's list. Such a document may be behind.
 func (s *Snapshot) Returned(q Query, p Progress) bool {
 	l := &lookup{s: s, q: q, p: p, groups: s.GroupsOf(q)}
 	return len(l.returned()) > 0
 }
 
-// returned asks once more for these versions, up to mostPasses times.
+// returned asks again for such versions, up to mostPasses times.
 func (l *lookup) returned() []Read {
 	var reads []Read
 	for _, g := range l.groups {

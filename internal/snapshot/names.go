@@ -12,22 +12,22 @@ import (
 // without a group need not go through all groups. Snapshots with the same groups in the
 // same order share it.
 //
-// Lookups make it when they need it: it is large, and most mappers get no lookup
-// without a group. It follows from the groups alone, so an answer does not depend on
-// whether it exists.
+// Lookups make the index when they need it: it is large, and most mappers get no lookup
+// without a group. It follows from the groups alone, so no answer depends on whether it
+// exists.
 type nameIndex struct {
 	walks  atomic.Int64                        // how many lookups went through all groups
 	byStem atomic.Pointer[map[string][]*Group] // nil until made
 }
 
-// walksBeforeIndex is how many lookups go through all groups before one of them makes
-// the index, which takes about as long as they did together. So a snapshot that is soon
-// replaced, as while versions are read one by one, costs at most twice the least
-// possible. Of many concurrent lookups only one makes the index.
+// walksBeforeIndex is how many lookups go through all groups before one of them makes the
+// index. To make it takes about as long as these lookups took together. So a snapshot
+// that is soon replaced, as happens while versions are read one by one, costs at most
+// twice the least possible. Of many concurrent lookups only one makes the index.
 const walksBeforeIndex = 16
 
-// among returns, in their order, the groups that may have a resource of that name. It
-// may return others, but leaves none out.
+// among returns, in their order, the groups that may have a resource of that name. It may
+// return too many groups, but never too few.
 func (x *nameIndex) among(groups []*Group, name string) []*Group {
 	key := stem(name)
 	if x == nil || key == "" {
@@ -42,8 +42,8 @@ func (x *nameIndex) among(groups []*Group, name string) []*Group {
 	return groups
 }
 
-// fill makes the index. Most names are in one group only, for which it uses a part of
-// the slice groups instead of a new slice.
+// fill makes the index. Most names are in one group only. For these it uses a part of the
+// slice groups instead of a new slice.
 func (x *nameIndex) fill(groups []*Group) {
 	byStem := make(map[string][]*Group, namesIn(groups))
 	for i, g := range groups {
@@ -82,8 +82,8 @@ func namesIn(groups []*Group) int {
 }
 
 // eachStem calls visit for the stem of every name in the table, except list and lists,
-// which every table has. Each row has its plural, its singular and the names that are
-// guessed for its list, whose stem is the kind in lower case.
+// which every table has. The names of a row are its plural, its singular, and the names
+// that are guessed for its list, whose stem is the kind in lower case.
 func (t *Table) eachStem(visit func(string)) {
 	for i := range t.rows {
 		r := &t.rows[i]

@@ -4,7 +4,7 @@ package snapshot
 
 import "slices"
 
-// index fills in the order of next.groups. It uses the order of s or of the document if
+// index fills in the order of next.groups. It uses the order of s, or of the document, if
 // that still holds. Lookups index the names later.
 func (next *Snapshot) index(s *Snapshot) {
 	switch {
@@ -23,7 +23,8 @@ func (next *Snapshot) index(s *Snapshot) {
 	next.settle(s)
 }
 
-// settle fills in what follows from next.groups and from the snapshot before.
+// settle fills in the counts that follow from next.groups, and the generation. s is the
+// snapshot before.
 func (next *Snapshot) settle(s *Snapshot) {
 	next.incomplete, next.private, next.oldest = 0, 0, never
 	for _, g := range next.groups {
@@ -40,8 +41,8 @@ func (next *Snapshot) settle(s *Snapshot) {
 	}
 }
 
-// oldest returns the least tick of the group's versions, of those that were found gone,
-// and of their order, as far as they are not the document's own.
+// oldest returns the least tick of the group's versions, of versions that were found
+// gone, and of their order, unless these come from the document.
 func (g *Group) oldest() Tick {
 	oldest := never
 	if g.own.list > 0 && g.own.listLeads() {

@@ -12,10 +12,10 @@ import (
 
 // Query is what a lookup looks for.
 type Query struct {
-	// Group is the group asked for. Lookups by resource may give the beginning of its
-	// name, or "".
+	// Group is the group that the lookup names. Lookups by resource may give the beginning
+	// of its name, or "".
 	Group string
-	// Versions are the versions asked for, each once; none stands for all.
+	// Versions are the versions that the lookup names, each once; none stands for all.
 	Versions []string
 	// Name is the kind that is looked for, or the resource.
 	Name string
@@ -25,7 +25,7 @@ type Query struct {
 	ByResource bool
 }
 
-// KindQuery is the query of a lookup by kind, for the versions given or any.
+// KindQuery is the query of a lookup by kind, in the given versions or in any.
 func KindQuery(gk schema.GroupKind, versions []string) Query {
 	return Query{Group: gk.Group, Versions: distinct(specified(versions)), Name: gk.Kind}
 }
@@ -57,8 +57,8 @@ func distinct(versions []string) []string {
 	return result
 }
 
-// specified returns the versions to search, without those that client-go takes for
-// none (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper).
+// specified returns the versions to search, without those that client-go ignores
+// (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper).
 func specified(versions []string) []string {
 	if !slices.ContainsFunc(versions, unspecified) {
 		return versions
@@ -85,7 +85,7 @@ func (q Query) wants(version string) bool {
 	return q.anyVersion() || slices.Contains(q.Versions, version)
 }
 
-// GroupsOf lists the groups in which something may answer, in server order.
+// GroupsOf lists the known groups that may have an answer to q, in server order.
 func (s *Snapshot) GroupsOf(q Query) []*Group {
 	if !q.byPrefix() && !q.anyGroup() {
 		if g := s.Group(q.Group); g != nil {

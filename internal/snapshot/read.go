@@ -42,13 +42,13 @@ func versionOf(group, version string) Read {
 	return Read{Part: PartVersion, Group: group, Version: version}
 }
 
-// Outcome is how a lookup's reads of one part have ended.
+// Outcome is how the reads of one part that a lookup has made have ended.
 type Outcome struct {
 	Tick   Tick  // of the last of them
 	Times  int   // how often it was read
 	Err    error // why it could not be read
 	Absent bool  // the server answered that there is no such thing
-	Known  bool  // of a version: it was known before; of the document: something was
+	Known  bool  // of a version: it was known before; of the document: anything was known before
 }
 
 // Progress is how far a lookup has come.
@@ -60,8 +60,8 @@ type Progress struct {
 // done reports whether the lookup has made the read.
 func (p Progress) done(r Read) bool { return p.Done[r].Times > 0 }
 
-// cold reports whether the lookup has read the very first document, and nothing that
-// contradicts it.
+// cold reports whether the lookup has read the mapper's very first document, and nothing
+// that contradicts it.
 func (p Progress) cold() bool {
 	for r, o := range p.Done {
 		if r.Part == PartVersion && o.Absent && o.Known {

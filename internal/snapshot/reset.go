@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Reset makes everything that was read before now count as unread.
+// Reset makes everything count as unread that was read before now.
 func (s *Snapshot) Reset(now Tick) *Snapshot {
 	next := *s
 	next.reset, next.resetOfAny = max(now, s.reset), max(now, s.resetOfAny)
@@ -32,8 +32,8 @@ func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 	return &next
 }
 
-// Since returns s for a lookup that began with the snapshot began: without the resets
-// that came later, which count only for later lookups.
+// Since returns s as a lookup sees it that began with the snapshot began: without the
+// resets that came later, because these count only for later lookups.
 func (s *Snapshot) Since(began *Snapshot) *Snapshot {
 	if s.resetOfAny == began.resetOfAny {
 		return s
@@ -51,7 +51,7 @@ func (s *Snapshot) Since(began *Snapshot) *Snapshot {
 	return &seen
 }
 
-// settleReset forgets the reset of a group if all of the group was read live since.
+// settleReset forgets the reset of a group if all of the group was read live since then.
 func (next *Snapshot) settleReset(name string, g *Group, now Tick) {
 	reset, waiting := next.groupResets[name]
 	if !waiting || now <= reset {
@@ -65,7 +65,7 @@ func (next *Snapshot) settleReset(name string, g *Group, now Tick) {
 }
 
 // readSince reports whether all of the group was read live after reset: its list, its
-// versions, and those that the document has and that were found gone.
+// versions, and the versions that were found gone but that the document has.
 func (g *Group) readSince(reset Tick) bool {
 	if g.own == nil || g.own.list <= reset {
 		return false

@@ -4,8 +4,8 @@ package snapshot
 
 import "strings"
 
-// settled reports whether a version of g was read, and after the last reset, so that a
-// lookup may be answered from it.
+// settled reports whether a version of g was read after the last reset, so that a lookup
+// may be answered from it.
 func (s *Snapshot) settled(g *Group, v *Version) bool {
 	return v.Table != nil && !v.doubted && s.fresh(g, v.Read, v.Live)
 }
@@ -22,7 +22,7 @@ func (s *Snapshot) listSettled(g *Group) bool {
 	if g.own == nil {
 		return s.fresh(g, 0, false)
 	}
-	asked := max(g.own.list, s.half(g.name)) // when the server was last asked for the list
+	asked := max(g.own.list, s.half(g.name)) // the last read of the list, from either source
 	read := asked
 	if _, waiting := s.groupResets[g.name]; waiting || g.own.list > 0 && g.own.listLeads() {
 		read = g.own.list
@@ -36,8 +36,8 @@ func (s *Snapshot) waits(group string) bool {
 	return waiting
 }
 
-// outdatedAbsences lists the versions of g that the document has, but that were found
-// gone before the last reset.
+// outdatedAbsences lists the versions of g that the document has but that were found gone
+// before the last reset.
 func (s *Snapshot) outdatedAbsences(g *Group) []string {
 	if g.own == nil || s.reset == 0 && len(s.groupResets) == 0 {
 		return nil
@@ -51,8 +51,8 @@ func (s *Snapshot) outdatedAbsences(g *Group) []string {
 	return names
 }
 
-// fresh reports whether a part of g that was read at then was read after the last reset.
-// live reports whether it was read live; then is 0 for what comes from the document.
+// fresh reports whether a part of g was read after the last reset. then is the tick of
+// its read, or 0 if it comes from the document; live reports whether it was read live.
 func (s *Snapshot) fresh(g *Group, then Tick, live bool) bool {
 	if s.reset == 0 && len(s.groupResets) == 0 {
 		return true
@@ -64,8 +64,8 @@ func (s *Snapshot) fresh(g *Group, then Tick, live bool) bool {
 	return then > s.reset && (!waiting || live && then > reset)
 }
 
-// awaits reports whether a group whose name begins with prefix waits for a read after a
-// reset. A known group waits for a live read. Any other group may have come, and waits
+// awaits reports whether a group whose name begins with prefix was reset and waits for a
+// read. A known group waits for a live read. An unknown group, which may have come, waits
 // for a read of the document.
 func (s *Snapshot) awaits(prefix string) bool {
 	for group, reset := range s.groupResets {
@@ -77,8 +77,8 @@ func (s *Snapshot) awaits(prefix string) bool {
 }
 
 // complete reports whether the selected groups may answer without a read: every version
-// was read or, outside the group that was asked for, at least tried. A version may fail
-// for days; lookups in many groups must not read it again each time.
+// was read or, outside the group that the lookup names, at least tried. A version may
+// fail for days, and lookups in many groups must not read it again each time.
 func (s *Snapshot) complete(sel selection) bool {
 	if min(s.core, s.named) <= s.reset || s.oldest <= s.reset { // a half that was never read is 0
 		return false

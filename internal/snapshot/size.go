@@ -2,8 +2,8 @@
 
 package snapshot
 
-// About how many bytes these take, as measured: a group, a version, a table with its
-// maps, and a row with its entries in the maps.
+// These are measured sizes in bytes: of a group, a version, a table with its maps, and a
+// row with its entries in the maps.
 const (
 	groupSize   = 160
 	versionSize = 112

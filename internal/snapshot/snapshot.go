@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Snapshot is what one server was last known to serve. The zero Snapshot knows
-// nothing and is where every mapper starts.
+// Snapshot is what one server was last known to serve. Every mapper starts with the zero
+// Snapshot, which knows nothing.
 type Snapshot struct {
 	groups []*Group   // in server order
 	order  *order     // where each group stands; shared by snapshots whose groups have the same names
@@ -21,16 +21,16 @@ type Snapshot struct {
 	ordered     bool            // the order of groups is the server's own
 
 	reset       Tick            // what was read before it does not count
-	groupResets map[string]Tick // of these groups only what was read live since counts
+	groupResets map[string]Tick // in these groups only what was read live since then counts
 	resetOfAny  Tick            // the last reset of everything or of a group
 
 	generation uint64 // moves when what is served changes
 	incomplete int    // how many groups have a version that was never tried
 	private    int    // how many groups have facts of their own
-	oldest     Tick   // the least tick in those
+	oldest     Tick   // the least tick in those facts
 }
 
-// loss is which versions of a group a new document no longer has.
+// loss lists the versions of a group that a new document no longer has.
 type loss struct {
 	at       Tick // of the read of that document
 	versions []string
@@ -64,8 +64,8 @@ func (s *Snapshot) Group(name string) *Group {
 // Groups returns the groups in server order. The caller must not change them.
 func (s *Snapshot) Groups() []*Group { return s.groups }
 
-// Generation returns a number that moves when the served API changes, and only then: not
-// when a version that was listed all along is read for the first time.
+// Generation returns a number that moves when the served API changes, and only then. It
+// does not move when a listed version is read for the first time.
 func (s *Snapshot) Generation() uint64 { return s.generation }
 
 // Empty reports whether nothing is known: no document, and no version that was read live.
@@ -109,8 +109,8 @@ func (s *Snapshot) LiveReads(group string) []Read {
 }
 
 // Unsettled lists the groups on which the document and a live read disagree, and the
-// groups that the document has dropped without a live read that confirms it. Only a
-// live read can tell which is right.
+// groups that the document has dropped and no live read has found gone. Only a live read
+// can tell what is right.
 func (s *Snapshot) Unsettled() (disputed, dropped []*Group) {
 	if s.private == 0 {
 		return nil, nil
@@ -141,8 +141,8 @@ func (s *Snapshot) Kinds() int {
 }
 
 // selection selects the groups for a resource query without a full group and version:
-// those whose name begins with group, or all if it is empty. That is how in client-go
-// "storageclass.storage" finds storageclasses in storage.k8s.io.
+// those whose name begins with group, or all if it is empty. So "storageclass.storage"
+// finds storageclasses in storage.k8s.io, as in client-go.
 type selection struct {
 	group   string
 	version string // empty: every version

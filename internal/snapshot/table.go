@@ -26,14 +26,14 @@ type Resource struct {
 //
 // client-go derives further forms from each resource: the kind in lower case, the kind
 // with "List" appended, and the plural and singular guessed for that. To keep them all
-// would more than double the size of the index, so lookups derive them. Derivation is
-// wrong for a few, because two resources claim the same form. These are found when the
-// table is made and kept in odd, which lookups therefore ask first.
+// would more than double the size of the index, so lookups derive them. Where two
+// resources claim the same form, derivation may be wrong. These exceptions are found when
+// the table is made, and kept in odd. So lookups look there first.
 type Table struct {
 	rows  []Resource
 	kinds map[string]int32 // exact kind → row
 	names map[string]int32 // plural or singular → row
-	odd   *exceptions      // nil but for tables with clashing forms
+	odd   *exceptions      // nil unless forms clash
 	lower map[string]int32 // kind in lower case → row; only while the table is made
 }
 
@@ -54,7 +54,7 @@ type target struct {
 type named struct {
 	kind      string
 	resources []string // sorted; of a singular that several resources claim, all of them
-	exact     string   // the one of resources that a fully qualified query finds
+	exact     string   // which of resources a fully qualified query finds
 }
 
 const listSuffix = "List"
@@ -80,8 +80,8 @@ func NewTable(resources []Resource) *Table {
 	return t
 }
 
-// NewTableLike is NewTable, but returns other, which may be nil, if that was made
-// of the same resources.
+// NewTableLike is NewTable, but returns other if that was made of the same resources.
+// other may be nil.
 func NewTableLike(other *Table, resources []Resource) *Table {
 	if other != nil && slices.Equal(topLevel(resources), other.rows) {
 		return other
@@ -90,7 +90,7 @@ func NewTableLike(other *Table, resources []Resource) *Table {
 }
 
 // regular reports whether no two forms of the rows can clash, so that there are no
-// exceptions: all kinds differ, also in lower case, all names differ, and none looks
+// exceptions: all kinds differ, also in lower case, all names differ, and no name looks
 // like one that is guessed for a list.
 func (t *Table) regular() bool {
 	names, lower := 0, make(map[string]struct{}, len(t.rows))
@@ -180,7 +180,7 @@ func (t *Table) derivedTarget(kind string) (target, bool) {
 // lastOfLowerKind returns the last row whose kind in lower case is lower, or nil.
 func (t *Table) lastOfLowerKind(lower string) *Resource {
 	if strings.ContainsFunc(lower, func(r rune) bool { return unicode.ToLower(r) != r }) {
-		return nil // so for most kinds no row has to be tried
+		return nil // most kinds have an upper-case letter, and end here
 	}
 	if t.lower != nil {
 		if i, ok := t.lower[lower]; ok {
@@ -235,8 +235,8 @@ func (t *Table) unambiguous(name string) bool {
 	return t.odd == nil || len(t.odd.names[name].resources) < 2
 }
 
-// resourcesOf returns, sorted, every resource that name is the plural or singular of.
-// The caller must not change what it gets.
+// resourcesOf returns, sorted, every resource that name is the plural or singular of. The
+// caller must not change the slice.
 func (t *Table) resourcesOf(name string) []string {
 	if t.odd != nil {
 		if found, ok := t.odd.names[name]; ok {
