@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 )
 
-// fleet is the RESTMappers of all clusters, as a runnable of a multi-cluster manager.
+// fleet holds the RESTMappers of all clusters. It is a runnable of a multi-cluster
+// manager.
 type fleet struct{ *apiutil.Fleet }
 
 func newFleet(opts options) fleet {
@@ -29,13 +30,13 @@ func newFleet(opts options) fleet {
 
 func (f fleet) clusterOptions(opts *cluster.Options) { opts.MapperProvider = f.MapperProvider }
 
-// Engage is called for each cluster that comes, with a context that ends when it goes.
+// Engage is called for each cluster that comes, with a context that ends when the cluster
+// goes.
 func (f fleet) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
 	return f.Fleet.Engage(ctx, name.String(), cl.GetRESTMapper())
 }
 
-// whileServed runs run for as long as the cluster serves the kind, again and again
-// until ctx ends.
+// whileServed runs run while the cluster serves the kind, again and again until ctx ends.
 func (f fleet) whileServed(ctx context.Context, name string, _ cluster.Cluster, kind schema.GroupVersionKind, run func(context.Context) error) error {
 	mapper, ok := f.Mapper(name)
 	if !ok {

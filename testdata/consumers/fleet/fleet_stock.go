@@ -16,7 +16,7 @@ import (
 )
 
 // fleet is for stock controller-runtime, where nothing watches what a cluster serves. So
-// whileServed asks until the kind is there, and never notices that it went.
+// whileServed asks until the kind is there, and never notices that the kind has gone.
 type fleet struct{}
 
 const askEvery = 10 * time.Second

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command fleet writes into each object of a kind, in every cluster that there is a
-// kubeconfig of, the name of its cluster.
+// Command fleet writes the name of the cluster into each object of a kind, in every
+// cluster for which there is a kubeconfig.
 //
 //	fleet [flags]   (-h explains)
 package main

@@ -26,24 +26,24 @@ import (
 // clusterAnnotation holds the name of the cluster that an object is in.
 const clusterAnnotation = "fleet.example.com/cluster"
 
-// retry is how long after an error a marker is run again.
+// retry is how long the program waits after an error before it runs a marker again.
 const retry = 10 * time.Second
 
 // markers runs a marker in each cluster that serves the kind. A controller of
-// multicluster-runtime could not: a cluster that does not serve what the controller
-// watches is refused as a whole, and taken away from everybody.
+// multicluster-runtime can't do that: it refuses a cluster that does not serve what it
+// watches, and then all controllers lose the cluster.
 type markers struct {
 	fleet fleet
 	kind  schema.GroupVersionKind
 }
 
-// Start only waits: what Engage has begun ends with the cluster's context.
+// Start only waits: everything that Engage has started ends with the cluster's context.
 func (m *markers) Start(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
 
-// Engage returns at once, as it should.
+// Engage returns at once, as the manager expects.
 func (m *markers) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
 	log := ctrl.Log.WithName("marker").WithValues("cluster", name)
 	mark := func(ctx context.Context) {
@@ -57,15 +57,15 @@ func (m *markers) Engage(ctx context.Context, name multicluster.ClusterName, cl 
 		}
 	}
 	go func() {
-		// Or they stay for 90 seconds. The method of http.Client does not reach through
-		// what client-go wraps a transport in.
+		// Without this they stay for 90 seconds. The method of http.Client does not reach
+		// a transport that client-go has wrapped.
 		defer utilnet.CloseIdleConnectionsFor(cl.GetHTTPClient().Transport)
 		wait.UntilWithContext(ctx, mark, retry)
 	}()
 	return nil
 }
 
-// run has a cache and a controller of its own, which end with ctx.
+// run makes its own cache and controller, which end with ctx.
 func (m *markers) run(ctx context.Context, name string, cl cluster.Cluster) error {
 	objects, err := cache.New(cl.GetConfig(), cache.Options{HTTPClient: cl.GetHTTPClient(), Scheme: cl.GetScheme(), Mapper: cl.GetRESTMapper()})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
 )
 
-// runOperator works on the clusters whose kubeconfigs lie in Secrets with the label of
+// runOperator works on the clusters whose kubeconfigs are in Secrets with the label of
 // the kubeconfig provider.
 func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
 	gvk, err := opts.gvk()
@@ -55,8 +55,8 @@ func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
 	return mgr.Start(ctx)
 }
 
-// selfContained refuses a kubeconfig that would run programs or read files here: who
-// may write a Secret must not be given the operator's own rights by that.
+// selfContained refuses a kubeconfig that would run programs or read files here: the
+// right to write a Secret must not give the operator's own rights.
 func selfContained(cfg *rest.Config) error {
 	files := cfg.BearerTokenFile + cfg.CAFile + cfg.CertFile + cfg.KeyFile
 	if cfg.ExecProvider != nil || cfg.AuthProvider != nil || files != "" {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command heal works with kinds that it is told of at run time, in whatever
-// version the API server prefers. They need not be served yet.
+// Command heal works with kinds that you name at run time, in the version that the API
+// server prefers. The kinds need not be served yet.
 //
 //	heal manager [flags]   runs a controller for annotated ConfigMaps
-//	heal report [flags]    looks kinds up as it is told on standard input
+//	heal report [flags]    looks up the kinds that it reads from standard input
 package main
 
 import (

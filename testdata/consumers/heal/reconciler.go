@@ -22,10 +22,10 @@ import (
 )
 
 // kindAnnotation names the kind that a ConfigMap asks about, without a version:
-// Widget.example.com, or ConfigMap for one of the core group.
+// Widget.example.com, or ConfigMap for a kind of the core group.
 const kindAnnotation = "heal.example.com/kind"
 
-// What a ConfigMap is told in its data, with what found holds.
+// The states that the data of a ConfigMap shows, beside the fields of found.
 const (
 	stateReady     = "Ready"     // the kind is served, and its objects were counted
 	stateNotServed = "NotServed" // the server has no such kind; it is looked up again soon
@@ -54,8 +54,8 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// Reconcile looks the kind up anew each time, rather than once at start, since
-// kinds come and go.
+// Reconcile looks up the kind again each time, and not once at start, because kinds come
+// and go.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var cm corev1.ConfigMap
 	if err := r.client.Get(ctx, req.NamespacedName, &cm); err != nil {
@@ -67,8 +67,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	switch {
 	case meta.IsNoMatchError(err):
-		// Not a failure: whoever installs the CRD has not done so yet. Backoff
-		// would only make the wait longer the later it comes.
+		// This is no failure: nobody has installed the CRD yet. With a backoff, the wait
+		// would grow the later the CRD comes.
 		return ctrl.Result{RequeueAfter: r.retry}, nil
 	case errors.Is(err, errNoKind):
 		return ctrl.Result{}, reconcile.TerminalError(err)
@@ -76,13 +76,13 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, err
 }
 
-// found is how a kind is served.
+// found describes how a kind is served.
 type found struct {
 	mapping *meta.RESTMapping
 	objects int64
 }
 
-// find takes the kind in the version that the server prefers.
+// find looks up the kind in the version that the server prefers, and counts its objects.
 func (r *reconciler) find(ctx context.Context, kind, namespace string) (*found, error) {
 	if kind == "" {
 		return nil, errNoKind
@@ -105,12 +105,12 @@ func (r *reconciler) find(ctx context.Context, kind, namespace string) (*found, 
 
 // record writes the outcome of a lookup into the ConfigMap's data.
 func (r *reconciler) record(ctx context.Context, cm *corev1.ConfigMap, f *found, err error) error {
-	attempts, _ := strconv.Atoi(cm.Data["attempts"]) // none yet, or not a number: begin anew
+	attempts, _ := strconv.Atoi(cm.Data["attempts"]) // 0 if there is no number yet
 	before := client.MergeFrom(cm.DeepCopy())
 	cm.Data = outcome(f, err)
 	cm.Data["attempts"] = strconv.Itoa(attempts + 1)
 	cm.Data["discoveryRequests"] = strconv.FormatInt(r.requests.made(), 10)
-	// Deleted meanwhile: then nobody is left to tell.
+	// If the ConfigMap was deleted meanwhile, there is nothing to do.
 	return client.IgnoreNotFound(r.client.Patch(ctx, cm, before))
 }
 

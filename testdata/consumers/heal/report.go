@@ -19,7 +19,7 @@ import (
 
 const commands = "want \"lookup KIND.GROUP [VERSION...]\" or \"reset\""
 
-// report answers one command.
+// report is the answer to one command.
 type report struct {
 	Command           string  `json:"command"`
 	OK                bool    `json:"ok"`
@@ -32,7 +32,7 @@ type report struct {
 	Milliseconds      float64 `json:"milliseconds"`
 }
 
-// reporter has one mapper for as long as it runs, as a manager has.
+// reporter has one mapper as long as it runs, like a manager.
 type reporter struct {
 	mapper   meta.RESTMapper
 	requests *discoveryRequests
@@ -52,8 +52,8 @@ func newReporter(cfg *rest.Config) (*reporter, error) {
 	return &reporter{mapper: mapper, requests: requests}, nil
 }
 
-// run reads a command a line and answers each with a line of JSON. A command
-// that it does not know ends it.
+// run reads one command a line, and answers each with a line of JSON. It ends at a
+// command that it does not know.
 func (r *reporter) run(in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	answers := json.NewEncoder(out)
@@ -94,8 +94,8 @@ func (r *reporter) answer(words []string) (*report, error) {
 	return answer, nil
 }
 
-// lookup asks for a kind in one of the versions, or in whichever version the
-// server prefers.
+// lookup looks up a kind in one of the versions, or, if none is given, in the version
+// that the server prefers.
 func (r *reporter) lookup(answer *report, gk schema.GroupKind, versions []string) error {
 	mapping, err := r.mapper.RESTMapping(gk, versions...)
 	if err != nil {

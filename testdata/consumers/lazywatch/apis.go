@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// apis is what lazywatch asks of whoever knows which kinds the server serves.
-// There are two: the RESTMapper of the fork, which is told of changes; and, for
-// comparison, with the build tag stock, a scan, which asks from time to time.
+// apis knows which kinds the server serves. There are two implementations: the RESTMapper
+// of the fork, which learns of changes; and, for comparison, with the build tag stock, a
+// scan, which asks from time to time.
 type apis interface {
-	// Served calls found with the kinds that are served, all in one call at first,
-	// and again with those that came. It returns when ctx ends.
+	// Served calls found once with all kinds that are served, and again with those that
+	// have come since then. It returns when ctx ends.
 	Served(ctx context.Context, found func([]schema.GroupKind))
 	// Mapping returns how a kind is served, in the version that the server prefers.
 	Mapping(kind schema.GroupKind) (*meta.RESTMapping, error)

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// scanner is the way on stock controller-runtime: it asks for everything that is served,
+// scanner is the apis of stock controller-runtime: it asks for everything that is served,
 // again and again, and compares.
 type scanner struct {
 	client   discovery.DiscoveryInterface
@@ -28,7 +28,7 @@ type scanner struct {
 
 	mu      sync.Mutex
 	served  map[schema.GroupKind]schema.GroupVersionResource // as last scanned; replaced, never written to
-	changed chan struct{}                                    // closed, and replaced, when served is
+	changed chan struct{}                                    // closed, and replaced, when served is replaced
 }
 
 func withAPIs(opts ctrl.Options, _ time.Duration) ctrl.Options { return opts }
@@ -54,8 +54,8 @@ func (s *scanner) start(ctx context.Context) error {
 	return nil
 }
 
-// scan asks for the preferred version of every kind. What is in a group that
-// does not answer stays as it was.
+// scan asks for the preferred version of every kind. If a group does not answer, its
+// kinds stay as they were.
 func (s *scanner) scan() (map[schema.GroupKind]schema.GroupVersionResource, error) {
 	lists, err := discovery.ServerPreferredResources(s.client)
 	var failed *discovery.ErrGroupDiscoveryFailed
@@ -93,7 +93,7 @@ func (s *scanner) publish(served map[schema.GroupKind]schema.GroupVersionResourc
 	s.changed = make(chan struct{})
 }
 
-// known returns what is served, nil before the first scan, and a channel that is
+// known returns what is served, or nil before the first scan, and a channel that is
 // closed when that changes.
 func (s *scanner) known() (map[schema.GroupKind]schema.GroupVersionResource, <-chan struct{}) {
 	s.mu.Lock()
@@ -101,8 +101,8 @@ func (s *scanner) known() (map[schema.GroupKind]schema.GroupVersionResource, <-c
 	return s.served, s.changed
 }
 
-// Served calls found with all that is served after each change, not only with
-// what came: the receiver knows what it has.
+// Served calls found with everything that is served after each change, not only with what
+// came: the receiver knows what it has already.
 func (s *scanner) Served(ctx context.Context, found func([]schema.GroupKind)) {
 	for ctx.Err() == nil {
 		served, changed := s.known()
@@ -113,8 +113,8 @@ func (s *scanner) Served(ctx context.Context, found func([]schema.GroupKind)) {
 	}
 }
 
-// Mapping gives the mapper the version that the scan has found: stock's mapper
-// does not see new versions of a group that it knows by itself.
+// Mapping gives the mapper the version that the scan has found: by itself, stock's mapper
+// does not see new versions of a group that it knows.
 func (s *scanner) Mapping(kind schema.GroupKind) (*meta.RESTMapping, error) {
 	served, _ := s.known()
 	return s.mapper.RESTMapping(kind, served[kind].Version)
@@ -152,7 +152,7 @@ func (s *scanner) cancelWhenChanged(
 	}
 }
 
-// resources returns how the kinds are served, nil unless all of them are, and a
+// resources returns how the kinds are served, or nil unless all of them are, and a
 // channel that is closed when that may change.
 func (s *scanner) resources(kinds []schema.GroupVersionKind) ([]schema.GroupVersionResource, <-chan struct{}) {
 	served, changed := s.known()

@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// freshMapper is the RESTMapper of a controller-runtime with freshmapper inside,
-// which has RunWhileServed already.
+// freshMapper is the RESTMapper of a controller-runtime with freshmapper inside.
+// RunWhileServed is a method of it.
 type freshMapper struct{ *apiutil.DynamicRESTMapper }
 
-// withAPIs makes the manager's mapper one that watches what is served.
+// withAPIs gives the manager a mapper that watches what is served.
 func withAPIs(opts ctrl.Options, rescan time.Duration) ctrl.Options {
 	opts.MapperProvider = apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{
 		WatchAPIs:       true,
@@ -29,7 +29,8 @@ func withAPIs(opts ctrl.Options, rescan time.Duration) ctrl.Options {
 	return opts
 }
 
-// apisOf starts the manager's mapper with the manager: it watches only then.
+// apisOf makes the manager start its mapper, because the mapper watches only while it is
+// started.
 func apisOf(mgr ctrl.Manager, _ time.Duration) (apis, error) {
 	mapper, ok := mgr.GetRESTMapper().(*apiutil.DynamicRESTMapper)
 	if !ok {
@@ -38,7 +39,7 @@ func apisOf(mgr ctrl.Manager, _ time.Duration) (apis, error) {
 	return freshMapper{mapper}, mgr.Add(mapper)
 }
 
-// Served passes on what comes. That something went is RunWhileServed's business.
+// Served passes on the kinds that come. RunWhileServed notices those that go.
 func (m freshMapper) Served(ctx context.Context, found func([]schema.GroupKind)) {
 	for changes := range m.Subscribe(ctx) {
 		kinds := make([]schema.GroupKind, 0, len(changes))

@@ -13,19 +13,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// state is how far a kind has got.
+// state is what the program does with a kind.
 type state string
 
 const (
-	notServed     state = "NotServed"     // the server has no such kind; it is waited for
-	starting      state = "Starting"      // it is served, and being looked at
+	notServed     state = "NotServed"     // the server has no such kind; the program waits for it
+	starting      state = "Starting"      // it is served, and the program looks at it
 	notMirrorable state = "NotMirrorable" // it cannot be copied between namespaces
 	unused        state = "Unused"        // no object of it is marked, so none is watched
-	running       state = "Running"       // it is watched, its objects are mirrored
+	running       state = "Running"       // it is watched, and its objects are mirrored
 	failed        state = "Failed"        // it is tried again with backoff
 )
 
-// entry is what the board has of a kind.
+// entry is what the board shows of a kind.
 type entry struct {
 	State   state     `json:"state"`
 	Message string    `json:"message,omitempty"`
@@ -39,14 +39,14 @@ type board struct {
 
 	mu      sync.Mutex
 	entries map[schema.GroupKind]entry
-	listed  time.Time // when it was first known what is served
+	listed  time.Time // when the program first knew what is served
 }
 
 func newBoard(log logr.Logger, patience time.Duration) *board {
 	return &board{log: log, patience: patience, entries: map[schema.GroupKind]entry{}}
 }
 
-// set also logs what is worth a line: where nothing is used, nothing is.
+// set also logs what is worth a line. A kind that is not used is not.
 func (b *board) set(kind schema.GroupKind, s state, message string) {
 	was := b.swap(kind, entry{State: s, Message: message, Since: time.Now()})
 	if s == running || s == failed || was.State == running {
@@ -85,9 +85,9 @@ func (b *board) list() map[string]entry {
 	return entries
 }
 
-// ready is a healthz.Checker. It fails until every kind that was served at start
-// has been looked at, but no longer than that takes at most: a kind that fails,
-// that went away or that came later does not make the program unready.
+// ready is a healthz.Checker. It fails until the program has looked at every kind that
+// was served at start, but no longer than patience: a kind that fails, that has gone or
+// that came later does not make the program unready.
 func (b *board) ready(*http.Request) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 func runManager(ctx context.Context, cfg *rest.Config, opts options) error {
 	requests := &discoveryRequests{}
 	cfg.Wrap(requests.count)
-	cfg.WarningHandler = rest.NoWarnings{} // whoever asks for every kind asks for deprecated ones
+	cfg.WarningHandler = rest.NoWarnings{} // the program asks for every kind, deprecated ones included
 	mgr, err := ctrl.NewManager(cfg, withAPIs(ctrl.Options{
 		Metrics: metrics.Options{BindAddress: "0"}, // the one server below is enough for an example
 	}, opts.rescan))
@@ -41,8 +41,7 @@ func runManager(ctx context.Context, cfg *rest.Config, opts options) error {
 	return mgr.Start(ctx)
 }
 
-// httpServer answers from the board alone. It asks no cache, and so never waits
-// for one.
+// httpServer answers from the board alone. It asks no cache, so it never waits for one.
 func httpServer(address string, board *board, requests *discoveryRequests) *manager.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", healthz.CheckHandler{Checker: healthz.Ping})

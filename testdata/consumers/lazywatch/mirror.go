@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// What users write on an object that is to be mirrored, and this program on its
-// copies. The label is there for the server to select by: it cannot by annotation.
+// Users write these on an object that is to be mirrored, and the program on its copies.
+// There is a label because the server can select objects by label, but not by annotation.
 const (
 	markLabel    = "lazywatch.example.com/mirror" // markSource, or markCopy
 	markSource   = "source"
@@ -43,13 +43,13 @@ type reconciler struct {
 	maxTargets int
 }
 
-// sourceOf maps a marked object to what is reconciled: of a copy, its source.
+// sourceOf maps a marked object to the object to reconcile: a copy to its source.
 func sourceOf(_ context.Context, o client.Object) []reconcile.Request {
 	key := client.ObjectKeyFromObject(o)
 	if o.GetLabels()[markLabel] == markCopy {
 		namespace, name, ok := strings.Cut(o.GetAnnotations()[ofAnnotation], "/")
 		if !ok {
-			return nil // somebody else's
+			return nil // somebody else's object
 		}
 		key = client.ObjectKey{Namespace: namespace, Name: name}
 	}
@@ -79,7 +79,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, errors.Join(errs...)
 }
 
-// targets are the namespaces that the source names, as many as it may.
+// targets are the namespaces that the source names, but no more than it may name.
 func (r *reconciler) targets(source *unstructured.Unstructured) []string {
 	var targets []string
 	for namespace := range strings.SplitSeq(source.GetAnnotations()[toAnnotation], ",") {
@@ -112,7 +112,8 @@ func (r *reconciler) prune(ctx context.Context, source types.NamespacedName, tar
 	return errors.Join(errs...)
 }
 
-// apply writes the copy, unless there is an object of that name which is none.
+// apply writes the copy, unless an object of that name exists that is no copy of this
+// source.
 func (r *reconciler) apply(ctx context.Context, source *unstructured.Unstructured, namespace string) error {
 	have := &unstructured.Unstructured{}
 	have.SetGroupVersionKind(r.gvk)
@@ -131,8 +132,8 @@ func isCopyOf(o client.Object, source types.NamespacedName) bool {
 	return o.GetName() == source.Name && o.GetLabels()[markLabel] == markCopy && o.GetAnnotations()[ofAnnotation] == source.String()
 }
 
-// copyOf has all that is in the source but for status and most of metadata,
-// which are of the one object only.
+// copyOf returns a copy of the source without its status and most of its metadata, which
+// belong to the source alone.
 func copyOf(source *unstructured.Unstructured, namespace string) *unstructured.Unstructured {
 	object := source.DeepCopy()
 	delete(object.Object, "status")
@@ -145,7 +146,7 @@ func copyOf(source *unstructured.Unstructured, namespace string) *unstructured.U
 	object.SetLabels(labels)
 
 	annotations := maps.Clone(source.GetAnnotations())
-	delete(annotations, toAnnotation) // or the copy would be mirrored in its turn
+	delete(annotations, toAnnotation) // otherwise the copy would be mirrored, too
 	delete(annotations, corev1.LastAppliedConfigAnnotation)
 	annotations[ofAnnotation] = client.ObjectKeyFromObject(source).String()
 	object.SetAnnotations(annotations)

@@ -26,10 +26,11 @@ import (
 	runtimesource "sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// verbs is what mirroring takes.
+// verbs are what mirroring needs.
 var verbs = []string{"get", "list", "watch", "create", "patch", "delete"}
 
-// source mirrors the marked objects of a kind. One serves all kinds: it keeps nothing.
+// source mirrors the marked objects of a kind. One source is enough for all kinds,
+// because it keeps nothing.
 type source struct {
 	mgr   ctrl.Manager
 	apis  apis
@@ -67,7 +68,7 @@ func (s *source) obstacle(mapping *meta.RESTMapping) (string, error) {
 	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
 		return "objects of this kind are in no namespace", nil
 	}
-	// Which verbs a resource has is not in its mapping.
+	// A mapping does not have the verbs of its resource.
 	server, err := discovery.NewDiscoveryClientForConfigAndClient(s.mgr.GetConfig(), s.mgr.GetHTTPClient())
 	if err != nil {
 		return "", err
@@ -92,9 +93,9 @@ func missingVerb(resources *metav1.APIResourceList, name string) string {
 	return ""
 }
 
-// awaitUse returns once there is a marked object of the kind, or when ctx ends.
-// To ask for one from time to time is cheaper than to watch, and as most kinds
-// are never used at all, so is the program.
+// awaitUse returns once there is a marked object of the kind, or when ctx ends. Asking
+// for one from time to time is cheaper than a watch, and most kinds are never used at
+// all.
 func (s *source) awaitUse(ctx context.Context, gvk schema.GroupVersionKind) error {
 	for ctx.Err() == nil {
 		list := &metav1.PartialObjectMetadataList{}
@@ -118,9 +119,9 @@ func marked() labels.Selector {
 	return labels.NewSelector().Add(*requirement)
 }
 
-// mirror watches the marked objects of a kind with a cache and a controller of
-// its own: they end with ctx, and leave nothing behind. In the manager's cache
-// the watch of a kind that went would go on failing for ever.
+// mirror watches the marked objects of a kind with its own cache and controller: they end
+// with ctx, and leave nothing behind. In the manager's cache, the watch of a kind that
+// has gone would fail again and again for ever.
 func (s *source) mirror(ctx context.Context, gvk schema.GroupVersionKind) error {
 	objects, err := s.newCache()
 	if err != nil {
@@ -149,8 +150,8 @@ func (s *source) runController(ctx context.Context, gvk schema.GroupVersionKind,
 	return c.Start(ctx)
 }
 
-// awaitSync waits for the first list, so that the controller, which waits for it
-// too, finds it there.
+// awaitSync waits for the first list, so that the controller, which waits for it, too,
+// need not wait.
 func (s *source) awaitSync(ctx context.Context, gvk schema.GroupVersionKind, objects cache.Cache) error {
 	limited, cancel := context.WithTimeout(ctx, s.opts.syncTimeout)
 	defer cancel()
@@ -161,8 +162,8 @@ func (s *source) awaitSync(ctx context.Context, gvk schema.GroupVersionKind, obj
 	return nil
 }
 
-// newCache makes a cache of the metadata of marked objects. The rest of an
-// object is read when it is to be copied.
+// newCache makes a cache of the metadata of marked objects. The rest of an object is read
+// when the program copies it.
 func (s *source) newCache() (cache.Cache, error) {
 	return cache.New(s.mgr.GetConfig(), cache.Options{
 		HTTPClient:           s.mgr.GetHTTPClient(),
@@ -185,7 +186,7 @@ func (s *source) newController(gvk schema.GroupVersionKind, objects cache.Cache)
 		Logger:             s.mgr.GetLogger(),
 		CacheSyncTimeout:   s.opts.syncTimeout,
 		SkipNameValidation: ptr.To(true), // the kind may come back, and its controller with it
-		// A target that is missing is looked for every minute at least.
+		// The program looks for a missing target at least every minute.
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute),
 	})
 	if err != nil {

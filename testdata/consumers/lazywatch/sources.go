@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// sources runs one source for each kind, each by itself: what goes wrong with
-// one is on the board, and does not concern the others.
+// sources runs one source for each kind, each by itself: if one fails, the board shows
+// that, and the others are not affected.
 type sources struct {
 	apis  apis
 	kinds filter
@@ -21,7 +21,7 @@ type sources struct {
 	run func(ctx context.Context, kind schema.GroupKind) error
 }
 
-// start blocks until ctx ends and all sources have.
+// start blocks until ctx and all sources have ended.
 func (s *sources) start(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
@@ -46,8 +46,8 @@ func (s *sources) start(ctx context.Context) error {
 	return nil
 }
 
-// supervise keeps a source for as long as the program runs. A kind that is not
-// served costs goroutines that wait, and no request.
+// supervise keeps a source as long as the program runs. A kind that is not served costs
+// waiting goroutines, but no request.
 func (s *sources) supervise(ctx context.Context, kind schema.GroupKind) {
 	err := s.apis.RunWhileServed(ctx, func(ctx context.Context) error {
 		s.retry(ctx, kind)
@@ -59,7 +59,7 @@ func (s *sources) supervise(ctx context.Context, kind schema.GroupKind) {
 	}
 }
 
-// retry runs a source until ctx ends, which it does when the kind goes.
+// retry runs a source until ctx ends. ctx ends when the kind goes.
 func (s *sources) retry(ctx context.Context, kind schema.GroupKind) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 30, Cap: time.Minute}
 	for ctx.Err() == nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command multicluster runs on a hosting cluster and pushes an object of one
-// kind, Peer, into every tenant cluster that a ClusterMesh names, in whatever
-// version the tenant serves.
+// Command multicluster runs on a hosting cluster and pushes an object of one kind, Peer,
+// into every tenant cluster that a ClusterMesh names. It uses the version of Peer that
+// the tenant prefers.
 package main
 
 import (

@@ -16,14 +16,14 @@ import (
 
 var clusterMeshKind = schema.GroupVersionKind{Group: "multicluster.example.com", Version: "v1", Kind: "ClusterMesh"}
 
-// Condition types, and the reason of each that is of the program's own. Those of
-// a tenant that is not ready are with the type incomplete.
+// The types of conditions, and their reasons. The reasons of a tenant that is not ready
+// are beside the type incomplete.
 const (
 	typeComplete     = "Complete" // of the mesh: every tenant is Ready
 	reasonAllPushed  = "AllPushed"
 	reasonIncomplete = "Incomplete"
 
-	typeReady    = "Ready" // of a tenant: it was last given its Peer, or not
+	typeReady    = "Ready" // of a tenant: whether the last push of its Peer succeeded
 	reasonPushed = "Pushed"
 	reasonFailed = "Failed" // tried again with backoff
 )
@@ -95,8 +95,8 @@ func (m *clusterMesh) tenantNames() []string {
 	return names
 }
 
-// record writes into the status how a tenant fares, drops the tenants that the
-// spec has no more, and sums up.
+// record writes the state of a tenant into the status, drops tenants that are no longer
+// in the spec, and sums up.
 func (m *clusterMesh) record(tenant, peerVersion string, ready metav1.Condition) {
 	m.Status.Tenants = slices.DeleteFunc(m.Status.Tenants, func(t tenantStatus) bool {
 		_, ok := m.tenant(t.Name)
@@ -115,7 +115,7 @@ func (m *clusterMesh) record(tenant, peerVersion string, ready metav1.Condition)
 	meta.SetStatusCondition(&m.Status.Conditions, complete)
 }
 
-// tenantStatus finds the status of a tenant, which it adds if there is none.
+// tenantStatus returns the status of a tenant. It adds one if there is none.
 func (m *clusterMesh) tenantStatus(name string) *tenantStatus {
 	i := slices.IndexFunc(m.Status.Tenants, func(t tenantStatus) bool { return t.Name == name })
 	if i < 0 {

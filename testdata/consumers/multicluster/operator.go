@@ -64,7 +64,7 @@ func (o *options) validate() error {
 func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Cache: cacheOptions(opts.namespace),
-		// Secrets are read one by one: no right to list them, and none of them kept here.
+		// Secrets are read one by one: so the program needs no right to list them, and keeps none.
 		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                 server.Options{BindAddress: opts.metricsAddress},
 		LeaderElection:          opts.leaderElection,

@@ -30,8 +30,8 @@ const (
 	peerNotServed     = "PeerNotServed"
 )
 
-// incomplete is the error of a tenant that somebody has still to see to. It is
-// tried again after a constant delay.
+// incomplete is the error of a tenant that is not ready yet. The tenant is tried again
+// after a constant delay.
 type incomplete struct {
 	reason string
 	err    error
@@ -40,7 +40,7 @@ type incomplete struct {
 func (i *incomplete) Error() string { return i.err.Error() }
 func (i *incomplete) Unwrap() error { return i.err }
 
-// push gives a tenant its Peer and returns the version that it is in.
+// push gives a tenant its Peer, and returns the version of that Peer.
 func (r *reconciler) push(ctx context.Context, req request, mesh *clusterMesh, tenant tenantSpec) (string, error) {
 	kubeconfig, err := r.kubeconfig(ctx, client.ObjectKey{Namespace: req.Mesh.Namespace, Name: tenant.KubeconfigSecret})
 	if err != nil {
@@ -83,8 +83,7 @@ func (r *reconciler) kubeconfig(ctx context.Context, key client.ObjectKey) ([]by
 	return secret.Data[kubeconfigKey], nil
 }
 
-// hasNodes asks for one node: where there is none yet, nothing could run that
-// acts on a Peer.
+// hasNodes asks for one node: without a node, nothing can run that acts on a Peer.
 func hasNodes(ctx context.Context, tenant client.Reader) error {
 	var nodes corev1.NodeList
 	if err := tenant.List(ctx, &nodes, client.Limit(1)); err != nil {
@@ -96,8 +95,8 @@ func hasNodes(ctx context.Context, tenant client.Reader) error {
 	return nil
 }
 
-// lookUp takes the kind in the version that the tenant prefers: tenants are
-// upgraded one by one. It looks it up anew each time, since versions come and go.
+// lookUp looks up the kind in the version that the tenant prefers, because tenants are
+// upgraded one by one. It does so each time, because versions come and go.
 func (r *reconciler) lookUp(ctx context.Context, mapper meta.RESTMapper) (*meta.RESTMapping, error) {
 	mapping, err := meta.ToRESTMapperWithContext(mapper).RESTMappingWithContext(ctx, r.peer)
 	if !meta.IsNoMatchError(err) {
@@ -109,8 +108,8 @@ func (r *reconciler) lookUp(ctx context.Context, mapper meta.RESTMapper) (*meta.
 	return nil, &incomplete{peerNotServed, err}
 }
 
-// maybeReset is meta.MaybeResetRESTMapper, which does nothing, and does not say
-// so, if the mapper cannot be reset.
+// maybeReset is meta.MaybeResetRESTMapper, but returns an error if the mapper cannot be
+// reset. Then the original does nothing, without an error.
 func maybeReset(mapper meta.RESTMapper) error {
 	if _, ok := mapper.(meta.ResettableRESTMapper); !ok {
 		return errors.New("the mapper cannot be reset: meta.MaybeResetRESTMapper does nothing")
@@ -119,7 +118,8 @@ func maybeReset(mapper meta.RESTMapper) error {
 	return nil
 }
 
-// orUnreachable marks the error of a tenant that gave no answer, as opposed to a refusal.
+// orUnreachable marks an error that means that the tenant gave no answer. A refusal is an
+// answer.
 func orUnreachable(err error) error {
 	if network := net.Error(nil); errors.As(err, &network) {
 		return &incomplete{unreachable, err}

@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// request asks for one tenant of one mesh. A request for a whole mesh would be
-// simpler, but then a tenant that hangs would hold up its siblings, and one that
-// fails would have them all wait for its backoff.
+// request asks for one tenant of one mesh. A request for a whole mesh would be simpler.
+// But then a tenant that hangs would hold up all others of the mesh, and if one failed,
+// all would wait for its backoff.
 type request struct {
 	Mesh   types.NamespacedName
 	Tenant string
@@ -53,9 +53,9 @@ func (r *reconciler) setup(mgr ctrl.Manager, workers int) error {
 		Complete(r)
 }
 
-// requests are for the tenants in the spec, and for those that the status still
-// has. Of a mesh that changed it is asked twice, for what it was and what it is,
-// so that there is a request for a tenant that was taken out, too.
+// requests returns a request for each tenant in the spec, and for each that the status
+// still has. When a mesh changes, it is called with the old mesh and with the new one, so
+// there is also a request for a tenant that was removed.
 func requests(ctx context.Context, object client.Object) []request {
 	mesh, err := decode(object.(*unstructured.Unstructured))
 	if err != nil {
@@ -82,8 +82,8 @@ func logger(log logr.Logger) func(*request) logr.Logger {
 	}
 }
 
-// Reconcile pushes the Peer of one tenant and writes down how that went. The
-// queue never has the same tenant reconciled twice at the same time.
+// Reconcile pushes the Peer of one tenant and records the outcome. The queue never
+// reconciles a tenant twice at the same time.
 func (r *reconciler) Reconcile(ctx context.Context, req request) (ctrl.Result, error) {
 	object := newObject()
 	if err := r.client.Get(ctx, req.Mesh, object); client.IgnoreNotFound(err) != nil {
@@ -103,15 +103,15 @@ func (r *reconciler) Reconcile(ctx context.Context, req request) (ctrl.Result, e
 		return ctrl.Result{}, errors.Join(err, recordErr)
 	}
 	if why := (*incomplete)(nil); errors.As(err, &why) {
-		// Not a failure: whoever installs the tenant has not finished. Backoff
-		// would only make the wait longer the later that is.
+		// This is no failure: the tenant is not fully installed yet. With a backoff, the
+		// wait would grow the later that happens.
 		ctrl.LoggerFrom(ctx).Info("the tenant cannot have its Peer yet", "reason", why.reason, "error", why.Error())
 		return ctrl.Result{RequeueAfter: r.retry}, nil
 	}
 	return ctrl.Result{RequeueAfter: r.interval}, err
 }
 
-// condition is what a tenant is told about a push.
+// condition returns the condition of a tenant after a push.
 func condition(err error) metav1.Condition {
 	if err == nil {
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonPushed, Message: "the Peer is up to date"}
@@ -123,17 +123,17 @@ func condition(err error) metav1.Condition {
 	return failed
 }
 
-// manyWriters is the patience of one of many that write the same status.
+// manyWriters is the backoff of a worker if many workers write the same status.
 var manyWriters = wait.Backoff{Steps: 10, Duration: 10 * time.Millisecond, Factor: 1.5, Jitter: 1}
 
-// record writes how a tenant fares into the status of its mesh, and whether all
-// tenants fare well. The other workers write to the same status: each bases its
-// change on the latest, and begins anew if another one was faster.
+// record writes the state of a tenant into the status of its mesh, and whether all
+// tenants are ready. Other workers write to the same status: each bases its change on the
+// latest one, and tries again if another was faster.
 func (r *reconciler) record(ctx context.Context, req request, peerVersion string, ready metav1.Condition) error {
 	return retry.RetryOnConflict(manyWriters, func() error {
 		object := newObject()
 		if err := r.live.Get(ctx, req.Mesh, object); err != nil {
-			return client.IgnoreNotFound(err) // deleted meanwhile: then nobody is left to tell
+			return client.IgnoreNotFound(err) // if it was deleted meanwhile, there is nothing to do
 		}
 		mesh, err := decode(object)
 		if err != nil {

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 )
 
-// tenants keeps a cluster.Cluster for every tenant, and with it the connections
-// to it and what its mapper has read.
+// tenants keeps a cluster.Cluster for every tenant, with its connections and with what
+// its mapper has read.
 type tenants struct {
 	timeout time.Duration
 
@@ -36,8 +36,8 @@ func newTenants(timeout time.Duration) *tenants {
 	return &tenants{timeout: timeout, all: map[request]tenant{}}
 }
 
-// get returns a tenant's cluster: the same one for as long as the kubeconfig is
-// the same. It sends no request.
+// get returns a tenant's cluster. It is the same cluster as long as the kubeconfig is the
+// same. get sends no request.
 func (t *tenants) get(key request, kubeconfig []byte) (cluster.Cluster, error) {
 	t.mu.Lock()
 	known, ok := t.all[key]
@@ -56,7 +56,7 @@ func (t *tenants) get(key request, kubeconfig []byte) (cluster.Cluster, error) {
 	return c, nil
 }
 
-// forget drops a tenant that is none any more, or no longer the same.
+// forget drops a tenant that has been removed, or whose kubeconfig has changed.
 func (t *tenants) forget(key request) {
 	t.mu.Lock()
 	known, ok := t.all[key]
@@ -67,15 +67,15 @@ func (t *tenants) forget(key request) {
 	}
 }
 
-// connect makes a cluster that is never started: what it is asked, it asks the
-// tenant. One with a cache would have to run, and stop when it is forgotten.
+// connect makes a cluster that is never started, so every read goes to the tenant. A
+// cluster with a cache would have to be started, and stopped when it is forgotten.
 func (t *tenants) connect(kubeconfig []byte) (cluster.Cluster, error) {
 	cfg, err := restConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	// The timeout is for each request, those of the mapper included, which may
-	// know of no context. It would cut watches short, but there are none.
+	// The timeout holds for each request, also for those of the mapper, which may have no
+	// context. It would cut watches short, but there are none.
 	cfg.Timeout = t.timeout
 	return cluster.New(cfg, func(opts *cluster.Options) { opts.NewClient = uncached })
 }
@@ -87,8 +87,8 @@ func uncached(cfg *rest.Config, opts client.Options) (client.Client, error) {
 
 var errNotKubeconfig = errors.New("the Secret holds no valid kubeconfig")
 
-// restConfig reads a kubeconfig. What is wrong with one that cannot be parsed is
-// not in the error: the parser's message may quote from the Secret.
+// restConfig reads a kubeconfig. If it cannot be parsed, the error does not name the
+// reason, because the parser's message may quote the Secret.
 func restConfig(kubeconfig []byte) (*rest.Config, error) {
 	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {

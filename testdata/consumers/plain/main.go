@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command plain is an operator for Widgets, laid out as kubebuilder does it: a
-// manager with no options of its own, a typed client, a cache.
+// Command plain is an operator for Widgets, as kubebuilder scaffolds it: a manager with
+// no options about discovery, a typed client, a cache.
 package main
 
 import (

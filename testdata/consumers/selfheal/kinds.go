@@ -35,7 +35,7 @@ func (l *kindList) Set(list string) error {
 	return nil
 }
 
-// served returns how the kinds are served, as the mapper knows it.
+// served returns how the kinds are served, as far as the mapper knows.
 func (l kindList) served(mapper meta.RESTMapper) map[string]string {
 	served := map[string]string{}
 	for _, kind := range l {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command selfheal watches its own view of the API server: it tells a short
-// failure from an outage, repairs the view with backoff, gives up after a
-// deadline, and keeps books about it that survive a restart.
+// Command selfheal watches its own view of the API server. It tells a short failure from
+// an outage, repairs the view with backoff, and gives up after a deadline. It keeps a
+// record of all that in a file, which survives a restart.
 //
 //	selfheal [flags]   (-h explains)
 package main

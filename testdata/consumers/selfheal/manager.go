@@ -17,8 +17,8 @@ import (
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// runManager needs no server to start: a program that is restarted in an outage
-// must be able to say so.
+// runManager can start without a server: a program that is restarted during an outage
+// must be able to report the outage.
 func runManager(ctx context.Context, cfg *rest.Config, opts options) error {
 	asked := &requests{}
 	cfg.Wrap(asked.count)
@@ -77,5 +77,5 @@ func httpServer(opts options, w *watchdog, mapper meta.RESTMapper, asked *reques
 
 func answer(rw http.ResponseWriter, with any) {
 	rw.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(rw).Encode(with) // an error says that the reader has gone: nobody to tell
+	_ = json.NewEncoder(rw).Encode(with) // an error means that the reader has gone
 }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// requests counts what the program asks of the API server. Its count method fits
+// requests counts the requests of the program to the API server. Its count method fits
 // rest.Config.Wrap.
 type requests struct{ n atomic.Int64 }
 

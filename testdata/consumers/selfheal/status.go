@@ -12,36 +12,36 @@ import (
 	"time"
 )
 
-// state is how the view is.
+// state is the state of the view.
 type state string
 
 const (
-	unknown   state = "Unknown"   // the server was not read yet
+	unknown   state = "Unknown"   // the server has not been read yet
 	healthy   state = "Healthy"   // the last read succeeded
 	failing   state = "Failing"   // reads fail, but not for long enough to count
 	unhealthy state = "Unhealthy" // reads have failed for longer than is tolerated
-	gaveUp    state = "GaveUp"    // and a repair did not help before its deadline
+	gaveUp    state = "GaveUp"    // the same, and a repair did not succeed before its deadline
 )
 
-// status is what is kept in a file: it must be there when the server is not.
+// status is kept in a file, because it must be there when the server is not.
 type status struct {
 	State  state     `json:"state"`
-	Since  time.Time `json:"since"` // of a failure, when it began, in whatever process
+	Since  time.Time `json:"since"` // when the state began; a failure may have begun in an earlier process
 	Reason string    `json:"reason,omitempty"`
 
 	Attempts    int       `json:"attempts"` // to repair, ever
 	LastAttempt time.Time `json:"lastAttempt,omitzero"`
-	LastSuccess time.Time `json:"lastSuccess,omitzero"` // of an attempt
+	LastSuccess time.Time `json:"lastSuccess,omitzero"` // of an attempt that succeeded
 	LastError   string    `json:"lastError,omitempty"`  // of the last attempt, if that failed
 }
 
 func (s status) bad() bool { return s.State == unhealthy || s.State == gaveUp }
 
-// observed is s after a look at the view.
+// observed returns s as it is after a look at the view.
 func (s status) observed(h health, tolerate time.Duration, now time.Time) status {
 	switch {
 	case h.LastSuccess.IsZero() && h.FailingSince.IsZero():
-		return s // nothing new: the status of the file stands
+		return s // nothing new: the status from the file stands
 	case h.FailingSince.IsZero():
 		if s.State != healthy {
 			s.State, s.Since, s.Reason = healthy, now, ""
@@ -50,7 +50,7 @@ func (s status) observed(h health, tolerate time.Duration, now time.Time) status
 	}
 	s.Reason = h.Reason.Error()
 	if s.bad() {
-		return s // since when, is known already
+		return s // Since is known already
 	}
 	s.State, s.Since = failing, h.FailingSince
 	if now.Sub(h.FailingSince) > tolerate {
@@ -59,7 +59,7 @@ func (s status) observed(h health, tolerate time.Duration, now time.Time) status
 	return s
 }
 
-// attempted is s after an attempt to repair.
+// attempted returns s as it is after an attempt to repair.
 func (s status) attempted(err error, now time.Time) status {
 	s.Attempts++
 	s.LastAttempt, s.LastError = now, ""
@@ -88,7 +88,7 @@ func load(file string) (status, error) {
 	}
 	switch s.State {
 	case gaveUp:
-		s.State = unhealthy // a new process tries anew
+		s.State = unhealthy // a new process tries again
 	case unhealthy:
 	default:
 		s.State, s.Since, s.Reason = unknown, anew.Since, ""

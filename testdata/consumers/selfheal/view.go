@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// view is what the program knows of the API server, and how it came to know.
-// There are two: the RESTMapper of the fork; and, for comparison, with the build
-// tag stock, a ping, and a mapper that nothing can be asked of.
+// view is the source of what the program knows of the API server. There are two
+// implementations: the RESTMapper of the fork; and, for comparison, with the build tag
+// stock, a ping beside a mapper that reports nothing about itself.
 type view interface {
-	// Health sends no request: the view reads the server of its own accord.
+	// Health returns how reads have gone. It sends no request: the view reads the server
+	// by itself.
 	Health() health
-	// Repair reads the server anew, and returns nil if that went well.
+	// Repair reads the server again, and returns nil if that succeeds.
 	Repair(ctx context.Context) error
 }
 
-// health is how reads of the server have gone. The zero value means that there was
-// none yet.
+// health is how reads of the server have gone. The zero value means that there has been
+// no read yet.
 type health struct {
 	LastSuccess  time.Time
 	FailingSince time.Time // zero while reads succeed

@@ -22,8 +22,8 @@ type mapperView struct {
 	client *http.Client
 }
 
-// withView makes the manager's mapper one that reads the server from time to
-// time. Where nothing has changed that costs two answers without a body.
+// withView gives the manager a mapper that reads the server from time to time. If nothing
+// has changed, that costs two answers without a body.
 func withView(opts ctrl.Options, interval, timeout time.Duration) ctrl.Options {
 	opts.MapperProvider = apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{
 		RefreshInterval: interval,
@@ -50,7 +50,7 @@ func (v *mapperView) Health() health {
 // succeeds proves nothing: known kinds are served during an outage as well.
 func (v *mapperView) Repair(ctx context.Context) error {
 	begun := time.Now()
-	v.client.CloseIdleConnections() // to a server that may be dead, or another
+	v.client.CloseIdleConnections() // the server at their end may be dead, or another one
 	v.mapper.Reset()
 	_, err := v.mapper.RESTMappingWithContext(ctx, corev1.SchemeGroupVersion.WithKind("Namespace").GroupKind())
 	status := v.mapper.Status()

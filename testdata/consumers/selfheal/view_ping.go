@@ -39,7 +39,7 @@ func viewOf(mgr ctrl.Manager, interval, timeout time.Duration) (view, error) {
 
 func (v *pingView) start(ctx context.Context) error {
 	for ctx.Err() == nil {
-		_ = v.ping(ctx) // Health has it
+		_ = v.ping(ctx) // Health has the error
 		pause(ctx, v.interval)
 	}
 	return nil

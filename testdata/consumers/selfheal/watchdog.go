@@ -18,8 +18,8 @@ import (
 var errRepairing = errors.New("a repair is running already")
 
 // watchdog watches a view. All repairs run in the goroutine of start, one at a time.
-// repairing reports whether one runs or is about to; only the caller that sets it may
-// ask for one.
+// repairing reports whether a repair runs or is about to run; only the caller that sets
+// it may ask for a repair.
 type watchdog struct {
 	view      view
 	opts      options
@@ -49,7 +49,7 @@ func (w *watchdog) start(ctx context.Context) error {
 		case <-time.After(w.opts.check):
 		}
 		now := w.look()
-		// After giving up, wait for a restart, for someone to ask, or for the server.
+		// After giving up, wait for a restart, for a request to repair, or for the server.
 		if now.State == unhealthy && w.askRepair() == nil {
 			w.log.Info("unhealthy, repairing", "since", now.Since, "reason", now.Reason)
 		}
@@ -57,7 +57,8 @@ func (w *watchdog) start(ctx context.Context) error {
 	return nil
 }
 
-// askRepair returns at once: errRepairing, or nil and the repair is about to begin.
+// askRepair asks for a repair and returns at once. It returns errRepairing if one runs
+// already.
 func (w *watchdog) askRepair() error {
 	if !w.repairing.CompareAndSwap(false, true) {
 		return errRepairing
@@ -66,7 +67,7 @@ func (w *watchdog) askRepair() error {
 	return nil
 }
 
-// repair tries until it succeeds, or until its deadline or ctx ends it.
+// repair tries until it succeeds, or until its deadline or the end of ctx.
 func (w *watchdog) repair(ctx context.Context) {
 	defer w.repairing.Store(false)
 	limited, cancel := context.WithTimeout(ctx, w.opts.deadline)
@@ -102,8 +103,8 @@ func (w *watchdog) look() status {
 	return w.update(func(s status) status { return s.observed(h, w.opts.tolerate, time.Now()) })
 }
 
-// update changes the status, and saves it if that made a difference. Only the
-// goroutine of start calls it, so that files are written in order.
+// update changes the status, and saves it if that made a difference. Only the goroutine
+// of start calls it, so files are written in order.
 func (w *watchdog) update(change func(status) status) status {
 	before := w.now()
 	after := change(before)
@@ -125,7 +126,7 @@ func (w *watchdog) now() status {
 	return w.status
 }
 
-// ready is a healthz.Checker: it fails while the view is not to be relied on.
+// ready is a healthz.Checker. It fails while the program cannot rely on the view.
 func (w *watchdog) ready(*http.Request) error {
 	if s := w.now(); s.bad() || s.State == unknown {
 		return fmt.Errorf("%s since %s: %s", s.State, s.Since.UTC().Format(time.RFC3339), s.Reason)
@@ -133,7 +134,7 @@ func (w *watchdog) ready(*http.Request) error {
 	return nil
 }
 
-// alive is a healthz.Checker: it fails when a restart is all that is left to try.
+// alive is a healthz.Checker. It fails when only a restart may help.
 func (w *watchdog) alive(*http.Request) error {
 	if s := w.now(); s.State == gaveUp {
 		return fmt.Errorf("gave up after %d attempts, unhealthy since %s: %s", s.Attempts, s.Since.UTC().Format(time.RFC3339), s.Reason)

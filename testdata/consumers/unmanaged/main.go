@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command unmanaged works with kinds through a mapper of its own, and without a
-// manager that would start anything.
+// Command unmanaged works with kinds through its own mapper, and without a manager that
+// would start anything.
 //
 //	unmanaged serve -kind Widget.v1.example.com -class NAME   marks objects, with a dynamic client
 //	unmanaged miss -gets N -over D                            gets objects that do not exist
@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string) error {
 	return fmt.Errorf("unknown command %q", args[0])
 }
 
-// connect returns what both commands are made of.
+// connect returns what both commands need.
 func connect() (*rest.Config, *http.Client, meta.RESTMapper, error) {
 	cfg, err := ctrl.GetConfig()
 	if err != nil {

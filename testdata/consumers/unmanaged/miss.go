@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// absent are objects that do not exist, each in a group of its own.
+// absent are objects that do not exist, each in another group.
 var absent = []client.Object{&corev1.ConfigMap{}, &appsv1.Deployment{}, &batchv1.Job{}, &rbacv1.Role{}}
 
-// miss gets what does not exist, evenly over a time, as a controller does that
-// looks for an optional object with each reconcile.
+// miss gets objects that do not exist, evenly over a time. A controller does so if it
+// looks for an optional object in each reconcile.
 func miss(ctx context.Context, gets int, over time.Duration) error {
 	cfg, httpClient, mapper, err := connect()
 	if err != nil {
@@ -29,13 +29,13 @@ func miss(ctx context.Context, gets int, over time.Duration) error {
 	if err != nil {
 		return err
 	}
-	for _, obj := range absent { // what is read at first is not what is to be counted
+	for _, obj := range absent { // the first reads are not to be counted
 		if _, err := c.IsObjectNamespaced(obj); err != nil {
 			return err
 		}
 	}
 	fmt.Println("ready")
-	if _, err := fmt.Scanln(); err != nil && err.Error() != "unexpected newline" { // the line that says go
+	if _, err := fmt.Scanln(); err != nil && err.Error() != "unexpected newline" { // wait for a line
 		return err
 	}
 	begun := time.Now()

@@ -16,8 +16,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// server marks the objects of a kind. It maps the kind each time, as the mapper is
-// there to know what is true.
+// server marks the objects of a kind. It asks the mapper for the kind each time, because
+// the mapper knows how the kind is served now.
 type server struct {
 	client dynamic.Interface
 	mapper meta.RESTMapper
