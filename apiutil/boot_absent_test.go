@@ -17,8 +17,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// restart has the server be down, then 503, and then, for a moment, 404 where
-// custom resources are, as a kube-apiserver is when it starts.
+// restart makes the server go down, then answer 503, and then, for a moment, answer 404
+// for custom resources, as a kube-apiserver does when it starts.
 func restart(server *fakeapi.Server, moment time.Duration, meanwhile func()) {
 	unknown := []string{fooKind.Group, otherKind.Group}
 	up := server.SetFault(fakeapi.All(), fakeapi.Refused())
@@ -45,7 +45,8 @@ func TestLookupsWhileTheServerForgets(t *testing.T) {
 				for n := range 5 {
 					restart(server, 200*time.Millisecond, func() { _ = lookUp(m, lateKind) })
 					reset(m)
-					// Of those who ask for something else none may make it be forgotten either.
+					// Lookups of something else must not make the mapper forget it
+					// either.
 					go func() { _ = lookUp(m, lateKind) }()
 					go func() { _, _ = m.RESTMapping(lateKind.GroupKind()) }()
 					for _, form := range lookupForms(fooKind) {
@@ -59,7 +60,7 @@ func TestLookupsWhileTheServerForgets(t *testing.T) {
 	}
 }
 
-// Nobody is told that a kind has gone, and no program ends for it.
+// No subscriber receives that a kind has gone, and no program ends because of it.
 func TestSubscribersWhileTheServerForgets(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		server.PutVersion("apps", fakeVersion("v1", "Deployment"))
@@ -85,7 +86,7 @@ func TestSubscribersWhileTheServerForgets(t *testing.T) {
 	})
 }
 
-// What has really gone in an outage is found to be gone, within a second or so.
+// A kind that really went during an outage is found to be gone within about a second.
 func TestGoneAfterAnOutage(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
@@ -110,8 +111,8 @@ func TestGoneAfterAnOutage(t *testing.T) {
 	})
 }
 
-// A group that goes on failing casts no doubt on what is said of others: a kind of theirs that
-// has gone is found to be gone at once, by one request.
+// A group that keeps failing casts no doubt on others: a kind of another group that has
+// gone is found to be gone at once, by one request.
 func TestDeadGroupCastsNoDoubt(t *testing.T) {
 	for name, fault := range map[string]fakeapi.Fault{
 		"503": fakeapi.Status(http.StatusServiceUnavailable, 0), "403": fakeapi.Status(http.StatusForbidden, 0), "cut": fakeapi.ResetMidBody(),
@@ -148,7 +149,7 @@ func TestDeadGroupCastsNoDoubt(t *testing.T) {
 	}
 }
 
-// The version that failed itself is doubted when it comes to say that it is absent.
+// An absence of the version that failed is itself doubted.
 func TestVersionThatFailedIsDoubted(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})

@@ -17,8 +17,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// booting runs test in both modes with a server that knows all but its custom
-// resources, whose own paths are 503 or answered.
+// booting runs test in both modes with a server that knows everything but its custom
+// resources. Their own paths answer 503, or truly.
 func booting(t *testing.T, opts apiutil.DynamicRESTMapperOptions,
 	test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() (ready func())),
 ) {
@@ -75,7 +75,7 @@ func TestLookupsThroughABoot(t *testing.T) {
 	}
 }
 
-// What does not answer is not absent either: not a kind of a known group.
+// A kind of a known group is not absent either if its path does not answer.
 func TestMissesThroughABoot(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		server.PutVersion("apps", fakeVersion("v1", "Deployment"))
@@ -102,8 +102,8 @@ func TestMissesThroughABoot(t *testing.T) {
 	})
 }
 
-// Nobody is told that a kind has gone because the server starts, and no program
-// ends for it.
+// No subscriber receives that a kind has gone because the server starts, and no program
+// ends because of it.
 func TestSubscribeThroughABoot(t *testing.T) {
 	booting(t, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second}, func(
 		t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() func(),
@@ -133,7 +133,7 @@ func TestSubscribeThroughABoot(t *testing.T) {
 		}
 		c.want(t, 1, 0)
 
-		// What does go is told all the same.
+		// A kind that does go is reported all the same.
 		server.Remove(otherKind.Group)
 		time.Sleep(3 * time.Second)
 		s.want(t, "a group that goes", "Removed other.example.com/v1 Other -> others, namespace")
@@ -145,7 +145,7 @@ func TestSubscribeThroughABoot(t *testing.T) {
 	})
 }
 
-// What went for good while the server was down is noticed once it says so.
+// A kind that went for good while the server was down is noticed once the server says so.
 func TestGoneThroughABoot(t *testing.T) {
 	booting(t, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second}, func(
 		t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() func(),

@@ -16,8 +16,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// inBubble runs test in a bubble, and gives requests that nobody waits for any
-// more the time to end, by their timeouts.
+// inBubble runs test in a bubble. Then it gives requests that nobody waits for any more
+// the time to end, by their timeouts.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())

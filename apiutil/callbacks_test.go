@@ -23,8 +23,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// askingMetrics looks something up each time that it is told of something, but for
-// what its own lookups lead to.
+// askingMetrics looks something up at each call, except at calls that its own lookups
+// cause.
 type askingMetrics struct {
 	ask   func()
 	asked atomic.Int32
@@ -52,8 +52,8 @@ func (m *askingMetrics) logger() logr.Logger {
 	return funcr.New(func(string, string) { m.once() }, funcr.Options{Verbosity: 10})
 }
 
-// Whoever is told of something may ask the mapper anything: a lookup that misses,
-// too, which has to read the server.
+// A callback may ask the mapper anything. It may even make a lookup that misses, which
+// has to read the server.
 func TestCallbacksMayMiss(t *testing.T) {
 	lookups := map[string]func(context.Context, *apiutil.DynamicRESTMapper) error{
 		"the same version": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
@@ -135,8 +135,8 @@ func (m *slowMetrics) Reload(string, time.Duration, error) { m.report() }
 
 func (m *slowMetrics) Served(uint64, int, int, time.Time) {}
 
-// Reports that take longer than the reads that they are about do not pile up, and
-// keep neither lookups waiting nor Start from returning.
+// Reports that take longer than their reads do not pile up. Neither lookups nor the end
+// of Start wait for them.
 func TestSlowReports(t *testing.T) {
 	const misses, pause = 3000, 20 * time.Millisecond // 50 a second for a minute
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
@@ -181,8 +181,8 @@ func TestSlowReports(t *testing.T) {
 	})
 }
 
-// Refreshes do not wait for reports that take longer than their interval, nor does
-// Start at its end.
+// Refreshes do not wait for reports that take longer than the interval, nor does Start
+// when it ends.
 func TestReportsSlowerThanRefreshes(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		metrics := &slowMetrics{takes: time.Minute, ends: make(chan struct{})}
@@ -205,7 +205,7 @@ func TestReportsSlowerThanRefreshes(t *testing.T) {
 	})
 }
 
-// Of several reports that wait the last one is made: what metrics end with is true.
+// If several reports wait, the last one is made, so metrics are right in the end.
 func TestLastReportIsMade(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		metrics := &slowRecordedMetrics{}

@@ -40,7 +40,7 @@ func newDoubter(t *testing.T, server *fakeapi.Server) *doubter {
 	return &doubter{t, server, m, used}
 }
 
-// confirm confirms the mapping that was used, and goes on with what it gets. It
+// confirm confirms the mapping that was used, and uses the result from then on. It
 // returns the number of requests.
 func (d *doubter) confirm(contradicted bool) (requests int, err error) {
 	now, err := d.mapper.Confirm(context.Background(), d.used, contradicted)
@@ -50,7 +50,7 @@ func (d *doubter) confirm(contradicted bool) (requests int, err error) {
 	return len(d.server.TakeRequests()), err
 }
 
-// want confirms, and checks whether the server was asked and what it said.
+// want confirms, and checks the number of requests and the result.
 func (d *doubter) want(what string, contradicted, asks bool, scope meta.RESTScopeName) {
 	d.t.Helper()
 	requests, err := d.confirm(contradicted)
@@ -92,7 +92,7 @@ func TestConfirmSharesWhatIsKnown(t *testing.T) {
 	})
 }
 
-// A doubt costs one read a minute for its group, whichever kind of it is in doubt.
+// A doubt costs one read of its group a minute, whichever kind of the group is in doubt.
 func TestConfirmBoundsDoubts(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		d := newDoubter(t, server)
@@ -226,8 +226,8 @@ func TestConfirmWithNegativeTTL(t *testing.T) {
 	})
 }
 
-// What a call may return is never older than the call: one that arrives during a
-// read waits for the next. All that arrive share that.
+// The result of a call is never older than the call: a call that arrives during a read
+// waits for the next one. All calls that arrive share that next read.
 func TestConfirmDuringRead(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		d := newDoubter(t, server)
@@ -280,8 +280,8 @@ func TestConfirmEndsWithContext(t *testing.T) {
 	})
 }
 
-// A call that comes while another's read is under way, and may not read itself, is
-// told what that has found.
+// A call that comes during another call's read, and may not read itself, returns what
+// that read has found.
 func TestConfirmBesideAnothersRead(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
@@ -301,8 +301,8 @@ func TestConfirmBesideAnothersRead(t *testing.T) {
 	})
 }
 
-// Where the discovery of a group hangs, one doubt a minute waits for it to answer,
-// and the others not for that one.
+// If the discovery of a group hangs, one doubt a minute waits for its answer, and the
+// other doubts do not wait for that one.
 func TestConfirmBesideHangingDiscovery(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})

@@ -49,7 +49,7 @@ func asStatus(message string) string {
 	return string(body)
 }
 
-// A server, or a proxy before it, that says in its answer what it was sent.
+// A server, or a proxy before it, may repeat in its answer what it was sent.
 func TestErrorsDoNotEchoCredentials(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const jsonType, user, password = "application/json", "someone", "password-of-someone"
@@ -110,7 +110,8 @@ func redirectEcho() fakeapi.Fault {
 	})
 }
 
-// wantSilence asks for what is not there, and looks for secrets in the errors.
+// wantSilence looks up something that does not exist, and searches the errors for
+// secrets.
 func wantSilence(t *testing.T, m meta.RESTMapper, secrets ...string) {
 	t.Helper()
 	_, versioned := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Absent"}, "v1")
@@ -131,7 +132,7 @@ func wantSilence(t *testing.T, m meta.RESTMapper, secrets ...string) {
 	}
 }
 
-// What the user put into the URL stays out of errors, whichever way the request fails.
+// Credentials in the URL stay out of errors, in whatever way the request fails.
 func TestErrorsDoNotShowUserinfo(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const user, password = "user-of-the-url", "password-of-the-url"
@@ -156,7 +157,7 @@ func TestErrorsDoNotShowUserinfo(t *testing.T) {
 	}
 }
 
-// Something that does not even speak HTTP, and repeats what it hears.
+// The other side may not even speak HTTP, and repeat what it receives.
 func TestErrorsDoNotShowWhatIsNoHTTP(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -222,8 +223,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// What the configuration does not know is known from what was sent: a token that
-// is read from a file, or a password that the transport adds.
+// Credentials that are not in the configuration are known from the request that was sent:
+// a token that is read from a file, or a password that the transport adds.
 func TestErrorsDoNotShowWhatWasSent(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const token, user, password = "eyJhbGciOiJSUzI1NiJ9.of-a-file.signature", "sent-user", `sent"pass\word`

@@ -18,7 +18,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// What the watch logs is as silent as errors are.
+// The watch logs no secrets either.
 func TestWatchDoesNotLogWhatWasSent(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const token = "eyJhbGciOiJSUzI1NiJ9.of-the-watch.signature"

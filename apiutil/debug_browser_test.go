@@ -16,8 +16,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// A browser makes of the page what is meant. With FRESHMAPPER_SCREENSHOT set to a
-// folder, it leaves pictures there to look at.
+// A browser shows the page as it is meant. With FRESHMAPPER_SCREENSHOT set to a folder,
+// it leaves pictures there to look at.
 func TestDebugPageInBrowser(t *testing.T) {
 	browser, err := exec.LookPath("chromium")
 	if err != nil {

@@ -144,7 +144,7 @@ func TestDebugHandler(t *testing.T) {
 	})
 }
 
-// What is kept is bounded, and nothing is before somebody wants to look.
+// The number of kept reads is bounded. Nothing is kept before the page is mounted.
 func TestDebugKeepsTheLatest(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})

@@ -17,8 +17,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// A document that drops groups which are known is asked back: the groups themselves
-// say whether they have gone.
+// If a document drops known groups, live reads of these groups decide whether they have
+// gone.
 
 // dropFromDocuments makes the documents of a server lack the group, which is served.
 func dropFromDocuments(server *fakeapi.Server, group string, versions ...fakeapi.Version) {
@@ -123,7 +123,8 @@ func TestDroppedGroupThatHangs(t *testing.T) {
 	})
 }
 
-// F4 and F9: of groups that go together, one that hangs keeps the others no longer.
+// F4 and F9: if several groups go together and one hangs, the others are forgotten all
+// the same.
 func TestDroppedGroupBesideOneThatHangs(t *testing.T) {
 	const interval = 10 * time.Second
 	inBubble(t, func(t *testing.T) {
@@ -144,7 +145,7 @@ func TestDroppedGroupBesideOneThatHangs(t *testing.T) {
 	})
 }
 
-// Many groups that go at once are asked for by a few of them.
+// If many groups go at once, the mapper asks for only a few of them.
 func TestDocumentDropsManyGroups(t *testing.T) {
 	const groups = 100
 	inBubble(t, func(t *testing.T) {
@@ -195,8 +196,8 @@ func TestDocumentDropsTwoGroups(t *testing.T) {
 	})
 }
 
-// A document that drops a version or a kind of a known group is believed only with
-// the group's own word as well, where somebody asks.
+// If a document drops a version or a kind of a known group, a lookup believes that only
+// after a live read.
 func TestDocumentDropsAKind(t *testing.T) {
 	for what, dropped := range map[string][]fakeapi.Version{
 		"kind": {fakeVersion("v1", "Bar")}, "version": {fakeVersion("v2", "Bar")},

@@ -17,8 +17,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// What a document says of a group is news only where it says something else than it
-// has said before.
+// A document has news of a group only if it says something else than it said before.
 
 // documentForms are the forms in which a document may come, with validators and
 // without.
@@ -43,8 +42,8 @@ func eachDocument(t *testing.T, test func(t *testing.T, server *fakeapi.Server, 
 	})
 }
 
-// A document that changes in one place is no news of the others: what it says of
-// them is as old as before.
+// If a document changes in one group, that is no news of the other groups: what it says
+// of them is as old as before.
 func TestNewsOfAnotherGroupIsNoNews(t *testing.T) {
 	const lag = time.Minute
 	liveOnly := schema.GroupVersionKind{Group: "live.example.com", Version: "v1", Kind: "Live"}
@@ -103,7 +102,7 @@ func TestSubscribeBesideALaggingDocument(t *testing.T) {
 	})
 }
 
-// Not only what comes and goes: a scope that was read live stays as well.
+// The same holds for a scope that was read live: it stays.
 func TestLiveScopeOutlivesALaggingDocument(t *testing.T) {
 	for when, meanwhile := range map[string]func(*testing.T, *apiutil.DynamicRESTMapper){
 		"nothing": meanwhiles["nothing"], "misses": missElsewhere, "a refresh": refreshOnce, "ResetGroup": meanwhiles["ResetGroup"],
@@ -127,8 +126,8 @@ func TestLiveScopeOutlivesALaggingDocument(t *testing.T) {
 	}
 }
 
-// A kind that went and came back before the document has heard of either: when that
-// drops it, it is there, and nobody is told otherwise who asks.
+// A kind went and came back before the document showed either. When the document then
+// drops the kind, lookups still find it.
 func TestReturnedKindBesideALaggingDocument(t *testing.T) {
 	for what, remove := range map[string]func(*fakeapi.Server){
 		"kind":    func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Bar")) },
@@ -161,8 +160,8 @@ func TestReturnedKindBesideALaggingDocument(t *testing.T) {
 	}
 }
 
-// A server that contradicts itself gets a limited number of requests, and an answer
-// is given all the same.
+// A server that contradicts itself gets a limited number of requests, and the lookup
+// returns an answer all the same.
 func TestContradictions(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for _, version := range []string{"v2", "v3", "v4", "v5"} {

@@ -74,7 +74,7 @@ func faultCases() []faultCase {
 
 func unconditional(req *http.Request) bool { return req.Header.Get("If-None-Match") == "" }
 
-// What a mapper has behind it when the fault begins.
+// What has happened to a mapper when the fault begins.
 var faultStages = []string{"at first use", "after warm-up", "after Reset"}
 
 // TestFaults meets each fault with each form of lookup, at each stage, on both
@@ -169,7 +169,8 @@ func (f *faultPlay) begin(t *testing.T) {
 	f.server.TakeRequests()
 }
 
-// wantKnown asks for what the mapper knows, if it does. Only after a Reset may it try the server first.
+// wantKnown looks up what the mapper knows, if it knows something. Only after a Reset may
+// the mapper try the server first.
 func (f *faultPlay) wantKnown(t *testing.T, known lookupForm) {
 	t.Helper()
 	if f.stage == "at first use" {
@@ -222,8 +223,8 @@ func (f *faultPlay) judgeError(t *testing.T, form lookupForm, err error) {
 	}
 }
 
-// Where no version can be read nobody knows the singular: the name comes back as it
-// was given, with an error that is not NoMatch.
+// If no version can be read, the singular is not known: the name comes back as it was
+// given, with an error that is not NoMatch.
 func TestSingularizerWhileNothingAnswers(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		everyVersion := fakeapi.At("/api/v1", "/apis/example.com/v1", "/apis/other.example.com/v1")

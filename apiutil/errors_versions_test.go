@@ -88,8 +88,8 @@ func wantFailed(t *testing.T, gv schema.GroupVersion, lookup, answer string, err
 	}
 }
 
-// An APIService goes down later: what it served last goes on being served, after
-// a Reset too, and what is not found in it is not "no match".
+// An APIService goes down later. What it served last is still served, also after a Reset,
+// and a lookup that finds nothing in it is not "no match".
 func TestAPIServiceDownLater(t *testing.T) {
 	absent := schema.GroupVersionKind{Group: metric.Group, Version: metric.Version, Kind: "Absent"}
 	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
@@ -119,7 +119,8 @@ func TestAPIServiceDownLater(t *testing.T) {
 	})
 }
 
-// One version of a group fails, its sibling is fine: both go on answering.
+// One version of a group fails, and the other is fine: lookups in both are still
+// answered.
 func TestOneVersionFails(t *testing.T) {
 	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
 		for _, how := range []string{"503", "stale", "stale and empty"} {
@@ -160,7 +161,7 @@ func TestOneVersionFailsAtFirst(t *testing.T) {
 	})
 }
 
-// A version that stays dead costs those nothing who ask for something else.
+// A version that stays dead costs nothing to lookups of something else.
 func TestDeadVersionCostsOthersNothing(t *testing.T) {
 	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
 		for _, how := range []string{"503", "stale"} {

@@ -42,8 +42,7 @@ func exampleMapper(server *fakeapi.Server, opts apiutil.DynamicRESTMapperOptions
 	return mapper
 }
 
-// A kind that was not there is found by the first lookup after it has come, in a
-// group that was known as well.
+// The first lookup after a kind has come finds it, even in a group that was known before.
 func ExampleNewDynamicRESTMapper() {
 	server := fakeapi.New(widgets) // stands for the cluster
 	mapper, err := apiutil.NewDynamicRESTMapper(server.Config(), server.Client())
@@ -67,7 +66,7 @@ func ExampleNewDynamicRESTMapper() {
 	// example.com/v1, Kind=Gadget
 }
 
-// What was looked up before is asked of the server again after a Reset.
+// After a Reset, a known kind is looked up on the server again.
 func ExampleDynamicRESTMapper_Reset() {
 	server := fakeapi.New(widgets)
 	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
@@ -89,7 +88,7 @@ func ExampleDynamicRESTMapper_Reset() {
 	// root
 }
 
-// Where you know which group changed, the others need not be read.
+// If you know which group changed, the others need not be read.
 func ExampleDynamicRESTMapper_ResetGroup() {
 	server := fakeapi.New(append(fakeapi.Typical(1, 1, 1), widgets)...)
 	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
@@ -118,7 +117,7 @@ func ExampleResetOnNoMatch() {
 	// false
 }
 
-// Hear of everything that is served, then of each change.
+// Receive everything that is served, then each change.
 func ExampleDynamicRESTMapper_Subscribe() {
 	server := fakeapi.New(widgets)
 	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})

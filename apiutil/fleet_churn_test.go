@@ -19,8 +19,8 @@ import (
 )
 
 // 300 clusters come and go ten times, all at once, some in the middle of their start,
-// some with a config that replaces another. Nothing of them stays: no entry, no goroutine,
-// no open watch, no mapper.
+// some with a config that replaces another. Nothing remains of them: no entry, no
+// goroutine, no open watch, no mapper.
 func TestFleetChurn(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const clusters, rounds = 300, 10

@@ -67,7 +67,7 @@ func TestFleetDebug(t *testing.T) {
 	})
 }
 
-// What is logged of a mapper names its cluster.
+// Log lines of a mapper name its cluster.
 func TestFleetLog(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		log, logger := newTestLog()
@@ -82,7 +82,7 @@ func TestFleetLog(t *testing.T) {
 	})
 }
 
-// The log does not name a cluster that has gone, of the two that a mapper was for.
+// If a mapper was for two clusters and one has gone, the log does not name that one.
 func TestFleetLogOfSharedMapper(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		log, logger := newTestLog()
@@ -98,7 +98,7 @@ func TestFleetLogOfSharedMapper(t *testing.T) {
 	})
 }
 
-// A mapper that was made and not engaged says so.
+// A mapper that was made and not engaged logs that.
 func TestFleetForgotten(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		log, logger := newTestLog()

@@ -18,7 +18,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// Start ends with its context, and everything with it: clusters that are engaged still.
+// Start ends with its context, and so does everything else, also clusters that are still
+// engaged.
 func TestFleetStart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFleetTest()
@@ -64,7 +65,7 @@ func (s *stubborn) RoundTrip(req *http.Request) (*http.Response, error) {
 	return s.next.RoundTrip(req)
 }
 
-// A mapper that comes back while it still stops does not refresh twice at a time.
+// A mapper that is engaged again while it still stops does not refresh twice at a time.
 func TestFleetRunsMapperOnceAtATime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1, WatchAPIs: true})
@@ -118,8 +119,8 @@ func TestFleetStartWaits(t *testing.T) {
 	})
 }
 
-// A cluster that hangs while it is to stop holds up nobody: not one that comes under
-// its name, and the end of the fleet for no more than seconds.
+// A cluster that hangs when it should stop holds up no other, not even one that comes
+// under its name. It delays the end of the fleet by seconds at most.
 func TestFleetClusterHangsAtStop(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFleetTest()
@@ -156,7 +157,7 @@ func TestFleetClusterHangsAtStop(t *testing.T) {
 	})
 }
 
-// One cluster that is down does not fail the check: all do.
+// The check does not fail if one cluster is down, but only if all are.
 func TestFleetHealth(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFleetTest()

@@ -48,8 +48,8 @@ func fleetOf(fleet *apiutil.Fleet) fleetProvider {
 	return fleetProvider{fleet.MapperProvider, fleet.Engage}
 }
 
-// Without a fleet nobody calls Start of the mappers that a provider makes: a kind
-// that nobody asks for is not refreshed, whatever RefreshInterval says.
+// Without a fleet nobody calls Start of the mappers that a provider makes. So a kind that
+// nobody looks up is not refreshed, whatever RefreshInterval is.
 func TestFleetRefreshesItsClusters(t *testing.T) {
 	opts := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1}
 	for name, test := range map[string]struct {
@@ -105,7 +105,8 @@ func (f *fleetTest) through(t *testing.T, client *http.Client) *apiutil.DynamicR
 	return m.(*apiutil.DynamicRESTMapper)
 }
 
-// join engages a cluster until leave is called, which returns once all has happened.
+// join engages a cluster until leave is called, which returns when the engagement has
+// ended.
 func (f *fleetTest) join(t *testing.T, cluster string, m meta.RESTMapper) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -169,7 +170,7 @@ func TestFleetReplacesCluster(t *testing.T) {
 	})
 }
 
-// A kubeconfig that changes: the cluster goes, and comes again at once.
+// When a kubeconfig changes, the cluster goes, and comes back at once.
 func TestFleetReplacesClusterThatGoes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFleetTest()
@@ -195,7 +196,7 @@ func TestFleetReplacesClusterThatGoes(t *testing.T) {
 	})
 }
 
-// Engaging what is engaged is no news, but for the context: the latest counts.
+// Engaging a cluster again changes nothing but its context: the latest counts.
 func TestFleetEngageAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFleetTest()

@@ -163,7 +163,7 @@ func TestLookupsTakeTheNextFlight(t *testing.T) {
 	}
 }
 
-// Who no longer wants to wait leaves. The flight goes on and publishes what it finds.
+// A lookup whose context ends leaves. The flight goes on and publishes what it finds.
 func TestWaitersLeave(t *testing.T) {
 	withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A", "Late"))
@@ -217,8 +217,8 @@ func TestGroupsAtOnce(t *testing.T) {
 	})
 }
 
-// A flight that everybody has left before it began is not flown: of one group that
-// is read already, or beyond those that are read at a time.
+// A flight that everybody has left before it began does not start. It waited because its
+// group was being read, or because as many groups were as may be read at a time.
 func TestAbandonedFlights(t *testing.T) {
 	withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -252,7 +252,7 @@ func TestAbandonedFlights(t *testing.T) {
 	})
 }
 
-// A context that has ended already asks for nothing to be read, and gets what is known.
+// A lookup whose context has ended already reads nothing, and returns what is known.
 func TestEndedContext(t *testing.T) {
 	withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -300,7 +300,8 @@ func TestRequestsOfOneLookupAreSequential(t *testing.T) {
 	})
 }
 
-// Those of one that searches all groups go side by side where each has to be read.
+// The requests of a lookup that searches all groups go side by side if each group has to
+// be read.
 func TestSearchOfAllGroups(t *testing.T) {
 	withLanes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
 		m, watched := newLanesMapper(t, server)
@@ -325,7 +326,8 @@ func TestSearchOfAllGroups(t *testing.T) {
 	})
 }
 
-// Who began a read may leave it to those who have joined: it goes on for them.
+// The lookup that began a read may leave. The read goes on for the lookups that have
+// joined.
 func TestLeaderLeaves(t *testing.T) {
 	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		for _, versions := range [][]string{{"v1"}, nil} {

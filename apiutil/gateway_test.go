@@ -22,8 +22,8 @@ func asBody(contentType, body string) fakeapi.Fault {
 	return echo(404, contentType, func(string) string { return body })
 }
 
-// notFounds are answers with code 404 that do not come from an API server, or say
-// nothing of what it serves.
+// notFounds are answers with code 404 that do not come from an API server, or that do not
+// say what it serves.
 func notFounds() map[string]fakeapi.Fault {
 	const page = "<!DOCTYPE html>\n<title>404</title>"
 	status := asStatus("the server could not find the requested resource")
@@ -111,7 +111,7 @@ func wantOutage(t *testing.T, m *apiutil.DynamicRESTMapper, gvk schema.GroupVers
 	}
 }
 
-// What an API server does say of a path is believed, whatever its Content-Type.
+// An answer of an API server is believed, whatever its Content-Type.
 func TestTheServerSaysAbsent(t *testing.T) {
 	for name, fault := range absences() {
 		t.Run(name, func(t *testing.T) {
@@ -130,9 +130,8 @@ func TestTheServerSaysAbsent(t *testing.T) {
 	}
 }
 
-// A server that asks for patience gets it from the mapper, and not from each of its
-// reads: an answer is passed on at once, and the next read may follow as soon as
-// somebody asks.
+// A read does not wait for a Retry-After: the answer is passed on at once, and the next
+// read may follow as soon as there is a lookup.
 func TestRetryAfterDoesNotHoldUpReads(t *testing.T) {
 	const code, seconds = 503, 5
 	for name, match := range map[string]string{"everything": "/", "the group": "/apis/example.com"} {

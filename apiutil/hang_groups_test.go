@@ -14,8 +14,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// After a reset a group hangs that has nothing to do with what is looked up, but by
-// a lookup that searches all groups. The first such lookup has to wait for it.
+// After a reset a group hangs. Lookups of kinds in other groups read it only if they
+// search all groups. The first such lookup has to wait for it.
 func TestResetWhileAGroupHangsBesidesTheAnswer(t *testing.T) {
 	resets := map[string]func(*apiutil.DynamicRESTMapper){
 		"all":   (*apiutil.DynamicRESTMapper).Reset,

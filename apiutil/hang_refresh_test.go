@@ -17,7 +17,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// What runs in the background goes on beside groups that hang.
+// Work in the background goes on beside groups that hang.
 
 // beforeHang is a group that the tests' server lists before all others that change.
 const beforeHang = "a.example.com"
@@ -99,7 +99,7 @@ func TestRefreshBesideAHangingDisagreement(t *testing.T) {
 	})
 }
 
-// Who waits for a kind does not wait for a group that hangs.
+// A wait for a kind does not wait for another group that hangs.
 func TestWaitForKindsBesideAHangingGroup(t *testing.T) {
 	for how, others := range askings {
 		t.Run(how, func(t *testing.T) {

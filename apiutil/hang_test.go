@@ -145,8 +145,8 @@ func TestResetBesideHangingGroups(t *testing.T) {
 	}
 }
 
-// The hanging group itself: a kind that was known is served, a lookup of anything
-// else is an error when the request has timed out, and not later.
+// In the hanging group itself, a known kind is still served. A lookup of anything else
+// returns an error when its request has timed out, and not later.
 func TestLookupInHangingGroup(t *testing.T) {
 	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		group := hangingGroups[0]
@@ -203,7 +203,7 @@ func TestHangingVersionsDoNotHideOthers(t *testing.T) {
 	})
 }
 
-// A group that answers again does so at once, although others still hang.
+// A group that works again is read at once, although others still hang.
 func TestRecoveryBesideHangingGroups(t *testing.T) {
 	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.SetFault(fakeapi.InGroup("g0001.example.com"), fakeapi.Times(1, fakeapi.Timeout()))

@@ -150,8 +150,8 @@ func (s *herdServer) restart(down, booting time.Duration) {
 	time.Sleep(booting)
 }
 
-// installCRD has a kind served a moment after the event of its CRD; the event that
-// says so comes with it.
+// installCRD makes the server serve a kind a moment after the event of its CRD. A second
+// event comes with that.
 func (h *herd) installCRD(n int) {
 	group := fmt.Sprintf("crd%03d.example.com", n)
 	list := h.watched.lists[crdsPath]

@@ -79,8 +79,7 @@ func refreshOnce(t *testing.T, m *apiutil.DynamicRESTMapper) {
 	}
 }
 
-// What was read live stays, whatever older content a document repeats: its 304 is
-// no news.
+// What was read live stays, even if a document repeats older content: a 304 is no news.
 func TestLiveReadsOutliveALaggingDocument(t *testing.T) {
 	for when, meanwhile := range meanwhiles {
 		for _, form := range lookupForms(lateKind) {
@@ -161,8 +160,7 @@ func TestResetWhileTheDocumentLags(t *testing.T) {
 	}
 }
 
-// The other way round: what a live read found gone stays gone, although the
-// document still has it.
+// What a live read found gone stays gone, although the document still has it.
 func TestLiveAbsenceOutlivesALaggingDocument(t *testing.T) {
 	for what, remove := range map[string]func(*fakeapi.Server){
 		"kind":    func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Bar")) },
@@ -243,7 +241,7 @@ func TestRunWhileServedConfirmsLive(t *testing.T) {
 	}
 }
 
-// Without aggregated discovery it is the lists that lag.
+// Without aggregated discovery the lists lag.
 func TestLiveReadsOutliveLaggingLists(t *testing.T) {
 	for when, meanwhile := range meanwhiles {
 		t.Run(when, func(t *testing.T) {
@@ -264,8 +262,8 @@ func TestLiveReadsOutliveLaggingLists(t *testing.T) {
 	}
 }
 
-// What went and came back leaves the same document behind, so that a 304 hides
-// both. It is found all the same, whatever was read live in between.
+// When a kind goes and comes back, the document is the same as before, so a 304 hides
+// both. The kind is found all the same, whatever was read live in between.
 func TestReturnsUnderTheSameETag(t *testing.T) {
 	gone := map[string]func(*fakeapi.Server){
 		"kind":    func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Bar")) },

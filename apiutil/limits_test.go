@@ -74,7 +74,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 }
 
-// What a server says is quoted, but not at any length.
+// Errors quote the server, but not at any length.
 func TestErrorsAreBounded(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	long := strings.Repeat("long ", 1<<14)
@@ -96,8 +96,8 @@ func TestErrorsAreBounded(t *testing.T) {
 	}
 }
 
-// Retry-After is passed on and not waited for: client-go would sleep inside the
-// request, and everybody who waits for it with it. The next lookup asks at once.
+// The mapper reports a Retry-After and does not wait: client-go would sleep inside the
+// request, while others wait for it. The next lookup asks at once.
 func TestRetryAfter(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for _, test := range []struct {
@@ -189,7 +189,7 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-// A limit that is none.
+// The largest limits work, too.
 func TestTheLargestLimits(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{

@@ -72,7 +72,7 @@ func wantLogged(t *testing.T, lines []string, key string, want ...string) {
 	}
 }
 
-// Of very many changes it names a few.
+// If very much has changed, the line names a part of it.
 func TestLogOfManyChanges(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		log, logger := newTestLog()
@@ -208,7 +208,7 @@ func TestLogOfFailedVersion(t *testing.T) {
 	})
 }
 
-// The zero Logger is none.
+// The zero Logger logs nothing.
 func TestNoLogger(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())

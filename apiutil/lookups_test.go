@@ -181,7 +181,7 @@ func TestMissesSeeWhatWasServedBefore(t *testing.T) {
 	})
 }
 
-// Whoever only ever asks for what is always there is never let down by the others.
+// A lookup of a kind that is always served always finds it, whatever the others do.
 func TestOthersDoNotDisturb(t *testing.T) {
 	eachTenant(t, 40, func(t *testing.T, who *tenant, round int) {
 		switch who.rnd.IntN(4) {

@@ -18,10 +18,10 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// defaultMaxAge is how old what is used may get where nothing is said of it.
+// defaultMaxAge is the MaxAge of a mapper without options.
 const defaultMaxAge = 30 * time.Second
 
-// maxAges are options with which what is used is confirmed that often.
+// maxAges are options that have this MaxAge.
 var maxAges = map[string]struct {
 	opts apiutil.DynamicRESTMapperOptions
 	age  time.Duration
@@ -85,7 +85,7 @@ func TestMaxAge(t *testing.T) {
 	}
 }
 
-// A change of what is served is noticed as well.
+// The refresh also notices what has changed.
 func TestMaxAgeOfAChange(t *testing.T) {
 	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
 		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar"))
@@ -99,7 +99,7 @@ func TestMaxAgeOfAChange(t *testing.T) {
 	})
 }
 
-// While nobody asks there is no request and no goroutine.
+// Without lookups there is no request and no goroutine.
 func TestMaxAgeWhileNobodyAsks(t *testing.T) {
 	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, _ time.Duration) {
 		synctest.Wait()
@@ -139,7 +139,7 @@ func TestMaxAgeOfBusyMapper(t *testing.T) {
 	})
 }
 
-// Every kind of hit has an age: lookups by resource and without a group too.
+// Every kind of hit starts a refresh, also lookups by resource and without a group.
 func TestMaxAgeOfEveryLookup(t *testing.T) {
 	for _, form := range lookupForms(fooKind) {
 		t.Run(form.name, func(t *testing.T) {
@@ -158,7 +158,7 @@ func TestMaxAgeOfEveryLookup(t *testing.T) {
 	}
 }
 
-// A negative MaxAge: never.
+// With a negative MaxAge no hit starts a refresh.
 func TestNoMaxAge(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
@@ -172,7 +172,7 @@ func TestNoMaxAge(t *testing.T) {
 	})
 }
 
-// What was read in between, whatever for, is as young as that.
+// Any other read of the document counts as a confirmation, too.
 func TestMaxAgeCountsFromTheLastRead(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
@@ -231,7 +231,7 @@ func TestMaxAgeDuringAnOutage(t *testing.T) {
 	}
 }
 
-// F9: a group that hangs keeps nobody's mappings from being confirmed.
+// F9: a group that hangs does not keep other mappings from being confirmed.
 func TestMaxAgeBesideAHangingGroup(t *testing.T) {
 	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
 		server.SetFault(fakeapi.InGroup(otherKind.Group), fakeapi.Timeout())
@@ -250,8 +250,8 @@ func TestMaxAgeBesideAHangingGroup(t *testing.T) {
 	})
 }
 
-// The refresh is nobody's: it goes on when the lookup that began it has ended, and
-// when its context has.
+// The refresh goes on when the lookup that started it has ended, and when that lookup's
+// context has ended.
 func TestMaxAgeOfEndedLookup(t *testing.T) {
 	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
 		server.PutVersion("example.com", fakeVersion("v1", "Bar"))
@@ -266,8 +266,8 @@ func TestMaxAgeOfEndedLookup(t *testing.T) {
 	})
 }
 
-// What a lagging document repeats is no news to a refresh of MaxAge either: what was
-// read live stays, and is confirmed live.
+// For a refresh of MaxAge, too, a repeated document is no news: what was read live stays,
+// and is confirmed live.
 func TestMaxAgeBesideALaggingDocument(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
@@ -287,7 +287,7 @@ func TestMaxAgeBesideALaggingDocument(t *testing.T) {
 	})
 }
 
-// Through a boot nothing goes.
+// Nothing goes while a server boots.
 func TestMaxAgeThroughABoot(t *testing.T) {
 	booting(t, apiutil.DynamicRESTMapperOptions{}, func(t *testing.T, _ *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() func()) {
 		ready := boot()

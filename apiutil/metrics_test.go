@@ -20,7 +20,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// recordedMetrics keeps what it is told, a line a call.
+// recordedMetrics keeps its calls, one line each.
 type recordedMetrics struct {
 	mu    sync.Mutex
 	lines []string

@@ -35,7 +35,7 @@ func TestKindMovesBetweenTheVersionsAskedFor(t *testing.T) {
 			t.Error(err)
 		}
 
-		// Where it is gone, and the document says so, that is settled by one pass.
+		// If the kind is gone, and the document says so, one pass settles that.
 		server.Put(fakeGroup("example.com", fakeVersion("v1", "Bar"), fakeVersion("v2", "Bar")))
 		m.Reset()
 		server.TakeRequests()

@@ -15,8 +15,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// An answer of NegativeTTL is given without a request for as long as that, and
-// as long as nothing has changed or was reset.
+// Within NegativeTTL the same error is returned without a request, as long as nothing has
+// changed or was reset.
 func TestNegativeTTL(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute, MaxAge: -1})
@@ -99,7 +99,7 @@ func TestNegativeTTLOfEveryLookup(t *testing.T) {
 	})
 }
 
-// Failures are not remembered: that nothing could be found out is not an absence.
+// Failures are not remembered: a read that failed does not prove an absence.
 func TestNegativeTTLIsNotForFailures(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
@@ -116,7 +116,7 @@ func TestNegativeTTLIsNotForFailures(t *testing.T) {
 	})
 }
 
-// It does not grow without bound.
+// The memory of absences is bounded.
 func TestNegativeTTLOfManyNames(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
@@ -133,7 +133,8 @@ func TestNegativeTTLOfManyNames(t *testing.T) {
 	})
 }
 
-// The one NoMatch that a legacy server's late list makes too old is not kept.
+// A NoMatch that may be one lookup late, because a legacy server's list is behind, is not
+// kept.
 func TestNegativeTTLIsNotForALateList(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Legacy())

@@ -18,7 +18,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// Whatever the options, a constructor asks nothing and leaves nothing running.
+// Whatever the options, a constructor sends no request and leaves no goroutine.
 func TestConstructorsDoNothing(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
@@ -97,8 +97,7 @@ func wantRefusal(t *testing.T, none bool, err error, want, secret string) {
 	}
 }
 
-// What the caller gave away and what it was given are its own: the mapper does
-// not look at the one any more, nor mind what becomes of the other.
+// The caller may change its arguments and its results: neither affects the mapper.
 func TestArgumentsAndAnswersBelongToTheCaller(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo"), fakeVersion("v2", "Foo")))

@@ -16,8 +16,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// A server that refuses everything is unhealthy, whatever the lookups meanwhile
-// ask for, and one line says when that began.
+// A server that refuses everything is unhealthy, whatever is looked up meanwhile, and one
+// line of the log tells since when.
 func TestOutageOfRefusals(t *testing.T) {
 	for _, code := range []int{401, 403, 429, 500, 503} {
 		for name, opts := range map[string]apiutil.DynamicRESTMapperOptions{

@@ -49,7 +49,7 @@ func TestStartRefreshesByInterval(t *testing.T) {
 	})
 }
 
-// Where nothing changes a refresh is two 304s, and between them there is nothing.
+// If nothing changes, a refresh is two 304s, and there is no other request.
 func TestIdleRefreshIsTwo304s(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
@@ -156,7 +156,7 @@ func TestBackoff(t *testing.T) {
 					time.Sleep(65 * time.Minute)
 					wantIntervals(t, clock.gaps()[len(failures)+1:], interval)
 
-					// The next trouble begins with a second again.
+					// After the next failure the backoff begins with a second again.
 					heal = server.SetFault(fakeapi.All(), fault)
 					before := clock.count()
 					for clock.count() == before {

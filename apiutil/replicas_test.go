@@ -38,7 +38,7 @@ func documentsInTurn(ahead, behind *fakeapi.Server) fakeapi.Balancer {
 	}
 }
 
-// What live reads find is there, whichever replica the document comes from.
+// What live reads have found stays, whichever replica the document comes from.
 func TestDocumentsOfTwoReplicas(t *testing.T) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		for when, meanwhile := range meanwhiles {
@@ -79,8 +79,8 @@ func TestRunWhileServedByTwoReplicas(t *testing.T) {
 	})
 }
 
-// Whatever a load balancer does, what both replicas have is always found, what
-// neither has never, and nothing is an error.
+// Whatever a load balancer does, a kind that both replicas have is always found, a kind
+// that neither has never is, and no lookup returns another error.
 func TestRoundRobin(t *testing.T) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		inBubble(t, func(t *testing.T) {
@@ -114,8 +114,8 @@ func TestRoundRobin(t *testing.T) {
 	})
 }
 
-// The validators of one replica are none of the other's, and each is believed for
-// its own content alone: with no new kind in sight nothing moves.
+// A validator of one replica means nothing to the other, and each replica is believed
+// only for its own content. As long as no new kind is seen, nothing moves.
 func TestSameContentOfTwoReplicas(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		a, b := newServer(fakeapi.Aggregated()), newServer(fakeapi.Aggregated())

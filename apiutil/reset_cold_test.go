@@ -11,8 +11,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// The first lookup of all believes the document, but not after a reset: whoever resets
-// the mapper knows that something has come, and the document may be behind.
+// The very first lookup believes the document, but not after a reset: a program that
+// resets the mapper knows that something has come, and the document may be behind.
 func TestResetBeforeTheFirstLookup(t *testing.T) {
 	resets := map[string]func(*apiutil.DynamicRESTMapper){
 		"all":   (*apiutil.DynamicRESTMapper).Reset,

@@ -121,8 +121,8 @@ func TestResetOfSilentServer(t *testing.T) {
 	})
 }
 
-// F3: that a version is dead, which is the last that was heard of the server, is
-// no reason to answer from before a Reset because the server takes its time.
+// F3: the last read found a version dead. That is no reason to answer from before a Reset
+// only because the server is slow.
 func TestResetOfSlowServerBesideDeadVersion(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})

@@ -18,7 +18,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// waysToReset are the ways to reset a mapper of which the first argument is told nothing else.
+// waysToReset are the ways to reset a mapper.
 var waysToReset = map[string]func(*apiutil.DynamicRESTMapper){
 	"Reset":                func(m *apiutil.DynamicRESTMapper) { m.Reset() },
 	"ResetWithContext":     func(m *apiutil.DynamicRESTMapper) { m.ResetWithContext(context.Background()) },

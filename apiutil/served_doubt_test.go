@@ -13,8 +13,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// The document has the kind no more, and whether it has gone cannot be read: the
-// read's own failure is news in the snapshot, and no reason to read at once again.
+// The document no longer has the kind, and the live read that should confirm that fails.
+// The failure changes the snapshot, but that is no reason to read again at once.
 func TestRunWhileServedDoubtIsPaced(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
@@ -78,7 +78,7 @@ func TestRunWhileServedAsksOnceAVersion(t *testing.T) {
 
 const mostDoubt = 31 * time.Second // as often as RunWhileServed asks in the end
 
-// F9: a kind that goes is noticed as soon although the group of another kind hangs.
+// F9: a kind that goes is noticed just as soon if the group of another kind hangs.
 func TestRunWhileServedBesideAKindThatHangs(t *testing.T) {
 	besideAKindThatHangs(t, func(_ *fakeapi.Server, _ *apiutil.DynamicRESTMapper, c *controller) {
 		time.Sleep(mostDoubt)
@@ -86,7 +86,7 @@ func TestRunWhileServedBesideAKindThatHangs(t *testing.T) {
 	})
 }
 
-// Also if both seem to have gone.
+// The same, if both seem to have gone.
 func TestRunWhileServedBesideADoubtThatHangs(t *testing.T) {
 	besideAKindThatHangs(t, func(server *fakeapi.Server, m *apiutil.DynamicRESTMapper, c *controller) {
 		server.PutVersion(otherKind.Group, fakeVersion("v1", "Unlike"))

@@ -164,7 +164,7 @@ func TestRunWhileServedRestartsOnChange(t *testing.T) {
 	}
 }
 
-// What does not concern the kinds, an outage above all, does not stop run.
+// Changes of other kinds, and outages, do not stop run.
 func TestRunWhileServedGoesOn(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for _, opts := range []apiutil.DynamicRESTMapperOptions{{}, {RefreshInterval: time.Minute}} {
@@ -194,7 +194,8 @@ func TestRunWhileServedGoesOn(t *testing.T) {
 	})
 }
 
-// run is waited for, however long it takes to end, and never called twice at once.
+// RunWhileServed waits for run, however long that takes to end, and never calls it twice
+// at once.
 func TestRunWhileServedWaitsForRun(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
@@ -321,7 +322,7 @@ func TestRunWhileServedWhenKindsGoAtOnce(t *testing.T) {
 	})
 }
 
-// What RunWhileServed does at its edges.
+// RunWhileServed in rare cases: see the names.
 func TestRunWhileServedEdges(t *testing.T) {
 	serve := func(t *testing.T, run func(*apiutil.DynamicRESTMapper, *fakeapi.Server, context.Context, context.CancelFunc)) {
 		inBubble(t, func(t *testing.T) {

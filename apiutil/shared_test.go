@@ -18,8 +18,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// sharedCallers makes the token of each test another, so that none finds what
-// another has left at the same address.
+// sharedCallers gives each test another token, so that no test finds what another has
+// left at the same address.
 var sharedCallers atomic.Int64
 
 // A piecework is a program that makes a client and a mapper for each piece of work.
@@ -78,8 +78,8 @@ func TestShortMappersOfManyServers(t *testing.T) {
 	wantRounds(t, fleet)
 }
 
-// A program that wraps the transport, as those do that get tokens of a cloud,
-// says who it is.
+// A program that wraps the transport, for example to add tokens of a cloud, names its
+// caller.
 func TestShortMappersBehindAWrapper(t *testing.T) {
 	p := newPiecework(t)
 	p.cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &cloudTokens{next: next} })

@@ -14,7 +14,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// A refresh that is given up in the middle says nothing of what it has not read.
+// A refresh that is abandoned in the middle proves nothing about what it has not read.
 func TestStoppedRefreshFailsNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Legacy())
@@ -78,7 +78,7 @@ func TestStartWithEndedContext(t *testing.T) {
 	})
 }
 
-// When its context ends Start gives up its own request, at once.
+// When its context ends, Start abandons its own request at once.
 func TestStartEndsInRequest(t *testing.T) {
 	for name, fault := range map[string]fakeapi.Fault{"timeout": fakeapi.Timeout(), "slow drip": fakeapi.SlowDrip(time.Second)} {
 		t.Run(name, func(t *testing.T) {

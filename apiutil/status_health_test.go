@@ -33,8 +33,8 @@ func wantAlwaysHealthy(t *testing.T, m *apiutil.DynamicRESTMapper, service schem
 	}
 }
 
-// One APIService says nothing of the server, whatever it answers and whoever else
-// is asked for at the time.
+// One APIService does not make the server unhealthy, whatever it answers and whatever
+// else is read at the time.
 func TestHealthBesideOneDeadAPIService(t *testing.T) {
 	service := schema.GroupVersionKind{Group: otherKind.Group, Version: "v1", Kind: "Absent"}
 	for name, fault := range map[string]fakeapi.Fault{
@@ -57,8 +57,8 @@ func TestHealthBesideOneDeadAPIService(t *testing.T) {
 	}
 }
 
-// A server that fails once, at whatever moment, is not one that has failed since an
-// APIService did.
+// A server that fails once stays healthy: only its own failures count, not those of an
+// APIService.
 func TestHealthAfterOneFailure(t *testing.T) {
 	service := schema.GroupVersionKind{Group: otherKind.Group, Version: "v1", Kind: "Absent"}
 	for name, fault := range map[string]fakeapi.Fault{
@@ -175,7 +175,8 @@ func TestHealthz(t *testing.T) {
 					time.Sleep(time.Until(since.Add(after)))
 					wantHealthy(t, m, "while failures are young")
 
-					// It takes another failure to know that it still fails: they come after 2 minutes at most.
+					// Only another failure shows that the server still fails. The next
+					// read comes after 2 minutes at most.
 					time.Sleep(133 * time.Second)
 					err := m.Healthz(&http.Request{})
 					if err == nil {

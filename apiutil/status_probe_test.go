@@ -12,8 +12,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// However short UnhealthyAfter is, the answer to the question whether it is the
-// server that fails gives no reason to ask it again.
+// However short UnhealthyAfter is, the read that finds out whether the server fails does
+// not cause another such read.
 func TestTheLeastUnhealthyAfter(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: time.Nanosecond})

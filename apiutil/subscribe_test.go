@@ -150,8 +150,7 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
-// Who does not receive gets one batch of all that has become of it meanwhile, and
-// nobody else waits for it.
+// A slow receiver gets one batch with the sum of all changes, and nobody waits for it.
 func TestSlowSubscriber(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
@@ -224,7 +223,7 @@ func TestSubscriberHearsOfWhatLookupsListed(t *testing.T) {
 	})
 }
 
-// Without Start a subscriber hears of what lookups find.
+// Without Start a subscriber receives what lookups find.
 func TestSubscribeWithoutStart(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
@@ -292,7 +291,8 @@ func TestSubscribeWhileNoVersionAnswers(t *testing.T) {
 	})
 }
 
-// Of an API whose service is down at first a subscriber hears when it answers.
+// If the service of an API is down at first, a subscriber receives its kinds once it
+// answers.
 func TestSubscribeWithDeadVersion(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		dead := fakeVersion("v1", "New")

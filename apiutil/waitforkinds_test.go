@@ -176,7 +176,7 @@ func TestWaitForKindsAfterStart(t *testing.T) {
 	})
 }
 
-// What somebody else's lookup finds is noticed at once.
+// WaitForKinds notices at once what another lookup finds.
 func TestWaitForKindsHearsOfOtherLookups(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
@@ -189,7 +189,7 @@ func TestWaitForKindsHearsOfOtherLookups(t *testing.T) {
 	})
 }
 
-// Also while what it asks itself hangs.
+// The same, while its own request hangs.
 func TestWaitForKindsHearsOfOthersWhileItAsks(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
@@ -329,7 +329,7 @@ func TestWaitForKindsEndsWithContext(t *testing.T) {
 	})
 }
 
-// What keeps a kind from being found is in the error, also if that is one version alone.
+// The error names why a kind could not be found, even if only one version failed.
 func TestWaitForKindsSaysWhatFailed(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
@@ -346,7 +346,7 @@ func TestWaitForKindsSaysWhatFailed(t *testing.T) {
 	})
 }
 
-// A watch that may not watch does not refresh, so that it asks by itself.
+// If the watch is not allowed, nothing refreshes, so WaitForKinds asks by itself.
 func TestWaitForKindsWithoutPermissionToWatch(t *testing.T) {
 	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, func(s *watchServer) {
 		s.lists[crdsPath].setFailure(listFailure{code: http.StatusForbidden})

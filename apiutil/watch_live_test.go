@@ -28,8 +28,8 @@ func eventually(t *testing.T, what string, happened func() bool) {
 	}
 }
 
-// The way of a watch on the clock on the wall: a role that lacks, the role, an
-// event, the end.
+// A watch in real time: first the role is missing, then it is there, then an event comes,
+// then the end.
 func TestWatchInRealTime(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	log, logger := newTestLog()

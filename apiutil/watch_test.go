@@ -138,7 +138,7 @@ func TestWatch(t *testing.T) {
 			server.Remove(newKind.Group)
 			list.remove("news")
 			time.Sleep(1400 * time.Millisecond)
-			// Nothing goes without a live 404.
+			// No kind is reported as gone without a live 404.
 			wantRequests(t, server, "going at "+path, "/api 304", "/apis 200", "/apis/new.example.com/v1 404")
 			settleEchoes(t, server, "going at "+path)
 		}
@@ -173,8 +173,9 @@ func TestWatchBurst(t *testing.T) {
 		})
 }
 
-// Who may not watch, or finds nothing to watch, is told once for each resource,
-// what is missing, and goes on by interval. When it works, that is noticed.
+// If the program may not watch, or the resource is not served, one line for each resource
+// names what is missing, and the mapper refreshes by interval. When the watch works, the
+// mapper notices.
 func TestWatchRefused(t *testing.T) {
 	tests := map[string]struct {
 		failure listFailure
@@ -213,7 +214,7 @@ func TestWatchRefused(t *testing.T) {
 						time.Sleep(time.Minute) // the pauses are half of that
 						wantWatching(t, server, list, m)
 
-						// The next trouble is told again.
+						// The next failure is logged again.
 						list.setFailure(tt.failure)
 						time.Sleep(5 * time.Minute)
 						if lines := log.containing("cannot watch"); len(lines) != 2 {
