@@ -66,7 +66,7 @@ func TestHugeEventsAreNotKept(t *testing.T) {
 	}
 }
 
-// An honest burst is read at once; who never stops is read at the pace.
+// An honest burst is read at once. A server that never stops sending is read at the pace.
 func TestEventsArePaced(t *testing.T) {
 	event := []byte(`{"type":"ADDED","object":{"metadata":{"resourceVersion":"7"}}}` + "\n")
 	stream := eventsOf(&oneByOne{event})
@@ -120,8 +120,8 @@ func TestWatchErrorsHaveAReason(t *testing.T) {
 	}
 }
 
-// Nothing that a server sends as a list panics, and what is found in it is what a
-// decoder of the whole finds.
+// No list that a server sends causes a panic, and the result is that of a decoder of the
+// whole list.
 func FuzzListVersion(f *testing.F) {
 	for _, seed := range []string{
 		`{"kind":"List","metadata":{"resourceVersion":"5"},"items":[]}`, `{"items":[{},[{"a":"}"}],1,null],"metadata":{"resourceVersion":"5"}}`,
@@ -145,7 +145,7 @@ func FuzzListVersion(f *testing.F) {
 	})
 }
 
-// Nothing that a server sends as a stream panics or goes on for ever.
+// No stream that a server sends causes a panic or is read for ever.
 func FuzzEvents(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"ADDED","object":{"metadata":{"resourceVersion":"5"}}}{"type":"BOOKMARK"}`, `{"type":"ERROR","object":{"code":410}}`,

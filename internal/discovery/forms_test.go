@@ -154,8 +154,8 @@ func TestServerChangesItsMind(t *testing.T) {
 	}
 }
 
-// What could not be read leaves no validator behind: the next read is not
-// answered with 304.
+// A document that could not be read leaves no validator, so the next read is not answered
+// with 304.
 func TestSpoiledDocumentsAreNotRemembered(t *testing.T) {
 	for _, fault := range []fakeapi.Fault{
 		fakeapi.Truncated(), fakeapi.TruncatedClean(), fakeapi.NotJSON(), fakeapi.GarbageProtobuf(), fakeapi.Empty200(),

@@ -39,8 +39,8 @@ func body(t testing.TB, server *fakeapi.Server, path, accept string) []byte {
 	return data
 }
 
-// decodeAll tries data as every document there is, and goes on with it as a
-// mapper would.
+// decodeAll decodes data as every kind of document, and uses the result as a mapper
+// would.
 func decodeAll(data []byte) {
 	core, coreErr := decodeBulk(data, corePath)
 	named, namedErr := decodeBulk(data, namedPath)

@@ -64,7 +64,7 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// What got no answer is told from what was answered with an error.
+// Unanswered tells a read without an answer from a read that was answered with an error.
 func TestUnanswered(t *testing.T) {
 	for _, test := range []struct {
 		fault fakeapi.Fault

@@ -264,8 +264,8 @@ func TestRingsBetweenIntervals(t *testing.T) {
 	})
 }
 
-// What an event says may reach the document late: it is answered again for more
-// than a minute, each event by itself. A watch that opens is no event.
+// The document may show the change of an event late: each event is answered again for
+// more than a minute. A watch that opens is no event.
 func TestEchoes(t *testing.T) {
 	r := &recorder{}
 	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
@@ -338,7 +338,7 @@ func TestRunEndsBesideSlowRefresh(t *testing.T) {
 	})
 }
 
-// Where the interval is shorter there is nothing to add to it.
+// If the interval is shorter, there are no echoes.
 func TestEchoesWithInterval(t *testing.T) {
 	r := &recorder{}
 	inLoop(t, time.Second, r, func(t *testing.T, bell *Doorbell) {

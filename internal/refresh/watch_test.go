@@ -22,8 +22,8 @@ const (
 	broken   = `{"type":"ERROR","object":{"kind":"Status","code":500,"message":"a secret"}}` + "\n"
 )
 
-// What is asked for is small: one object of the list, and bookmarks, so that the
-// watch can go on where it ended.
+// The requests are small: one object of the list, and bookmarks, so that a watch can
+// continue where the last one ended.
 func TestWatcherAsks(t *testing.T) {
 	api := &watchAPI{watches: []answer{{}}}
 	whileWatching(t, api, func(t *testing.T, w *watcherTest) {
@@ -44,8 +44,8 @@ func TestWatcherAsks(t *testing.T) {
 	})
 }
 
-// How a watch ended says where the next one begins, whether somebody must look
-// again, and whether somebody is told.
+// The end of a watch decides where the next one begins, whether the bell rings, and
+// whether a line is logged.
 func TestWatcherAfterTheEnd(t *testing.T) {
 	quiet := answer{body: bookmark, end: io.EOF}
 	huge := `{"type":"ADDED","object":{"metadata":{"resourceVersion":"7","annotations":{"a":"` + strings.Repeat("x", 1<<20) + `"}}}}`

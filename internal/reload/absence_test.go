@@ -12,9 +12,9 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Lookups of names that are made up fail where nobody may ask for them, or where an API server
-// that starts does not answer yet. However many there are, they are remembered as one, and
-// only the first casts doubt on what is absent elsewhere.
+// Lookups of invented names may fail, because nobody may read them, or because an API
+// server that starts does not answer yet. However many there are, they are remembered as
+// one, and only the first casts doubt on an absence elsewhere.
 func TestFailuresOfUnknownNamesAreOne(t *testing.T) {
 	var d doubts
 	failed := errors.New("403")

@@ -17,8 +17,8 @@ import (
 
 const maxAge = 30 * time.Second
 
-// What is known is due for confirmation MaxAge after the last read of the
-// document. The first who confirms it starts one refresh, and does not wait.
+// A confirmation is due MaxAge after the last read of the document. The first call of
+// Confirm starts one refresh, and does not wait.
 func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)
@@ -57,7 +57,7 @@ func TestAge(t *testing.T) {
 	})
 }
 
-// While nobody asks nothing happens.
+// Without lookups nothing happens.
 func TestAgeIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)

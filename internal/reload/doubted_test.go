@@ -81,7 +81,7 @@ func TestPatienceWithDoubts(t *testing.T) {
 	})
 }
 
-// A doubted absence of which the last reader has gone is no absence.
+// If the last waiter leaves while an absence is doubted, that is no absence.
 func TestAbandonedDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, read := range map[string]snapshot.Read{"version": version(group, "v1"), "list": {Part: snapshot.PartList, Group: group}} {

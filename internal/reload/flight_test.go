@@ -110,8 +110,8 @@ func wantTook(t *testing.T, what string, took <-chan time.Duration, want time.Du
 	}
 }
 
-// All who come before a flight starts share it; all who come after it has
-// started share the next.
+// All callers that come before a flight starts share it. All that come after its start
+// share the next one.
 func TestFlightsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := newTower(t)
@@ -218,8 +218,8 @@ func TestHangingGroupsMakeRoom(t *testing.T) {
 	})
 }
 
-// A group that got no answer the last time flies in a lane of its own kind, where
-// it holds up nobody from the first moment, until it is answered again.
+// A group that got no answer the last time counts as slow until it is answered again. It
+// holds up no other group, from the first moment.
 func TestSlowLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := newTower(t)
@@ -252,8 +252,8 @@ func TestSlowLane(t *testing.T) {
 	})
 }
 
-// A waiter leaves when its own context ends, with the reason that it was given.
-// The flight goes on for the others, and for nobody if it is under way.
+// A waiter leaves when its own context ends, with the cause of that. The flight goes on
+// for the others; a flight that has started goes on even for nobody.
 func TestLeavers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := newTower(t)
@@ -303,7 +303,7 @@ func TestJoinAfterOthersLeft(t *testing.T) {
 	})
 }
 
-// Who asks with a context that has ended starts nothing.
+// A caller whose context has ended starts no flight.
 func TestEndedBeforeItBegan(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

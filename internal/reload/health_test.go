@@ -74,7 +74,7 @@ func TestLateAnswersSayNothing(t *testing.T) {
 	}
 }
 
-// That nobody has asked the server for long is no reason to ask it.
+// If there was no read for a long time, that is no reason for one.
 func TestNoDoubtWithoutFailure(t *testing.T) {
 	now := time.Now()
 	h := Health{LastSuccess: now.Add(-time.Hour)}
@@ -87,8 +87,8 @@ func TestNoDoubtWithoutFailure(t *testing.T) {
 	}
 }
 
-// While only a group fails the server is asked now and then whether it is well: with
-// the cheapest request there is, and nobody waits for it.
+// While only a group fails, the mapper checks from time to time whether the server works,
+// with the cheapest request. No lookup waits for that.
 func TestDoubtIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, r := known(t, fakeapi.Aggregated())

@@ -104,8 +104,8 @@ func TestSilentVersions(t *testing.T) {
 	}
 }
 
-// What is known is not waited for for long where the group, or the server, did not
-// answer the last time; what is not known takes its time.
+// If the group, or the server, did not answer the last time, a lookup of a known kind
+// does not wait long. Other lookups wait as long as the read takes.
 func TestPatience(t *testing.T) {
 	for name, hangs := range map[string]func(*http.Request) bool{"the group": fakeapi.Under("/apis/" + group), "the server": fakeapi.All()} {
 		t.Run(name, func(t *testing.T) {
@@ -245,8 +245,8 @@ func TestDroppedGroups(t *testing.T) {
 
 func dropped(n int) string { return fmt.Sprintf("d%02d.example.org", n) }
 
-// What is told of reads is told in their order, may look something up itself, and
-// keeps no lookup waiting.
+// Reports of reads are made in their order, may look something up themselves, and keep no
+// lookup waiting.
 func TestReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)

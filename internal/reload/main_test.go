@@ -33,8 +33,8 @@ func newReloaderWith(t *testing.T, server *fakeapi.Server, options Options) *Rel
 	return New(client, &Queue{}, options)
 }
 
-// checkInvariants returns what is wrong with s, as far as it shows from outside;
-// package snapshot checks the rest of its own.
+// checkInvariants returns what is wrong with s, as far as that is visible from outside.
+// Package snapshot checks the rest itself.
 func checkInvariants(s *snapshot.Snapshot) error {
 	groups := map[string]bool{}
 	for _, g := range s.Groups() {

@@ -28,8 +28,8 @@ func overtake(t *testing.T, server *fakeapi.Server, r *Reloader) {
 	}
 }
 
-// A lookup is judged by all of its own reads, also by those that a document has
-// overtaken meanwhile, and that are not the last: what one of them has found is found.
+// All own reads of a lookup count, also those that a document has overtaken and that are
+// not the last: if one of them has found the kind, the lookup returns it.
 func TestLookupKeepsWhatWasOvertaken(t *testing.T) {
 	const other = "g0002.example.com"
 	for name, asked := range map[string]schema.GroupVersionResource{

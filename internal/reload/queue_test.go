@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Calls are made in their order and one at a time, and keep nobody waiting.
+// Calls are made in their order and one at a time, and Add does not wait for them.
 func TestQueueIsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue
@@ -35,7 +35,7 @@ func TestQueueIsInOrder(t *testing.T) {
 	})
 }
 
-// What is called may add a call, and wait for what others add.
+// A call may add a call, and may wait for what others add.
 func TestQueueIsReentrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue

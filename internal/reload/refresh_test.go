@@ -105,8 +105,8 @@ func TestRefreshWithoutConnection(t *testing.T) {
 	}
 }
 
-// Who has asked for no dropped group does not know that those have gone which the
-// document of another has dropped since.
+// A refresh that read no dropped group does not prove that groups have gone which a later
+// document has dropped.
 func TestNobodyAskedForDroppedGroups(t *testing.T) {
 	ctx := context.Background()
 	server, r := known(t, fakeapi.Aggregated())

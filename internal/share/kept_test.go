@@ -73,8 +73,8 @@ func TestKeptForATime(t *testing.T) {
 	})
 }
 
-// Of too much, what was used least recently goes first. What was used is what was
-// found or kept last.
+// If there is too much, the least recently used document goes first. Finding a document
+// and keeping it both count as use.
 func TestKeptWithinBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		size := bulkOf(groupOf("0")).size()
@@ -113,7 +113,7 @@ func TestKeptWithinBytes(t *testing.T) {
 	})
 }
 
-// What documents have in common counts once, and for as long as one of them is there.
+// What documents have in common counts once, as long as one of them is there.
 func TestKeptGroupsCountOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKept(time.Hour, 1<<20)

@@ -20,8 +20,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/share"
 )
 
-// Servers that have nothing to do with each other serve mostly the same. What is
-// equal is there once, and what is not is each one's own.
+// Servers that have nothing to do with each other serve mostly the same. Equal groups are
+// in memory once, and each mapper has its own copy of the others.
 func TestEqualGroupsAreThereOnce(t *testing.T) {
 	for name, forms := range map[string]fakeapi.Forms{
 		"protobuf": fakeapi.Aggregated(), "JSON": {V2: true, ETag: true}, "v2beta1": fakeapi.V2Beta1Only(),
@@ -97,7 +97,7 @@ func TestClientsOfTheSameTransport(t *testing.T) {
 	client.CloseIdleConnections()
 }
 
-// Who is somebody else, or reaches the server some other way, starts anew.
+// A mapper of another caller, or with another way to the server, starts from nothing.
 func TestValidatorsAreNotSharedWithOthers(t *testing.T) {
 	server := fakeapi.New(fakeapi.Typical(5, 1, 1)...)
 	cfg, client, name := server.Config(), server.Client(), uniqueName(t)
@@ -126,7 +126,7 @@ func TestValidatorsAreNotSharedWithOthers(t *testing.T) {
 	runtime.KeepAlive(first)
 }
 
-// What no mapper uses any more goes, once its time is over as well.
+// A document that no mapper uses any more goes, once its time is over.
 func TestUnusedDocumentsGo(t *testing.T) {
 	nothing := func() bool { return share.Kept() == [4]int{} }
 	forget := func() { share.Keep(share.DefaultKeepFor, share.DefaultKeepBytes) }

@@ -24,8 +24,8 @@ import (
 // opaque is a round tripper that nobody can see through.
 type opaque struct{ http.RoundTripper }
 
-// seeThrough is somebody's round tripper that says what is below it. It may send
-// requests anywhere all the same.
+// seeThrough is a round tripper that shows the one below it. It may send requests
+// anywhere all the same.
 type seeThrough struct{ http.RoundTripper }
 
 func (rt *seeThrough) WrappedRoundTripper() http.RoundTripper { return rt.RoundTripper }
@@ -118,7 +118,8 @@ func TestClientsOfConfigurations(t *testing.T) {
 	}
 }
 
-// A client of which a configuration does not say all is nobody's.
+// If a configuration does not describe a client completely, the client has no known
+// caller.
 func TestClientsThatNobodyKnows(t *testing.T) {
 	jar, _ := cookiejar.New(nil)
 	for name, test := range map[string]struct {
@@ -199,7 +200,7 @@ func TestLookingLeavesNothing(t *testing.T) {
 	}
 }
 
-// What a transport does while it is looked at is nobody's business: run with -race.
+// A transport may be in use while it is compared: run with -race.
 func TestLookingAtTransportsInUse(t *testing.T) {
 	listener := httptest.NewServer(http.NotFoundHandler())
 	defer listener.Close()

@@ -42,7 +42,7 @@ func TestFailedGroupsAreNotKept(t *testing.T) {
 	}
 }
 
-// Each setting that has a part in who answers, and to whom, makes another caller.
+// Each setting that decides which server answers, or to whom, makes another caller.
 func TestServerOf(t *testing.T) {
 	client := &http.Client{}
 	base := func() *rest.Config {
@@ -114,7 +114,7 @@ func TestNothingIsRememberedOfAnUnknownServer(t *testing.T) {
 	}
 }
 
-// What is no news does not take the place of what another mapper has read since.
+// A document that is no news does not replace what another mapper has read since.
 func TestRememberOldNews(t *testing.T) {
 	server := ServerOf(&rest.Config{}, &http.Client{}, t.Name())
 	older, newer := &Bulk{}, &Bulk{}

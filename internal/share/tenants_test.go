@@ -22,9 +22,8 @@ import (
 	"github.com/freshmapper/freshmapper/internal/reload"
 )
 
-// tenants is a careless server: each caller has kinds of its own, and all
-// documents carry the same ETag, of which it says to everybody that nothing has
-// changed.
+// tenants is a careless server: each caller has its own kinds, but all documents have the
+// same ETag, and every request with that ETag is answered with 304.
 type tenants struct {
 	*httptest.Server
 	servers map[string]*fakeapi.Server // by what identifies a caller
@@ -103,7 +102,8 @@ func TestWrappersThatAddCredentials(t *testing.T) {
 	runtime.KeepAlive(a)
 }
 
-// A careless server tells nobody the kinds of another, whatever they differ in.
+// No mapper of a careless server sees the kinds of another caller, whatever the callers
+// differ in.
 func TestTenantsOfACarelessServer(t *testing.T) {
 	byImpersonation := func(req *http.Request) string { return req.Header.Get("Impersonate-User") }
 	byPassword := func(req *http.Request) string { user, _, _ := req.BasicAuth(); return user }
@@ -161,7 +161,7 @@ func writeToken(t *testing.T, name, token string) string {
 	return name
 }
 
-// tokenPlugin is a plugin that says who to be by its environment alone.
+// tokenPlugin is a plugin that takes the token from its environment alone.
 func tokenPlugin(token string) *api.ExecConfig {
 	return &api.ExecConfig{
 		Command: "sh", Args: []string{"-c", `echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"'$WHO'"}}'`},
@@ -170,8 +170,8 @@ func tokenPlugin(token string) *api.ExecConfig {
 	}
 }
 
-// A file may come to hold somebody else's token, though its name stays. The first
-// mapper with that token is a stranger, of whom the 304 says nothing.
+// A file may get another caller's token under the same name. The first mapper with that
+// token is a stranger, for which a 304 proves nothing.
 func TestTokenFileThatIsAnotherTenantsNow(t *testing.T) {
 	ts := newTenants(t, byToken, "a", "b")
 	name := filepath.Join(t.TempDir(), "token")

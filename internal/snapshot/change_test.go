@@ -93,7 +93,7 @@ func TestHalfADocument(t *testing.T) {
 	}
 }
 
-// TestPlaces: where a version goes of which no list has said where it belongs, and a group.
+// TestPlaces shows the places of versions and groups that are in no list.
 func TestPlaces(t *testing.T) {
 	h := newHistory(false, "a/v2:Foo a/v1:Foo a/v1beta1:Foo c/v1:Foo")
 	h.live("a/v1alpha1:Foo a/v1beta2:Foo a/v3:Foo b/v1:Foo")

@@ -15,7 +15,7 @@ func TestFacts(t *testing.T) {
 		then     func(*history)
 		want     string
 	}{
-		// What the document says alone.
+		// Only the document was read.
 		"what the document drops of a group is gone": {"a/v1:Foo a/v2:Foo", func(h *history) { h.document("a/v2:Bar") }, "a/v2:Bar"},
 		"a stale version keeps its last good table": {"a/v1:Foo a/v2:Bar", func(h *history) { h.document("a/v1! a/v2:Foo") },
 			"a/v1!:Foo~1 a/v2:Foo"},
@@ -76,7 +76,7 @@ func TestFacts(t *testing.T) {
 			h.document("a/v1:Foo")
 		}, "a/v1:Foo b/v1:Foo~3"},
 
-		// What the document has dropped is confirmed live.
+		// A live read confirms what the document has dropped.
 		"the group has gone":                      {"a/v1:Foo b/v1:Foo", func(h *history) { h.document("a/v1:Foo"); h.live("b/v1") }, "a/v1:Foo"},
 		"with all its versions":                   {"a/v1:Foo b/v1:Foo b/v2:Foo", func(h *history) { h.document("a/v1:Foo"); h.live("b/v1") }, "a/v1:Foo"},
 		"the group is there":                      {"a/v1:Foo b/v1:Foo b/v2:Foo", func(h *history) { h.document("a/v1:Foo"); h.live("b/v1:Foo") }, "a/v1:Foo b/v1:Foo@3 b/v2:Foo~1"},

@@ -70,7 +70,8 @@ func checkRows(t *testing.T, rows []row) {
 	}
 }
 
-// TestFirstLookup: the first of all believes the document. What that only lists it reads.
+// TestFirstLookup: the very first lookup believes the document. It reads versions that
+// the document only lists.
 func TestFirstLookup(t *testing.T) {
 	on := server{document: "/v1:Pod a/v1:Foo a/v2:Foo b/v1:Bar"}
 	checkRows(t, []row{
@@ -220,7 +221,8 @@ func TestMissWithoutVersion(t *testing.T) {
 	})
 }
 
-// TestMissInManyGroups: who names no group asks the document, which is to say all groups.
+// TestMissInManyGroups: a lookup that names no group reads the document, and so all
+// groups.
 func TestMissInManyGroups(t *testing.T) {
 	const known = "a/v1:Foo a.example/v1:Foo b/v1:Foo"
 	checkRows(t, []row{

@@ -25,7 +25,7 @@ type modelGroup struct {
 	found map[string]modelVersion
 }
 
-// modelVersion is what reads have found of a version that the document does not say.
+// modelVersion is what reads have found of a version beyond the document.
 type modelVersion struct {
 	table      bool
 	kinds      string
@@ -85,7 +85,7 @@ func (m *model) document(text string, core, named Tick) {
 	}
 }
 
-// hear is what a new document means to a group. The one before was read at then.
+// hear applies a new document to a group. The document before was read at then.
 func (g *modelGroup) hear(words []string, then, now Tick) {
 	old := *g
 	g.words = words

@@ -103,7 +103,7 @@ func TestIndexIsShared(t *testing.T) {
 	}
 }
 
-// TestIndexIsMadeOnDemand: those who do not need it do not pay for it.
+// TestIndexIsMadeOnDemand: a lookup that does not need the index does not pay for it.
 func TestIndexIsMadeOnDemand(t *testing.T) {
 	others := []query{
 		{method: restMapping, gk: schema.GroupKind{Group: "group3.example.com", Kind: "Kind0Of3"}},
@@ -136,7 +136,8 @@ func TestIndexIsMadeOnDemand(t *testing.T) {
 	}
 }
 
-// TestIndexIsMadeMeanwhile by one of many who ask: the others do not wait, and all get the same answers.
+// TestIndexIsMadeMeanwhile: one of many concurrent lookups makes the index. The others do
+// not wait, and all get the same answers.
 func TestIndexIsMadeMeanwhile(t *testing.T) {
 	s := typical(50).snapshot()
 	queries := withoutGroup("kind1of33s")

@@ -149,7 +149,7 @@ func (d *disagreement) String() string {
 	return fmt.Sprintf("%v\n%v\nours:    %v\nlibrary: %s", d.doc, d.query, d.ours, d.expected)
 }
 
-// shrink takes away whatever d goes on failing without.
+// shrink removes from d whatever is not needed for the failure.
 func (d *disagreement) shrink(make maker) *disagreement {
 	for {
 		less := d.smaller(make)

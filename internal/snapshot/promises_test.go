@@ -110,7 +110,7 @@ func (t *trial) doubtAbsence(p *proof) string {
 	goneAll := t.known && p.Group(t.q.Group) == nil // every version that was known, live, and the document has none
 	inReset := slices.ContainsFunc(live, func(gv string) bool { return strings.HasPrefix(gv, t.q.Group+"/") })
 	switch {
-	// Lookups in any group do not read groups that nobody knows.
+	// Lookups in any group do not read unknown groups.
 	case t.reset == "group" && inReset && (p.Group(t.q.Group) != nil || !t.q.anyGroup()) && !p.Partial(t.q, p.progress):
 		return "the group that was reset has it live"
 	case many || t.cold || !versioned && (!t.known || goneAll):

@@ -93,7 +93,7 @@ func TestLegacyReset(t *testing.T) {
 	}
 }
 
-// TestResetTicks: what others are told of resets.
+// TestResetTicks checks LastReset and LastResetOfAny.
 func TestResetTicks(t *testing.T) {
 	h := newHistory(false, "a/v1:Foo")
 	h.resetAll()
@@ -182,8 +182,9 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// TestResetOfUnknownGroups: one that nobody knows may have come, until the document
-// is read that does not have it. If a later one has it, it is read live all the same.
+// TestResetOfUnknownGroups: an unknown group that was reset may have come, until a
+// document is read that does not have it. If a later document has the group, it is read
+// live all the same.
 func TestResetOfUnknownGroups(t *testing.T) {
 	h := newHistory(false, "b/v1:Foo")
 	h.resetGroup("a")

@@ -122,7 +122,8 @@ func TestErrorsAreTheCallersOwn(t *testing.T) {
 	}
 }
 
-// TestNewGroupDoesNotUnsettleOthers: where it stands matters only to those who search it.
+// TestNewGroupDoesNotUnsettleOthers: the place of a new group matters only to lookups
+// that search it.
 func TestNewGroupDoesNotUnsettleOthers(t *testing.T) {
 	s := after(group("a", read("v1", foos)), group("c", read("v1", bars))).WithVersion("b", "v1", tableOf("Foo"), 2)
 	for group, want := range map[string]bool{"a": true, "c": true, "": false} {
