@@ -186,8 +186,9 @@ func (r *Reloader) readVersion(f *flight) {
 	r.publishLive(f, f.found)
 }
 
-// publishLive publishes what a live read has found, unless a document that was read later
-// has news of the group. Callers that waited for the read see its result in any case.
+// publishLive publishes what a live read has found, unless a document that began later
+// was published first and has news of the group. Callers that waited for the read see its
+// result in any case.
 func (r *Reloader) publishLive(f *flight, follow finding) {
 	f.published = r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
 		if next, ok := s.Overtaken(f.from, f.read, f.outcome.Tick); ok {

@@ -132,10 +132,10 @@ func (s *Snapshot) WithoutDropped() *Snapshot {
 	return &next
 }
 
-// Overtaken returns the snapshot after a live read that began at now, if a document that
-// was read later has news of the group: then that read, and earlier live reads of the
-// same part, no longer count. from is the snapshot when the live read began. ok reports
-// whether the read was overtaken.
+// Overtaken returns the snapshot after a live read that began at now, if s has a document
+// that began later and has news of the group: then that read, and earlier live reads of
+// the same part, no longer count. from is the snapshot when the live read began. ok
+// reports whether the read was overtaken.
 func (s *Snapshot) Overtaken(from *Snapshot, r Read, now Tick) (next *Snapshot, ok bool) {
 	if !s.aggregated || s.half(r.Group) <= now || !from.Read() || s.doc.group(r.Group) == from.doc.group(r.Group) {
 		return s, false
