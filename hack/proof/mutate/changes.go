@@ -5,20 +5,22 @@ package main
 import (
 	"fmt"
 	"go/ast"
+	"go/printer"
 	"go/token"
 	"path"
-	"slices"
 	"strings"
 )
 
-// A change is one that can be made to the code. It is built in beside the code as it
-// is, and comes into force in a process whose MUTANT is its number.
+// A change is one that can be made to the code. It is text around a piece of a file,
+// and comes into force in a process whose MUTANT is its id.
 type change struct {
-	file, function string
-	kind, text     string
-	ordinal        int            // among changes of the same text in one function, from 1
-	build          func(id int)   // changes the syntax tree
-	pos            token.Position // where it is today
+	id                   int
+	file, pkg            string // the path from the root of the repository, the name of its package
+	function, kind, text string
+	ordinal              int // among changes with the same text in one function, from 1
+	start, end           int // the piece
+	before, after        string
+	pos                  token.Position // the piece, for a reader
 }
 
 // key names the change as long as the function stays in its package and keeps its name,
@@ -46,46 +48,76 @@ const (
 	kindExtremum = "min and max exchanged"
 )
 
-// finder collects the changes of one file.
+// finder collects changes, file by file.
 type finder struct {
+	changes []*change
+
 	file, function string
+	text           []byte
 	fset           *token.FileSet
-	changes        []*change
+	parsed         *ast.File
 }
 
-// changesOf lists the changes that can be made to a file, in the order of its text.
-func changesOf(fset *token.FileSet, file string, parsed *ast.File) []*change {
-	f := &finder{file: file, fset: fset}
-	for _, decl := range parsed.Decls {
+func (f *finder) find() {
+	first := len(f.changes)
+	for _, decl := range f.parsed.Decls {
 		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Body != nil {
 			f.function = nameOf(fn)
 			ast.Inspect(fn.Body, f.visit)
 		}
 	}
 	seen := map[string]int{}
-	for _, c := range f.changes {
+	for _, c := range f.changes[first:] {
 		key := c.key()
 		seen[key]++
 		c.ordinal = seen[key]
 	}
-	return f.changes
 }
 
 func nameOf(fn *ast.FuncDecl) string {
 	if fn.Recv == nil {
 		return fn.Name.Name
 	}
-	receiver := fn.Recv.List[0].Type
-	if star, ok := receiver.(*ast.StarExpr); ok {
-		receiver = star.X
-	}
-	return textOf(receiver) + "." + fn.Name.Name
+	return strings.TrimPrefix(wordsOf(fn.Recv.List[0].Type), "*") + "." + fn.Name.Name
 }
 
-func (f *finder) add(at ast.Node, kind string, build func(id int), format string, args ...any) {
+// wordsOf is the text of a node in one line, not too long.
+func wordsOf(n ast.Node) string {
+	var text strings.Builder
+	if err := printer.Fprint(&text, token.NewFileSet(), n); err != nil {
+		return err.Error()
+	}
+	words := []rune(strings.Join(strings.Fields(text.String()), " "))
+	const most = 100
+	if len(words) > most {
+		words = append(words[:most], '…')
+	}
+	return string(words)
+}
+
+// textOf is the text of a node as it stands in the file.
+func (f *finder) textOf(n ast.Node) string {
+	return string(f.text[f.offset(n.Pos()):f.offset(n.End())])
+}
+
+func (f *finder) offset(pos token.Pos) int { return f.fset.Position(pos).Offset }
+
+// id is that of the change that is added next; on is true in a process where it is in
+// force.
+func (f *finder) id() int    { return len(f.changes) + 1 }
+func (f *finder) on() string { return fmt.Sprintf("mutated(%d)", f.id()) }
+
+// add adds a change: text before and after a node. format and args say what becomes of
+// what.
+func (f *finder) add(at ast.Node, kind, before, after, format string, args ...any) {
+	f.addTo(at, at, kind, before, after, format, args...)
+}
+
+// addTo is add for all that is between two nodes.
+func (f *finder) addTo(first, last ast.Node, kind, before, after, format string, args ...any) {
 	f.changes = append(f.changes, &change{
-		file: f.file, function: f.function, kind: kind, build: build,
-		text: fmt.Sprintf(format, args...), pos: f.fset.Position(at.Pos()),
+		id: f.id(), file: f.file, pkg: f.parsed.Name.Name, function: f.function, kind: kind, text: fmt.Sprintf(format, args...),
+		start: f.offset(first.Pos()), end: f.offset(last.End()), before: before, after: after, pos: f.fset.Position(first.Pos()),
 	})
 }
 
@@ -94,31 +126,28 @@ func (f *finder) visit(n ast.Node) bool {
 	case *ast.GenDecl:
 		return n.Tok != token.CONST
 	case *ast.IfStmt:
-		f.condition("if", &n.Cond)
-		f.constant("if", &n.Cond, token.LOR, "true")
+		f.condition("if", n.Cond)
 	case *ast.ForStmt:
 		if n.Cond != nil {
-			f.condition("for", &n.Cond)
+			f.condition("for", n.Cond)
 		}
 	case *ast.SwitchStmt:
 		for _, clause := range n.Body.List {
 			if clause := clause.(*ast.CaseClause); n.Tag == nil && len(clause.List) == 1 {
-				f.condition("case", &clause.List[0])
-				f.constant("case", &clause.List[0], token.LOR, "true")
+				f.condition("case", clause.List[0])
 			}
 		}
 	case *ast.BinaryExpr:
 		f.binary(n)
 	case *ast.SliceExpr:
 		if isNumber(n.Low) {
-			f.offByOne(&n.Low, n)
+			f.offByOne(n.Low, n)
 		}
 	case *ast.CallExpr:
 		f.extremum(n)
 	case *ast.Ident:
 		if n.Name == "true" || n.Name == "false" {
-			was := n.Name
-			f.add(n, kindBoolean, func(id int) { n.Name = fmt.Sprintf("(%s != mutated(%d))", was, id) }, "%s exchanged", was)
+			f.add(n, kindBoolean, "(", " != "+f.on()+")", "%s exchanged", n.Name)
 		}
 	case *ast.BlockStmt:
 		f.statements(n.List)
@@ -130,19 +159,13 @@ func (f *finder) visit(n ast.Node) bool {
 	return true
 }
 
-func (f *finder) condition(word string, at *ast.Expr) {
-	f.add(*at, kindNegated, func(id int) { *at = binary(paren(*at), token.NEQ, on(id)) }, "%s %s ⇒ not", word, textOf(*at))
-	f.constant(word, at, token.LAND, "false")
-}
-
-func (f *finder) constant(word string, at *ast.Expr, op token.Token, value string) {
-	f.add(*at, kindConstant, func(id int) {
-		if op == token.LOR {
-			*at = binary(on(id), op, paren(*at))
-		} else {
-			*at = binary(off(id), op, paren(*at))
-		}
-	}, "%s %s ⇒ %s", word, textOf(*at), value)
+func (f *finder) condition(word string, e ast.Expr) {
+	is := word + " " + wordsOf(e)
+	f.add(e, kindNegated, f.on()+" != (", ")", "%s ⇒ not", is)
+	f.add(e, kindConstant, "!"+f.on()+" && (", ")", "%s ⇒ false", is)
+	if word != "for" { // which would not end
+		f.add(e, kindConstant, f.on()+" || (", ")", "%s ⇒ true", is)
+	}
 }
 
 // become is what a comparison becomes.
@@ -152,30 +175,27 @@ var become = map[token.Token]token.Token{
 }
 
 func (f *finder) binary(b *ast.BinaryExpr) {
-	x, y, op, text := b.X, b.Y, b.Op, textOf(b)
-	// In a process where it is not in force the code is as it was.
-	instead := func(would ast.Expr) func(id int) {
-		return func(id int) {
-			is := *b
-			*b = *binary(paren(binary(on(id), token.LAND, paren(would))), token.LOR, paren(binary(off(id), token.LAND, paren(&is))))
-		}
+	x, y := "("+f.textOf(b.X)+")", "("+f.textOf(b.Y)+")"
+	instead := func(kind, would, said string) {
+		// Where it is not in force would is not computed.
+		before := fmt.Sprintf("(%[1]s && (%[2]s) || !%[1]s && (", f.on(), would)
+		f.add(b, kind, before, "))", "%s ⇒ %s", wordsOf(b), said)
 	}
-	to, compares := become[op]
-	if compares {
-		kind := kindCompared
-		if op == token.LAND || op == token.LOR {
-			kind = kindLogic
-			f.add(b, kindOperand, instead(y), "%s ⇒ %s", text, textOf(y))
-			f.add(b, kindOperand, instead(x), "%s ⇒ %s", text, textOf(x))
-		}
-		f.add(b, kind, instead(binary(x, to, y)), "%s ⇒ %v", text, to)
+	to, compares := become[b.Op]
+	switch {
+	case b.Op == token.LAND || b.Op == token.LOR:
+		instead(kindOperand, y, wordsOf(b.Y))
+		instead(kindOperand, x, wordsOf(b.X))
+		instead(kindLogic, x+to.String()+y, to.String())
+	case compares:
+		instead(kindCompared, x+to.String()+y, to.String())
 	}
 	switch {
-	case !isNumber(y) || isNumber(x):
+	case !isNumber(b.Y) || isNumber(b.X):
 	case compares:
-		f.add(b, kindOffByOne, instead(binary(binary(x, token.ADD, number(1)), op, y)), "%s ⇒ %s + 1", text, textOf(x))
+		instead(kindOffByOne, x+"+1"+b.Op.String()+y, wordsOf(b.X)+" + 1")
 	default:
-		f.offByOne(&b.X, b)
+		f.offByOne(b.X, b)
 	}
 }
 
@@ -184,17 +204,15 @@ func isNumber(e ast.Expr) bool {
 	return ok && literal.Kind == token.INT
 }
 
-func (f *finder) offByOne(at *ast.Expr, in ast.Expr) {
-	f.add(*at, kindOffByOne, func(id int) { *at = call("mutatedNumber", number(id), *at) }, "%s ⇒ %s + 1", textOf(in), textOf(*at))
+func (f *finder) offByOne(e, in ast.Expr) {
+	f.add(e, kindOffByOne, fmt.Sprintf("mutatedNumber(%d, ", f.id()), ")", "%s ⇒ %s + 1", wordsOf(in), wordsOf(e))
 }
 
 func (f *finder) extremum(c *ast.CallExpr) {
 	other := map[string]string{"min": "max", "max": "min"}
 	if name, ok := c.Fun.(*ast.Ident); ok && other[name.Name] != "" {
-		f.add(c, kindExtremum, func(id int) {
-			is := *c
-			*c = *call("mutatedChoice", number(id), &is, call(other[name.Name], is.Args...))
-		}, "%s ⇒ %s", textOf(c), other[name.Name])
+		would := other[name.Name] + strings.TrimPrefix(f.textOf(c), name.Name)
+		f.add(c, kindExtremum, fmt.Sprintf("mutatedChoice(%d, %s, ", f.id(), would), ")", "%s ⇒ %s", wordsOf(c), other[name.Name])
 	}
 }
 
@@ -202,30 +220,27 @@ func (f *finder) statements(list []ast.Stmt) {
 	paired := -1
 	for i, s := range list {
 		if droppable(s) {
-			f.add(s, kindDropped, func(id int) { list[i] = ifOff(id, list[i]) }, "%s ⇒ nothing", textOf(s))
+			f.drop(s, kindDropped, "")
 		}
 		if branch, ok := s.(*ast.IfStmt); ok && branch.Else == nil && i < len(list)-1 {
-			f.earlyReturn(branch)
+			// Without the return a branch that has nothing else might as well not be.
+			if last := len(branch.Body.List) - 1; last >= 1 {
+				if s, ok := branch.Body.List[last].(*ast.ReturnStmt); ok {
+					f.drop(s, kindReturn, "if "+wordsOf(branch.Cond)+": ")
+				}
+			}
 		}
 		if i > 0 && paired != i-1 && calls(list[i-1]) && calls(s) {
 			paired = i
-			f.add(list[i-1], kindSwapped, func(id int) {
-				one, two := list[i-1], list[i]
-				list[i-1] = &ast.IfStmt{Cond: on(id), Body: block(two, one), Else: block(one, two)}
-				list[i] = &ast.EmptyStmt{Implicit: true}
-			}, "%s; %s ⇒ exchanged", textOf(list[i-1]), textOf(s))
+			one := list[i-1]
+			before := fmt.Sprintf("if %s { %s\n%s } else { ", f.on(), f.textOf(s), f.textOf(one))
+			f.addTo(one, s, kindSwapped, before, " }", "%s; %s ⇒ exchanged", wordsOf(one), wordsOf(s))
 		}
 	}
 }
 
-func (f *finder) earlyReturn(branch *ast.IfStmt) {
-	last := len(branch.Body.List) - 1
-	if last < 1 {
-		return // without the return the condition might as well be false
-	}
-	if s, ok := branch.Body.List[last].(*ast.ReturnStmt); ok {
-		f.add(s, kindReturn, func(id int) { branch.Body.List[last] = ifOff(id, s) }, "if %s: %s ⇒ nothing", textOf(branch.Cond), textOf(s))
-	}
+func (f *finder) drop(s ast.Stmt, kind, where string) {
+	f.add(s, kind, "if !"+f.on()+" { ", " }", "%s%s ⇒ nothing", where, wordsOf(s))
 }
 
 // droppable reports whether the code still compiles without the statement, and
@@ -240,13 +255,13 @@ func droppable(s ast.Stmt) bool {
 		return !locks(s.Call)
 	case *ast.ExprStmt:
 		c, ok := s.X.(*ast.CallExpr)
-		return ok && !locks(c) && textOf(c.Fun) != "panic"
+		return ok && !locks(c) && wordsOf(c.Fun) != "panic"
 	}
 	return false
 }
 
 func locks(c *ast.CallExpr) bool {
-	name := textOf(c.Fun)
+	name := wordsOf(c.Fun)
 	return strings.HasSuffix(name, "Lock") || strings.HasSuffix(name, "Unlock")
 }
 
@@ -255,25 +270,10 @@ func calls(s ast.Stmt) bool {
 	if _, deferred := s.(*ast.DeferStmt); deferred || !droppable(s) {
 		return false
 	}
-	found := false
-	ast.Inspect(s, func(n ast.Node) bool {
-		_, call := n.(*ast.CallExpr)
-		found = found || call
-		return !found
-	})
-	return found
-}
-
-// inOrder has changes that replace whole statements built last, or what is built into
-// one of them later would be lost.
-func inOrder(changes []*change) []int {
-	var first, last []int
-	for i, c := range changes {
-		if c.kind == kindSwapped {
-			last = append(last, i)
-		} else {
-			first = append(first, i)
+	for n := range ast.Preorder(s) {
+		if _, ok := n.(*ast.CallExpr); ok {
+			return true
 		}
 	}
-	return slices.Concat(first, last)
+	return false
 }

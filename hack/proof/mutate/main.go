@@ -3,7 +3,7 @@
 // Mutate changes the engine in many places, one at a time, and shows how many of the
 // changes the tests catch.
 //
-//	go run ./mutate [-n 200] [-seed 1] [-only REGEXP] [-near] [-o results]
+//	go run ./mutate [-n 200] [-seed 1] [-only REGEXP] [-o results]
 //
 // All changes are built into one copy of the code (go test -overlay; the files stay as
 // they are), each behind a condition that the environment variable MUTANT makes true.
@@ -31,109 +31,81 @@ var mutated = []string{
 	"apiutil/confirm.go", "apiutil/lookup.go", "apiutil/served.go", "apiutil/waitforkinds.go",
 }
 
-type options struct {
-	places int
-	seed   uint64
-	only   string
-	near   bool
-	jobs   int
-	out    string
-
-	equivalent map[string]string // why a change can't be caught, by its key
-}
+// jobs is how many changes are tried at a time.
+const jobs = 2
 
 func main() {
-	var o options
-	flag.IntVar(&o.places, "n", 200, "how many changes")
-	flag.Uint64Var(&o.seed, "seed", 1, "of the choice of changes")
-	flag.StringVar(&o.only, "only", "", "all changes whose key is like this regular expression, instead of -n; writes no page")
-	flag.BoolVar(&o.near, "near", false, "neither changes apiutil nor runs its tests, which take longest; writes no page")
-	flag.IntVar(&o.jobs, "j", 2, "how many are tried at a time")
-	flag.StringVar(&o.out, "o", "results", "folder to write to")
+	places := flag.Int("n", 200, "how many changes to make")
+	seed := flag.Uint64("seed", 1, "another number chooses other changes")
+	only := flag.String("only", "", "make all changes whose text matches this regular expression, not -n; write no page")
+	out := flag.String("o", "results", "folder to write the page to")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, o); err != nil {
+	if err := run(ctx, *places, *seed, *only, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, o options) error {
+func run(ctx context.Context, places int, seed uint64, only, out string) error {
 	begin := time.Now()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		return err
 	}
-	sources, err := find(root, mutated)
+	all, err := find(root, mutated...)
 	if err != nil {
 		return err
 	}
-	var all []*change
-	for _, s := range sources {
-		all = append(all, s.changes...)
-	}
-	if o.equivalent, err = readEquivalents("mutate/equivalent.json", all); err != nil {
-		return err
-	}
-	chosen, err := o.choose(all)
+	equivalent, err := readEquivalents("mutate/equivalent.json", all)
 	if err != nil {
 		return err
 	}
-	if o.near {
-		chosen = slices.DeleteFunc(chosen, func(c *change) bool { return filepath.Dir(c.file) == farthest })
+	chosen := choose(all, places, seed)
+	if only != "" {
+		like, err := regexp.Compile(only)
+		if err != nil {
+			return err
+		}
+		chosen = slices.DeleteFunc(slices.Clone(all), func(c *change) bool { return !like.MatchString(c.key()) })
 	}
 	fmt.Fprintf(os.Stderr, "%d of %d possible changes\n", len(chosen), len(all))
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	stages, err := o.prepare(ctx, root, dir, sources, chosen)
+	defer os.RemoveAll(dir) //nolint:errcheck // it is a temporary folder
+	stages, err := prepare(ctx, root, dir, chosen)
 	if err != nil {
 		return err
 	}
-	results := o.tryAll(ctx, stages, chosen)
+	found := tryAll(ctx, stages, chosen, equivalent)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r := newSummary(results, o.equivalent)
-	if o.only != "" || o.near {
-		return r.err()
-	}
-	return r.write(o, len(all), time.Since(begin))
-}
-
-func (o options) choose(all []*change) ([]*change, error) {
-	if o.only == "" {
-		return choose(all, o.places, o.seed), nil
-	}
-	like, err := regexp.Compile(o.only)
-	if err != nil {
-		return nil, err
-	}
-	var chosen []*change
-	for _, c := range all {
-		if like.MatchString(c.key()) {
-			chosen = append(chosen, c)
+	if only == "" {
+		page := found.page(fmt.Sprintf("go run ./mutate -n %d -seed %d", places, seed), len(all), time.Since(begin))
+		if err := page.Write(out, "mutate.md"); err != nil {
+			return err
 		}
 	}
-	return chosen, nil
+	return found.err()
 }
 
 // prepare builds the changes in, and has every stage that they need pass without them.
-func (o options) prepare(ctx context.Context, root, dir string, sources []*source, chosen []*change) (map[string]*stage, error) {
-	file, err := overlay(root, dir, sources, chosen)
+func prepare(ctx context.Context, root, dir string, chosen []*change) (map[string]*stage, error) {
+	file, err := overlay(root, dir, chosen)
 	if err != nil {
 		return nil, err
 	}
 	stages := map[string]*stage{}
 	for _, c := range chosen {
-		for _, name := range o.stagesOf(c.file) {
+		for _, name := range stagesOf(c.file) {
 			if stages[name] != nil {
 				continue
 			}
-			s := newStage(name)
+			s := stageOf(name)
 			stages[name] = s
 			if err := s.build(ctx, root, dir, file); err != nil {
 				return nil, err
@@ -147,50 +119,33 @@ func (o options) prepare(ctx context.Context, root, dir string, sources []*sourc
 	return stages, nil
 }
 
-// result is what came of a change: the stage and the tests that have caught it, if any.
-type result struct {
-	*change
-	stage, by string
-}
-
-func (o options) tryAll(ctx context.Context, stages map[string]*stage, chosen []*change) []result {
-	results := make([]result, len(chosen))
-	next := make(chan int)
+func tryAll(ctx context.Context, stages map[string]*stage, chosen []*change, equivalent map[string]string) results {
+	found := make(results, len(chosen))
+	slots := make(chan struct{}, jobs)
 	var all sync.WaitGroup
-	for range o.jobs {
+	for i, c := range chosen {
+		slots <- struct{}{}
 		all.Go(func() {
-			for i := range next {
-				begin := time.Now()
-				results[i] = o.try(ctx, stages, chosen[i], i+1)
-				fmt.Fprintf(os.Stderr, "%d/%d %s\n\t%s, %s\n", i+1, len(chosen), results[i].key(), results[i].verdict(), time.Since(begin).Round(time.Second/10))
-			}
+			defer func() { <-slots }()
+			begin := time.Now()
+			found[i] = try(ctx, stages, c, equivalent[c.key()])
+			fmt.Fprintf(os.Stderr, "%d/%d %s\n\t%s, %s\n", i+1, len(chosen), c.key(), found[i].verdict(), time.Since(begin).Round(time.Second/10))
 		})
 	}
-	for i := range chosen {
-		if ctx.Err() == nil {
-			next <- i
-		}
-	}
-	close(next)
 	all.Wait()
-	return results
+	return found
 }
 
-func (o options) try(ctx context.Context, stages map[string]*stage, c *change, id int) result {
-	for _, name := range o.stagesOf(c.file) {
-		if name == farthest && o.equivalent[c.key()] != "" {
-			continue
+// try puts a change through its stages. One that nothing can catch is spared the last, which
+// takes longest.
+func try(ctx context.Context, stages map[string]*stage, c *change, why string) result {
+	for _, name := range stagesOf(c.file) {
+		if ctx.Err() != nil || name == apiutil && why != "" {
+			break
 		}
-		if by := stages[name].catches(ctx, id); by != "" {
-			return result{c, name, by}
+		if by := stages[name].catches(ctx, c.id); by != "" {
+			return result{c, why, name, by}
 		}
 	}
-	return result{change: c}
-}
-
-func (r result) verdict() string {
-	if r.by == "" {
-		return "SURVIVED at " + r.pos.String()
-	}
-	return "caught in " + r.stage + ": " + r.by
+	return result{change: c, why: why}
 }

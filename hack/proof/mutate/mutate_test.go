@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // tiny has a place for every kind of change, and prints what happens.
@@ -90,7 +91,7 @@ func TestChanges(t *testing.T) {
 		t.Errorf("without a change: %s", got)
 	}
 	kinds := map[string]bool{}
-	for i, c := range changes {
+	for _, c := range changes {
 		text := strings.TrimPrefix(c.key(), ". ")
 		expected, ok := want[text]
 		if !ok {
@@ -98,7 +99,7 @@ func TestChanges(t *testing.T) {
 		}
 		kinds[c.kind] = true
 		delete(want, text)
-		if got := output(t, binary, i+1); got != expected {
+		if got := output(t, binary, c.id); got != expected {
 			t.Errorf("%s:\n got %s\nwant %s", text, got, expected)
 		}
 	}
@@ -123,12 +124,11 @@ func buildTiny(t *testing.T) (binary string, changes []*change) {
 			t.Fatal(err)
 		}
 	}
-	sources, err := find(root, []string{"*.go"})
+	changes, err := find(root, "*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes = sources[0].changes
-	file, err := overlay(root, dir, sources, changes)
+	file, err := overlay(root, dir, changes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,13 +203,9 @@ func TestStaleExplanation(t *testing.T) {
 
 // The explanations are of the code as it is.
 func TestExplanations(t *testing.T) {
-	sources, err := find("../../..", mutated)
+	all, err := find("../../..", mutated...)
 	if err != nil {
 		t.Fatal(err)
-	}
-	var all []*change
-	for _, s := range sources {
-		all = append(all, s.changes...)
 	}
 	if _, err := readEquivalents("equivalent.json", all); err != nil {
 		t.Error(err)
@@ -219,17 +215,26 @@ func TestExplanations(t *testing.T) {
 // What is not caught needs an explanation, and what is caught must have none.
 func TestSummary(t *testing.T) {
 	at := func(name string) *change { return &change{function: name} }
-	results := []result{{at("caught"), "s", "TestA"}, {change: at("explained")}, {change: at("survived")}, {at("wrong"), "s", "TestB"}}
-	equivalent := map[string]string{at("explained").key(): "why", at("wrong").key(): "why"}
-	s := newSummary(results, equivalent)
-	if s.caught != 2 || len(s.explained) != 1 || len(s.survived) != 1 || len(s.wrong) != 1 {
-		t.Errorf("%+v", s)
+	found := results{
+		{at("caught"), "", "s", "TestA"}, {change: at("explained"), why: "why"}, {change: at("survived")}, {at("wrong"), "why", "s", "TestB"},
 	}
-	if s.err() == nil {
-		t.Error("no error")
+	if n := found.countAll(); n != [3]int{2, 1, 1} {
+		t.Errorf("%d caught, explained and survived; want 2, 1 and 1", n)
 	}
-	if err := newSummary(results[:2], equivalent).err(); err != nil {
+	err := found.err()
+	for _, want := range []string{"survived", "wrong"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error says nothing of %q: %v", want, err)
+		}
+	}
+	if err := found[:2].err(); err != nil {
 		t.Error(err)
+	}
+	page := found.page("mutate", 10, time.Minute).String()
+	for _, want := range []string{"| s | 2 |", "| 4 | 2 | 1 | 1 |", "- `. explained: `: why", "## What no test catches"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
 	}
 }
 
@@ -240,7 +245,7 @@ func TestFailedTests(t *testing.T) {
 		"panic: test timed out after 1s\n\trunning tests:\n\t\tTestB (1s)\n\t\tTestC/x (0.5s)\n\ngoroutine 1": "TestB TestC",
 		"signal: killed": "",
 	} {
-		if got := strings.Join(failedTests([]byte(text)), " "); got != want {
+		if got := strings.Join(failedTests(text), " "); got != want {
 			t.Errorf("%q: %s", text, got)
 		}
 	}

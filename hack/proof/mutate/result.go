@@ -39,118 +39,120 @@ func readEquivalents(file string, all []*change) (map[string]string, error) {
 	return known, nil
 }
 
-type summary struct {
-	results    []result
-	equivalent map[string]string
-	caught     int
-	explained  []result // survived, and it is known why
-	survived   []result // survived otherwise
-	wrong      []result // explained, and caught all the same
+// result is what came of a change.
+type result struct {
+	*change
+	why       string // why nothing can catch it, if that is known
+	stage, by string // the stage and the tests that caught it, if any did
 }
 
-func newSummary(results []result, equivalent map[string]string) *summary {
-	s := &summary{results: results, equivalent: equivalent}
-	for _, r := range results {
-		_, known := equivalent[r.key()]
+// outcome is an index of the columns of a table.
+type outcome int
+
+const (
+	caught outcome = iota
+	explained
+	survived
+)
+
+func (r result) outcome() outcome {
+	switch {
+	case r.by != "":
+		return caught
+	case r.why != "":
+		return explained
+	}
+	return survived
+}
+
+func (r result) verdict() string {
+	if r.by == "" {
+		return "SURVIVED at " + r.pos.String()
+	}
+	return "caught in " + r.stage + ": " + r.by
+}
+
+type results []result
+
+// count counts outcomes, by what part says.
+func (rs results) count(part func(result) string) map[string][3]int {
+	counts := map[string][3]int{}
+	for _, r := range rs {
+		n := counts[part(r)]
+		n[r.outcome()]++
+		counts[part(r)] = n
+	}
+	return counts
+}
+
+func (rs results) countAll() [3]int { return rs.count(func(result) string { return "" })[""] }
+
+// share is the part that was caught of the changes that matter.
+func share(n [3]int) float64 { return float64(n[caught]) / float64(max(1, n[caught]+n[survived])) }
+
+func (rs results) err() error {
+	var errs []error
+	for _, r := range rs {
 		switch {
-		case r.by == "" && known:
-			s.explained = append(s.explained, r)
-		case r.by == "":
-			s.survived = append(s.survived, r)
-		default:
-			s.caught++
-			if known {
-				s.wrong = append(s.wrong, r)
-			}
+		case r.outcome() == survived:
+			errs = append(errs, fmt.Errorf("no test catches, and nothing explains, at %s: %s", r.pos, r.key()))
+		case r.outcome() == caught && r.why != "":
+			errs = append(errs, fmt.Errorf("equivalent.json says why nothing can catch this, but %s did: remove it there: %s", r.by, r.key()))
 		}
 	}
-	return s
-}
-
-func (s *summary) err() error {
-	var errs []error
-	for _, r := range s.survived {
-		errs = append(errs, fmt.Errorf("no test catches, and nothing explains, at %s: %s", r.pos, r.key()))
-	}
-	for _, r := range s.wrong {
-		errs = append(errs, fmt.Errorf("it is explained why this can't be caught, but it was, by %s: %s", r.by, r.key()))
-	}
-	if share := s.share(); share < least {
-		errs = append(errs, fmt.Errorf("the tests catch %.1f %%, which is too little", 100*share))
+	if share := share(rs.countAll()); share < least {
+		errs = append(errs, fmt.Errorf("the tests catch %.1f %% of the changes that matter, and have to catch %.0f %%", 100*share, 100*least))
 	}
 	return errors.Join(errs...)
 }
 
-// share is the part that was caught of the changes that are no equivalents.
-func (s *summary) share() float64 {
-	return float64(s.caught) / float64(max(1, len(s.results)-len(s.explained)))
-}
+const how = `Each change has to pass the tests of its package, of internal/reload, 200 histories of hack/lincheck with fixed seeds, and the tests of apiutil, in this
+order, until one fails; what is explained below has not had to pass the last. Tests with a real API server or a browser are not among them, nor is the race detector. A failure counts if the same tests fail once more by
+themselves, in one of three tries, and pass without the change right after. A test that hangs fails.
+`
 
-func (s *summary) write(o options, possible int, took time.Duration) error {
-	p := report.NewPage("Mutation", fmt.Sprintf("go run ./mutate -n %d -seed %d", o.places, o.seed), took)
-	n := len(s.results)
-	p.Text("%d changes were made to the engine, one at a time, of %d that the tool can make, picked at random.", n, possible)
-	p.Text("The tests catch %d of them, %.1f %%. Of the other %d, %d change nothing that anybody could notice, as is explained below:", s.caught, 100*float64(s.caught)/float64(n), n-s.caught, len(s.explained))
-	p.Text("of the changes that matter **the tests catch %.1f %%**. They used %.0f minutes of one core.\n", 100*s.share(), time.Duration(processor.Load()).Minutes())
-	p.Text("Each change has to pass the tests of its package, of internal/reload, 200 histories of hack/lincheck with fixed seeds, and the tests of apiutil, in this")
-	p.Text("order, until one fails; what is explained below has not had to pass the last. Tests with a real API server or a browser are not among them, nor is the race detector. A failure counts if the same tests fail once more by")
-	p.Text("themselves, in one of three tries, and pass without the change right after. A test that hangs fails.\n")
-	p.Table(s.count("kind of change", func(r result) string { return r.kind }))
-	p.Table(s.count("file", func(r result) string { return r.file }))
-	p.Table(s.stages())
-	s.list(p, "## What changes nothing that anybody could notice\n", s.explained)
-	s.list(p, "## What no test catches\n", s.survived)
-	if err := p.Write(o.out, "mutate.md"); err != nil {
-		return err
+func (rs results) page(command string, possible int, took time.Duration) *report.Page {
+	p := report.NewPage("Mutation", command, took)
+	n := rs.countAll()
+	p.Text("%d changes were made to the engine, one at a time, of %d that the tool can make, picked at random.", len(rs), possible)
+	p.Text("The tests catch %d of them, %.1f %%. Of the other %d, %d change nothing that anybody could notice, as is explained below:", n[caught], 100*float64(n[caught])/float64(len(rs)), len(rs)-n[caught], n[explained])
+	p.Text("of the changes that matter **the tests catch %.1f %%**. They used %.0f minutes of one core.\n", 100*share(n), time.Duration(processor.Load()).Minutes())
+	p.Text(how)
+	rs.table(p, "kind of change", func(r result) string { return r.kind })
+	rs.table(p, "file", func(r result) string { return r.file })
+	var rows [][]string
+	for stage, n := range rs.count(func(r result) string { return r.stage }) {
+		if stage != "" {
+			rows = append(rows, []string{stage, fmt.Sprint(n[caught])})
+		}
 	}
-	return s.err()
+	p.Table([]string{"caught first by the tests of", "changes"}, sorted(rows))
+	rs.list(p, "What changes nothing that anybody could notice", explained)
+	rs.list(p, "What no test catches", survived)
+	return p
 }
 
-func (s *summary) list(p *report.Page, title string, results []result) {
-	if len(results) == 0 {
+func (rs results) table(p *report.Page, column string, part func(result) string) {
+	var rows [][]string
+	for name, n := range rs.count(part) {
+		rows = append(rows, []string{name, fmt.Sprint(n[caught] + n[explained] + n[survived]), fmt.Sprint(n[caught]), fmt.Sprint(n[explained]), fmt.Sprint(n[survived])})
+	}
+	p.Table([]string{column, "changes", "caught", "not to be noticed", "not caught"}, sorted(rows))
+}
+
+func sorted(rows [][]string) [][]string {
+	slices.SortFunc(rows, slices.Compare[[]string])
+	return rows
+}
+
+func (rs results) list(p *report.Page, title string, of outcome) {
+	rs = slices.DeleteFunc(slices.Clone(rs), func(r result) bool { return r.outcome() != of })
+	if len(rs) == 0 {
 		return
 	}
-	p.Text("%s", title)
-	for _, r := range results {
-		p.Text("- `%s`: %s", strings.ReplaceAll(r.key(), "`", "'"), s.equivalent[r.key()])
+	p.Text("## %s\n", title)
+	for _, r := range rs {
+		p.Text("- `%s`: %s", strings.ReplaceAll(r.key(), "`", "'"), r.why)
 	}
 	p.Text("")
-}
-
-// count makes a table of changes and how many were caught, by what part says.
-func (s *summary) count(column string, part func(result) string) (columns []string, rows [][]string) {
-	type counts struct{ made, caught, explained int }
-	by := map[string]*counts{}
-	for _, r := range s.results {
-		c := by[part(r)]
-		if c == nil {
-			c = &counts{}
-			by[part(r)] = c
-		}
-		c.made++
-		if r.by != "" {
-			c.caught++
-		} else if s.equivalent[r.key()] != "" {
-			c.explained++
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(by)) {
-		c := by[name]
-		rows = append(rows, []string{name, fmt.Sprint(c.made), fmt.Sprint(c.caught), fmt.Sprint(c.explained), fmt.Sprint(c.made - c.caught - c.explained)})
-	}
-	return []string{column, "changes", "caught", "not to be noticed", "not caught"}, rows
-}
-
-// stages makes a table of which tests caught how many.
-func (s *summary) stages() (columns []string, rows [][]string) {
-	by := map[string]int{}
-	for _, r := range s.results {
-		if r.by != "" {
-			by[r.stage]++
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(by)) {
-		rows = append(rows, []string{name, fmt.Sprint(by[name])})
-	}
-	return []string{"caught first by the tests of", "changes"}, rows
 }

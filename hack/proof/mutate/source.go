@@ -7,11 +7,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"go/ast"
 	"go/build"
-	"go/format"
 	"go/parser"
-	"go/printer"
 	"go/token"
 	"hash/fnv"
 	"math/rand/v2"
@@ -21,58 +18,30 @@ import (
 	"strings"
 )
 
-// source is a file that can be changed.
-type source struct {
-	path    string // from the root of the repository
-	header  string // what comes before its package clause
-	parsed  *ast.File
-	fset    *token.FileSet
-	changes []*change
-}
-
-// readSource parses a file without its comments, which would get in the way.
-func readSource(root, path string) (*source, error) {
-	text, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		return nil, err
-	}
-	s := &source{path: path, fset: token.NewFileSet()}
-	if s.parsed, err = parser.ParseFile(s.fset, path, text, parser.SkipObjectResolution); err != nil {
-		return nil, err
-	}
-	s.header = string(text[:s.fset.Position(s.parsed.Package).Offset])
-	s.changes = changesOf(s.fset, path, s.parsed)
-	return s, nil
-}
-
-// find lists the sources that match patterns, without tests and without those that the
-// Go here does not build.
-func find(root string, patterns []string) ([]*source, error) {
-	var sources []*source
+// find lists the changes that can be made to the files that match patterns, without tests
+// and without what the Go here does not build.
+func find(root string, patterns ...string) ([]*change, error) {
+	f := &finder{}
 	for _, pattern := range patterns {
 		paths, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(paths) == 0 {
 			return nil, fmt.Errorf("no file is like %q: %w", pattern, err)
 		}
 		for _, path := range paths {
-			built, err := build.Default.MatchFile(filepath.Split(path))
-			if err != nil {
-				return nil, err
-			}
-			if !built || strings.HasSuffix(path, "_test.go") {
+			if built, _ := build.Default.MatchFile(filepath.Split(path)); !built || strings.HasSuffix(path, "_test.go") {
 				continue
 			}
-			if path, err = filepath.Rel(root, path); err != nil {
+			if f.text, err = os.ReadFile(path); err != nil {
 				return nil, err
 			}
-			s, err := readSource(root, filepath.ToSlash(path))
-			if err != nil {
+			f.file, f.fset = filepath.ToSlash(strings.TrimPrefix(path, root+"/")), token.NewFileSet()
+			if f.parsed, err = parser.ParseFile(f.fset, f.file, f.text, parser.SkipObjectResolution); err != nil {
 				return nil, err
 			}
-			sources = append(sources, s)
+			f.find()
 		}
 	}
-	return sources, nil
+	return f.changes, nil
 }
 
 // choose picks n changes at random, by the hash of their keys: so nearly all are picked
@@ -83,35 +52,60 @@ func choose(all []*change, n int, seed uint64) []*change {
 		fmt.Fprintf(h, "%s %d", c.key(), seed)
 		return rand.NewPCG(h.Sum64(), seed).Uint64() // FNV alone leaves like keys close together
 	}
-	ordered := slices.SortedFunc(slices.Values(all), func(a, b *change) int { return cmp.Compare(hash(a), hash(b)) })
-	picked := map[*change]bool{}
-	for _, c := range ordered[:min(n, len(all))] {
-		picked[c] = true
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(c *change) bool { return !picked[c] })
+	chosen := slices.SortedFunc(slices.Values(all), func(a, b *change) int { return cmp.Compare(hash(a), hash(b)) })[:min(n, len(all))]
+	slices.SortFunc(chosen, func(a, b *change) int { return cmp.Compare(a.id, b.id) })
+	return chosen
 }
 
-// overlay builds changes into copies of the sources, in dir, and returns the file
-// that has the go command take those in place of the originals. The number of a
-// change is its index and 1.
-func overlay(root, dir string, sources []*source, changes []*change) (string, error) {
-	for _, i := range inOrder(changes) {
-		changes[i].build(i + 1)
+// helper is the file that each changed package gets.
+const helper = `package %s
+
+import (
+	"os"
+	"strconv"
+)
+
+var theMutant, _ = strconv.Atoi(os.Getenv("MUTANT"))
+
+func mutated(id int) bool { return id == theMutant }
+
+func mutatedChoice[T any](id int, would, is T) T {
+	if mutated(id) {
+		return would
+	}
+	return is
+}
+
+func mutatedNumber[T ~int | ~int64 | ~uint64 | ~float64](id int, n T) T {
+	if mutated(id) {
+		return n + 1
+	}
+	return n
+}
+`
+
+// overlay builds changes into copies of their files, in dir, and returns the file that
+// has the go command take those in place of the originals.
+func overlay(root, dir string, changes []*change) (string, error) {
+	inFile := map[string][]*change{}
+	for _, c := range changes {
+		inFile[c.file] = append(inFile[c.file], c)
 	}
 	replace := map[string]string{}
 	write := func(path string, text []byte) error {
-		replace[filepath.Join(root, path)] = filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
-		return os.WriteFile(replace[filepath.Join(root, path)], text, 0o644)
+		copied := filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
+		replace[filepath.Join(root, path)] = copied
+		return os.WriteFile(copied, text, 0o644)
 	}
-	for _, s := range sources {
-		text := bytes.NewBufferString(s.header)
-		if err := format.Node(text, s.fset, s.parsed); err != nil {
-			return "", fmt.Errorf("print %s: %w", s.path, err)
-		}
-		if err := write(s.path, text.Bytes()); err != nil {
+	for file, those := range inFile {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
 			return "", err
 		}
-		if err := write(filepath.Dir(s.path)+"/mutant.go", fmt.Appendf(nil, helper, s.parsed.Name.Name)); err != nil {
+		if err := write(file, with(those, text)); err != nil {
+			return "", err
+		}
+		if err := write(filepath.Dir(file)+"/mutant.go", fmt.Appendf(nil, helper, those[0].pkg)); err != nil {
 			return "", err
 		}
 	}
@@ -123,16 +117,20 @@ func overlay(root, dir string, sources []*source, changes []*change) (string, er
 	return file, os.WriteFile(file, text, 0o644)
 }
 
-// textOf is the text of a node in one line, not too long.
-func textOf(n ast.Node) string {
-	var text strings.Builder
-	if err := printer.Fprint(&text, token.NewFileSet(), n); err != nil {
-		return err.Error()
+// with is the text of a file with changes in it, each around those that are inside of it.
+func with(changes []*change, text []byte) []byte {
+	slices.SortStableFunc(changes, func(a, b *change) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
+	})
+	before, after := map[int]string{}, map[int]string{}
+	for _, c := range changes {
+		before[c.start] += c.before
+		after[c.end] = c.after + after[c.end]
 	}
-	words := []rune(strings.Join(strings.Fields(text.String()), " "))
-	const most = 100
-	if len(words) > most {
-		words = append(words[:most], '…')
+	var out bytes.Buffer
+	for i, b := range text {
+		out.WriteString(after[i] + before[i])
+		out.WriteByte(b)
 	}
-	return string(words)
+	return out.Bytes()
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -20,46 +19,35 @@ import (
 // stage is a test binary, built once with all changes in it.
 type stage struct {
 	module, pkg string // folders: of the module from the root, of the package from the module
-	args        []string
+	flags       string // of the binary
+
 	dir, binary string
 	limit       time.Duration // of a run
 }
 
-// browser is what a browser in the memory of a stage can't do.
-const browser = "-test.skip=^TestDebugPageInBrowser$"
+// Changes in apiutil, whose tests take longest, come to the tests of what is changed there
+// before all of them.
+const apiutil, nearest, lincheck = "apiutil", "apiutil, tests of the files", "hack/lincheck"
 
-// lincheck runs the same histories each time, so that what it catches it catches again.
-var lincheck = stage{module: "hack/lincheck", pkg: ".", args: []string{"-test.run=^TestHistories$", "-seed=1", "-histories=100"}}
-
-// farthest is the stage that takes longest. Changes in that package come to nearest
-// before it, which are the tests of what is changed there.
-const farthest, nearest = "apiutil", "apiutil, tests of the files"
-
-const ofTheFiles = "-test.run=Confirm|Served|WaitForKinds|NegativeTTL|Lookup|Miss|ErrorText"
-
-// stagesOf lists what a change of a file has to pass, the nearest and fastest first.
-func (o options) stagesOf(file string) []string {
-	names := []string{filepath.Dir(file)}
-	if names[0] == farthest {
-		names[0] = nearest
+// stageOf is the stage with a name, which is the folder of a package unless it is one of
+// these.
+func stageOf(name string) *stage {
+	switch name {
+	case lincheck: // The same histories each time: what it catches it catches again.
+		return &stage{module: lincheck, pkg: ".", flags: "-test.run=^TestHistories$ -seed=1 -histories=100"}
+	case nearest:
+		return &stage{pkg: apiutil, flags: "-test.run=Confirm|Served|WaitForKinds|NegativeTTL|Lookup|Miss|ErrorText"}
 	}
-	for _, name := range []string{"internal/reload", lincheck.module, farthest} {
-		if !slices.Contains(names, name) && !(o.near && name == farthest) {
-			names = append(names, name)
-		}
-	}
-	return names
+	return &stage{pkg: name, flags: "-test.skip=^TestDebugPageInBrowser$"} // no browser runs in the memory that a stage has
 }
 
-func newStage(name string) *stage {
-	switch name {
-	case lincheck.module:
-		s := lincheck
-		return &s
-	case nearest:
-		return &stage{pkg: farthest, args: []string{ofTheFiles}}
+// stagesOf lists the stages that a change of a file has to pass, the nearest and fastest first.
+func stagesOf(file string) []string {
+	first := filepath.Dir(file)
+	if first == apiutil {
+		first = nearest
 	}
-	return &stage{pkg: name, args: []string{browser}}
+	return slices.Compact([]string{first, "internal/reload", lincheck, apiutil})
 }
 
 // build builds the stage's tests with the overlay.
@@ -86,7 +74,7 @@ func (s *stage) try(ctx context.Context) error {
 	return nil
 }
 
-// catches says by which test a change is caught, or "". A failure counts if the tests
+// catches says by which tests a change is caught, or "". A failure counts if the tests
 // that fail do so again by themselves, at the second, third or fourth try, and pass
 // without the change right after.
 func (s *stage) catches(ctx context.Context, id int) string {
@@ -102,7 +90,10 @@ func (s *stage) catches(ctx context.Context, id int) string {
 		if _, broken := s.run(ctx, 0, tests); broken || ctx.Err() != nil {
 			return ""
 		}
-		return strings.Join(append(tests, reason(output)...), ", ")
+		if len(tests) == 0 {
+			return "the end of the process"
+		}
+		return strings.Join(tests, ", ")
 	}
 	return ""
 }
@@ -112,8 +103,8 @@ var processor atomic.Int64
 
 // run runs the tests, or some of them, with a change in force, if id is not 0. They
 // have low priority, and not all of the memory.
-func (s *stage) run(ctx context.Context, id int, tests []string) (output []byte, failed bool) {
-	args := append([]string{"-c", `ulimit -v 8000000 2>&-; exec nice "$0" "$@"`, s.binary, "-test.failfast", "-test.timeout=" + s.limit.String()}, s.args...)
+func (s *stage) run(ctx context.Context, id int, tests []string) (output string, failed bool) {
+	args := append([]string{"-c", `ulimit -v 8000000 2>&-; exec nice "$0" "$@"`, s.binary, "-test.failfast", "-test.timeout=" + s.limit.String()}, strings.Fields(s.flags)...)
 	if len(tests) > 0 {
 		args = append(args, "-test.run=^("+strings.Join(tests, "|")+")$")
 	}
@@ -122,11 +113,11 @@ func (s *stage) run(ctx context.Context, id int, tests []string) (output []byte,
 	cmd := exec.CommandContext(ctx, "sh", args...)
 	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), "MUTANT="+strconv.Itoa(id))
 	cmd.WaitDelay = time.Second
-	output, err := cmd.CombinedOutput()
+	said, err := cmd.CombinedOutput()
 	if cmd.ProcessState != nil {
 		processor.Add(int64(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()))
 	}
-	return output, err != nil
+	return string(said), err != nil
 }
 
 var (
@@ -136,31 +127,16 @@ var (
 
 // failedTests lists the tests that failed, or that were running when the process
 // ended; nothing if the output does not say.
-func failedTests(output []byte) []string {
-	var names []string
-	found := failLine.FindAllSubmatch(output, -1)
+func failedTests(output string) []string {
+	found := failLine.FindAllStringSubmatch(output, -1)
 	if len(found) == 0 {
-		found = hungLine.FindAllSubmatch(output, -1)
+		found = hungLine.FindAllStringSubmatch(output, -1)
 	}
+	var names []string
 	for _, match := range found {
-		if name := string(match[1]); !slices.Contains(names, name) {
-			names = append(names, name)
+		if !slices.Contains(names, match[1]) {
+			names = append(names, match[1])
 		}
 	}
 	return names
-}
-
-// reason returns how the process ended, where it was not by a test that names itself.
-func reason(output []byte) []string {
-	switch {
-	case bytes.Contains(output, []byte("panic: test timed out")):
-		return []string{"timeout"}
-	case bytes.Contains(output, []byte("deadlock")):
-		return []string{"deadlock"}
-	case bytes.Contains(output, []byte("\npanic: ")), bytes.HasPrefix(output, []byte("panic: ")):
-		return []string{"panic"}
-	case len(failLine.FindAll(output, -1)) == 0:
-		return []string{"the process failed"}
-	}
-	return nil
 }
