@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package mutate
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"testing"
 	"time"
 )
 
@@ -51,27 +51,27 @@ func stagesOf(file string) []string {
 }
 
 // build builds the stage's tests with the overlay.
-func (s *stage) build(ctx context.Context, root, dir, overlay string) error {
+func (s *stage) build(t *testing.T, root, dir, overlay string) {
+	t.Helper()
 	module := filepath.Join(root, s.module)
 	s.dir = filepath.Join(module, s.pkg)
 	s.binary = filepath.Join(dir, filepath.Base(s.dir)+".test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", s.binary, "./"+s.pkg)
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", s.binary, "./"+s.pkg)
 	cmd.Dir, cmd.Env = module, append(os.Environ(), "GOWORK=off")
 	if output, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the tests of %s with the changes: %w\n%s", s.dir, err, output)
+		t.Fatalf("build the tests of %s with the changes: %v\n%s", s.dir, err, output)
 	}
-	return nil
 }
 
 // try runs the tests without any change, which have to pass, and takes their time.
-func (s *stage) try(ctx context.Context) error {
+func (s *stage) try(t *testing.T) {
+	t.Helper()
 	s.limit = 10 * time.Minute
 	begin := time.Now()
-	if output, failed := s.run(ctx, 0, nil); failed {
-		return fmt.Errorf("the tests of %s fail without a change:\n%s", s.dir, output[max(0, len(output)-3000):])
+	if output, failed := s.run(t.Context(), 0, nil); failed {
+		t.Fatalf("the tests of %s fail without a change:\n%s", s.dir, output[max(0, len(output)-3000):])
 	}
 	s.limit = 30*time.Second + 3*time.Since(begin)
-	return nil
 }
 
 // catches says by which tests a change is caught, or "". A failure counts if the tests

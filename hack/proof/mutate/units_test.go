@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package mutate
 
 import (
 	"os"
@@ -124,14 +124,8 @@ func buildTiny(t *testing.T) (binary string, changes []*change) {
 			t.Fatal(err)
 		}
 	}
-	changes, err := find(root, "*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := overlay(root, dir, changes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	changes = find(t, root, "*.go")
+	file := overlay(t, root, dir, changes)
 	binary = filepath.Join(dir, "tiny")
 	cmd := exec.Command("go", "build", "-overlay", file, "-o", binary, ".")
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "GOWORK=off")
@@ -203,11 +197,7 @@ func TestStaleExplanation(t *testing.T) {
 
 // The explanations are of the code as it is.
 func TestExplanations(t *testing.T) {
-	all, err := find("../../..", mutated...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readEquivalents("equivalent.json", all); err != nil {
+	if _, err := readEquivalents("equivalent.json", find(t, "../../..", mutated...)); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package mutate
 
 import (
 	"bytes"
@@ -16,32 +16,41 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // find lists the changes that can be made to the files that match patterns, without tests
 // and without what the Go here does not build.
-func find(root string, patterns ...string) ([]*change, error) {
+func find(t *testing.T, root string, patterns ...string) []*change {
+	t.Helper()
 	f := &finder{}
 	for _, pattern := range patterns {
 		paths, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(paths) == 0 {
-			return nil, fmt.Errorf("no file is like %q: %w", pattern, err)
+			t.Fatalf("no file matches %q: %v", pattern, err)
 		}
 		for _, path := range paths {
-			if built, _ := build.Default.MatchFile(filepath.Split(path)); !built || strings.HasSuffix(path, "_test.go") {
-				continue
+			if built, err := build.Default.MatchFile(filepath.Split(path)); err != nil {
+				t.Fatal(err)
+			} else if built && !strings.HasSuffix(path, "_test.go") {
+				f.read(t, root, path)
 			}
-			if f.text, err = os.ReadFile(path); err != nil {
-				return nil, err
-			}
-			f.file, f.fset = filepath.ToSlash(strings.TrimPrefix(path, root+"/")), token.NewFileSet()
-			if f.parsed, err = parser.ParseFile(f.fset, f.file, f.text, parser.SkipObjectResolution); err != nil {
-				return nil, err
-			}
-			f.find()
 		}
 	}
-	return f.changes, nil
+	return f.changes
+}
+
+func (f *finder) read(t *testing.T, root, path string) {
+	t.Helper()
+	var err error
+	if f.text, err = os.ReadFile(path); err == nil {
+		f.file, f.fset = filepath.ToSlash(strings.TrimPrefix(path, root+"/")), token.NewFileSet()
+		f.parsed, err = parser.ParseFile(f.fset, f.file, f.text, parser.SkipObjectResolution)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.find()
 }
 
 // choose picks n changes at random, by the hash of their keys: so nearly all are picked
@@ -86,35 +95,34 @@ func mutatedNumber[T ~int | ~int64 | ~uint64 | ~float64](id int, n T) T {
 
 // overlay builds changes into copies of their files, in dir, and returns the file that
 // has the go command take those in place of the originals.
-func overlay(root, dir string, changes []*change) (string, error) {
+func overlay(t *testing.T, root, dir string, changes []*change) string {
+	t.Helper()
+	write := func(name string, text []byte) string {
+		name = filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
 	inFile := map[string][]*change{}
 	for _, c := range changes {
 		inFile[c.file] = append(inFile[c.file], c)
 	}
 	replace := map[string]string{}
-	write := func(path string, text []byte) error {
-		copied := filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
-		replace[filepath.Join(root, path)] = copied
-		return os.WriteFile(copied, text, 0o644)
-	}
 	for file, those := range inFile {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
-			return "", err
+			t.Fatal(err)
 		}
-		if err := write(file, with(those, text)); err != nil {
-			return "", err
-		}
-		if err := write(filepath.Dir(file)+"/mutant.go", fmt.Appendf(nil, helper, those[0].pkg)); err != nil {
-			return "", err
-		}
+		replace[filepath.Join(root, file)] = write(file, with(those, text))
+		mutant := filepath.Dir(file) + "/mutant.go"
+		replace[filepath.Join(root, mutant)] = write(mutant, fmt.Appendf(nil, helper, those[0].pkg))
 	}
 	text, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
-		return "", err
+		t.Fatal(err)
 	}
-	file := filepath.Join(dir, "overlay.json")
-	return file, os.WriteFile(file, text, 0o644)
+	return write("overlay.json", text)
 }
 
 // with is the text of a file with changes in it, each around those that are inside of it.
