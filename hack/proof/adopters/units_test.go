@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package adopters
 
 import (
 	"os"
@@ -29,10 +29,7 @@ func TestAlone(t *testing.T) {
 
 // What is worse must fail the run, and be on the page; what fails on both must not.
 func TestVerdict(t *testing.T) {
-	r := &result{Operator: operators[0]}
-	all := &results{r}
-	r.begin("v0.20.0")
-	r.Fork, r.BuildStock, r.BuildFork = "ok", "ok", "ok"
+	r := &result{Operator: operator{Name: "One"}, Fork: "ok", BuildStock: "ok", BuildFork: "ok"}
 	r.add("pkg", states{"TestBoth": gotest.Failed, "TestFine": gotest.Passed, "TestBetter": gotest.Failed},
 		states{"TestBoth": gotest.Failed, "TestFine": gotest.Passed, "TestBetter": gotest.Passed})
 	if err := r.verdict(); err != nil {
@@ -45,7 +42,7 @@ func TestVerdict(t *testing.T) {
 	if r.Tests != 4 || r.Same != 2 || r.Failing != 1 {
 		t.Errorf("%d tests, %d same, %d failing; want 4, 2 and 1", r.Tests, r.Same, r.Failing)
 	}
-	page := all.page()
+	page := (&results{all: []*result{r}}).page(nil)
 	for _, want := range []string{
 		"other TestWorse: passed on stock, failed on the fork", "pkg TestBetter: failed on stock, passed on the fork", "pkg TestBoth",
 		"| 2 of 0 | 4 | 2 | 1 | 1 |",
@@ -59,36 +56,47 @@ func TestVerdict(t *testing.T) {
 // A run of one operator's tests leaves what is known of the others, and what it did live.
 func TestResultsAreKept(t *testing.T) {
 	file, page := filepath.Join(t.TempDir(), "results.json"), filepath.Join(t.TempDir(), "page.md")
-	put := func(r *result) *results {
+	table := operators(t)
+	put := func(op operator, change func(*result)) []*result {
 		t.Helper()
-		all, err := readResults(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all.put(r)
-		if err := all.write(file, page); err != nil {
-			t.Fatal(err)
-		}
-		return all
+		known := readResults(t, file)
+		change(known.of(op))
+		known.write(t, page)
+		return known.all
 	}
-	put(&result{Operator: operators[0], Fork: "ok", Packages: 1})
-	put(&result{Operator: operators[1], Fork: "ok", Packages: 2})
-	put(&result{Operator: operators[1], Live: &liveResult{Date: "today"}})
-	all := put(&result{Operator: operators[0], Fork: "ok", Packages: 3})
-	if len(*all) != 2 {
-		t.Fatalf("%d operators are known, want 2", len(*all))
+	one, two := table[0].operator, table[1].operator
+	put(two, func(r *result) { r.Packages = 2 })
+	put(one, func(r *result) { r.Packages = 1 })
+	put(two, func(r *result) { r.Live = &liveResult{Date: "today"} })
+	all := put(one, func(r *result) { r.Packages = 3 })
+	if len(all) != 2 {
+		t.Fatalf("%d operators are known, want 2", len(all))
 	}
-	one, two := (*all)[0], (*all)[1]
-	if one.Packages != 3 || two.Packages != 2 || two.Live == nil || two.Live.Date != "today" {
-		t.Errorf("known are %+v and %+v", one, two)
+	if all[0].Packages != 3 || all[1].Packages != 2 || all[1].Live == nil || all[1].Live.Date != "today" {
+		t.Errorf("known are %+v and %+v", all[0], all[1])
 	}
-	newer := operators[1]
+	newer := two
 	newer.Version += "-newer"
-	if two := (*put(&result{Operator: newer, Fork: "ok"}))[1]; two.Live != nil || two.Packages != 0 {
-		t.Errorf("of a newer version %+v is known", two)
+	if r := put(newer, func(r *result) { r.Fork = "ok" })[1]; r.Live != nil || r.Packages != 0 {
+		t.Errorf("of a newer version %+v is known", r)
 	}
 	if _, err := os.Stat(page); err != nil {
 		t.Error(err)
+	}
+}
+
+// The published page is what adopters.json says. With -o it is written first.
+func TestPageIsPublished(t *testing.T) {
+	t.Chdir("..")
+	if *out != "" {
+		readResults(t, filepath.Join(*out, "adopters.json")).write(t, *page)
+	}
+	want, err := os.ReadFile(filepath.Join(root, "docs/adopters.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), readResults(t, "results/adopters.json").page(operators(t))); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -99,10 +107,7 @@ func TestCondition(t *testing.T) {
 		"conditions: [{type: Ready, status: 'False', observedGeneration: 2}]": false,
 		"conditions: [{type: Other, status: 'True'}]":                         false,
 	} {
-		objects, err := parse("apiVersion: v1\nkind: Any\nmetadata: {generation: 2}\nstatus: {" + status + "}\n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		objects := parse(t, []byte("---\n---\napiVersion: v1\nkind: Any\nmetadata: {generation: 2}\nstatus: {"+status+"}\n"))
 		if said, got := condition(objects[0], "Ready"); got != want {
 			t.Errorf("%s: %v (%s), want %v", status, got, said, want)
 		}
