@@ -24,7 +24,7 @@ var (
 	out      = flag.String("o", "", "`folder`, seen from hack/proof, that keeps what is known of each operator; empty: no operator is run")
 	page     = flag.String("page", filepath.Join(root, "docs/adopters.md"), "the page to write, seen from hack/proof")
 	packages = flag.Int("packages", 12, "how many packages of each operator are tested at most")
-	servers  = flag.Bool("servers", false, "run tests that start an API server, too, and those first")
+	servers  = flag.Bool("servers", false, "run tests that start an API server, too, and those first: it is the one in $KUBEBUILDER_ASSETS")
 )
 
 // operator is a published module.
