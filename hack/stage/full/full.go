@@ -1,111 +1,110 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package full makes the full series: this project's mapper in the place of
-// upstream's, in slices that build and pass one after the other.
-//
-// The files of each stage are found by patterns, so that the table of stages
-// need not know them. A stage that is too large for one patch becomes several:
-// what depends on what decides the order of its files.
+// upstream's, in slices that build and pass their tests one after the other.
 package full
 
 import (
 	"bytes"
+	"embed"
+	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 	"github.com/freshmapper/freshmapper/hack/stage/series"
 )
 
-const (
-	apiutilDir = "pkg/client/apiutil/"
-	// Limit is how many lines a patch adds at most, with its tests.
-	Limit = 1500
-)
+// Limit is how many lines a slice adds at most, with its tests.
+const Limit = 1500
 
-// Changes lists the series.
+// table lists the slices: of each the purpose, then the files.
+//
+//go:embed slices.txt
+var table string
+
+// messages are the commit messages, by purpose.
+//
+//go:embed messages
+var messages embed.FS
+
+// A slice is one patch of the series.
+type slice struct {
+	purpose string
+	part    int // a purpose may need several slices
+	files   []string
+}
+
+// Changes lists the series. A file of a slice is as hack/fork's patch of the same
+// name leaves it, or as the first of these patches does, which puts the mapper in.
 func Changes(base string, upstream tree.Files, ours fs.FS) ([]series.Change, error) {
 	steps, err := tree.Steps(base, upstream, ours)
 	if err != nil {
 		return nil, err
 	}
-	slicesOf, last, err := sliceMapper(diff(upstream, steps[0].Files))
-	if err != nil {
-		return nil, err
-	}
-	for i, step := range steps[1:] {
-		more, err := sliceStep(step.Patch, diff(steps[i].Files, step.Files))
-		if err != nil {
-			return nil, err
-		}
-		slicesOf = append(slicesOf, more...)
-	}
-	return apply(upstream, append(slicesOf, last...))
-}
-
-// A slice is what one patch does: file by file, what comes in its place. A file
-// that goes has no data.
-type slice struct {
-	stage string
-	part  int
-	of    int
-	files tree.Files
-	was   tree.Files // those of files that were there before
-	gone  []string
-}
-
-// diff is what leads from one tree to another.
-func diff(from, to tree.Files) slice {
-	d := slice{files: tree.Files{}, was: tree.Files{}}
-	for name, file := range to {
-		was, ok := from[name]
-		if !ok || was.Exec != file.Exec || !bytes.Equal(was.Data, file.Data) {
-			d.files[name] = file
-		}
-		if ok {
-			d.was[name] = was
-		}
-	}
-	for name := range from {
-		if _, stays := to[name]; !stays {
-			d.gone = append(d.gone, name)
-		}
-	}
-	slices.Sort(d.gone)
-	return d
-}
-
-// apply turns the slices into trees with messages.
-func apply(upstream tree.Files, all []slice) ([]series.Change, error) {
+	all, parts := parse(table)
 	files := maps.Clone(upstream)
 	var changes []series.Change
 	for _, s := range all {
-		message, err := s.message()
+		from := steps[0].Files
+		if i := slices.IndexFunc(steps, func(step tree.Step) bool { return step.Patch == s.purpose }); i >= 0 {
+			from = steps[i].Files
+		}
+		for _, name := range s.files {
+			if file, ok := from[name]; ok {
+				files[name] = file
+			} else {
+				delete(files, name) // upstream's, or of a newer release
+			}
+		}
+		message, err := s.message(parts[s.purpose])
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(files, s.files)
-		for _, name := range s.gone {
-			delete(files, name)
-		}
 		changes = append(changes, series.Change{Message: message, Files: maps.Clone(files)})
 	}
-	return changes, nil
+	return changes, complete(files, steps[len(steps)-1].Files)
 }
 
-// lines is how many lines a file adds, with the header that upstream's files have.
-func lines(file tree.File) int {
-	const header = 16
-	return bytes.Count(file.Data, []byte("\n")) + header
-}
-
-// lines is about how many lines a file of the slice adds. Of one that was there
-// before these are no fewer than those by which it grows.
-func (d slice) lines(name string) int {
-	n := lines(d.files[name])
-	if was, ok := d.was[name]; ok {
-		return max(n-lines(was), 0)
+// parse returns the slices, and how many there are of each purpose.
+func parse(table string) (all []slice, parts map[string]int) {
+	parts = map[string]int{}
+	for _, paragraph := range strings.Split(table, "\n\n")[1:] { // the first says what this is
+		fields := strings.Fields(paragraph)
+		purpose := strings.TrimSuffix(fields[0], ":")
+		parts[purpose]++
+		all = append(all, slice{purpose: purpose, part: parts[purpose], files: fields[1:]})
 	}
-	return n
+	return all, parts
+}
+
+func (s slice) message(of int) (string, error) {
+	text, err := messages.ReadFile("messages/" + s.purpose + ".txt")
+	if err != nil || of == 1 {
+		return string(text), err
+	}
+	subject, body, _ := strings.Cut(string(text), "\n")
+	return fmt.Sprintf("%s (%d of %d)\n%s", subject, s.part, of, body), nil
+}
+
+// complete returns an error if the series does not end with the fork.
+func complete(got, want tree.Files) error {
+	var wrong []string
+	for name, file := range want {
+		if is, ok := got[name]; !ok || is.Exec != file.Exec || !bytes.Equal(is.Data, file.Data) {
+			wrong = append(wrong, name)
+		}
+	}
+	for name := range got {
+		if _, ok := want[name]; !ok {
+			wrong = append(wrong, name)
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	slices.Sort(wrong)
+	return fmt.Errorf("the fork changes %s: write that into a slice of hack/stage/full/slices.txt", strings.Join(wrong, ", "))
 }
