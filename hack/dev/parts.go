@@ -281,7 +281,7 @@ func (t *tester) replays(ctx context.Context, r *row) error {
 func series(ctx context.Context, c *checkout) error {
 	_, err := proc.Command{
 		Dir: c.root, Env: []string{"FRESHMAPPER_SLICES=1"}, Stdout: c.stdout, Stderr: c.stderr,
-		Args: []string{"go", "test", "-count=1", "-timeout", "120m", "-v", "-run", sliceTest, "./hack/stage/full"},
+		Args: []string{"go", "test", "-count=1", "-timeout", "120m", "-v", "-run", sliceTest, "./hack/stage"},
 	}.Run(ctx)
 	return failed(err)
 }

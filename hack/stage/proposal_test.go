@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/freshmapper/freshmapper/hack/stage/small"
-	"github.com/freshmapper/freshmapper/hack/stage/stagetest"
 )
 
 func read(t *testing.T, name string) string {
@@ -25,8 +24,7 @@ func read(t *testing.T, name string) string {
 // There is a text to paste for the issue and for each patch, and each is short
 // enough to be read.
 func TestTextsToPaste(t *testing.T) {
-	upstream := stagetest.Upstream(t)
-	changes, err := small.Changes(upstream)
+	changes, err := small.Changes(stock(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +33,7 @@ func TestTextsToPaste(t *testing.T) {
 		t.Errorf("the issue has %d lines", n)
 	}
 	all := issue
-	for i, patch := range stagetest.Make(t, upstream, changes) {
+	for i, patch := range made(t, "small") {
 		name := small.Patches()[i].Name
 		text := read(t, "proposal/"+name+".md")
 		title, _, _ := strings.Cut(changes[i].Message, "\n")

@@ -3,18 +3,18 @@
 package full
 
 import (
+	"context"
 	"maps"
 	"strings"
 	"testing"
 
 	"github.com/freshmapper/freshmapper"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
-	"github.com/freshmapper/freshmapper/hack/stage/stagetest"
 )
 
 // The table names no file that is no more.
 func TestTable(t *testing.T) {
-	upstream := stagetest.Upstream(t)
+	upstream := stock(t)
 	forked, err := tree.Generate(tree.Newest(), maps.Clone(upstream), freshmapper.Source)
 	if err != nil {
 		t.Fatal(err)
@@ -42,8 +42,17 @@ func TestFileInNoSlice(t *testing.T) {
 	whole := table
 	t.Cleanup(func() { table = whole })
 	table = strings.Replace(table, name+"\n", "", 1)
-	_, err := Changes(tree.Newest(), stagetest.Upstream(t), freshmapper.Source)
+	_, err := Changes(tree.Newest(), stock(t), freshmapper.Source)
 	if err == nil || !strings.Contains(err.Error(), "changes "+name+": write") {
 		t.Errorf("error: %v", err)
 	}
+}
+
+func stock(t *testing.T) tree.Files {
+	t.Helper()
+	files, err := tree.Upstream(context.Background(), tree.Newest(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }

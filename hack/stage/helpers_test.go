@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stagetest has what the tests of both series share.
-package stagetest
+package main
 
 import (
 	"bytes"
@@ -14,20 +13,20 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/freshmapper/freshmapper"
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 	"github.com/freshmapper/freshmapper/hack/stage/series"
 )
 
-// Author is who made the patches.
-const Author = "A U Thor <author@example.com>"
+const author = "A U Thor <author@example.com>"
 
 var newest = sync.OnceValues(func() (tree.Files, error) {
 	return tree.Upstream(context.Background(), tree.Newest(), nil)
 })
 
-// Upstream is the newest release, for the caller to edit.
-func Upstream(t *testing.T) tree.Files {
+// stock is the newest release, for the caller to edit.
+func stock(t *testing.T) tree.Files {
 	t.Helper()
 	files, err := newest()
 	if err != nil {
@@ -36,10 +35,15 @@ func Upstream(t *testing.T) tree.Files {
 	return maps.Clone(files)
 }
 
-// Make makes a series.
-func Make(t *testing.T, upstream tree.Files, changes []series.Change) []series.Patch {
+// made makes a series for the newest release.
+func made(t *testing.T, name string) []series.Patch {
 	t.Helper()
-	patches, err := series.Make(context.Background(), Author, upstream, changes)
+	o := options{series: name, base: tree.Newest()}
+	changes, err := o.changes(stock(t), freshmapper.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patches, err := series.Make(context.Background(), author, stock(t), changes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,11 +56,11 @@ func git(t *testing.T, dir string, args ...string) string {
 	return forktest.Run(t, dir, "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "commit.gpgSign=false"}, args...)...)
 }
 
-// Repository makes a git repository of a release.
-func Repository(t *testing.T, upstream tree.Files) string {
+// repository makes a git repository of the newest release.
+func repository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, file := range upstream {
+	for name, file := range stock(t) {
 		if err := file.Write(dir, name); err != nil {
 			t.Fatal(err)
 		}
@@ -67,9 +71,9 @@ func Repository(t *testing.T, upstream tree.Files) string {
 	return dir
 }
 
-// Apply applies a patch with git am, and makes sure that it is one that upstream
+// apply applies a patch with git am, and makes sure that it is one that upstream
 // could take, and that the tree is then the one it was made from.
-func Apply(t *testing.T, dir string, patch series.Patch) {
+func apply(t *testing.T, dir string, patch series.Patch) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), patch.File)
 	if err := os.WriteFile(name, patch.Mail, 0o644); err != nil {
@@ -86,17 +90,17 @@ func Apply(t *testing.T, dir string, patch series.Patch) {
 	if len(body) < 200 || strings.Contains(body, "diff --git") || strings.Contains(body, "#") {
 		t.Errorf("the message is\n%s", body)
 	}
-	if by := said("%an <%ae>"); by != Author {
+	if by := said("%an <%ae>"); by != author {
 		t.Errorf("the author is %s", by)
 	}
 	if whitespace := said(""); whitespace != "" {
 		t.Errorf("whitespace:\n%s", whitespace)
 	}
-	same(t, dir, patch.Files)
+	sameTree(t, dir, patch.Files)
 }
 
-// same compares a checkout with a tree.
-func same(t *testing.T, dir string, want tree.Files) {
+// sameTree compares a checkout with a tree.
+func sameTree(t *testing.T, dir string, want tree.Files) {
 	t.Helper()
 	tracked := strings.Split(strings.TrimSpace(git(t, dir, "ls-files")), "\n")
 	for _, name := range tracked {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package full
+package main
 
 import (
 	"bytes"
@@ -15,39 +15,28 @@ import (
 	"github.com/freshmapper/freshmapper"
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
-	"github.com/freshmapper/freshmapper/hack/stage/series"
-	"github.com/freshmapper/freshmapper/hack/stage/stagetest"
+	"github.com/freshmapper/freshmapper/hack/stage/full"
 )
-
-func made(t *testing.T) (patches []series.Patch, upstream tree.Files) {
-	t.Helper()
-	upstream = stagetest.Upstream(t)
-	changes, err := Changes(tree.Newest(), upstream, freshmapper.Source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stagetest.Make(t, upstream, changes), upstream
-}
 
 // No slice is larger than a reviewer can read, and the end is what hack/fork makes.
 func TestSlices(t *testing.T) {
-	patches, upstream := made(t)
+	patches := made(t, "full")
 	for _, patch := range patches {
 		t.Logf("%s: %s", patch.File, patch.Size)
-		if patch.Size.Added() > Limit {
+		if patch.Size.Added() > full.Limit {
 			t.Errorf("%s adds %d lines", patch.File, patch.Size.Added())
 		}
 	}
-	forked, err := tree.Generate(tree.Newest(), maps.Clone(upstream), freshmapper.Source)
+	forked, err := tree.Generate(tree.Newest(), stock(t), freshmapper.Source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, patches[len(patches)-1].Files, forked)
+	sameFork(t, patches[len(patches)-1].Files, forked)
 }
 
-// same compares the end of the series with the fork. They differ in the header of
+// sameFork compares the end of the series with the fork. They differ in the header of
 // our Go files, and in go.mod.
-func same(t *testing.T, staged, forked tree.Files) {
+func sameFork(t *testing.T, staged, forked tree.Files) {
 	t.Helper()
 	body := func(data []byte) []byte {
 		if _, rest, ok := bytes.Cut(data, []byte("\npackage ")); ok {
@@ -69,9 +58,9 @@ func same(t *testing.T, staged, forked tree.Files) {
 
 // Nothing of where our code comes from is left in upstream's.
 func TestSeriesIsUpstreams(t *testing.T) {
-	patches, before := made(t)
+	before := stock(t)
 	header := before["hack/boilerplate/boilerplate.go.txt"].Data
-	for _, patch := range patches {
+	for _, patch := range made(t, "full") {
 		for name, file := range patch.Files {
 			if was, ok := before[name]; ok && bytes.Equal(was.Data, file.Data) || path.Ext(name) != ".go" {
 				continue
@@ -88,8 +77,8 @@ func TestSeriesIsUpstreams(t *testing.T) {
 	}
 }
 
-// serverTests need an API server.
-const serverTests = "^(TestApiMachinery|TestClient|TestClientFollowsScopeOnServer|TestEventhandler|TestLazyRestMapperProvider|TestSource)$"
+// slicesOnServer need an API server.
+const slicesOnServer = "^(TestApiMachinery|TestClient|TestClientFollowsScopeOnServer|TestEventhandler|TestLazyRestMapperProvider|TestSource)$"
 
 // Each slice applies, builds, and passes the tests of the packages that it changes,
 // without a server. A slice of tests alone passes those that it brings: the others
@@ -98,14 +87,14 @@ func TestEachSlicePasses(t *testing.T) {
 	if os.Getenv("FRESHMAPPER_SLICES") == "" {
 		t.Skip("compiles controller-runtime's client, and its tests, once for each slice: hack/test.sh -series does")
 	}
-	patches, before := made(t)
-	dir := stagetest.Repository(t, before)
-	for _, patch := range patches {
-		stagetest.Apply(t, dir, patch)
+	before := stock(t)
+	dir := repository(t)
+	for _, patch := range made(t, "full") {
+		apply(t, dir, patch)
 		packages := changed(before, patch.Files)
 		forktest.Run(t, dir, "go", "build", "-trimpath", "./pkg/client/...", "./pkg/metrics/...")
 		forktest.Run(t, dir, "go", append([]string{"vet", "-trimpath"}, packages...)...)
-		args := []string{"test", "-trimpath", "-count=1", "-skip", serverTests}
+		args := []string{"test", "-trimpath", "-count=1", "-skip", slicesOnServer}
 		if patch.Size.Code == 0 {
 			args = append(args, "-run", newTests(t, before, patch.Files))
 		}

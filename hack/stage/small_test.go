@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package small
+package main
 
 import (
 	"bytes"
@@ -13,22 +13,11 @@ import (
 
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/source"
-	"github.com/freshmapper/freshmapper/hack/fork/tree"
 	"github.com/freshmapper/freshmapper/hack/stage/series"
-	"github.com/freshmapper/freshmapper/hack/stage/stagetest"
 )
 
-func made(t *testing.T, upstream tree.Files) []series.Patch {
-	t.Helper()
-	changes, err := Changes(upstream)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stagetest.Make(t, upstream, changes)
-}
-
 func TestSeriesIsSmall(t *testing.T) {
-	patches := made(t, stagetest.Upstream(t))
+	patches := made(t, "small")
 	first, all := 0, 0
 	for i, patch := range patches {
 		t.Logf("%s: %s", patch.File, patch.Size)
@@ -45,12 +34,11 @@ func TestSeriesIsSmall(t *testing.T) {
 // Upstream's own tests stay, byte for byte, and so does everything else but three
 // files. What the series exports are methods.
 func TestSeriesLeavesTheRestAlone(t *testing.T) {
-	upstream := stagetest.Upstream(t)
-	patches := made(t, upstream)
+	upstream, patches := stock(t), made(t, "small")
 	files := patches[len(patches)-1].Files
 	for name, was := range upstream {
 		is, stays := files[name]
-		if (!stays || !bytes.Equal(was.Data, is.Data)) && name != mapperFile && name != clientFile {
+		if (!stays || !bytes.Equal(was.Data, is.Data)) && name != "pkg/client/apiutil/restmapper.go" && name != "pkg/client/client_rest_resources.go" {
 			t.Errorf("%s is not as it was", name)
 		}
 	}
@@ -84,8 +72,8 @@ func exported(t *testing.T, src []byte) []string {
 	return names
 }
 
-// serverTests need an API server.
-const serverTests = "^(TestApiMachinery|TestClient|TestLazyRestMapperProvider|TestRESTMapperFindsKindInNewVersion)$"
+// patchesOnServer need an API server.
+const patchesOnServer = "^(TestApiMachinery|TestClient|TestLazyRestMapperProvider|TestRESTMapperFindsKindInNewVersion)$"
 
 // Each patch applies, builds, is tidy and passes upstream's tests and ours of the
 // mapper and the client by itself. With KUBEBUILDER_ASSETS set they run on real
@@ -97,15 +85,14 @@ func TestEachPatchPasses(t *testing.T) {
 	tests := []string{"test", "-trimpath", "-count=1", "-timeout=15m"}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Run("with an API server", func(t *testing.T) {
-			t.Skipf("KUBEBUILDER_ASSETS is not set: without %s", serverTests)
+			t.Skipf("KUBEBUILDER_ASSETS is not set: without %s", patchesOnServer)
 		})
-		tests = append(tests, "-skip", serverTests)
+		tests = append(tests, "-skip", patchesOnServer)
 	}
 	t.Setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "3m") // envtest gives 20 s, which a busy machine may need
-	upstream := stagetest.Upstream(t)
-	dir := stagetest.Repository(t, upstream)
-	for _, patch := range made(t, upstream) {
-		stagetest.Apply(t, dir, patch)
+	dir := repository(t)
+	for _, patch := range made(t, "small") {
+		apply(t, dir, patch)
 		forktest.Run(t, dir, "go", "build", "-trimpath", "./...")
 		forktest.Run(t, dir, "go", "vet", "-trimpath", "./pkg/client/...")
 		forktest.Run(t, dir, "go", "mod", "tidy", "-diff")
