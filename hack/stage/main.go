@@ -73,7 +73,7 @@ func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
 		Flags: flags, Help: fmt.Sprintf(help, tree.Newest(), nobody), Valid: func() error { return o.valid() },
 		Do: func(ctx context.Context) error {
 			if o.measure {
-				return measured(ctx, o, ours, stderr)
+				return measured(ctx, o.base, ours, stderr)
 			}
 			return stage(ctx, o, ours, stdout)
 		},

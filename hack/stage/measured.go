@@ -25,8 +25,8 @@ const (
 )
 
 // measured measures what each patch buys, and writes it into the proposal.
-func measured(ctx context.Context, o options, ours fs.FS, progress io.Writer) error {
-	upstream, err := tree.Upstream(ctx, o.base, nil)
+func measured(ctx context.Context, base string, ours fs.FS, progress io.Writer) error {
+	upstream, err := tree.Upstream(ctx, base, nil)
 	if err != nil {
 		return err
 	}
@@ -34,11 +34,11 @@ func measured(ctx context.Context, o options, ours fs.FS, progress io.Writer) er
 	if err != nil {
 		return err
 	}
-	var names []string
-	for i, patch := range small.Patches() {
-		names = append(names, fmt.Sprintf("(%c) %s", 'a'+i, patch.Name))
+	columns := []*measure.Column{{Name: "stock"}}
+	for i, patch := range patches {
+		columns = append(columns, &measure.Column{Name: fmt.Sprintf("(%c) %s", 'a'+i, small.Patches()[i].Name), Files: patch.Files})
 	}
-	fork, err := tree.Generate(o.base, maps.Clone(upstream), ours)
+	fork, err := tree.Generate(base, maps.Clone(upstream), ours)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func measured(ctx context.Context, o options, ours fs.FS, progress io.Writer) er
 	if err != nil {
 		return err
 	}
-	page, err := measure.Run(ctx, root, measure.Columns(upstream, patches, names, fork), progress)
+	page, err := measure.Run(ctx, root, append(columns, &measure.Column{Name: "full fork", Files: fork}), progress)
 	if err != nil {
 		return err
 	}

@@ -6,136 +6,77 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 )
 
-// A row is a line of the table that a benchmark gives.
-type row struct {
-	title     string
-	benchmark string // its name up to the mapper
-	unit      string // of the figure
-	requests  bool   // and requests/op beside it
+// rows are the lines of the table that hack/bench gives. Each shows one benchmark
+// or more, which are called as here up to the name of the mapper.
+var rows = []struct {
+	title            string
+	time, processors string // that they are given
+	benchmarks       []string
+}{
+	{"requests, first lookup of all, with a version: aggregated / not", "1x", "2", requests("first")},
+	{"requests, hit: aggregated / not", "1x", "2", requests("hit")},
+	{"requests, miss, version given: aggregated / not", "1x", "2", requests("miss+version")},
+	{"requests, miss, no version, group not known to the server: aggregated / not", "1x", "2", requests("miss-unknown-group")},
+	{"requests, miss, no version, group known with 2 versions: aggregated / not", "1x", "2", requests("miss-known-group")},
+	{"requests, miss, no group: aggregated / not", "1x", "2", requests("miss-no-group")},
+	{"hit, 100 groups, RESTMapping with a version", "100ms", "1", []string{"Hit/groups=100/lookup=RESTMapping+version"}},
+	{"miss of an absent group, no version, 500 groups", "300ms", "2", []string{"Miss/version=none/groups=500"}},
+	{"200 concurrent misses of one kind, server of 20 ms, 500 groups", "1x", "2", []string{"OnceStorm/groups=500"}},
+	{"cold first lookup, 500 groups", "300ms", "2", []string{"Cold/groups=500"}},
+	{"refresh with nothing changed, 500 groups", "300ms", "2", []string{"Refresh/changed=none/groups=500"}},
 }
 
-// rows are what is taken from hack/bench. %s is there for the kind of server.
-var rows = []row{
-	{title: "hit, 100 groups, RESTMapping with a version", benchmark: "Hit/groups=100/lookup=RESTMapping+version", unit: "ns/op"},
-	{title: "miss of an absent group, no version, 500 groups", benchmark: "Miss/version=none/groups=500", unit: "ns/op", requests: true},
-	{title: "200 concurrent misses of one kind, server of 20 ms, 500 groups", benchmark: "OnceStorm/groups=500", unit: "ns/op", requests: true},
-	{title: "cold first lookup, 500 groups", benchmark: "Cold/groups=500", unit: "ns/op"},
-	{title: "refresh with nothing changed, 500 groups", benchmark: "Refresh/changed=none/groups=500", unit: "ns/op", requests: true},
+// requests are the benchmarks that count the requests of a kind of lookup, on a
+// server with aggregated discovery and on one without.
+func requests(row string) []string {
+	return []string{"OnceRequests/server=aggregated/row=" + row, "OnceRequests/server=legacy/row=" + row}
 }
 
-// requestRows are the rows of hack/bench's BenchmarkOnceRequests, each for two
-// kinds of server.
-var requestRows = []struct{ title, name string }{
-	{"first lookup of all, with a version", "first"},
-	{"hit", "hit"},
-	{"miss, version given", "miss+version"},
-	{"miss, no version, group not known to the server", "miss-unknown-group"},
-	{"miss, no version, group known with 2 versions", "miss-known-group"},
-	{"miss, no group", "miss-no-group"},
-}
-
-func requestBenchmark(server, row string) string {
-	return "OnceRequests/server=" + server + "/row=" + row
-}
-
-// families are the benchmarks to run, each with its time and its processors.
-var families = []struct{ pattern, time, processors string }{
-	{"^BenchmarkHit$/^groups=100$/^lookup=RESTMapping\\+version$/mapper=%s", "100ms", "1"},
-	{"^BenchmarkMiss$/version=none/^groups=500$/mapper=%s", "300ms", "2"},
-	{"^BenchmarkCold$/^groups=500$/mapper=%s", "300ms", "2"},
-	{"^BenchmarkRefresh$/changed=none/^groups=500$/mapper=%s", "300ms", "2"},
-	{"^BenchmarkOnceStorm$/^groups=500$/mapper=%s", "1x", "2"},
-	{"^BenchmarkOnceRequests$/././mapper=%s", "1x", "2"},
-}
-
-const rounds = 3
-
-// buildBenchmarks builds hack/bench with a column's tree.
-func (b *bench) buildBenchmarks(ctx context.Context, dir string, column Column) error {
-	mod, err := b.module(ctx, dir, "hack/bench", column)
-	if err != nil {
-		return err
-	}
-	// A copied go.mod is elsewhere, so our own module has to be named in full.
-	if _, err := b.command(ctx, b.root, nil, "go", "mod", "edit", "-replace", "github.com/freshmapper/freshmapper="+b.root, mod); err != nil {
-		return err
-	}
-	_, err = b.command(ctx, filepath.Join(b.root, "hack/bench"), nil, "go", "test", "-modfile="+mod, "-mod=mod", "-c", "-o", filepath.Join(dir, benchProgram), ".")
-	return err
-}
-
-const benchProgram = "bench.test"
-
-// benchmarks measures a column once. What the benchmarks call stock is whatever is
-// in the place of controller-runtime.
-func (b *bench) benchmarks(ctx context.Context, dir string, to samples) error {
-	for _, family := range families {
-		out, err := b.command(ctx, dir, nil, filepath.Join(dir, benchProgram), "-test.run=^$", "-test.bench="+fmt.Sprintf(family.pattern, "stock"),
-			"-test.benchtime="+family.time, "-test.cpu="+family.processors, "-test.timeout=10m")
-		if err != nil {
-			return err
-		}
-		to.read(out)
-	}
-	return to.complete()
-}
-
-// samples are the figures of a column, by benchmark and unit.
-type samples map[string][]float64
-
-func (s samples) key(benchmark, unit string) string { return benchmark + " " + unit }
-
-// read adds what a run of benchmarks printed.
-func (s samples) read(out string) {
-	for _, line := range gotool.SplitLines(out) {
-		fields := strings.Fields(line)
-		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
-			continue
-		}
-		name, _, _ := strings.Cut(strings.TrimPrefix(fields[0], "Benchmark"), "/mapper=")
-		for i := 2; i+1 < len(fields); i += 2 {
-			if value, err := strconv.ParseFloat(fields[i], 64); err == nil {
-				key := s.key(name, fields[i+1])
-				s[key] = append(s[key], value)
+// benchmarks measures all rows of a column once. What the benchmarks call stock is
+// whatever is in the place of controller-runtime.
+func (b *bench) benchmarks(ctx context.Context, c *Column) error {
+	for _, row := range rows {
+		for _, name := range row.benchmarks {
+			pattern := "^Benchmark" + strings.ReplaceAll(regexp.QuoteMeta(name+"/mapper=stock"), "/", "$/^") + "$"
+			out, err := b.command(ctx, c.dir, nil, filepath.Join(c.dir, "bench.test"), "-test.run=^$", "-test.bench="+pattern,
+				"-test.benchtime="+row.time, "-test.cpu="+row.processors, "-test.timeout=10m")
+			if err != nil {
+				return err
+			}
+			if b.read(c, name, out); len(c.best[name]) == 0 {
+				return fmt.Errorf("hack/bench gave no figures for %s: does that benchmark have another name now?", name)
 			}
 		}
-	}
-}
-
-// complete returns an error that names each benchmark without a figure: hack/bench
-// may have changed.
-func (s samples) complete() error {
-	var missing []string
-	want := func(benchmark, unit string) {
-		if key := s.key(benchmark, unit); len(s[key]) == 0 {
-			missing = append(missing, key)
-		}
-	}
-	for _, row := range rows {
-		want(row.benchmark, row.unit)
-	}
-	for _, row := range requestRows {
-		want(requestBenchmark("aggregated", row.name), "requests/op")
-		want(requestBenchmark("legacy", row.name), "requests/op")
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("hack/bench gave no figures for %s: have its benchmarks other names now?", strings.Join(missing, "; "))
 	}
 	return nil
 }
 
-// best is the figure to show: what else a machine does only adds to it.
-func (s samples) best(benchmark, unit string) float64 {
-	values := s[s.key(benchmark, unit)]
-	if len(values) == 0 {
-		return 0
+// read keeps the lowest figures of a benchmark: what else a machine does only adds
+// to them.
+func (b *bench) read(c *Column, name, out string) {
+	for _, line := range gotool.SplitLines(out) {
+		if cpu, ok := strings.CutPrefix(line, "cpu: "); ok {
+			b.cpu = strings.TrimSpace(cpu)
+		}
+		if !strings.HasPrefix(line, "Benchmark"+name+"/") {
+			continue
+		}
+		if c.best[name] == nil {
+			c.best[name] = map[string]float64{}
+		}
+		fields := strings.Fields(line)
+		for i := 2; i+1 < len(fields); i += 2 {
+			value, err := strconv.ParseFloat(fields[i], 64)
+			if best, ok := c.best[name][fields[i+1]]; err == nil && (!ok || value < best) {
+				c.best[name][fields[i+1]] = value
+			}
+		}
 	}
-	return slices.Min(values)
 }

@@ -7,168 +7,124 @@ package measure
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strings"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/freshmapper/freshmapper/hack/dev/proc"
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
-	"github.com/freshmapper/freshmapper/hack/stage/series"
 )
 
 // Column is one tree that is measured.
 type Column struct {
 	Name  string
-	Files tree.Files
-	Stock bool // unchanged: nothing is replaced
-	Ours  bool // the fork
+	Files tree.Files // of the first column none
+
+	dir     string                        // for what is built on it
+	best    map[string]map[string]float64 // the lowest figure, by benchmark and unit
+	replays map[string]outcome
 }
 
-// Columns are stock, the tree after each patch and the fork.
-func Columns(upstream tree.Files, patches []series.Change, names []string, fork tree.Files) []Column {
-	columns := []Column{{Name: "stock", Files: upstream, Stock: true}}
-	for i, patch := range patches {
-		columns = append(columns, Column{Name: names[i], Files: patch.Files})
-	}
-	return append(columns, Column{Name: "full fork", Files: fork, Ours: true})
-}
-
-// bench is one run: a checkout of ours, and a folder for what is built.
+// bench is one run: a checkout of ours, a folder with an API server.
 type bench struct {
-	root, work string
-	progress   io.Writer
+	root, assets string
+	columns      []*Column // the first is stock
+	cpu          string    // as benchmarks name it
 }
 
-// Run measures the columns with the checkout in root, and returns a page of
-// Markdown. It takes about a quarter of an hour; progress is told what it does.
-func Run(ctx context.Context, root string, columns []Column, progress io.Writer) (string, error) {
-	for _, needed := range []string{"hack/bench/go.mod", "hack/e2e/go.mod", "testdata/consumers/heal/go.mod"} {
-		if _, err := os.Stat(filepath.Join(root, needed)); err != nil {
-			return "", fmt.Errorf("-measure needs a checkout of freshmapper as the current folder: %w", err)
-		}
+const (
+	benchModule = "hack/bench"
+	healModule  = "testdata/consumers/heal"
+	rounds      = 3
+)
+
+// Run measures the columns, of which the first is stock, with the checkout in
+// root, and returns a page of Markdown. It tells progress what it does.
+func Run(ctx context.Context, root string, columns []*Column, progress io.Writer) (string, error) {
+	if _, err := os.Stat(filepath.Join(root, benchModule, "go.mod")); err != nil {
+		return "", fmt.Errorf("-measure needs a checkout of freshmapper as the current folder: %w", err)
 	}
 	work, err := os.MkdirTemp("", "freshmapper-measure-")
 	if err != nil {
 		return "", fmt.Errorf("make a folder to measure in: %w", err)
 	}
 	defer os.RemoveAll(work)
-	b := &bench{root: root, work: work, progress: progress}
-	return b.run(ctx, columns)
-}
-
-func (b *bench) run(ctx context.Context, columns []Column) (string, error) {
-	begun := time.Now()
-	assets, err := b.command(ctx, b.root, nil, "bash", "hack/envtest.sh", "latest")
-	if err != nil {
+	b := &bench{root: root, columns: columns}
+	if b.assets, err = b.command(ctx, ".", nil, "bash", "hack/envtest.sh", "latest"); err != nil {
 		return "", err
 	}
-	dir := func(i int) string { return filepath.Join(b.work, fmt.Sprint(i)) }
-	for i, column := range columns {
-		b.say(begun, "build on "+column.Name)
-		if err := b.build(ctx, dir(i), column); err != nil {
-			return "", fmt.Errorf("%s: %w", column.Name, err)
-		}
+	for i, c := range columns {
+		c.dir = filepath.Join(work, strconv.Itoa(i))
+		c.best, c.replays = map[string]map[string]float64{}, map[string]outcome{}
 	}
-	figures := newFigures()
-	// A round runs every column once, so that what else the machine does falls on
-	// all of them alike.
+	if err := b.run(ctx, progress); err != nil {
+		return "", err
+	}
+	return b.page(), nil
+}
+
+// run does one thing after the other with all columns, so that what else the
+// machine does falls on all of them alike.
+func (b *bench) run(ctx context.Context, progress io.Writer) error {
+	type step struct {
+		what string
+		do   func(context.Context, *Column) error
+	}
+	steps := []step{{"build", b.build}}
 	for round := range rounds {
-		for i, column := range columns {
-			b.say(begun, fmt.Sprintf("benchmarks, round %d of %d: %s", round+1, rounds, column.Name))
-			if err := b.benchmarks(ctx, dir(i), figures.of(column.Name)); err != nil {
-				return "", fmt.Errorf("%s: %w", column.Name, err)
+		steps = append(steps, step{fmt.Sprintf("benchmarks, round %d of %d", round+1, rounds), b.benchmarks})
+	}
+	begun := time.Now()
+	for _, step := range append(steps, step{"replays", b.replay}) {
+		for _, c := range b.columns {
+			fmt.Fprintf(progress, "%5.0f s  %s: %s\n", time.Since(begun).Seconds(), step.what, c.Name)
+			if err := step.do(ctx, c); err != nil {
+				return fmt.Errorf("%s: %s: %w", step.what, c.Name, err)
 			}
-		}
-	}
-	for i, column := range columns[1:] {
-		b.say(begun, "replays: "+column.Name)
-		if err := b.replays(ctx, dir(i+1), assets, column, figures); err != nil {
-			return "", fmt.Errorf("%s: %w", column.Name, err)
-		}
-	}
-	b.say(begun, "done")
-	return figures.page(columns, b.machine(ctx)), nil
-}
-
-func (b *bench) say(begun time.Time, what string) {
-	fmt.Fprintf(b.progress, "%5.0f s  %s\n", time.Since(begun).Seconds(), what)
-}
-
-// build writes a column's tree, and builds what is to be run on it.
-func (b *bench) build(ctx context.Context, dir string, column Column) error {
-	if err := b.write(dir, column); err != nil {
-		return err
-	}
-	if err := b.buildBenchmarks(ctx, dir, column); err != nil {
-		return err
-	}
-	return b.buildHeal(ctx, dir, column)
-}
-
-// write writes a column's tree, unless the module cache has it.
-func (b *bench) write(dir string, column Column) error {
-	if column.Stock {
-		return os.Mkdir(dir, 0o755)
-	}
-	for name, file := range column.Files {
-		if err := file.Write(filepath.Join(dir, "tree"), name); err != nil {
-			return fmt.Errorf("write the tree of %s: %w", column.Name, err)
 		}
 	}
 	return nil
 }
 
-// module copies a module of the checkout's go.mod and go.sum to dir/NAME.mod and
-// .sum, where controller-runtime is the column's tree, and returns the path of
-// the first.
-func (b *bench) module(ctx context.Context, dir, module string, column Column) (string, error) {
-	from := filepath.Join(b.root, filepath.FromSlash(module))
-	to := filepath.Join(dir, filepath.Base(module))
-	for _, kind := range []string{"mod", "sum"} {
-		data, err := os.ReadFile(filepath.Join(from, "go."+kind))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = os.WriteFile(to+"."+kind, data, 0o644)
-		}
-		if err != nil {
-			return "", fmt.Errorf("copy go.%s of %s: %w", kind, module, err)
+// build builds benchmarks and sample controller in a workspace where the column's
+// tree stands for controller-runtime.
+func (b *bench) build(ctx context.Context, c *Column) error {
+	if err := os.Mkdir(c.dir, 0o755); err != nil {
+		return fmt.Errorf("make a folder to build in: %w", err)
+	}
+	replaced := filepath.Join(c.dir, "tree")
+	for name, file := range c.Files {
+		if err := file.Write(replaced, name); err != nil {
+			return fmt.Errorf("write the tree: %w", err)
 		}
 	}
-	if column.Stock {
-		return to + ".mod", nil
+	workspace := []string{"GOWORK=" + filepath.Join(c.dir, "go.work")}
+	commands := [][]string{
+		{".", "go", "work", "init", filepath.Join(b.root, benchModule), filepath.Join(b.root, healModule)},
+		{".", "go", "work", "edit", "-replace=" + tree.Module + "=" + replaced},
+		{benchModule, "go", "test", "-c", "-o", filepath.Join(c.dir, "bench.test"), "."},
+		{healModule, "go", "build", "-o", filepath.Join(c.dir, "heal"), "."},
 	}
-	_, err := b.command(ctx, from, nil, "go", "mod", "edit", "-replace", tree.Module+"="+filepath.Join(dir, "tree"), to+".mod")
-	return to + ".mod", err
+	if c == b.columns[0] {
+		commands = slices.Delete(commands, 1, 2) // stock is not replaced
+	}
+	for _, args := range commands {
+		if _, err := b.command(ctx, args[0], workspace, args[1:]...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// command runs a command and returns what it printed.
+// command runs a command in a folder of the checkout, or in one with a path of its
+// own, and returns what it printed.
 func (b *bench) command(ctx context.Context, dir string, env []string, args ...string) (string, error) {
-	return proc.Output(ctx, dir, append(env, "GOWORK=off"), args...)
-}
-
-// machine returns what was measured on.
-func (b *bench) machine(ctx context.Context) string {
-	version, err := b.command(ctx, b.root, nil, "go", "env", "GOOS", "GOARCH", "GOVERSION")
-	if err != nil {
-		version = ""
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(b.root, dir)
 	}
-	cpu := ""
-	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for _, line := range gotool.SplitLines(string(info)) {
-			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-				cpu = strings.TrimSpace(value) + ", "
-				break
-			}
-		}
-	}
-	return cpu + fmt.Sprintf("%d cores, ", runtime.NumCPU()) + strings.Join(strings.Fields(version), " ") + ", " + time.Now().UTC().Format(time.DateOnly)
+	return proc.Output(ctx, dir, append([]string{"GOWORK=off"}, env...), args...)
 }
