@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/freshmapper/freshmapper/hack/e2e/restmappermetrics"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
 const top = "../.."
@@ -138,6 +139,28 @@ func write(t *testing.T, dir, name, text string) {
 	}
 	if err := os.WriteFile(full, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Demos and benchmarks use the newest release, and the workflow releases all lines.
+func TestLinesAreNamed(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join(top, "testdata/consumers/*/go.mod"))
+	must(t, err)
+	for _, name := range append(names, filepath.Join(top, "hack/bench/go.mod"), filepath.Join(top, "hack/e2e/go.mod")) {
+		text, err := os.ReadFile(name)
+		must(t, err)
+		if want := tree.Module + " " + tree.Newest() + "\n"; !strings.Contains(string(text), want) {
+			t.Errorf("%s does not require %s", name, want)
+		}
+	}
+	workflow := document(t, ".github/workflows/release.yml")
+	for _, want := range []string{
+		"default: " + tree.Lines[0].Minor + ".." + tree.Lines[len(tree.Lines)-1].Minor + "\n",
+		tree.Newest() + "-fresh.N\n",
+	} {
+		if !strings.Contains(workflow, want) {
+			t.Errorf("release.yml has no %q", want)
+		}
 	}
 }
 

@@ -11,8 +11,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,8 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
 // fleetLabel makes a Secret a cluster of the kubeconfig provider.
@@ -40,41 +36,30 @@ const (
 type fleetRun struct {
 	t                         *testing.T
 	ctx                       context.Context
-	host                      *runner.Server
+	host                      *Server
 	way                       string
-	kind                      runner.Kind
-	process                   *runner.Process
+	kind                      Kind
+	process                   *Process
 	health, metrics, profiles string // addresses
 }
 
-func startFleet(t *testing.T, host *runner.Server, way, binary string) *fleetRun {
+func startFleet(t *testing.T, host *Server, way, binary string) *fleetRun {
 	t.Helper()
 	f := &fleetRun{
 		t: t, ctx: t.Context(), host: host, way: way,
-		kind: runner.Kind{Group: way + ".fleet.example.com", Kind: "Gadget", Versions: []string{"v1"}},
+		kind: Kind{Group: way + ".fleet.example.com", Kind: "Gadget", Versions: []string{"v1"}},
 	}
-	f.must(host.Client.Create(f.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: way}}))
+	must(f.t, host.Client.Create(f.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: way}}))
 	for _, address := range []*string{&f.health, &f.metrics, &f.profiles} {
 		var err error
 		*address, err = freeAddress(f.ctx)
-		f.must(err)
+		must(f.t, err)
 	}
-	ctx, stop := context.WithCancel(f.ctx)
-	t.Cleanup(stop)
-	var err error
-	f.process, err = runner.Start(ctx, binary, host.Kubeconfig, "-namespace", way, "-kind", "Gadget.v1."+f.kind.Group,
+	f.process = start(f.ctx, t, binary, host.Kubeconfig, "-namespace", way, "-kind", "Gadget.v1."+f.kind.Group,
 		"-interval", "2s", "-unhealthy-after", "3s",
 		"-health-probe-bind-address", f.health, "-metrics-bind-address", f.metrics, "-pprof-bind-address", f.profiles)
-	f.must(err)
 	f.soon("the program is ready", func() error { return f.ready(http.StatusOK) })
 	return f
-}
-
-func (f *fleetRun) must(err error) {
-	f.t.Helper()
-	if err != nil {
-		f.t.Fatal(err)
-	}
 }
 
 // soon waits until holds returns nil, and returns how long that took.
@@ -150,43 +135,33 @@ func (f *fleetRun) engaged(want ...string) func() error {
 }
 
 // join writes the Secret that makes a cluster of a gateway.
-func (f *fleetRun) join(name string, gateway *runner.Gateway) {
+func (f *fleetRun) join(name string, gateway *Gateway) {
 	f.t.Helper()
-	kubeconfig, err := gateway.Kubeconfig()
-	f.must(err)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.way, Name: name, Labels: map[string]string{fleetLabel: "true"}},
-		Data:       map[string][]byte{"kubeconfig": kubeconfig},
+		Data:       map[string][]byte{"kubeconfig": gateway.kubeconfig()},
 	}
-	err = f.host.Client.Create(f.ctx, secret)
+	err := f.host.Client.Create(f.ctx, secret)
 	if apierrors.IsAlreadyExists(err) {
 		err = f.host.Client.Patch(f.ctx, secret, client.Merge)
 	}
-	f.must(err)
+	must(f.t, err)
 }
 
 func (f *fleetRun) leave(name string) {
 	f.t.Helper()
-	f.must(f.host.Client.Delete(f.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.way, Name: name}}))
-}
-
-func (f *fleetRun) gateway(server *runner.Server) *runner.Gateway {
-	f.t.Helper()
-	gateway, err := server.NewGateway()
-	f.must(err)
-	f.t.Cleanup(gateway.Close)
-	return gateway
+	must(f.t, f.host.Client.Delete(f.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.way, Name: name}}))
 }
 
 // install brings the kind to a server.
-func (f *fleetRun) install(server *runner.Server) {
+func (f *fleetRun) install(server *Server) {
 	f.t.Helper()
-	f.must(errors.Join(server.Install(f.ctx, f.kind), server.AwaitServed(f.ctx, f.kind)))
+	must(f.t, errors.Join(server.Install(f.ctx, f.kind), server.AwaitServed(f.ctx, f.kind)))
 }
 
 // marks creates an object and waits until the program has written the name of the
 // cluster into it.
-func (f *fleetRun) marks(server *runner.Server, object, cluster string) time.Duration {
+func (f *fleetRun) marks(server *Server, object, cluster string) time.Duration {
 	f.t.Helper()
 	gadget := &unstructured.Unstructured{}
 	gadget.SetAPIVersion(f.kind.Group + "/v1")
@@ -215,7 +190,7 @@ func (f *fleetRun) use() fleetUse {
 	var u fleetUse
 	for range 2 { // what only weak pointers lead to goes with the second collection
 		_, text, err := f.get(f.profiles, "/debug/pprof/heap?debug=1&gc=1")
-		f.must(err)
+		must(f.t, err)
 		for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
 			if _, err := fmt.Sscanf(lines.Text(), "# HeapAlloc = %d", &u.heap); err == nil {
 				break
@@ -223,30 +198,10 @@ func (f *fleetRun) use() fleetUse {
 		}
 	}
 	_, stacks, err := f.get(f.profiles, "/debug/pprof/goroutine?debug=1")
-	f.must(err)
+	must(f.t, err)
 	u.stacks = stacks
 	if _, err := fmt.Sscanf(stacks, "goroutine profile: total %d", &u.goroutines); err != nil || u.heap == 0 {
 		f.t.Fatalf("pprof said %q, heap %d: %v", stacks, u.heap, err)
 	}
 	return u
-}
-
-// buildFleet builds the program in both ways.
-func buildFleet(t *testing.T) map[string]string {
-	t.Helper()
-	dir := t.TempDir()
-	programs, err := runner.Build(t.Context(), root, dir, "fleet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider, err := runner.BuildProvider(t.Context(), root, dir, "fleet")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, binary := range []string{programs.Fork, provider} {
-		if _, err := os.Stat(filepath.Clean(binary)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return map[string]string{"fork": programs.Fork, "provider": provider}
 }

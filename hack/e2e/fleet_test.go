@@ -12,8 +12,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
 // TestFleet runs an operator of testdata/consumers, whose clusters come from the
@@ -23,11 +21,12 @@ import (
 func TestFleet(t *testing.T) {
 	t.Parallel() // most of the time it waits for connections to end
 	log.SetLogger(logr.Discard())
-	binaries := buildFleet(t)
-	host, _ := startServer(t)
-	a, _ := startServer(t)
-	b, _ := startServer(t)
-	for way, binary := range binaries {
+	_, fork := buildBoth(t.Context(), t, "fleet")
+	provider := buildProvider(t.Context(), t, "fleet", "fleet.go")
+	host, _ := startServer(t.Context(), t)
+	a, _ := startServer(t.Context(), t)
+	b, _ := startServer(t.Context(), t)
+	for way, binary := range map[string]string{"fork": fork, "provider": provider} {
 		t.Run(way, func(t *testing.T) {
 			f := startFleet(t, host, way, binary)
 			f.lateKind(a, b)
@@ -40,33 +39,33 @@ func TestFleet(t *testing.T) {
 
 // lateKind has a cluster engaged before it serves the kind, in a group that it does
 // serve; and the kind goes and comes back.
-func (f *fleetRun) lateKind(a, b *runner.Server) {
+func (f *fleetRun) lateKind(a, b *Server) {
 	tunnel := f.kind
 	tunnel.Kind = "Tunnel"
-	f.must(errors.Join(b.Install(f.ctx, tunnel), b.AwaitServed(f.ctx, tunnel)))
+	must(f.t, errors.Join(b.Install(f.ctx, tunnel), b.AwaitServed(f.ctx, tunnel)))
 	f.install(a)
-	f.join("a", f.gateway(a))
-	f.join("b", f.gateway(b))
+	f.join("a", newGateway(f.t, a))
+	f.join("b", newGateway(f.t, b))
 	f.soon("both clusters are engaged", f.engaged("a", "b"))
 	f.marks(a, "one", "a")
 	f.install(b)
 	f.t.Logf("%s: the first Gadget of b is marked %v after the CRD is served", f.way, f.marks(b, "one", "b"))
-	f.must(errors.Join(b.Uninstall(f.ctx, f.kind), b.AwaitGone(f.ctx, f.kind)))
+	must(f.t, errors.Join(b.Uninstall(f.ctx, f.kind), b.AwaitGone(f.ctx, f.kind)))
 	f.install(b)
 	f.t.Logf("%s: and %v after it is back", f.way, f.marks(b, "two", "b"))
 }
 
 // otherKubeconfig has b reached by another way. Nobody goes the old one any more.
-func (f *fleetRun) otherKubeconfig(b *runner.Server) {
+func (f *fleetRun) otherKubeconfig(b *Server) {
 	f.leave("b")
 	f.soon("b is gone", f.engaged("a"))
-	old := f.gateway(b)
+	old := newGateway(f.t, b)
 	f.join("b", old)
 	f.marks(b, "three", "b")
-	next := f.gateway(b)
+	next := newGateway(f.t, b)
 	f.join("b", next)
 	f.soon("requests by the new way", func() error {
-		if len(next.Calls(time.Time{}, runner.Call.IsDiscovery)) == 0 {
+		if len(next.Calls(time.Time{}, Call.isDiscovery)) == 0 {
 			return errors.New("none")
 		}
 		return nil
@@ -75,12 +74,12 @@ func (f *fleetRun) otherKubeconfig(b *runner.Server) {
 	since := time.Now()
 	f.marks(b, "four", "b")
 	time.Sleep(5 * time.Second) // two intervals
-	if calls := old.Calls(since, func(runner.Call) bool { return true }); len(calls) > 0 || old.Open() > 0 {
+	if calls := old.Calls(since, func(Call) bool { return true }); len(calls) > 0 || old.Open() > 0 {
 		f.t.Errorf("%s: by the way of the kubeconfig that was replaced: %+v", f.way, calls)
 	}
 }
 
-func closed(gateway *runner.Gateway) func() error {
+func closed(gateway *Gateway) func() error {
 	return func() error {
 		if n := gateway.Open(); n > 0 {
 			return fmt.Errorf("%d requests are open", n)
@@ -90,12 +89,12 @@ func closed(gateway *runner.Gateway) func() error {
 }
 
 // health1of2 has one cluster hang, and then both.
-func (f *fleetRun) health1of2(a, b *runner.Server) {
-	ways := map[string]*runner.Gateway{"a": f.gateway(a), "b": f.gateway(b)}
+func (f *fleetRun) health1of2(a, b *Server) {
+	ways := map[string]*Gateway{"a": newGateway(f.t, a), "b": newGateway(f.t, b)}
 	for name, gateway := range ways {
 		f.join(name, gateway)
 		f.soon(name+" is read by its new way", func() error {
-			if len(gateway.Calls(time.Time{}, runner.Call.IsDiscovery)) == 0 {
+			if len(gateway.Calls(time.Time{}, Call.isDiscovery)) == 0 {
 				return errors.New("it is not")
 			}
 			return nil
@@ -104,7 +103,7 @@ func (f *fleetRun) health1of2(a, b *runner.Server) {
 	ways["b"].Fail(true)
 	f.soon("b is unhealthy", f.unhealthy("b", true))
 	f.marks(a, "beside", "a")
-	f.must(f.ready(http.StatusOK))
+	must(f.t, f.ready(http.StatusOK))
 	if unhealthy, err := f.clusters(); err != nil || unhealthy["a"] {
 		f.t.Errorf("%s: a is unhealthy because b is down: %v %v", f.way, unhealthy, err)
 	}
@@ -142,11 +141,11 @@ const (
 
 // comeAndGo measures what a cluster leaves behind that was there and is gone: nothing.
 // There is no other meanwhile, whose connections would come and go as well.
-func (f *fleetRun) comeAndGo(b *runner.Server) {
+func (f *fleetRun) comeAndGo(b *Server) {
 	f.leave("a")
 	f.leave("b")
 	f.soon("no cluster is engaged", f.engaged())
-	gateway := f.gateway(b) // one for all: rest_client_requests_total keeps series of each address for ever
+	gateway := newGateway(f.t, b) // one for all: rest_client_requests_total keeps series of each address for ever
 	var begun, during fleetUse
 	for round := range fleetRounds + fleetFirst {
 		if round == fleetFirst {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package runner
+package e2e
 
 import (
 	"io"
@@ -12,11 +12,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Gateway is a way to a server that writes down who passes, and may be closed
@@ -39,45 +38,29 @@ type Call struct {
 	Begun, Ended time.Time
 }
 
-// NewGateway makes a gateway to the server. It is the caller's to close.
-func (s *Server) NewGateway() (*Gateway, error) {
-	target, _, err := rest.DefaultServerUrlFor(s.config)
-	if err != nil {
-		return nil, err
-	}
-	transport, err := rest.TransportFor(s.config)
-	if err != nil {
-		return nil, err
-	}
+// newGateway makes a gateway to a server, which ends with the test.
+func newGateway(t *testing.T, s *Server) *Gateway {
+	t.Helper()
+	cfg := s.plane.Servers[0].Config()
+	target, err := url.Parse(cfg.Host)
+	must(t, err)
+	transport, err := rest.TransportFor(cfg)
+	must(t, err)
 	g := &Gateway{proxy: &httputil.ReverseProxy{
-		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: target.Scheme, Host: target.Host}) },
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport: transport,
 		ErrorLog:  log.New(io.Discard, "", 0), // clients give up on purpose
 	}}
 	g.server = httptest.NewServer(g)
-	return g, nil
+	t.Cleanup(func() {
+		g.Release()
+		g.server.Close()
+	})
+	return g
 }
 
-// Close lets all pass who wait, and closes the gateway for good.
-func (g *Gateway) Close() {
-	g.Release()
-	g.server.Close()
-}
-
-// Kubeconfig leads through the gateway.
-func (g *Gateway) Kubeconfig() ([]byte, error) { return Kubeconfig(g.server.URL) }
-
-// Kubeconfig leads to a server that asks for no credentials.
-func Kubeconfig(server string) ([]byte, error) { return kubeconfig(&api.Cluster{Server: server}, "") }
-
-func kubeconfig(cluster *api.Cluster, token string) ([]byte, error) {
-	config := api.NewConfig()
-	config.Clusters["server"] = cluster
-	config.AuthInfos["user"] = &api.AuthInfo{Token: token}
-	config.Contexts["server"] = &api.Context{Cluster: "server", AuthInfo: "user"}
-	config.CurrentContext = "server"
-	return clientcmd.Write(*config)
-}
+// kubeconfig leads through the gateway.
+func (g *Gateway) kubeconfig() []byte { return kubeconfig("server: "+g.server.URL, "") }
 
 // Hang makes requests wait, as on a network that loses them.
 func (g *Gateway) Hang() {
@@ -180,8 +163,8 @@ func (w *statusWriter) WriteHeader(code int) {
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// IsDiscovery is true of a call that asked what the server serves.
-func (c Call) IsDiscovery() bool {
+// isDiscovery is true of a call that asked what the server serves.
+func (c Call) isDiscovery() bool {
 	parts := strings.Split(strings.Trim(c.Path, "/"), "/")
 	return parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) <= 3
 }

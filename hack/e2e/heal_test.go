@@ -8,7 +8,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,8 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
 func TestHeal(t *testing.T) {
@@ -37,7 +34,7 @@ func TestHeal(t *testing.T) {
 
 // installed returns the steps that bring a kind and wait until the live
 // endpoints show it.
-func (r *replay) installed(kind runner.Kind) []func() error {
+func (r *replay) installed(kind Kind) []func() error {
 	return []func() error{
 		func() error { return r.server.Install(r.ctx, kind) },
 		func() error { return r.server.AwaitServed(r.ctx, kind) },
@@ -47,7 +44,7 @@ func (r *replay) installed(kind runner.Kind) []func() error {
 // settled returns the steps that bring a kind and wait until the bulk document
 // shows it too. A reset mapper reads nothing else, and a server may be some
 // milliseconds late with it.
-func (r *replay) settled(kind runner.Kind, preferred string) []func() error {
+func (r *replay) settled(kind Kind, preferred string) []func() error {
 	return []func() error{
 		func() error { return r.server.Install(r.ctx, kind) },
 		func() error { return r.server.AwaitSettled(r.ctx, kind, preferred) },
@@ -55,38 +52,38 @@ func (r *replay) settled(kind runner.Kind, preferred string) []func() error {
 }
 
 // given brings a kind before the replay begins.
-func (r *replay) given(kind runner.Kind) {
+func (r *replay) given(kind Kind) {
 	r.t.Helper()
 	r.change(kind.Kind+" is served at "+strings.Join(kind.Versions, ", "), r.settled(kind, kind.Versions[0])...)
 }
 
 func (e *environment) newVersion(t *testing.T) {
 	r := e.replay(t, "R1", "a version appears after its group was read")
-	r.given(runner.Kind{Group: "r1.example.com", Kind: "Anchor", Versions: []string{"v1"}})
+	r.given(Kind{Group: "r1.example.com", Kind: "Anchor", Versions: []string{"v1"}})
 	r.startReports()
 	r.ask("look up Anchor", "lookup Anchor.r1.example.com", mapped("r1.example.com/v1", "namespace"))
-	r.change("CRD Widget comes, at v2 only", r.installed(runner.Kind{Group: "r1.example.com", Kind: "Widget", Versions: []string{"v2"}})...)
+	r.change("CRD Widget comes, at v2 only", r.installed(Kind{Group: "r1.example.com", Kind: "Widget", Versions: []string{"v2"}})...)
 	r.heal("look up Widget", mapped("r1.example.com/v2", "namespace"), "lookup Widget.r1.example.com")
 	r.judge(false)
 }
 
 func (e *environment) resetIsReal(t *testing.T) {
 	r := e.replay(t, "R2-reset", "the same, with MaybeResetRESTMapper before each lookup")
-	r.given(runner.Kind{Group: "r2-reset.example.com", Kind: "Anchor", Versions: []string{"v1"}})
+	r.given(Kind{Group: "r2-reset.example.com", Kind: "Anchor", Versions: []string{"v1"}})
 	r.startReports()
 	r.ask("look up Widget", "lookup Widget.r2-reset.example.com", noMatch)
-	r.change("CRD Widget comes, at v2", r.settled(runner.Kind{Group: "r2-reset.example.com", Kind: "Widget", Versions: []string{"v2"}}, "v2")...)
+	r.change("CRD Widget comes, at v2", r.settled(Kind{Group: "r2-reset.example.com", Kind: "Widget", Versions: []string{"v2"}}, "v2")...)
 	r.heal("reset, look up Widget", mapped("r2-reset.example.com/v2", "namespace"), "reset", "lookup Widget.r2-reset.example.com")
 	r.judge(false)
 
 	// Anchor is known to both: only a mapper that was really reset reads again.
-	r.both("reset, look up Anchor", func(s *side) (runner.Step, error) {
+	r.both("reset, look up Anchor", func(s *side) (Step, error) {
 		reset, err := s.ask("reset")
 		if err != nil {
-			return runner.Step{}, err
+			return Step{}, err
 		}
 		anchor, err := s.ask("lookup Anchor.r2-reset.example.com")
-		step := runner.Step{Outcome: "no reset", OK: reset.OK, Requests: anchor.DiscoveryRequests}
+		step := Step{Outcome: "no reset", OK: reset.OK, Requests: anchor.DiscoveryRequests}
 		if reset.OK {
 			step.Outcome = "reset"
 		}
@@ -101,12 +98,12 @@ func (e *environment) resetIsReal(t *testing.T) {
 // version that it does not know whenever it is asked for it.
 func (e *environment) versionGiven(t *testing.T) {
 	r := e.replay(t, "R2-version", "a wholly new group, looked up with its version (stock recovers)")
-	r.given(runner.Kind{Group: "r2-anchor.example.com", Kind: "Anchor", Versions: []string{"v1"}})
+	r.given(Kind{Group: "r2-anchor.example.com", Kind: "Anchor", Versions: []string{"v1"}})
 	r.startReports()
 	r.ask("look up Anchor", "lookup Anchor.r2-anchor.example.com", done)
 	r.ask("look up Widget in v1", "lookup Widget.r2-version.example.com v1", noMatch)
 	r.ask("again", "lookup Widget.r2-version.example.com v1", noMatch)
-	r.change("CRD Widget comes, at v1", r.installed(runner.Kind{Group: "r2-version.example.com", Kind: "Widget", Versions: []string{"v1"}})...)
+	r.change("CRD Widget comes, at v1", r.installed(Kind{Group: "r2-version.example.com", Kind: "Widget", Versions: []string{"v1"}})...)
 	r.heal("look up Widget in v1", mapped("r2-version.example.com/v1", "namespace"), "lookup Widget.r2-version.example.com v1")
 	r.judge(true)
 	for _, s := range r.sides {
@@ -117,7 +114,7 @@ func (e *environment) versionGiven(t *testing.T) {
 }
 
 func (e *environment) deletedKind(t *testing.T) {
-	widget := runner.Kind{Group: "r3.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	widget := Kind{Group: "r3.example.com", Kind: "Widget", Versions: []string{"v1"}}
 	r := e.replay(t, "R3", "a kind is deleted, the mapper is reset")
 	r.given(widget)
 	r.startReports()
@@ -130,7 +127,7 @@ func (e *environment) deletedKind(t *testing.T) {
 }
 
 func (e *environment) otherScope(t *testing.T) {
-	widget := runner.Kind{Group: "r4.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	widget := Kind{Group: "r4.example.com", Kind: "Widget", Versions: []string{"v1"}}
 	r := e.replay(t, "R4", "a kind comes back with another scope, the mapper is reset")
 	r.given(widget)
 	r.startReports()
@@ -154,7 +151,7 @@ func (e *environment) preferredVersionAfterReset(t *testing.T) {
 }
 
 func (e *environment) preferredVersion(t *testing.T, name, title, group, what, before string) {
-	widget := runner.Kind{Group: group, Kind: "Widget", Versions: []string{"v1beta1"}}
+	widget := Kind{Group: group, Kind: "Widget", Versions: []string{"v1beta1"}}
 	r := e.replay(t, name, title)
 	r.given(widget)
 	r.startReports()
@@ -171,7 +168,7 @@ func (e *environment) preferredVersion(t *testing.T, name, title, group, what, b
 // managers run at the same time.
 func (e *environment) reconciler(t *testing.T) {
 	r := e.replay(t, "R2", "a CRD comes after the first reconcile, nobody resets anything")
-	r.given(runner.Kind{Group: "r2.example.com", Kind: "Anchor", Versions: []string{"v1"}})
+	r.given(Kind{Group: "r2.example.com", Kind: "Anchor", Versions: []string{"v1"}})
 	for _, s := range r.sides {
 		if err := e.request(s.namespace(), "Widget.r2.example.com"); err != nil {
 			t.Fatal(err)
@@ -181,11 +178,11 @@ func (e *environment) reconciler(t *testing.T) {
 		return []string{"manager", "-namespace", s.namespace(), "-retry", tryEvery.String()}
 	})
 	before := map[*side]status{}
-	r.both("reconcile", func(s *side) (runner.Step, error) {
+	r.both("reconcile", func(s *side) (Step, error) {
 		now, err := e.await(s, func(now status) bool { return now.attempts >= 2 })
-		return runner.Step{Outcome: now.state, OK: now.state == "NotServed", Requests: now.requests}, err
+		return Step{Outcome: now.state, OK: now.state == "NotServed", Requests: now.requests}, err
 	})
-	r.change("CRD Widget comes, at v2", r.installed(runner.Kind{Group: "r2.example.com", Kind: "Widget", Versions: []string{"v2"}})...)
+	r.change("CRD Widget comes, at v2", r.installed(Kind{Group: "r2.example.com", Kind: "Widget", Versions: []string{"v2"}})...)
 	for _, s := range r.sides {
 		now, err := e.status(s)
 		if err != nil {
@@ -193,7 +190,7 @@ func (e *environment) reconciler(t *testing.T) {
 		}
 		before[s] = now
 	}
-	r.both("later reconciles", func(s *side) (runner.Step, error) { return e.reconciled(s, before[s]) })
+	r.both("later reconciles", func(s *side) (Step, error) { return e.reconciled(s, before[s]) })
 	r.judge(false)
 
 	// The attempt after the one last recorded may have begun before the server
@@ -206,7 +203,7 @@ func (e *environment) reconciler(t *testing.T) {
 
 // reconciled waits until the side's reconciler finds its kind, or has failed to
 // as often as a lookup is tried elsewhere.
-func (e *environment) reconciled(s *side, before status) (runner.Step, error) {
+func (e *environment) reconciled(s *side, before status) (Step, error) {
 	start := time.Now()
 	now, err := e.await(s, func(now status) bool {
 		return now.state == "Ready" || now.attempts >= before.attempts+giveUpAfter
@@ -215,7 +212,7 @@ func (e *environment) reconciled(s *side, before status) (runner.Step, error) {
 	s.result.Millis = millisSince(start)
 	s.result.Tries = now.attempts - before.attempts
 	s.result.Requests = now.requests - before.requests
-	return runner.Step{Outcome: times(now.state, s.result.Tries), OK: s.result.Healed, Requests: s.result.Requests}, err
+	return Step{Outcome: times(now.state, s.result.Tries), OK: s.result.Healed, Requests: s.result.Requests}, err
 }
 
 func (s *side) namespace() string {
@@ -262,7 +259,7 @@ func (e *environment) await(s *side, enough func(status) bool) (now status, err 
 	return now, err
 }
 
-// badInput ends the program with a clear message and an error status.
+// badInput ends the program.
 func (e *environment) badInput(t *testing.T) {
 	tests := map[string]struct {
 		args  []string
@@ -275,20 +272,6 @@ func (e *environment) badInput(t *testing.T) {
 		"unknown line":    {[]string{"report"}, "look Widget", `line 1: do not understand "look Widget"`},
 	}
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(e.ctx, 20*time.Second)
-			defer cancel()
-			p, err := runner.Start(ctx, e.programs.Fork, e.server.Kubeconfig, test.args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stderr, err := p.Finish(test.input)
-			if err == nil {
-				t.Error("want an error status")
-			}
-			if !strings.Contains(stderr, test.want) {
-				t.Errorf("wrote %q, want %q in it", stderr, test.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { e.refuses(t, test.args, test.input, test.want) })
 	}
 }

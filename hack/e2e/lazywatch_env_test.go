@@ -20,10 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
 const (
@@ -42,23 +39,15 @@ type lazywatch struct {
 func newLazywatch(t *testing.T) *lazywatch {
 	t.Helper()
 	l := &lazywatch{environment: newEnvironment(t, "lazywatch"), addresses: map[*side]string{}}
-	cfg, err := clientcmd.BuildConfigFromFlags("", l.server.Kubeconfig)
-	l.must(t, err)
-	l.objects, err = dynamic.NewForConfig(cfg)
-	l.must(t, err)
-	for _, s := range []*side{{result: &runner.Result{}}, {result: &runner.Result{Fork: true}}} {
+	var err error
+	l.objects, err = dynamic.NewForConfig(l.config)
+	must(t, err)
+	for _, s := range []*side{{result: &Result{}}, {result: &Result{Fork: true}}} {
 		for _, name := range []string{lazySource(s), lazyTarget(s)} {
-			l.must(t, l.server.Client.Create(l.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+			must(t, l.server.Client.Create(l.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 		}
 	}
 	return l
-}
-
-func (l *lazywatch) must(t *testing.T, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // Both programs mirror whatever is marked, so each has kinds and namespaces of its own.
@@ -72,11 +61,11 @@ func (s *side) own(name string) string {
 func lazySource(s *side) string { return s.own("source") }
 func lazyTarget(s *side) string { return s.own("target") }
 
-func lazyKind(s *side, replay string) runner.Kind {
-	return runner.Kind{Group: s.own(replay) + ".example.com", Kind: "Widget", Versions: []string{"v1"}}
+func lazyKind(s *side, replay string) Kind {
+	return Kind{Group: s.own(replay) + ".example.com", Kind: "Widget", Versions: []string{"v1"}}
 }
 
-func (l *lazywatch) install(kind runner.Kind) error {
+func (l *lazywatch) install(kind Kind) error {
 	return errors.Join(l.server.Install(l.ctx, kind), l.server.AwaitServed(l.ctx, kind))
 }
 
@@ -96,7 +85,7 @@ func (l *lazywatch) startOn(r *replay, args func(*side) []string) {
 	r.t.Helper()
 	for _, s := range r.sides {
 		address, err := freeAddress(l.ctx)
-		l.must(r.t, err)
+		must(r.t, err)
 		l.addresses[s] = address
 	}
 	r.start(func(s *side) []string {
@@ -121,7 +110,7 @@ func freeAddress(ctx context.Context) (string, error) {
 func (l *lazywatch) given(r *replay, replay string) {
 	r.t.Helper()
 	l.startOn(r, func(s *side) []string { return []string{"-include", "Widget." + lazyKind(s, replay).Group} })
-	r.both("CRD Widget comes", func(s *side) (runner.Step, error) {
+	r.both("CRD Widget comes", func(s *side) (Step, error) {
 		step, err := l.heal(s, lazyKind(s, replay), "widgets", l.install)
 		if err == nil && !s.result.Healed {
 			err = errors.New("this should work to begin with")
@@ -130,28 +119,28 @@ func (l *lazywatch) given(r *replay, replay string) {
 	})
 }
 
-func (l *lazywatch) heal(s *side, kind runner.Kind, plural string, install func(runner.Kind) error) (runner.Step, error) {
+func (l *lazywatch) heal(s *side, kind Kind, plural string, install func(Kind) error) (Step, error) {
 	return l.healTo(s, kind, plural, install, lazyTarget(s))
 }
 
 // healTo installs a kind, waits until the program has seen it, which is what the
 // result says, creates a marked object, and waits until that is mirrored.
 func (l *lazywatch) healTo(
-	s *side, kind runner.Kind, plural string, install func(runner.Kind) error, targets ...string,
-) (runner.Step, error) {
+	s *side, kind Kind, plural string, install func(Kind) error, targets ...string,
+) (Step, error) {
 	before, err := l.status(s)
 	if err := errors.Join(err, install(kind), l.server.AwaitServed(l.ctx, kind)); err != nil {
-		return runner.Step{}, err
+		return Step{}, err
 	}
 	start := time.Now()
 	if err := l.awaitPickup(s, kind); err != nil {
-		return runner.Step{}, err
+		return Step{}, err
 	}
 	seen := time.Since(start)
 	// The server holds the first object back until the kind is two seconds old, so
 	// that the time until it is mirrored would say little.
 	if err := l.mark(s, kind, plural, targets...); err != nil {
-		return runner.Step{}, err
+		return Step{}, err
 	}
 	s.result.Healed, err = l.mirrored(s, kind, plural)
 	s.result.Tries, s.result.Millis = 1, millisSince(start)
@@ -162,12 +151,12 @@ func (l *lazywatch) healTo(
 		outcome = "seen, mirrored"
 		s.result.Millis = float64(seen.Microseconds()) / 1000
 	}
-	return runner.Step{Outcome: outcome, OK: s.result.Healed, Requests: s.result.Requests}, errors.Join(err, statusErr)
+	return Step{Outcome: outcome, OK: s.result.Healed, Requests: s.result.Requests}, errors.Join(err, statusErr)
 }
 
 // mark creates an object that is to be mirrored. A server that has just begun to
 // serve a kind may say once more that it does not.
-func (l *lazywatch) mark(s *side, kind runner.Kind, plural string, targets ...string) error {
+func (l *lazywatch) mark(s *side, kind Kind, plural string, targets ...string) error {
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": "large"}}}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.Group, Version: kind.Versions[0], Kind: kind.Kind})
 	object.SetName(lazyObject)
@@ -180,12 +169,12 @@ func (l *lazywatch) mark(s *side, kind runner.Kind, plural string, targets ...st
 	})
 }
 
-func (l *lazywatch) resource(kind runner.Kind, plural string) dynamic.NamespaceableResourceInterface {
+func (l *lazywatch) resource(kind Kind, plural string) dynamic.NamespaceableResourceInterface {
 	return l.objects.Resource(schema.GroupVersionResource{Group: kind.Group, Version: kind.Versions[0], Resource: plural})
 }
 
 // mirrored reports whether the object is mirrored before lazyGiveUp.
-func (l *lazywatch) mirrored(s *side, kind runner.Kind, plural string) (bool, error) {
+func (l *lazywatch) mirrored(s *side, kind Kind, plural string) (bool, error) {
 	var object *unstructured.Unstructured
 	for start := time.Now(); time.Since(start) < lazyGiveUp; time.Sleep(10 * time.Millisecond) {
 		var err error
@@ -199,19 +188,19 @@ func (l *lazywatch) mirrored(s *side, kind runner.Kind, plural string) (bool, er
 }
 
 // goes deletes a kind, waits until its source has stopped, and looks at readiness.
-func (l *lazywatch) goes(s *side, kind runner.Kind) (runner.Step, error) {
+func (l *lazywatch) goes(s *side, kind Kind) (Step, error) {
 	if err := errors.Join(l.server.Uninstall(l.ctx, kind), l.server.AwaitGone(l.ctx, kind)); err != nil {
-		return runner.Step{}, err
+		return Step{}, err
 	}
 	start := time.Now()
 	if _, err := l.get(s, "/readyz"); err != nil {
-		return runner.Step{}, fmt.Errorf("readiness as soon as the kind is gone: %w", err)
+		return Step{}, fmt.Errorf("readiness as soon as the kind is gone: %w", err)
 	}
 	if took := time.Since(start); took > lazyReady {
-		return runner.Step{}, fmt.Errorf("readiness took %s to answer, want %s at most", took, lazyReady)
+		return Step{}, fmt.Errorf("readiness took %s to answer, want %s at most", took, lazyReady)
 	}
 	_, err := l.awaitState(s, kind, "NotServed")
-	return runner.Step{Outcome: fmt.Sprintf("ready, stopped in %.1f s", time.Since(start).Seconds()), OK: true}, err
+	return Step{Outcome: fmt.Sprintf("ready, stopped in %.1f s", time.Since(start).Seconds()), OK: true}, err
 }
 
 // lazyStatus is what /kinds answers.
@@ -227,7 +216,7 @@ type lazyEntry struct {
 
 func (e lazyEntry) String() string { return strings.TrimSpace(e.State + " " + e.Message) }
 
-func (s lazyStatus) of(kind runner.Kind) lazyEntry { return s.Kinds[kind.Kind+"."+kind.Group] }
+func (s lazyStatus) of(kind Kind) lazyEntry { return s.Kinds[kind.Kind+"."+kind.Group] }
 
 func (s lazyStatus) count(state string) (n int) {
 	for _, e := range s.Kinds {
@@ -261,7 +250,7 @@ func (l *lazywatch) awaitReady(s *side) (now lazyStatus, err error) {
 }
 
 // awaitPickup waits until the program has begun with a kind, whatever comes of it.
-func (l *lazywatch) awaitPickup(s *side, kind runner.Kind) error {
+func (l *lazywatch) awaitPickup(s *side, kind Kind) error {
 	return l.server.Await(l.ctx, kind.Kind+" to be picked up", func() (bool, error) {
 		now, err := l.status(s)
 		state := now.of(kind).State
@@ -269,7 +258,7 @@ func (l *lazywatch) awaitPickup(s *side, kind runner.Kind) error {
 	})
 }
 
-func (l *lazywatch) awaitState(s *side, kind runner.Kind, state string) (entry lazyEntry, err error) {
+func (l *lazywatch) awaitState(s *side, kind Kind, state string) (entry lazyEntry, err error) {
 	err = l.server.Await(l.ctx, kind.Kind+" to be "+state, func() (bool, error) {
 		now, err := l.status(s)
 		entry = now.of(kind)

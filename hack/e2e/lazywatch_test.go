@@ -3,13 +3,10 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
 // lazyRescan is how often stock's lazywatch asks what is served. The fork's is
@@ -37,12 +34,12 @@ func TestLazywatch(t *testing.T) {
 func (l *lazywatch) kindComes(t *testing.T) {
 	r := l.replay(t, "L1", "a kind is installed at run time, stock scans every "+lazyRescan.String())
 	l.startAll(r)
-	r.both("at start, of all kinds", func(s *side) (runner.Step, error) {
+	r.both("at start, of all kinds", func(s *side) (Step, error) {
 		now, err := l.awaitReady(s)
 		watched := now.count("Running")
-		return runner.Step{Outcome: runner.Count(watched, "controller", "controllers"), OK: watched == 0, Requests: now.DiscoveryRequests}, err
+		return Step{Outcome: Count(watched, "controller", "controllers"), OK: watched == 0, Requests: now.DiscoveryRequests}, err
 	})
-	r.both("CRD Widget comes", func(s *side) (runner.Step, error) { return l.heal(s, lazyKind(s, "l1"), "widgets", l.install) })
+	r.both("CRD Widget comes", func(s *side) (Step, error) { return l.heal(s, lazyKind(s, "l1"), "widgets", l.install) })
 	r.judge(true)
 	l.judgeSoon(t, r)
 }
@@ -50,10 +47,10 @@ func (l *lazywatch) kindComes(t *testing.T) {
 func (l *lazywatch) kindComesBack(t *testing.T) {
 	r := l.replay(t, "L2", "a kind goes and comes back, stock scans every "+lazyRescan.String())
 	l.given(r, "l2")
-	r.both("CRD Widget is deleted", func(s *side) (runner.Step, error) {
+	r.both("CRD Widget is deleted", func(s *side) (Step, error) {
 		return l.goes(s, lazyKind(s, "l2"))
 	})
-	r.both("CRD Widget comes back", func(s *side) (runner.Step, error) { return l.heal(s, lazyKind(s, "l2"), "widgets", l.install) })
+	r.both("CRD Widget comes back", func(s *side) (Step, error) { return l.heal(s, lazyKind(s, "l2"), "widgets", l.install) })
 	r.judge(true)
 	l.judgeSoon(t, r)
 }
@@ -63,11 +60,11 @@ func (l *lazywatch) kindComesBack(t *testing.T) {
 func (l *lazywatch) otherResource(t *testing.T) {
 	r := l.replay(t, "L3", "a kind comes back under another resource name")
 	l.given(r, "l3")
-	r.both("CRD Widget is deleted", func(s *side) (runner.Step, error) {
+	r.both("CRD Widget is deleted", func(s *side) (Step, error) {
 		return l.goes(s, lazyKind(s, "l3"))
 	})
-	r.both("it comes back as gizmos", func(s *side) (runner.Step, error) {
-		return l.heal(s, lazyKind(s, "l3"), "gizmos", func(kind runner.Kind) error {
+	r.both("it comes back as gizmos", func(s *side) (Step, error) {
+		return l.heal(s, lazyKind(s, "l3"), "gizmos", func(kind Kind) error {
 			return l.server.Install(l.ctx, called(kind, "gizmos"))
 		})
 	})
@@ -78,28 +75,28 @@ func (l *lazywatch) otherResource(t *testing.T) {
 // does not exist, and with more targets than it may have.
 func (l *lazywatch) badSource(t *testing.T) {
 	r := l.replay(t, "L4", "one kind cannot be listed, one target does not exist; the rest goes on")
-	bad := func(s *side) runner.Kind {
-		return runner.Kind{Group: lazyKind(s, "l4").Group, Kind: "Bad", Versions: []string{"v1"}}
+	bad := func(s *side) Kind {
+		return Kind{Group: lazyKind(s, "l4").Group, Kind: "Bad", Versions: []string{"v1"}}
 	}
 	for _, s := range r.sides {
-		l.must(t, l.install(bad(s)), l.mark(s, bad(s), "bads", lazyTarget(s)), l.server.Break(l.ctx, bad(s), "v2"))
+		must(t, l.install(bad(s)), l.mark(s, bad(s), "bads", lazyTarget(s)), l.server.Break(l.ctx, bad(s), "v2"))
 	}
 	l.startOn(r, func(s *side) []string {
 		return []string{"-include", "Bad." + bad(s).Group + ",Widget." + bad(s).Group, "-max-targets", "2"}
 	})
-	r.both("Bad cannot be listed", func(s *side) (runner.Step, error) {
+	r.both("Bad cannot be listed", func(s *side) (Step, error) {
 		now, err := l.awaitState(s, bad(s), "Failed")
 		if err == nil && !strings.Contains(now.Message, "conversion webhook") {
 			err = fmt.Errorf("the reason should be there: %+v", now)
 		}
-		return runner.Step{Outcome: "Failed", OK: true}, err
+		return Step{Outcome: "Failed", OK: true}, err
 	})
-	r.both("CRD Widget comes", func(s *side) (runner.Step, error) {
+	r.both("CRD Widget comes", func(s *side) (Step, error) {
 		return l.healTo(s, lazyKind(s, "l4"), "widgets", l.install, "absent", lazyTarget(s), "left-out")
 	})
-	r.both("is it said what failed?", func(s *side) (runner.Step, error) {
+	r.both("is it said what failed?", func(s *side) (Step, error) {
 		err := l.awaitEvents(s, "MirrorFailed: into namespace absent", "TooManyTargets: 3 namespaces are more than -max-targets=2, left out: left-out")
-		return runner.Step{Outcome: "yes, in events", OK: err == nil}, err
+		return Step{Outcome: "yes, in events", OK: err == nil}, err
 	})
 	r.judge(true)
 }
@@ -115,25 +112,9 @@ func (l *lazywatch) badInput(t *testing.T) {
 		"-include ConfigMap,,Service": `"" is no kind`,
 		"-kubeconfig absent":          "absent",
 	} {
-		t.Run(args, func(t *testing.T) {
-			l.badArguments(t, strings.Fields(args), want)
-		})
+		t.Run(args, func(t *testing.T) { l.refuses(t, strings.Fields(args), "", want) })
 	}
 	t.Run("unknown kind", l.unknownKind)
-}
-
-func (e *environment) badArguments(t *testing.T, args []string, want string) {
-	ctx, cancel := context.WithTimeout(e.ctx, 20*time.Second)
-	defer cancel()
-	for _, binary := range []string{e.programs.Stock, e.programs.Fork} {
-		p, err := runner.Start(ctx, binary, e.server.Kubeconfig, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if stderr, err := p.Finish(""); err == nil || !strings.Contains(stderr, want) {
-			t.Errorf("ended with %v and wrote %q, want an error status and %q", err, stderr, want)
-		}
-	}
 }
 
 func (l *lazywatch) unknownKind(t *testing.T) {
@@ -141,10 +122,10 @@ func (l *lazywatch) unknownKind(t *testing.T) {
 	l.startOn(r, func(s *side) []string {
 		return []string{"-include", "Nope.example.com,Widget." + lazyKind(s, "l5").Group}
 	})
-	r.both("Nope.example.com", func(s *side) (runner.Step, error) {
-		_, err := l.awaitState(s, runner.Kind{Group: "example.com", Kind: "Nope"}, "NotServed")
-		return runner.Step{Outcome: "NotServed", OK: true}, err
+	r.both("Nope.example.com", func(s *side) (Step, error) {
+		_, err := l.awaitState(s, Kind{Group: "example.com", Kind: "Nope"}, "NotServed")
+		return Step{Outcome: "NotServed", OK: true}, err
 	})
-	r.both("CRD Widget comes", func(s *side) (runner.Step, error) { return l.heal(s, lazyKind(s, "l5"), "widgets", l.install) })
+	r.both("CRD Widget comes", func(s *side) (Step, error) { return l.heal(s, lazyKind(s, "l5"), "widgets", l.install) })
 	r.judge(true)
 }

@@ -19,25 +19,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/freshmapper/freshmapper/apiutil"
-	"github.com/freshmapper/freshmapper/hack/control"
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
 // lifecycle is a manager of controller-runtime that runs our mapper, on a real API server.
 type lifecycle struct {
-	server *runner.Server
+	server *Server
 	config *rest.Config
 	mapper *apiutil.DynamicRESTMapper
 }
 
 // startLifecycle starts a manager with a mapper made with options, the way README says.
-func startLifecycle(t *testing.T, s *runner.Server, cfg *rest.Config, options apiutil.DynamicRESTMapperOptions) *lifecycle {
+func startLifecycle(t *testing.T, s *Server, cfg *rest.Config, options apiutil.DynamicRESTMapperOptions) *lifecycle {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	httpClient, err := rest.HTTPClientFor(cfg)
@@ -69,29 +66,6 @@ func startLifecycle(t *testing.T, s *runner.Server, cfg *rest.Config, options ap
 		}
 	})
 	return &lifecycle{server: s, config: cfg, mapper: mapper}
-}
-
-func startServer(t *testing.T) (*runner.Server, *rest.Config) {
-	t.Helper()
-	assets, err := control.Assets()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := runner.StartServer(t.Context(), assets, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	cfg, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.QPS = -1
-	return s, cfg
 }
 
 // eventually waits until yes holds, and returns how long that took.
@@ -128,15 +102,15 @@ func next(t *testing.T, changes <-chan []apiutil.APIChange, want apiutil.APIChan
 // TestWatch follows a CRD through its life with WatchAPIs: nobody looks anything
 // up, nothing is reset, and there is no interval.
 func TestWatch(t *testing.T) {
-	s, cfg := startServer(t)
+	s, cfg := startServer(t.Context(), t)
 	l := startLifecycle(t, s, cfg, apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
 	ctx := t.Context()
 	changes := l.mapper.Subscribe(ctx)
 	next(t, changes, apiutil.APIAdded, "Pod")
 	eventually(t, 10*time.Second, "the watches are open", func() bool { return l.mapper.Status().Watching })
 
-	kind := runner.Kind{Group: "watch.example.com", Kind: "Widget", Versions: []string{"v1"}}
-	told := func(what string, want apiutil.APIChangeType, act func(context.Context, runner.Kind) error) apiutil.APIChange {
+	kind := Kind{Group: "watch.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	told := func(what string, want apiutil.APIChangeType, act func(context.Context, Kind) error) apiutil.APIChange {
 		begun := time.Now()
 		if err := act(ctx, kind); err != nil {
 			t.Fatal(err)
@@ -158,12 +132,12 @@ func TestWatch(t *testing.T) {
 
 // TestKilledServer kills the API server ten times while lookups, refresh and watch go on.
 func TestKilledServer(t *testing.T) {
-	s, cfg := startServer(t)
+	s, cfg := startServer(t.Context(), t)
 	const interval = 500 * time.Millisecond
 	l := startLifecycle(t, s, cfg, apiutil.DynamicRESTMapperOptions{
 		RefreshInterval: interval, WatchAPIs: true, UnhealthyAfter: 100 * time.Millisecond, RequestTimeout: 5 * time.Second,
 	})
-	kind := runner.Kind{Group: "kill.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	kind := Kind{Group: "kill.example.com", Kind: "Widget", Versions: []string{"v1"}}
 	if err := errors.Join(s.Install(t.Context(), kind), s.AwaitServed(t.Context(), kind)); err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +201,7 @@ func (l *lifecycle) lookUpMeanwhile(t *testing.T, gvk schema.GroupVersionKind) (
 // TestForbiddenWatch runs as a service account that may discover but not watch,
 // until it may.
 func TestForbiddenWatch(t *testing.T) {
-	s, admin := startServer(t)
+	s, admin := startServer(t.Context(), t)
 	cfg := rest.CopyConfig(admin)
 	cfg.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:default:watcher", Groups: []string{"system:authenticated", "system:serviceaccounts"},
@@ -240,7 +214,7 @@ func TestForbiddenWatch(t *testing.T) {
 	eventually(t, 10*time.Second, "the missing rule is logged for both resources", func() bool {
 		return lines.count("customresourcedefinitions", "verbs list and watch") == 1 && lines.count("apiservices", "verbs list and watch") == 1
 	})
-	kind := runner.Kind{Group: "rbac.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	kind := Kind{Group: "rbac.example.com", Kind: "Widget", Versions: []string{"v1"}}
 	changes := l.mapper.Subscribe(t.Context())
 	if err := s.Install(t.Context(), kind); err != nil {
 		t.Fatal(err)
@@ -257,7 +231,7 @@ func TestForbiddenWatch(t *testing.T) {
 }
 
 // permit applies the rules of README.
-func permit(t *testing.T, s *runner.Server) {
+func permit(t *testing.T, s *Server) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: "restmapper-watch"}
 	verbs := []string{"list", "watch"}

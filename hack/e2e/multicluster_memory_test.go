@@ -24,7 +24,7 @@ import (
 func TestManyTenants(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	builds := newBuilds("M6", "200 tenants that serve the same 40 groups: heap and goroutines")
-	t.Cleanup(func() { recordBuilds(t, builds) })
+	t.Cleanup(func() { record(t, builds[0].result, builds[1].result) })
 	var costs [2]fleetCost
 	for i, b := range builds {
 		costs[i] = b.fleet(t, 200)

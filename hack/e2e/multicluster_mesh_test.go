@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
 // The operator's flags. A tenant that made its sibling wait would make it wait
@@ -36,7 +34,7 @@ const secretText = "hunter2" // in a Secret; it must not turn up in a status
 // meshEnvironment is a hosting cluster, the environment's server, with tenants.
 type meshEnvironment struct {
 	*environment
-	tenants map[string]*runner.Server
+	tenants map[string]*Server
 }
 
 // meshReplay gives each side a namespace of its own in all clusters, and a
@@ -45,7 +43,7 @@ type meshReplay struct {
 	*replay
 	meshes   *meshEnvironment
 	group    string
-	gateways map[*side]map[string]*runner.Gateway
+	gateways map[*side]map[string]*Gateway
 	changed  time.Time // when the last change to a tenant was there to be seen
 }
 
@@ -55,43 +53,22 @@ func (e *meshEnvironment) mesh(t *testing.T, name, title string, tenants ...stri
 	t.Helper()
 	r := &meshReplay{
 		replay: e.replay(t, name, title), meshes: e,
-		group: strings.ToLower(name) + ".example.com", gateways: map[*side]map[string]*runner.Gateway{},
+		group: strings.ToLower(name) + ".example.com", gateways: map[*side]map[string]*Gateway{},
 	}
 	for _, s := range r.sides {
-		r.gateways[s] = map[string]*runner.Gateway{}
+		r.gateways[s] = map[string]*Gateway{}
 		for name, server := range e.tenants {
-			r.gateways[s][name] = r.gateway(server)
+			r.gateways[s][name] = newGateway(t, server)
 		}
 		err := errors.Join(r.createNamespaces(s), e.server.Client.Create(e.ctx, newClusterMesh(r.namespace(s), tenants)))
 		for _, tenant := range tenants {
 			if gateway := r.gateways[s][tenant]; gateway != nil {
-				err = errors.Join(err, r.createSecret(s, tenant, meshKubeconfig(t, gateway)))
+				err = errors.Join(err, r.createSecret(s, tenant, gateway.kubeconfig()))
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return r
-}
-
-func (r *meshReplay) gateway(server *runner.Server) *runner.Gateway {
-	r.t.Helper()
-	gateway, err := server.NewGateway()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(gateway.Close)
-	return gateway
-}
-
-func meshKubeconfig(t *testing.T, gateway *runner.Gateway) []byte {
-	t.Helper()
-	config, err := gateway.Kubeconfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
 }
 
 func (r *meshReplay) namespace(s *side) string {
@@ -101,7 +78,7 @@ func (r *meshReplay) namespace(s *side) string {
 
 func (r *meshReplay) createNamespaces(s *side) error {
 	var errs []error
-	for _, server := range []*runner.Server{r.server, r.meshes.tenants["a"], r.meshes.tenants["b"]} {
+	for _, server := range []*Server{r.server, r.meshes.tenants["a"], r.meshes.tenants["b"]} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace(s)}}
 		errs = append(errs, server.Client.Create(r.ctx, ns))
 	}
@@ -132,21 +109,12 @@ func newClusterMesh(namespace string, tenants []string) *unstructured.Unstructur
 // that has none.
 func (r *meshReplay) badSecrets(s *side) {
 	r.t.Helper()
-	refused, err := runner.Kubeconfig("http://127.0.0.1:1")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	file := strings.Replace(string(refused), "user: {}", "user: {tokenFile: /etc/token}", 1)
-	if file == string(refused) {
-		r.t.Fatalf("no user in\n%s", refused)
-	}
+	const refused = "server: http://127.0.0.1:1"
 	for tenant, config := range map[string][]byte{
-		"empty": nil, "garbled": []byte("clusters: " + secretText), "file": []byte(file), "refused": refused,
-		"nodeless": meshKubeconfig(r.t, r.gateway(r.server)),
+		"empty": nil, "garbled": []byte("clusters: " + secretText), "file": kubeconfig(refused, "tokenFile: /etc/token"), "refused": kubeconfig(refused, ""),
+		"nodeless": newGateway(r.t, r.server).kubeconfig(),
 	} {
-		if err := r.createSecret(s, tenant, config); err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, r.createSecret(s, tenant, config))
 	}
 }
 
@@ -156,18 +124,18 @@ func (r *meshReplay) mend(tenant, as string) error {
 	for _, s := range r.sides {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace(s), Name: "tenant-" + tenant}}
 		before := client.MergeFrom(secret.DeepCopy())
-		secret.Data = map[string][]byte{"kubeconfig": meshKubeconfig(r.t, r.gateways[s][as])}
+		secret.Data = map[string][]byte{"kubeconfig": r.gateways[s][as].kubeconfig()}
 		errs = append(errs, r.server.Client.Patch(r.ctx, secret, before))
 	}
 	return errors.Join(errs...)
 }
 
-func (r *meshReplay) kind(kind string, versions ...string) runner.Kind {
-	return runner.Kind{Group: r.group, Kind: kind, Versions: versions}
+func (r *meshReplay) kind(kind string, versions ...string) Kind {
+	return Kind{Group: r.group, Kind: kind, Versions: versions}
 }
 
 // install brings a kind to a tenant and waits until it is served there.
-func (r *meshReplay) install(tenant string, kind runner.Kind) {
+func (r *meshReplay) install(tenant string, kind Kind) {
 	r.t.Helper()
 	server := r.meshes.tenants[tenant]
 	r.change(fmt.Sprintf("CRD %s comes to %s, at %s", kind.Kind, tenant, strings.Join(kind.Versions, ", ")),
@@ -176,7 +144,7 @@ func (r *meshReplay) install(tenant string, kind runner.Kind) {
 	r.changed = time.Now()
 }
 
-func (r *meshReplay) eachGateway(tenant string, do func(*runner.Gateway)) func() error {
+func (r *meshReplay) eachGateway(tenant string, do func(*Gateway)) func() error {
 	return func() error {
 		for _, s := range r.sides {
 			do(r.gateways[s][tenant])
@@ -203,7 +171,7 @@ func (r *meshReplay) await(s *side, what string, yes func() (bool, error)) error
 // pushed waits until the tenants have their Peers.
 func (r *meshReplay) pushed(tenants ...string) {
 	r.t.Helper()
-	r.both("first reconciles", func(s *side) (runner.Step, error) {
+	r.both("first reconciles", func(s *side) (Step, error) {
 		err := r.await(s, "the first pushes", func() (bool, error) {
 			for _, tenant := range tenants {
 				if r.pushes(s, tenant, r.begun) == 0 {
@@ -212,14 +180,14 @@ func (r *meshReplay) pushed(tenants ...string) {
 			}
 			return true, nil
 		})
-		return runner.Step{Outcome: strings.Join(tenants, " and ") + " pushed", OK: err == nil}, err
+		return Step{Outcome: strings.Join(tenants, " and ") + " pushed", OK: err == nil}, err
 	})
 }
 
 // What a side's operator has asked of a tenant since then.
 
-func (r *meshReplay) pushCalls(s *side, tenant string, since time.Time) []runner.Call {
-	return r.gateways[s][tenant].Calls(since, func(c runner.Call) bool {
+func (r *meshReplay) pushCalls(s *side, tenant string, since time.Time) []Call {
+	return r.gateways[s][tenant].Calls(since, func(c Call) bool {
 		return c.Method == http.MethodPatch && c.Code < http.StatusMultipleChoices
 	})
 }
@@ -230,11 +198,11 @@ func (r *meshReplay) pushes(s *side, tenant string, since time.Time) int {
 
 // tries counts reconciles: each begins with the nodes.
 func (r *meshReplay) tries(s *side, tenant string, since time.Time) int {
-	return len(r.gateways[s][tenant].Calls(since, func(c runner.Call) bool { return c.Path == "/api/v1/nodes" }))
+	return len(r.gateways[s][tenant].Calls(since, func(c Call) bool { return c.Path == "/api/v1/nodes" }))
 }
 
 func (r *meshReplay) discoveries(s *side, tenant string, since time.Time) int {
-	return len(r.gateways[s][tenant].Calls(since, runner.Call.IsDiscovery))
+	return len(r.gateways[s][tenant].Calls(since, Call.isDiscovery))
 }
 
 // meshStatus is what the operator says of a tenant.
@@ -283,7 +251,7 @@ func (r *meshReplay) complete(s *side) (string, error) {
 // heals waits, from the last change on, until a tenant has its Peer.
 func (r *meshReplay) heals(tenant string) {
 	r.t.Helper()
-	r.both("reconcile "+tenant, func(s *side) (runner.Step, error) {
+	r.both("reconcile "+tenant, func(s *side) (Step, error) {
 		err := r.await(s, "a push into "+tenant, func() (bool, error) {
 			return r.pushes(s, tenant, r.changed) > 0 || time.Since(r.changed) > meshWindow, nil
 		})
@@ -298,7 +266,7 @@ func (r *meshReplay) heals(tenant string) {
 		if s.result.Healed {
 			outcome = "pushed"
 		}
-		return runner.Step{Outcome: times(outcome, s.result.Tries), OK: s.result.Healed, Requests: s.result.Requests}, err
+		return Step{Outcome: times(outcome, s.result.Tries), OK: s.result.Healed, Requests: s.result.Requests}, err
 	})
 }
 
@@ -307,10 +275,10 @@ func (r *meshReplay) inTime() {
 	r.t.Helper()
 	fork := r.sides[1].result
 	within := meshRetry + meshSlack
-	r.t.Logf("%s: pushed %s after the change, one requeue is %s", fork.Build, runner.Duration(fork.Millis), meshRetry)
+	r.t.Logf("%s: pushed %s after the change, one requeue is %s", fork.Build, Duration(fork.Millis), meshRetry)
 	if fork.Healed && fork.Millis > meshMillis(within) {
 		fork.Expected = false
-		r.t.Errorf("%s: pushed after %s, want %s at most", fork.Build, runner.Duration(fork.Millis), within)
+		r.t.Errorf("%s: pushed after %s, want %s at most", fork.Build, Duration(fork.Millis), within)
 	}
 }
 
@@ -318,16 +286,16 @@ func (r *meshReplay) inTime() {
 // its siblings.
 func (r *meshReplay) undelayed(tenant string, since time.Time) {
 	r.t.Helper()
-	r.both(tenant+" meanwhile", func(s *side) (runner.Step, error) {
+	r.both(tenant+" meanwhile", func(s *side) (Step, error) {
 		longest, last := time.Duration(0), since
 		for _, c := range r.pushCalls(s, tenant, since) {
 			longest, last = max(longest, c.Begun.Sub(last)), c.Begun
 		}
 		longest = max(longest, time.Since(last))
 		if longest > meshInterval+meshSlack {
-			return runner.Step{}, fmt.Errorf("%s waited %s for a push, want %s and little more", tenant, longest, meshInterval)
+			return Step{}, fmt.Errorf("%s waited %s for a push, want %s and little more", tenant, longest, meshInterval)
 		}
-		return runner.Step{Outcome: "waits " + runner.Duration(meshMillis(longest)) + " at most", OK: true, Requests: r.discoveries(s, tenant, since)}, nil
+		return Step{Outcome: "waits " + Duration(meshMillis(longest)) + " at most", OK: true, Requests: r.discoveries(s, tenant, since)}, nil
 	})
 }
 
@@ -339,9 +307,7 @@ func (r *meshReplay) leases() (found [2]string) {
 	for i, s := range r.sides {
 		lease := &coordinationv1.Lease{}
 		key := client.ObjectKey{Namespace: r.namespace(s), Name: "multicluster.example.com"}
-		if err := r.server.Client.Get(r.ctx, key, lease); err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, r.server.Client.Get(r.ctx, key, lease))
 		found[i] = fmt.Sprintf("%s, %d transitions", *lease.Spec.HolderIdentity, *lease.Spec.LeaseTransitions)
 	}
 	return found

@@ -3,8 +3,6 @@
 package e2e
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -18,11 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/freshmapper/freshmapper/apiutil"
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
-
-// stockVersion is that of this module's own controller-runtime, which is not forked.
-const stockVersion = "v0.25.2"
 
 // mapperProvider has the type of cluster.Options.MapperProvider. Nil is stock.
 type mapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error)
@@ -30,14 +25,14 @@ type mapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error)
 // build is a program with stock controller-runtime, and with our mapper or not.
 type build struct {
 	provider mapperProvider
-	result   *runner.Result
+	result   *Result
 	begun    time.Time
 	requests atomic.Int64 // made by its clusters
 }
 
 func newBuilds(name, title string) [2]*build {
-	stock := &runner.Result{Program: "multicluster", Replay: name, Title: title, Build: "stock " + stockVersion}
-	ours := &runner.Result{Program: "multicluster", Replay: name, Title: title, Build: "provider", Fork: true}
+	stock := &Result{Program: "multicluster", Replay: name, Title: title, Build: "stock " + tree.Newest()}
+	ours := &Result{Program: "multicluster", Replay: name, Title: title, Build: "provider", Fork: true}
 	return [2]*build{
 		{result: stock, begun: time.Now()},
 		{result: ours, begun: time.Now(), provider: apiutil.NewDynamicRESTMapper},
@@ -69,18 +64,9 @@ func (c *counted) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (b *build) step(what, outcome string, ok bool, requests int) {
-	b.result.Steps = append(b.result.Steps, runner.Step{
+	b.result.Steps = append(b.result.Steps, Step{
 		Seconds: time.Since(b.begun).Seconds(), What: what, Outcome: outcome, OK: ok, Requests: requests,
 	})
-}
-
-func recordBuilds(t *testing.T, builds [2]*build) {
-	for _, b := range builds {
-		fmt.Fprintln(t.Output(), b.result)
-	}
-	if err := runner.Record(builds[0].result, builds[1].result); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestMapperProvider shows that one line heals a cluster.Cluster, with no fork and
@@ -88,10 +74,10 @@ func recordBuilds(t *testing.T, builds [2]*build) {
 func TestMapperProvider(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	const group = "m5.example.com"
-	server, cfg := startServer(t)
-	installNow(t, server, runner.Kind{Group: group, Kind: "Tunnel", Versions: []string{"v1"}})
+	server, cfg := startServer(t.Context(), t)
+	installNow(t, server, Kind{Group: group, Kind: "Tunnel", Versions: []string{"v1"}})
 	builds := newBuilds("M5", "MapperProvider alone: a kind comes after a lookup")
-	t.Cleanup(func() { recordBuilds(t, builds) })
+	t.Cleanup(func() { record(t, builds[0].result, builds[1].result) })
 	peer := schema.GroupKind{Group: group, Kind: "Peer"}
 	mappers := map[*build]meta.RESTMapper{}
 	for _, b := range builds {
@@ -101,18 +87,16 @@ func TestMapperProvider(t *testing.T) {
 			t.Fatalf("%s: got error %v, want a NoMatch", b.result.Build, err)
 		}
 	}
-	installNow(t, server, runner.Kind{Group: group, Kind: "Peer", Versions: []string{"v2"}})
+	installNow(t, server, Kind{Group: group, Kind: "Peer", Versions: []string{"v2"}})
 	for _, b := range builds {
 		b.heal(t, mappers[b], peer)
 		b.resetOnNoMatch(t, mappers[b], peer)
 	}
 }
 
-func installNow(t *testing.T, server *runner.Server, kind runner.Kind) {
+func installNow(t *testing.T, server *Server, kind Kind) {
 	t.Helper()
-	if err := errors.Join(server.Install(t.Context(), kind), server.AwaitServed(t.Context(), kind)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Install(t.Context(), kind), server.AwaitServed(t.Context(), kind))
 }
 
 // heal looks a kind up until it is found, or stock has had its chance.

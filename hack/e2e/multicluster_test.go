@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -12,8 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 // TestMulticluster runs an operator of testdata/consumers on a hosting cluster
@@ -30,16 +28,15 @@ func TestMulticluster(t *testing.T) {
 
 func newMeshEnvironment(t *testing.T) *meshEnvironment {
 	t.Helper()
-	e := &meshEnvironment{environment: newEnvironment(t, "multicluster"), tenants: map[string]*runner.Server{}}
-	if err := e.server.InstallFile(filepath.Join(root, "testdata/consumers/multicluster/clustermesh.crd.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	e := &meshEnvironment{environment: newEnvironment(t, "multicluster"), tenants: map[string]*Server{}}
+	_, err := envtest.InstallCRDs(e.config, envtest.CRDInstallOptions{
+		Paths: []string{filepath.Join(root, "testdata/consumers/multicluster/clustermesh.crd.yaml")}, ErrorIfPathMissing: true,
+	})
+	must(t, err)
 	for _, name := range []string{"a", "b"} {
-		e.tenants[name], _ = startServer(t)
+		e.tenants[name], _ = startServer(e.ctx, t)
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
-		if err := e.tenants[name].Client.Create(e.ctx, node); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.tenants[name].Client.Create(e.ctx, node))
 	}
 	return e
 }
@@ -52,12 +49,12 @@ func (e *meshEnvironment) lateKind(t *testing.T, name, title string, args ...str
 	r.install("a", r.kind("Peer", "v1"))
 	r.install("b", r.kind("Tunnel", "v1"))
 	r.startOperators(args...)
-	r.both("first reconciles", func(s *side) (runner.Step, error) {
+	r.both("first reconciles", func(s *side) (Step, error) {
 		err := r.await(s, "a push into a, and two looks at b", func() (bool, error) {
 			status, err := r.status(s, "b")
 			return r.pushes(s, "a", r.begun) > 0 && r.tries(s, "b", r.begun) >= 2 && status.reason == "PeerNotServed", err
 		})
-		return runner.Step{Outcome: "a pushed, b PeerNotServed", OK: err == nil, Requests: r.discoveries(s, "b", r.begun)}, err
+		return Step{Outcome: "a pushed, b PeerNotServed", OK: err == nil, Requests: r.discoveries(s, "b", r.begun)}, err
 	})
 	leases := r.leases()
 	r.install("b", r.kind("Peer", "v2"))
@@ -91,9 +88,7 @@ func (e *meshEnvironment) upgradedTenant(t *testing.T) {
 	r.startOperators()
 	r.pushed("a", "b")
 	begun := time.Now()
-	if err := e.tenants["a"].Uninstall(e.ctx, r.kind("Peer", "v1")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, e.tenants["a"].Uninstall(e.ctx, r.kind("Peer", "v1")))
 	r.install("a", r.kind("Peer", "v2"))
 	r.heals("a")
 	r.undelayed("b", begun)
@@ -109,15 +104,15 @@ func (e *meshEnvironment) hangingTenant(t *testing.T) {
 	r.startOperators()
 	r.pushed("a", "b")
 	begun := time.Now()
-	r.change("b does not answer", r.eachGateway("b", (*runner.Gateway).Hang))
-	r.both("reconcile b", func(s *side) (runner.Step, error) {
+	r.change("b does not answer", r.eachGateway("b", (*Gateway).Hang))
+	r.both("reconcile b", func(s *side) (Step, error) {
 		err := r.await(s, "b to be unreachable", func() (bool, error) {
 			status, err := r.status(s, "b")
 			return status.reason == "Unreachable", err
 		})
-		return runner.Step{Outcome: "b Unreachable", OK: err == nil}, err
+		return Step{Outcome: "b Unreachable", OK: err == nil}, err
 	})
-	r.change("b answers", r.eachGateway("b", (*runner.Gateway).Release))
+	r.change("b answers", r.eachGateway("b", (*Gateway).Release))
 	r.changed = time.Now()
 	r.heals("b")
 	r.undelayed("a", begun)
@@ -141,7 +136,7 @@ func (e *meshEnvironment) badTenants(t *testing.T) {
 	r.startOperators()
 	r.pushed("a")
 	begun := time.Now()
-	r.both("reconcile the others", func(s *side) (runner.Step, error) {
+	r.both("reconcile the others", func(s *side) (Step, error) {
 		err := r.await(s, "the conditions of the bad tenants", func() (bool, error) {
 			for tenant, want := range wrong {
 				status, err := r.status(s, tenant)
@@ -155,7 +150,7 @@ func (e *meshEnvironment) badTenants(t *testing.T) {
 			complete, err := r.complete(s)
 			return complete == "False", err
 		})
-		return runner.Step{Outcome: fmt.Sprintf("%d conditions", len(wrong)), OK: err == nil}, err
+		return Step{Outcome: fmt.Sprintf("%d conditions", len(wrong)), OK: err == nil}, err
 	})
 	r.change("the empty Secret gets b's kubeconfig", func() error { return r.mend("empty", "b") })
 	r.changed = time.Now()
@@ -172,17 +167,6 @@ func (e *meshEnvironment) badFlags(t *testing.T) {
 		"-retry=-1s": "-retry must be positive", "-timeout=0s": "-timeout must be positive", "-workers=0": "-workers must be positive",
 		"-peer=Peer": "-peer must be a kind with its group", "more": `unexpected argument "more"`,
 	} {
-		for _, binary := range []string{e.programs.Stock, e.programs.Fork} {
-			ctx, cancel := context.WithTimeout(e.ctx, 20*time.Second)
-			defer cancel()
-			p, err := runner.Start(ctx, binary, e.server.Kubeconfig, flag)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stderr, err := p.Finish("")
-			if err == nil || !strings.Contains(stderr, want) {
-				t.Errorf("%s: got %v and wrote %q, want an error status and %q", flag, err, stderr, want)
-			}
-		}
+		e.refuses(t, []string{flag}, "", want)
 	}
 }

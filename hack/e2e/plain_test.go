@@ -11,8 +11,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
 const (
@@ -24,21 +22,20 @@ const (
 // plain is an environment of operators that know nothing of this project.
 type plain struct {
 	*environment
-	gateways map[*side]*runner.Gateway
-	logs     map[*side]string // files
-	objects  int              // made so far
+	gateways map[*side]*Gateway
+	objects  int // made so far
 }
 
 // widget is what the operators are for.
-var widget = runner.Kind{Group: "plain.example.com", Kind: "Widget", Versions: []string{"v1"}, Status: true}
+var widget = Kind{Group: "plain.example.com", Kind: "Widget", Versions: []string{"v1"}, Status: true}
 
-var clusterWidget = runner.Kind{Group: widget.Group, Kind: widget.Kind, Versions: widget.Versions, Status: true, Cluster: true}
+var clusterWidget = Kind{Group: widget.Group, Kind: widget.Kind, Versions: widget.Versions, Status: true, Cluster: true}
 
 // TestPlain shows what happens to an operator as kubebuilder scaffolds it, with no
 // option set and no line of code of ours in it, when its CRD changes.
 func TestPlain(t *testing.T) {
 	t.Parallel() // most of the time it waits for stock to come right
-	p := &plain{environment: newEnvironment(t, "plain"), gateways: map[*side]*runner.Gateway{}, logs: map[*side]string{}}
+	p := &plain{environment: newEnvironment(t, "plain"), gateways: map[*side]*Gateway{}}
 	for _, test := range []struct {
 		name string
 		run  func(*plain, *testing.T)
@@ -81,7 +78,7 @@ func (p *plain) becomesNamespacedInNamespaces(t *testing.T) {
 	p.otherScope(t, "S2-cl-ns", "the same, the other way round", clusterWidget, widget, "-namespaces", "default,kube-system")
 }
 
-func (p *plain) otherScope(t *testing.T, name, title string, was, becomes runner.Kind, args ...string) {
+func (p *plain) otherScope(t *testing.T, name, title string, was, becomes Kind, args ...string) {
 	r := p.begin(t, name, title, was, args...)
 	p.gone(r, was, "widgets")
 	p.served(r, becomes, "widgets")
@@ -136,7 +133,7 @@ func (p *plain) restored(t *testing.T) {
 }
 
 // begin starts operators on a server that serves what they are for.
-func (p *plain) begin(t *testing.T, name, title string, kind runner.Kind, args ...string) *replay {
+func (p *plain) begin(t *testing.T, name, title string, kind Kind, args ...string) *replay {
 	r := p.replay(t, name, title)
 	p.served(r, kind, "widgets")
 	p.start(r, args...)
@@ -156,34 +153,10 @@ func (p *plain) start(r *replay, args ...string) {
 func (p *plain) startWith(r *replay, args func(*side) []string) {
 	r.t.Helper()
 	for _, s := range r.sides {
-		gateway, err := p.server.NewGateway()
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		r.t.Cleanup(gateway.Close)
-		p.gateways[s], p.logs[s] = gateway, filepath.Join(r.t.TempDir(), "log")
-		config, err := gateway.Kubeconfig()
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		kubeconfig := filepath.Join(filepath.Dir(p.logs[s]), "kubeconfig")
-		if err := os.WriteFile(kubeconfig, config, 0o600); err != nil {
-			r.t.Fatal(err)
-		}
-		if s.process, err = runner.StartLogged(p.ctx, s.binary, kubeconfig, p.logs[s], args(s)...); err != nil {
-			r.t.Fatal(err)
-		}
-		r.t.Cleanup(func() { p.stop(r, s) })
-	}
-}
-
-func (p *plain) stop(r *replay, s *side) {
-	if _, err := s.process.Stop(); err != nil {
-		r.t.Errorf("%s: %v", s.result.Build, err)
-	}
-	if r.t.Failed() {
-		wrote, _ := os.ReadFile(p.logs[s])
-		r.t.Logf("%s wrote\n%s", s.result.Build, wrote)
+		p.gateways[s] = newGateway(r.t, p.server)
+		file := filepath.Join(r.t.TempDir(), "kubeconfig")
+		must(r.t, os.WriteFile(file, p.gateways[s].kubeconfig(), 0o600))
+		s.process = start(p.ctx, r.t, s.binary, file, args(s)...)
 	}
 }
 
@@ -192,7 +165,7 @@ func (p *plain) change(r *replay, what string, do func(context.Context) error) {
 	r.change(what, func() error { return do(p.ctx) })
 }
 
-func (p *plain) served(r *replay, kind runner.Kind, plural string) {
+func (p *plain) served(r *replay, kind Kind, plural string) {
 	r.t.Helper()
 	scope := "namespaced"
 	if kind.Cluster {
@@ -203,7 +176,7 @@ func (p *plain) served(r *replay, kind runner.Kind, plural string) {
 	})
 }
 
-func (p *plain) gone(r *replay, kind runner.Kind, plural string) {
+func (p *plain) gone(r *replay, kind Kind, plural string) {
 	r.t.Helper()
 	p.change(r, fmt.Sprintf("CRD %s is deleted", plural), func(ctx context.Context) error {
 		return errors.Join(p.server.Uninstall(ctx, called(kind, plural)), p.server.AwaitGone(ctx, kind))
@@ -215,34 +188,32 @@ type limits struct{ within, giveUp time.Duration }
 
 // reconciled makes a new object for each side and waits for it to be reconciled.
 // The result of a replay is that of the slowest such step that counts.
-func (p *plain) reconciled(r *replay, kind runner.Kind, plural string, counts bool) {
+func (p *plain) reconciled(r *replay, kind Kind, plural string, counts bool) {
 	r.t.Helper()
 	p.await(r, kind, plural, counts, limits{plainWithin, plainGiveUp})
 }
 
-func (p *plain) await(r *replay, kind runner.Kind, plural string, counts bool, limit limits) {
+func (p *plain) await(r *replay, kind Kind, plural string, counts bool, limit limits) {
 	r.t.Helper()
 	p.objects++
 	before, names := map[*side]int{}, map[*side]string{}
 	for _, s := range r.sides {
-		before[s], names[s] = len(p.lines(r, s)), fmt.Sprintf("%s-%d", s.class(), p.objects)
-		if err := p.server.Make(p.ctx, called(kind, plural), names[s], s.class()); err != nil {
-			r.t.Fatal(err)
-		}
+		before[s], names[s] = len(s.process.lines()), fmt.Sprintf("%s-%d", s.class(), p.objects)
+		must(r.t, p.server.Make(p.ctx, called(kind, plural), names[s], s.class()))
 	}
 	made := time.Now()
 	if !counts {
 		limit.giveUp = time.Minute // the operators start
 	}
-	r.both("a new object", func(s *side) (runner.Step, error) {
-		step := runner.Step{Outcome: "not reconciled"}
+	r.both("a new object", func(s *side) (Step, error) {
+		step := Step{Outcome: "not reconciled"}
 		for time.Since(made) < limit.giveUp && !step.OK {
-			if slices.ContainsFunc(p.lines(r, s)[before[s]:], func(l runner.Line) bool { return l.Msg == "Reconciled" && l.Name == names[s] }) {
+			if slices.ContainsFunc(s.process.lines()[before[s]:], func(l Line) bool { return l.Msg == "Reconciled" && l.Name == names[s] }) {
 				step.OK, step.Outcome = true, fmt.Sprintf("reconciled after %.1f s", time.Since(made).Seconds())
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-		step.Requests = len(p.gateways[s].Calls(made, runner.Call.IsDiscovery))
+		step.Requests = len(p.gateways[s].Calls(made, Call.isDiscovery))
 		if !step.OK && !counts {
 			return step, errors.New("the operator does not work to begin with")
 		}
@@ -257,7 +228,7 @@ func (p *plain) await(r *replay, kind runner.Kind, plural string, counts bool, l
 
 // count adds a step to what a replay has come to. Of stock it is recorded whether
 // it comes right at all; the fork has to in time.
-func (s *side) count(step runner.Step, took time.Duration, inTime bool) {
+func (s *side) count(step Step, took time.Duration, inTime bool) {
 	first := s.result.Tries == 0
 	s.result.Healed = (first || s.result.Healed) && step.OK && (inTime || !s.result.Fork)
 	s.result.Millis = max(s.result.Millis, float64(took.Milliseconds()))
@@ -270,7 +241,7 @@ func (s *side) count(step runner.Step, took time.Duration, inTime bool) {
 func (p *plain) checkErrors(r *replay, s *side, before int, limit limits) {
 	most := plainErrors + int((limit.within - plainWithin).Seconds())
 	seen := map[string]int{}
-	for _, line := range p.lines(r, s)[before:] {
+	for _, line := range s.process.lines()[before:] {
 		if line.Level != "error" || !s.result.Fork {
 			continue
 		}
@@ -286,12 +257,4 @@ func (s *side) class() string {
 		return "fork"
 	}
 	return "stock"
-}
-
-func (p *plain) lines(r *replay, s *side) []runner.Line {
-	lines, err := runner.Lines(p.logs[s])
-	if err != nil {
-		r.t.Error(err)
-	}
-	return lines
 }

@@ -3,30 +3,35 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/freshmapper/freshmapper/hack/control"
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
 const root = "../.."
 
 // environment is what the replays of one program share.
 type environment struct {
-	ctx      context.Context // ends when the test is interrupted, so that it still cleans up
-	server   *runner.Server
-	programs *runner.Programs
+	ctx         context.Context // ends when the test is interrupted, so that it still cleans up
+	program     string          // its name
+	stock, fork string          // its paths
+	server      *Server
+	config      *rest.Config // of the server
 }
 
 func newEnvironment(t *testing.T, consumer string) *environment {
@@ -34,32 +39,18 @@ func newEnvironment(t *testing.T, consumer string) *environment {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
 	signal.Ignore(syscall.SIGPIPE) // a reader of our output that is interrupted too must not end us half-way
-	assets, err := control.Assets()
-	if err != nil {
-		t.Fatal(err)
-	}
-	log.SetLogger(logr.Discard()) // or controller-runtime complains on stderr that nobody did
-	programs, err := runner.Build(ctx, root, t.TempDir(), consumer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := runner.StartServer(ctx, assets, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &environment{ctx: ctx, server: server, programs: programs}
+	log.SetLogger(logr.Discard())  // or controller-runtime complains on stderr that nobody did
+	e := &environment{ctx: ctx, program: consumer}
+	e.stock, e.fork = buildBoth(ctx, t, consumer)
+	e.server, e.config = startServer(ctx, t)
+	return e
 }
 
 // side is one of the two builds in a replay.
 type side struct {
 	binary  string
-	result  *runner.Result
-	process *runner.Process
+	result  *Result
+	process *Process
 }
 
 // replay is one story, told to both builds at the same time.
@@ -71,43 +62,55 @@ type replay struct {
 }
 
 func (e *environment) replay(t *testing.T, name, title string) *replay {
-	stock := &side{binary: e.programs.Stock, result: &runner.Result{Build: "stock " + e.programs.Version}}
-	fork := &side{binary: e.programs.Fork, result: &runner.Result{Build: "fork " + e.programs.Version, Fork: true}}
+	stock := &side{binary: e.stock, result: &Result{Build: "stock " + tree.Newest()}}
+	fork := &side{binary: e.fork, result: &Result{Build: "fork " + tree.Newest(), Fork: true}}
 	r := &replay{environment: e, t: t, begun: time.Now(), sides: [2]*side{stock, fork}}
 	for _, s := range r.sides {
-		s.result.Program, s.result.Replay, s.result.Title = e.programs.Name, name, title
+		s.result.Program, s.result.Replay, s.result.Title = e.program, name, title
 	}
-	t.Cleanup(r.record)
+	t.Cleanup(func() { record(t, stock.result, fork.result) })
 	return r
 }
 
-func (r *replay) record() {
-	for _, s := range r.sides {
-		fmt.Fprintln(r.t.Output(), s.result)
+// record prints results, and appends them to the file that FRESHMAPPER_E2E_RESULTS
+// names, if it names one. Tests that run at the same time may do so: what one
+// appends stays together.
+func record(t *testing.T, results ...*Result) {
+	var lines bytes.Buffer
+	for _, r := range results {
+		fmt.Fprintln(t.Output(), r)
+		must(t, json.NewEncoder(&lines).Encode(r))
 	}
-	if err := runner.Record(r.sides[0].result, r.sides[1].result); err != nil {
-		r.t.Error(err)
+	name := os.Getenv("FRESHMAPPER_E2E_RESULTS")
+	if name == "" {
+		return
 	}
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	must(t, err)
+	_, err = file.Write(lines.Bytes())
+	must(t, err, file.Close())
 }
 
-// start starts the program of each side. If the test fails, it shows what they
-// wrote to stderr.
+// start starts the program of each side.
 func (r *replay) start(args func(*side) []string) {
 	r.t.Helper()
 	for _, s := range r.sides {
-		var err error
-		if s.process, err = runner.Start(r.ctx, s.binary, r.server.Kubeconfig, args(s)...); err != nil {
-			r.t.Fatal(err)
+		s.process = start(r.ctx, r.t, s.binary, r.server.Kubeconfig, args(s)...)
+	}
+}
+
+// refuses makes sure that arguments, or a line of input, end both programs with an
+// error status and a clear message.
+func (e *environment) refuses(t *testing.T, args []string, input, want string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(e.ctx, 20*time.Second)
+	defer cancel()
+	for _, binary := range []string{e.stock, e.fork} {
+		p := start(ctx, t, binary, e.server.Kubeconfig, args...)
+		_, _ = fmt.Fprintln(p.stdin, input) // it may have ended already
+		if err := p.wait(); err == nil || !strings.Contains(p.wrote(), want) {
+			t.Errorf("%q, %q: ended with %v and wrote %q, want an error status and %q", args, input, err, p.wrote(), want)
 		}
-		r.t.Cleanup(func() {
-			stderr, err := s.process.Stop()
-			if err != nil {
-				r.t.Errorf("%s: %v", s.result.Build, err)
-			}
-			if r.t.Failed() && stderr != "" {
-				r.t.Logf("%s wrote\n%s", s.result.Build, stderr)
-			}
-		})
 	}
 }
 
@@ -120,7 +123,7 @@ func (r *replay) change(what string, steps ...func() error) {
 			r.t.Fatalf("%s: %v", what, err)
 		}
 	}
-	done := runner.Step{Seconds: start.Sub(r.begun).Seconds(), What: what, OK: true, Millis: millisSince(start)}
+	done := Step{Seconds: start.Sub(r.begun).Seconds(), What: what, OK: true, Millis: millisSince(start)}
 	for _, s := range r.sides {
 		s.result.Steps = append(s.result.Steps, done)
 	}
@@ -128,7 +131,7 @@ func (r *replay) change(what string, steps ...func() error) {
 
 // both does something with each side at the same time, so that neither sees a
 // server that is younger or older than the other's.
-func (r *replay) both(what string, do func(*side) (runner.Step, error)) {
+func (r *replay) both(what string, do func(*side) (Step, error)) {
 	r.t.Helper()
 	var group sync.WaitGroup
 	var errs [len(r.sides)]error
@@ -172,7 +175,7 @@ func millisSince(start time.Time) float64 {
 }
 
 // called is a kind with another plural.
-func called(kind runner.Kind, plural string) runner.Kind {
+func called(kind Kind, plural string) Kind {
 	kind.Plural = plural
 	return kind
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
 // A lookup that is still wrong after so many tries, this far apart, is given up.
@@ -62,7 +60,7 @@ func (r *replay) startReports() {
 }
 
 func (s *side) ask(command string) (answer, error) {
-	line, err := s.process.Ask(command)
+	line, err := s.process.ask(command)
 	if err != nil {
 		return answer{}, err
 	}
@@ -73,12 +71,12 @@ func (s *side) ask(command string) (answer, error) {
 // ask asks both sides, whose answers must be right: the replay builds on them.
 func (r *replay) ask(what, command string, right wanted) {
 	r.t.Helper()
-	r.both(what, func(s *side) (runner.Step, error) {
+	r.both(what, func(s *side) (Step, error) {
 		a, err := s.ask(command)
 		if err == nil && !right(a) {
 			err = fmt.Errorf("%q: unexpected answer %+v", command, a)
 		}
-		return runner.Step{Outcome: a.String(), OK: err == nil, Requests: a.DiscoveryRequests}, err
+		return Step{Outcome: a.String(), OK: err == nil, Requests: a.DiscoveryRequests}, err
 	})
 }
 
@@ -86,11 +84,11 @@ func (r *replay) ask(what, command string, right wanted) {
 // last command is right, or gives up. All commands are sent at every try.
 func (r *replay) heal(what string, right wanted, commands ...string) {
 	r.t.Helper()
-	r.both(what, func(s *side) (runner.Step, error) {
+	r.both(what, func(s *side) (Step, error) {
 		start := time.Now()
 		last, err := s.try(right, commands)
 		s.result.Millis = millisSince(start)
-		return runner.Step{Outcome: times(last.String(), s.result.Tries), OK: s.result.Healed, Requests: s.result.Requests}, err
+		return Step{Outcome: times(last.String(), s.result.Tries), OK: s.result.Healed, Requests: s.result.Requests}, err
 	})
 }
 

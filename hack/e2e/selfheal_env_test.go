@@ -11,8 +11,6 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
 const (
@@ -42,9 +40,7 @@ func (h *selfheal) prepare(r *replay) {
 	r.t.Helper()
 	for _, s := range r.sides {
 		address, err := freeAddress(h.ctx)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, err)
 		h.running[s] = &selfhealProgram{address: address, file: filepath.Join(r.t.TempDir(), "status.json")}
 	}
 }
@@ -53,9 +49,7 @@ func (h *selfheal) corrupt(r *replay) {
 	r.t.Helper()
 	h.prepare(r)
 	for _, s := range r.sides {
-		if err := os.WriteFile(h.running[s].file, []byte("no status"), 0o600); err != nil {
-			r.t.Fatal(err)
-		}
+		must(r.t, os.WriteFile(h.running[s].file, []byte("no status"), 0o600))
 	}
 }
 
@@ -72,7 +66,7 @@ func (h *selfheal) startOn(r *replay, args ...string) {
 		}, args...)
 		return p.args
 	})
-	r.both("at start", func(s *side) (runner.Step, error) {
+	r.both("at start", func(s *side) (Step, error) {
 		now, err := h.awaitState(s, "Healthy")
 		return now.step(), err
 	})
@@ -107,28 +101,20 @@ func (h *selfheal) outage(r *replay) (revive func() error) {
 func (h *selfheal) restart(r *replay, s *side) (between selfhealStatus) {
 	r.t.Helper()
 	p := h.running[s]
-	if _, err := s.process.Crash(); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, s.process.end(os.Kill))
 	written, err := os.ReadFile(p.file)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	if err := json.Unmarshal(written, &between); err != nil {
-		r.t.Fatal(err)
-	}
-	if s.process, err = runner.Start(h.ctx, s.binary, h.server.Kubeconfig, p.args...); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
+	must(r.t, json.Unmarshal(written, &between))
+	s.process = start(h.ctx, r.t, s.binary, h.server.Kubeconfig, p.args...)
 	return between
 }
 
 // healed waits until the program is healthy and ready.
-func (h *selfheal) healed(s *side) (runner.Step, selfhealStatus, error) {
+func (h *selfheal) healed(s *side) (Step, selfhealStatus, error) {
 	start := time.Now()
 	before, err := h.status(s)
 	if err != nil {
-		return runner.Step{}, before, err
+		return Step{}, before, err
 	}
 	now, err := h.awaitState(s, "Healthy")
 	if err == nil {
@@ -140,11 +126,11 @@ func (h *selfheal) healed(s *side) (runner.Step, selfhealStatus, error) {
 }
 
 // awaitKind waits until the program reports a kind as want, and returns how that went.
-func (h *selfheal) awaitKind(s *side, want string, giveUp time.Duration) (runner.Step, error) {
+func (h *selfheal) awaitKind(s *side, want string, giveUp time.Duration) (Step, error) {
 	s.result.Healed, s.result.Tries = false, 0
 	before, err := h.status(s)
 	if err != nil {
-		return runner.Step{}, err
+		return Step{}, err
 	}
 	outcome := ""
 	start := time.Now()
@@ -158,7 +144,7 @@ func (h *selfheal) awaitKind(s *side, want string, giveUp time.Duration) (runner
 			err = json.Unmarshal(body, &kinds)
 		}
 		if err != nil {
-			return runner.Step{}, err
+			return Step{}, err
 		}
 		for _, outcome = range kinds { // there is one
 			s.result.Healed = outcome == want
@@ -168,7 +154,7 @@ func (h *selfheal) awaitKind(s *side, want string, giveUp time.Duration) (runner
 	s.result.Millis = millisSince(start)
 	now, err := h.status(s)
 	s.result.Requests = now.Requests - before.Requests
-	return runner.Step{Outcome: outcome, OK: s.result.Healed, Requests: s.result.Requests}, err
+	return Step{Outcome: outcome, OK: s.result.Healed, Requests: s.result.Requests}, err
 }
 
 // selfhealStatus is what /status answers.
@@ -184,12 +170,12 @@ type selfhealStatus struct {
 	Requests    int       `json:"requests"`
 }
 
-func (s selfhealStatus) step() runner.Step {
+func (s selfhealStatus) step() Step {
 	outcome := s.State
 	if s.Attempts > 0 {
-		outcome += ", " + runner.Count(s.Attempts, "attempt", "attempts")
+		outcome += ", " + Count(s.Attempts, "attempt", "attempts")
 	}
-	return runner.Step{Outcome: outcome, OK: s.State == "Healthy"}
+	return Step{Outcome: outcome, OK: s.State == "Healthy"}
 }
 
 func (h *selfheal) awaitState(s *side, state string) (selfhealStatus, error) {

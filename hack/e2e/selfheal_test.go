@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
 // TestSelfheal kills and starts the API server under the programs.
@@ -27,7 +25,7 @@ func (h *selfheal) shortOutage(t *testing.T) {
 	r := h.replay(t, "S1", "the API server dies and is back before it matters")
 	h.startOn(r, "-tolerate", "2m")
 	revive := h.outage(r)
-	r.both("in the outage", func(s *side) (runner.Step, error) {
+	r.both("in the outage", func(s *side) (Step, error) {
 		now, err := h.awaitState(s, "Failing")
 		if _, notReady := h.get(s, "/readyz"); notReady != nil {
 			err = errors.Join(err, fmt.Errorf("a short failure should be tolerated: %w", notReady))
@@ -35,7 +33,7 @@ func (h *selfheal) shortOutage(t *testing.T) {
 		return now.step(), err
 	})
 	r.change("API server is back", revive)
-	r.both("after it", func(s *side) (runner.Step, error) {
+	r.both("after it", func(s *side) (Step, error) {
 		step, now, err := h.healed(s)
 		if now.Attempts != 0 {
 			err = errors.Join(err, fmt.Errorf("a short failure should not be repaired: %+v", now))
@@ -52,11 +50,11 @@ func (h *selfheal) longOutage(t *testing.T) {
 	h.startOn(r, "-tolerate", "1s")
 	revive := h.outage(r)
 	before := map[*side]selfhealStatus{}
-	r.both("in the outage", func(s *side) (runner.Step, error) { return h.repairs(s) })
+	r.both("in the outage", func(s *side) (Step, error) { return h.repairs(s) })
 	for _, s := range r.sides {
 		before[s] = h.restart(r, s)
 	}
-	r.both("programs killed, started", func(s *side) (runner.Step, error) {
+	r.both("programs killed, started", func(s *side) (Step, error) {
 		was := before[s]
 		now, err := h.await(s, "an attempt after its restart", func(now selfhealStatus) bool { return now.Attempts > was.Attempts })
 		if err == nil && (now.State != "Unhealthy" || !now.Since.Equal(was.Since)) {
@@ -65,7 +63,7 @@ func (h *selfheal) longOutage(t *testing.T) {
 		return now.step(), err
 	})
 	r.change("API server is back", revive)
-	r.both("after it", func(s *side) (runner.Step, error) {
+	r.both("after it", func(s *side) (Step, error) {
 		step, _, err := h.healed(s)
 		if err != nil {
 			return step, err
@@ -80,10 +78,10 @@ func (h *selfheal) longOutage(t *testing.T) {
 }
 
 // repairs waits until the program repairs, and looks at how it says so.
-func (h *selfheal) repairs(s *side) (runner.Step, error) {
+func (h *selfheal) repairs(s *side) (Step, error) {
 	now, err := h.await(s, "two attempts", func(now selfhealStatus) bool { return now.State == "Unhealthy" && now.Attempts >= 2 })
 	if err != nil {
-		return runner.Step{}, err
+		return Step{}, err
 	}
 	if now.Since.IsZero() || !strings.Contains(now.Reason, "refused") || !now.Repairing {
 		err = fmt.Errorf("want since, reason, and a repair under way: %+v", now)
@@ -103,7 +101,7 @@ func (h *selfheal) givesUp(t *testing.T) {
 	r := h.replay(t, "S3", "an outage beyond the deadline of a repair")
 	h.startOn(r, "-tolerate", "1s", "-repair-deadline", "3s")
 	revive := h.outage(r)
-	r.both("beyond the deadline", func(s *side) (runner.Step, error) {
+	r.both("beyond the deadline", func(s *side) (Step, error) {
 		now, err := h.await(s, "giving up", func(now selfhealStatus) bool { return now.State == "GaveUp" && !now.Repairing })
 		if _, dead := h.get(s, "/healthz"); dead == nil {
 			err = errors.Join(err, errors.New("liveness should fail"))
@@ -114,7 +112,7 @@ func (h *selfheal) givesUp(t *testing.T) {
 		return now.step(), err
 	})
 	r.change("API server is back", revive)
-	r.both("after it", func(s *side) (runner.Step, error) {
+	r.both("after it", func(s *side) (Step, error) {
 		step, _, err := h.healed(s)
 		if _, dead := h.get(s, "/healthz"); dead != nil {
 			err = errors.Join(err, dead)
@@ -127,15 +125,15 @@ func (h *selfheal) givesUp(t *testing.T) {
 // changedMeanwhile is where a ping does not help: the server is well, and what
 // the program knows of it is not.
 func (h *selfheal) changedMeanwhile(t *testing.T) {
-	widget := runner.Kind{Group: "s4.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	widget := Kind{Group: "s4.example.com", Kind: "Widget", Versions: []string{"v1"}}
 	r := h.replay(t, "S4", "a kind has changed by the time the outage is over")
 	r.given(widget)
 	h.startOn(r, "-tolerate", "1s", "-kinds", "Widget.s4.example.com")
-	r.both("Widget", func(s *side) (runner.Step, error) {
+	r.both("Widget", func(s *side) (Step, error) {
 		return h.awaitKind(s, "s4.example.com/v1, namespace", selfhealGiveUp)
 	})
 	revive := h.outage(r)
-	r.both("in the outage", func(s *side) (runner.Step, error) {
+	r.both("in the outage", func(s *side) (Step, error) {
 		now, err := h.awaitState(s, "Unhealthy")
 		return now.step(), err
 	})
@@ -144,11 +142,11 @@ func (h *selfheal) changedMeanwhile(t *testing.T) {
 	again.Cluster = true
 	steps := append([]func() error{func() error { return h.server.Uninstall(h.ctx, widget) }}, r.settled(again, "v1")...)
 	r.change("CRD Widget comes back cluster-wide", steps...)
-	r.both("health", func(s *side) (runner.Step, error) {
+	r.both("health", func(s *side) (Step, error) {
 		step, _, err := h.healed(s)
 		return step, err
 	})
-	r.both("Widget", func(s *side) (runner.Step, error) {
+	r.both("Widget", func(s *side) (Step, error) {
 		return h.awaitKind(s, "s4.example.com/v1, root", selfhealGiveUp)
 	})
 	r.judge(false)
@@ -164,7 +162,7 @@ func (h *selfheal) badInput(t *testing.T) {
 		"-kinds widgets":      `"widgets" is no kind, want KIND.GROUP such as ConfigMap or Deployment.apps`,
 		"-kubeconfig absent":  "absent",
 	} {
-		t.Run(args, func(t *testing.T) { h.badArguments(t, strings.Fields(args), want) })
+		t.Run(args, func(t *testing.T) { h.refuses(t, strings.Fields(args), "", want) })
 	}
 	t.Run("no status", h.corruptStatus)
 }
@@ -173,7 +171,7 @@ func (h *selfheal) corruptStatus(t *testing.T) {
 	r := h.replay(t, "S5", "the status file is none, and a kind does not exist")
 	h.corrupt(r)
 	h.startOn(r, "-kinds", "Nope.example.com")
-	r.both("at start", func(s *side) (runner.Step, error) {
+	r.both("at start", func(s *side) (Step, error) {
 		step, _, err := h.healed(s)
 		if err != nil {
 			return step, err

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package runner
+package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -20,9 +23,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/freshmapper/freshmapper/hack/control"
 )
@@ -38,50 +39,48 @@ type Server struct {
 	Client     client.Client // the test's own; core types and CRDs
 
 	plane      *control.Plane
-	config     *rest.Config
 	discovery  *discovery.DiscoveryClient
 	aggregated bool // it has aggregated discovery
 }
 
-// StartServer starts the API server that is in assets. Below dir it writes a
-// kubeconfig. It is the caller's to stop.
-func StartServer(ctx context.Context, assets, dir string) (*Server, error) {
-	plane, err := control.Start(ctx, assets, 1)
-	if err != nil {
-		return nil, fmt.Errorf("the API server in %s: %w", assets, err)
-	}
-	s := &Server{Kubeconfig: filepath.Join(dir, "kubeconfig"), plane: plane, config: plane.Servers[0].Config()}
-	if err := s.connect(); err != nil {
-		return nil, errors.Join(err, s.Stop())
-	}
-	return s, nil
-}
-
-func (s *Server) connect() error {
-	kubeconfig, err := kubeconfig(&api.Cluster{Server: s.config.Host, InsecureSkipTLSVerify: true}, s.config.BearerToken)
-	if err == nil {
-		err = os.WriteFile(s.Kubeconfig, kubeconfig, 0o600)
-	}
-	if err != nil {
-		return err
-	}
+// startServer starts an API server that ends with the test. The configuration
+// leads to it as an administrator, without a rate limit.
+func startServer(ctx context.Context, t *testing.T) (*Server, *rest.Config) {
+	t.Helper()
+	assets, err := control.Assets()
+	must(t, err)
+	s := &Server{Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	s.plane, err = control.Start(ctx, assets, 1)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := s.plane.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg := s.plane.Servers[0].Config()
+	must(t, os.WriteFile(s.Kubeconfig, kubeconfig("server: "+cfg.Host+", insecure-skip-tls-verify: true", "token: "+cfg.BearerToken), 0o600))
 	types := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(types), apiextensionsv1.AddToScheme(types)); err != nil {
-		return err
-	}
-	if s.Client, err = client.New(s.config, client.Options{Scheme: types}); err != nil {
-		return err
-	}
-	if s.discovery, err = discovery.NewDiscoveryClientForConfig(s.config); err != nil {
-		return err
-	}
+	must(t, scheme.AddToScheme(types), apiextensionsv1.AddToScheme(types))
+	s.Client, err = client.New(cfg, client.Options{Scheme: types})
+	must(t, err)
+	s.discovery, err = discovery.NewDiscoveryClientForConfig(cfg)
+	must(t, err)
 	_, resources, _, err := s.discovery.GroupsAndMaybeResources()
+	must(t, err)
 	s.aggregated = resources != nil
-	return err
+	return s, cfg
 }
 
-// Stop ends the server and removes its data.
-func (s *Server) Stop() error { return s.plane.Stop() }
+// kubeconfig is one with a cluster and a user.
+func kubeconfig(cluster, user string) []byte {
+	return fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters: [{name: server, cluster: {%s}}]
+users: [{name: user, user: {%s}}]
+contexts: [{name: server, context: {cluster: server, user: user}}]
+current-context: server
+`, cluster, user)
+}
 
 // Kill ends the API server at once, with SIGKILL; its etcd goes on. revive starts
 // it again, and returns when it is ready.
@@ -106,16 +105,6 @@ func (s *Server) Empty(ctx context.Context) error {
 		return err
 	}
 	return revive(ctx)
-}
-
-// InstallFile creates the CRDs in a file, or updates them, and waits until the
-// server serves them.
-func (s *Server) InstallFile(name string) error {
-	_, err := envtest.InstallCRDs(s.config, envtest.CRDInstallOptions{Paths: []string{name}, ErrorIfPathMissing: true})
-	if err != nil {
-		return fmt.Errorf("failed to install %s: %w", name, err)
-	}
-	return nil
 }
 
 // Kind is a custom resource, namespaced unless said otherwise.
@@ -157,6 +146,31 @@ func (s *Server) Uninstall(ctx context.Context, kind Kind) error {
 	return s.Await(ctx, "the deletion of "+crd.Name, func() (bool, error) {
 		err := s.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+}
+
+// Make creates an object of the kind, for the operator of a class, in the kind's
+// first version, as soon as the server lets it. No mapper is asked for the path.
+func (s *Server) Make(ctx context.Context, kind Kind, name, class string) error {
+	gv := kind.gv(kind.Versions[0])
+	where := path.Join("/apis", gv.String())
+	metadata := map[string]any{"name": name}
+	if !kind.Cluster {
+		where, metadata["namespace"] = path.Join(where, "namespaces/default"), "default"
+	}
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": gv.String(), "kind": kind.Kind, "metadata": metadata, "spec": map[string]any{"size": 1, "class": class},
+	})
+	if err != nil {
+		return err
+	}
+	return s.Await(ctx, fmt.Sprintf("%s %q to be made", kind.Kind, name), func() (bool, error) {
+		err := s.discovery.RESTClient().Post().AbsPath(path.Join(where, kind.resource())).
+			SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
 	})
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
 const (
@@ -24,13 +22,13 @@ const (
 )
 
 // gadget is what the programs work with.
-var gadget = runner.Kind{Group: "unmanaged.example.com", Kind: "Gadget", Versions: []string{"v1"}}
+var gadget = Kind{Group: "unmanaged.example.com", Kind: "Gadget", Versions: []string{"v1"}}
 
 // TestUnmanaged is about programs with a mapper of their own, in which nobody is
 // told of a 404 and nobody starts anything.
 func TestUnmanaged(t *testing.T) {
 	t.Parallel() // most of the time it waits for MaxAge to pass
-	p := &plain{environment: newEnvironment(t, "unmanaged"), gateways: map[*side]*runner.Gateway{}, logs: map[*side]string{}}
+	p := &plain{environment: newEnvironment(t, "unmanaged"), gateways: map[*side]*Gateway{}}
 	t.Run("S7", p.unmanaged)
 	t.Run("NotFound", p.misses)
 }
@@ -52,7 +50,7 @@ func (p *plain) unmanaged(t *testing.T) {
 }
 
 // marked is reconciled with the time that a mapper without options may take.
-func (p *plain) marked(r *replay, kind runner.Kind, counts bool) {
+func (p *plain) marked(r *replay, kind Kind, counts bool) {
 	r.t.Helper()
 	p.await(r, kind, "gadgets", counts, limits{within: unmanagedWithin, giveUp: unmanagedGiveUp})
 }
@@ -64,20 +62,21 @@ func (p *plain) misses(t *testing.T) {
 		return []string{"miss", "-gets", fmt.Sprint(missGets), "-over", missOver.String()}
 	})
 	for _, s := range r.sides {
-		if err := s.process.Expect("ready"); err != nil {
-			t.Fatal(err)
+		ready, err := s.process.stdout.ReadString('\n')
+		if ready != "ready\n" {
+			t.Fatalf("%s: printed %q and not that it is ready: %v", s.result.Build, ready, err)
 		}
 	}
-	r.both("gets of what is absent", func(s *side) (runner.Step, error) {
+	r.both("gets of what is absent", func(s *side) (Step, error) {
 		begun := time.Now()
-		if _, err := s.process.Ask(""); err != nil { // it answers when it is done
-			return runner.Step{}, err
+		if _, err := s.process.ask(""); err != nil { // it answers when it is done
+			return Step{}, err
 		}
-		all := p.gateways[s].Calls(begun, func(runner.Call) bool { return true })
-		beyond := len(p.gateways[s].Calls(begun, runner.Call.IsDiscovery))
+		all := p.gateways[s].Calls(begun, func(Call) bool { return true })
+		beyond := len(p.gateways[s].Calls(begun, Call.isDiscovery))
 		s.result.Healed = len(all)-beyond == missGets && beyond <= missMost
 		s.result.Tries, s.result.Requests, s.result.Millis = 1, beyond, millisSince(begun)
-		return runner.Step{Outcome: fmt.Sprintf("%d requests", len(all)), OK: s.result.Healed, Requests: beyond}, nil
+		return Step{Outcome: fmt.Sprintf("%d requests", len(all)), OK: s.result.Healed, Requests: beyond}, nil
 	})
 	r.judge(true)
 }

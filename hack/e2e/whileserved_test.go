@@ -28,13 +28,12 @@ import (
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/hack/e2e/internal/examplev1"
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/runner"
 )
 
 // TestRunWhileServedExample runs README's example: the operator survives its CRD,
 // twice, and nothing is asked for while it is gone.
 func TestRunWhileServedExample(t *testing.T) {
-	s, cfg := startServer(t)
+	s, cfg := startServer(t.Context(), t)
 	mgr, mapper := exampleManager(t, cfg)
 	seen := &names{}
 	reconciler := reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -51,7 +50,7 @@ func TestRunWhileServedExample(t *testing.T) {
 			t.Errorf("the manager: %v", err)
 		}
 	})
-	kind := runner.Kind{Group: examplev1.GroupVersion.Group, Kind: "Widget", Versions: []string{"v1"}}
+	kind := Kind{Group: examplev1.GroupVersion.Group, Kind: "Widget", Versions: []string{"v1"}}
 	for _, name := range []string{"first", "second", "third"} {
 		if err := s.Install(ctx, kind); err != nil {
 			t.Fatal(err)

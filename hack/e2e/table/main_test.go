@@ -23,7 +23,7 @@ func table(t *testing.T, results string, color bool) (string, error) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	err := run(&out, name, color)
+	err := printer{out: &out, color: color}.print(name)
 	return out.String(), err
 }
 
@@ -70,8 +70,8 @@ func TestTableByProgram(t *testing.T) {
 
 func TestTableFails(t *testing.T) {
 	for results, want := range map[string]string{
-		"":                   "0 results",
-		stock:                "1 result, want two",
+		"":                   "no results",
+		stock:                "want one result of stock",
 		fork + stock:         "want one result of stock",
 		stock + stock:        "want one result of stock",
 		stock + fork + "{":   "result 3",

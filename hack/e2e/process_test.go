@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Process is a running program.
+type Process struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+	log    string // the file that has its stderr
+	ended  bool
+}
+
+// start starts a program that finds its API server through kubeconfig. It ends with
+// ctx and with the test, which shows what it wrote to stderr if it fails.
+func start(ctx context.Context, t *testing.T, binary, kubeconfig string, args ...string) *Process {
+	t.Helper()
+	p := &Process{cmd: exec.CommandContext(ctx, binary, args...), log: filepath.Join(t.TempDir(), "log")}
+	stderr, err := os.Create(p.log)
+	must(t, err)
+	defer func() { _ = stderr.Close() }() // the program has a descriptor of its own
+	p.cmd.Env, p.cmd.Stderr, p.cmd.WaitDelay = append(os.Environ(), "KUBECONFIG="+kubeconfig), stderr, 10*time.Second
+	p.stdin, err = p.cmd.StdinPipe()
+	must(t, err)
+	stdout, err := p.cmd.StdoutPipe()
+	must(t, err)
+	p.stdout = bufio.NewReader(stdout)
+	must(t, p.cmd.Start())
+	t.Cleanup(func() {
+		if err := p.end(os.Interrupt); err != nil {
+			t.Errorf("%s: %v", filepath.Base(binary), err)
+		}
+		if t.Failed() {
+			t.Logf("%s wrote\n%s", filepath.Base(binary), p.wrote())
+		}
+	})
+	return p
+}
+
+// ask writes a line to the program and returns the line that it answers.
+func (p *Process) ask(line string) ([]byte, error) {
+	if _, err := fmt.Fprintln(p.stdin, line); err != nil {
+		return nil, fmt.Errorf("asking %q: %w", line, err)
+	}
+	answer, err := p.stdout.ReadBytes('\n')
+	if err != nil {
+		return nil, fmt.Errorf("no answer to %q: %w", line, err)
+	}
+	return answer, nil
+}
+
+// end ends the program with a signal and by the end of its input, and waits. To
+// have been ended by the signal is no error.
+func (p *Process) end(by os.Signal) error {
+	if p.ended {
+		return nil
+	}
+	_ = p.cmd.Process.Signal(by) // it may have ended already
+	err := p.wait()
+	if exit := (&exec.ExitError{}); errors.As(err, &exit) && exit.ExitCode() < 0 {
+		err = nil
+	}
+	return err
+}
+
+// wait waits for a program whose input ends now.
+func (p *Process) wait() error {
+	p.ended = true
+	return errors.Join(p.stdin.Close(), p.cmd.Wait())
+}
+
+// wrote is what the program wrote to stderr so far.
+func (p *Process) wrote() string {
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// Line is a line of a log that zap wrote.
+type Line struct{ Level, Msg, Error, Name string } // Name is that of the object that was reconciled
+
+// lines returns the lines of the program's log. Others' lines, that are not zap's,
+// are left out, as is one that is half written.
+func (p *Process) lines() (lines []Line) {
+	for text := range bytes.Lines([]byte(p.wrote())) {
+		var line Line
+		if json.Unmarshal(text, &line) == nil {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
