@@ -28,25 +28,26 @@ const help = `stage writes a patch series for controller-runtime.
   stage -o DIR [-series small|full] [-base V] [-author 'NAME <ADDRESS>']
   stage -measure [-base V]
 
-DIR must be absent or empty, or hold an earlier series, which is replaced. The
-series applies to a checkout of the tag V with
+stage writes the patches to DIR. DIR must be absent or empty, or hold an earlier
+series, which stage replaces. To apply the patches, check out the tag V of
+controller-runtime and run
 
   git am DIR/*.patch
 
-and each of its patches builds and passes its tests by itself. upstream asks
-contributors to sign a CLA: the author of the commits must be somebody who did.
+Each patch builds and passes its tests without those behind it. Upstream asks
+contributors to sign a CLA: as author, name somebody who has signed it.
 
-  -series S   small (the default): changes to upstream's own mapper and client;
-              full: this project's mapper in its place, in slices
+  -series S   small (the default) changes upstream's own mapper and client;
+              full puts this project's mapper in their place, in slices
   -base V     the controller-runtime release to change (default %[1]s)
-  -author A   who the commits are by (default %[2]s)
+  -author A   the author of the commits (default %[2]s)
 
-With -measure nothing is staged. What each patch of the small series buys is
-measured instead, beside stock and the fork, with the checkout in the current
-folder, on a real API server and one in memory; the table goes into
-hack/stage/PROPOSAL.md. That takes a quarter of an hour.
+With -measure, stage writes no patches. It measures what each patch of the small
+series buys, beside stock and the fork, on a real API server and on one in
+memory, and writes the table into hack/stage/PROPOSAL.md. Run it in a checkout of
+freshmapper. It takes a quarter of an hour or more.
 
-What to say with it is in hack/stage/PROPOSAL.md.
+hack/stage/PROPOSAL.md says how to propose the patches.
 `
 
 const nobody = "freshmapper <freshmapper@example.invalid>"
@@ -84,16 +85,18 @@ func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
 func (o options) valid() error {
 	switch {
 	case o.series != "small" && o.series != "full":
-		return fmt.Errorf("unknown -series %q: it is small or full", o.series)
+		return fmt.Errorf("unknown -series %q: choose small or full", o.series)
 	case o.measure && o.out != "":
-		return errors.New("-measure stages nothing: leave -o out")
+		return errors.New("-measure writes no patches: leave -o out")
 	case o.measure:
 		return nil
 	case o.out == "":
-		return errors.New("give -o DIR")
+		return errors.New("-o DIR is missing: name the folder for the patches")
 	}
-	_, err := mail.ParseAddress(o.author)
-	return err
+	if _, err := mail.ParseAddress(o.author); err != nil {
+		return fmt.Errorf("-author %q is not like 'NAME <ADDRESS>': %w", o.author, err)
+	}
+	return nil
 }
 
 func stage(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
@@ -122,12 +125,12 @@ func stage(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
 		}
 	}
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
-		return fmt.Errorf("make a place for the series: %w", err)
+		return fmt.Errorf("make the folder for the patches: %w", err)
 	}
 	for _, patch := range patches {
 		name := filepath.Join(o.out, patch.File)
 		if err := os.WriteFile(name, patch.Mail, 0o644); err != nil {
-			return fmt.Errorf("write the series: %w", err)
+			return fmt.Errorf("write a patch: %w", err)
 		}
 		fmt.Fprintf(stdout, "%s\n\t%s\n", name, patch.Size)
 	}
@@ -141,20 +144,20 @@ func (o options) changes(upstream tree.Files, ours fs.FS) ([]series.Change, erro
 	return small.Changes(upstream)
 }
 
-// earlier lists the patches of an earlier series in dir. Anything else there
-// is somebody's.
+// earlier lists the patches of an earlier series in dir. Whatever else is there
+// belongs to the user, and is an error.
 func earlier(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look at %s: %w", dir, err)
+		return nil, fmt.Errorf("read the folder %s: %w", dir, err)
 	}
 	var names []string
 	for _, entry := range entries {
 		if matched, err := filepath.Match("[0-9][0-9][0-9][0-9]-*.patch", entry.Name()); err != nil || !matched || !entry.Type().IsRegular() {
-			return nil, fmt.Errorf("%s holds %s, which is no patch of a series: choose a new folder", dir, entry.Name())
+			return nil, fmt.Errorf("%s holds %s, which is not a patch of a series: choose another folder", dir, entry.Name())
 		}
 		names = append(names, filepath.Join(dir, entry.Name()))
 	}

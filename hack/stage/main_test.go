@@ -29,11 +29,11 @@ func TestUsage(t *testing.T) {
 	forktest.Chdir(t, t.TempDir())
 	forktest.Write(t, "taken", "notes.txt", "mine\n")
 	for args, want := range map[string]string{
-		"":                   "give -o DIR",
+		"":                   "-o DIR is missing",
 		"-o a b":             `unexpected argument "b"`,
 		"-o a -base v0.19.0": "v0.19.0 is not supported",
 		"-o a -series big":   "small or full",
-		"-o a -author me":    "mail",
+		"-o a -author me":    "-author \"me\"",
 		"-o taken":           "notes.txt",
 		"-measure -o a":      "leave -o out",
 		"-x":                 "not defined",

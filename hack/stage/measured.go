@@ -62,7 +62,7 @@ func replaceTable(name, page string) error {
 	before, rest, begins := strings.Cut(string(data), begin)
 	_, after, ends := strings.Cut(rest, end)
 	if !begins || !ends {
-		return errors.New(name + " has no place for the table: it is between two comments that say MEASURED")
+		return errors.New(name + " has no place for the table: put back the two comments that say MEASURED")
 	}
 	return os.WriteFile(name, []byte(before+begin+"\n"+page+"\n"+end+after), 0o644)
 }

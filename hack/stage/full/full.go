@@ -106,5 +106,5 @@ func complete(got, want tree.Files) error {
 		return nil
 	}
 	slices.Sort(wrong)
-	return fmt.Errorf("the fork changes %s: write that into a slice of hack/stage/full/slices.txt", strings.Join(wrong, ", "))
+	return fmt.Errorf("no slice brings what the fork makes of %s: write each file into a slice of hack/stage/full/slices.txt", strings.Join(wrong, ", "))
 }

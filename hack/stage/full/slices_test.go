@@ -43,7 +43,7 @@ func TestFileInNoSlice(t *testing.T) {
 	t.Cleanup(func() { table = whole })
 	table = strings.Replace(table, name+"\n", "", 1)
 	_, err := Changes(tree.Newest(), stock(t), freshmapper.Source)
-	if err == nil || !strings.Contains(err.Error(), "changes "+name+": write") {
+	if err == nil || !strings.Contains(err.Error(), "makes of "+name+": write") {
 		t.Errorf("error: %v", err)
 	}
 }

@@ -51,7 +51,7 @@ func (b *bench) benchmarks(ctx context.Context, c *Column) error {
 				return err
 			}
 			if b.read(c, name, out); len(c.best[name]) == 0 {
-				return fmt.Errorf("hack/bench gave no figures for %s: does that benchmark have another name now?", name)
+				return fmt.Errorf("hack/bench has no figures for %s: if that benchmark has another name now, write it into hack/stage/measure", name)
 			}
 		}
 	}

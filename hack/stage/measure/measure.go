@@ -46,7 +46,7 @@ const (
 // root, and returns a page of Markdown. It tells progress what it does.
 func Run(ctx context.Context, root string, columns []*Column, progress io.Writer) (string, error) {
 	if _, err := os.Stat(filepath.Join(root, benchModule, "go.mod")); err != nil {
-		return "", fmt.Errorf("-measure needs a checkout of freshmapper as the current folder: %w", err)
+		return "", fmt.Errorf("run -measure in the root folder of a checkout of freshmapper: %w", err)
 	}
 	work, err := os.MkdirTemp("", "freshmapper-measure-")
 	if err != nil {

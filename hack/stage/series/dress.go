@@ -60,12 +60,12 @@ func headerOf(upstream tree.Files) ([]byte, error) {
 		file, ok := upstream[neighbour]
 		text, _, end := bytes.Cut(file.Data, []byte("*/\n"))
 		if !ok || !end || !bytes.HasPrefix(text, []byte("/*\nCopyright")) {
-			return nil, fmt.Errorf("upstream has neither %s nor a header in %s, with which every new file has to begin", boilerplate, neighbour)
+			return nil, fmt.Errorf("upstream has neither %s nor a header in %s: one of them is needed, as every new file begins with it", boilerplate, neighbour)
 		}
 		return slices.Concat(text, []byte("*/\n")), nil
 	}
 	if bytes.Contains(header.Data, []byte("YEAR")) {
-		return nil, fmt.Errorf("upstream's %s wants a year, and a series that is generated has none: fill it in there", boilerplate)
+		return nil, fmt.Errorf("upstream's %s wants a year: have hack/stage/series fill it in", boilerplate)
 	}
 	return header.Data, nil
 }

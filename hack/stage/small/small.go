@@ -95,7 +95,7 @@ func (p Patch) addTests(files tree.Files) error {
 		}
 		name = clientDir + name + "_test.go"
 		if _, taken := files[name]; taken {
-			return fmt.Errorf("upstream has a %s of its own: rename ours", name)
+			return fmt.Errorf("upstream has a %s of its own: give ours another name in hack/stage/small", name)
 		}
 		if withoutTContext.Match(files["go.mod"].Data) {
 			data = bytes.ReplaceAll(data, []byte("t.Context()"), []byte("context.Background()"))

@@ -33,7 +33,7 @@ func TestChangesSayWhatTheyDoNotFind(t *testing.T) {
 		"client":      {clientFile, "c.mu.RLock()", "c.mutex.RLock()", `"c.mu.RLock()" in getResource`},
 		"maps":        {clientFile, "*resourceMeta\n\n\tmu", "*resource\n\n\tmu", "map to *resourceMeta"},
 		"no file":     {clientFile, "", "", "upstream has no pkg/client/client_rest_resources.go"},
-		"taken":       {"pkg/client/apiutil/restmapper_live_test.go", "", "package apiutil\n", "rename ours"},
+		"taken":       {"pkg/client/apiutil/restmapper_live_test.go", "", "package apiutil\n", "give ours another name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := maps.Clone(stock)
