@@ -48,9 +48,7 @@ func TestDeploy(t *testing.T) {
 			takes(t, folder, pod.Spec.Containers[0].Args)
 
 			dockerfile, err := os.ReadFile(filepath.Join(folder, "Dockerfile"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			tree, download := strings.Index(string(dockerfile), "COPY third_party/"), strings.Index(string(dockerfile), "RUN go mod download")
 			if tree < 0 || download < tree || !strings.Contains(string(dockerfile), `ENTRYPOINT ["/`+name+`"]`) {
 				t.Errorf("the Dockerfile does not build the fork:\n%s", dockerfile)
@@ -63,9 +61,7 @@ func TestDeploy(t *testing.T) {
 func decodeAll(t *testing.T, manifest string) []runtime.Object {
 	t.Helper()
 	text, err := os.ReadFile(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	var objects []runtime.Object
 	for _, document := range strings.Split(string(text), "\n---\n") {

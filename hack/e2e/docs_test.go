@@ -23,9 +23,7 @@ const top = "../.."
 func document(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(top, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -34,14 +32,10 @@ func documents(t *testing.T) []string {
 	names := []string{"README.md", "CONTRIBUTING.md", "DESIGN.md", "CHANGELOG.md", "SECURITY.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(top, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range found {
 			rel, err := filepath.Rel(top, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			names = append(names, rel)
 		}
 	}
@@ -104,9 +98,7 @@ func hasHeading(text, anchor string) bool {
 func TestDocumentsPrograms(t *testing.T) {
 	dir := t.TempDir()
 	root, err := filepath.Abs(top)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range []string{"go.mod", "go.sum"} {
 		write(t, dir, name, strings.Replace(document(t, "hack/e2e/"+name), "=> ../..", "=> "+root, 1))
 	}
@@ -134,12 +126,8 @@ func TestDocumentsPrograms(t *testing.T) {
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
 	full := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(full, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(full), 0o755))
+	must(t, os.WriteFile(full, []byte(text), 0o644))
 }
 
 // Demos and benchmarks use the newest release, and the workflow releases all lines.
@@ -173,18 +161,14 @@ func TestMonitoring(t *testing.T) {
 			Rules []struct{ Alert, Expr string }
 		}
 	}
-	if err := yaml.Unmarshal([]byte(document(t, "docs/monitoring/alerts.yaml")), &rules); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(document(t, "docs/monitoring/alerts.yaml")), &rules))
 	var dashboard struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal([]byte(document(t, "docs/monitoring/dashboard.json")), &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(document(t, "docs/monitoring/dashboard.json")), &dashboard))
 	queries := map[string]string{}
 	for _, rule := range rules.Groups[0].Rules {
 		queries["alert "+rule.Alert] = rule.Expr

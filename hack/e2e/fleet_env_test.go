@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -156,7 +155,7 @@ func (f *fleetRun) leave(name string) {
 // install brings the kind to a server.
 func (f *fleetRun) install(server *Server) {
 	f.t.Helper()
-	must(f.t, errors.Join(server.Install(f.ctx, f.kind), server.AwaitServed(f.ctx, f.kind)))
+	must(f.t, server.Install(f.ctx, f.kind), server.AwaitServed(f.ctx, f.kind))
 }
 
 // marks creates an object and waits until the program has written the name of the

@@ -42,7 +42,7 @@ func TestFleet(t *testing.T) {
 func (f *fleetRun) lateKind(a, b *Server) {
 	tunnel := f.kind
 	tunnel.Kind = "Tunnel"
-	must(f.t, errors.Join(b.Install(f.ctx, tunnel), b.AwaitServed(f.ctx, tunnel)))
+	must(f.t, b.Install(f.ctx, tunnel), b.AwaitServed(f.ctx, tunnel))
 	f.install(a)
 	f.join("a", newGateway(f.t, a))
 	f.join("b", newGateway(f.t, b))
@@ -50,7 +50,7 @@ func (f *fleetRun) lateKind(a, b *Server) {
 	f.marks(a, "one", "a")
 	f.install(b)
 	f.t.Logf("%s: the first Gadget of b is marked %v after the CRD is served", f.way, f.marks(b, "one", "b"))
-	must(f.t, errors.Join(b.Uninstall(f.ctx, f.kind), b.AwaitGone(f.ctx, f.kind)))
+	must(f.t, b.Uninstall(f.ctx, f.kind), b.AwaitGone(f.ctx, f.kind))
 	f.install(b)
 	f.t.Logf("%s: and %v after it is back", f.way, f.marks(b, "two", "b"))
 }

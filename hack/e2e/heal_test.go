@@ -170,9 +170,7 @@ func (e *environment) reconciler(t *testing.T) {
 	r := e.replay(t, "R2", "a CRD comes after the first reconcile, nobody resets anything")
 	r.given(Kind{Group: "r2.example.com", Kind: "Anchor", Versions: []string{"v1"}})
 	for _, s := range r.sides {
-		if err := e.request(s.namespace(), "Widget.r2.example.com"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, e.request(s.namespace(), "Widget.r2.example.com"))
 	}
 	r.start(func(s *side) []string {
 		return []string{"manager", "-namespace", s.namespace(), "-retry", tryEvery.String()}
@@ -185,9 +183,7 @@ func (e *environment) reconciler(t *testing.T) {
 	r.change("CRD Widget comes, at v2", r.installed(Kind{Group: "r2.example.com", Kind: "Widget", Versions: []string{"v2"}})...)
 	for _, s := range r.sides {
 		now, err := e.status(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		before[s] = now
 	}
 	r.both("later reconciles", func(s *side) (Step, error) { return e.reconciled(s, before[s]) })

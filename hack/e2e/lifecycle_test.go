@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -38,24 +37,16 @@ func startLifecycle(t *testing.T, s *Server, cfg *rest.Config, options apiutil.D
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	httpClient, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Metrics:        server.Options{BindAddress: "0"},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var runnable manager.Runnable = mapper
-	if err := errors.Join(mgr.Add(runnable), mgr.AddHealthzCheck("restmapper", mapper.Healthz)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mgr.Add(runnable), mgr.AddHealthzCheck("restmapper", mapper.Healthz))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
@@ -112,9 +103,7 @@ func TestWatch(t *testing.T) {
 	kind := Kind{Group: "watch.example.com", Kind: "Widget", Versions: []string{"v1"}}
 	told := func(what string, want apiutil.APIChangeType, act func(context.Context, Kind) error) apiutil.APIChange {
 		begun := time.Now()
-		if err := act(ctx, kind); err != nil {
-			t.Fatal(err)
-		}
+		must(t, act(ctx, kind))
 		change := next(t, changes, want, "Widget")
 		t.Logf("%s: told after %v", what, time.Since(begun).Round(time.Millisecond))
 		return change
@@ -138,20 +127,14 @@ func TestKilledServer(t *testing.T) {
 		RefreshInterval: interval, WatchAPIs: true, UnhealthyAfter: 100 * time.Millisecond, RequestTimeout: 5 * time.Second,
 	})
 	kind := Kind{Group: "kill.example.com", Kind: "Widget", Versions: []string{"v1"}}
-	if err := errors.Join(s.Install(t.Context(), kind), s.AwaitServed(t.Context(), kind)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Install(t.Context(), kind), s.AwaitServed(t.Context(), kind))
 	gvk := schema.GroupVersionKind{Group: kind.Group, Version: "v1", Kind: "Widget"}
-	if err := l.mapper.WaitForKinds(t.Context(), gvk); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.mapper.WaitForKinds(t.Context(), gvk))
 	stop := l.lookUpMeanwhile(t, gvk)
 	for round := 1; round <= 10; round++ {
 		revive := s.Kill()
 		eventually(t, 20*time.Second, "Healthz fails", func() bool { return l.mapper.Healthz(nil) != nil })
-		if err := revive(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, revive(t.Context()))
 		took := eventually(t, 20*time.Second, "Healthz is fine again", func() bool { return l.mapper.Healthz(nil) == nil })
 		t.Logf("round %d: healthy %v after the server was ready again", round, took.Round(time.Millisecond))
 		// One step of backoff, here the interval; and a second or two that the server
@@ -216,9 +199,7 @@ func TestForbiddenWatch(t *testing.T) {
 	})
 	kind := Kind{Group: "rbac.example.com", Kind: "Widget", Versions: []string{"v1"}}
 	changes := l.mapper.Subscribe(t.Context())
-	if err := s.Install(t.Context(), kind); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Install(t.Context(), kind))
 	next(t, changes, apiutil.APIAdded, "Widget") // by the interval
 	if l.mapper.Status().Watching {
 		t.Error("Watching without permission")
@@ -244,9 +225,7 @@ func permit(t *testing.T, s *Server) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: corev1.NamespaceDefault, Name: "watcher"}},
 	}
-	if err := errors.Join(s.Client.Create(t.Context(), role), s.Client.Create(t.Context(), binding)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Client.Create(t.Context(), role), s.Client.Create(t.Context(), binding))
 }
 
 // logged collects lines of a logger.

@@ -46,9 +46,7 @@ func (b *build) cluster(t *testing.T, cfg *rest.Config) cluster.Cluster {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counted{next, &b.requests} })
 	c, err := cluster.New(cfg, func(opts *cluster.Options) { opts.MapperProvider = b.provider })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 

@@ -72,9 +72,7 @@ func (e *meshEnvironment) lateKind(t *testing.T, name, title string, args ...str
 func (e *meshEnvironment) lateKindWithReset(t *testing.T) {
 	r := e.lateKind(t, "M1-reset", "the same, with MaybeResetRESTMapper at every NoMatch", "-reset-on-no-match")
 	status, err := r.status(r.sides[0], "b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.Contains(status.message, "cannot be reset") {
 		t.Errorf("%s: got %q for b, want that its mapper cannot be reset", r.sides[0].result.Build, status.message)
 	}

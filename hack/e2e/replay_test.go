@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -147,9 +146,7 @@ func (r *replay) both(what string, do func(*side) (Step, error)) {
 		})
 	}
 	group.Wait()
-	if err := errors.Join(errs[:]...); err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, errs[:]...)
 }
 
 // judge compares how both sides fared with what the replay is there to show.

@@ -52,17 +52,11 @@ func TestRunWhileServedExample(t *testing.T) {
 	})
 	kind := Kind{Group: examplev1.GroupVersion.Group, Kind: "Widget", Versions: []string{"v1"}}
 	for _, name := range []string{"first", "second", "third"} {
-		if err := s.Install(ctx, kind); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Make(ctx, kind, name, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Install(ctx, kind))
+		must(t, s.Make(ctx, kind, name, ""))
 		took := eventually(t, time.Minute, name+" is reconciled", func() bool { return seen.has(name) })
 		t.Logf("%s: reconciled after %v", name, took.Round(10*time.Millisecond))
-		if err := s.Uninstall(ctx, kind); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Uninstall(ctx, kind))
 	}
 	select {
 	case err := <-ended:
@@ -76,27 +70,17 @@ func exampleManager(t *testing.T, cfg *rest.Config) (manager.Manager, *apiutil.D
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	scheme := runtime.NewScheme()
-	if err := examplev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, examplev1.AddToScheme(scheme))
 	httpClient, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := mgr.Add(mapper); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, mgr.Add(mapper))
 	return mgr, mapper
 }
 
@@ -128,26 +112,20 @@ func addExample(t *testing.T, mgr manager.Manager, mapper *apiutil.DynamicRESTMa
 		return mapper.RunWhileServed(ctx, runWidgets, widgetKind)
 	}))
 	// README's example ends.
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // What README shows is what is run above.
 func TestRunWhileServedInREADME(t *testing.T) {
 	source, err := os.ReadFile("whileserved_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, _ := strings.Cut(string(source), "\t// README's example begins.\n")
 	example, _, found := strings.Cut(rest, "\t// README's example ends.\n")
 	if !found {
 		t.Fatal("the example has no end")
 	}
 	readme, err := os.ReadFile(root + "/docs/options.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	example = strings.ReplaceAll("\n"+example, "\n\t", "\n")
 	if !strings.Contains(string(readme), example) {
 		t.Errorf("docs/options.md does not have\n%s", example)
