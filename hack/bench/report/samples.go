@@ -3,28 +3,35 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/perf/benchfmt"
 )
 
-// samples are the measured values, by benchmark (without the word Benchmark and
-// the number of processors) and unit, and the configuration lines of the file.
-// Units are those of benchfmt: what was measured in ns is in sec.
+// samples are the measured values, by "NAME UNIT" (NAME without the word Benchmark
+// and the number of processors), and the configuration lines of the file. Units are
+// those of benchfmt: what was measured in ns is in sec.
 type samples struct {
-	values map[string]map[string][]float64
-	config map[string]string
-	rounds int
-	before *samples // of an earlier run; nil if there is none to compare with
+	values map[string][]float64
+	Config map[string]string
+	Rounds int
+	Before *samples // of an earlier run; nil if there is none to compare with
 }
 
-func readSamples(r io.Reader, name string) (*samples, error) {
-	s := &samples{values: map[string]map[string][]float64{}, config: map[string]string{}}
-	reader := benchfmt.NewReader(r, name)
+func readSamples(file string) (*samples, error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	s := &samples{values: map[string][]float64{}, Config: map[string]string{}}
+	reader := benchfmt.NewReader(bytes.NewReader(raw), filepath.Base(file))
 	for reader.Scan() {
 		switch rec := reader.Result().(type) {
 		case *benchfmt.SyntaxError:
@@ -37,14 +44,14 @@ func readSamples(r io.Reader, name string) (*samples, error) {
 		return nil, err
 	}
 	if len(s.values) == 0 {
-		return nil, fmt.Errorf("%s: no benchmark results", name)
+		return nil, fmt.Errorf("%s has no results of benchmarks", file)
 	}
 	return s, nil
 }
 
 func (s *samples) add(r *benchfmt.Result) {
 	for _, c := range r.Config {
-		s.config[c.Key] = string(c.Value)
+		s.Config[c.Key] = string(c.Value)
 	}
 	name := string(r.Name)
 	if _, parts := r.Name.Parts(); len(parts) > 0 {
@@ -52,83 +59,47 @@ func (s *samples) add(r *benchfmt.Result) {
 			name = strings.TrimSuffix(name, last)
 		}
 	}
-	units := s.values[name]
-	if units == nil {
-		units = map[string][]float64{}
-		s.values[name] = units
-	}
 	for _, v := range r.Values {
-		units[v.Unit] = append(units[v.Unit], v.Value)
-		s.rounds = max(s.rounds, len(units[v.Unit]))
+		what := name + " " + v.Unit
+		s.values[what] = append(s.values[what], v.Value)
+		s.Rounds = max(s.Rounds, len(s.values[what]))
 	}
 }
 
-// median is NaN for what was not measured.
-func (s *samples) median(name, unit string) float64 {
-	return median(s.values[name][unit])
-}
-
-func median(values []float64) float64 {
-	if len(values) == 0 {
+// median is that of what is called "NAME UNIT", or "NAME FACTOR*UNIT" for a multiple
+// of it. It is NaN for what was not measured.
+func (s *samples) median(what string) float64 {
+	at := strings.LastIndexByte(what, ' ') + 1
+	if factor, unit, ok := strings.Cut(what[at:], "*"); ok {
+		return decimal(factor) * s.median(what[:at]+unit)
+	}
+	sorted := slices.Sorted(slices.Values(s.values[what]))
+	n := len(sorted)
+	if n == 0 {
 		return math.NaN()
 	}
-	sorted := slices.Sorted(slices.Values(values))
-	mid := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[mid]
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// decimal is NaN for what is no number.
+func decimal(s string) float64 {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return math.NaN()
 	}
-	return (sorted[mid-1] + sorted[mid]) / 2
-}
-
-const (
-	perOp    = "sec/op"
-	allocs   = "allocs/op"
-	requests = "requests/op"
-	docBytes = "doc-B/op"
-	heap     = "B/mapper"
-
-	latencies   = "latencies" // multiples of the time that the server takes to answer
-	undisturbed = "undisturbed-sec"
-	disturbed   = "disturbed-sec"
-)
-
-// The names of the benchmarks.
-
-func hit(groups int, lookup, mapper string) string {
-	return fmt.Sprintf("Hit/groups=%d/lookup=%s/mapper=%s", groups, lookup, mapper)
-}
-
-func hitParallel(groups int, lookup, mapper string) string {
-	return fmt.Sprintf("HitParallel/groups=%d/lookup=%s/mapper=%s", groups, lookup, mapper)
-}
-
-func of(benchmark string, groups int, mapper string) string {
-	return fmt.Sprintf("%s/groups=%d/mapper=%s", benchmark, groups, mapper)
+	return v
 }
 
 var (
-	sizes          = []int{10, 100, 500, 2000}
-	discoverySizes = []int{10, 100, 500}
-
+	sizes   = []string{"10", "100", "500", "2000"} // groups
+	modes   = []string{"aggregated", "legacy"}     // of the server
 	mappers = []string{"ours", "stock", "deferred"}
 
-	// Those with one answer that name all they can, those with one answer that
+	// Lookups with one answer that name all they can, those with one answer that
 	// leave out the version, and those with many answers.
-	singles     = []string{"RESTMapping+version", "RESTMapping", "KindFor+version", "ResourceFor+version"}
-	versionless = []string{"KindFor", "ResourceFor"}
-	lists       = []string{"RESTMappings+version", "RESTMappings", "KindsFor+version", "KindsFor", "ResourcesFor+version", "ResourcesFor"}
+	singles      = []string{"RESTMapping+version", "RESTMapping", "KindFor+version", "ResourceFor+version"}
+	versionless  = []string{"KindFor", "ResourceFor"}
+	lists        = []string{"RESTMappings+version", "RESTMappings", "KindsFor+version", "KindsFor", "ResourcesFor+version", "ResourcesFor"}
+	singularizer = []string{"ResourceSingularizer"}
+	allLookups   = slices.Concat(singles, versionless, lists, singularizer)
 )
-
-// modes are the forms of the server's documents, and apartGroups is the size of the
-// server, in the benchmarks of lookups that must not wait for others.
-var modes = []string{"aggregated", "legacy"}
-
-var versionsAsked = []struct{ name, text string }{{"none", "no version"}, {"given", "version given"}}
-
-const apartGroups = 100
-
-const singularizer = "ResourceSingularizer"
-
-func allLookups() []string {
-	return slices.Concat(singles, versionless, lists, []string{singularizer})
-}
