@@ -20,7 +20,9 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/keyutil"
 )
 
 const (
@@ -40,10 +42,9 @@ type Plane struct {
 type Process struct {
 	Address string // host and port
 
-	args  []string
-	log   string // file
-	cmd   *exec.Cmd
-	ready func(context.Context) bool
+	args []string
+	log  string // file
+	cmd  *exec.Cmd
 }
 
 // Assets returns the folder that holds kube-apiserver and etcd: $KUBEBUILDER_ASSETS,
@@ -88,15 +89,23 @@ func (p *Plane) start(ctx context.Context, assets string, servers int) error {
 	if err != nil {
 		return err
 	}
-	if err := p.writeCredentials(); err != nil {
+	// An administrator's token, and a key for tokens that nobody asks for.
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(
+		os.WriteFile(p.path("account.key"), key, 0o600),
+		os.WriteFile(p.path("tokens.csv"), []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600),
+	); err != nil {
 		return err
 	}
 	p.Etcd = p.etcd(assets, addresses[0], addresses[1])
 	if err := p.Etcd.Start(); err != nil {
 		return err
 	}
-	for n, address := range addresses[2:] {
-		s := p.server(assets, address, n)
+	for _, address := range addresses[2:] {
+		s := p.server(assets, address)
 		p.Servers = append(p.Servers, s)
 		if err := s.Start(); err != nil {
 			return err
@@ -108,11 +117,26 @@ func (p *Plane) start(ctx context.Context, assets string, servers int) error {
 	return nil
 }
 
+// freeAddresses returns n different addresses on which nobody listens now.
+func freeAddresses(n int) ([]string, error) {
+	var addresses []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = l.Close() }()
+		addresses = append(addresses, l.Addr().String())
+	}
+	return addresses, nil
+}
+
+// path is a file or a folder of the control plane.
+func (p *Plane) path(name string) string { return filepath.Join(p.dir, name) }
+
 // Empty takes away what etcd holds, which must have been killed: its next start is
 // that of a cluster restored from a backup of nothing.
-func (p *Plane) Empty() error { return os.RemoveAll(p.data()) }
-
-func (p *Plane) data() string { return filepath.Join(p.dir, "etcd") }
+func (p *Plane) Empty() error { return os.RemoveAll(p.path("etcd")) }
 
 // Stop ends all processes and removes their data.
 func (p *Plane) Stop() error {
@@ -127,9 +151,9 @@ func (p *Plane) Stop() error {
 func (p *Plane) etcd(assets, clients, peers string) *Process {
 	return &Process{
 		Address: clients,
-		log:     filepath.Join(p.dir, "etcd.log"),
+		log:     p.path("etcd.log"),
 		args: []string{
-			filepath.Join(assets, "etcd"), "--data-dir=" + p.data(),
+			filepath.Join(assets, "etcd"), "--data-dir=" + p.path("etcd"),
 			"--listen-client-urls=http://" + clients, "--advertise-client-urls=http://" + clients,
 			"--listen-peer-urls=http://" + peers, "--initial-advertise-peer-urls=http://" + peers,
 			"--initial-cluster=default=http://" + peers,
@@ -138,33 +162,23 @@ func (p *Plane) etcd(assets, clients, peers string) *Process {
 	}
 }
 
-func (p *Plane) server(assets, address string, n int) *Process {
+func (p *Plane) server(assets, address string) *Process {
 	_, port, _ := net.SplitHostPort(address)
-	s := &Process{
+	return &Process{
 		Address: address,
-		log:     filepath.Join(p.dir, fmt.Sprintf("server%d.log", n)),
+		log:     p.path("server" + port + ".log"),
 		args: []string{
 			filepath.Join(assets, "kube-apiserver"), "--etcd-servers=http://" + p.Etcd.Address,
 			"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + port,
-			"--cert-dir=" + filepath.Join(p.dir, fmt.Sprintf("certificates%d", n)),
-			"--token-auth-file=" + p.tokens(), "--authorization-mode=RBAC",
+			"--cert-dir=" + p.path("certificates"+port),
+			"--token-auth-file=" + p.path("tokens.csv"), "--authorization-mode=RBAC",
 			"--service-account-issuer=https://localhost",
-			"--service-account-key-file=" + p.key(), "--service-account-signing-key-file=" + p.key(),
+			"--service-account-key-file=" + p.path("account.key"), "--service-account-signing-key-file=" + p.path("account.key"),
 			"--service-cluster-ip-range=10.0.0.0/24", "--disable-admission-plugins=ServiceAccount",
 			"--endpoint-reconciler-type=none",
 		},
 	}
-	client := &http.Client{Timeout: 2 * time.Second}
-	s.ready = func(ctx context.Context) bool { return s.isReady(ctx, client) }
-	cfg := s.Config()
-	if transport, err := rest.TransportFor(cfg); err == nil {
-		client.Transport = transport
-	}
-	return s
 }
-
-func (p *Plane) tokens() string { return filepath.Join(p.dir, "tokens.csv") }
-func (p *Plane) key() string    { return filepath.Join(p.dir, "account.key") }
 
 // Config leads to an API server, for an administrator. It has no rate limit.
 func (s *Process) Config() *rest.Config {
@@ -199,28 +213,22 @@ func (s *Process) Kill() {
 
 // AwaitReady waits until an API server answers /readyz with 200.
 func (s *Process) AwaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyFor)
-	defer cancel()
-	for !s.ready(ctx) {
-		select {
-		case <-ctx.Done():
-			log, _ := os.ReadFile(s.log)
-			return fmt.Errorf("%s is not ready: %w\n%s", s.args[0], ctx.Err(), log[max(0, len(log)-2000):])
-		case <-time.After(20 * time.Millisecond):
+	client, err := rest.HTTPClientFor(s.Config())
+	if err != nil {
+		return err
+	}
+	client.Timeout = 2 * time.Second
+	ready := func(context.Context) (bool, error) {
+		resp, err := client.Get("https://" + s.Address + "/readyz")
+		if err != nil {
+			return false, nil // it starts
 		}
+		defer resp.Body.Close()
+		return resp.StatusCode == http.StatusOK, nil
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, readyFor, true, ready); err != nil {
+		log, _ := os.ReadFile(s.log)
+		return fmt.Errorf("%s is not ready: %w\n%s", s.args[0], err, log[max(0, len(log)-2000):])
 	}
 	return nil
-}
-
-func (s *Process) isReady(ctx context.Context, client *http.Client) bool {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+s.Address+"/readyz", nil)
-	if err != nil {
-		return false
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return false
-	}
-	defer resp.Body.Close()
-	return resp.StatusCode == http.StatusOK
 }

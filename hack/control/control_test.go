@@ -28,12 +28,7 @@ func TestKill(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	b, err := p.NewBalancer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Close()
-	client := discovery.NewDiscoveryClientForConfigOrDie(b.Config())
+	client := discovery.NewDiscoveryClientForConfigOrDie(p.Servers[0].Config())
 	if _, err := client.ServerVersion(); err != nil {
 		t.Error(err)
 	}

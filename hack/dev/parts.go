@@ -22,7 +22,7 @@ var leftOut = []struct{ flag, what string }{
 	{"-nightly", "the race detector on the tools in hack, on the replays, on the forked tree and on the library's longest tests: the rest of the library has it here"},
 	{"-nightly", "our own tests of the mapper in the forked tree, which have run in the root module; upstream's of the cache there"},
 	{"-nightly", "upstream's tests in the fork of the oldest line: the newest has them here"},
-	{"-nightly", "short runs of chaos, soak and hostile: what they are made of is tested here"},
+	{"-nightly", "short runs of chaos, soak, hostile and the herd: what they are made of is tested here"},
 	{"-nightly", "the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again"},
 	{"-nightly", "the fork as a way in with the lines between the oldest and the newest: the provider has them here"},
 	{"-nightly", "each patch of the small series by itself, kubebuilder's make targets, the release as a consumer's module"},
@@ -91,8 +91,9 @@ const longest = "^(TestCapturedDocuments|TestServedThroughout|TestHealthAfterOne
 	"TestGroupThatTheDocumentBringsBack|TestResetsBesideOlderReads|TestHealthBesideOneDeadAPIService|TestSubscriberEndsWhereServerIs|" +
 	"TestHerd|TestLookupsBesideOlderReads|TestNegativeTTLOfManyNames|TestFleetChurn|TestLogOfFailures|TestOracle|TestLargeServersAreRead)$"
 
-// shortRun is the name of the tests in hack/proof that run a proof for some seconds.
-const shortRun = "^TestShortRun$"
+// shortRun is the name of the tests in hack/proof that run a campaign, which is short
+// unless flags make it longer.
+const shortRun = "^TestCampaign$"
 
 // untimed are parts that may take as long as they do.
 func (t *tester) untimed(ctx context.Context) {

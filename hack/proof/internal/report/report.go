@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package report writes what a proof has found: a page in Markdown that names the
-// machine, and plots.
+// machine.
 package report
 
 import (
@@ -62,34 +62,14 @@ func (p *Page) row(cells []string) {
 	p.text.WriteString("|\n")
 }
 
-// Write writes the page to a file of the folder, and shows it.
+// Write shows the page, and writes it to a file of the folder. It makes the folder,
+// too: what took hours is not lost for want of one.
 func (p *Page) Write(dir, name string) error {
 	fmt.Fprint(os.Stdout, p.text.String())
-	text := append(bytes.TrimSpace(p.text.Bytes()), '\n')
-	return write(dir, name, text)
-}
-
-// write makes the folder, too: what took hours is not lost for want of one.
-func write(dir, name string, data []byte) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the folder of the results: %w", err)
 	}
-	return os.WriteFile(filepath.Join(dir, name), data, 0o644)
-}
-
-// Failures adds what went wrong, or that nothing did, and returns an error if
-// something did.
-func (p *Page) Failures(list []string) error {
-	if len(list) == 0 {
-		p.Text("Nothing that was promised was broken.\n")
-		return nil
-	}
-	p.Text("**%d promises were broken:**\n", len(list))
-	for _, f := range list[:min(len(list), 50)] {
-		p.Text("- %s", f)
-	}
-	p.Text("")
-	return fmt.Errorf("%d promises were broken, the first: %s", len(list), list[0])
+	return os.WriteFile(filepath.Join(dir, name), append(bytes.TrimSpace(p.text.Bytes()), '\n'), 0o644)
 }
 
 // Rounded is a duration with as many digits as somebody wants to read.

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package hostile
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
 	"time"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -56,7 +62,7 @@ func believable(name string) bool { return name == "EmptyGroupList" || name == "
 
 // place is a random part of the server.
 func place(r *rand.Rand, believable bool) func(*http.Request) bool {
-	group := churnedGroups()[r.IntN(len(churnedGroups()))]
+	group := churned[r.IntN(len(churned))]
 	places := []func(*http.Request) bool{
 		fakeapi.InGroup(group), fakeapi.At("/api", "/apis"), fakeapi.At("/apis"), fakeapi.At("/api"),
 	}
@@ -71,5 +77,38 @@ func place(r *rand.Rand, believable bool) func(*http.Request) bool {
 func sometimes(seed uint64, other func(*http.Request) bool) func(*http.Request) bool {
 	return func(req *http.Request) bool {
 		return other(req) && rand.New(rand.NewPCG(seed, uint64(time.Now().UnixNano()))).IntN(2) == 0
+	}
+}
+
+// Every function of the server in memory that makes a fault is in the table.
+func TestEveryFault(t *testing.T) {
+	files, err := filepath.Glob("../../../internal/fakeapi/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v in %v", err, files)
+	}
+	made := 0
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range parsed.Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if !ok || f.Recv != nil || !f.Name.IsExported() || f.Type.Results == nil {
+				continue
+			}
+			if name, ok := f.Type.Results.List[0].Type.(*ast.Ident); !ok || name.Name != "Fault" {
+				continue
+			}
+			if made++; faults()[f.Name.Name] == nil {
+				t.Errorf("%s is not in the table", f.Name.Name)
+			}
+		}
+	}
+	if made != len(faults()) {
+		t.Errorf("%d faults in the table, of %d", len(faults()), made)
 	}
 }
