@@ -27,6 +27,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -195,7 +196,7 @@ func (s *soak) lookUp(ctx context.Context, r *rand.Rand) {
 	s.hits.add(time.Since(begin))
 	begin = time.Now()
 	s.nothing.add(time.Since(begin))
-	if err != nil && ctx.Err() == nil {
+	if err != nil && !meta.IsNoMatchError(err) && ctx.Err() == nil {
 		s.Broken("%s: %v", k, err)
 	}
 }

@@ -147,6 +147,7 @@ type Kind struct {
 // Find looks up a kind that is served throughout. It notes a NoMatch and a wrong
 // mapping; other errors are allowed while a server is unwell.
 func (c *Campaign) Find(ctx context.Context, m *apiutil.DynamicRESTMapper, k Kind, versions ...string) error {
+	c.Helper()
 	mapping, err := m.RESTMappingWithContext(ctx, k.GroupKind(), versions...)
 	switch {
 	case meta.IsNoMatchError(err):
@@ -159,6 +160,7 @@ func (c *Campaign) Find(ctx context.Context, m *apiutil.DynamicRESTMapper, k Kin
 
 // Miss looks up a kind that is never served, without a version if never has none.
 func (c *Campaign) Miss(ctx context.Context, m *apiutil.DynamicRESTMapper, never schema.GroupVersionKind) {
+	c.Helper()
 	if mapping, err := m.RESTMappingWithContext(ctx, never.GroupKind(), strings.Fields(never.Version)...); err == nil {
 		c.Broken("%s, which never was, is mapped to %v", never, mapping.Resource)
 	}
