@@ -135,25 +135,30 @@ func (o options) valid() error {
 // self is the command line that starts this program again: "go run" leaves it
 // in a folder that is gone a moment later.
 func self() string {
-	if !strings.Contains(os.Args[0], "go-build") {
+	switch {
+	case !strings.Contains(os.Args[0], "go-build"):
 		return os.Args[0]
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+	case version() == devel:
 		return "go run ./hack/fork"
 	}
-	return "go run " + info.Path + "@" + info.Main.Version
+	return "go run " + tree.Ours + "/hack/fork@" + version()
+}
+
+// devel is the version of a program that was built in a checkout.
+const devel = "(devel)"
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return devel
 }
 
 // toolVersion returns a version that differs if the tool or the mapper inside does.
 func toolVersion(ours fs.FS) string {
-	version := "(devel)"
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		version = info.Main.Version
-	}
 	digest, err := tree.SourceDigest(ours)
 	if err != nil {
 		digest = "unreadable: " + err.Error()
 	}
-	return fmt.Sprintf("fork %s, mapper %s, for controller-runtime %s", version, digest, tree.Supported())
+	return fmt.Sprintf("fork %s, mapper %s, for controller-runtime %s", version(), digest, tree.Supported())
 }

@@ -3,7 +3,6 @@
 package consumer
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -21,6 +20,18 @@ import (
 // mostNamed is how many modules are named.
 const mostNamed = 5
 
+// askRequired asks for the version that go.mod requires, which stands
+// whatever it is replaced with.
+const askRequired = `go list -m -f '{{.Version}}' ` + tree.Module
+
+// advice is a line of it, and what to type or to paste.
+func (j *job) advice(what, text string, lines ...string) {
+	j.say(what, "note: %s", text)
+	for _, line := range lines {
+		fmt.Fprintf(j.Out, "%14s%s\n", "", line)
+	}
+}
+
 // advise prints what in the consumer keeps the tree from others, or from a build
 // elsewhere, and which lines help.
 func (j *job) advise(ctx context.Context) error {
@@ -32,22 +43,17 @@ func (j *job) advise(ctx context.Context) error {
 	for i, name := range names {
 		names[i] = path.Join(place, name)
 	}
-	j.tellGitignore(ctx, append(names, notes(manifest)...))
-	j.tellDocker(names)
-	j.tellMakefile()
-	return j.tellModules(ctx)
-}
-
-// notes are the files of the manifest's folder.
-func notes(manifest *tree.Manifest) []string {
-	names := []string{path.Join(place, tree.Meta, "manifest.json")}
+	notes := []string{path.Join(place, tree.Meta, "manifest.json")}
 	for _, saved := range manifest.Saved {
 		if saved.Copy != "" {
-			names = append(names, path.Join(place, tree.Meta, saved.Copy))
+			notes = append(notes, path.Join(place, tree.Meta, saved.Copy))
 		}
 	}
-	slices.Sort(names)
-	return names
+	slices.Sort(notes)
+	j.tellGitignore(ctx, slices.Concat(names, notes))
+	j.tellDocker(names)
+	j.tellMakefile()
+	return j.tellModules(ctx, false)
 }
 
 // tellGitignore asks git, if it is there and DIR is a checkout, which files of
@@ -59,62 +65,55 @@ func (j *job) tellGitignore(ctx context.Context, names []string) {
 	out, _ := git.Output() // it fails if nothing is ignored, and outside of a checkout
 	rule, hidden := "", 0
 	for _, line := range strings.Split(string(out), "\n") {
-		by, _, ok := strings.Cut(line, "\t")
-		if _, pattern := cutRule(by); !ok || strings.HasPrefix(pattern, "!") {
+		by, _, _ := strings.Cut(line, "\t") // .gitignore:3:third_party/
+		words := strings.SplitN(by, ":", 3)
+		if len(words) < 3 || strings.HasPrefix(words[2], "!") {
 			continue
 		}
-		if hidden++; rule == "" {
-			rule = by
+		if hidden++; hidden == 1 {
+			rule = fmt.Sprintf("%s line %s (%s)", words[0], words[1], words[2])
 		}
 	}
-	if hidden == 0 {
-		return
+	if hidden > 0 {
+		j.advice("gitignore", fmt.Sprintf("%s hides %d files of the tree; add to %s:", rule, hidden, j.show(".gitignore")),
+			"!/"+path.Dir(place)+"/", "!/"+place+"/", "!/"+place+"/**")
 	}
-	where, pattern := cutRule(rule)
-	j.advice("gitignore", "%s (%s) hides %d files of the tree; add to %s:", where, pattern, hidden, j.show(".gitignore"))
-	above := path.Dir(place)
-	j.lines("!/"+above+"/", "!/"+place+"/", "!/"+place+"/**")
-}
-
-// cutRule takes "third_party/" out of git's ".gitignore:3:third_party/".
-func cutRule(rule string) (where, pattern string) {
-	words := strings.SplitN(rule, ":", 3)
-	if len(words) < 3 {
-		return rule, ""
-	}
-	return words[0] + " line " + words[1], words[2]
 }
 
 func (j *job) tellDocker(names []string) {
 	for name, text := range j.glob("Dockerfile", "Dockerfile.*", "*.Dockerfile", "*/Dockerfile") {
 		// As in the Dockerfiles that kubebuilder makes: go mod download runs before the tree is there.
 		if strings.Contains(text, "COPY go.mod") && !strings.Contains(text, "third_party") {
-			j.advice("docker", "%s copies go.mod by itself; add before go mod download:", name)
-			j.lines("COPY third_party/ third_party/")
+			j.advice("docker", name+" copies go.mod by itself; add before go mod download:", "COPY third_party/ third_party/")
 		}
 	}
 	for name, text := range j.glob(".dockerignore", "*.dockerignore") {
-		j.tellDockerignore(name, text, names)
+		rules := parseDockerignore(text)
+		line, hidden := 0, []string{}
+		for _, file := range names {
+			needed := strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go") || path.Base(file) == goMod
+			if by := rules.hiddenBy(file); needed && by > 0 {
+				line, hidden = by, append(hidden, file)
+			}
+		}
+		switch len(hidden) {
+		case 0:
+		case 1:
+			j.advice("docker", fmt.Sprintf("%s line %d hides %s; add at its end:", name, line, hidden[0]), "!"+hidden[0])
+		default:
+			j.advice("docker", fmt.Sprintf("%s line %d hides %d files of the tree; add at its end:", name, line, len(hidden)), "!"+place+"/**")
+		}
 	}
 }
 
-func (j *job) tellDockerignore(name, text string, names []string) {
-	rules := parseDockerignore(text)
-	line, hidden := 0, []string{}
-	for _, file := range names {
-		needed := strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go") || path.Base(file) == goMod
-		if by := rules.hiddenBy(file); needed && by > 0 {
-			line, hidden = by, append(hidden, file)
+// tellMakefile finds what kubebuilder's Makefile does: it asks for the version of the
+// replacement, to install setup-envtest in it, and a folder has none.
+func (j *job) tellMakefile() {
+	for name, text := range j.glob("Makefile", "*.mk") {
+		if strings.Contains(text, ".Replace.Version") && strings.Contains(text, tree.Module) && !strings.Contains(text, askRequired) {
+			j.advice("make", name+" asks for the version of what replaces "+tree.Module+", and a folder has none; for make test, add before ENVTEST_VERSION:",
+				"ENVTEST_VERSION ?= $(shell "+askRequired+` | sed -E 's/^v([0-9]+\.[0-9]+).*/release-\1/')`)
 		}
-	}
-	switch len(hidden) {
-	case 0:
-	case 1:
-		j.advice("docker", "%s line %d hides %s; add at its end:", name, line, hidden[0])
-		j.lines("!" + hidden[0])
-	default:
-		j.advice("docker", "%s line %d hides %d files of the tree; add at its end:", name, line, len(hidden))
-		j.lines("!" + place + "/**")
 	}
 }
 
@@ -134,77 +133,68 @@ func (j *job) glob(patterns ...string) map[string]string {
 }
 
 // tellModules names the main modules of the repository that go.mod's replace does
-// not reach: a replace counts in the main module only.
-func (j *job) tellModules(ctx context.Context) error {
-	others, err := j.otherModules(ctx)
+// not reach: a replace counts in the main module only. After an undo it names
+// those whose own replace leads to the tree, which is gone.
+func (j *job) tellModules(ctx context.Context, undone bool) error {
+	found, err := j.otherModules(ctx)
 	if err != nil {
 		return err
 	}
-	missed := slices.DeleteFunc(others, func(m nested) bool { return m.forked })
-	if len(missed) == 0 {
-		return nil
-	}
-	j.advice("modules", "%d more in %s with a go.mod of their own, which a replace here does not reach; for those you build, run:", len(missed), j.Dir)
-	return j.tellReplaces(missed, "-replace="+tree.Module+"=")
-}
-
-// tellLeftReplaces names those whose replace leads to a tree that is gone.
-func (j *job) tellLeftReplaces(ctx context.Context) error {
-	others, err := j.otherModules(ctx)
-	if err != nil {
-		return err
-	}
-	left := slices.DeleteFunc(others, func(m nested) bool { return !m.forked })
-	if len(left) == 0 {
-		return nil
-	}
-	j.advice("modules", "%d more in %s still replace controller-runtime with the tree; run:", len(left), j.Dir)
-	return j.tellReplaces(left, "-dropreplace="+tree.Module)
-}
-
-func (j *job) tellReplaces(modules []nested, flag string) error {
-	for i, m := range modules {
-		if i == mostNamed {
-			j.lines(fmt.Sprintf("… and %d more", len(modules)-i))
-			return nil
+	var lines []string
+	for name, forked := range found {
+		flag := "-dropreplace=" + tree.Module
+		if !undone {
+			flag = "-replace=" + tree.Module + "=" + relativeTo(j.path(name), j.slot.Dir)
 		}
-		to := ""
-		if strings.HasSuffix(flag, "=") {
-			rel, err := filepath.Rel(j.path(m.name), j.slot.Dir)
-			if err != nil {
-				return fmt.Errorf("find the way from %s to the tree: %w", m.name, err)
-			}
-			to = filepath.ToSlash(rel)
+		if forked == undone {
+			lines = append(lines, fmt.Sprintf("go -C %s mod edit %s", quoted(j.show(name)), flag))
 		}
-		j.lines(fmt.Sprintf("go -C %s mod edit %s%s", quoted(j.show(m.name)), flag, to))
+	}
+	slices.Sort(lines)
+	text := fmt.Sprintf("%d more in %s with a go.mod of their own, which a replace here does not reach; for those you build, run:", len(lines), j.Dir)
+	if undone {
+		text = fmt.Sprintf("%d more in %s still replace controller-runtime with the tree; run:", len(lines), j.Dir)
+	}
+	if more := len(lines) - mostNamed; more > 0 {
+		lines = append(lines[:mostNamed], fmt.Sprintf("… and %d more", more))
+	}
+	if len(lines) > 0 {
+		j.advice("modules", text, lines...)
 	}
 	return nil
 }
 
-// nested is a module below the consumer that uses controller-runtime.
-type nested struct {
-	name   string // its folder, relative to the consumer
-	forked bool   // it replaces controller-runtime with the consumer's tree
-}
-
-// otherModules finds them. Those of the consumer's workspace share its replace,
-// and one that replaces controller-runtime with something else has made its choice.
-func (j *job) otherModules(ctx context.Context) ([]nested, error) {
-	var found []nested
+// otherModules finds the modules below the consumer that use controller-runtime, by
+// folder: true for one that replaces it with the consumer's tree. Those of the
+// consumer's workspace share its replace, and one that replaces controller-runtime
+// with something else has made its choice.
+func (j *job) otherModules(ctx context.Context) (map[string]bool, error) {
+	found := map[string]bool{}
 	err := filepath.WalkDir(j.dir, func(name string, entry fs.DirEntry, err error) error {
+		dir := filepath.Dir(name)
 		switch {
 		case err != nil:
 			return skipUnreadable(entry)
 		case name == j.dir:
 			return nil
-		case entry.IsDir() && passedOver(entry.Name()), entry.IsDir() && name == j.slot.Dir:
+		case entry.IsDir() && (passedOver(entry.Name()) || name == j.slot.Dir):
 			return fs.SkipDir
-		case entry.Name() != goMod || entry.IsDir() || filepath.Dir(name) == j.dir || contains(j.used, filepath.Dir(name)):
+		case entry.Name() != goMod || entry.IsDir() || dir == j.dir || contains(j.used, dir):
 			return nil
 		}
-		m, ok := j.readNested(ctx, filepath.Dir(name))
-		if ok {
-			found = append(found, m)
+		other := &module{dir: dir, env: j.env}
+		if err := other.reload(ctx); err != nil || !other.mod.requires() {
+			return ctx.Err() // a go.mod that can't be read is left to its owner
+		}
+		forked, chosen := false, false
+		for _, r := range other.mod.Replace {
+			if r.Old.Path == tree.Module {
+				chosen = true
+				forked = r.New.Version == "" && filepath.Join(dir, filepath.FromSlash(r.New.Path)) == j.slot.Dir
+			}
+		}
+		if forked || !chosen {
+			found[j.relative(dir)] = forked
 		}
 		return ctx.Err()
 	})
@@ -222,32 +212,4 @@ func skipUnreadable(entry fs.DirEntry) error {
 func passedOver(folder string) bool {
 	return strings.HasPrefix(folder, ".") || strings.HasPrefix(folder, "_") ||
 		slices.Contains([]string{"vendor", "testdata", "node_modules"}, folder)
-}
-
-// readNested returns what a go.mod has to do with the fork, and not ok if nothing.
-// A go.mod that can't be read is left to its owner.
-func (j *job) readNested(ctx context.Context, dir string) (m nested, ok bool) {
-	other := &module{dir: dir, env: j.env}
-	if err := other.reload(ctx); err != nil || !other.mod.requires() {
-		return m, false
-	}
-	m.name = j.relative(dir)
-	for _, r := range other.mod.Replace {
-		if r.Old.Path == tree.Module {
-			m.forked = r.New.Version == "" && filepath.Join(dir, filepath.FromSlash(r.New.Path)) == j.slot.Dir
-			return m, m.forked
-		}
-	}
-	return m, true
-}
-
-// advice is a line of it, lines are what to type or to paste.
-func (j *job) advice(what, format string, args ...any) { j.say(what, "note: "+format, args...) }
-
-func (j *job) lines(lines ...string) {
-	var out bytes.Buffer
-	for _, line := range lines {
-		fmt.Fprintf(&out, "%14s%s\n", "", line)
-	}
-	fmt.Fprint(j.Out, out.String())
 }

@@ -3,9 +3,12 @@
 package consumer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -36,7 +39,11 @@ func Check(ctx context.Context, r Request) error {
 	case with.Path == "":
 		return fmt.Errorf("%s has no fork of %s: run %s", j.Dir, tree.Module, j.command())
 	}
-	return j.checkTree(ctx, with.Path)
+	c := &checked{job: j, dir: with.Path, shown: j.show(j.relative(with.Path)), fix: j.command()}
+	if !sameFile(filepath.Dir(c.dir), filepath.Dir(j.slot.Dir)) { // another module of the repository has the tree
+		c.fix = j.Self + " -into " + quoted(j.show(j.relative(filepath.Dir(filepath.Dir(c.dir)))))
+	}
+	return c.run(ctx)
 }
 
 // replacement is what controller-runtime is replaced with: a module with its
@@ -78,8 +85,8 @@ func (j *job) checkTag(ctx context.Context, with modVersion) error {
 // required is the version that the build would use without a replace. One of which
 // there is no fork is an error: no run of this tool would help.
 func (j *job) required(ctx context.Context) (string, error) {
-	var got struct{ Version string }
-	if err := j.parse(ctx, &got, "list", "-mod=readonly", "-m", "-json", tree.Module); err != nil {
+	got, err := j.list(ctx)
+	if err != nil {
 		return "", err
 	}
 	if _, err := tree.LineOf(got.Version); err != nil {
@@ -88,99 +95,121 @@ func (j *job) required(ctx context.Context) (string, error) {
 	return got.Version, nil
 }
 
-func (j *job) checkTree(ctx context.Context, dir string) error {
-	mine := sameFile(filepath.Dir(dir), filepath.Dir(j.slot.Dir))
-	shown := j.show(j.relative(dir))
-	fix := j.command()
-	if !mine { // another module of the repository has the tree
-		fix = j.Self + " -into " + quoted(j.show(j.relative(filepath.Dir(filepath.Dir(dir)))))
+// checked is a tree that is looked at.
+type checked struct {
+	*job
+	dir, shown string
+	fix        string // the command that writes the tree anew
+	manifest   *tree.Manifest
+}
+
+func (c *checked) run(ctx context.Context) error {
+	if !isDir(c.dir) {
+		return fmt.Errorf("%s is missing: commit it (does a .gitignore hide it?), or run %s -force", c.shown, c.fix)
 	}
-	if !isDir(dir) {
-		return fmt.Errorf("%s is missing: commit it (does a .gitignore hide it?), or run %s -force", shown, fix)
-	}
-	manifest, err := tree.Load(dir)
+	manifest, err := tree.Load(c.dir)
 	if errors.Is(err, tree.ErrNotOurs) {
-		return fmt.Errorf("%s %w: %s replaces %s with it", shown, err, j.show(goMod), tree.Module)
-	}
-	if err == nil && len(manifest.Saved) == 0 {
-		fix, err = j.remake(ctx, manifest, shown)
-	}
-	if err == nil {
-		err = j.checkManifest(manifest, dir, shown, fix)
-	}
-	if err == nil {
-		err = j.checkSources(ctx, manifest, shown, fix)
-	}
-	if err == nil {
-		err = j.checkVendored(manifest, shown)
+		return fmt.Errorf("%s %w: %s replaces %s with it", c.shown, err, c.show(goMod), tree.Module)
 	}
 	if err != nil {
 		return err
 	}
-	j.say("ok", "%s is %s %s with this mapper inside", shown, tree.Module, manifest.Version)
+	version, err := c.required(ctx)
+	if err != nil {
+		return err
+	}
+	c.manifest = manifest
+	if len(manifest.Saved) == 0 { // no module's own: -o wrote it
+		c.fix = c.Self + " -o " + quoted(c.shown) + " -version " + version
+		if manifest.Full() {
+			c.fix += " -full"
+		}
+	}
+	if err := c.whole(); err != nil {
+		return err
+	}
+	if err := c.upToDate(ctx, version); err != nil {
+		return err
+	}
+	if err := c.sameInVendor(); err != nil {
+		return err
+	}
+	c.say("ok", "%s is %s %s with this mapper inside", c.shown, tree.Module, version)
 	return nil
 }
 
-// remake is the command that writes a tree anew which is no module's own.
-func (j *job) remake(ctx context.Context, manifest *tree.Manifest, shown string) (string, error) {
-	version, err := j.required(ctx)
-	command := j.Self + " -o " + quoted(shown) + " -version " + version
-	if manifest.Full() {
-		command += " -full"
+// whole: the tree has all that this tool wrote, and nothing else.
+func (c *checked) whole() error {
+	if left := (tree.Slot{Dir: c.dir}).Leftovers(); !c.manifest.Complete || len(left) > 0 {
+		return fmt.Errorf("a run that wrote %s was interrupted, or is at work: run %s -force", c.shown, c.fix)
 	}
-	return command, err
-}
-
-// checkManifest: the tree is whole.
-func (j *job) checkManifest(manifest *tree.Manifest, dir, shown, fix string) error {
-	if left := (tree.Slot{Dir: dir}).Leftovers(); !manifest.Complete || len(left) > 0 {
-		return fmt.Errorf("a run that wrote %s was interrupted, or is at work: run %s -force", shown, fix)
-	}
-	edits, err := manifest.Edits(dir)
+	edits, err := c.manifest.Edits(c.dir)
 	if err != nil || len(edits) == 0 {
 		return err
 	}
-	missing := 0
+	first, missing := strings.CutPrefix(edits[0], "removed ")
 	for _, edit := range edits {
-		if strings.HasPrefix(edit, "removed ") {
-			missing++
-		}
+		missing = missing && strings.HasPrefix(edit, "removed ")
 	}
-	if missing == len(edits) {
+	if missing {
 		return fmt.Errorf("%s lacks %d files, the first is %s: commit them (does a .gitignore hide them?), or run %s -force",
-			shown, missing, strings.TrimPrefix(edits[0], "removed "), fix)
+			c.shown, len(edits), first, c.fix)
 	}
-	return fmt.Errorf("%s is not as this tool wrote it (%d files, the first: %s): run %s -force", shown, len(edits), edits[0], fix)
+	return fmt.Errorf("%s is not as this tool wrote it (%d files, the first: %s): run %s -force", c.shown, len(edits), edits[0], c.fix)
 }
 
-// checkSources: the tree is of the version that is required, and of our mapper.
-func (j *job) checkSources(ctx context.Context, manifest *tree.Manifest, shown, fix string) error {
-	version, err := j.required(ctx)
+// upToDate: the tree is of the version that is required, and of our mapper.
+func (c *checked) upToDate(ctx context.Context, version string) error {
+	if version != c.manifest.Version {
+		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", c.shown, tree.Module, c.manifest.Version, c.show(goMod), version, c.fix)
+	}
+	s, err := c.look()
 	if err != nil {
 		return err
 	}
-	if version != manifest.Version {
-		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", shown, tree.Module, manifest.Version, j.show(goMod), version, fix)
-	}
-	s, err := j.look()
+	before, err := c.baseline(ctx, s)
 	if err != nil {
 		return err
 	}
-	before, err := j.baseline(ctx, s)
+	made, err := tree.Make(ctx, version, before[goSum], c.Ours, c.manifest.Full())
 	if err != nil {
 		return err
 	}
-	made, err := tree.Make(ctx, version, before[goSum], j.Ours)
-	if err != nil {
-		return err
+	if !c.manifest.Describes(made) {
+		return fmt.Errorf("%s has another mapper inside than this tool: run %s", c.shown, c.fix)
 	}
-	if !manifest.Full() {
-		if err := made.Slim(); err != nil {
+	return nil
+}
+
+// sameInVendor: what the build takes from a vendor folder is what is in the tree. The
+// go command compares versions only, and the tree has none.
+func (c *checked) sameInVendor() error {
+	vendor, command := c.vendor()
+	if vendor == "" {
+		return nil
+	}
+	copied := filepath.Join(vendor, filepath.FromSlash(tree.Module))
+	stale := "" // the first file in the copy that is not in the tree, or not so
+	err := fs.WalkDir(os.DirFS(copied), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
 			return err
 		}
-	}
-	if !manifest.Describes(made) {
-		return fmt.Errorf("%s has another mapper inside than this tool: run %s", shown, fix)
+		data, err := os.ReadFile(filepath.Join(copied, filepath.FromSlash(name)))
+		data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")) // a checkout may have changed line ends
+		if err == nil && c.manifest.Files[name] != tree.Digest(data) {
+			stale, err = name, fs.SkipAll
+		}
+		return err
+	})
+	shown, run := c.show(c.relative(copied)), command+" in "+quoted(filepath.Dir(vendor))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s has no %s, and the build takes it from there: run %s", c.show(c.relative(vendor)), tree.Module, run)
+	case err != nil:
+		return fmt.Errorf("compare %s with %s: %w", shown, c.shown, err)
+	case stale != "":
+		return fmt.Errorf("%s is not what is in %s, and the build takes it from there (the first file that differs: %s): run %s",
+			shown, c.shown, stale, run)
 	}
 	return nil
 }

@@ -48,7 +48,21 @@ func open(ctx context.Context, r Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &job{Request: r, module: m, slot: tree.Slot{Dir: filepath.Join(m.dir, filepath.FromSlash(place))}}, nil
+	return &job{Request: r, module: m, slot: tree.Slot{Dir: m.path(place)}}, nil
+}
+
+// alone opens a module for a run while no other run is at work in it.
+func alone(ctx context.Context, r Request, run func(*job) error) error {
+	unlock, err := tree.Lock(r.Dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	j, err := open(ctx, r)
+	if err != nil {
+		return err
+	}
+	return run(j)
 }
 
 // say prints a line of progress.
@@ -93,44 +107,23 @@ func Into(ctx context.Context, r Request) error {
 	})
 }
 
-// alone opens a module for a run while no other run is at work in it.
-func alone(ctx context.Context, r Request, run func(*job) error) error {
-	unlock, err := tree.Lock(r.Dir)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	j, err := open(ctx, r)
-	if err != nil {
-		return err
-	}
-	return run(j)
-}
-
+// update makes the tree, in memory, and installs it unless it is there already.
 func (j *job) update(ctx context.Context, s *state, version string) error {
-	made, before, err := j.prepare(ctx, s, version)
+	j.say("upstream", "%s %s from the module cache", tree.Module, version)
+	before, err := j.baseline(ctx, s)
+	if err != nil {
+		return err
+	}
+	made, err := tree.Make(ctx, version, before[goSum], j.Ours, false)
 	if err != nil {
 		return err
 	}
 	if s.healthy() && s.manifest.Describes(made) {
 		j.say("done", "nothing to do: %s is up to date; undo: %s", place, j.command("-undo"))
-		return j.advise(ctx)
+	} else if err := j.install(ctx, made, before); err != nil {
+		return err
 	}
-	return j.install(ctx, made, before)
-}
-
-// prepare makes the tree, in memory, and works out what a later undo restores.
-func (j *job) prepare(ctx context.Context, s *state, version string) (*tree.Result, contents, error) {
-	j.say("upstream", "%s %s from the module cache", tree.Module, version)
-	before, err := j.baseline(ctx, s)
-	if err != nil {
-		return nil, nil, err
-	}
-	made, err := tree.Make(ctx, version, before[goSum], j.Ours)
-	if err != nil {
-		return nil, nil, err
-	}
-	return made, before, made.Slim()
+	return j.advise(ctx)
 }
 
 // ready looks at what is there and clears away an interrupted run if it may.
@@ -139,36 +132,26 @@ func (j *job) ready(ctx context.Context) (*state, error) {
 		return nil, err
 	}
 	s, err := j.look()
-	if err == nil {
-		err = j.refuse(s)
+	if err != nil {
+		return nil, err
 	}
-	if err != nil || s.interrupted == "" {
-		return s, err
+	switch {
+	case s.foreign != "":
+		return nil, fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit %s)",
+			j.show(goMod), tree.Module, s.foreign, s.dropping)
+	case s.interrupted != "" && !j.Force:
+		return nil, fmt.Errorf("an earlier run in %s was interrupted (%s): run %s, or use -force to start over",
+			j.Dir, s.interrupted, j.command("-undo"))
+	case len(s.edits) > 0 && !j.Force:
+		return nil, tree.EditedError(j.show(place), s.edits)
+	case s.interrupted == "":
+		return s, nil
 	}
 	j.say("force", "clearing away an interrupted run (%s)", s.interrupted)
 	if err := j.undo(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := j.reload(ctx); err != nil {
-		return nil, err
-	}
 	return j.look()
-}
-
-// refuse returns an error if the fork can't go into a consumer in this state.
-func (j *job) refuse(s *state) error {
-	if s.foreign != "" {
-		return fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit %s)",
-			j.show(goMod), tree.Module, s.foreign, s.dropping)
-	}
-	if s.interrupted != "" && !j.Force {
-		return fmt.Errorf("an earlier run in %s was interrupted (%s): run %s, or use -force to start over",
-			j.Dir, s.interrupted, j.command("-undo"))
-	}
-	if len(s.edits) > 0 && !j.Force {
-		return tree.EditedError(j.show(place), s.edits)
-	}
-	return nil
 }
 
 // Undo takes back what Into did, a run that was killed half way included.
@@ -181,7 +164,7 @@ func (j *job) takeOut(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.absent() {
+	if !s.tree && !s.replaced && s.interrupted == "" {
 		j.say("done", "nothing to undo: no fork of this tool's in %s", j.Dir)
 		return nil
 	}
@@ -191,19 +174,20 @@ func (j *job) takeOut(ctx context.Context) error {
 	if err := j.undo(ctx, s); err != nil {
 		return err
 	}
-	if err := j.tellMissingSum(ctx); err != nil {
+	if err := j.tellMissingSum(); err != nil {
 		return err
 	}
-	if exists(filepath.Join(j.dir, "vendor")) {
+	if tree.Exists(j.path("vendor")) {
 		j.say("vendor", "vendor/ may still hold the fork: run go mod vendor")
 	}
-	if err := j.tellLeftReplaces(ctx); err != nil {
+	if err := j.tellModules(ctx, true); err != nil {
 		return err
 	}
 	j.say("done", "the fork is out of %s", j.Dir)
 	return nil
 }
 
+// undo puts the consumer's files back, and removes the tree.
 func (j *job) undo(ctx context.Context, s *state) error {
 	before, err := j.baseline(ctx, s)
 	if err != nil {
@@ -212,18 +196,8 @@ func (j *job) undo(ctx context.Context, s *state) error {
 	if err := j.restore(before); err != nil {
 		return err
 	}
-	if err := j.tellRestored(s, before); err != nil {
-		return err
-	}
-	return j.removeTree()
-}
-
-func (j *job) tellRestored(s *state, before contents) error {
 	for _, name := range j.tracked() {
-		was, known, err := j.saved(s, name)
-		if err != nil {
-			return err
-		}
+		was, known := s.was[name]
 		switch {
 		case known && bytes.Equal(was, before[name]):
 			j.say(name, "as it was")
@@ -233,7 +207,10 @@ func (j *job) tellRestored(s *state, before contents) error {
 			j.say(name, "your changes kept")
 		}
 	}
-	return nil
+	if err := j.removeTree(); err != nil {
+		return err
+	}
+	return j.reload(ctx)
 }
 
 // removeTree removes the tree, and third_party with it if nothing else is in it.
@@ -242,23 +219,16 @@ func (j *job) removeTree() error {
 		return err
 	}
 	above := filepath.Dir(j.slot.Dir)
-	left, err := os.ReadDir(above)
-	if err == nil && len(left) == 0 && !isLink(above) { // a link was the user's before
-		err = os.Remove(above)
+	info, err := os.Lstat(above)
+	if err == nil && info.IsDir() { // a link was the user's before
+		var left []fs.DirEntry
+		if left, err = os.ReadDir(above); err == nil && len(left) == 0 {
+			err = os.Remove(above)
+		}
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove %s: %w", above, err)
 	}
 	j.say("tree", "%s is gone", place)
 	return nil
-}
-
-func isLink(name string) bool {
-	info, err := os.Lstat(name)
-	return err == nil && info.Mode()&fs.ModeSymlink != 0
-}
-
-func exists(name string) bool {
-	_, err := os.Lstat(name)
-	return !errors.Is(err, fs.ErrNotExist)
 }

@@ -18,6 +18,12 @@ type ignoreRule struct {
 	pattern *regexp.Regexp
 }
 
+// wildcard is a part of a pattern that stands for more than itself.
+var wildcard = regexp.MustCompile(`\*\*/|\*\*|\*|\?|\[.*?\]`)
+
+// meant is what such a part is in a regular expression.
+var meant = map[string]string{"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
 func parseDockerignore(text string) dockerignore {
 	var rules dockerignore
 	for i, line := range strings.Split(text, "\n") {
@@ -27,42 +33,21 @@ func parseDockerignore(text string) dockerignore {
 		}
 		pattern, include := strings.CutPrefix(line, "!")
 		pattern = strings.TrimPrefix(path.Clean(strings.TrimSpace(pattern)), "/")
+		expr, at := "^", 0
+		for _, found := range wildcard.FindAllStringIndex(pattern, -1) {
+			part := pattern[found[0]:found[1]]
+			if meant[part] != "" {
+				part = meant[part]
+			}
+			expr += regexp.QuoteMeta(pattern[at:found[0]]) + part
+			at = found[1]
+		}
 		// A pattern that can't be compiled is Docker's to complain about.
-		if compiled, err := regexp.Compile(ignoreExpression(pattern)); err == nil {
+		if compiled, err := regexp.Compile(expr + regexp.QuoteMeta(pattern[at:]) + "(/.*)?$"); err == nil {
 			rules = append(rules, ignoreRule{line: i + 1, include: include, pattern: compiled})
 		}
 	}
 	return rules
-}
-
-// ignoreExpression is a pattern as a regular expression that matches what the
-// pattern matches, and all below that.
-func ignoreExpression(pattern string) string {
-	var out strings.Builder
-	for rest := pattern; rest != ""; {
-		switch {
-		case strings.HasPrefix(rest, "**/"):
-			out.WriteString("(.*/)?")
-			rest = rest[3:]
-		case strings.HasPrefix(rest, "**"):
-			out.WriteString(".*")
-			rest = rest[2:]
-		case rest[0] == '*':
-			out.WriteString("[^/]*")
-			rest = rest[1:]
-		case rest[0] == '?':
-			out.WriteString("[^/]")
-			rest = rest[1:]
-		case rest[0] == '[' && strings.Contains(rest, "]"):
-			end := strings.Index(rest, "]") + 1
-			out.WriteString(rest[:end])
-			rest = rest[end:]
-		default:
-			out.WriteString(regexp.QuoteMeta(rest[:1]))
-			rest = rest[1:]
-		}
-	}
-	return "^" + out.String() + "(/.*)?$"
 }
 
 // hiddenBy is the line of the rule that keeps a file out of the image, 0 if none does.

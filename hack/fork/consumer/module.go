@@ -36,28 +36,17 @@ type module struct {
 // modFile is what "go mod edit -json" and "go work edit -json" have to say.
 type modFile struct {
 	Module  struct{ Path string }
-	Require []struct{ Path, Version string }
-	Replace []replace
+	Require []modVersion
+	Replace []struct{ Old, New modVersion }
 	Use     []struct{ DiskPath string }
 }
-
-type replace struct{ Old, New modVersion }
 
 type modVersion struct{ Path, Version string }
 
 func (v modVersion) String() string { return strings.TrimSpace(v.Path + " " + v.Version) }
 
-// ours reports whether r is the directive that this tool writes.
-func (r replace) ours() bool {
-	return r.Old == modVersion{Path: tree.Module} && r.New == modVersion{Path: "./" + place}
-}
-
-// dropping is the flag of "go mod edit" that drops r: one for a single version needs it.
-func (r replace) dropping() string {
-	if r.Old.Version == "" {
-		return "-dropreplace=" + r.Old.Path
-	}
-	return "-dropreplace=" + r.Old.Path + "@" + r.Old.Version
+func (f modFile) requires() bool {
+	return slices.ContainsFunc(f.Require, func(r modVersion) bool { return r.Path == tree.Module })
 }
 
 func openModule(ctx context.Context, shown string) (*module, error) {
@@ -67,22 +56,25 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 	}
 	m := &module{shown: shown, dir: dir}
 	info, err := os.Stat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("no folder %s: name the one that holds your go.mod", shown)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("look at %s: %w", shown, err)
-	}
-	if !info.IsDir() || !exists(m.path(goMod)) {
+	case !info.IsDir() || !tree.Exists(m.path(goMod)):
 		return nil, fmt.Errorf("no go.mod in %s: name the folder that holds your go.mod", shown)
 	}
-	if err := m.environment(ctx); err != nil {
+	var env struct{ GOWORK, GOFLAGS string }
+	if err := m.parse(ctx, &env, "env", "-json", "GOWORK", "GOFLAGS"); err != nil {
 		return nil, err
 	}
-	if err := m.reload(ctx); err != nil {
-		return nil, err
+	if m.flags = env.GOFLAGS; strings.Contains(m.flags, "-modfile") {
+		return nil, fmt.Errorf("GOFLAGS is %s, but the replace line goes into %s: run this without -modfile, then bring the line into that other file", m.flags, m.show(goMod))
 	}
-	return m, m.workspace(ctx)
+	if err := m.reload(ctx); err != nil || env.GOWORK == "" || env.GOWORK == "off" {
+		return m, err
+	}
+	return m, m.workspace(ctx, env.GOWORK)
 }
 
 // path is where a file of the consumer's is.
@@ -91,6 +83,16 @@ func (m *module) path(name string) string { return filepath.Join(m.dir, filepath
 // show is path as the user would write it.
 func (m *module) show(name string) string {
 	return filepath.Join(m.shown, filepath.FromSlash(name))
+}
+
+// relative names a path below the consumer, or near it, for a reader.
+func (m *module) relative(name string) string { return relativeTo(m.dir, name) }
+
+func relativeTo(dir, name string) string {
+	if rel, err := filepath.Rel(dir, name); err == nil {
+		name = rel
+	}
+	return filepath.ToSlash(name)
 }
 
 // reload reads go.mod.
@@ -110,60 +112,37 @@ func (m *module) parse(ctx context.Context, to any, args ...string) error {
 	return nil
 }
 
-// environment reads what has a say in which go.mod and go.work are in effect.
-func (m *module) environment(ctx context.Context) error {
-	var env struct{ GOWORK, GOFLAGS string }
-	if err := m.parse(ctx, &env, "env", "-json", "GOWORK", "GOFLAGS"); err != nil {
-		return err
-	}
-	if m.flags = env.GOFLAGS; strings.Contains(m.flags, "-modfile") {
-		return fmt.Errorf("GOFLAGS is %s, but the replace line goes into %s: run this without -modfile, then bring the line into that other file", m.flags, m.show(goMod))
-	}
-	if env.GOWORK != "off" {
-		m.work = env.GOWORK
-	}
-	return nil
-}
-
 // workspace reads the go.work that is in effect. One that doesn't use this
 // module says nothing about it, so it is switched off.
-func (m *module) workspace(ctx context.Context) error {
-	if m.work == "" {
-		return nil
-	}
+func (m *module) workspace(ctx context.Context, file string) error {
 	var work modFile
-	if err := m.parse(ctx, &work, "work", "edit", "-json", m.work); err != nil {
+	if err := m.parse(ctx, &work, "work", "edit", "-json", file); err != nil {
 		return err
 	}
-	used := work.folders(filepath.Dir(m.work))
-	if !contains(used, m.dir) {
-		m.work, m.env = "", []string{"GOWORK=off"}
-		return nil
-	}
-	m.used = used
-	if contains(m.used, m.path(place)) { // "go work use -r ." does that
-		return fmt.Errorf("%s uses the tree as a module of the workspace, so that no version of %s is selected: run go work edit -dropuse=./%s in %s",
-			m.work, tree.Module, filepath.ToSlash(relativeTo(filepath.Dir(m.work), m.path(place))), quoted(filepath.Dir(m.work)))
-	}
-	for _, r := range work.Replace {
-		if r.Old.Path == tree.Module {
-			return fmt.Errorf("%s replaces %s with %s, which would hide the fork: drop that replace first", m.work, tree.Module, r.New)
-		}
-	}
-	return nil
-}
-
-// folders are those of the modules that a go.work in root uses.
-func (f modFile) folders(root string) []string {
-	var folders []string
-	for _, use := range f.Use {
+	root := filepath.Dir(file)
+	var used []string
+	for _, use := range work.Use {
 		name := filepath.FromSlash(use.DiskPath)
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(root, name)
 		}
-		folders = append(folders, name)
+		used = append(used, name)
 	}
-	return folders
+	if !contains(used, m.dir) {
+		m.env = []string{"GOWORK=off"}
+		return nil
+	}
+	m.work, m.used = file, used
+	if contains(used, m.path(place)) { // "go work use -r ." does that
+		return fmt.Errorf("%s uses the tree as a module of the workspace, so that no version of %s is selected: run go work edit -dropuse=./%s in %s",
+			file, tree.Module, relativeTo(root, m.path(place)), quoted(root))
+	}
+	for _, r := range work.Replace {
+		if r.Old.Path == tree.Module {
+			return fmt.Errorf("%s replaces %s with %s, which would hide the fork: drop that replace first", file, tree.Module, r.New)
+		}
+	}
+	return nil
 }
 
 func contains(folders []string, dir string) bool {
@@ -174,6 +153,11 @@ func sameFile(a, b string) bool {
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
 }
 
 // requires makes sure that a fork has something to replace.
@@ -188,25 +172,24 @@ func (m *module) requires() error {
 		m.show(goMod), tree.Module, tree.Module, tree.Newest())
 }
 
-func (f modFile) requires() bool {
-	for _, r := range f.Require {
-		if r.Path == tree.Module {
-			return true
-		}
-	}
-	return false
+// listed is what the build uses of controller-runtime: the version is the one it
+// would use without a replace.
+type listed struct {
+	Version string
+	Replace *struct{ Path, Version, Dir string }
+}
+
+func (m *module) list(ctx context.Context) (got listed, err error) {
+	// -mod=readonly, whatever GOFLAGS says: asking must not change a file.
+	return got, m.parse(ctx, &got, "list", "-mod=readonly", "-m", "-json", tree.Module)
 }
 
 // selected is the version of controller-runtime that the build really uses.
 // sibling is the tree of this tool's that another module of the workspace has,
 // which serves this one, too.
 func (m *module) selected(ctx context.Context) (version, sibling string, err error) {
-	var got struct {
-		Version string
-		Replace *struct{ Path, Version, Dir string }
-	}
-	// -mod=readonly, whatever GOFLAGS says: asking must not change a file.
-	if err := m.parse(ctx, &got, "list", "-mod=readonly", "-m", "-json", tree.Module); err != nil {
+	got, err := m.list(ctx)
+	if err != nil {
 		return "", "", err
 	}
 	// By folder: in a workspace the path is relative to go.work.
@@ -217,26 +200,19 @@ func (m *module) selected(ctx context.Context) (version, sibling string, err err
 		return "", "", fmt.Errorf("%s is replaced with %s by another module of the workspace: drop that replace first",
 			tree.Module, modVersion{r.Path, r.Version})
 	}
-	if _, err := tree.LineOf(got.Version); err != nil {
-		return "", "", err
-	}
-	return got.Version, "", nil
+	_, err = tree.LineOf(got.Version)
+	return got.Version, "", err
 }
 
 // vendor is the vendor folder that the go command builds from, if there is one,
 // and the command that writes it.
 func (m *module) vendor() (dir, command string) {
-	if strings.Contains(m.flags, "-mod=mod") || strings.Contains(m.flags, "-mod=readonly") {
-		return "", ""
-	}
-	if isDir(m.path("vendor")) {
+	switch {
+	case containsAny(m.flags, "-mod=mod", "-mod=readonly"):
+	case isDir(m.path("vendor")):
 		return m.path("vendor"), "go mod vendor"
-	}
-	if m.work == "" {
-		return "", ""
-	}
-	if dir := filepath.Join(filepath.Dir(m.work), "vendor"); isDir(dir) {
-		return dir, "go work vendor"
+	case m.work != "" && isDir(filepath.Join(filepath.Dir(m.work), "vendor")):
+		return filepath.Join(filepath.Dir(m.work), "vendor"), "go work vendor"
 	}
 	return "", ""
 }
@@ -253,10 +229,5 @@ func (m *module) vendored() error {
 		flag = "-mod=readonly" // a workspace does not allow the other
 	}
 	return fmt.Errorf("%s would hide the fork: remove it, run this again, then %s (or set GOFLAGS=%s to build without it)",
-		m.show(filepath.ToSlash(relativeTo(m.dir, dir))), command, flag)
-}
-
-func isDir(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.IsDir()
+		m.show(m.relative(dir)), command, flag)
 }

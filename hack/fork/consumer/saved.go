@@ -67,14 +67,13 @@ func replaceFile(name string, data []byte) error {
 	if real, err := filepath.EvalSymlinks(name); err == nil {
 		name = real
 	}
-	now, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) && data == nil {
+	if data == nil {
+		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 		return nil
 	}
-	if data == nil {
-		return os.Remove(name)
-	}
-	if err == nil && bytes.Equal(now, data) {
+	if now, err := os.ReadFile(name); err == nil && bytes.Equal(now, data) {
 		return nil
 	}
 	mode := fs.FileMode(0o644)
@@ -98,75 +97,61 @@ func (j *job) baseline(ctx context.Context, s *state) (contents, error) {
 	if err != nil || (!s.tree && !s.replaced) {
 		return now, err
 	}
-	before := contents{}
-	mod, touched, err := j.modBefore(ctx, s, now[goMod])
-	if err != nil {
-		return nil, err
+	before, touched := contents{}, false                // touched: the user changed go.mod
+	for _, name := range slices.Backward(j.tracked()) { // go.mod first
+		was, known := s.was[name]
+		switch {
+		case known && (bytes.Equal(now[name], was) || sumOf(now[name]) == s.manifest.Saved[name].Written):
+			before[name] = was
+		case name == goMod:
+			touched = true
+			if before[name] = now[name]; s.replaced {
+				before[name], err = editMod(ctx, now[name], "-dropreplace="+tree.Module)
+			}
+		case known && !touched && !s.manifest.Complete:
+			before[name] = was // the difference is what an interrupted build added
+		default:
+			before[name] = withSums(now[name], was)
+		}
 	}
-	before[goMod] = mod
-	for _, name := range j.tracked() {
-		if name == goMod {
+	return before, err
+}
+
+// saved are the consumer's files as they were before the first run. One whose copy is
+// missing is not among them: a .gitignore may have kept it out of the repository.
+func (j *job) saved(m *tree.Manifest) (contents, error) {
+	was := contents{}
+	for name, saved := range m.Saved {
+		if saved.Copy == "" {
+			was[name] = nil
 			continue
 		}
-		if before[name], err = j.sumBefore(s, name, now[name], touched); err != nil {
-			return nil, err
+		data, err := os.ReadFile(filepath.Join(j.slot.Current(), tree.Meta, filepath.Base(saved.Copy)))
+		if err == nil {
+			was[name] = data
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("read the copy of %s: %w", name, err)
 		}
 	}
-	return before, nil
+	return was, nil
 }
 
-// modBefore is baseline for go.mod. touched: the user changed it since.
-func (j *job) modBefore(ctx context.Context, s *state, now []byte) (before []byte, touched bool, err error) {
-	was, known, err := j.saved(s, goMod)
-	if err != nil {
-		return nil, false, err
+// saves says where each file is kept as it was before, and what it holds now.
+func saves(before, now contents) map[string]tree.Saved {
+	saved := map[string]tree.Saved{}
+	for name, data := range before {
+		s := tree.Saved{Written: sumOf(now[name])}
+		if data != nil {
+			s.Copy = copyName(name)
+		}
+		saved[name] = s
 	}
-	if known && j.unchanged(s, goMod, now, was) {
-		return was, false, nil
-	}
-	if !s.replaced {
-		return now, true, nil
-	}
-	before, err = editMod(ctx, now, "-dropreplace="+tree.Module)
-	return before, true, err
+	return saved
 }
 
-// sumBefore is baseline for go.sum and go.work.sum.
-func (j *job) sumBefore(s *state, name string, now []byte, touched bool) ([]byte, error) {
-	was, known, err := j.saved(s, name)
-	if err != nil {
-		return nil, err
-	}
-	if known && j.unchanged(s, name, now, was) {
-		return was, nil
-	}
-	if known && !touched && !s.manifest.Complete {
-		return was, nil // the difference is what an interrupted build added
-	}
-	return withSums(now, was), nil
-}
-
-// unchanged: the user has left the file as the tool did, or has put it back.
-func (j *job) unchanged(s *state, name string, now, was []byte) bool {
-	return bytes.Equal(now, was) || sumOf(now) == s.manifest.Saved[name].Written
-}
-
-// saved is a file as it was before the first run, not known if the copy is missing: a
-// .gitignore may have kept it out of the repository.
-func (j *job) saved(s *state, name string) (data []byte, known bool, err error) {
-	if s.manifest == nil {
-		return nil, false, nil
-	}
-	saved, known := s.manifest.Saved[name]
-	if !known {
-		return nil, false, nil
-	}
-	data, err = j.slot.ReadCopy(saved)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
-	}
-	return data, err == nil, err
-}
+// copyName is what a file is called in the manifest's folder. It must not be
+// go.mod: that would make the folder a module.
+func copyName(name string) string { return path.Base(name) + ".before" }
 
 func sumOf(data []byte) string {
 	if data == nil {
@@ -175,39 +160,9 @@ func sumOf(data []byte) string {
 	return tree.Digest(data)
 }
 
-// tellMissingSum names what keeps the module from building without the fork: "go get"
-// of a newer controller-runtime adds no sums of it while a folder replaces it.
-func (j *job) tellMissingSum(ctx context.Context) error {
-	if err := j.reload(ctx); err != nil {
-		return err
-	}
-	now, err := j.current()
-	if err != nil {
-		return err
-	}
-	for _, r := range j.mod.Require {
-		if r.Path == tree.Module && !bytes.Contains(now[goSum], []byte(r.Path+" "+r.Version+" h1:")) {
-			j.say(goSum, "note: it has no sum of %s %s, go mod tidy adds it", r.Path, r.Version)
-		}
-	}
-	return nil
-}
-
 // editMod runs "go mod edit" on the text of a go.mod.
 func editMod(ctx context.Context, mod []byte, flag string) ([]byte, error) {
-	dir, err := os.MkdirTemp("", "freshmapper-")
-	if err != nil {
-		return nil, fmt.Errorf("make a folder to edit go.mod in: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	name := filepath.Join(dir, goMod)
-	if err := os.WriteFile(name, mod, 0o644); err != nil {
-		return nil, fmt.Errorf("edit a copy of go.mod: %w", err)
-	}
-	if _, err := gotool.Run(ctx, dir, []string{"GOWORK=off"}, "mod", "edit", flag); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(name)
+	return gotool.Elsewhere(ctx, map[string][]byte{goMod: mod}, "mod", "edit", "-print", flag)
 }
 
 // withSums puts controller-runtime's lines of an earlier go.sum back into one
@@ -231,6 +186,14 @@ func withSums(now, was []byte) []byte {
 	return []byte(strings.Join(lines, ""))
 }
 
-// copyName is what a file is called in the manifest's folder. It must not be
-// go.mod: that would make the folder a module.
-func copyName(name string) string { return path.Base(name) + ".before" }
+// tellMissingSum names what keeps the module from building without the fork: "go get"
+// of a newer controller-runtime adds no sums of it while a folder replaces it.
+func (j *job) tellMissingSum() error {
+	now, err := j.current()
+	for _, r := range j.mod.Require {
+		if err == nil && r.Path == tree.Module && !bytes.Contains(now[goSum], []byte(r.Path+" "+r.Version+" h1:")) {
+			j.say(goSum, "note: it has no sum of %s %s, go mod tidy adds it", r.Path, r.Version)
+		}
+	}
+	return err
+}

@@ -15,6 +15,7 @@ import (
 // state is what an earlier run, or the user, has left in the consumer.
 type state struct {
 	manifest *tree.Manifest // of the tree that is there; nil: none, or unreadable
+	was      contents       // what it has of the consumer's files
 	tree     bool           // there is a tree of ours
 	replaced bool           // go.mod has our replace directive
 	foreign  string         // what else go.mod replaces controller-runtime with
@@ -29,18 +30,18 @@ func (s *state) healthy() bool {
 	return s.tree && s.replaced && s.interrupted == "" && len(s.edits) == 0
 }
 
-// absent: no run was ever here, or it was undone.
-func (s *state) absent() bool { return !s.tree && !s.replaced && s.interrupted == "" }
-
 func (j *job) look() (*state, error) {
 	s := &state{}
 	for _, r := range j.mod.Replace {
 		switch {
 		case r.Old.Path != tree.Module:
-		case r.ours():
+		case r.Old.Version == "" && r.New == modVersion{Path: "./" + place}:
 			s.replaced = true
 		default:
-			s.foreign, s.dropping = r.New.String(), r.dropping()
+			s.foreign, s.dropping = r.New.String(), "-dropreplace="+r.Old.Path
+			if r.Old.Version != "" {
+				s.dropping += "@" + r.Old.Version
+			}
 		}
 	}
 	if err := j.lookAtTree(s); err != nil {
@@ -52,13 +53,14 @@ func (j *job) look() (*state, error) {
 
 func (j *job) lookAtTree(s *state) error {
 	above := filepath.Dir(j.slot.Dir)
-	if exists(above) && !isDir(above) {
+	if tree.Exists(above) && !isDir(above) {
 		return fmt.Errorf("%s is in the way, the tree goes into a folder of that name: move it away", j.show(path.Dir(place)))
 	}
-	if !exists(j.slot.Current()) {
+	current := j.slot.Current()
+	if !tree.Exists(current) {
 		return nil
 	}
-	manifest, err := tree.Load(j.slot.Current())
+	manifest, err := tree.Load(current)
 	switch {
 	case errors.Is(err, tree.ErrNotOurs):
 		return fmt.Errorf("%s is in the way, it %w: move it away", j.show(place), tree.ErrNotOurs)
@@ -66,26 +68,29 @@ func (j *job) lookAtTree(s *state) error {
 		return fmt.Errorf("%w (-force gives the tree up)", err)
 	}
 	s.tree, s.manifest = true, manifest
-	if manifest != nil {
-		s.edits, err = manifest.Edits(j.slot.Current())
+	if manifest == nil {
+		return nil
+	}
+	if s.was, err = j.saved(manifest); err != nil {
 		return err
 	}
-	return nil
+	s.edits, err = manifest.Edits(current)
+	return err
 }
 
 // halfDone returns a text that names what an interrupted run left.
 func (j *job) halfDone(s *state) string {
 	left := j.slot.Leftovers()
 	for _, name := range j.tracked() {
-		if temp := tempName(j.path(name)); exists(temp) {
+		if temp := tempName(j.path(name)); tree.Exists(temp) {
 			left = append(left, temp)
 		}
 	}
+	for i, name := range left {
+		left[i] = j.relative(name)
+	}
 	switch {
 	case len(left) > 0:
-		for i, name := range left {
-			left[i] = j.relative(name)
-		}
 		return "left over: " + strings.Join(left, ", ")
 	case s.tree && s.manifest == nil:
 		return place + " has an unreadable manifest"
@@ -97,16 +102,4 @@ func (j *job) halfDone(s *state) string {
 		return "go.mod replaces controller-runtime, but " + place + " is missing"
 	}
 	return ""
-}
-
-// relative names a path below the consumer, or near it, for a reader.
-func (j *job) relative(name string) string {
-	return filepath.ToSlash(relativeTo(j.dir, name))
-}
-
-func relativeTo(dir, name string) string {
-	if rel, err := filepath.Rel(dir, name); err == nil {
-		return rel
-	}
-	return name
 }

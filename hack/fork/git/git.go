@@ -7,15 +7,16 @@ package git
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/mail"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -28,21 +29,14 @@ type Repository struct {
 // Run runs git in the repository, and never in one around it. It returns what git
 // printed.
 func (r Repository) Run(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null"}, args...)...)
-	cmd.Dir = r.Dir
-	cmd.Env = append(append(cmd.Environ(), "GIT_DEFAULT_HASH=sha1", "GIT_DIR=.git", "GIT_WORK_TREE=."), r.Env...)
-	cmd.Stdin = stdin
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	switch {
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case err != nil:
-		said, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
-		return "", fmt.Errorf("git %s in %s: %w: %s", args[0], r.Dir, err, said)
+	env := append([]string{"GIT_DEFAULT_HASH=sha1", "GIT_DIR=.git", "GIT_WORK_TREE=."}, r.Env...)
+	command := append([]string{"git", "-c", "core.autocrlf=false", "-c", "core.hooksPath=/dev/null"}, args...)
+	out, err := gotool.Exec(ctx, r.Dir, env, stdin, command...)
+	var failed *gotool.Error
+	if errors.As(err, &failed) {
+		failed.Args = []string{"git", args[0]} // the others are many
 	}
-	return stdout.String(), nil
+	return string(out), err
 }
 
 // Import makes the repository if there is none, with a branch to be checked out,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gotool runs the go command and turns its failures into errors of one
-// line that still hold everything it said.
+// Package gotool runs the go command, and others, and turns their failures into
+// errors of one line that still hold everything they said.
 package gotool
 
 import (
@@ -9,8 +9,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -18,15 +20,15 @@ import (
 // grace is how long an interrupted go command gets to stop its compilers.
 const grace = 10 * time.Second
 
-// Error is a go command that failed.
+// Error is a command that failed.
 type Error struct {
-	Args   []string // without the leading "go"
+	Args   []string // with its name
 	Dir    string
 	Output string // what it wrote to stderr
 	Err    error
 }
 
-// Error is one line: what was run and the first thing the go command said.
+// Error is one line: what was run and the first thing it said.
 func (e *Error) Error() string {
 	said := e.Err.Error()
 	if lines := Lines(e.Output); len(lines) > 0 {
@@ -38,33 +40,52 @@ func (e *Error) Error() string {
 			said += " " + strings.TrimSpace(line)
 		}
 	}
-	return fmt.Sprintf("go %s in %s: %s", strings.Join(e.Args, " "), e.Dir, said)
+	return fmt.Sprintf("%s in %s: %s", strings.Join(e.Args, " "), e.Dir, said)
 }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Run runs "go args..." in dir, with env on top of this process's environment,
-// and returns its stdout, also when it fails. The error is an *Error, or the
-// context's own when ctx ended the command.
+// Run is Exec of "go args...".
 func Run(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
+	return Exec(ctx, dir, env, nil, append([]string{"go"}, args...)...)
+}
+
+// Exec runs a command in dir, with env on top of this process's environment, and
+// returns its stdout, also when it fails. The error is an *Error, or the context's own
+// when ctx ended the command.
+func Exec(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Stdin = dir, stdin
 	cmd.Env = append(cmd.Environ(), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = grace
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
-	if ctx.Err() != nil {
+	switch {
+	case err == nil:
+		return stdout.Bytes(), nil
+	case ctx.Err() != nil:
 		return stdout.Bytes(), ctx.Err()
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, fmt.Errorf("no %s command in PATH: install it: %w", args[0], err)
 	}
-	if errors.Is(err, exec.ErrNotFound) {
-		return nil, fmt.Errorf("no go command in PATH: install Go, see go.dev/dl: %w", err)
-	}
+	return stdout.Bytes(), &Error{Args: args, Dir: dir, Output: stderr.String(), Err: err}
+}
+
+// Elsewhere is Run in a new folder that has these files and is removed again.
+func Elsewhere(ctx context.Context, files map[string][]byte, args ...string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "freshmapper-")
 	if err != nil {
-		return stdout.Bytes(), &Error{Args: args, Dir: dir, Output: stderr.String(), Err: err}
+		return nil, fmt.Errorf("make a folder to run the go command in: %w", err)
 	}
-	return stdout.Bytes(), nil
+	defer os.RemoveAll(dir)
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			return nil, fmt.Errorf("make a folder to run the go command in: %w", err)
+		}
+	}
+	return Run(ctx, dir, []string{"GOWORK=off", "GOFLAGS=-mod=mod"}, args...)
 }
 
 // SplitLines is slices.Collect(strings.Lines(text)), which Go 1.23 does not have.
@@ -76,16 +97,8 @@ func SplitLines(text string) []string {
 	return lines
 }
 
-// First is the first of what Lines returns, in words if there is none.
-func First(lines []string) string {
-	if len(lines) == 0 {
-		return "no reason given"
-	}
-	return lines[0]
-}
-
-// Lines splits what the go command wrote to stderr into lines that matter to a
-// reader: no blank ones, no download progress, no "# package" headings.
+// Lines splits what a command wrote to stderr into lines that matter to a reader: no
+// blank ones, no download progress of the go command's, no "# package" headings.
 func Lines(output string) []string {
 	var lines []string
 	for _, line := range SplitLines(output) {

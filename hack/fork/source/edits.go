@@ -11,12 +11,16 @@ import (
 	"strings"
 )
 
-// In what follows place is a function or a method, as Named takes it, or "" for
-// the whole file; want is how a piece of it is written, or how it begins.
+// In what follows place is a function, a method or a type, as Named takes it, or
+// "T{" for the literals of a type, or "" for the whole file; want is how a piece of it
+// is written, or how it begins. A space in it may be any white space.
 
 // Change replaces a piece: as much of it as want says.
 func (f *File) Change(place, want, with string) {
-	f.once(place, want, func(n ast.Node) { f.replace(f.offset(n.Pos()), f.offset(n.Pos())+len(want), with) })
+	f.once(place, want, func(n ast.Node) {
+		from := f.offset(n.Pos())
+		f.replace(from, from+len(pattern(want).Find(f.data[from:])), with)
+	})
 }
 
 // Before puts text in front of a piece and the comment above it.
@@ -39,15 +43,16 @@ func (f *File) Wrap(place, want, before, after string) {
 	f.once(place, want, func(n ast.Node) { f.Put(n, before+f.Text(n)+after) })
 }
 
-// Remove takes a piece out, which must be as want says to its end, with its lines
-// and the comment above it.
+// Remove takes a piece out, which must be as want says to its end and alone on its
+// lines, with the comment above it.
 func (f *File) Remove(place, want string) {
 	f.once(place, want, func(n ast.Node) {
-		if f.Text(n) != want {
-			f.Unexpected("%q in %s that ends there", want, place)
+		from, to := f.lineStart(f.offset(n.Pos())), f.lineEnd(f.offset(n.End()))
+		if strings.TrimSpace(string(f.data[from:to])) != want {
+			f.Unexpected("%q alone on its lines", want)
 			return
 		}
-		f.replace(f.lineStart(f.above(n)), f.lineEnd(f.offset(n.End()))+1, "")
+		f.replace(f.lineStart(f.above(n)), to+1, "")
 	})
 }
 
@@ -64,27 +69,51 @@ func (f *File) once(place, want string, do func(ast.Node)) {
 	f.Unexpected("single %q in %s (there are %d)", want, place, len(found))
 }
 
-// find finds all of the outermost nodes that are written so, or begin so.
+// find finds all of the outermost nodes in a place that are written so, or begin so.
 func (f *File) find(place, want string) (found []ast.Node) {
-	if f.err != nil {
-		return nil
+	begins := pattern(want)
+	for _, within := range f.places(place) {
+		ast.Inspect(within, func(n ast.Node) bool {
+			if n == nil || n == within {
+				return n != nil
+			}
+			if begins.MatchString(f.Text(n)) {
+				found = append(found, n)
+				return false
+			}
+			return true
+		})
 	}
-	within := []ast.Node{f.file}
-	if place != "" {
-		f.Function(place, func(fn *ast.FuncDecl) { within = []ast.Node{fn, fn.Body} })
-	}
-	ast.Inspect(within[0], func(n ast.Node) bool {
-		if n == nil || slices.Contains(within, n) {
-			return n != nil
-		}
-		if strings.HasPrefix(f.Text(n), want) {
-			found = append(found, n)
-			return false
-		}
-		return true
-	})
 	return found
 }
+
+func (f *File) places(place string) []ast.Node {
+	switch {
+	case f.err != nil:
+		return nil
+	case place == "":
+		return []ast.Node{f.file}
+	case strings.HasSuffix(place, "{"):
+		return f.find("", place)
+	}
+	decl := f.Named(place)
+	if decl == nil {
+		f.Unexpected("function %s, nor a type of that name", place)
+		return nil
+	}
+	return []ast.Node{decl}
+}
+
+// pattern matches what is written as want says, up to the end of a word.
+func pattern(want string) *regexp.Regexp {
+	expr := strings.ReplaceAll(regexp.QuoteMeta(want), " ", `\s+`)
+	if wordEnd.MatchString(want) {
+		expr += `\b`
+	}
+	return regexp.MustCompile("^" + expr)
+}
+
+var wordEnd = regexp.MustCompile(`\w$`)
 
 // Either returns which of several pieces there is, once.
 func (f *File) Either(wants ...string) string {
@@ -114,65 +143,40 @@ func (f *File) Shape(name, pattern string) (found []string) {
 	return found
 }
 
-// Value replaces the value of a key in the one literal of a type that has
-// elements.
-func (f *File) Value(typeName, key, want, with string) {
-	var values []ast.Expr
-	for _, n := range f.find("", typeName+"{") {
-		lit, ok := n.(*ast.CompositeLit)
-		for i := 0; ok && i < len(lit.Elts); i++ {
-			if pair, ok := lit.Elts[i].(*ast.KeyValueExpr); ok && f.Text(pair.Key) == key && f.Text(pair.Value) == want {
-				values = append(values, pair.Value)
-			}
-		}
-	}
-	if len(values) != 1 {
-		f.Unexpected("single element %q in the literal %s{...}", key+": "+want, typeName)
-		return
-	}
-	f.Put(values[0], with)
-}
-
-// FieldType replaces the type of a field.
-func (f *File) FieldType(typeName, name, want, with string) {
-	switch field := f.field(typeName, name); {
-	case f.err != nil:
-	case f.Text(field.Type) != want:
-		f.Unexpected("field %q in %s", name+" "+want, typeName)
-	default:
-		f.Put(field.Type, with)
-	}
-}
-
 // AddField puts a field behind another one.
 func (f *File) AddField(typeName, behind, text string) {
-	if field := f.field(typeName, behind); f.err == nil {
-		f.insert(f.lineEnd(f.offset(field.End())), "\n\n"+text)
-	}
+	f.field(typeName, behind, func(n ast.Node) { f.insert(f.lineEnd(f.offset(n.End())), "\n\n"+text) })
 }
 
 // Comment replaces the comment above a field.
 func (f *File) Comment(typeName, name, text string) {
-	field := f.field(typeName, name)
-	if f.err == nil && field.Doc == nil {
-		f.Unexpected("comment above the field %s of %s", name, typeName)
+	f.field(typeName, name, func(n ast.Node) {
+		from := f.above(n)
+		if from == f.offset(n.Pos()) {
+			f.Unexpected("comment above the field %s of %s", name, typeName)
+			return
+		}
+		f.replace(from, f.lineStart(f.offset(n.Pos())), text)
+	})
+}
+
+func (f *File) field(typeName, name string, do func(ast.Node)) {
+	if found := f.find(typeName, name+" "); len(found) == 1 {
+		do(found[0])
+		return
 	}
-	if f.err == nil {
-		f.replace(f.offset(field.Doc.Pos()), f.offset(field.Doc.End())+1, text)
-	}
+	f.Unexpected("field %s in %s", name, typeName)
 }
 
 // Rename renames a function where it is declared, and in its comment's first word.
 func (f *File) Rename(from, to string) {
 	f.Function(from, func(fn *ast.FuncDecl) {
-		was, at := fn.Name.Name, -1
-		if fn.Doc != nil && strings.HasPrefix(f.Text(fn.Doc), "// "+was+" ") {
-			at = f.offset(fn.Doc.Pos()) + len("// ")
+		start, name := f.above(fn), f.offset(fn.Name.Pos())
+		above := string(f.data[start:name])
+		if rest, ok := strings.CutPrefix(above, "// "+fn.Name.Name+" "); ok {
+			above = "// " + to + " " + rest
 		}
-		f.Put(fn.Name, to)
-		if at >= 0 {
-			f.replace(at, at+len(was), to)
-		}
+		f.replace(start, name+len(fn.Name.Name), above+to)
 	})
 }
 
@@ -181,24 +185,16 @@ func (f *File) Rename(from, to string) {
 func (f *File) Declare(name, text, behind string) {
 	if old := f.Named(name); old != nil {
 		f.replace(f.above(old), f.offset(old.End()), text)
-		return
+	} else if before := f.declared(behind); before != nil {
+		f.insert(f.lineEnd(f.offset(before.End())), "\n\n"+text)
 	}
-	before := f.Named(behind)
-	if before == nil {
-		f.Unexpected("declaration of %s", behind)
-		return
-	}
-	f.insert(f.lineEnd(f.offset(before.End())), "\n\n"+text)
 }
 
 // DeclareBefore puts declarations in front of the one of a name.
 func (f *File) DeclareBefore(name, text string) {
-	decl := f.Named(name)
-	if decl == nil {
-		f.Unexpected("declaration of %s", name)
-		return
+	if decl := f.declared(name); decl != nil {
+		f.insert(f.above(decl), text)
 	}
-	f.insert(f.above(decl), text)
 }
 
 // Import adds a package of the standard library to the first group of imports.
@@ -206,32 +202,13 @@ func (f *File) Import(name string) {
 	quoted := strconv.Quote(name)
 	for _, decl := range f.Decls() {
 		group, ok := decl.(*ast.GenDecl)
-		if !ok || group.Tok != token.IMPORT {
+		if !ok || group.Tok != token.IMPORT || !group.Lparen.IsValid() {
 			continue
 		}
-		for _, spec := range group.Specs {
-			switch text := f.Text(spec); {
-			case text == quoted:
-				return
-			case text > quoted && !strings.Contains(text, "."):
-				f.insert(f.offset(spec.Pos()), quoted+"\n\t")
-				return
-			}
+		if !slices.ContainsFunc(group.Specs, func(spec ast.Spec) bool { return f.Text(spec) == quoted }) {
+			f.insert(f.offset(group.Lparen)+1, "\n\t"+quoted) // Done sorts them
 		}
+		return
 	}
 	f.Unexpected("group of imports for %s", quoted)
-}
-
-// DropImport takes out an import that has no use left, with its line.
-func (f *File) DropImport(name string) {
-	for _, decl := range f.Decls() {
-		group, ok := decl.(*ast.GenDecl)
-		for i := 0; ok && i < len(group.Specs); i++ {
-			if spec, ok := group.Specs[i].(*ast.ImportSpec); ok && f.Text(spec) == strconv.Quote(name) {
-				f.replace(f.lineStart(f.offset(spec.Pos())), f.lineEnd(f.offset(spec.End()))+1, "")
-				return
-			}
-		}
-	}
-	f.Unexpected("import of %s", name)
 }

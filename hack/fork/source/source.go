@@ -8,7 +8,6 @@ package source
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/format"
@@ -21,16 +20,17 @@ import (
 // File is a Go file that is being edited, one edit after the other: each sees
 // what those before it have made. After an error the others do nothing.
 type File struct {
-	name string
-	data []byte
-	fset *token.FileSet
-	file *ast.File
-	err  error
+	name     string
+	upstream []byte // the file as it was
+	data     []byte
+	fset     *token.FileSet
+	file     *ast.File
+	err      error
 }
 
 // New begins to edit a file.
 func New(name string, data []byte) *File {
-	f := &File{name: name}
+	f := &File{name: name, upstream: data}
 	f.parse(data)
 	return f
 }
@@ -39,7 +39,7 @@ func (f *File) parse(data []byte) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, f.name, data, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
-		f.err = fmt.Errorf("parse upstream's %s: %w", f.name, err)
+		f.Fail(fmt.Errorf("parse upstream's %s: %w", f.name, err))
 		return
 	}
 	f.data, f.fset, f.file = data, fset, file
@@ -48,20 +48,16 @@ func (f *File) parse(data []byte) {
 // Err is what went wrong first.
 func (f *File) Err() error { return f.err }
 
-// Done returns the edited file. It must be as gofmt would have it, since whatever
-// gofmt would change elsewhere is not ours to touch.
+// Done returns the edited file, formatted. What gofmt would change elsewhere is not
+// ours to touch, so upstream's file must be as gofmt has it.
 func (f *File) Done() ([]byte, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
-	formatted, err := format.Source(f.data)
-	if err == nil && !bytes.Equal(formatted, f.data) {
-		err = errors.New("the result is not as gofmt has it")
+	if formatted, err := format.Source(f.upstream); err != nil || !bytes.Equal(formatted, f.upstream) {
+		return nil, fmt.Errorf("edit upstream's %s: it is not as gofmt has it", f.name)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("edit upstream's %s: %w", f.name, err)
-	}
-	return f.data, nil
+	return format.Source(f.data)
 }
 
 // Unexpected says what was looked for in vain.
@@ -157,6 +153,15 @@ func NameOf(decl ast.Decl) string {
 	return ""
 }
 
+// declared is Named for a declaration that is there.
+func (f *File) declared(name string) ast.Decl {
+	decl := f.Named(name)
+	if decl == nil {
+		f.Unexpected("declaration of %s", name)
+	}
+	return decl
+}
+
 // Function edits a function or a method, which is there and has a body.
 func (f *File) Function(name string, do func(*ast.FuncDecl)) {
 	fn, ok := f.Named(name).(*ast.FuncDecl)
@@ -175,16 +180,5 @@ func (f *File) Fields(typeName string) []*ast.Field {
 		}
 	}
 	f.Unexpected("struct type %s", typeName)
-	return nil
-}
-
-// field finds a field by its name.
-func (f *File) field(typeName, name string) *ast.Field {
-	for _, field := range f.Fields(typeName) {
-		if slices.ContainsFunc(field.Names, func(ident *ast.Ident) bool { return ident.Name == name }) {
-			return field
-		}
-	}
-	f.Unexpected("field %s in %s", name, typeName)
 	return nil
 }

@@ -18,34 +18,24 @@ const (
 	namespacedFile = clientDir + "/namespaced_client.go"
 )
 
-// clientChanges are about the mapping of each kind that upstream's client has met,
+// clientEdits are about the mapping of each kind that upstream's client has met,
 // which it keeps for good, and for which it discovers with its lock held.
-var clientChanges = []change{
-	{clientFile, lookUpUnlocked},
-	{fieldsFile, followRequests},
-	{watchFile, followWatch},
-}
-
-func keepClientFresh(d *Draft) error {
-	changes := clientChanges
-	templates := []string{
-		"pkg/internal/follow/follow.go", "pkg/internal/follow/follow_test.go",
-		clientDir + "/client_follow.go", clientDir + "/client_follow_test.go",
-		clientDir + "/client_rest_resources_follow_test.go", clientDir + "/client_rest_resources_kept_test.go",
-		clientDir + "/client_rest_resources_server_test.go", clientDir + "/namespaced_client_follow_test.go",
-	}
-	if d.Line.Minor >= "v0.22" { // before, the client of a namespace asks for scopes nowhere but where it asks the client that it wraps
-		changes = append(slices.Clone(changes), change{namespacedFile, askWrappedClient})
-		templates = append(templates, clientDir+"/namespaced_client_follow.go")
-	}
-	requests, err := d.followingRequests()
-	if err != nil {
-		return err
-	}
-	if err := d.put(clientDir+"/client_follow_requests.go", requests); err != nil {
-		return err
-	}
-	return d.change(changes, templates...)
+var clientEdits = []edit{
+	{file: clientFile, do: lookUpUnlocked},
+	// The client sends its requests through types of ours, and tells the scope of a kind
+	// from what it knew last, if the kind is gone: upstream's mapper never forgets one.
+	{file: fieldsFile, do: wrapRequesters, changes: []change{
+		{"clientRestResources{", "mapper: options.Mapper", "mapper: followed(options.Mapper)"},
+		{"metadataClient{", "restMapper: options.Mapper", "restMapper: resources.mapper"},
+		{"(c *client) IsObjectNamespaced", "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)", "apiutil.IsObjectNamespaced(obj, c.scheme, c.typedClient.resources.mapper)"},
+	}},
+	{file: watchFile, do: followWatch},
+	// The client of a namespace asks the client that it wraps for every scope. Before
+	// v0.22 it asks nowhere else.
+	{file: namespacedFile, since: "v0.22", do: listFollowing, changes: []change{
+		{"", "apiutil.IsGVKNamespaced(gvk, n.RESTMapper())", "n.IsObjectNamespaced(ofKind(gvk))"},
+		{"", `"` + Module + "/" + apiutilDir + `"`, ""},
+	}, adds: []string{clientDir + "/namespaced_client_follow.go"}},
 }
 
 // getter is how the client finds what it keeps of a kind.
@@ -105,8 +95,6 @@ func lookUpUnlocked(f *source.File, noted keys) {
 // fields that matter.
 func clientMaps(f *source.File) (maps []string) {
 	const typeName = "clientRestResources"
-	f.FieldType(typeName, "mu", "sync.RWMutex", "sync.RWMutex")
-	f.FieldType(typeName, "mapper", "meta.RESTMapper", "meta.RESTMapper")
 	for _, field := range f.Fields(typeName) {
 		switch kind, isMap := field.Type.(*ast.MapType); {
 		case !isMap:
@@ -119,20 +107,16 @@ func clientMaps(f *source.File) (maps []string) {
 	if len(maps) == 0 {
 		f.Unexpected("map to *resourceMeta in %s", typeName)
 	}
+	f.Change(typeName, "mu sync.RWMutex", "mu sync.RWMutex")
+	f.Change(typeName, "mapper meta.RESTMapper", "mapper meta.RESTMapper")
 	return maps
 }
 
-// followRequests has the client send its requests through types of ours, and tell
-// the scope of a kind from what it knew last, if the kind is gone: upstream's
-// mapper never forgets one.
-func followRequests(f *source.File, _ keys) {
-	f.Value("clientRestResources", "mapper", "options.Mapper", "followed(options.Mapper)")
-	f.Value("metadataClient", "restMapper", "options.Mapper", "resources.mapper")
+func wrapRequesters(f *source.File, _ keys) {
 	for _, r := range requesters {
-		f.FieldType("client", r.name, r.name, following(r.name))
+		f.Change("client", r.name+" "+r.name, r.name+" "+following(r.name))
 		f.Wrap("", r.name+"{", following(r.name)+"{", "}")
 	}
-	f.Change("(c *client) IsObjectNamespaced", "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)", "apiutil.IsObjectNamespaced(obj, c.scheme, c.typedClient.resources.mapper)")
 }
 
 // followWatch makes way for a Watch of ours. It notes how its receiver is led to
@@ -143,16 +127,13 @@ func followWatch(f *source.File, noted keys) {
 	noted["BASE"] = []string{strings.TrimSuffix(strings.TrimPrefix(used, "w."), ".typedClient.resources")}
 }
 
-// askWrappedClient has the client of a namespace ask the client that it wraps for
-// every scope, and list again if the scope was not what it took it for. The first
-// releases of v0.22 list in the namespace whatever the scope.
-func askWrappedClient(f *source.File, _ keys) {
+// listFollowing has the client of a namespace list again if the scope was not what it
+// took it for. The first releases of v0.22 list in the namespace whatever the scope.
+func listFollowing(f *source.File, _ keys) {
 	const list = "(n *namespacedClient) List"
 	f.Function(list, func(fn *ast.FuncDecl) {
 		if strings.Contains(f.Text(fn), "isNamespaceScoped, err := ") {
 			f.Change(list, "n.client.List(ctx, obj, opts...)", "n.listFollowing(ctx, obj, isNamespaceScoped, opts)")
 		}
 	})
-	f.Change("", "apiutil.IsGVKNamespaced(gvk, n.RESTMapper())", "n.IsObjectNamespaced(ofKind(gvk))")
-	f.DropImport(Module + "/" + apiutilDir)
 }

@@ -32,13 +32,11 @@ var releases sync.Map // of functions by version
 // An editTest says what the change of one of upstream's files takes out of it and
 // puts into it, line by line and without indentation.
 type editTest struct {
-	edit           func(*source.File, keys)
 	removed, added []string
 }
 
 var editTests = map[string]editTest{
 	clientFile: {
-		lookUpUnlocked,
 		[]string{"c.mu.Lock()", "defer c.mu.Unlock()", "return r, nil"},
 		[]string{
 			"return c.current(r)",
@@ -48,7 +46,6 @@ var editTests = map[string]editTest{
 		},
 	},
 	fieldsFile: {
-		followRequests,
 		[]string{
 			"mapper:     options.Mapper,", "restMapper: options.Mapper,",
 			"typedClient: typedClient{", "},", "unstructuredClient: unstructuredClient{", "},", "metadataClient: metadataClient{", "},",
@@ -65,7 +62,6 @@ var editTests = map[string]editTest{
 		},
 	},
 	namespacedFile: {
-		askWrappedClient,
 		[]string{
 			"return n.client.List(ctx, obj, opts...)", `"sigs.k8s.io/controller-runtime/pkg/client/apiutil"`,
 			"isNamespaceScoped, err := apiutil.IsGVKNamespaced(gvk, n.RESTMapper())",
@@ -76,27 +72,22 @@ var editTests = map[string]editTest{
 		},
 	},
 	ownerFile: {
-		followOwners,
 		[]string{"mapper:    mapper,"},
 		[]string{"mapper:    followed(mapper),"},
 	},
 	watchFile: {
-		followWatch,
 		[]string{"func (w *watchingClient) Watch(ctx context.Context, list ObjectList, opts ...ListOption) (watch.Interface, error) {"},
 		[]string{"func (w *watchingClient) watchOnce(ctx context.Context, list ObjectList, opts ...ListOption) (watch.Interface, error) {"},
 	},
 	informersFile: {
-		followListWatch,
 		[]string{"mapper:     options.Mapper,", "listWatcher, err := ip.makeListWatcher(gvk, obj)"},
 		[]string{"mapper:     followed(options.Mapper),", "listWatcher, err := ip.followListWatcher(gvk, obj)"},
 	},
 	readerFile: {
-		askStoreForScope,
 		[]string{"if c.scopeName == apimeta.RESTScopeNameRoot {", `key.Namespace = ""`, "}", "storeKey := objectKeyToStoreKey(key)"},
 		[]string{"storeKey := c.storeKey(key)"},
 	},
 	namespaceFile: {
-		keepInformers,
 		[]string{"RESTMapper:       restMapper,", "clusterCache = newCache(*globalConfig, corev1.NamespaceAll)"},
 		[]string{
 			"RESTMapper:       atHome(restMapper),",
@@ -106,10 +97,15 @@ var editTests = map[string]editTest{
 		},
 	},
 	sourceFile: {
-		pollOften,
 		[]string{"if err := wait.PollUntilContextCancel(ctx, 10*time.Second, true, func(ctx context.Context) (bool, error) {"},
 		[]string{"if err := wait.PollUntilContextCancel(ctx, 4*time.Second, true, func(ctx context.Context) (bool, error) {"},
 	},
+}
+
+// editOf is what is done to a file.
+func editOf(name string) edit {
+	all := slices.Concat(clientEdits, informerEdits)
+	return all[slices.IndexFunc(all, func(e edit) bool { return e.file == name })]
 }
 
 // Every supported line, and nothing but those lines.
@@ -121,7 +117,7 @@ func TestEditsOfUpstream(t *testing.T) {
 			}
 			t.Run(line.Newest+" "+name, func(t *testing.T) {
 				before := upstreamOf(t, line.Newest)[name].Data
-				after := editedBy(t, name, before, test.edit)
+				after := editedBy(t, name, before)
 				checkLines(t, string(before), after, test)
 				if name == clientFile {
 					checkOrder(t, after)
@@ -131,10 +127,10 @@ func TestEditsOfUpstream(t *testing.T) {
 	}
 }
 
-func editedBy(t *testing.T, name string, before []byte, edit func(*source.File, keys)) string {
+func editedBy(t *testing.T, name string, before []byte) string {
 	t.Helper()
 	f := source.New(name, before)
-	edit(f, keys{})
+	editOf(name).apply(f, keys{})
 	after, err := f.Done()
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +250,7 @@ func TestEditRefuses(t *testing.T) {
 		"another scope there":   {fields, "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)", "c.isNamespaced(obj)", "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)"},
 		"another List":          {namespacedFile, "n.client.List(ctx, obj, opts...)", "n.list(obj)", "n.client.List(ctx, obj, opts...)"},
 		"another Apply":         {namespacedFile, "apiutil.IsGVKNamespaced(gvk, n.RESTMapper())", "n.isNamespaced(gvk)", "apiutil.IsGVKNamespaced(gvk, n.RESTMapper())"},
-		"another import":        {namespacedFile, "\t\"sigs.k8s.io/controller-runtime/pkg/client/apiutil\"", "\tapiutil \"sigs.k8s.io/controller-runtime/pkg/client/apiutil\"", "import of"},
+		"another import":        {namespacedFile, "\t\"sigs.k8s.io/controller-runtime/pkg/client/apiutil\"", "\tapiutil \"sigs.k8s.io/controller-runtime/pkg/client/apiutil\"", "alone on its lines"},
 		"another owner":         {ownerFile, "mapper:    mapper,", "mapper:    other,", "mapper: mapper"},
 		"another metadata":      {fields, "restMapper: options.Mapper,", "restMapper: mapper,", "restMapper: options.Mapper"},
 		"no Watch":              {watch, ") Watch(", ") Watches(", "function (w *watchingClient) Watch"},
@@ -276,8 +272,8 @@ func TestEditRefuses(t *testing.T) {
 			if spoiled == stock {
 				t.Fatalf("upstream's file has no %q", test.old)
 			}
-			draft := &Draft{Files: Files{test.file: {Data: []byte(spoiled)}}}
-			err := draft.change([]change{{test.file, editTests[test.file].edit}})
+			files := Files{test.file: {Data: []byte(spoiled)}}
+			err := files.Edit(test.file, func(f *source.File) { editOf(test.file).apply(f, keys{}) })
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.file) {
 				t.Errorf("error: %v", err)
 			}

@@ -46,32 +46,35 @@ func Create(ctx context.Context, r Request) error {
 		return err
 	}
 	fmt.Fprintf(r.Out, "upstream   %s %s from the module cache\n", Module, r.Version)
-	made, err := Make(ctx, r.Version, nil, r.Ours)
+	made, err := Make(ctx, r.Version, nil, r.Ours, r.Full)
 	if err != nil {
 		return err
-	}
-	if !r.Full {
-		if err := made.Slim(); err != nil {
-			return err
-		}
 	}
 	fmt.Fprintf(r.Out, "tree       %s\n", made)
 	if earlier != nil && earlier.Describes(made) {
 		fmt.Fprintf(r.Out, "nothing to do: %s is up to date\n", r.Dir)
 		return nil
 	}
-	if err := r.write(ctx, slot, made); err != nil {
+	if err := slot.Sweep(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return fmt.Errorf("make the folder above %s: %w", r.Dir, err)
+	}
+	manifest := NewManifest(made)
+	manifest.Complete = true
+	if err := slot.Put(ctx, made.Files, manifest, nil); err != nil {
 		return err
 	}
 	fmt.Fprintf(r.Out, "done: %s holds %s %s with this mapper inside\n", r.Dir, Module, r.Version)
-	return nil
+	return slot.Sweep()
 }
 
 // look decides whether a tree may be written to the slot. It returns the
 // manifest of an earlier tree, if that is unedited.
 func (r Request) look(slot Slot) (*Manifest, error) {
-	if err := r.leftovers(slot); err != nil {
-		return nil, err
+	if left := slot.Leftovers(); len(left) > 0 && !r.Force {
+		return nil, fmt.Errorf("an earlier run was interrupted: remove %s, or use -force", strings.Join(left, " and "))
 	}
 	entries, err := os.ReadDir(slot.Dir)
 	if errors.Is(err, fs.ErrNotExist) || (err == nil && len(entries) == 0) {
@@ -90,45 +93,14 @@ func (r Request) look(slot Slot) (*Manifest, error) {
 	if len(earlier.Saved) > 0 {
 		return nil, fmt.Errorf("%s is part of a program that was forked with -into: use -into again", r.Dir)
 	}
-	return r.unedited(slot, earlier)
-}
-
-func (r Request) leftovers(slot Slot) error {
-	left := slot.Leftovers()
-	if len(left) == 0 || r.Force {
-		return nil
-	}
-	return fmt.Errorf("an earlier run was interrupted: remove %s, or use -force", strings.Join(left, " and "))
-}
-
-func (r Request) unedited(slot Slot, earlier *Manifest) (*Manifest, error) {
 	edits, err := earlier.Edits(slot.Dir)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if len(edits) == 0 {
+	case len(edits) == 0:
 		return earlier, nil
-	}
-	if r.Force {
+	case r.Force:
 		return nil, nil
 	}
 	return nil, EditedError(r.Dir, edits)
-}
-
-func (r Request) write(ctx context.Context, slot Slot, made *Result) error {
-	if err := slot.Sweep(); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(slot.Dir), 0o755); err != nil {
-		return fmt.Errorf("make the folder above %s: %w", r.Dir, err)
-	}
-	manifest := NewManifest(made)
-	manifest.Complete = true
-	if err := slot.Stage(ctx, made.Files, manifest, nil); err != nil {
-		return err
-	}
-	if err := slot.Swap(); err != nil {
-		return errors.Join(err, slot.Sweep())
-	}
-	return slot.Sweep()
 }

@@ -15,7 +15,9 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -62,6 +64,19 @@ func SourceDigest(ours fs.FS) (string, error) {
 		fmt.Fprintln(&all, name, Digest(files[name].Data))
 	}
 	return Digest([]byte(all.String()))[:12], nil
+}
+
+// Write writes the file below dir.
+func (f File) Write(dir, name string) error {
+	mode := fs.FileMode(0o644)
+	if f.Exec {
+		mode = 0o755
+	}
+	full := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(full, f.Data, mode)
 }
 
 // Read reads a tree from fsys. What the tool adds to a tree on disk (its

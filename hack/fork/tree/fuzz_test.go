@@ -50,7 +50,7 @@ func FuzzEdit(f *testing.F) {
 		name := names[int(which)%len(names)]
 		before := damaged(upstream[name].Data, how[:min(len(how), 60)])
 		edited := source.New(name, before)
-		editTests[name].edit(edited, keys{})
+		editOf(name).apply(edited, keys{})
 		after, err := edited.Done()
 		if err != nil {
 			return

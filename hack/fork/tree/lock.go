@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -19,8 +18,8 @@ var errLocked = errors.New("locked")
 const moment = time.Second
 
 // Lock makes sure that one run at a time is at work in a folder. It leaves
-// nothing in the folder: the lock is a file among the temporary ones, which says
-// since when. unlock removes it.
+// nothing in the folder: the lock is a file among the temporary ones, whose time
+// says since when. unlock removes it.
 func Lock(dir string) (unlock func(), err error) {
 	name := lockName(dir)
 	file, err := takeLock(name)
@@ -28,14 +27,16 @@ func Lock(dir string) (unlock func(), err error) {
 		time.Sleep(moment / 20)
 	}
 	if errors.Is(err, errLocked) {
-		return nil, fmt.Errorf("another run is at work in %s since %s: wait for it to end", dir, since(name))
+		since := "a moment ago"
+		if info, err := os.Stat(name); err == nil {
+			since = info.ModTime().Format(time.DateTime)
+		}
+		return nil, fmt.Errorf("another run is at work in %s since %s: wait for it to end", dir, since)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock %s for this run: %w", dir, err)
 	}
-	if _, err := file.WriteAt([]byte(time.Now().Format(time.DateTime)), 0); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s for this run: %w", dir, err), file.Close(), os.Remove(name))
-	}
+	_ = os.Chtimes(name, time.Time{}, time.Now()) // a killed run may have left the file long ago
 	return func() {
 		os.Remove(name) //nolint:errcheck // An old file without a lock does no harm.
 		file.Close()    //nolint:errcheck // There is nothing in it to lose.
@@ -51,12 +52,4 @@ func lockName(dir string) string {
 		dir = real
 	}
 	return filepath.Join(os.TempDir(), "freshmapper-"+Digest([]byte(dir))[:16]+".lock")
-}
-
-func since(name string) string {
-	text, err := os.ReadFile(name)
-	if err != nil || len(text) == 0 {
-		return "a moment ago"
-	}
-	return strings.TrimSpace(string(text))
 }

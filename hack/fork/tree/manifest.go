@@ -3,6 +3,7 @@
 package tree
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,8 +54,7 @@ func (m *Manifest) Describes(r *Result) bool {
 	return m.Complete && m.Version == r.Version && maps.Equal(m.Files, r.Files.Digests())
 }
 
-// Full reports whether the tree has all of upstream's files, those that Slim leaves
-// out as well.
+// Full reports whether the tree has all of upstream's files, and is not slim.
 func (m *Manifest) Full() bool {
 	_, documents := m.Files["README.md"]
 	return documents
@@ -87,11 +87,12 @@ func (m *Manifest) Save(dir string) error {
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(dir, Meta, manifestName)
-	if err := os.WriteFile(name+".tmp", append(data, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the manifest: %w", err)
+	name := filepath.Join(Meta, manifestName)
+	err = File{Data: append(data, '\n')}.Write(dir, name+".tmp")
+	if err == nil {
+		err = os.Rename(filepath.Join(dir, name+".tmp"), filepath.Join(dir, name))
 	}
-	if err := os.Rename(name+".tmp", name); err != nil {
+	if err != nil {
 		return fmt.Errorf("write the manifest: %w", err)
 	}
 	return nil
@@ -100,42 +101,34 @@ func (m *Manifest) Save(dir string) error {
 // Edits lists how the tree in dir differs from what the tool wrote: "changed
 // pkg/x.go", "removed …", "added …", in the order of the paths.
 func (m *Manifest) Edits(dir string) ([]string, error) {
-	now, err := digests(dir)
+	var edits []string
+	missing := maps.Clone(m.Files)
+	err := walk(os.DirFS(dir), func(name string, entry fs.DirEntry) error {
+		was, known := missing[name]
+		delete(missing, name)
+		if !known {
+			edits = append(edits, "added "+name)
+			return nil
+		}
+		var data []byte
+		var err error
+		if entry.Type().IsRegular() { // the tool never wrote a link
+			data, err = os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		}
+		if !entry.Type().IsRegular() || Digest(data) != was {
+			edits = append(edits, "changed "+name)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("compare %s with its manifest: %w", dir, err)
 	}
-	all := maps.Clone(now)
-	maps.Copy(all, m.Files)
-	var edits []string
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		was, known := m.Files[name]
-		is, there := now[name]
-		switch {
-		case !there:
-			edits = append(edits, "removed "+name)
-		case !known:
-			edits = append(edits, "added "+name)
-		case was != is:
-			edits = append(edits, "changed "+name)
-		}
+	for name := range missing {
+		edits = append(edits, "removed "+name)
 	}
+	path := func(edit string) string { return edit[strings.Index(edit, " "):] }
+	slices.SortFunc(edits, func(a, b string) int { return cmp.Compare(path(a), path(b)) })
 	return edits, nil
-}
-
-// digests is Digests for a tree on disk. A link is something that the tool
-// never wrote.
-func digests(dir string) (map[string]string, error) {
-	sums := map[string]string{}
-	err := walk(os.DirFS(dir), func(name string, entry fs.DirEntry) error {
-		if !entry.Type().IsRegular() {
-			sums[name] = entry.Type().String()
-			return nil
-		}
-		data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
-		sums[name] = Digest(data)
-		return err
-	})
-	return sums, err
 }
 
 // EditedError refuses to touch a tree that somebody edited. It names up to
@@ -146,5 +139,5 @@ func EditedError(dir string, edits []string) error {
 		named, more = edits[:3], fmt.Sprintf(" and %d more", len(edits)-3)
 	}
 	return fmt.Errorf("%s was edited by hand (%s%s): put it back, or give up the edits with -force",
-		dir, strings.Join(slices.Clone(named), ", "), more)
+		dir, strings.Join(named, ", "), more)
 }

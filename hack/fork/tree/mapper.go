@@ -3,34 +3,40 @@
 package tree
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
+	"go/format"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// putMapper puts our mapper in the place of upstream's.
-func putMapper(d *Draft) error {
-	if err := d.dropStock(); err != nil {
-		return err
+// roots are the folders of our sources that go into the tree.
+var roots = []string{"apiutil", "internal"}
+
+// defaults is the file of ours that says what an option is if it is not set. In
+// the tree it says so of the metrics that controller-runtime registers.
+const defaults = apiutilDir + "/defaults.go"
+
+func dropDefaults(d *draft) error {
+	if _, ok := d.files[defaults]; !ok {
+		return errors.New("our sources have no apiutil/defaults.go, which is replaced here")
 	}
-	for _, root := range []string{"apiutil", "internal"} {
-		if err := d.add(root); err != nil {
-			return err
-		}
-	}
+	delete(d.files, defaults)
 	return nil
 }
 
-// dropStock takes upstream's mapper out of the draft.
-func (d *Draft) dropStock() error {
-	for _, gone := range d.Line.Gone {
+// putMapper puts our mapper in the place of upstream's.
+func putMapper(d *draft) error {
+	for _, gone := range d.line.Gone {
 		name := path.Join(apiutilDir, gone.Name)
-		file, ok := d.Files[name]
+		file, ok := d.files[name]
 		if !ok && gone.Optional {
 			continue
 		}
@@ -40,13 +46,31 @@ func (d *Draft) dropStock() error {
 		if err := checkExports(name, file.Data, gone.Exports); err != nil {
 			return err
 		}
-		delete(d.Files, name)
+		delete(d.files, name)
+	}
+	for _, root := range roots {
+		if _, err := fs.Stat(d.ours, root); err != nil {
+			return fmt.Errorf("our sources have no %s: %w", root, err)
+		}
+	}
+	files, err := Read(d.ours)
+	if err != nil {
+		return fmt.Errorf("read our sources: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		to, ok := destination(name)
+		if !ok {
+			continue
+		}
+		data, err := localize(name, files[name].Data)
+		if err == nil {
+			err = d.put(to, data)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
-}
-
-func missing(name string) error {
-	return fmt.Errorf("upstream has no %s: this release needs a row of its own in the table of lines", name)
 }
 
 // checkExports makes sure that dropping a file drops no name that others use
@@ -55,97 +79,59 @@ func checkExports(name string, src []byte, want []string) error {
 	if strings.HasSuffix(name, "_test.go") {
 		return nil
 	}
-	got, err := exports(name, src)
+	file, err := parser.ParseFile(token.NewFileSet(), name, src, 0)
 	if err != nil {
-		return err
+		return fmt.Errorf("parse upstream's %s: %w", name, err)
 	}
+	got := slices.Sorted(maps.Keys(file.Scope.Objects)) // what is declared at top level, but for methods
+	got = slices.DeleteFunc(got, func(name string) bool { return !ast.IsExported(name) })
 	if !slices.Equal(got, want) {
-		return fmt.Errorf("upstream's %s exports %q, not %q: look at it before adding it to the table of lines", name, got, want)
+		return fmt.Errorf("upstream's %s exports %q, not %q: look at it before you add it to the table of lines", name, got, want)
 	}
 	return nil
 }
 
-// exports returns the exported names that a file declares at top level, in its
-// order. Methods belong to their type.
-func exports(name string, src []byte) ([]string, error) {
-	file, err := parser.ParseFile(token.NewFileSet(), name, src, parser.SkipObjectResolution)
+// destination is where a file or package of ours is in the tree: apiutil/x becomes
+// pkg/client/apiutil/x, internal/x becomes pkg/client/apiutil/internal/x. Not ok:
+// the tree does not have it.
+func destination(name string) (to string, ok bool) {
+	root, rest, _ := strings.Cut(name, "/")
+	if root == "apiutil" {
+		name = rest
+	}
+	return path.Join(apiutilDir, name), slices.Contains(roots, root)
+}
+
+// localize makes a file of ours at home in the tree: imports of our module
+// become imports of the tree's. Whatever is not Go, and everything below a
+// testdata folder, stays as it is.
+func localize(name string, src []byte) ([]byte, error) {
+	if path.Ext(name) != ".go" || slices.Contains(strings.Split(name, "/"), "testdata") {
+		return src, nil
+	}
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, src, parser.ImportsOnly)
 	if err != nil {
-		return nil, fmt.Errorf("parse upstream's %s: %w", name, err)
+		return nil, fmt.Errorf("parse our %s: %w", name, err)
 	}
-	var names []string
-	for _, decl := range file.Decls {
-		for _, ident := range declared(decl) {
-			if ident.IsExported() {
-				names = append(names, ident.Name)
-			}
+	edited := slices.Clone(src)
+	for _, spec := range slices.Backward(file.Imports) { // so that the positions ahead stay true
+		imported := strings.Trim(spec.Path.Value, "`\"")
+		if imported != Ours && !strings.HasPrefix(imported, Ours+"/") {
+			continue
 		}
-	}
-	return names, nil
-}
-
-func declared(decl ast.Decl) []*ast.Ident {
-	var names []*ast.Ident
-	switch decl := decl.(type) {
-	case *ast.FuncDecl:
-		if decl.Recv == nil {
-			names = append(names, decl.Name)
+		to, ok := destination(strings.TrimPrefix(imported, Ours+"/"))
+		if !ok {
+			return nil, fmt.Errorf("our %s imports %s, which the tree does not have: only apiutil and internal come along", name, imported)
 		}
-	case *ast.GenDecl:
-		for _, spec := range decl.Specs {
-			switch spec := spec.(type) {
-			case *ast.TypeSpec:
-				names = append(names, spec.Name)
-			case *ast.ValueSpec:
-				names = append(names, spec.Names...)
-			}
-		}
+		from, end := fset.Position(spec.Path.Pos()).Offset, fset.Position(spec.Path.End()).Offset
+		edited = slices.Replace(edited, from, end, []byte(strconv.Quote(path.Join(Module, to)))...)
 	}
-	return names
-}
-
-// add brings one folder of our sources into the draft.
-func (d *Draft) add(root string) error {
-	if _, err := fs.Stat(d.Ours, root); err != nil {
-		return fmt.Errorf("our sources have no %s: %w", root, err)
+	if string(edited) == string(src) {
+		return src, nil
 	}
-	return fs.WalkDir(d.Ours, root, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		data, err := fs.ReadFile(d.Ours, name)
-		if err != nil {
-			return fmt.Errorf("read our %s: %w", name, err)
-		}
-		if data, err = localize(name, data); err != nil {
-			return err
-		}
-		return d.put(destination(name), data)
-	})
-}
-
-// put adds a file where nothing of upstream's is left.
-func (d *Draft) put(name string, data []byte) error {
-	if _, taken := d.Files[name]; taken {
-		return fmt.Errorf("our file would overwrite upstream's %s: rename ours", name)
+	if edited, err = format.Source(edited); err != nil { // the new paths sort elsewhere
+		return nil, fmt.Errorf("format our %s after its imports were rewritten: %w", name, err)
 	}
-	d.Files[name] = File{Data: data}
-	return nil
-}
-
-// destination is where a file or package of ours lives in the tree:
-// apiutil/x becomes pkg/client/apiutil/x, internal/x becomes
-// pkg/client/apiutil/internal/x.
-func destination(name string) string {
-	if rest, ok := cutRoot(name, "apiutil"); ok {
-		return path.Join(apiutilDir, rest)
-	}
-	return path.Join(apiutilDir, name)
-}
-
-// cutRoot is strings.CutPrefix for whole path elements.
-func cutRoot(name, root string) (string, bool) {
-	if name == root {
-		return "", true
-	}
-	return strings.CutPrefix(name, root+"/")
+	return edited, nil
 }

@@ -4,53 +4,96 @@ package tree
 
 import (
 	"context"
+	"embed"
 	"fmt"
+	"go/format"
 	"io/fs"
 	"maps"
 	"path"
+	"strings"
 
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 	"github.com/freshmapper/freshmapper/hack/fork/source"
 )
 
-// A Patch is one purpose: hack/fork applies them all, hack/stage makes a commit
+// A patch is one purpose: hack/fork applies them all, hack/stage makes a commit
 // of each. A patch that does not find in upstream what it expects is an error,
 // never a guess.
-type Patch struct {
-	Name  string
-	Apply func(*Draft) error
+type patch struct {
+	name  string
+	begin func(*draft) error // what comes before the edits; may be nil
+	edits []edit
+	adds  []string // files from templates, which are called like them
 }
 
-// Patches lists what is done to upstream, in order.
-func Patches() []Patch {
-	return []Patch{
-		{Name: "mapper", Apply: putMapper},
-		{Name: "client", Apply: keepClientFresh},
-		{Name: "informers", Apply: keepInformersFresh},
-		{Name: "metrics", Apply: registerMetrics},
-	}
+// An edit is of one of upstream's files.
+type edit struct {
+	file    string
+	changes []change
+	do      func(*source.File, keys) // what is more than changes; it may note keys; may be nil
+	since   string                   // the first line that has it; "" for all
+	adds    []string                 // as in patch, for lines that have it
 }
 
-// Draft is a tree while the patches work on it.
-type Draft struct {
-	Line    Line
-	Version string
-	Files   Files
-	Ours    fs.FS // our sources: apiutil and internal
-}
+// A change replaces a piece, in the words of package source. If it ends with "…" it
+// comes before the piece, and "" takes it out.
+type change struct{ place, want, with string }
 
-// Generate makes the patched tree of a release out of upstream's files and our
-// sources. It changes upstream and returns it.
-func Generate(version string, upstream Files, ours fs.FS) (Files, error) {
-	draft, err := newDraft(version, upstream, ours)
-	if err != nil {
-		return nil, err
-	}
-	for _, patch := range Patches() {
-		if err := draft.apply(patch); err != nil {
-			return nil, err
+func (e edit) apply(f *source.File, noted keys) {
+	for _, c := range e.changes {
+		if before, ok := strings.CutSuffix(c.with, "…"); ok {
+			f.Before(c.place, c.want, before)
+		} else if c.with == "" {
+			f.Remove(c.place, c.want)
+		} else {
+			f.Change(c.place, c.want, c.with)
 		}
 	}
-	return draft.Files, nil
+	if e.do != nil {
+		e.do(f, noted)
+	}
+}
+
+// keys are lines for the templates, by the key that stands for them.
+type keys map[string][]string
+
+// patches are what is done to upstream, in order.
+var patches = []patch{
+	{name: "mapper", begin: putMapper},
+	{
+		name: "client", begin: putRequests, edits: clientEdits,
+		adds: []string{
+			"pkg/internal/follow/follow.go", "pkg/internal/follow/follow_test.go",
+			"pkg/client/client_follow.go", "pkg/client/client_follow_test.go",
+			"pkg/client/client_rest_resources_follow_test.go", "pkg/client/client_rest_resources_kept_test.go",
+			"pkg/client/client_rest_resources_server_test.go", "pkg/client/namespaced_client_follow_test.go",
+		},
+	},
+	{
+		name: "informers", edits: informerEdits,
+		adds: []string{
+			"pkg/handler/handler_follow.go", "pkg/handler/handler_follow_test.go",
+			"pkg/cache/internal/informers_follow.go", "pkg/cache/internal/informers_follow_test.go",
+			"pkg/cache/multi_namespace_follow.go", "pkg/cache/multi_namespace_follow_test.go",
+		},
+	},
+	{
+		// pkg/metrics registers the mapper's metrics when it is initialized, as it does
+		// for others', and leaves what counts in an internal package, where the mapper
+		// finds it. If the mapper imported pkg/metrics, then every program with a client
+		// would need Prometheus, and would have client-go's metrics registered by the way.
+		name: "metrics", begin: dropDefaults,
+		adds: []string{
+			defaults, "pkg/internal/mappermetrics/mappermetrics.go", "pkg/metrics/restmapper.go", apiutilDir + "/metrics_registry_test.go",
+		},
+	},
+}
+
+// draft is a tree while the patches work on it.
+type draft struct {
+	line  Line
+	files Files
+	ours  fs.FS // our sources: apiutil and internal
 }
 
 // Step is what a patch has made of the tree.
@@ -59,47 +102,55 @@ type Step struct {
 	Files Files
 }
 
-// Steps is Generate, with the tree as it is after each patch. It leaves upstream
-// as it is.
+// Steps makes the patched tree of a release out of upstream's files and our
+// sources: the tree as it is after each patch. It leaves upstream as it is.
 func Steps(version string, upstream Files, ours fs.FS) ([]Step, error) {
-	draft, err := newDraft(version, maps.Clone(upstream), ours)
+	line, err := LineOf(version)
 	if err != nil {
 		return nil, err
 	}
+	d := &draft{line: line, files: maps.Clone(upstream), ours: ours}
 	var steps []Step
-	for _, patch := range Patches() {
-		if err := draft.apply(patch); err != nil {
-			return nil, err
+	for _, p := range patches {
+		if err := d.apply(p); err != nil {
+			return nil, fmt.Errorf("patch %q on %s %s: %w", p.name, Module, version, err)
 		}
-		steps = append(steps, Step{Patch: patch.Name, Files: maps.Clone(draft.Files)})
+		steps = append(steps, Step{Patch: p.name, Files: maps.Clone(d.files)})
 	}
 	return steps, nil
 }
 
-// keys are what of upstream's the templates need: lines by the key that stands for
-// them.
-type keys map[string][]string
-
-// change edits one of upstream's files, and may note keys.
-type change struct {
-	name string
-	do   func(*source.File, keys)
+// Generate is the last of the Steps.
+func Generate(version string, upstream Files, ours fs.FS) (Files, error) {
+	steps, err := Steps(version, upstream, ours)
+	if err != nil {
+		return nil, err
+	}
+	return steps[len(steps)-1].Files, nil
 }
 
-// change makes changes, and then files from templates, which are called like them.
-func (d *Draft) change(changes []change, templates ...string) error {
-	noted := keys{}
-	for _, c := range changes {
-		if err := d.Files.Edit(c.name, func(f *source.File) { c.do(f, noted) }); err != nil {
+func (d *draft) apply(p patch) error {
+	if p.begin != nil {
+		if err := p.begin(d); err != nil {
 			return err
 		}
 	}
-	for _, name := range templates {
-		data, err := template(path.Base(name), noted)
-		if err != nil {
+	noted, adds := keys{}, p.adds
+	for _, e := range p.edits {
+		if d.line.Minor < e.since {
+			continue
+		}
+		if err := d.files.Edit(e.file, func(f *source.File) { e.apply(f, noted) }); err != nil {
 			return err
 		}
-		if err := d.put(name, data); err != nil {
+		adds = append(adds[:len(adds):len(adds)], e.adds...)
+	}
+	for _, name := range adds {
+		data, err := template(path.Base(name), noted)
+		if err == nil {
+			err = d.put(name, data)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -121,35 +172,52 @@ func (f Files) Edit(name string, do func(*source.File)) error {
 	return err
 }
 
-func newDraft(version string, upstream Files, ours fs.FS) (*Draft, error) {
-	line, err := LineOf(version)
-	if err != nil {
-		return nil, err
-	}
-	return &Draft{Line: line, Version: version, Files: upstream, Ours: ours}, nil
+func missing(name string) error {
+	return fmt.Errorf("upstream has no %s: this release needs a row of its own in the table of lines", name)
 }
 
-func (d *Draft) apply(patch Patch) error {
-	if err := patch.Apply(d); err != nil {
-		return fmt.Errorf("patch %q on %s %s: %w", patch.Name, Module, d.Version, err)
+// put adds a file where nothing of upstream's is left.
+func (d *draft) put(name string, data []byte) error {
+	if _, taken := d.files[name]; taken {
+		return fmt.Errorf("our file would overwrite upstream's %s: rename ours", name)
 	}
+	d.files[name] = File{Data: data}
 	return nil
 }
 
-// A Result is a patched tree, and what became of upstream's files in it.
-type Result struct {
-	Version  string
-	Files    Files
-	Kept     int // upstream's files, byte for byte
-	Replaced int // upstream's files with other content
-	Dropped  int // upstream's files without a successor
-	Added    int // ours, where upstream has nothing
+// templates are files of ours that have a place in the tree only. They are no Go
+// files here because they compile only there.
+//
+//go:embed template
+var templates embed.FS
 
-	before map[string]string // the digests of upstream's files
+// template returns the text of a file. A line with a key in it stands once for
+// each of the key's values.
+func template(name string, noted keys) ([]byte, error) {
+	data, err := templates.ReadFile("template/" + name + ".txt")
+	if err != nil {
+		return nil, fmt.Errorf("our template: %w", err)
+	}
+	text := string(data)
+	for key, values := range noted {
+		text = gotool.RepeatLines(text, key, values)
+	}
+	if data, err = format.Source([]byte(text)); err != nil { // what was filled in is longer or shorter
+		return nil, fmt.Errorf("our template %s, filled in: %w", name, err)
+	}
+	return data, nil
 }
 
-// Make is Upstream followed by Generate.
-func Make(ctx context.Context, version string, sums []byte, ours fs.FS) (*Result, error) {
+// A Result is a patched tree of a release.
+type Result struct {
+	Version string
+	Files   Files
+	before  map[string]string // the digests of upstream's files
+}
+
+// Make takes a release from the module cache, as Folder does, and patches it. Full
+// is with all of upstream's files, else the tree is slim.
+func Make(ctx context.Context, version string, sums []byte, ours fs.FS, full bool) (*Result, error) {
 	if _, err := LineOf(version); err != nil {
 		return nil, err // before anything is downloaded
 	}
@@ -157,33 +225,28 @@ func Make(ctx context.Context, version string, sums []byte, ours fs.FS) (*Result
 	if err != nil {
 		return nil, err
 	}
-	before := upstream.Digests()
 	files, err := Generate(version, upstream, ours)
 	if err != nil {
 		return nil, err
 	}
-	made := &Result{Version: version, Files: files, before: before}
-	made.count()
+	made := &Result{Version: version, Files: files, before: upstream.Digests()}
+	if !full {
+		made.slim()
+	}
 	return made, nil
 }
 
-func (r *Result) count() {
-	r.Kept, r.Replaced, r.Added = 0, 0, 0
-	for name, file := range r.Files {
-		switch sum, known := r.before[name]; {
-		case !known:
-			r.Added++
-		case sum == Digest(file.Data):
-			r.Kept++
-		default:
-			r.Replaced++
+// String says what became of upstream's files.
+func (r *Result) String() string {
+	kept, replaced := 0, 0
+	for name, was := range r.before {
+		switch file, there := r.Files[name]; {
+		case there && Digest(file.Data) == was:
+			kept++
+		case there:
+			replaced++
 		}
 	}
-	r.Dropped = len(r.before) - r.Kept - r.Replaced
-}
-
-// String returns the result as a progress line.
-func (r *Result) String() string {
 	return fmt.Sprintf("%d files of upstream's unchanged, %d replaced, %d dropped, %d of ours added",
-		r.Kept, r.Replaced, r.Dropped, r.Added)
+		kept, replaced, len(r.before)-kept-replaced, len(r.Files)-kept-replaced)
 }

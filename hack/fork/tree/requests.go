@@ -3,7 +3,6 @@
 package tree
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/format"
@@ -26,44 +25,38 @@ var requesters = []struct{ name, file, receiver, follower string }{
 // they follow the mapper.
 func following(name string) string { return "following" + strings.ToUpper(name[:1]) + name[1:] }
 
-// followingRequests returns a file in which each request of upstream's client has
-// one of the same name and form that follows the mapper.
-func (d *Draft) followingRequests() ([]byte, error) {
-	var body bytes.Buffer
+// putRequests adds a file in which each request of upstream's client has one of
+// the same name and form that follows the mapper.
+func putRequests(d *draft) error {
+	var body strings.Builder
 	for _, r := range requesters {
 		fmt.Fprintf(&body, "\n// %s is %s, whose requests follow the mapper.\ntype %[1]s struct{ %[2]s }\n", following(r.name), r.name)
-		name := path.Join(clientDir, r.file)
-		upstream, ok := d.Files[name]
-		if !ok {
-			return nil, missing(name)
-		}
-		f, n := source.New(name, upstream.Data), 0
-		for _, decl := range f.Decls() {
-			if method, ok := decl.(*ast.FuncDecl); ok && f.Receiver(method) == r.receiver && isRequest(f, method) {
-				writeFollowing(&body, f, method, r.name, r.follower)
-				n++
+		err := d.files.Edit(path.Join(clientDir, r.file), func(f *source.File) {
+			before := body.Len()
+			for _, decl := range f.Decls() {
+				if method, ok := decl.(*ast.FuncDecl); ok && f.Receiver(method) == r.receiver && isRequest(f, method) {
+					writeFollowing(&body, f, method, r.name, r.follower)
+				}
 			}
-		}
-		if n == 0 {
-			f.Unexpected("method of (%s) that sends a request", r.receiver)
-		}
-		if f.Err() != nil {
-			return nil, f.Err()
+			if body.Len() == before {
+				f.Unexpected("method of (%s) that sends a request", r.receiver)
+			}
+		})
+		if err != nil {
+			return err
 		}
 	}
-	return format.Source(slices.Concat(requestsHead(body.Bytes()), body.Bytes()))
-}
-
-func requestsHead(body []byte) []byte {
-	var head bytes.Buffer
-	head.WriteString("// SPDX-License-Identifier: Apache-2.0\n\npackage client\n\nimport (\n\t\"context\"\n")
+	head := "// SPDX-License-Identifier: Apache-2.0\n\npackage client\n\nimport (\n\t\"context\"\n"
 	for _, imported := range []string{"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured", "k8s.io/apimachinery/pkg/runtime"} {
-		if bytes.Contains(body, []byte(path.Base(imported)+".")) {
-			fmt.Fprintf(&head, "\n\t%q", imported)
+		if strings.Contains(body.String(), path.Base(imported)+".") {
+			head += fmt.Sprintf("\n\t%q", imported)
 		}
 	}
-	head.WriteString("\n)\n")
-	return head.Bytes()
+	data, err := format.Source([]byte(head + "\n)\n" + body.String()))
+	if err != nil {
+		return err
+	}
+	return d.put(clientDir+"/client_follow_requests.go", data)
 }
 
 // isRequest reports whether it is a method for others that takes a context.
@@ -73,7 +66,7 @@ func isRequest(f *source.File, method *ast.FuncDecl) bool {
 }
 
 // writeFollowing writes the method that sends the same request and follows the mapper.
-func writeFollowing(out *bytes.Buffer, f *source.File, method *ast.FuncDecl, typeName, follower string) {
+func writeFollowing(out *strings.Builder, f *source.File, method *ast.FuncDecl, typeName, follower string) {
 	var args []string
 	hasObj := false
 	for _, param := range method.Type.Params.List {

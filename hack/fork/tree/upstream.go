@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -32,49 +31,41 @@ func Upstream(ctx context.Context, version string, sums []byte) (Files, error) {
 // if need be. sums is the go.sum to check it against, nil to ask the checksum
 // database: with the consumer's own go.sum a module that is in the cache needs no
 // network.
-//
-// The download runs in a module of its own, because in the consumer's folder
-// the go command would write to the consumer's go.sum.
 func Folder(ctx context.Context, version string, sums []byte) (string, error) {
-	dir, err := os.MkdirTemp("", "freshmapper-")
-	if err != nil {
-		return "", fmt.Errorf("make a folder to download in: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	for name, data := range map[string][]byte{
-		"go.mod": []byte("module freshmapper.invalid/download\n\ngo 1.23\n"),
-		"go.sum": sums,
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return "", fmt.Errorf("prepare the download of %s: %w", Module, err)
-		}
-	}
-	out, err := gotool.Run(ctx, dir, []string{"GOWORK=off", "GOFLAGS=-mod=mod"}, "mod", "download", "-json", Module+"@"+version)
-	var module struct{ Dir, Error string }
-	if json.Unmarshal(out, &module) == nil && module.Error != "" {
-		said := strings.Join(strings.Fields(module.Error), " ") // the proxy's answer is in lines
-		return "", fmt.Errorf("download %s", said)
-	}
-	if err == nil && module.Dir == "" {
-		err = fmt.Errorf("go mod download %s@%s names no folder", Module, version)
-	}
+	module, err := download(ctx, version, sums)
 	return module.Dir, err
 }
 
 // Released is when a version of controller-runtime was released.
 func Released(ctx context.Context, version string) (time.Time, error) {
-	dir, err := os.MkdirTemp("", "freshmapper-")
-	if err != nil {
-		return time.Time{}, fmt.Errorf("make a folder to run the go command in: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	out, err := gotool.Run(ctx, dir, []string{"GOWORK=off"}, "list", "-m", "-json", Module+"@"+version)
+	module, err := download(ctx, version, nil)
 	if err != nil {
 		return time.Time{}, err
 	}
-	var module struct{ Time time.Time }
-	if err := json.Unmarshal(out, &module); err != nil || module.Time.IsZero() {
-		return time.Time{}, fmt.Errorf("go list -m %s@%s names no time of release", Module, version)
+	data, err := os.ReadFile(module.Info)
+	if err != nil {
+		return time.Time{}, err
 	}
-	return module.Time.UTC(), nil
+	var info struct{ Time time.Time }
+	if err := json.Unmarshal(data, &info); err != nil || info.Time.IsZero() {
+		return time.Time{}, fmt.Errorf("%s names no time of release", module.Info)
+	}
+	return info.Time.UTC(), nil
+}
+
+type downloaded struct{ Dir, Info, Error string }
+
+// download runs in a module of its own, because in the consumer's folder the go
+// command would write to the consumer's go.sum.
+func download(ctx context.Context, version string, sums []byte) (module downloaded, err error) {
+	files := map[string][]byte{"go.mod": []byte("module freshmapper.invalid/download\n\ngo 1.23\n"), "go.sum": sums}
+	out, err := gotool.Elsewhere(ctx, files, "mod", "download", "-json", Module+"@"+version)
+	if json.Unmarshal(out, &module) == nil && module.Error != "" {
+		said := strings.Join(strings.Fields(module.Error), " ") // the proxy's answer is in lines
+		return module, fmt.Errorf("download %s", said)
+	}
+	if err == nil && module.Dir == "" {
+		err = fmt.Errorf("go mod download %s@%s names no folder", Module, version)
+	}
+	return module, err
 }
