@@ -25,7 +25,7 @@ func TestRealSources(t *testing.T) {
 	}
 	for imported, statement := range programs {
 		t.Run(filepath.Base(imported), func(t *testing.T) {
-			dir := forktest.Committed(t, func() (map[string]string, error) { return forktest.Tidy(imported, statement) })
+			dir := forktest.Program(t, imported, statement)
 			var out, said bytes.Buffer
 			if code := run([]string{"-into", dir}, freshmapper.Source, &out, &said); code != 0 {
 				t.Fatalf("%s\n%s", &said, &out)

@@ -49,63 +49,30 @@ func Edited(name, text string) fstest.MapFS {
 	return ours
 }
 
-// tidied are the files of a program that uses nothing but a mapper, worked out
-// once.
-var tidied = sync.OnceValues(func() (map[string]string, error) {
-	return Tidy("sigs.k8s.io/controller-runtime/pkg/client/apiutil", "_, _ = apiutil.NewDynamicRESTMapper(nil, nil)")
-})
+// tidied are the go.mod and go.sum of programs, by what they import.
+var tidied sync.Map
 
-// Tidy makes a program that imports one package and runs one statement, with
-// the go.mod and go.sum it takes: its files by name.
-func Tidy(imported, statement string) (map[string]string, error) {
-	dir, err := os.MkdirTemp("", "forktest-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	files := map[string]string{
-		"go.mod":  "module example.com/operator\n\ngo 1.26.0\n\nrequire " + tree.Module + " " + tree.Newest() + "\n",
-		"main.go": "package main\n\nimport \"" + imported + "\"\n\nfunc main() { " + statement + " }\n",
-	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			return nil, err
-		}
-	}
-	tidy := exec.Command("go", "mod", "tidy")
-	tidy.Dir = dir
-	tidy.Env = append(tidy.Environ(), "GOWORK=off")
-	tidy.Stderr = os.Stderr
-	if err := tidy.Run(); err != nil {
-		return nil, err
-	}
-	for _, name := range []string{"go.mod", "go.sum"} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			return nil, err
-		}
-		files[name] = string(data)
-	}
-	return files, nil
-}
-
-// Consumer makes a program that uses controller-runtime, tidy and committed to
-// a git repository of its own. It returns the folder.
+// Consumer makes a program that uses nothing of controller-runtime but a mapper. It
+// returns the folder.
 func Consumer(t *testing.T) string {
 	t.Helper()
-	return Committed(t, tidied)
+	return Program(t, tree.Module+"/pkg/client/apiutil", "_, _ = apiutil.NewDynamicRESTMapper(nil, nil)")
 }
 
-// Committed is Consumer for a program of the caller's.
-func Committed(t *testing.T, program func() (map[string]string, error)) string {
+// Program makes a program that imports one package and runs one statement, tidy and
+// committed to a git repository of its own. It returns the folder.
+func Program(t *testing.T, imported, statement string) string {
 	t.Helper()
-	files, err := program()
-	if err != nil {
-		t.Fatalf("make a consumer: %v", err)
-	}
 	dir := t.TempDir()
-	for name, text := range files {
-		Write(t, dir, name, text)
+	Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\nrequire "+tree.Module+" "+tree.Newest()+"\n")
+	Write(t, dir, "main.go", "package main\n\nimport \""+imported+"\"\n\nfunc main() { "+statement+" }\n")
+	if known, ok := tidied.Load(imported); ok {
+		files := known.([2]string)
+		Write(t, dir, "go.mod", files[0])
+		Write(t, dir, "go.sum", files[1])
+	} else {
+		Run(t, dir, "go", "mod", "tidy")
+		tidied.Store(imported, [2]string{Text(t, dir, "go.mod"), Text(t, dir, "go.sum")})
 	}
 	Run(t, dir, "git", "init", "-q")
 	Commit(t, dir)
@@ -122,11 +89,7 @@ func Commit(t *testing.T, dir string) {
 // Write writes a file below dir.
 func Write(t *testing.T, dir, name, text string) {
 	t.Helper()
-	full := filepath.Join(dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(full, []byte(text), 0o644); err != nil {
+	if err := (tree.File{Data: []byte(text)}).Write(dir, name); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -144,29 +107,27 @@ func Text(t *testing.T, dir, name string) string {
 // Run runs a command in dir and returns what it wrote.
 func Run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(cmd.Environ(), "GOWORK=off")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
-	return string(out)
+	var out strings.Builder
+	run(t, &out, &out, dir, name, args)
+	return out.String()
 }
 
 // Stdout is Run without what the command wrote to stderr.
 func Stdout(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
+	var out, stderr strings.Builder
+	run(t, &out, &stderr, dir, name, args)
+	return out.String()
+}
+
+func run(t *testing.T, stdout, stderr *strings.Builder, dir, name string, args []string) {
+	t.Helper()
 	cmd := exec.Command(name, args...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, stdout, stderr
 	cmd.Env = append(cmd.Environ(), "GOWORK=off")
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, &stderr)
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, stderr)
 	}
-	return string(out)
 }
 
 // Clean fails the test unless git finds dir as it was committed.
@@ -207,14 +168,11 @@ func Snapshot(t *testing.T, dir string) map[string]string {
 // Same fails the test unless two snapshots are equal.
 func Same(t *testing.T, before, after map[string]string) {
 	t.Helper()
-	for name, was := range before {
-		if is, ok := after[name]; !ok || is != was {
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	for name := range all {
+		if was, is := before[name], after[name]; was != is {
 			t.Errorf("%s: was %q, is %q", name, was, is)
-		}
-	}
-	for name := range after {
-		if _, ok := before[name]; !ok {
-			t.Errorf("%s is new", name)
 		}
 	}
 }
