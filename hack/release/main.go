@@ -2,6 +2,10 @@
 
 // Command release makes a git repository of the fork, with a branch and a tag
 // for each line of controller-runtime, ready to push.
+//
+// All trees are made in memory before anything is written, and git gets all of
+// them in one stream: so a run that fails, or is interrupted, leaves the
+// repository as it was.
 package main
 
 import (
@@ -10,13 +14,22 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/freshmapper/freshmapper"
 	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
-	"github.com/freshmapper/freshmapper/hack/release/publish"
+)
+
+const (
+	// home is where the repository is expected to be pushed to.
+	home = "github.com/freshmapper/controller-runtime"
+	// nobody is who the commits are by.
+	nobody = "freshmapper <noreply@freshmapper.invalid>"
 )
 
 const help = `release makes a git repository of controller-runtime with this mapper inside.
@@ -36,37 +49,72 @@ Nothing is pushed. The same sources give the same commits and tags.
   -date D     of the fork's commits, 2006-01-02 say (default: upstream's release)
 `
 
+// options are what to release.
+type options struct {
+	repo           string      // a folder
+	lines          []tree.Line // at their newest tested releases
+	fresh          int         // the number in the tags
+	notes          string      // a folder for the release notes; "" for none
+	module, author string
+	date           time.Time // of our commits; zero for that of upstream's release
+	ours           fs.FS     // apiutil and internal
+	matrix         string    // hack/fork/MATRIX.md
+	out            io.Writer // progress
+}
+
 func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run is main with its surroundings given, and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
-	r := publish.Request{Ours: freshmapper.Source, Matrix: freshmapper.Matrix, Out: stdout}
+	all := tree.Lines[0].Minor + ".." + tree.Lines[len(tree.Lines)-1].Minor
+	o := options{ours: freshmapper.Source, matrix: freshmapper.Matrix, out: stdout}
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
-	flags.StringVar(&r.Dir, "repo", "", "")
-	lines := flags.String("lines", allLines(), "")
-	flags.IntVar(&r.Fresh, "fresh", 1, "")
-	flags.StringVar(&r.Notes, "notes", "", "")
-	flags.StringVar(&r.Module, "module", publish.Module, "")
-	flags.StringVar(&r.Author, "author", publish.Author, "")
+	flags.StringVar(&o.repo, "repo", "", "")
+	lines := flags.String("lines", all, "")
+	flags.IntVar(&o.fresh, "fresh", 1, "")
+	flags.StringVar(&o.notes, "notes", "", "")
+	flags.StringVar(&o.module, "module", home, "")
+	flags.StringVar(&o.author, "author", nobody, "")
 	flags.Func("date", "", func(date string) (err error) {
-		r.Date, err = time.Parse(time.DateOnly, date)
+		o.date, err = time.Parse(time.DateOnly, date)
 		return err
 	})
 	return cli.Command{
-		Flags: flags, Help: fmt.Sprintf(help, allLines(), publish.Module, publish.Author),
+		Flags: flags, Help: fmt.Sprintf(help, all, home, nobody),
 		Valid: func() (err error) {
-			if r.Dir == "" {
+			if o.repo == "" {
 				return errors.New("give -repo DIR")
 			}
-			r.Lines, err = publish.ParseLines(*lines)
+			o.lines, err = parseLines(*lines)
 			return err
 		},
-		Do: func(ctx context.Context) error { return publish.Publish(ctx, r) },
+		Do: func(ctx context.Context) error { return release(ctx, o) },
 	}.Run(args, stdout, stderr)
 }
 
-func allLines() string {
-	return tree.Lines[0].Minor + ".." + tree.Lines[len(tree.Lines)-1].Minor
+// parseLines reads "v0.25", "v0.24,v0.25" or "v0.20..v0.25".
+func parseLines(text string) (lines []tree.Line, err error) {
+	for _, name := range strings.Split(text, ",") {
+		from, to, isRange := strings.Cut(strings.TrimSpace(name), "..")
+		if !isRange {
+			to = from
+		}
+		first, last := indexOf(from), indexOf(to)
+		switch {
+		case first < 0:
+			return nil, fmt.Errorf("the line %q is not supported: use %s", from, tree.Supported())
+		case last < 0:
+			return nil, fmt.Errorf("the line %q is not supported: use %s", to, tree.Supported())
+		case last < first:
+			return nil, fmt.Errorf("the lines %s are the wrong way round", text)
+		}
+		lines = append(lines, tree.Lines[first:last+1]...)
+	}
+	return lines, nil
+}
+
+func indexOf(minor string) int {
+	return slices.IndexFunc(tree.Lines, func(line tree.Line) bool { return line.Minor == minor })
 }

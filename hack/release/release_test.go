@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package publish_test
+package main
 
 import (
 	"bytes"
@@ -17,26 +17,25 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/consumer"
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
-	"github.com/freshmapper/freshmapper/hack/release/publish"
 )
 
-func request(t *testing.T, dir, lines string) publish.Request {
+func request(t *testing.T, dir, lines string) options {
 	t.Helper()
-	parsed, err := publish.ParseLines(lines)
+	parsed, err := parseLines(lines)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return publish.Request{
-		Dir: dir, Lines: parsed, Fresh: 1, Module: publish.Module, Author: publish.Author,
-		Ours: forktest.Ours(), Matrix: freshmapper.Matrix, Out: &bytes.Buffer{},
+	return options{
+		repo: dir, lines: parsed, fresh: 1, module: home, author: nobody,
+		ours: forktest.Ours(), matrix: freshmapper.Matrix, out: &bytes.Buffer{},
 	}
 }
 
-func published(t *testing.T, lines string) (string, publish.Request) {
+func published(t *testing.T, lines string) (string, options) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "deep", "fork")
 	r := request(t, dir, lines)
-	if err := publish.Publish(context.Background(), r); err != nil {
+	if err := release(context.Background(), r); err != nil {
 		t.Fatal(err)
 	}
 	return dir, r
@@ -112,9 +111,9 @@ func TestCommits(t *testing.T) {
 func TestFurtherRelease(t *testing.T) {
 	dir, r := published(t, "v0.25")
 	before := strings.TrimSpace(forktest.Run(t, dir, "git", "rev-parse", "fresh-0.25"))
-	r.Fresh, r.Ours = 2, forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n")
-	r.Notes, r.Date = filepath.Join(t.TempDir(), "notes"), time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	if err := publish.Publish(context.Background(), r); err != nil {
+	r.fresh, r.ours = 2, forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n")
+	r.notes, r.date = filepath.Join(t.TempDir(), "notes"), time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	if err := release(context.Background(), r); err != nil {
 		t.Fatal(err)
 	}
 	forktest.Clean(t, dir)
@@ -127,7 +126,7 @@ func TestFurtherRelease(t *testing.T) {
 	if date := forktest.Run(t, dir, "git", "log", "-1", "--format=%cI"); !strings.HasPrefix(date, "2026-11-21T00:00:00") {
 		t.Errorf("date: %s", date)
 	}
-	if forktest.Text(t, r.Notes, "v0.25.2-fresh.2.md") != forktest.Text(t, dir, "README.md") {
+	if forktest.Text(t, r.notes, "v0.25.2-fresh.2.md") != forktest.Text(t, dir, "README.md") {
 		t.Error("the notes are not the tag's")
 	}
 }
@@ -136,20 +135,20 @@ func TestRefuses(t *testing.T) {
 	dir, _ := published(t, "v0.25")
 	tests := map[string]struct {
 		spoil func(t *testing.T, dir string)
-		edit  func(*publish.Request)
+		edit  func(*options)
 		want  string
 	}{
 		"tag exists":   {nil, nil, "the tag v0.25.2-fresh.1 exists in"},
 		"dirty":        {func(t *testing.T, dir string) { forktest.Write(t, dir, "alias.go", "") }, nil, "has changes that are not committed (M alias.go)"},
 		"new file":     {func(t *testing.T, dir string) { forktest.Write(t, dir, "new.go", "") }, nil, "has changes that are not committed (?? new.go)"},
-		"number":       {nil, func(r *publish.Request) { r.Fresh = 0 }, "begins at 1"},
-		"author":       {nil, func(r *publish.Request) { r.Author = "nobody" }, "-author"},
-		"no matrix":    {nil, func(r *publish.Request) { r.Fresh, r.Matrix = 2, "" }, "hack/test.sh -matrix"},
+		"number":       {nil, func(r *options) { r.fresh = 0 }, "begins at 1"},
+		"author":       {nil, func(r *options) { r.author = "nobody" }, "-author"},
+		"no matrix":    {nil, func(r *options) { r.fresh, r.matrix = 2, "" }, "hack/test.sh -matrix"},
 		"no git":       {func(t *testing.T, _ string) { t.Setenv("PATH", "") }, nil, "no git command in PATH"},
-		"another repo": {func(t *testing.T, dir string) { forktest.Run(t, dir, "git", "branch", "-m", "main") }, func(r *publish.Request) { r.Fresh = 2 }, "of something else"},
+		"another repo": {func(t *testing.T, dir string) { forktest.Run(t, dir, "git", "branch", "-m", "main") }, func(r *options) { r.fresh = 2 }, "of something else"},
 		"no repo":      {func(t *testing.T, dir string) { forktest.Scrap(t, filepath.Join(dir, ".git")) }, nil, "is not empty and no git repository"},
-		"broken mapper": {nil, func(r *publish.Request) {
-			r.Fresh, r.Ours = 2, forktest.Edited("apiutil/apimachinery.go", "package apiutil\n")
+		"broken mapper": {nil, func(r *options) {
+			r.fresh, r.ours = 2, forktest.Edited("apiutil/apimachinery.go", "package apiutil\n")
 		}, "overwrite"},
 	}
 	for name, test := range tests {
@@ -169,7 +168,7 @@ func TestRefuses(t *testing.T) {
 			if test.edit != nil {
 				test.edit(&r)
 			}
-			err := publish.Publish(context.Background(), r)
+			err := release(context.Background(), r)
 			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error: %v", err)
 			}
@@ -183,16 +182,16 @@ func TestRefuses(t *testing.T) {
 // A release goes on in a fresh clone, whose branches are but one those of its remote.
 func TestFurtherReleaseInClone(t *testing.T) {
 	dir, r := published(t, "v0.24..v0.25")
-	r.Dir, r.Fresh = filepath.Join(t.TempDir(), "clone"), 2
-	forktest.Run(t, dir, "git", "clone", "-q", dir, r.Dir)
-	if err := publish.Publish(context.Background(), r); err != nil {
+	r.repo, r.fresh = filepath.Join(t.TempDir(), "clone"), 2
+	forktest.Run(t, dir, "git", "clone", "-q", dir, r.repo)
+	if err := release(context.Background(), r); err != nil {
 		t.Fatal(err)
 	}
 	for _, branch := range []string{"fresh-0.24", "fresh-0.25"} {
-		forktest.Run(t, r.Dir, "git", "merge-base", "--is-ancestor", "origin/"+branch, branch)
+		forktest.Run(t, r.repo, "git", "merge-base", "--is-ancestor", "origin/"+branch, branch)
 	}
-	forktest.Run(t, r.Dir, "git", "push", "-q", "--atomic", "--follow-tags", "--dry-run", "origin", "refs/heads/fresh-*")
-	forktest.Clean(t, r.Dir)
+	forktest.Run(t, r.repo, "git", "push", "-q", "--atomic", "--follow-tags", "--dry-run", "origin", "refs/heads/fresh-*")
+	forktest.Clean(t, r.repo)
 }
 
 // The rule for Renovate that the documents give reads the tags that are made.
@@ -203,11 +202,11 @@ func TestRenovateRule(t *testing.T) {
 			Versioning        string
 		}
 	}
-	if err := json.Unmarshal([]byte(forktest.Text(t, "../../../docs", "renovate.json")), &config); err != nil {
+	if err := json.Unmarshal([]byte(forktest.Text(t, "../../docs", "renovate.json")), &config); err != nil {
 		t.Fatal(err)
 	}
 	rule := config.PackageRules[0]
-	if rule.MatchPackageNames[0] != publish.Module {
+	if rule.MatchPackageNames[0] != home {
 		t.Errorf("the rule is for %q", rule.MatchPackageNames)
 	}
 	versions := regexp.MustCompile(strings.TrimPrefix(rule.Versioning, "regex:"))
@@ -229,7 +228,7 @@ func TestAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unlock()
-	if err := publish.Publish(context.Background(), request(t, dir, "v0.25")); err == nil || !strings.Contains(err.Error(), "another run is at work in "+dir) {
+	if err := release(context.Background(), request(t, dir, "v0.25")); err == nil || !strings.Contains(err.Error(), "another run is at work in "+dir) {
 		t.Errorf("error: %v", err)
 	}
 }
@@ -239,7 +238,7 @@ func TestParseLines(t *testing.T) {
 		"v0.25": "v0.25.2", "v0.20,v0.24": "v0.20.4 v0.24.1", "v0.24..v0.25": "v0.24.1 v0.25.2",
 		"v0.19": "not supported", "v0.25..v0.24": "wrong way round", "v0.24..v0.99": "not supported", "": "not supported",
 	} {
-		lines, err := publish.ParseLines(text)
+		lines, err := parseLines(text)
 		var got []string
 		for _, line := range lines {
 			got = append(got, line.Newest)
@@ -261,12 +260,12 @@ func TestConsumed(t *testing.T) {
 	}
 	repository := filepath.Join(t.TempDir(), "fork")
 	r := request(t, repository, "v0.24..v0.25")
-	r.Ours, r.Module = freshmapper.Source, "git.example.invalid/freshmapper/controller-runtime.git"
-	if err := publish.Publish(context.Background(), r); err != nil {
+	r.ours, r.module = freshmapper.Source, "git.example.invalid/freshmapper/controller-runtime.git"
+	if err := release(context.Background(), r); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range r.Lines {
-		t.Run(line.Minor, func(t *testing.T) { consume(t, repository, r.Module, line.Newest) })
+	for _, line := range r.lines {
+		t.Run(line.Minor, func(t *testing.T) { consume(t, repository, r.module, line.Newest) })
 	}
 }
 

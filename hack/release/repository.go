@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package publish
+package main
 
 import (
 	"context"
@@ -9,16 +9,17 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/fork/git"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
 // repository is one of releases, perhaps with nothing in it yet.
 type repository struct {
 	git.Repository
-	made bool     // there is one
 	refs []string // refs/heads/fresh-0.25, refs/tags/v0.25.2-fresh.1, …
 }
 
@@ -29,38 +30,34 @@ func openRepository(ctx context.Context, dir string) (*repository, error) {
 	}
 	r := &repository{Repository: git.Repository{Dir: dir}}
 	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) || (err == nil && len(entries) == 0) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || (err == nil && len(entries) == 0):
 		return r, nil
-	}
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("look at %s: %w", dir, err)
-	}
-	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == ".git" }) {
+	case !r.made():
 		return nil, fmt.Errorf("%s is not empty and no git repository: choose a new folder", dir)
 	}
-	r.made = true
-	return r, r.look(ctx)
-}
-
-func (r *repository) look(ctx context.Context) error {
 	refs, err := r.Run(ctx, nil, "for-each-ref", "--format=%(refname)")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.refs = strings.Fields(refs)
 	if !slices.ContainsFunc(r.refs, isRelease) {
-		return fmt.Errorf("%s is a git repository of something else: it has no branch fresh-0.x; choose a new folder", r.Dir)
+		return nil, fmt.Errorf("%s is a git repository of something else: it has no branch fresh-0.x; choose a new folder", dir)
 	}
 	changes, err := r.Run(ctx, nil, "status", "--porcelain")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if changes != "" {
-		first, _, _ := strings.Cut(changes, "\n")
-		return fmt.Errorf("%s has changes that are not committed (%s): commit them elsewhere, or choose a new folder", r.Dir, strings.TrimSpace(first))
+	if first, _, _ := strings.Cut(changes, "\n"); first != "" {
+		return nil, fmt.Errorf("%s has changes that are not committed (%s): commit them elsewhere, or choose a new folder", dir, strings.TrimSpace(first))
 	}
-	return nil
+	return r, nil
 }
+
+// made reports whether there is a repository.
+func (r *repository) made() bool { return tree.Exists(filepath.Join(r.Dir, ".git")) }
 
 func isRelease(ref string) bool {
 	return strings.HasPrefix(ref, "refs/heads/fresh-0.") ||
@@ -70,8 +67,8 @@ func isRelease(ref string) bool {
 // base is the ref that a branch goes on from, that of a remote if there is no
 // local one, as in a fresh clone. "" if the branch is new.
 func (r *repository) base(branch string) string {
-	if r.has("refs/heads/" + branch) {
-		return "refs/heads/" + branch
+	if local := "refs/heads/" + branch; slices.Contains(r.refs, local) {
+		return local
 	}
 	for _, ref := range r.refs {
 		if strings.HasPrefix(ref, "refs/remotes/") && strings.HasSuffix(ref, "/"+branch) {
@@ -80,8 +77,6 @@ func (r *repository) base(branch string) string {
 	}
 	return ""
 }
-
-func (r *repository) has(ref string) bool { return slices.Contains(r.refs, ref) }
 
 // released reports whether an earlier release has upstream's version.
 func (r *repository) released(version string) bool {
@@ -94,7 +89,7 @@ func (r *repository) add(ctx context.Context, stream *git.Stream, branch string)
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return fmt.Errorf("make %s: %w", r.Dir, err)
 	}
-	if err := r.Import(ctx, r.made, branch, stream); err != nil {
+	if err := r.Import(ctx, r.made(), branch, stream); err != nil {
 		return err
 	}
 	if _, err := r.Run(ctx, nil, "checkout", "-q", "-f", branch); err != nil {

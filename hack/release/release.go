@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"maps"
+	"net/mail"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/freshmapper/freshmapper/hack/fork/git"
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
+)
+
+// edition is what is released of one line.
+type edition struct {
+	version  string // upstream's
+	tag      string
+	branch   string
+	time     time.Time  // of upstream's release
+	upstream tree.Files // nil if the branch has it
+	files    tree.Files
+	notes    string
+}
+
+// release adds a commit and a tag for each line to the repository.
+func release(ctx context.Context, o options) error {
+	if o.fresh < 1 {
+		return fmt.Errorf("-fresh %d: the number begins at 1", o.fresh)
+	}
+	author, err := mail.ParseAddress(o.author)
+	if err != nil || author.Name == "" {
+		return fmt.Errorf("-author %q is not like %q", o.author, nobody)
+	}
+	unlock, err := tree.Lock(o.repo)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	repo, err := openRepository(ctx, o.repo)
+	if err != nil {
+		return err
+	}
+	editions, err := o.editions(ctx, repo)
+	if err != nil {
+		return err
+	}
+	if err := repo.add(ctx, o.stream(repo, editions, author), editions[len(editions)-1].branch); err != nil {
+		return err
+	}
+	for _, e := range editions {
+		fmt.Fprintf(o.out, "%-10s %s on %s\n", "tag", e.tag, e.branch)
+		if o.notes == "" {
+			continue
+		}
+		if err := (tree.File{Data: []byte(e.notes)}).Write(o.notes, e.tag+".md"); err != nil {
+			return fmt.Errorf("write the release notes: %w", err)
+		}
+	}
+	fmt.Fprintf(o.out, "\ndone: %s is ready; git -C %s push --atomic --follow-tags URL 'refs/heads/fresh-*' pushes it\n", o.repo, o.repo)
+	return nil
+}
+
+// editions makes all of them, after a look at those tags that may be in the way.
+func (o options) editions(ctx context.Context, repo *repository) ([]edition, error) {
+	var editions []edition
+	for _, line := range o.lines {
+		e := edition{version: line.Newest, tag: fmt.Sprintf("%s-fresh.%d", line.Newest, o.fresh), branch: "fresh-" + strings.TrimPrefix(line.Minor, "v")}
+		if slices.Contains(repo.refs, "refs/tags/"+e.tag) {
+			return nil, fmt.Errorf("the tag %s exists in %s: give the next number with -fresh", e.tag, o.repo)
+		}
+		editions = append(editions, e)
+	}
+	for i := range editions {
+		if err := o.make(ctx, &editions[i], repo); err != nil {
+			return nil, err
+		}
+	}
+	return editions, nil
+}
+
+func (o options) make(ctx context.Context, e *edition, repo *repository) error {
+	fmt.Fprintf(o.out, "%-10s %s %s\n", "upstream", tree.Module, e.version)
+	upstream, err := tree.Upstream(ctx, e.version, nil)
+	if err != nil {
+		return err
+	}
+	if e.time, err = tree.Released(ctx, e.version); err != nil {
+		return err
+	}
+	if e.files, err = tree.Generate(e.version, upstream, o.ours); err != nil {
+		return err
+	}
+	if e.notes, err = o.describe(e); err != nil {
+		return err
+	}
+	if !repo.released(e.version) {
+		e.upstream = upstream
+	}
+	// Upstream's automation would run in the fork's repository.
+	maps.DeleteFunc(e.files, func(name string, _ tree.File) bool { return strings.HasPrefix(name, ".github/") })
+	e.files["README.md"] = tree.File{Data: []byte(e.notes)}
+	return nil
+}
+
+// stream has for each edition the commit of upstream's release, unless an earlier
+// edition has brought it, that of ours, and the tag.
+func (o options) stream(repo *repository, editions []edition, author *mail.Address) *git.Stream {
+	s := &git.Stream{Author: author}
+	for _, e := range editions {
+		if s.From = repo.base(e.branch); s.From != "" {
+			s.From += "^0"
+		}
+		if e.upstream != nil {
+			s.Commit(e.branch, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
+		}
+		when := e.time
+		if !o.date.IsZero() {
+			when = o.date
+		}
+		s.Commit(e.branch, when, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
+		s.Tag(e.tag, when, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
+	}
+	return s
+}
+
+// notes are the release notes, with gaps.
+//
+//go:embed notes.md
+var notes string
+
+// describe writes the release notes, which are the tree's README, too. There are
+// none without a record of how upstream's tests fare.
+func (o options) describe(e *edition) (string, error) {
+	rows := matrixRows(o.matrix, e.version)
+	if rows == "" {
+		return "", fmt.Errorf("MATRIX.md has no rows for %s: run hack/test.sh -matrix first", e.version)
+	}
+	digest, err := tree.SourceDigest(o.ours)
+	if err != nil {
+		return "", fmt.Errorf("read our sources: %w", err)
+	}
+	return fmt.Sprintf(notes, e.version, tree.Module, o.module, e.tag, digest, rows), nil
+}
+
+// matrixRows are those tables of MATRIX.md that have rows of a version, with
+// those rows alone.
+func matrixRows(matrix, version string) string {
+	var tables strings.Builder
+	for _, block := range strings.Split(matrix, "\n\n") {
+		if !strings.HasPrefix(block, "|") || !strings.Contains(block, "\n| "+version+" |") {
+			continue
+		}
+		for i, line := range gotool.SplitLines(strings.TrimSpace(block) + "\n") {
+			if i < 2 || strings.HasPrefix(line, "| "+version+" |") { // the head, and the line below it
+				tables.WriteString(line)
+			}
+		}
+		tables.WriteString("\n")
+	}
+	return tables.String()
+}
