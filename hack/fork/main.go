@@ -36,13 +36,13 @@ again, it updates the tree after you changed the controller-runtime version or
 this tool, and else changes nothing. -undo puts go.mod and go.sum back.
 
 -check changes nothing. It succeeds if the tree is whole, of the version that
-go.mod requires, and of this tool's mapper; else one line says what to run. Let
-CI do that: "go get" of a newer controller-runtime leaves an old tree in use.
+go.mod requires, and of this tool's mapper; else one line says what to run. Run it
+in CI: "go get" of a newer controller-runtime leaves an old tree in use.
 
   -force      give up edits made by hand in the tree, clear away what an
               interrupted run left behind
   -version V  the controller-runtime release for -o (default %s)
-  -full       with all of upstream's: its tests, examples and documents
+  -full       for -o: keep upstream's tests, examples and documents, too
 
 Supported releases of controller-runtime: %s.
 The source comes from your own module cache. The tree, the replace line and

@@ -30,51 +30,33 @@ func Check(ctx context.Context, r Request) error {
 	if err := j.requires(); err != nil {
 		return err
 	}
-	with, err := j.replacement(ctx)
-	switch {
-	case err != nil:
+	got, err := j.list(ctx)
+	if err != nil {
 		return err
-	case with.Version != "":
-		return j.checkTag(ctx, with)
-	case with.Path == "":
+	}
+	if got.Replace == nil {
 		return fmt.Errorf("%s has no fork of %s: run %s", j.Dir, tree.Module, j.command())
 	}
-	c := &checked{job: j, dir: with.Path, shown: j.show(j.relative(with.Path)), fix: j.command()}
+	if _, err := tree.LineOf(got.Version); err != nil { // no run of this tool would help
+		return fmt.Errorf("%s requires a release that has no fork: %w", j.show(goMod), err)
+	}
+	if got.Replace.Version != "" {
+		return j.checkTag(got.Version, modVersion{got.Replace.Path, got.Replace.Version})
+	}
+	c := &checked{job: j, version: got.Version, dir: got.Replace.Dir, shown: j.show(j.relative(got.Replace.Dir)), fix: j.command()}
 	if !sameFile(filepath.Dir(c.dir), filepath.Dir(j.slot.Dir)) { // another module of the repository has the tree
 		c.fix = j.Self + " -into " + quoted(j.show(j.relative(filepath.Dir(filepath.Dir(c.dir)))))
 	}
 	return c.run(ctx)
 }
 
-// replacement is what controller-runtime is replaced with: a module with its
-// version, or a folder, absolute; by go.mod or by another module of the workspace.
-func (j *job) replacement(ctx context.Context) (modVersion, error) {
-	for _, r := range j.mod.Replace {
-		if r.Old.Path != tree.Module {
-			continue
-		}
-		if r.New.Version == "" && !filepath.IsAbs(r.New.Path) {
-			r.New.Path = j.path(r.New.Path)
-		}
-		return r.New, nil
-	}
-	if j.work == "" {
-		return modVersion{}, nil
-	}
-	_, sibling, err := j.selected(ctx)
-	return modVersion{Path: sibling}, err
-}
-
-func (j *job) checkTag(ctx context.Context, with modVersion) error {
+// checkTag looks at the version of a published fork.
+func (j *job) checkTag(required string, with modVersion) error {
 	found := tagged.FindStringSubmatch(with.Version)
-	if found == nil {
+	switch {
+	case found == nil:
 		return fmt.Errorf("%s replaces %s with %s, whose version is not one of a fork's (v0.25.2-fresh.1, say)", j.show(goMod), tree.Module, with)
-	}
-	required, err := j.required(ctx)
-	if err != nil {
-		return err
-	}
-	if required != found[1] {
+	case required != found[1]:
 		return fmt.Errorf("%s requires %s %s, but replaces it with %s: run go mod edit -replace=%s=%s@%s-fresh.1 in %s",
 			j.show(goMod), tree.Module, required, with, tree.Module, with.Path, required, j.Dir)
 	}
@@ -82,22 +64,10 @@ func (j *job) checkTag(ctx context.Context, with modVersion) error {
 	return nil
 }
 
-// required is the version that the build would use without a replace. One of which
-// there is no fork is an error: no run of this tool would help.
-func (j *job) required(ctx context.Context) (string, error) {
-	got, err := j.list(ctx)
-	if err != nil {
-		return "", err
-	}
-	if _, err := tree.LineOf(got.Version); err != nil {
-		return "", fmt.Errorf("%s requires what the fork is not of: %w", j.show(goMod), err)
-	}
-	return got.Version, nil
-}
-
 // checked is a tree that is looked at.
 type checked struct {
 	*job
+	version    string // the one that the build would use without it
 	dir, shown string
 	fix        string // the command that writes the tree anew
 	manifest   *tree.Manifest
@@ -114,27 +84,23 @@ func (c *checked) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version, err := c.required(ctx)
-	if err != nil {
-		return err
-	}
 	c.manifest = manifest
 	if len(manifest.Saved) == 0 { // no module's own: -o wrote it
-		c.fix = c.Self + " -o " + quoted(c.shown) + " -version " + version
+		c.fix = c.Self + " -o " + quoted(c.shown) + " -version " + c.version
 		if manifest.Full() {
 			c.fix += " -full"
 		}
 	}
-	if err := c.whole(); err != nil {
+	if err = c.whole(); err == nil {
+		err = c.upToDate(ctx)
+	}
+	if err == nil {
+		err = c.sameInVendor()
+	}
+	if err != nil {
 		return err
 	}
-	if err := c.upToDate(ctx, version); err != nil {
-		return err
-	}
-	if err := c.sameInVendor(); err != nil {
-		return err
-	}
-	c.say("ok", "%s is %s %s with this mapper inside", c.shown, tree.Module, version)
+	c.say("ok", "%s is %s %s with this mapper inside", c.shown, tree.Module, c.version)
 	return nil
 }
 
@@ -159,9 +125,9 @@ func (c *checked) whole() error {
 }
 
 // upToDate: the tree is of the version that is required, and of our mapper.
-func (c *checked) upToDate(ctx context.Context, version string) error {
-	if version != c.manifest.Version {
-		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", c.shown, tree.Module, c.manifest.Version, c.show(goMod), version, c.fix)
+func (c *checked) upToDate(ctx context.Context) error {
+	if c.version != c.manifest.Version {
+		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", c.shown, tree.Module, c.manifest.Version, c.show(goMod), c.version, c.fix)
 	}
 	s, err := c.look()
 	if err != nil {
@@ -171,7 +137,7 @@ func (c *checked) upToDate(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
-	made, err := tree.Make(ctx, version, before[goSum], c.Ours, c.manifest.Full())
+	made, err := tree.Make(ctx, c.version, before[goSum], c.Ours, c.manifest.Full())
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"maps"
 	"net/mail"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
@@ -81,7 +80,7 @@ func (s *Stream) Commit(branch string, when time.Time, message string, files tre
 		if files[name].Exec {
 			mode = "100755"
 		}
-		fmt.Fprintf(&s.text, "M %s inline %s\n", mode, quoted(name))
+		fmt.Fprintf(&s.text, "M %s inline %s\n", mode, name) // a file of a Go module needs no quotes
 		s.data(files[name].Data)
 	}
 	s.From = fmt.Sprintf(":%d", s.marks)
@@ -102,12 +101,4 @@ func (s *Stream) data(data []byte) {
 	fmt.Fprintf(&s.text, "data %d\n", len(data))
 	s.text.Write(data)
 	s.text.WriteString("\n")
-}
-
-// quoted is a path as fast-import reads it.
-func quoted(name string) string {
-	if !strings.ContainsAny(name, "\"\\\n") {
-		return name
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(name) + `"`
 }

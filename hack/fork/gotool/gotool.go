@@ -63,10 +63,10 @@ func Exec(ctx context.Context, dir string, env []string, stdin io.Reader, args .
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	switch {
-	case err == nil:
-		return stdout.Bytes(), nil
 	case ctx.Err() != nil:
 		return stdout.Bytes(), ctx.Err()
+	case err == nil:
+		return stdout.Bytes(), nil
 	case errors.Is(err, exec.ErrNotFound):
 		return nil, fmt.Errorf("no %s command in PATH: install it: %w", args[0], err)
 	}
