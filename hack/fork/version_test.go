@@ -23,16 +23,8 @@ func TestRunAtVersion(t *testing.T) {
 	forktest.Commit(t, repository)
 	forktest.Run(t, repository, "git", "tag", version)
 
-	proxy := forktest.Proxy(t, repository, tree.Ours+"@"+version)
+	forktest.Proxy(t, repository, tree.Ours+"@"+version)
 	dir := t.TempDir()
-	cache := strings.TrimSpace(forktest.Run(t, dir, "go", "env", "GOMODCACHE"))
-	host := filepath.Dir(tree.Ours)
-	clean := func() { forktest.Scrap(t, filepath.Join(cache, host), filepath.Join(cache, "cache", "download", host)) }
-	clean()
-	t.Cleanup(clean)
-	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(proxy)+","+strings.TrimSpace(forktest.Run(t, dir, "go", "env", "GOPROXY")))
-	t.Setenv("GONOSUMDB", host)
-
 	said := forktest.Stdout(t, dir, "go", "run", tree.Ours+"/hack/fork@"+version, "-V")
 	if !strings.HasPrefix(said, "fork "+version+", mapper ") || strings.Contains(said, "unreadable") {
 		t.Errorf("-V said %q", said)

@@ -273,20 +273,11 @@ func consume(t *testing.T, repository, module, version string) {
 	t.Helper()
 	const mapper = tree.Module + "/pkg/client/apiutil"
 	tag := version + "-fresh.1"
-	proxy := forktest.Proxy(t, repository, module+"@"+tag)
+	cache := forktest.Proxy(t, repository, module+"@"+tag)
 	dir := t.TempDir()
 	forktest.Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\nrequire "+tree.Module+" "+version+"\n")
 	forktest.Write(t, dir, "main.go", "package main\n\nimport \""+mapper+"\"\n\n"+
 		"func main() { _ = apiutil.DynamicRESTMapperOptions{WatchAPIs: true} }\n")
-
-	cache := strings.TrimSpace(forktest.Run(t, dir, "go", "env", "GOMODCACHE"))
-	host, _, _ := strings.Cut(module, "/")
-	clean := func() { forktest.Scrap(t, filepath.Join(cache, host), filepath.Join(cache, "cache", "download", host)) }
-	clean()
-	t.Cleanup(clean)
-	others := strings.TrimSpace(forktest.Run(t, dir, "go", "env", "GOPROXY"))
-	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(proxy)+","+others)
-	t.Setenv("GONOSUMDB", host)
 
 	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"="+module+"@"+tag)
 	forktest.Run(t, dir, "go", "mod", "tidy")

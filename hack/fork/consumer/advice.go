@@ -43,13 +43,10 @@ func (j *job) advise(ctx context.Context) error {
 	for i, name := range names {
 		names[i] = path.Join(place, name)
 	}
-	notes := []string{path.Join(place, tree.Meta, "manifest.json")}
-	for _, saved := range manifest.Saved {
-		if saved.Copy != "" {
-			notes = append(notes, path.Join(place, tree.Meta, saved.Copy))
-		}
+	notes, err := fs.Glob(os.DirFS(j.dir), path.Join(place, tree.Meta, "*"))
+	if err != nil {
+		return err
 	}
-	slices.Sort(notes)
 	j.tellGitignore(ctx, slices.Concat(names, notes))
 	j.tellDocker(names)
 	j.tellMakefile()

@@ -102,17 +102,8 @@ func TestPushedTree(t *testing.T) {
 	forktest.Commit(t, repository)
 	forktest.Run(t, repository, "git", "tag", version)
 
-	proxy := forktest.Proxy(t, repository, module+"@"+version)
-	cache := strings.TrimSpace(forktest.Run(t, repository, "go", "env", "GOMODCACHE"))
-	host, _, _ := strings.Cut(module, "/")
-	clean := func() { forktest.Scrap(t, filepath.Join(cache, host), filepath.Join(cache, "cache", "download", host)) }
-	clean()
-	t.Cleanup(clean)
-
+	cache := forktest.Proxy(t, repository, module+"@"+version)
 	dir := forktest.Consumer(t)
-	others := strings.TrimSpace(forktest.Run(t, dir, "go", "env", "GOPROXY"))
-	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(proxy)+","+others)
-	t.Setenv("GONOSUMDB", host)
 	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"="+module+"@"+version)
 	forktest.Run(t, dir, "go", "build", "-mod=mod", "-o", os.DevNull, "./...")
 	forktest.Run(t, dir, "go", "mod", "verify")

@@ -6,29 +6,38 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// Proxy has the go command get a module with git, from a folder that stands in
-// for its host, and returns the folder of what it got, in the form of a proxy.
-func Proxy(t *testing.T, repository, module string) string {
+// Proxy has the go command get a module with git, from a folder that stands in for
+// its host, and from then on take what it got from a proxy, with all else as before.
+// It returns the module cache, which has nothing of the module before and after.
+func Proxy(t *testing.T, repository, module string) (cache string) {
 	t.Helper()
 	// The go command keeps an index of each module version for good. Here the same
 	// version is something else in each run.
 	t.Setenv("GODEBUG", "goindex=0")
-	path, _, _ := strings.Cut(module, "@")
-	cache := t.TempDir()
-	t.Cleanup(func() { Scrap(t, cache) })
+	name, _, _ := strings.Cut(module, "@")
+	got := t.TempDir()
+	t.Cleanup(func() { Scrap(t, got) })
 	cmd := exec.Command("go", "mod", "download", module)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(cmd.Environ(), "GOWORK=off", "GOMODCACHE="+cache, "GOPROXY=direct", "GONOSUMDB=*",
-		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://"+filepath.ToSlash(repository)+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+strings.TrimSuffix(path, ".git"))
+	cmd.Env = append(cmd.Environ(), "GOWORK=off", "GOMODCACHE="+got, "GOPROXY=direct", "GONOSUMDB=*",
+		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://"+filepath.ToSlash(repository)+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+strings.TrimSuffix(name, ".git"))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return filepath.Join(cache, "cache", "download")
+	env := strings.Fields(Run(t, cmd.Dir, "go", "env", "GOMODCACHE", "GOPROXY"))
+	owner := path.Dir(name)
+	clean := func() { Scrap(t, filepath.Join(env[0], owner), filepath.Join(env[0], "cache", "download", owner)) }
+	clean()
+	t.Cleanup(clean)
+	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(filepath.Join(got, "cache", "download"))+","+env[1])
+	t.Setenv("GONOSUMDB", owner)
+	return env[0]
 }
 
 // Scrap removes folders of a module cache, whose files are read-only.

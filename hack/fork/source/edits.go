@@ -23,6 +23,9 @@ func (f *File) Change(place, want, with string) {
 	})
 }
 
+// Has makes sure that there is a piece.
+func (f *File) Has(place, want string) { f.once(place, want, func(ast.Node) {}) }
+
 // Before puts text in front of a piece and the comment above it.
 func (f *File) Before(place, want, text string) {
 	f.once(place, want, func(n ast.Node) { f.insert(f.above(n), text) })

@@ -107,8 +107,8 @@ func clientMaps(f *source.File) (maps []string) {
 	if len(maps) == 0 {
 		f.Unexpected("map to *resourceMeta in %s", typeName)
 	}
-	f.Change(typeName, "mu sync.RWMutex", "mu sync.RWMutex")
-	f.Change(typeName, "mapper meta.RESTMapper", "mapper meta.RESTMapper")
+	f.Has(typeName, "mu sync.RWMutex")
+	f.Has(typeName, "mapper meta.RESTMapper")
 	return maps
 }
 

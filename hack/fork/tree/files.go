@@ -11,7 +11,6 @@ package tree
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -48,10 +47,7 @@ func (f Files) Digests() map[string]string {
 }
 
 // Digest is the SHA-256 of data, in hex.
-func Digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
+func Digest(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
 // SourceDigest is short, and the same for the same sources of a mapper.
 func SourceDigest(ours fs.FS) (string, error) {
