@@ -35,18 +35,16 @@ type edit struct {
 	adds    []string                 // as in patch, for lines that have it
 }
 
-// A change replaces a piece, in the words of package source. If it ends with "…" it
-// comes before the piece, and "" takes it out.
+// A change replaces a piece, in the words of package source. In what comes instead
+// "…" stands for the piece. Nothing instead takes it out.
 type change struct{ place, want, with string }
 
 func (e edit) apply(f *source.File, noted keys) {
 	for _, c := range e.changes {
-		if before, ok := strings.CutSuffix(c.with, "…"); ok {
-			f.Before(c.place, c.want, before)
-		} else if c.with == "" {
+		if c.with == "" {
 			f.Remove(c.place, c.want)
 		} else {
-			f.Change(c.place, c.want, c.with)
+			f.Change(c.place, c.want, strings.ReplaceAll(c.with, "…", c.want))
 		}
 	}
 	if e.do != nil {
