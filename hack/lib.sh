@@ -28,5 +28,5 @@ dev() {
 	command -v go >/dev/null || die "no go command: install Go first, see go.dev/dl"
 	mkdir -p "$root/.cache"
 	go -C "$root" build -o "$root/.cache/dev" ./hack/dev
-	exec "$root/.cache/dev" -root "$root" "$@"
+	exec "$root/.cache/dev" "$root" "$@"
 }

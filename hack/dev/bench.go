@@ -5,10 +5,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -54,10 +52,9 @@ var families = []family{
 // benchmark is one run.
 type benchmark struct {
 	*checkout
-	work  string
-	quick bool
-	cpu   string       // the line of go test that names it
-	raw   bytes.Buffer // lines of results
+	work string
+	cpu  string       // the line of go test that names it
+	raw  bytes.Buffer // lines of results
 }
 
 func bench(ctx context.Context, c *checkout, args []string) error {
@@ -74,42 +71,46 @@ func bench(ctx context.Context, c *checkout, args []string) error {
 		return err
 	}
 	defer remove()
-	b := &benchmark{checkout: c, work: work, quick: *quick}
-	if *before, err = b.keep(*before); err != nil {
+	b := &benchmark{checkout: c, work: work}
+	report := []string{filepath.Join(work, "report"), *out}
+	if *before != "" { // a copy: this run may replace it
+		report = append(report, filepath.Join(work, "before.txt"))
+		text, err := os.ReadFile(*before)
+		if err == nil {
+			err = os.WriteFile(report[2], text, 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("-before needs the raw.txt of an earlier run: %w", err)
+		}
+	}
+	if report[1], err = b.results(*out, *quick); err != nil {
 		return err
 	}
-	if *out, err = b.results(*out); err != nil {
-		return err
+	if *count == 0 {
+		*count = 8
+		if *quick {
+			*count = 1
+		}
 	}
 	begun := time.Now()
-	if err := b.rounds(ctx, *count); err != nil {
+	if err := b.rounds(ctx, *count, *quick); err != nil {
 		return err
 	}
-	c.say("writing %s", *out)
-	if err := b.write(ctx, *out, *before); err != nil {
+	c.say("writing %s", report[1])
+	if err := b.write(ctx, report[1]); err != nil {
+		return err
+	}
+	if err := c.run(ctx, c.root, report...); err != nil {
 		return err
 	}
 	c.say("done in %s", time.Since(begun).Round(time.Second))
 	return nil
 }
 
-// keep copies the results of an earlier run: they may be what this run replaces.
-func (b *benchmark) keep(before string) (string, error) {
-	if before == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(before)
-	if err != nil {
-		return "", fmt.Errorf("-before needs the raw.txt of an earlier run: %w", err)
-	}
-	kept := filepath.Join(b.work, "before.txt")
-	return kept, os.WriteFile(kept, text, 0o600)
-}
-
 // results makes the folder to write to.
-func (b *benchmark) results(out string) (string, error) {
+func (b *benchmark) results(out string, quick bool) (string, error) {
 	switch {
-	case out == "" && b.quick:
+	case out == "" && quick:
 		return os.MkdirTemp("", "freshmapper-bench-")
 	case out == "":
 		return b.path("hack/bench/results"), nil
@@ -124,19 +125,13 @@ func (b *benchmark) results(out string) (string, error) {
 	return out, nil
 }
 
-func (b *benchmark) rounds(ctx context.Context, count uint) error {
-	if count == 0 {
-		count = 8
-		if b.quick {
-			count = 1
-		}
-	}
+func (b *benchmark) rounds(ctx context.Context, count uint, quick bool) error {
 	b.say("building the benchmarks")
 	for _, args := range [][]string{
 		{"go", "test", "-c", "-o", filepath.Join(b.work, "bench.test"), "."},
 		{"go", "build", "-o", filepath.Join(b.work, "report"), "./report"},
 	} {
-		if _, err := (proc.Command{Dir: b.path("hack/bench"), Args: args, Stdout: b.stderr, Stderr: b.stderr}).Run(ctx); err != nil {
+		if err := b.run(ctx, b.path("hack/bench"), args...); err != nil {
 			return err
 		}
 	}
@@ -148,7 +143,11 @@ func (b *benchmark) rounds(ctx context.Context, count uint) error {
 			if f.say != "" {
 				b.say("round %d of %d, %s: %s", round+1, count, time.Now().Format(time.TimeOnly), f.say)
 			}
-			if err := b.run(ctx, f); err != nil {
+			duration := f.full
+			if quick {
+				duration = f.quick
+			}
+			if err := b.family(ctx, f, duration); err != nil {
 				return err
 			}
 		}
@@ -156,13 +155,9 @@ func (b *benchmark) rounds(ctx context.Context, count uint) error {
 	return nil
 }
 
-// run runs a family and keeps its results. The header of each process would be in
+// family runs a family and keeps its results. The header of each process would be in
 // them once for each, so only the processor's name is kept.
-func (b *benchmark) run(ctx context.Context, f family) error {
-	duration := f.full
-	if b.quick {
-		duration = f.quick
-	}
+func (b *benchmark) family(ctx context.Context, f family, duration string) error {
 	var said, logged bytes.Buffer // client-go logs what hangs
 	_, err := proc.Command{
 		Dir: b.work, Stdout: &said, Stderr: &logged,
@@ -186,53 +181,42 @@ func (b *benchmark) run(ctx context.Context, f family) error {
 	return nil
 }
 
-// write writes raw.txt, and what benchstat and our report make of it.
-func (b *benchmark) write(ctx context.Context, out, before string) error {
-	raw := filepath.Join(out, "raw.txt")
-	var text bytes.Buffer
-	if err := b.header(ctx, &text); err != nil {
+// write writes raw.txt, and what benchstat makes of it.
+func (b *benchmark) write(ctx context.Context, out string) error {
+	header, err := b.header(ctx)
+	if err != nil {
 		return err
 	}
-	text.Write(b.raw.Bytes())
-	if err := os.WriteFile(raw, text.Bytes(), 0o644); err != nil {
+	raw := filepath.Join(out, "raw.txt")
+	if err := os.WriteFile(raw, append([]byte(header), b.raw.Bytes()...), 0o644); err != nil {
 		return fmt.Errorf("write the results: %w", err)
 	}
-	var stats strings.Builder
+	stats := ""
 	for _, view := range [][]string{
 		{"-col", "/mapper@(stock deferred ours)"},
 		{"-filter", "/mapper:floor OR .name:Publish"},
 	} { // "raw.txt=" is what benchstat calls it, else the path is in its tables
-		said, err := proc.Output(ctx, b.root, nil, b.tool("benchstat", append(view, "raw.txt="+raw)...)...)
+		args := append([]string{"go", "tool", "-modfile=" + b.path("hack/tools/go.mod"), "benchstat"}, append(view, "raw.txt="+raw)...)
+		said, err := proc.Output(ctx, b.root, nil, args...)
 		if err != nil {
 			return err
 		}
-		stats.WriteString(said + "\n")
+		stats += said + "\n"
 	}
-	if err := os.WriteFile(filepath.Join(out, "benchstat.txt"), []byte(stats.String()), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(out, "benchstat.txt"), []byte(stats), 0o644); err != nil {
 		return fmt.Errorf("write what benchstat says: %w", err)
 	}
-	args := []string{filepath.Join(b.work, "report"), out}
-	if before != "" {
-		args = append(args, before)
-	}
-	_, err := proc.Command{Dir: b.root, Args: args, Stdout: b.stdout, Stderr: b.stderr}.Run(ctx)
-	return err
+	return nil
 }
 
-// header writes what was measured and where, as configuration lines of the Go
+// header says what was measured and where, as configuration lines of the Go
 // benchmark format.
-func (b *benchmark) header(ctx context.Context, to io.Writer) error {
-	ask := func(args ...string) string {
-		said, err := proc.Output(ctx, b.path("hack/bench"), nil, append([]string{"go"}, args...)...)
-		if err != nil {
-			b.say("%v", err)
-			return "unknown"
-		}
-		return said
+func (b *benchmark) header(ctx context.Context) (string, error) {
+	versions, err := proc.Output(ctx, b.path("hack/bench"), nil, "go", "list", "-m", "-f", "{{.Version}}", "sigs.k8s.io/controller-runtime", "k8s.io/client-go")
+	if err != nil {
+		return "", err
 	}
-	version := func(module string) string { return ask("list", "-m", "-f", "{{.Version}}", module) }
-	_, err := fmt.Fprintf(to, "date: %s\ngo: %s\ngoos: %s\ngoarch: %s\n%scores: %d\ncontroller-runtime: %s\nclient-go: %s\n\n",
-		time.Now().UTC().Format(time.DateOnly), ask("env", "GOVERSION"), runtime.GOOS, runtime.GOARCH, b.cpu, runtime.NumCPU(),
-		version("sigs.k8s.io/controller-runtime"), version("k8s.io/client-go"))
-	return errors.Join(err, ctx.Err())
+	runtimeVersion, clientVersion, _ := strings.Cut(versions, "\n")
+	return fmt.Sprintf("date: %s\ngo: %s\ngoos: %s\ngoarch: %s\n%scores: %d\ncontroller-runtime: %s\nclient-go: %s\n\n",
+		time.Now().UTC().Format(time.DateOnly), runtime.Version(), runtime.GOOS, runtime.GOARCH, b.cpu, runtime.NumCPU(), runtimeVersion, clientVersion), nil
 }

@@ -29,14 +29,19 @@ func envtest(ctx context.Context, c *checkout, args []string) error {
 	if err != nil {
 		return err
 	}
-	var dir string
+	dir := ""
 	switch words := strings.Join(args, " "); {
 	case words == "latest":
 		dir, err = finder.Find(ctx, servers.Latest)
 	case words == "legacy":
 		dir, err = finder.Find(ctx, servers.Legacy)
 	case len(args) == 2 && args[0] == "legacy-store":
-		return c.exports(ctx, finder, args[1])
+		env, err := finder.Store(ctx, args[1])
+		for _, line := range env {
+			name, value, _ := strings.Cut(line, "=")
+			fmt.Fprintf(c.stdout, "export %s='%s'\n", name, strings.ReplaceAll(value, "'", `'\''`))
+		}
+		return err
 	case words == "-h" || words == "--help":
 		fmt.Fprint(c.stdout, envtestUsage)
 		return nil
@@ -46,16 +51,6 @@ func envtest(ctx context.Context, c *checkout, args []string) error {
 	}
 	if err == nil {
 		fmt.Fprintln(c.stdout, dir)
-	}
-	return err
-}
-
-// exports prints a store's environment for a shell.
-func (c *checkout) exports(ctx context.Context, finder *servers.Finder, dir string) error {
-	env, err := finder.Store(ctx, dir)
-	for _, line := range env {
-		name, value, _ := strings.Cut(line, "=")
-		fmt.Fprintf(c.stdout, "export %s='%s'\n", name, strings.ReplaceAll(value, "'", `'\''`))
 	}
 	return err
 }

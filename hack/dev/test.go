@@ -10,9 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/freshmapper/freshmapper/hack/dev/gotest"
+	"github.com/freshmapper/freshmapper/hack/dev/servers"
 )
 
 const testUsage = `usage: hack/test.sh [-quick | -nightly] [-only PATTERN]
@@ -34,6 +37,8 @@ the API servers; they are cached outside the checkout.
   -series         instead: builds and tests the full series for upstream slice by
                   slice, takes half an hour
 
+With -matrix and -compatibility, -h says how to run a part of them.
+
 A part that fails does not stop the others. A table says how long each part took,
 then come the reasons for skips. The last line counts the tests of all parts:
 "N passed, N failed, N skipped".
@@ -44,7 +49,7 @@ type tester struct {
 	*checkout
 	plan
 	work  string
-	found apiServers // none before they are looked for
+	found servers.Pair // none before they are looked for
 	rows  []row
 }
 
@@ -64,11 +69,8 @@ type row struct {
 
 func test(ctx context.Context, c *checkout, args []string) error {
 	if len(args) > 0 {
-		switch instead := args[0]; instead {
-		case "-matrix", "-compatibility":
-			return named(instead[1:])(ctx, c, args[1:])
-		case "-series":
-			return series(ctx, c)
+		if other, found := insteads[args[0]]; found {
+			return other.run(ctx, c, args[1:])
 		}
 	}
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
@@ -89,8 +91,8 @@ func test(ctx context.Context, c *checkout, args []string) error {
 	defer remove()
 	t := &tester{checkout: c, plan: p, work: work}
 	begun := time.Now()
-	t.all(ctx)
-	return errors.Join(ctx.Err(), t.sum(time.Since(begun), ctx.Err() != nil))
+	err = t.all(ctx)
+	return errors.Join(err, ctx.Err(), t.sum(time.Since(begun), ctx.Err() != nil))
 }
 
 // part runs one part and notes how it went and how long it took.
@@ -107,7 +109,7 @@ func (t *tester) part(ctx context.Context, name string, do func(r *row) error) {
 		}
 	}
 	r.took = time.Since(begun)
-	t.say("%s: %s (%s)", name, r.verdict(), seconds(r.took))
+	t.say("%s: %s (%.0fs)", name, r.verdict(), r.took.Seconds())
 	t.rows = append(t.rows, r)
 }
 
@@ -121,19 +123,25 @@ func (r *row) verdict() string {
 // gotest is go test with a line for each package; what it comes to is added to r.
 func (t *tester) gotest(ctx context.Context, r *row, dir string, env []string, args ...string) error {
 	report, err := gotest.Command{Dir: dir, Env: env, Args: args, Progress: t.stderr}.Run(ctx)
-	if report != nil {
-		r.report.Tests = append(r.report.Tests, report.Tests...)
-		r.report.CPU += report.CPU
-	}
+	r.report.Tests = append(r.report.Tests, report.Tests...)
+	r.report.CPU += report.CPU
 	return failed(err)
+}
+
+// failed is errSaid for the error of a command that has said itself what went wrong.
+func failed(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return errSaid
 }
 
 // findServers finds the API servers that later parts need.
 func (t *tester) findServers(ctx context.Context) (err error) {
-	if t.found, err = t.servers(ctx, filepath.Join(t.work, "store")); err != nil {
+	if t.found, err = servers.FindPair(ctx, t.root, filepath.Join(t.work, "store"), t.say); err != nil {
 		return err
 	}
-	return os.Setenv("KUBEBUILDER_ASSETS", t.found.latest)
+	return os.Setenv("KUBEBUILDER_ASSETS", t.found.Latest)
 }
 
 // sum prints the results of all parts. It returns an error if something failed.
@@ -142,12 +150,12 @@ func (t *tester) sum(took time.Duration, interrupted bool) error {
 	broken := false
 	fmt.Fprintf(t.stdout, "\n%-52s %-7s %6s %8s %8s\n", "part", "result", "tests", "seconds", "cpu")
 	for _, r := range t.rows {
-		fmt.Fprintf(t.stdout, "%-52s %-7s %6d %8.0f %8s\n", r.name, r.verdict(), len(r.report.Tests), r.took.Seconds(), cpu(r.report.CPU))
+		fmt.Fprintf(t.stdout, "%-52s %-7s %6d %8.0f %8.0f\n", r.name, r.verdict(), len(r.report.Tests), r.took.Seconds(), r.report.CPU.Seconds())
 		all.Tests = append(all.Tests, r.report.Tests...)
 		all.CPU += r.report.CPU
 		broken = broken || r.failed
 	}
-	fmt.Fprintf(t.stdout, "%-52s %-7s %6d %8.0f\n", "all", "", len(all.Tests), took.Seconds())
+	fmt.Fprintf(t.stdout, "%-52s %-7s %6d %8.0f %8.0f\n", "all", "", len(all.Tests), took.Seconds(), all.CPU.Seconds())
 	t.slowest(all)
 	t.remarks(all)
 	verdict := ""
@@ -164,10 +172,35 @@ func (t *tester) sum(took time.Duration, interrupted bool) error {
 	return nil
 }
 
-// cpu is empty for what is not measured.
-func cpu(d time.Duration) string {
-	if d == 0 {
-		return ""
+// slowest prints the tests that took the longest.
+func (t *tester) slowest(all gotest.Report) {
+	tests := slices.DeleteFunc(slices.Clone(all.Tests), func(test *gotest.Test) bool { return test.Name == "" || strings.Contains(test.Name, "/") })
+	slices.SortFunc(tests, func(a, b *gotest.Test) int { return int(b.Time - a.Time) })
+	fmt.Fprintf(t.stdout, "\nthe slowest tests:\n")
+	for _, test := range tests[:min(12, len(tests))] {
+		fmt.Fprintf(t.stdout, "%8.1f  %s %s\n", test.Time.Seconds(), short(test.Package), test.Name)
 	}
-	return fmt.Sprintf("%.0f", d.Seconds())
+}
+
+func short(pkg string) string { return strings.TrimPrefix(pkg, "github.com/freshmapper/freshmapper/") }
+
+// remarks say what was not run, and why.
+func (t *tester) remarks(all gotest.Report) {
+	fmt.Fprintln(t.stdout)
+	for _, test := range all.Tests {
+		if test.State == gotest.Skipped {
+			fmt.Fprintf(t.stdout, "skipped: %s %s: %s\n", short(test.Package), test.Name, test.Reason())
+		}
+	}
+	if t.only != nil {
+		fmt.Fprintf(t.stdout, "not run: parts whose names do not match %s (-only)\n", t.only)
+	}
+	if t.quick {
+		fmt.Fprintln(t.stdout, "not run: what needs an API server (-quick)")
+	}
+	for _, left := range leftOut {
+		if !t.nightly || left.flag != "-nightly" {
+			fmt.Fprintf(t.stdout, "not run: %s (hack/test.sh %s)\n", left.what, left.flag)
+		}
+	}
 }

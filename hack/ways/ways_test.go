@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ways tests both ways in, MapperProvider and the fork, with every
-// supported controller-runtime and the k8s.io that belongs to it. With GOTOOLCHAIN
-// set it does so with another Go; hack/test.sh -compatibility makes a table of that.
+// supported controller-runtime and the k8s.io that belongs to it. TestCompatibility
+// does so with the oldest Go and the newest, and writes a page: hack/test.sh -compatibility.
 package ways
 
 import (
@@ -40,32 +40,34 @@ func TestProvider(t *testing.T) {
 		t.Skip("compiles controller-runtime six times")
 	}
 	for _, line := range tree.Lines {
-		t.Run(line.Newest, func(t *testing.T) {
-			dir := operator(t, line.Newest)
-			before, versions := requirements(t, dir), modules(t, dir)
-			if said := converse(t, dir); !strings.Contains(said[1], "no matches") {
-				t.Errorf("with stock the program is to miss the version that came, else this test shows nothing: %q", said)
-			}
-
-			adopt(t, dir)
-			after := requirements(t, dir)
-			if _, ok := after[tree.Ours]; !ok {
-				t.Errorf("no requirement on %s in go.mod", tree.Ours)
-			}
-			delete(after, tree.Ours)
-			delete(before, spew)
-			delete(after, spew)
-			if diff := cmp.Diff(before, after); diff != "" {
-				t.Errorf("what else changed in go.mod (-before +after):\n%s", diff)
-			}
-			for module, version := range modules(t, dir) {
-				if was, ok := versions[module]; ok && was != version && module != spew {
-					t.Errorf("%s moved from %s to %s", module, was, version)
-				}
-			}
-			findsAll(t, dir)
-		})
+		t.Run(line.Newest, func(t *testing.T) { provider(t, line.Newest) })
 	}
+}
+
+func provider(t *testing.T, version string) {
+	dir := operator(t, version)
+	before, versions := requirements(t, dir), modules(t, dir)
+	if said := converse(t, dir); !strings.Contains(said[1], "no matches") {
+		t.Errorf("with stock the program is to miss the version that came, else this test shows nothing: %q", said)
+	}
+
+	adopt(t, dir)
+	after := requirements(t, dir)
+	if _, ok := after[tree.Ours]; !ok {
+		t.Errorf("no requirement on %s in go.mod", tree.Ours)
+	}
+	delete(after, tree.Ours)
+	delete(before, spew)
+	delete(after, spew)
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("what else changed in go.mod (-before +after):\n%s", diff)
+	}
+	for module, version := range modules(t, dir) {
+		if was, ok := versions[module]; ok && was != version && module != spew {
+			t.Errorf("%s moved from %s to %s", module, was, version)
+		}
+	}
+	findsAll(t, dir)
 }
 
 // With the fork the very program that runs on stock finds what it missed.
@@ -74,15 +76,17 @@ func TestFork(t *testing.T) {
 		t.Skip("compiles controller-runtime six times")
 	}
 	for _, line := range tree.Lines {
-		t.Run(line.Newest, func(t *testing.T) {
-			dir := operator(t, line.Newest)
-			r := consumer.Request{Dir: dir, Ours: freshmapper.Source, Self: "fork", Out: io.Discard}
-			if err := consumer.Into(context.Background(), r); err != nil {
-				t.Fatal(err)
-			}
-			findsAll(t, dir)
-		})
+		t.Run(line.Newest, func(t *testing.T) { fork(t, line.Newest) })
 	}
+}
+
+func fork(t *testing.T, version string) {
+	dir := operator(t, version)
+	r := consumer.Request{Dir: dir, Ours: freshmapper.Source, Self: "fork", Out: io.Discard}
+	if err := consumer.Into(context.Background(), r); err != nil {
+		t.Fatal(err)
+	}
+	findsAll(t, dir)
 }
 
 func findsAll(t *testing.T, dir string) {
@@ -97,7 +101,8 @@ func findsAll(t *testing.T, dir string) {
 func operator(t *testing.T, version string) string {
 	t.Helper()
 	dir := t.TempDir()
-	forktest.Write(t, dir, "go.mod", "module example.com/operator\n\ngo "+goVersion(t, version)+"\n")
+	_, oldest := required(t, version)
+	forktest.Write(t, dir, "go.mod", "module example.com/operator\n\ngo "+oldest+"\n")
 	copyTo(t, dir, "main.go")
 	copyTo(t, dir, "stock.go")
 	forktest.Run(t, dir, "go", "mod", "edit", "-require="+tree.Module+"@"+version)
@@ -105,14 +110,23 @@ func operator(t *testing.T, version string) string {
 	return dir
 }
 
-// goVersion is the oldest Go that a release of controller-runtime builds with.
-func goVersion(t *testing.T, version string) string {
+// required are the k8s.io that a release of controller-runtime requires, and the
+// oldest Go that it builds with.
+func required(t *testing.T, version string) (kubernetes, oldest string) {
 	t.Helper()
 	var module struct{ GoMod string }
 	decode(t, forktest.Stdout(t, t.TempDir(), "go", "mod", "download", "-json", tree.Module+"@"+version), &module)
-	var mod struct{ Go string }
+	var mod struct {
+		Go      string
+		Require []struct{ Path, Version string }
+	}
 	decode(t, forktest.Stdout(t, t.TempDir(), "go", "mod", "edit", "-json", module.GoMod), &mod)
-	return mod.Go
+	for _, require := range mod.Require {
+		if require.Path == "k8s.io/client-go" {
+			kubernetes = require.Version
+		}
+	}
+	return kubernetes, mod.Go
 }
 
 // adopt puts this mapper in the place of controller-runtime's.

@@ -4,12 +4,11 @@
 package gotest
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -54,32 +53,42 @@ type Command struct {
 
 // Run runs the command. It returns an error if go test failed.
 func (c Command) Run(ctx context.Context) (*Report, error) {
-	read, write, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("make a pipe to go test: %w", err)
-	}
-	report := &Report{}
-	done := make(chan error, 1)
-	go func() {
-		err := report.read(read, c.Progress)
-		_, _ = io.Copy(io.Discard, read) // else go test would wait for a reader
-		done <- err
-	}()
+	r := &reader{progress: c.Progress, known: map[string]*Test{}, failed: map[string]bool{}}
 	args := append([]string{"go", "test", "-json"}, c.Args...)
-	cpu, err := proc.Command{Dir: c.Dir, Env: c.Env, Args: args, Stdout: write, Stderr: c.Progress}.Run(ctx)
-	report.CPU = cpu
-	_ = write.Close()
-	if problem := <-done; err == nil {
-		err = problem
+	cpu, err := proc.Command{Dir: c.Dir, Env: c.Env, Args: args, Stdout: r, Stderr: c.Progress}.Run(ctx)
+	r.report.CPU = cpu
+	for _, test := range r.report.Tests {
+		if test.State == Absent { // its process ended without a word about it
+			test.State = Failed
+		}
 	}
-	_ = read.Close()
-	return report, err
+	return &r.report, err
 }
 
-// Read reads what "go test -json" wrote.
-func Read(from io.Reader) (*Report, error) {
-	report := &Report{}
-	return report, report.read(from, io.Discard)
+// reader is what go test -json writes to.
+type reader struct {
+	report   Report
+	progress io.Writer
+	rest     []byte           // of a line, the beginning
+	known    map[string]*Test // by package and name
+	failed   map[string]bool  // packages with a test that did
+}
+
+func (r *reader) Write(p []byte) (int, error) {
+	r.rest = append(r.rest, p...)
+	for {
+		line, rest, whole := bytes.Cut(r.rest, []byte("\n"))
+		if !whole {
+			return len(p), nil
+		}
+		r.rest = rest
+		var e event
+		if json.Unmarshal(line, &e) != nil || e.Action == "" { // the go command's own
+			fmt.Fprintf(r.progress, "%s\n", line)
+			continue
+		}
+		r.event(e)
+	}
 }
 
 // event is a line of go test -json.
@@ -88,47 +97,14 @@ type event struct {
 	Elapsed                       float64
 }
 
-// reader holds what is not known to the end yet.
-type reader struct {
-	report   *Report
-	progress io.Writer
-	running  map[string]*Test // by package and name
-	failed   map[string]bool  // packages with a test that did
-}
-
-// read reads events. Lines that are none come from the go command.
-func (r *Report) read(from io.Reader, progress io.Writer) error {
-	to := reader{report: r, progress: progress, running: map[string]*Test{}, failed: map[string]bool{}}
-	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		var e event
-		if json.Unmarshal(lines.Bytes(), &e) != nil || e.Action == "" {
-			fmt.Fprintln(progress, lines.Text())
-			continue
-		}
-		to.event(e)
-	}
-	// The process of these ended without a word about them.
-	for _, test := range r.Tests {
-		if test.State == Absent {
-			test.State = Failed
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read what go test says: %w", err)
-	}
-	return nil
-}
-
 var states = map[string]State{"pass": Passed, "fail": Failed, "skip": Skipped}
 
 func (r *reader) event(e event) {
 	key := e.Package + " " + e.Test
-	test := r.running[key]
-	if test == nil && e.Package != "" {
+	test := r.known[key]
+	if test == nil {
 		test = &Test{Package: e.Package, Name: e.Test}
-		r.running[key] = test
+		r.known[key] = test
 		if e.Test != "" {
 			r.report.Tests = append(r.report.Tests, test)
 		}
@@ -138,41 +114,40 @@ func (r *reader) event(e event) {
 		fmt.Fprint(r.progress, e.Output)
 	case e.Action == "output":
 		test.Said += e.Output
-	case !ends:
-	case e.Test == "":
-		r.endPackage(test, e, state)
-	default:
-		r.end(test, e, state)
+	case ends && e.Test != "":
+		r.end(test, state, e.Elapsed)
+	case ends:
+		r.endPackage(test, state, e.Elapsed)
 	}
 }
 
-func (r *reader) end(test *Test, e event, state State) {
-	test.State, test.Time = state, time.Duration(e.Elapsed*float64(time.Second))
+func (r *reader) end(test *Test, state State, seconds float64) {
+	test.State, test.Time = state, time.Duration(seconds*float64(time.Second))
 	switch state {
 	case Passed:
 		test.Said = ""
 	case Failed:
-		r.failed[e.Package] = true
-		fmt.Fprintf(r.progress, "FAIL %s %s (%.1fs)\n%s", e.Package, e.Test, e.Elapsed, test.Said)
+		r.failed[test.Package] = true
+		fmt.Fprintf(r.progress, "FAIL %s (%.1fs)\n%s", strings.TrimSpace(test.Package+" "+test.Name), seconds, test.Said)
 	}
 }
 
 // endPackage also ends tests that were running when their process ended.
-func (r *reader) endPackage(all *Test, e event, state State) {
+func (r *reader) endPackage(all *Test, state State, seconds float64) {
 	for _, test := range r.report.Tests {
-		if test.Package == e.Package && test.State == Absent {
-			r.end(test, event{Package: e.Package, Test: test.Name}, Failed)
+		if test.Package == all.Package && test.State == Absent {
+			r.end(test, Failed, 0)
 		}
 	}
 	switch {
-	case state == Failed && !r.failed[e.Package]:
-		all.State = Failed
+	case state == Passed:
+		fmt.Fprintf(r.progress, "ok   %s (%.1fs)\n", all.Package, seconds)
+	case state == Failed && r.failed[all.Package]:
+		fmt.Fprintf(r.progress, "FAIL %s (%.1fs)\n", all.Package, seconds)
+	case state == Failed:
 		r.report.Tests = append(r.report.Tests, all)
-		fmt.Fprintf(r.progress, "FAIL %s (%.1fs)\n%s", e.Package, e.Elapsed, all.Said)
-	case state == Skipped: // it has no tests
-	default:
-		fmt.Fprintf(r.progress, "%-4s %s (%.1fs)\n", map[State]string{Passed: "ok", Failed: "FAIL"}[state], e.Package, e.Elapsed)
-	}
+		r.end(all, Failed, seconds)
+	} // a package that is skipped has no tests
 }
 
 // Count is how many tests came to a state.

@@ -6,19 +6,15 @@ package proc
 
 import (
 	"errors"
-	"os"
 	"os/exec"
 )
 
+// The scripts of hack run on Unix. This is only there so that all packages can be
+// built elsewhere.
+
 func group(*exec.Cmd) {}
 
-// end kills the process. What it started is on its own: the scripts of hack run
-// on Unix.
-func end(pid int) {
-	if process, err := os.FindProcess(pid); err == nil {
-		_ = process.Kill()
-	}
-}
+func end(int) {}
 
 // TryLock would lock a file.
 func TryLock(string) (unlock func(), locked bool, err error) {

@@ -12,17 +12,20 @@ import (
 	"time"
 )
 
-func group(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// group has the command lead a process group, which is told to end when its context does.
+func group(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+}
 
-// end ends all processes of a group, and returns when there are none.
+// end returns when no process of the group is left. It waits before it kills.
 func end(pid int) {
-	_ = syscall.Kill(-pid, syscall.SIGTERM) // there may be none any more
 	for since := time.Now(); time.Since(since) < grace; time.Sleep(50 * time.Millisecond) {
 		if errors.Is(syscall.Kill(-pid, 0), syscall.ESRCH) {
 			return
 		}
 	}
-	_ = syscall.Kill(-pid, syscall.SIGKILL)
+	_ = syscall.Kill(-pid, syscall.SIGKILL) // there may be none any more
 }
 
 // TryLock locks a file, which it makes if need be, and reports whether it could:
@@ -34,12 +37,12 @@ func TryLock(name string) (unlock func(), locked bool, err error) {
 		return nil, false, err
 	}
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err != nil {
-		_ = file.Close()
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = nil
-		}
-		return nil, false, err
+	if err == nil {
+		return func() { _ = file.Close() }, true, nil
 	}
-	return func() { _ = file.Close() }, true, nil
+	_ = file.Close()
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = nil
+	}
+	return nil, false, err
 }

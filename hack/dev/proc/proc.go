@@ -37,44 +37,29 @@ type nice struct{}
 func Nice(ctx context.Context) context.Context { return context.WithValue(ctx, nice{}, true) }
 
 // Run runs the command in a process group of its own and waits for it. When ctx
-// ends, all processes of the group are told to end, and killed 20 seconds later.
+// ends, all processes of the group are told to end, and killed if they do not.
 // cpu is the processor time of all of them.
 func (c Command) Run(ctx context.Context) (cpu time.Duration, err error) {
 	args := c.Args
 	if ctx.Value(nice{}) != nil {
 		args = append([]string{"nice", "-n", "10"}, args...)
 	}
-	cmd := exec.Command(args[0], args[1:]...)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, c.Stdout, c.Stderr
 	cmd.Env = append(cmd.Environ(), c.Env...)
 	cmd.WaitDelay = grace
 	group(cmd)
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("start %s: %w", strings.Join(c.Args, " "), err)
-	}
-	done := make(chan struct{})
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-ctx.Done():
-			end(cmd.Process.Pid)
-		case <-done:
-		}
-	}()
-	err = cmd.Wait()
-	close(done)
-	<-ended
+	err = cmd.Run()
 	if cmd.ProcessState != nil {
 		cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
+		if cmd.Process != nil {
+			end(cmd.Process.Pid)
+		}
 		return cpu, ctx.Err()
-	}
-	if err != nil {
+	case err != nil:
 		return cpu, fmt.Errorf("%s: %w", strings.Join(c.Args, " "), err)
 	}
 	return cpu, nil

@@ -3,6 +3,8 @@
 package servers
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +12,28 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/dev/proc"
 )
+
+// store is where setup-envtest keeps what it has downloaded, version V in a folder
+// V-<platform>, as controller-runtime's
+// envtest.SetupEnvtestDefaultBinaryAssetsDirectory has it.
+func store() string {
+	home := os.Getenv("HOME")
+	if runtime.GOOS == "darwin" {
+		return storeIn(home)
+	}
+	return storeIn(cmp.Or(os.Getenv("XDG_DATA_HOME"), filepath.Join(home, ".local", "share")))
+}
+
+// storeIn is the store below what HOME says on macOS, XDG_DATA_HOME elsewhere.
+func storeIn(dir string) string {
+	if runtime.GOOS == "darwin" {
+		return filepath.Join(dir, "Library", "Application Support", "io.kubebuilder.envtest", "k8s")
+	}
+	return filepath.Join(dir, "kubebuilder-envtest", "k8s")
+}
 
 // Store puts links to the legacy server where a test that asks envtest to download
 // 1.28.0 looks first, and returns what makes it look there, as NAME=VALUE. With
@@ -27,11 +47,11 @@ func (f *Finder) Store(ctx context.Context, dir string) (env []string, err error
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, fmt.Errorf("find the folder of the store: %w", err)
 	}
-	version := filepath.Join(dir, filepath.FromSlash(storePath()), "1.28.0-"+f.platform)
+	version := filepath.Join(storeIn(dir), "1.28.0-"+platform)
 	if err := os.MkdirAll(version, 0o755); err != nil {
 		return nil, fmt.Errorf("make the folder of the store: %w", err)
 	}
-	for _, program := range append(programs[:len(programs):len(programs)], "kubectl") {
+	for _, program := range []string{"kube-apiserver", "etcd", "kubectl"} {
 		if err := link(filepath.Join(assets, program), filepath.Join(version, program)); err != nil {
 			return nil, fmt.Errorf("fill the store: %w", err)
 		}
@@ -40,12 +60,14 @@ func (f *Finder) Store(ctx context.Context, dir string) (env []string, err error
 		return []string{"XDG_DATA_HOME=" + dir}, nil
 	}
 	// Only HOME leads to the store there, and Go's caches should not move with it.
-	said, err := proc.Output(ctx, "", nil, "go", "env", "GOPATH", "GOMODCACHE", "GOCACHE")
-	paths := strings.Split(said, "\n")
-	if err != nil || len(paths) != 3 {
-		return nil, fmt.Errorf("ask go env for its caches: %q: %w", said, err)
+	for _, name := range []string{"GOPATH", "GOMODCACHE", "GOCACHE"} {
+		value, err := proc.Output(ctx, "", nil, "go", "env", name)
+		if err != nil {
+			return nil, fmt.Errorf("find Go's caches: %w", err)
+		}
+		env = append(env, name+"="+value)
 	}
-	return []string{"GOPATH=" + paths[0], "GOMODCACHE=" + paths[1], "GOCACHE=" + paths[2], "HOME=" + dir}, nil
+	return append(env, "HOME="+dir), nil
 }
 
 // link makes a link to a program, unless there is one already that can be
@@ -61,4 +83,51 @@ func link(program, name string) error {
 		return placeholder(name)
 	}
 	return os.Symlink(program, name)
+}
+
+// placeholder writes what stands for kubectl, which envtest looks for but runs
+// only if a test asks for it.
+func placeholder(name string) error {
+	const script = `#!/bin/sh
+echo "this is not kubectl but a placeholder that hack/envtest.sh wrote: install kubectl to use it" >&2
+exit 1
+`
+	return os.WriteFile(name, []byte(script), 0o755)
+}
+
+// Pair are the servers that upstream's tests run on.
+type Pair struct {
+	Latest, Legacy string   // folders
+	Store          []string // environment that leads to the legacy one
+}
+
+// FindPair finds both servers. It makes dir a setup-envtest store.
+func FindPair(ctx context.Context, root, dir string, say func(format string, args ...any)) (p Pair, err error) {
+	f, err := New(root, say)
+	if err == nil {
+		p.Legacy, err = f.Find(ctx, Legacy)
+	}
+	if err == nil {
+		p.Store, err = f.Store(ctx, dir)
+	}
+	if err == nil {
+		p.Latest, err = f.Find(ctx, Latest)
+	}
+	return p, err
+}
+
+// ForMapper is the environment for upstream's tests of the mapper in a tree. In v0.20
+// both parts of its test take the same server, which has to be the old one. In later
+// lines the part without aggregated discovery finds its server in the store.
+func (p Pair) ForMapper(tree string) []string {
+	text, err := os.ReadFile(filepath.Join(tree, "pkg", "client", "apiutil", "restmapper_test.go"))
+	if err == nil && bytes.Contains(text, []byte("DownloadBinaryAssets")) {
+		return p.Env(p.Latest)
+	}
+	return p.Env(p.Legacy)
+}
+
+// Env is the environment for tests on one of the servers.
+func (p Pair) Env(assets string) []string {
+	return append(p.Store[:len(p.Store):len(p.Store)], "KUBEBUILDER_ASSETS="+assets)
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package matrix runs upstream's own tests on stock and forked controller-runtime
+// trees and compares what they come to. It is a test that writes a page:
+// hack/test.sh -matrix.
 package matrix
 
 import (
@@ -10,49 +13,6 @@ import (
 
 	"github.com/freshmapper/freshmapper/hack/dev/gotest"
 )
-
-// Line is a release.
-type Line struct {
-	Version     string
-	Stock, Fork Side
-}
-
-// Side is one of its two trees.
-type Side struct {
-	Build, Vet string           // "ok" or "failed"
-	Packages   map[string]Tests // by path
-}
-
-// Tests are outcomes by the name of the test. That of a spec begins with its suite's.
-type Tests map[string]outcome
-
-// outcome is the best that a test came to, in as many tries as it had.
-type outcome struct {
-	state gotest.State
-	retry bool // it took more than one
-}
-
-// Add adds a try, numbered from 1, of a package's tests. ginkgo is its report of
-// the same try, which knows the specs that go test does not; nil if it made none.
-func (t Tests) Add(try int, report *gotest.Report, ginkgo []byte) error {
-	states := map[string]gotest.State{}
-	for _, test := range report.Tests {
-		if test.Name != "" {
-			states[test.Name] = test.State
-		}
-	}
-	if ginkgo != nil {
-		if err := AddSpecs(states, ginkgo); err != nil {
-			return fmt.Errorf("read ginkgo's report: %w", err)
-		}
-	}
-	for name, is := range states {
-		if was, known := t[name]; !known || was.state < is {
-			t[name] = outcome{state: is, retry: try > 1}
-		}
-	}
-	return nil
-}
 
 // suite is what of ginkgo's JSON report matters.
 type suite struct {
@@ -73,7 +33,7 @@ var address = regexp.MustCompile(`0x[0-9a-f]{6,}`)
 func AddSpecs(states map[string]gotest.State, report []byte) error {
 	var suites []suite
 	if err := json.Unmarshal(report, &suites); err != nil {
-		return err
+		return fmt.Errorf("read ginkgo's report: %w", err)
 	}
 	ends := map[string]gotest.State{"passed": gotest.Passed, "skipped": gotest.Skipped, "pending": gotest.Skipped}
 	for _, s := range suites {
