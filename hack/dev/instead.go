@@ -22,7 +22,7 @@ type instead struct {
 var insteads = map[string]instead{
 	"-matrix":        {matrixUsage, "./hack/dev/matrix", "^TestUpstream$", []string{"lines", "packages"}, "hack/fork/MATRIX.md"},
 	"-compatibility": {compatibilityUsage, "./hack/ways", "^TestCompatibility$", []string{"lines"}, "docs/compatibility.md"},
-	"-series":        {testUsage, "./hack/stage/full", sliceTest, nil, ""},
+	"-series":        {testUsage, "./hack/stage", sliceTest, nil, ""},
 }
 
 const matrixUsage = `usage: hack/test.sh -matrix [-lines V,V...] [-packages P,P...]
@@ -72,7 +72,7 @@ func (i instead) run(ctx context.Context, c *checkout, args []string) error {
 		passed = append(passed, "-page="+page)
 	}
 	_, err = proc.Command{
-		Dir: c.root, Env: []string{"FRESHMAPPER_SLICES=1"}, Stdout: c.stderr, Stderr: c.stderr, // what hack/stage/full asks for
+		Dir: c.root, Env: []string{"FRESHMAPPER_SLICES=1"}, Stdout: c.stderr, Stderr: c.stderr, // what hack/stage asks for
 		Args: append([]string{"go", "test", "-count=1", "-timeout", "12h", "-v", "-run", i.test, i.folder, "-args"}, passed...),
 	}.Run(ctx)
 	if ctx.Err() != nil {

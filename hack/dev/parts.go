@@ -105,7 +105,7 @@ func (t *tester) beside(ctx context.Context) error {
 // together. They run without it. Most are of one goroutine in virtual time.
 const longest = "^(TestCapturedDocuments|TestServedThroughout|TestHealthAfterOneFailure|TestFailedVersionIsNeverNoMatch|" +
 	"TestGroupThatTheDocumentBringsBack|TestResetsBesideOlderReads|TestHealthBesideOneDeadAPIService|TestSubscriberEndsWhereServerIs|" +
-	"TestHerd|TestLookupsBesideOlderReads|TestNegativeTTLOfManyNames|TestFleetChurn|TestLogOfFailures|TestOracle|TestLargeServersAreRead)$"
+	"TestHerd|TestLookupsBesideOlderReads|TestNegativeTTLOfManyNames|TestFleetChurn|TestLogOfFailures|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded)$"
 
 // shortRun is the name of the tests in hack/proof that run a campaign, which is short
 // unless flags make it longer.
