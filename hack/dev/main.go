@@ -26,11 +26,8 @@ type checkout struct {
 
 // commands are what a script starts, with the arguments that it was given.
 var commands = map[string]func(ctx context.Context, c *checkout, args []string) error{
-	"bench":   bench,
-	"demo":    demo,
 	"envtest": envtest,
 	"test":    test,
-	"verify":  verify,
 }
 
 // errSaid ends a command that has said already what went wrong.
@@ -108,12 +105,6 @@ func (c *checkout) path(name string) string { return filepath.Join(c.root, filep
 // say prints a line of progress.
 func (c *checkout) say(format string, args ...any) {
 	fmt.Fprintf(c.stderr, "==> "+format+"\n", args...)
-}
-
-// run runs a command in a folder and shows what it says.
-func (c *checkout) run(ctx context.Context, dir string, args ...string) error {
-	_, err := proc.Command{Dir: dir, Args: args, Stdout: c.stdout, Stderr: c.stderr}.Run(ctx)
-	return err
 }
 
 // scratch makes a temporary folder; remove removes it.

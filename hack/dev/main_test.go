@@ -21,7 +21,7 @@ import (
 
 func TestUsage(t *testing.T) {
 	for _, words := range []string{
-		"", "dance", "-x", "test -x", "test more", "test -only (", "verify more", "test -matrix -lines", "test -matrix more", "demo more", "bench -count x",
+		"", "dance", "-x", "test -x", "test more", "test -only (", "test -matrix -lines", "test -matrix more",
 		"test -compatibility -x", "test -compatibility v0.25.2", "test -series more", "envtest", "envtest newest", "envtest legacy-store",
 	} {
 		args := append([]string{t.TempDir()}, strings.Fields(words)...)
@@ -31,7 +31,6 @@ func TestUsage(t *testing.T) {
 	}
 	for script, words := range map[string]string{
 		"test.sh [": "test -h", "test.sh -matrix": "test -matrix -h", "test.sh -compatibility": "test -compatibility -h",
-		"verify.sh": "verify -h", "demo.sh": "demo -h", "bench.sh": "bench -h",
 	} {
 		var said strings.Builder
 		err := dispatch(context.Background(), append([]string{t.TempDir()}, strings.Fields(words)...), &said, io.Discard)

@@ -132,7 +132,7 @@ func (t *tester) untimed(ctx context.Context) {
 	t.goTest(ctx, "tools in hack"+t.raced(), ".", t.race("-timeout", "60m", "-skip", t.skipped(), "./hack/ways", "./hack/...")...) // the longest first
 	t.goTest(ctx, "proofs", "hack/proof", proofs...)
 	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
-	t.goTest(ctx, "verify", ".", checks(lint)...)
+	t.goTest(ctx, "verify", ".", "-count=1", "-timeout", "60m", "-run", "^TestCheckout$", "./hack/dev/verify", "-args", "-modules", "-lint="+lint)
 }
 
 func (t *tester) raced() string {
@@ -172,7 +172,9 @@ func (t *tester) replays(ctx context.Context) {
 		}
 		err := t.gotest(ctx, r, t.path("hack/e2e"), []string{"FRESHMAPPER_E2E_RESULTS=" + results}, append(args, "./...")...)
 		if _, none := os.Stat(results); none == nil {
-			err = errors.Join(err, t.run(ctx, t.path("hack/e2e"), "go", "run", "./table", results))
+			show := proc.Command{Dir: t.path("hack/e2e"), Args: []string{"go", "run", "./table", results}, Stdout: t.stdout, Stderr: t.stderr}
+			_, shown := show.Run(ctx)
+			err = errors.Join(err, shown)
 		}
 		return err
 	})

@@ -27,10 +27,10 @@ func buildBoth(ctx context.Context, t *testing.T, name string) (stock, fork stri
 	dir := t.TempDir()
 	stock, fork = filepath.Join(dir, name+"-stock"), filepath.Join(dir, name+"-fork")
 	// Some import the fork's API, and have another way for stock.
-	runGo(ctx, t, filepath.Join(root, "testdata/consumers", name), build(stock, "-tags", "stock")...)
+	runGo(ctx, t, filepath.Join(root, "testdata/consumers", name), toBuild(stock, "-tags", "stock")...)
 	copied := copyOf(t, name)
 	runGo(ctx, t, root, "run", "./hack/fork", "-into", copied)
-	runGo(ctx, t, copied, build(fork)...)
+	runGo(ctx, t, copied, toBuild(fork)...)
 	return stock, fork
 }
 
@@ -50,7 +50,7 @@ func buildProvider(ctx context.Context, t *testing.T, name, file string) string 
 	must(t, err)
 	runGo(ctx, t, copied, "mod", "edit", "-require="+ours+"@v0.0.0", "-replace="+ours+"="+absolute)
 	runGo(ctx, t, copied, "mod", "tidy")
-	runGo(ctx, t, copied, build(binary)...)
+	runGo(ctx, t, copied, toBuild(binary)...)
 	return binary
 }
 
@@ -62,9 +62,9 @@ func copyOf(t *testing.T, name string) string {
 	return copied
 }
 
-// build are the arguments of a go command that builds a program. Unlike go build, go run
+// toBuild are the arguments of a go command that builds a program. Unlike go build, go run
 // keeps what it has linked: seconds of each program.
-func build(binary string, flags ...string) []string {
+func toBuild(binary string, flags ...string) []string {
 	return append(append([]string{"run"}, flags...), "-exec", "cp", ".", binary)
 }
 
