@@ -44,11 +44,11 @@ while (($# > 0)); do
 done
 
 chaos=(-kills 100 -etcd 20) soak=(-time 30m) hostile=(-time 10m) herd=(-replicas 500) histories=(-n 5000) fuzz=(-time 10m) mutate=(-n 200)
-adopters=() live=(-live)
+adopters=()
 if $quick; then
 	chaos=(-kills 4 -etcd 2) soak=(-time 1m) hostile=(-time 30s) herd=(-replicas 200) histories=(-n 100) fuzz=(-time 10s) mutate=(-n 5)
 	out=${out:-$(mktemp -d)}
-	adopters=(-only '/jobset$' -packages 2 -page "$out/adopters.md") live=()
+	adopters=(-test.run TestOwnTests/JobSet -packages 2 -page "$out/adopters.md")
 fi
 out=${out:-$root/hack/proof/results}
 mkdir -p "$out"
@@ -62,18 +62,13 @@ campaign() {
 	say "$*"
 	go test -count=1 -v -timeout 0 "./$1" -args -o "$out" "${@:2}" || broken+=("$1")
 }
-program() {
-	say "$*"
-	go run "./$1" -o "$out" "${@:2}" || broken+=("$1")
-}
 campaign herd "${herd[@]}"
 campaign chaos "${chaos[@]}"
 campaign soak "${soak[@]}"
 campaign hostile "${hostile[@]}"
 campaign histories "${histories[@]}"
 campaign fuzz "${fuzz[@]}"
-program mutate "${mutate[@]}"
-program adopters ${adopters[@]+"${adopters[@]}"}
-((${#live[@]} == 0)) || program adopters "${live[@]}"
+campaign mutate "${mutate[@]}"
+campaign adopters ${adopters[@]+"${adopters[@]}"}
 say "the pages are in $out"
 ((${#broken[@]} == 0)) || die "failed: ${broken[*]}"

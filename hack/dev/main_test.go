@@ -56,8 +56,8 @@ func TestNightTestsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := append(slices.Concat(nightTests, never), "TestProvider", "TestFork", "TestCheckout", shortRun)
-	for _, pattern := range append(names, strings.Split(strings.Trim(longest, "^()$"), "|")...) {
-		name := strings.Trim(pattern, "^$")
+	for _, pattern := range append(names, strings.Split(longest+"|"+onlyProof, "|")...) {
+		name := strings.Trim(pattern, "^()$")
 		if !bytes.Contains(all.Bytes(), []byte("\nfunc "+name+"(t *testing.T)")) {
 			t.Errorf("there is no test %s", name)
 		}

@@ -19,9 +19,20 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
+// left is something that is not tested, and the flag of hack/test.sh, or the script, that
+// tests it.
+type left struct{ flag, what string }
+
+func (l left) command() string {
+	if strings.HasPrefix(l.flag, "-") {
+		return "hack/test.sh " + l.flag
+	}
+	return l.flag
+}
+
 // leftOut is what a commit is not tested with. Each is long, and proves again,
 // elsewhere or in more places, what a commit's tests prove once.
-var leftOut = []struct{ flag, what string }{
+var leftOut = []left{
 	{"-nightly", "the race detector on the tools in hack, on the replays, on the forked tree and on the library's longest tests: the rest of the library has it here"},
 	{"-nightly", "our own tests of the mapper in the forked tree, which have run in the root module; upstream's of the cache there"},
 	{"-nightly", "upstream's tests in the fork of the oldest line: the newest has them here"},
@@ -29,6 +40,7 @@ var leftOut = []struct{ flag, what string }{
 	{"-nightly", "the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again"},
 	{"-nightly", "the fork as a way in with the lines between the oldest and the newest: the provider has them here"},
 	{"-nightly", "each patch of the small series by itself, kubebuilder's make targets, the release as a consumer's module"},
+	{"hack/proof.sh", "fuzzing, the mutation of the engine, other people's operators; the campaigns at length"},
 	{"-series", "the full series for upstream, slice by slice"},
 	{"-nightly", "the linter on nested modules, vet with the oldest Go"},
 	{"-matrix", "all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here"},
@@ -107,9 +119,13 @@ const longest = "^(TestCapturedDocuments|TestServedThroughout|TestHealthAfterOne
 	"TestGroupThatTheDocumentBringsBack|TestResetsBesideOlderReads|TestHealthBesideOneDeadAPIService|TestSubscriberEndsWhereServerIs|" +
 	"TestHerd|TestLookupsBesideOlderReads|TestNegativeTTLOfManyNames|TestFleetChurn|TestLogOfFailures|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded)$"
 
-// shortRun is the name of the tests in hack/proof that run a campaign, which is short
-// unless flags make it longer.
-const shortRun = "^TestCampaign$"
+// Tests in hack/proof: shortRun is the name of those that run a campaign, which is short
+// unless flags make it longer. onlyProof are those that do nothing without flags: hack/proof.sh
+// runs them.
+const (
+	shortRun  = "^TestCampaign$"
+	onlyProof = "^(TestTargets|TestMutants|TestOwnTests|TestLive)$"
+)
 
 // goTest is a part that is one run of go test in a folder of the checkout.
 func (t *tester) goTest(ctx context.Context, name, dir string, args ...string) {
@@ -119,18 +135,17 @@ func (t *tester) goTest(ctx context.Context, name, dir string, args ...string) {
 // untimed are parts that may take as long as they do.
 func (t *tester) untimed(ctx context.Context) {
 	library := []string{"-timeout", "60m", ".", "./apiutil/...", "./internal/..."}
-	proofs, lint := []string{"-count=1", "./..."}, "root"
+	notProven, lint := onlyProof+"|"+shortRun, "root"
 	if t.nightly {
 		t.goTest(ctx, "library, -race", ".", append(library, "-race")...)
-		lint = "all"
+		notProven, lint = onlyProof, "all"
 	} else {
 		t.goTest(ctx, "library, -race", ".", append(library, "-race", "-skip", longest)...)
 		t.goTest(ctx, "library, its longest tests", ".", append(library, "-run", longest)...)
-		proofs = append(proofs, "-skip", shortRun)
 	}
 	t.goTest(ctx, "random histories", "hack/lincheck", "-count=1", ".", "-seed", "1")
 	t.goTest(ctx, "tools in hack"+t.raced(), ".", t.race("-timeout", "60m", "-skip", t.skipped(), "./hack/ways", "./hack/...")...) // the longest first
-	t.goTest(ctx, "proofs", "hack/proof", proofs...)
+	t.goTest(ctx, "proofs", "hack/proof", "-count=1", "-skip", notProven, "./...")
 	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
 	t.goTest(ctx, "verify", ".", "-count=1", "-timeout", "60m", "-run", "^TestCheckout$", "./hack/dev/verify", "-args", "-modules", "-lint="+lint)
 }

@@ -200,7 +200,7 @@ func (t *tester) remarks(all gotest.Report) {
 	}
 	for _, left := range leftOut {
 		if !t.nightly || left.flag != "-nightly" {
-			fmt.Fprintf(t.stdout, "not run: %s (hack/test.sh %s)\n", left.what, left.flag)
+			fmt.Fprintf(t.stdout, "not run: %s (%s)\n", left.what, left.command())
 		}
 	}
 }

@@ -30,7 +30,7 @@ var (
 	progress = regexp.MustCompile(`execs: (\d+).*new interesting: \d+ \(total: (\d+)\)`)
 )
 
-func TestCampaign(t *testing.T) {
+func TestTargets(t *testing.T) {
 	if *each == 0 {
 		t.Skip("-time does not say for how long; the seeds are tested where the targets are")
 	}

@@ -4,7 +4,6 @@ package full
 
 import (
 	"context"
-	"maps"
 	"strings"
 	"testing"
 
@@ -15,10 +14,11 @@ import (
 // The table names no file that is no more.
 func TestTable(t *testing.T) {
 	upstream := stock(t)
-	forked, err := tree.Generate(tree.Newest(), maps.Clone(upstream), freshmapper.Source)
+	steps, err := tree.Steps(tree.Newest(), upstream, freshmapper.Source)
 	if err != nil {
 		t.Fatal(err)
 	}
+	forked := steps[len(steps)-1].Files
 	all, parts := parse(table)
 	for _, s := range all {
 		for _, name := range s.files {
@@ -29,9 +29,9 @@ func TestTable(t *testing.T) {
 			}
 		}
 	}
-	for _, step := range tree.Patches()[1:] {
-		if parts[step.Name] == 0 {
-			t.Errorf("no slice is called %s, like a patch of hack/fork", step.Name)
+	for _, step := range steps[1:] {
+		if parts[step.Patch] == 0 {
+			t.Errorf("no slice is called %s, like a patch of hack/fork", step.Patch)
 		}
 	}
 }
