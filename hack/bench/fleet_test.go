@@ -196,7 +196,7 @@ func (g *gateway) newMapper(b *testing.B, f flavour, cluster int, wrapped bool) 
 	cfg := &rest.Config{Host: fmt.Sprintf("%s/clusters/%d", g.URL, cluster), BearerToken: fakeapi.Token, QPS: -1}
 	name := ""
 	if wrapped {
-		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return &line{next} })
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return newLine(next) })
 		name = g.endpoints[cluster].name
 	}
 	client, err := rest.HTTPClientFor(cfg)

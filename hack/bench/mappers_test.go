@@ -122,8 +122,25 @@ type endpoint struct {
 }
 
 // line can be cut, so that a mapper, which keeps its client, does not keep the
-// server's documents.
-type line struct{ http.RoundTripper }
+// server's documents. A mapper that refreshes later, by MaxAge, gets an error.
+type line struct {
+	to atomic.Pointer[http.RoundTripper]
+}
+
+func newLine(to http.RoundTripper) *line {
+	l := &line{}
+	l.to.Store(&to)
+	return l
+}
+
+func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
+	if to := l.to.Load(); to != nil {
+		return (*to).RoundTrip(req)
+	}
+	return nil, errCut
+}
+
+const errCut = benchError("the benchmark has cut the line to the server")
 
 var endpoints atomic.Int64
 
@@ -134,7 +151,7 @@ func newEndpoint(groups []fakeapi.Group) *endpoint {
 
 // newEndpointOf makes an endpoint of a server that serves kind.
 func newEndpointOf(server *fakeapi.Server, kind schema.GroupKind) *endpoint {
-	l := &line{server.Client().Transport}
+	l := newLine(server.Client().Transport)
 	return &endpoint{
 		server: server,
 		client: &http.Client{Transport: l},
@@ -145,7 +162,7 @@ func newEndpointOf(server *fakeapi.Server, kind schema.GroupKind) *endpoint {
 }
 
 func (e *endpoint) hangUp() {
-	e.line.RoundTripper = nil
+	e.line.to.Store(nil)
 	e.server = nil
 }
 
