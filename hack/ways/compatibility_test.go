@@ -29,7 +29,7 @@ const (
 
 Written by ` + "`hack/test.sh -compatibility`" + `. For each row a program with a manager was built and run, once with this mapper through
 ` + "`MapperProvider`" + ` and once with the fork, with the k8s.io modules that this controller-runtime requires: the oldest Go that it
-takes, and the newest. How upstream's own tests fare on the fork of each is in [MATRIX.md](../hack/fork/MATRIX.md).
+takes, and the newest. The results of upstream's own tests on each fork are in [MATRIX.md](../hack/fork/MATRIX.md).
 
 | controller-runtime | k8s.io | Go | provider | fork |
 |---|---|---|---|---|
@@ -38,7 +38,7 @@ takes, and the newest. How upstream's own tests fare on the fork of each is in [
 Any patch release of these lines may be forked; the newest of each is what is tested. API servers: discovery as Kubernetes 1.37
 and 1.28 serve it, the latter with and without aggregated discovery, in ` + "`hack/test.sh`" + `.
 
-With the provider go.mod gains one requirement and no module moves, but for one: with v0.21 to v0.23 the indirect
+With the provider, go.mod gains one requirement. Only one module moves: with v0.21 to v0.23 the indirect
 ` + "`github.com/davecgh/go-spew`" + ` goes from v1.1.1 to the commit after it, which k8s.io v0.32 requires.
 `
 )

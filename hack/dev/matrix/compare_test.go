@@ -126,9 +126,9 @@ const head = `<!-- SPDX-License-Identifier: Apache-2.0 -->
 # Upstream's tests on stock and on the fork
 
 Written by ` + "`hack/test.sh -matrix`" + `. For each release: upstream's own tests, unmodified, on the stock tree and on the
-tree that hack/fork makes of it, on real API servers. Each is compared by name, ginkgo's specs included. Left out is
-` + "`pkg/client/apiutil/restmapper_wb_test.go`" + `, on both sides: it tests internals of the mapper that is replaced. "Ours" are
-tests that the fork brings along. A package whose tests fail is tried once more, on the side where they do.
+tree that hack/fork makes of it, on real API servers. Each is compared by name, ginkgo's specs included. Both sides leave
+out ` + "`pkg/client/apiutil/restmapper_wb_test.go`" + `: it tests internals of the mapper that is replaced. "Ours" are tests that
+the fork brings along. A package whose tests fail is tried once more, on the side where they fail.
 
 `
 

@@ -89,8 +89,8 @@ func (u *upstream) servers() string {
 	u.found, err = servers.FindPair(u.ctx, filepath.Join("..", "..", ".."), u.TempDir(), u.say)
 	u.must(err)
 	version := func(assets string) string { return u.output("", filepath.Join(assets, "kube-apiserver"), "--version") }
-	return fmt.Sprintf("API servers: %s; and %s for the part of upstream's test of the\n"+
-		"mapper that is without aggregated discovery, for all of that test on v0.20, where both parts share a server. %s.",
+	return fmt.Sprintf("API servers: %s; and %s where upstream tests the mapper without\n"+
+		"aggregated discovery. On v0.20 both parts of that test use the latter, because they share a server. %s.",
 		version(u.found.Latest), version(u.found.Legacy), u.output("", "go", "env", "GOVERSION"))
 }
 
