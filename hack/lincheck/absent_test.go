@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// checkNoMatch checks that for every group that was asked for a read within the
-// lookup has shown that the kind is not there.
+// checkNoMatch checks every group that the lookup asks for: a read within the
+// lookup must have shown that the kind is not there.
 func (v *view) checkNoMatch(o *Op) []Violation {
 	var list []Violation
 	for _, group := range o.groups() {
@@ -21,7 +21,7 @@ func (v *view) checkNoMatch(o *Op) []Violation {
 	return list
 }
 
-// A proof is what a lookup has read to say that a kind is not in a group.
+// A proof holds the reads by which a lookup may say that a kind is not in a group.
 type proof struct {
 	*view
 	op    *Op
@@ -117,9 +117,10 @@ func (p proof) knows() bool {
 	return sure > 0
 }
 
-// missingGroup is for a lookup of a known group without a version: the list of
-// the group and each of its versions, and with a document that has all versions
-// at once nothing that can be missed while it moves from one to another.
+// missingGroup returns what the proof of a lookup without a version in a known
+// group lacks. It needs the list of the group and each of its versions. If a
+// document shows all versions at once, it also needs that the kind was not merely
+// moving from one version to another.
 func (p proof) missingGroup() string {
 	if p.listIsLeft() {
 		return p.missingVersions(p.versionsRead())
@@ -207,7 +208,8 @@ func (p proof) absentAtOnce() bool {
 	})
 }
 
-// during reports whether a world was so at some moment of a time.
+// during reports whether so holds for the world at some moment between from and
+// until.
 func during(changes []Change, from, until Stamp, so func(World) bool) bool {
 	for i, c := range changes {
 		ended := i+1 < len(changes) && changes[i+1].before(from)

@@ -7,7 +7,7 @@ import "fmt"
 // A Rule is a promise that can be broken.
 type Rule string
 
-// The rules. The package comment says what they stand for.
+// The rules. The package comment explains them.
 const (
 	RuleTruth       Rule = "not linearizable"
 	RuleVersion     Rule = "NoMatch without a live read of the version"

@@ -14,19 +14,19 @@
 //
 // # The world
 //
-// Four clients call one mapper in virtual time (testing/synctest). Kinds come,
-// go, change scope and move between versions; groups come and go. Live endpoints,
+// Four clients call one mapper in virtual time (testing/synctest). Kinds come, go,
+// change scope and move between versions; groups come and go. Live endpoints,
 // /apis/<group> and /apis/<group>/<version>, tell the truth of the moment at which
-// they are answered, which lies between two latencies. The document, /api and
-// /apis, follows what is served at once, later, or much later, and never goes
+// they are answered: it comes after one latency and before another. The document,
+// /api and /apis, shows a change at once, later, or much later, and never goes
 // back. Faults hit the document or one group: error codes, HTML pages, refused and
 // hanging connections, bodies that end early. A server is aggregated or legacy.
 //
 // # What an answer may be
 //
-// Every request is noted with what its answer tells, so the rules speak of reads.
-// A read belongs to a lookup if it was sent after the lookup began and was
-// answered, truly, before it ended.
+// Every request is noted with what its answer tells, so the rules are about reads.
+// A read belongs to a lookup if it was sent after the lookup began, and got a true
+// answer before the lookup ended.
 //
 // NoMatch needs a proof among the lookup's own reads (F2):
 //
@@ -36,13 +36,13 @@
 //     live read that does not show the kind; or a live 404 for the group. On an
 //     aggregated server a kind that moves between versions, and is never absent,
 //     must be found, unless the document that was read hides it.
-//   - Of a group that the document which was read does not list, and which the
-//     mapper need not have known: that document. The mapper must know a group if a
-//     read that ended before the lookup began told of it, and none has told since
-//     that it is gone; a document that never listed it does not count as such.
-//   - Of groups that a KindFor does not name in full, and for lookups that begin
-//     before the first one has been answered: the document (on a legacy server with
-//     live reads of the versions that it lists) is enough.
+//   - Of a group that the mapper need not have known: a document that does not list
+//     it. The mapper must know a group if a read that ended before the lookup began
+//     told of it, and no read has told since that it is gone. A document that never
+//     listed the group does not tell that it is gone.
+//   - The document is enough for groups that a KindFor does not name in full, and
+//     for lookups that begin before the first lookup has been answered. On a legacy
+//     server it needs live reads of the versions that it lists, too.
 //   - One exception: where a legacy server answers 404 for a version that was
 //     listed, or an aggregated one for a version that its document has just lost,
 //     the group's list may be left for the next lookup (DESIGN.md).
@@ -56,18 +56,19 @@
 //     document has to be news, or to follow a Reset.
 //   - It is not outdated: no later read, whose result was known when the lookup
 //     began, has told otherwise. So a hit may be as old as the last read of its
-//     version, however old that is, but no older. "Later" and "known" go by busy
-//     periods: between two of them no request is under way, so whatever the mapper
-//     does with its requests, the reads of the first were published before those of the
-//     second began. A document that repeats what it said of a group is no news:
-//     it is as old as the first that said so. What outdates is a live read; or,
-//     of what a document said, news in an aggregated document that lists the group;
-//     in a period without failures.
+//     version, however old that is, but no older. "Later" and "known" are about busy
+//     periods: between two of them no request is under way. So the reads of the first
+//     were published before those of the second began, whatever the mapper does with
+//     its requests. A document that repeats what it said of a group is no news: it is
+//     as old as the first document that said so. A read is outdated by a live read.
+//     What a document said is outdated by news, too, in an aggregated document that
+//     lists the group. Both count only in a period without failures.
 //     A live 404 within 30 seconds of a failure outdates only if it is the third in
-//     a row: a server that starts says so of what it serves.
-//   - While a fault concerns the lookup, anything ever told may be served (F6).
-//   - RESTMappings leaves out no version, and RESTMapping passes over none, that
-//     was told, by the rule above, to serve the kind by all reads since the resets.
+//     a row: a server that starts answers 404 for what it serves.
+//   - While a fault concerns the lookup, it may serve whatever was ever told (F6).
+//   - If, by the rule above, all reads since the resets have told that a version
+//     serves the kind, RESTMappings must not leave it out, and RESTMapping must not
+//     pass over it.
 //
 // Any other error needs a fault of the document, or of a group that is asked for,
 // in the lookup's time (F6, and F9 in so far). A lookup of a version that must be
@@ -81,9 +82,9 @@
 // is a read for each version, over the time of the lookup; what is found is a read
 // over the time since the last reset. porcupine checks that this is linearizable.
 //
-// It is the smaller half. Staleness that depends on what was read when is no state
-// of a register, and reads that change nothing are independent of each other: for
-// those a linearizability checker does no more than look for one good moment.
+// It is the smaller half. How stale an answer may be depends on what was read when,
+// which is no state of a register. And reads that change nothing are independent of
+// each other: for each, the checker only looks for one moment at which it was true.
 //
 // # The checker itself
 //

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A view is a history with what the requests tell worked out once.
+// A view is a history, with what follows from its requests computed once.
 type view struct {
 	*History
 	requests []*Request // those that ended
@@ -75,8 +75,8 @@ const (
 	present
 )
 
-// says is what the answer of a request tells. The document of a legacy server and
-// the list of a group tell which versions there are and not what is in them.
+// says returns what the answer of a request tells. The document of a legacy server
+// and the list of a group tell which versions there are and not what is in them.
 func (v *view) says(r *Request, group, version, kind int) fact {
 	switch {
 	case r.failed() || r.live() && r.Group != group || !r.live() && !r.Doc:
@@ -101,9 +101,9 @@ func (v *view) news(r *Request, group int) bool {
 	return before == nil || before.World[group] != r.World[group]
 }
 
-// firstSeen is the document that first told what r tells about a group, in an
-// unbroken row since a moment. A row ends at a document whose period had failures:
-// nobody knows whether the mapper could make use of it.
+// firstSeen returns the document that first told what r tells about a group, in an
+// unbroken row of documents since a moment. A document in a period with failures
+// breaks the row: the mapper may not have been able to use it.
 func (v *view) firstSeen(r *Request, group int, since Stamp) *Request {
 	for r.Doc && !v.news(r, group) {
 		before := v.previous[r]
@@ -118,9 +118,10 @@ func (v *view) firstSeen(r *Request, group int, since Stamp) *Request {
 // closed reports whether all that r's period found was known when o began.
 func (v *view) closed(r *Request, o *Op) bool { return v.ends[v.period[r]] < o.Call.At }
 
-// binding reports whether r's answer must have replaced what was known about the
-// version when o began. A list of versions need not have, nor the document if it is
-// no news or has lost the group, nor anything around a failure.
+// binding reports whether, when o began, r's answer must have replaced what was
+// known about the version. A list of versions need not have replaced it, nor a
+// document that is no news or has lost the group, nor any answer in a period with a
+// failure.
 func (v *view) binding(r *Request, o *Op, group int) bool {
 	if !v.closed(r, o) || !v.clean[v.period[r]] {
 		return false

@@ -29,8 +29,8 @@ type History struct {
 
 	Ops      []*Op
 	Requests []*Request
-	Worlds   []Change // of what is served live; the first is the world at the start
-	Docs     []Change // of what /apis says
+	Worlds   []Change // changes of what is served live; the first is the start
+	Docs     []Change // changes of what /apis says
 	Faults   []*Fault
 
 	mu    sync.Mutex // guards all above while the run lasts
@@ -38,7 +38,7 @@ type History struct {
 	start time.Time
 }
 
-// A Lag is how the document follows what is served.
+// A Lag is how far the document is behind what is served.
 type Lag int
 
 // The lags of a document.
@@ -56,7 +56,7 @@ type Change struct {
 	World World
 }
 
-// A Fault is a time in which a part of the server does not answer as it should.
+// A Fault is a time in which a part of the server fails.
 type Fault struct {
 	From, Until Stamp
 	Group       int // of the live endpoints of a group; or the document

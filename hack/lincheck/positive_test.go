@@ -25,8 +25,8 @@ func (v *view) checkFound(o *Op) []Violation {
 	return append(list, v.checkOrder(o)...)
 }
 
-// whyNot looks for a read that an answer may come from, and says what is wrong
-// with the best that there is.
+// whyNot looks for a read that an answer may come from. If there is none, it
+// returns what is wrong with the best read.
 func (v *view) whyNot(o *Op, f Found) (Rule, string) {
 	told := filter(v.requests, func(r *Request) bool { return r.End.before(o.Return) && v.shows(r, f) })
 	if len(told) == 0 {
@@ -67,9 +67,9 @@ func (v *view) shows(r *Request, f Found) bool {
 	return v.says(r, f.Group, f.Version, f.Kind) == present && f.served(r.World)
 }
 
-// counts reports whether r, which began after the resets, settles a ResetGroup:
-// it is a live read, or a document beside a live read. Without a Reset since, a
-// document which is no news cannot replace what that read found.
+// counts reports whether r, which began after the resets, settles a ResetGroup: r
+// must be a live read, or a document beside a live read. Without a Reset since
+// then, a document that is no news cannot replace what that live read found.
 func (v *view) counts(o *Op, r *Request, group int, all, one Stamp) bool {
 	if one == (Stamp{}) || r.live() {
 		return true
@@ -84,11 +84,11 @@ func (v *view) readLive(group int, from, until Stamp) bool {
 	})
 }
 
-// outdatedBy returns a read that began after what r tells was known, told
-// otherwise, and was known itself when o began; or nil. What was read before a
-// Reset, be it during o, need not count any more, the document, which may be behind,
-// does not outdate what was read live, and what has come true again
-// since may be known from a document that was right all the time.
+// outdatedBy returns a read that outdates r for o, or nil. Such a read began after
+// r was known, told otherwise, and was known itself when o began. Three things are
+// no reason: a read before a Reset, even one during o, need not count any more; a
+// document, which may be behind, does not outdate a live read; and what has become
+// true again may be known from a document that was right all the time.
 func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
 	seen := v.firstSeen(r, f.Group, reset)
 	for _, newer := range v.requests {
@@ -101,9 +101,9 @@ func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
 	return nil
 }
 
-// doubted reports whether r is a live 404, neither the third in a row nor long after
-// the last failure: a mapper that knew better reads again before it believes that. A
-// row begins anew when it is told that the version is served.
+// doubted reports whether r is a live 404 soon after a failure and not the third in
+// a row. A mapper that knew the version reads again before it believes such a 404.
+// A row begins anew when a read tells that the version is served.
 func (v *view) doubted(r *Request) bool {
 	if !r.live() || r.failed() || r.Code != http.StatusNotFound {
 		return false

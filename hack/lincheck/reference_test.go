@@ -14,15 +14,16 @@ import (
 )
 
 // reference is a mapper that keeps the promises in the simplest way: it shares no
-// reads, and reads whatever a miss is about. That it breaks no rule shows that the
-// rules can be kept; each of its faults is a mutant that has to be caught.
+// reads, and reads whatever a miss is about. It must break no rule, which shows
+// that the rules can be kept. With one of its faults it is a mutant, which the
+// checker has to catch.
 type reference struct {
 	meta.RESTMapper // nil: what the histories do not call
 	transport       http.RoundTripper
 	faults          mutation
 	document        chan struct{} // one at a time reads it; not a mutex, which would stop virtual time
 
-	mu         sync.Mutex // held in memory only
+	mu         sync.Mutex // held for work in memory only
 	tick       int
 	reset      int
 	groupReset map[string]int

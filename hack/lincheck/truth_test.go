@@ -44,8 +44,9 @@ func checkTruth(v *view) []Violation {
 	return list
 }
 
-// linearizable gives up on what takes long, which a history that is linearizable
-// does not: reads change nothing, so there is nothing to try out.
+// linearizable reports whether porcupine accepts the history. It gives up after a
+// while: a history that is linearizable is checked at once, because reads change
+// nothing, so there is nothing to try out.
 func linearizable(operations []porcupine.Operation) bool {
 	model := porcupine.Model{
 		Init: func() any { return register{} },
