@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Shows at length what DESIGN.md promises (hack/proof): chaos and soak on real API
+# Tests at length what DESIGN.md promises (hack/proof): chaos and soak on real API
 # servers, hostile servers, a herd of replicas, random histories, fuzzing,
 # mutation, other people's operators. Writes pages with tables and plots. See usage
 # below.
 #
-# A proof that fails does not stop the others.
+# A campaign that fails does not stop the others.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 usage() {
 	cat <<'END'
 usage: hack/proof.sh [-quick] [-o DIR]
+
+Runs the campaigns of hack/proof, and writes a page of results for each.
 
   -o DIR   where to write, default hack/proof/results
   -quick   a few minutes in all, for a look; the default of -o is a temporary folder

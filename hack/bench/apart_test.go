@@ -17,9 +17,9 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// The benchmarks of this file are about what a lookup in one group pays for
-// lookups in others. The server takes latency to answer; what they report in
-// "latencies" are multiples of it.
+// The benchmarks of this file measure how much lookups in other groups slow down a
+// lookup in one group. The server takes latency to answer. The unit "latencies" is
+// multiples of it.
 const latency = 20 * time.Millisecond
 
 // modes are the forms of a server's documents.
@@ -40,7 +40,8 @@ var asked = []struct {
 	{"given", []string{"v1"}},
 }
 
-// speak makes the server write its documents so. It comes before all requests.
+// speak sets the forms in which the server writes its documents. Call it before all
+// requests.
 func (e *endpoint) speak(forms fakeapi.Forms) *endpoint {
 	e.server.SetForms(forms)
 	return e
@@ -85,8 +86,8 @@ func reportTraffic(b *testing.B, e *endpoint) {
 	b.ReportMetric(float64(docBytes), "doc-B/op")
 }
 
-// hangs is how long a group that hangs keeps a request. It is short, so that
-// mappers can be measured that make everybody wait for it.
+// hangs is how long a group that hangs keeps a request. It is short, because some
+// mappers make all lookups wait for it, and they must be measured, too.
 const hangs = 250 * time.Millisecond
 
 // hang makes groups hang.

@@ -23,7 +23,8 @@ const (
 	ownGroups     = clusterGroups / 5 // of a cluster that is not equal to the others
 )
 
-// clusterOf describes one of many clusters, of whose groups so many are its own.
+// clusterOf describes one of many clusters. own is how many of its groups no other
+// cluster has.
 func clusterOf(n, own int) []fakeapi.Group {
 	groups := groupsOf(clusterGroups)
 	for i := len(groups) - own; i < len(groups); i++ {
@@ -191,7 +192,7 @@ func newGateway(b *testing.B, f flavour, clusters int) *gateway {
 	return g
 }
 
-// newMapper makes a client and a mapper as for one piece of work.
+// newMapper makes a client and a mapper, as a program does for one piece of work.
 func (g *gateway) newMapper(b *testing.B, f flavour, cluster int, wrapped bool) meta.RESTMapper {
 	cfg := &rest.Config{Host: fmt.Sprintf("%s/clusters/%d", g.URL, cluster), BearerToken: fakeapi.Token, QPS: -1}
 	name := ""

@@ -24,8 +24,8 @@ type query struct {
 // queryCount is a power of two.
 const queryCount = 16
 
-// queriesOf picks kinds from all over the server: from one alone, luck would have
-// a say in how fast it is found.
+// queriesOf picks kinds from all over the server. How fast a single kind is found
+// would depend on luck.
 func queriesOf(groups int) *[queryCount]query {
 	typical := groupsOf(groups)[1:] // without the core group
 	var queries [queryCount]query
@@ -48,7 +48,7 @@ func queriesOf(groups int) *[queryCount]query {
 var lookups = []struct {
 	name string
 	do   func(meta.RESTMapper, *query) (any, error)
-	hit  func(meta.RESTMapper, *query) error // the same, and the answer not boxed
+	hit  func(meta.RESTMapper, *query) error // the same, without boxing the answer
 }{
 	{
 		"RESTMapping+version",
@@ -153,7 +153,7 @@ func (f floor) hit(q *query) error {
 	return nil
 }
 
-// BenchmarkHit: lookups of what is known, one goroutine.
+// BenchmarkHit: lookups of known kinds, one goroutine.
 func BenchmarkHit(b *testing.B) { benchmarkHits(b, serial) }
 
 // BenchmarkHitParallel: the same, as many goroutines as processors.

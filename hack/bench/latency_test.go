@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// BenchmarkOnceLatency: how long hits take while nothing else happens ("quiet")
+// BenchmarkOnceLatency: how long hits take while nothing else happens ("quiet"),
 // and while somebody else asks, twice, for an absent group of a server that takes
 // 300 ms to answer ("busy"). Hits come on a schedule, as from a program with work
-// to do, and one that waits delays those behind it: their time counts from when
-// they were due, so that one long wait is not merely one sample.
+// to do. A hit that waits delays those behind it. Their time counts from the moment
+// when they were due, so that one long wait is not only one sample.
 func BenchmarkOnceLatency(b *testing.B) {
 	const (
 		quiet = 500 * time.Millisecond
@@ -39,9 +39,9 @@ func BenchmarkOnceLatency(b *testing.B) {
 	})
 }
 
-// missTwice causes one discovery after the other. The pause lets those through
-// who waited for the first: without it a mapper that makes hits wait would let
-// one hit pass in each discovery.
+// missTwice causes two discoveries, one after the other. The pause lets the hits
+// through that waited for the first. Without it, a mapper that makes hits wait
+// would let only one hit pass in each discovery.
 func missTwice(mapper meta.RESTMapper) (done chan error) {
 	done = make(chan error, 1)
 	go func() {

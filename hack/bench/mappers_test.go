@@ -85,9 +85,9 @@ func (f flavour) fresh(tb testing.TB, e *endpoint, mapper meta.RESTMapper) meta.
 	return mapper
 }
 
-// askAbsent asks for a kind that is not served and wants a NoMatch from the
-// server itself. The deferred mapper says NoMatch without asking anybody, so it
-// has to be reset first.
+// askAbsent looks up a kind that is not served, and expects a NoMatch that comes
+// from the server. The deferred mapper returns NoMatch without a request, so it has
+// to be reset first.
 func askAbsent(mapper meta.RESTMapper, gk schema.GroupKind, versions ...string) error {
 	if deferred, ok := mapper.(*restmapper.DeferredDiscoveryRESTMapper); ok {
 		deferred.Reset()
@@ -121,8 +121,9 @@ type endpoint struct {
 	line   *line
 }
 
-// line can be cut, so that a mapper, which keeps its client, does not keep the
-// server's documents. A mapper that refreshes later, by MaxAge, gets an error.
+// line is a connection that can be cut. A mapper keeps its client; once the line is
+// cut, the client no longer keeps the server's documents in memory. A mapper that
+// refreshes later, by MaxAge, gets an error.
 type line struct {
 	to atomic.Pointer[http.RoundTripper]
 }
@@ -166,8 +167,8 @@ func (e *endpoint) hangUp() {
 	e.server = nil
 }
 
-// render makes the server write its bulk documents, which takes it longer than
-// anything that is measured here, and forgets the requests so far.
+// render makes the server write its bulk documents, which takes longer than
+// anything that is measured here. Then it forgets the requests so far.
 func (e *endpoint) render(tb testing.TB, accept string) {
 	tb.Helper()
 	for _, path := range []string{"/api", "/apis"} {
@@ -185,8 +186,8 @@ func (e *endpoint) render(tb testing.TB, accept string) {
 	e.server.TakeRequests()
 }
 
-// traffic is how many requests there were since it was last asked for, and how
-// many bytes of documents they brought.
+// traffic returns how many requests there were since its last call, and how many
+// bytes of documents they brought.
 func (e *endpoint) traffic() (requests, docBytes int) {
 	for _, r := range e.server.TakeRequests() {
 		requests++

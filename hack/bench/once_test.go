@@ -14,7 +14,8 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 )
 
-// heap is what is in use, garbage and what only weak pointers lead to left out.
+// heap returns the heap in use, without garbage and without what only weak pointers
+// lead to.
 func heap() float64 {
 	runtime.GC()
 	runtime.GC()
@@ -23,8 +24,8 @@ func heap() float64 {
 	return float64(stats.HeapAlloc)
 }
 
-// forgetServers makes this process forget the bulk documents that it keeps for
-// mappers to come: else they would be dropped, and counted as gain, later.
+// forgetServers makes this process forget the bulk documents that it keeps for new
+// mappers. Otherwise they would be dropped later, and counted as a gain.
 func forgetServers() { apiutil.SetSharedCache(10*time.Minute, 64<<20) }
 
 // BenchmarkOnceHeap: what a mapper keeps once the server's documents are gone,

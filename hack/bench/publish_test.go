@@ -21,7 +21,8 @@ func BenchmarkPublish(b *testing.B) {
 	for _, g := range groupsOf(count)[1:] {
 		groups = append(groups, decoded(g, 0))
 	}
-	// The changed group takes turns with itself, a kind more and a kind less.
+	// The changed group alternates between two forms, with and without one more
+	// kind.
 	turns := [2]*snapshot.Group{groups[changed], decoded(groupsOf(count)[1+changed], 1)}
 	start := new(snapshot.Snapshot).WithDocument(snapshot.NewList(groups, true), 1, 1)
 	live := func(s *snapshot.Snapshot, turn int, now snapshot.Tick) *snapshot.Snapshot {

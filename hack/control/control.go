@@ -2,9 +2,9 @@
 
 //go:build linux
 
-// Package control runs real control planes: one etcd and as many API servers as
-// are wanted, each of which can be killed and started again where it was. envtest
-// can do neither, and starts one API server.
+// Package control runs real control planes: one etcd and any number of API servers.
+// Each can be killed, and started again at its address and with its data. envtest
+// starts only one API server, and cannot do that.
 package control
 
 import (
@@ -89,7 +89,8 @@ func (p *Plane) start(ctx context.Context, assets string, servers int) error {
 	if err != nil {
 		return err
 	}
-	// An administrator's token, and a key for tokens that nobody asks for.
+	// An administrator's token. The server also needs a key for the tokens of
+	// service accounts, which nobody uses here.
 	key, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func (p *Plane) start(ctx context.Context, assets string, servers int) error {
 			return err
 		}
 		if err := s.AwaitReady(ctx); err != nil {
-			return err // the first makes what the others find: roles, priorities, CRDs
+			return err // the first creates roles, priorities and CRDs, which the others find
 		}
 	}
 	return nil
@@ -134,8 +135,8 @@ func freeAddresses(n int) ([]string, error) {
 // path is a file or a folder of the control plane.
 func (p *Plane) path(name string) string { return filepath.Join(p.dir, name) }
 
-// Empty takes away what etcd holds, which must have been killed: its next start is
-// that of a cluster restored from a backup of nothing.
+// Empty deletes etcd's data. Kill etcd before. At its next start the cluster looks
+// as if it was restored from an empty backup.
 func (p *Plane) Empty() error { return os.RemoveAll(p.path("etcd")) }
 
 // Stop ends all processes and removes their data.

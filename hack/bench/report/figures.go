@@ -15,12 +15,13 @@ type target struct {
 	most  float64
 	least float64 // instead of most
 	of    string  // "NAME UNIT", see median
-	by    string  // the same of what it is divided by, or the parts of NAME that differ; empty for no quotient
+	by    string  // the divisor: the same, or only the parts of NAME that differ; empty for no quotient
 
-	// What $each and $groups stand for in of and by. The worst of all is shown.
+	// The values of $each and $groups in of and by. The page shows the worst of
+	// all.
 	each, groups []string
-	mean         bool // of the groups the geometric mean is taken first
-	since        bool // how many times as much it is as in the earlier run
+	mean         bool // take the geometric mean of the groups first
+	since        bool // divide by the value of the earlier run
 }
 
 // What several targets are about.
@@ -72,8 +73,9 @@ var targets = []target{
 	{what: "the same, legacy: requests, the document's and the kind's version", most: 3, of: "OnceReset/mode=legacy/groups=100/mapper=ours requests/op"},
 	{what: "the same, legacy: latencies of the server", most: 4, of: "OnceReset/mode=legacy/groups=100/mapper=ours latencies"},
 
-	// Many clusters in one process. Each document has two halves, so that half of what
-	// is read in full for a reconcile is the part of the reconciles that do so.
+	// Many clusters in one process. A document has two halves. So half of the
+	// number of halves that a reconcile reads in full is the share of the
+	// reconciles that do so.
 	{what: "1,000 clusters of 300 groups, 80 % of the clusters equal: heap of all mappers", most: 32 << 20, of: "OnceClusters/equal=clusters/groups=300/mapper=ours 1000*B/mapper"},
 	{what: "1,000 clusters of 300 groups, 80 % of the groups equal: heap of all mappers", most: 32 << 20, of: "OnceClusters/equal=groups/groups=300/mapper=ours 1000*B/mapper"},
 	{what: "a mapper for each of 10,000 reconciles over 200 clusters, client-go's transport: full reads", most: 100, of: "OnceReconciles/client=own/groups=300/mapper=ours 5000*full/reconcile"},
@@ -82,10 +84,10 @@ var targets = []target{
 	{what: "the same: 304s of each reconcile", most: 2, of: "OnceReconciles/client=wrapped/groups=300/mapper=ours unchanged/reconcile"},
 	{what: "hit of a mapper that shares ÷ of one that does not, mean of 4 sizes", most: 1.05, of: "Hit/groups=$groups/lookup=RESTMapping/mapper=ours sec/op", by: "mapper=alone", groups: sizes, mean: true},
 
-	// Nothing may cost a tenth more than in an earlier run. The two runs may be of
-	// different machines, so times are divided by what the same run measured of something
-	// that this project has no part in. Of single hits on a noisy machine some are always
-	// a tenth up, hence the mean.
+	// Nothing may cost a tenth more than in an earlier run. The two runs may be
+	// from different machines. So each time is divided by a time of the same run
+	// that does not depend on this project. On a noisy machine a few kinds of hits
+	// are always a tenth slower: therefore the mean.
 	{what: "hit ÷ floor, mean of 4 sizes", most: 1.1, of: hit, by: floor, each: allLookups, groups: sizes, mean: true, since: true},
 	{what: "heap of a mapper", most: 1.1, of: "OnceHeap/mapper_of=own_server/groups=$groups/mapper=ours B/mapper", groups: sizes, since: true},
 	{what: "cold first lookup ÷ stock's", most: 1.1, of: "Cold/groups=$groups/mapper=ours sec/op", by: "mapper=stock", groups: sizes[:3], since: true},

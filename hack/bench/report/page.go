@@ -43,8 +43,8 @@ func (s *samples) value(format string, args ...any) string {
 	return inUnit(what, s.median(what))
 }
 
-// cells has for each mapper those medians of a benchmark that there are, in these
-// units.
+// cells returns the cells of a benchmark: for each mapper, its medians in these
+// units, if there are any.
 func (s *samples) cells(units, benchmark string, args ...any) string {
 	var cells []string
 	for _, mapper := range mappers {
@@ -72,7 +72,7 @@ func (s *samples) gain(benchmark string, args ...any) string {
 	return number(s.median(name+"/mapper=stock sec/op")/s.median(name+"/mapper=ours sec/op")) + " ×"
 }
 
-// inUnit writes a value of what is called "NAME UNIT".
+// inUnit returns the text of a value of "NAME UNIT".
 func inUnit(what string, v float64) string {
 	unit, _, _ := strings.Cut(what[strings.LastIndexAny(what, " *")+1:], "/")
 	switch {
@@ -98,8 +98,8 @@ type scale struct {
 	unit   string
 }
 
-// scaled writes v in the first scale, the largest being first, in which it is at
-// least 1.
+// scaled returns the text of v in the first scale in which v is at least 1. The
+// largest scale comes first.
 func scaled(v float64, scales []scale) string {
 	if math.IsNaN(v) {
 		return "–"
@@ -113,7 +113,7 @@ func scaled(v float64, scales []scale) string {
 	return ""
 }
 
-// number has three digits that count, and commas.
+// number returns the text of a number with three significant digits, and commas.
 func number(v float64) string {
 	switch {
 	case math.IsNaN(v):

@@ -66,8 +66,8 @@ func (s *samples) add(r *benchfmt.Result) {
 	}
 }
 
-// median is that of what is called "NAME UNIT", or "NAME FACTOR*UNIT" for a multiple
-// of it. It is NaN for what was not measured.
+// median returns the median of "NAME UNIT", or of "NAME FACTOR*UNIT" for a multiple
+// of it. It is NaN if it was not measured.
 func (s *samples) median(what string) float64 {
 	at := strings.LastIndexByte(what, ' ') + 1
 	if factor, unit, ok := strings.Cut(what[at:], "*"); ok {
@@ -81,7 +81,7 @@ func (s *samples) median(what string) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// decimal is NaN for what is no number.
+// decimal returns the number in a text, or NaN if there is none.
 func decimal(s string) float64 {
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil {

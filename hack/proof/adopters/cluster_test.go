@@ -36,8 +36,8 @@ import (
 
 const settled = 30 * time.Second // for what the API server itself has to do
 
-// cluster is an API server, and a client that knows where everything is without
-// asking: the scenarios are about those who ask.
+// cluster is an API server, and a client that needs no mapper to know the paths:
+// the scenarios are about programs that need one.
 type cluster struct {
 	client     dynamic.Interface
 	kubeconfig string
@@ -152,8 +152,9 @@ func eventually(ctx context.Context, try func() error) error {
 	}
 }
 
-// publish does source-controller's part: it serves an object as a tarball, and says in
-// the status of a GitRepository, named like the object's kind, where that is.
+// publish does source-controller's part: it serves an object as a tarball, and
+// writes the tarball's address into the status of a GitRepository that is named
+// like the object's kind.
 func (c *cluster) publish(ctx context.Context, o *unstructured.Unstructured) error {
 	data, err := tarball(o)
 	if err != nil {
@@ -194,8 +195,8 @@ func tarball(o *unstructured.Unstructured) ([]byte, error) {
 	return out.Bytes(), errors.Join(err, files.Close(), packed.Close())
 }
 
-// await waits until an object is there, and a condition, if any, is True. If it never is,
-// said is what there was instead.
+// await waits until an object is there, and a condition, if any, is True, and
+// reports whether that came. If not, said is what was there instead.
 func (c *cluster) await(ctx context.Context, o *unstructured.Unstructured, kind string) (said string, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, giveUp)
 	defer cancel()
@@ -213,7 +214,7 @@ func (c *cluster) await(ctx context.Context, o *unstructured.Unstructured, kind 
 	return fmt.Sprintf("**not within %v**: %s", giveUp, last), false
 }
 
-// is reports whether an object is there, and a condition, if any, True.
+// is reports whether an object is there and a condition, if any, is True.
 func (c *cluster) is(ctx context.Context, o *unstructured.Unstructured, kind string) (said string, ok bool) {
 	is, err := c.of(o).Get(ctx, o.GetName(), metav1.GetOptions{})
 	if err != nil {
@@ -225,7 +226,8 @@ func (c *cluster) is(ctx context.Context, o *unstructured.Unstructured, kind str
 	return condition(is, kind)
 }
 
-// condition reports whether a condition is True of the present generation, and what it says.
+// condition reports whether a condition is True for the present generation, and
+// returns its text.
 func condition(o *unstructured.Unstructured, kind string) (said string, ok bool) {
 	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
 	for _, entry := range list {

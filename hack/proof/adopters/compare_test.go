@@ -51,7 +51,8 @@ func (tr *trees) compare(ctx context.Context, t *testing.T) *result {
 	return r
 }
 
-// candidates puts those that start an API server first: there the mapper has most to do.
+// candidates lists the packages, those that start an API server first: there the
+// mapper has most to do.
 func (tr *trees) candidates(ctx context.Context, t *testing.T) []candidate {
 	var with, without []candidate
 	for line := range strings.Lines(output(ctx, t, tr.stock, "go", "list", "-e", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./...")) {
@@ -70,7 +71,7 @@ func (tr *trees) candidates(ctx context.Context, t *testing.T) []candidate {
 	return append(with, without...)
 }
 
-// side is a tree, and what the tests of a package came to in it.
+// side is a tree, with the results of a package's tests in it.
 type side struct {
 	dir    string
 	best   states         // of all runs
@@ -113,8 +114,8 @@ func (s *side) note(p part, got states) {
 	}
 }
 
-// states is what tests came to, by name, ginkgo's specs included. The name "" stands for a
-// package that failed though none of its tests did.
+// states are the results of tests by name, ginkgo's specs included. The name ""
+// stands for a package that failed although none of its tests did.
 type states map[string]gotest.State
 
 // run runs the tests that match the pattern in a tree. If something fails, why is the
@@ -175,19 +176,19 @@ func (s states) count(of gotest.State) int {
 	return n
 }
 
-// names are those of tests of either, sorted.
+// names returns the names of the tests of both, sorted.
 func (s states) names(other states) []string {
 	both := maps.Clone(s)
 	maps.Copy(both, other)
 	return slices.Sorted(maps.Keys(both))
 }
 
-// differing are the names of tests that came to different things, sorted.
+// differing returns the names of the tests with different results, sorted.
 func (s states) differing(other states) []string {
 	return slices.DeleteFunc(s.names(other), func(name string) bool { return s[name] == other[name] })
 }
 
-// part is tests that go test can run without the others of their package.
+// part is a set of tests that go test can run without the others of their package.
 type part struct {
 	pattern string // "" runs the others, too: go test can't tell ginkgo's specs from one another
 	names   []string

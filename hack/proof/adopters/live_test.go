@@ -23,8 +23,8 @@ const (
 	look   = 100 * time.Millisecond
 )
 
-// scenario is what an operator is put through, on stock and on the fork. operators.yaml
-// says what the fields mean.
+// scenario is what happens to an operator, on stock and on the fork. operators.yaml
+// explains the fields.
 type scenario struct {
 	About, Main string
 	Args        []string
@@ -51,7 +51,7 @@ type liveResult struct {
 	Steps                          []step
 }
 
-// step is how long it took on either side, or that it was not within giveUp.
+// step is how long a step took on each side, or that it did not end within giveUp.
 type step struct {
 	What, Stock, Fork string
 	ForkFailed        bool

@@ -14,7 +14,7 @@ import (
 //go:embed head.md
 var head string
 
-// page is all that is known, for a reader. The table has what was done live.
+// page returns the page with all results. The table has what was done live.
 func (rs *results) page(table []entry) string {
 	var p report.Page
 	var rows [][]string
@@ -48,7 +48,7 @@ func (rs *results) page(table []entry) string {
 	return head + strings.TrimSpace(p.String()) + "\n"
 }
 
-// word is the text of a cell: whether something worked.
+// word returns the text of a cell that tells whether something worked.
 func word(outcome string) string {
 	if outcome == "ok" {
 		return "yes"
@@ -87,7 +87,7 @@ func (r *result) leftOut() []string {
 	return append(list, r.NotRun...)
 }
 
-// live tells what an operator did on a real API server.
+// live writes what an operator did on a real API server.
 func (r *result) live(p *report.Page, about string) {
 	p.Text("### %s %s, controller-runtime %s\n", r.Operator.Name, r.Operator.Version, r.Live.Runtime)
 	p.Text("%s\n", about)

@@ -27,7 +27,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// What is worse must fail the run, and be on the page; what fails on both must not.
+// A test that is worse must fail the run and be on the page. A test that fails on
+// both must not fail the run.
 func TestVerdict(t *testing.T) {
 	r := &result{Operator: operator{Name: "One"}, Fork: "ok", BuildStock: "ok", BuildFork: "ok"}
 	r.add("pkg", states{"TestBoth": gotest.Failed, "TestFine": gotest.Passed, "TestBetter": gotest.Failed},
@@ -53,7 +54,8 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// A run of one operator's tests leaves what is known of the others, and what it did live.
+// A run of one operator's tests keeps the results of the others, and its own live
+// results.
 func TestResultsAreKept(t *testing.T) {
 	file, page := filepath.Join(t.TempDir(), "results.json"), filepath.Join(t.TempDir(), "page.md")
 	table := operators(t)

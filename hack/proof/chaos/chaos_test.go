@@ -70,7 +70,7 @@ func TestCampaign(t *testing.T) {
 	f.write()
 }
 
-// half runs the load against a control plane of its own, and kills.
+// half runs the load against a control plane of its own, and kills servers.
 func (f *findings) half(servers, kills, etcd int) error {
 	plane, err := f.Plane(servers)
 	if err != nil {
@@ -91,9 +91,9 @@ func (f *findings) half(servers, kills, etcd int) error {
 	return err
 }
 
-// leaked names the goroutines that have begun and have not ended, once all had time
-// to: requests that nobody waits for end by their timeouts. Those of our own clients'
-// connections are shared with the next half.
+// leaked returns an error that names the goroutines which have begun and not ended.
+// It gives them time, because requests that nobody waits for end by their timeouts.
+// The connections of our own clients do not count: the next half uses them, too.
 func leaked(before goleak.Option) (err error) {
 	for range 40 {
 		if err = goleak.Find(before,
@@ -166,8 +166,8 @@ func within(ctx context.Context, most time.Duration, yes func() bool) (time.Dura
 	}
 }
 
-// converge has the API stand still, and waits until the mapper watches again, and until
-// all servers and all subscribers agree on what is served.
+// converge stops all changes of the API, and waits until the mapper watches again
+// and all servers and subscribers agree on what is served.
 func (l *load) converge() {
 	took, ok := within(l.Ctx, watchesFor, func() bool { return l.m.Status().Watching })
 	if ok {

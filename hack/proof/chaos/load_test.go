@@ -26,9 +26,9 @@ const (
 	oneRequest = 5 * time.Second
 	workers    = 8
 
-	// waitsFor is after how long a call gives up; slack is how much longer it may take
-	// to return on a machine that also starts API servers. A call without a context
-	// has only the timeouts of its requests, of which it makes several.
+	// waitsFor is the time after which a call gives up; slack is how much longer it
+	// may take on a machine that also starts API servers. A call without a context
+	// ends only by the timeouts of its requests, and it makes several requests.
 	waitsFor   = 10 * time.Second
 	slack      = 5 * time.Second
 	withoutEnd = 60 * time.Second
@@ -120,7 +120,8 @@ func (l *load) stop() {
 	utilnet.CloseIdleConnectionsFor(l.client.Transport)
 }
 
-// runSteady runs what nothing may end: its kinds are served throughout.
+// runSteady calls RunWhileServed for kinds that are served throughout. Nothing may
+// end what it runs.
 func (l *load) runSteady(ctx context.Context) {
 	var gvks []schema.GroupVersionKind
 	for _, k := range steady {
@@ -173,8 +174,8 @@ func (l *load) work(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// hit looks up what is served throughout. That it is absent must never be said; any
-// other error is allowed while a server is down.
+// hit looks up what is served throughout. The mapper must never return NoMatch for
+// it; any other error is allowed while a server is down.
 func (l *load) hit(ctx context.Context, r *rand.Rand) {
 	k, sort := steady[r.IntN(len(steady))], r.IntN(4)
 	resource := k.GroupVersion().WithResource(k.Resource)

@@ -68,7 +68,7 @@ var never = []schema.GroupVersionKind{
 	{Version: "v1", Kind: "Ghost"},
 }
 
-// What the load asks for as never served is not served throughout, and not churned.
+// The kinds in never are neither steady nor churned.
 func TestNeverIsNever(t *testing.T) {
 	for _, gvk := range never {
 		for _, k := range steady {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package herd lets 500 replicas of an operator run against one API server in memory, in
-// virtual time, and writes what they ask of it. The replicas and what happens to the
-// server are those of TestHerd in apiutil, which asserts the bounds.
+// Package herd runs 500 replicas of an operator against one API server in memory,
+// in virtual time, and writes a page about their requests. The replicas and what
+// happens to the server are those of TestHerd in apiutil, which asserts the bounds.
 //
 //	go test ./herd -v -timeout 0 -args -replicas 500 [-o results]
 package herd
@@ -51,7 +51,7 @@ func TestCampaign(t *testing.T) {
 	if failed != nil {
 		c.Broken("%v", failed)
 	}
-	// It may have failed and measured all the same.
+	// TestHerd may have failed and still have measured.
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatalf("TestHerd of apiutil wrote nothing: %v", err)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package histories has hack/lincheck check random histories of lookups and resets.
+// Package histories lets hack/lincheck check random histories of lookups and
+// resets.
 //
 //	go test ./histories -v -timeout 0 -args -n 5000 [-seed N] [-o results]
 //

@@ -54,13 +54,14 @@ func faults() map[string]func(r *rand.Rand) fakeapi.Fault {
 	}
 }
 
-// believable are faults that are well-formed and say that something is absent.
-// Nobody can tell them from the truth where they are what is asked last: a live
-// list or a live version. So they hit only the document, and the groups of which
-// nothing is asserted.
+// believable reports whether a fault is well-formed and says that something is
+// absent. If it is the answer to the last read, of a live list or a live version,
+// nobody can tell it from the truth. So such faults hit only the document, and the
+// groups of which nothing is asserted.
 func believable(name string) bool { return name == "EmptyGroupList" || name == "NullItems" }
 
-// place is a random part of the server.
+// place returns a function that reports whether a request is to a random part of
+// the server.
 func place(r *rand.Rand, believable bool) func(*http.Request) bool {
 	group := churned[r.IntN(len(churned))]
 	places := []func(*http.Request) bool{
@@ -73,7 +74,7 @@ func place(r *rand.Rand, believable bool) func(*http.Request) bool {
 	return places[r.IntN(len(places))]
 }
 
-// sometimes is half of what another place is, at random.
+// sometimes returns a place that has half of another place's requests, at random.
 func sometimes(seed uint64, other func(*http.Request) bool) func(*http.Request) bool {
 	return func(req *http.Request) bool {
 		return other(req) && rand.New(rand.NewPCG(seed, uint64(time.Now().UnixNano()))).IntN(2) == 0

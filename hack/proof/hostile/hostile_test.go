@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostile has mappers in heavy use while their server answers with every fault
+// Package hostile puts heavy load on mappers while their server makes every fault
 // that the server in memory knows, in random order and in random places.
 //
 //	go test ./hostile -v -timeout 0 -args -time 10m [-seed N] [-o results]
@@ -107,7 +107,7 @@ func group(name string, kinds ...string) fakeapi.Group {
 	return fakeapi.Group{Name: name, Versions: []fakeapi.Version{v}}
 }
 
-// run lets all go on for as long as it is to last.
+// run runs everything for the time of the campaign.
 func (w *world) run() {
 	ctx, cancel := context.WithTimeout(w.Ctx, *lasting)
 	defer cancel()
@@ -144,7 +144,8 @@ func (w *world) fault(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// change has groups come, go and change, and the server speak in other ways.
+// change lets groups come, go and change, and makes the server change its forms and
+// its lag.
 func (w *world) change(ctx context.Context, r *rand.Rand) {
 	for ctx.Err() == nil {
 		name := churned[r.IntN(len(churned))]
@@ -161,7 +162,7 @@ func (w *world) change(ctx context.Context, r *rand.Rand) {
 		default:
 			w.server.SetLag(fakeapi.PartDocument, time.Duration(r.IntN(3))*time.Second)
 		}
-		w.server.TakeRequests() // or they would be what grows
+		w.server.TakeRequests() // kept requests would make the heap grow
 		campaign.Pause(ctx, time.Duration(r.Int64N(int64(500*time.Millisecond))))
 	}
 }

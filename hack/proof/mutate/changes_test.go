@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// A change is one that can be made to the code. It is text around a piece of a file,
-// and comes into force in a process whose MUTANT is its id.
+// A change is a mutation that can be made to the code. It puts text around a piece
+// of a file. It is in force in a process whose environment variable MUTANT is its
+// id.
 type change struct {
 	id                   int
 	file, pkg            string // the path from the root of the repository, the name of its package
@@ -23,8 +24,8 @@ type change struct {
 	pos                  token.Position // the piece, for a reader
 }
 
-// key names the change as long as the function stays in its package and keeps its name,
-// and the text its words.
+// key returns a name of the change. It stays the same as long as the function keeps
+// its name and package, and the text its words.
 func (c *change) key() string {
 	key := fmt.Sprintf("%s %s: %s", path.Dir(c.file), c.function, c.text)
 	if c.ordinal > 1 {
@@ -107,8 +108,8 @@ func (f *finder) offset(pos token.Pos) int { return f.fset.Position(pos).Offset 
 func (f *finder) id() int    { return len(f.changes) + 1 }
 func (f *finder) on() string { return fmt.Sprintf("mutated(%d)", f.id()) }
 
-// add adds a change: text before and after a node. format and args say what becomes of
-// what.
+// add adds a change: text before and after a node. format and args describe the
+// change.
 func (f *finder) add(at ast.Node, kind, before, after, format string, args ...any) {
 	f.addTo(at, at, kind, before, after, format, args...)
 }
@@ -168,7 +169,7 @@ func (f *finder) condition(word string, e ast.Expr) {
 	}
 }
 
-// become is what a comparison becomes.
+// become maps each comparison to the one that replaces it.
 var become = map[token.Token]token.Token{
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
 	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LAND: token.LOR, token.LOR: token.LAND,
@@ -177,7 +178,7 @@ var become = map[token.Token]token.Token{
 func (f *finder) binary(b *ast.BinaryExpr) {
 	x, y := "("+f.textOf(b.X)+")", "("+f.textOf(b.Y)+")"
 	instead := func(kind, would, said string) {
-		// Where it is not in force would is not computed.
+		// If the change is not in force, would is not computed.
 		before := fmt.Sprintf("(%[1]s && (%[2]s) || !%[1]s && (", f.on(), would)
 		f.add(b, kind, before, "))", "%s ⇒ %s", wordsOf(b), said)
 	}
@@ -243,8 +244,8 @@ func (f *finder) drop(s ast.Stmt, kind, where string) {
 	f.add(s, kind, "if !"+f.on()+" { ", " }", "%s%s ⇒ nothing", where, wordsOf(s))
 }
 
-// droppable reports whether the code still compiles without the statement, and
-// without it is not merely a deadlock.
+// droppable reports whether the statement can be left out: the code still compiles,
+// and does not merely deadlock.
 func droppable(s ast.Stmt) bool {
 	switch s := s.(type) {
 	case *ast.AssignStmt:

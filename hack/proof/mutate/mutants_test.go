@@ -72,7 +72,8 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// prepare builds the changes in, and has every stage that they need pass without them.
+// prepare builds the changes in, and makes sure that every stage which they need
+// passes without them.
 func prepare(t *testing.T, root string, chosen []*change) map[string]*stage {
 	t.Helper()
 	dir := t.TempDir()
@@ -92,8 +93,8 @@ func prepare(t *testing.T, root string, chosen []*change) map[string]*stage {
 	return stages
 }
 
-// try puts a change through its stages. One that nothing can catch is spared the last, which
-// takes longest.
+// try puts a change through its stages. A change that nothing can catch skips the
+// last stage, which takes longest.
 func try(ctx context.Context, stages map[string]*stage, c *change, why string) result {
 	for _, name := range stagesOf(c.file) {
 		if name == apiutil && why != "" {

@@ -18,8 +18,8 @@ import (
 // least is the share of the changes that matter which the tests have to catch.
 const least = 0.95
 
-// readEquivalents reads why some changes can't be caught, by their key. Each has to be
-// one that can be made to the code as it is today.
+// readEquivalents reads why some changes can't be caught, by their key. Each key
+// must be of a change that can be made to the present code.
 func readEquivalents(file string, all []*change) (map[string]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -39,7 +39,7 @@ func readEquivalents(file string, all []*change) (map[string]string, error) {
 	return known, nil
 }
 
-// result is what came of a change.
+// result is the outcome of a change.
 type result struct {
 	*change
 	why       string // why nothing can catch it, if that is known

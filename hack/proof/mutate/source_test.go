@@ -53,8 +53,8 @@ func (f *finder) read(t *testing.T, root, path string) {
 	f.find()
 }
 
-// choose picks n changes at random, by the hash of their keys: so nearly all are picked
-// again when the code has changed elsewhere, and what was found of them still holds.
+// choose picks n changes at random, by the hash of their keys. So if other code
+// changes, it picks nearly all of them again, and their results still hold.
 func choose(all []*change, n int, seed uint64) []*change {
 	hash := func(c *change) uint64 {
 		h := fnv.New64a()
@@ -93,8 +93,8 @@ func mutatedNumber[T ~int | ~int64 | ~uint64 | ~float64](id int, n T) T {
 }
 `
 
-// overlay builds changes into copies of their files, in dir, and returns the file that
-// has the go command take those in place of the originals.
+// overlay builds changes into copies of their files, in dir. It returns the file
+// that makes the go command use the copies in place of the originals.
 func overlay(t *testing.T, root, dir string, changes []*change) string {
 	t.Helper()
 	write := func(name string, text []byte) string {

@@ -25,8 +25,8 @@ type stage struct {
 	limit       time.Duration // of a run
 }
 
-// Changes in apiutil, whose tests take longest, come to the tests of what is changed there
-// before all of them.
+// The tests of apiutil take longest. So a change there first comes to the tests of
+// the changed files, and then to all tests of apiutil.
 const apiutil, nearest, lincheck = "apiutil", "apiutil, tests of the files", "hack/lincheck"
 
 // stageOf is the stage with a name, which is the folder of a package unless it is one of
@@ -74,8 +74,8 @@ func (s *stage) try(t *testing.T) {
 	s.limit = 30*time.Second + 3*time.Since(begin)
 }
 
-// catches says by which tests a change is caught, or "". A failure counts if the tests
-// that fail do so again by themselves, at the second, third or fourth try, and pass
+// catches returns the tests that catch a change, or "". A failure counts if the
+// same tests fail again by themselves, at the second, third or fourth try, and pass
 // without the change right after.
 func (s *stage) catches(ctx context.Context, id int) string {
 	output, failed := s.run(ctx, id, nil)

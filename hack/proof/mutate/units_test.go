@@ -149,8 +149,8 @@ func output(t *testing.T, binary string, id int) string {
 	return string(text)
 }
 
-// A choice is spread over all changes, is the same for the same seed, and hardly
-// another when the code has changed somewhere.
+// A choice is spread over all changes, is the same for the same seed, and changes
+// little if the code changes somewhere.
 func TestChoose(t *testing.T) {
 	var all []*change
 	for i := range 1000 {

@@ -15,15 +15,16 @@ import (
 	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
 
-// warm is the part of the run in which things fill up that are then full: it is
-// drawn, and is not in the slopes.
+// warm is the part of the run in which things fill up. It is drawn, but does not
+// count for the slopes.
 const warm = 0.25
 
-// grows is how much of its mean something may grow within a run, beyond twice its
-// error, until it counts as growing.
+// grows is the share of its mean by which something may grow within a run, beyond
+// twice its error, before it counts as growing.
 const grows = 0.05
 
-// restOf is in how many samples there is one, most likely, when nothing is under way.
+// restOf is a number of samples of which, most likely, at least one is taken while
+// nothing is under way.
 const restOf = 15
 
 func (s *soak) write(took time.Duration) {
@@ -65,7 +66,7 @@ func (s *soak) write(took time.Duration) {
 // slope is how a line through the points rises, with its standard error.
 type slope struct{ perHour, err, mean float64 }
 
-// slope is that of the least of so many samples each.
+// slope takes the least of each so many samples, and returns the slope of these.
 func (s *series) slope(of int) slope {
 	var least []chart.Point
 	for points := range slices.Chunk(s.points[int(math.Ceil(warm*float64(len(s.points)))):], of) {

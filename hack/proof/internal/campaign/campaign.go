@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package campaign is for tests that show at length what is promised, and write a page
-// about it:
+// Package campaign is for long tests of the promises, which write a page about the
+// result:
 //
 //	go test ./chaos -v -timeout 0 -args -kills 100 -etcd 20 -o results
 package campaign
@@ -51,8 +51,8 @@ type Campaign struct {
 	broken []string
 }
 
-// Begin begins the campaign of a folder of hack/proof, and goes to hack/proof. What
-// client-go says about what is done to it is not shown.
+// Begin begins the campaign of a folder of hack/proof, and changes to hack/proof.
+// It silences client-go's log, which is full of the faults that the campaign makes.
 func Begin(t *testing.T, name string) *Campaign {
 	t.Chdir("..")
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
@@ -61,7 +61,7 @@ func Begin(t *testing.T, name string) *Campaign {
 	return &Campaign{T: t, Ctx: ctx, Seed: cmp.Or(*seed, uint64(rand.Uint32())), name: name, begun: time.Now()}
 }
 
-// Random returns what is random for one goroutine.
+// Random returns a source of random numbers for one goroutine.
 func (c *Campaign) Random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(c.Seed, stream)) }
 
 // Pause waits, but not longer than ctx lasts.
@@ -72,7 +72,7 @@ func Pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// LiveHeap is what is live of all that the process has allocated, in bytes.
+// LiveHeap returns the bytes of the process's heap that are live.
 func LiveHeap() float64 {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -116,8 +116,8 @@ func (c *Campaign) Page(title string) *report.Page {
 	return report.NewPage(title, command, time.Since(c.begun))
 }
 
-// Finish ends the page with what went wrong, or that nothing did, shows it, and writes
-// it and its plots.
+// Finish ends the page with what went wrong, or with the words that nothing did. It
+// shows the page, and writes it and its plots.
 func (c *Campaign) Finish(p *report.Page, plots ...chart.Plot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,7 +37,7 @@ func (p *Page) Text(format string, args ...any) {
 	p.text.WriteByte('\n')
 }
 
-// String is what the page has so far.
+// String returns the page so far.
 func (p *Page) String() string { return p.text.String() }
 
 // Table adds a table; rows have as many cells as there are columns.
@@ -72,7 +72,7 @@ func (p *Page) Write(dir, name string) error {
 	return os.WriteFile(filepath.Join(dir, name), append(bytes.TrimSpace(p.text.Bytes()), '\n'), 0o644)
 }
 
-// Rounded is a duration with as many digits as somebody wants to read.
+// Rounded returns a duration with few digits, for a reader.
 func Rounded(d time.Duration) string {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
 		if d >= 10*unit {
@@ -82,7 +82,7 @@ func Rounded(d time.Duration) string {
 	return d.String()
 }
 
-// processor is the model of the processor, as far as Linux says it.
+// processor returns the model of the processor, if Linux tells it.
 func processor() string {
 	info, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

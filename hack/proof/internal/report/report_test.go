@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The folder that is asked for may not be there yet when hours of work are over.
+// Write makes the folder, so that hours of work are not lost if it is not there
+// yet.
 func TestWriteMakesTheFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there")
 	p := &Page{}
