@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Shows the main job in one command. See usage below.
+# Shows stock and fork side by side. See usage below.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -9,17 +9,19 @@ usage() {
 	cat <<'END'
 usage: hack/demo.sh [-all]
 
-Gets a real API server, builds a sample controller (testdata/consumers/heal) once
-as it stands and once with controller-runtime forked by one replace line, lets
-CRDs come and go under both (replays R1 to R5). Then the same for an operator as
-kubebuilder scaffolds it (testdata/consumers/plain), whose CRD is deleted and comes
-back as it was, with the other scope, with another plural (replays S1 to S3). Prints
-how each fared: what it saw, how many discovery requests it made, how long it took
-to heal.
+Shows stock and fork side by side on a real API server.
 
-Exit status 0: all of them heal on the fork, and all but S1 fail on stock. The first run
-compiles Kubernetes libraries, and builds an API server if none can be downloaded:
-minutes. Nothing is left behind but Go's caches and the API server's
+It builds a sample controller (testdata/consumers/heal) twice: as it is, and with
+controller-runtime forked by one replace line. Then CRDs come and go under both
+(replays R1 to R5). It does the same with an operator as kubebuilder scaffolds it
+(testdata/consumers/plain). The operator's CRD is deleted and comes back: as it was,
+with the other scope, with another plural (replays S1 to S3). For each replay it
+prints what the program saw, how many discovery requests it made, and how long it
+took to heal.
+
+The exit status is 0 if all heal on the fork, and all but S1 fail on stock. The first
+run takes minutes: it compiles Kubernetes libraries, and builds an API server if none
+can be downloaded. It leaves nothing behind but Go's caches and the API server's
 (see hack/envtest.sh). Progress is on stderr.
 
   -all                 also the three larger examples (multicluster, lazywatch,
@@ -27,7 +29,7 @@ minutes. Nothing is left behind but Go's caches and the API server's
                        minutes more
 
   NO_COLOR=1           no colours, which are used only on a terminal
-  KUBEBUILDER_ASSETS   a folder with kube-apiserver and etcd, to use those
+  KUBEBUILDER_ASSETS   use kube-apiserver and etcd of this folder
 END
 }
 

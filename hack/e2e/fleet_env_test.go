@@ -177,7 +177,7 @@ func (f *fleetRun) marks(server *Server, object, cluster string) time.Duration {
 	})
 }
 
-// fleetUse is what the program takes, after a garbage collection.
+// fleetUse is what the program uses, after a garbage collection.
 type fleetUse struct {
 	goroutines int
 	heap       int64

@@ -55,7 +55,7 @@ func (f *fleetRun) lateKind(a, b *Server) {
 	f.t.Logf("%s: and %v after it is back", f.way, f.marks(b, "two", "b"))
 }
 
-// otherKubeconfig has b reached by another way. Nobody goes the old one any more.
+// otherKubeconfig changes the address of b. Afterwards nobody uses the old address.
 func (f *fleetRun) otherKubeconfig(b *Server) {
 	f.leave("b")
 	f.soon("b is gone", f.engaged("a"))
@@ -130,17 +130,20 @@ const (
 	fleetRounds = 40
 	fleetFirst  = 2 // rounds until what is made once has been made
 
-	// The program may have so many goroutines more than before, for connections of our own
-	// to it. One that each round leaves behind makes fleetRounds.
+	// The program may have this many goroutines more than before, for our own
+	// connections to it. If each round leaked one goroutine, there would be
+	// fleetRounds more.
 	fleetSpare = 4
 
-	// A round may leave this much, which is what a heap varies by; a mapper of a real
-	// server has more, its watches and the cluster's cache far more.
+	// The heap may grow by this much in a round: a heap varies by that much. A
+	// mapper of a real server takes more; its watches and the cluster's cache take
+	// far more.
 	fleetHeapPerRound = 8 << 10
 )
 
-// comeAndGo measures what a cluster leaves behind that was there and is gone: nothing.
-// There is no other meanwhile, whose connections would come and go as well.
+// comeAndGo checks that a cluster which was there and is gone leaves nothing
+// behind. No other cluster is there meanwhile, because its connections would come
+// and go as well.
 func (f *fleetRun) comeAndGo(b *Server) {
 	f.leave("a")
 	f.leave("b")
@@ -181,7 +184,7 @@ func (f *fleetRun) comeAndGo(b *Server) {
 	}
 }
 
-// settled is what the program takes once that does not become less.
+// settled returns what the program uses, once that no longer falls.
 func (f *fleetRun) settled() fleetUse {
 	f.t.Helper()
 	least := f.use()

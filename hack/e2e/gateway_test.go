@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Gateway is a way to a server that writes down who passes, and may be closed
-// for a while. Everyone is an administrator behind it.
+// Gateway is a proxy in front of a server. It records the requests, and can be
+// closed for a while. All requests that it forwards have an administrator's rights.
 type Gateway struct {
 	server *httptest.Server
 	proxy  http.Handler
@@ -27,8 +27,8 @@ type Gateway struct {
 	mu    sync.Mutex
 	calls []Call
 	open  int           // requests that are not answered yet, watches among them
-	fails bool          // everyone is told that the server is unavailable
-	held  chan struct{} // closed when those who wait may pass; nil: nobody waits
+	fails bool          // all requests get 503
+	held  chan struct{} // closed when waiting requests may pass; nil: requests do not wait
 }
 
 // Call is a request that was answered.
@@ -94,8 +94,8 @@ func (g *Gateway) Release() {
 	}
 }
 
-// Calls returns the calls that began since then and are as wanted, in the order
-// in which they ended.
+// Calls returns the calls that began after since and for which wanted returns true,
+// in the order in which they ended.
 func (g *Gateway) Calls(since time.Time, wanted func(Call) bool) []Call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -115,7 +115,7 @@ func (g *Gateway) count(n int) {
 	g.open += n
 }
 
-// ServeHTTP is the gateway's inside.
+// ServeHTTP forwards a request, or holds it up, or answers 503.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	call := Call{Method: req.Method, Path: req.URL.Path, Begun: time.Now()}
 	if !g.wait(req) {
@@ -163,7 +163,7 @@ func (w *statusWriter) WriteHeader(code int) {
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// isDiscovery is true of a call that asked what the server serves.
+// isDiscovery reports whether a call asked what the server serves.
 func (c Call) isDiscovery() bool {
 	parts := strings.Split(strings.Trim(c.Path, "/"), "/")
 	return parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) <= 3

@@ -76,7 +76,7 @@ func (e *environment) resetIsReal(t *testing.T) {
 	r.heal("reset, look up Widget", mapped("r2-reset.example.com/v2", "namespace"), "reset", "lookup Widget.r2-reset.example.com")
 	r.judge(false)
 
-	// Anchor is known to both: only a mapper that was really reset reads again.
+	// Both know Anchor: only a mapper that was really reset reads again.
 	r.both("reset, look up Anchor", func(s *side) (Step, error) {
 		reset, err := s.ask("reset")
 		if err != nil {
@@ -94,8 +94,8 @@ func (e *environment) resetIsReal(t *testing.T) {
 	})
 }
 
-// versionGiven is the case that stock gets right: it asks the server for a
-// version that it does not know whenever it is asked for it.
+// versionGiven is the case that stock gets right: if a lookup names a version that
+// stock does not know, stock asks the server.
 func (e *environment) versionGiven(t *testing.T) {
 	r := e.replay(t, "R2-version", "a wholly new group, looked up with its version (stock recovers)")
 	r.given(Kind{Group: "r2-anchor.example.com", Kind: "Anchor", Versions: []string{"v1"}})
@@ -158,7 +158,7 @@ func (e *environment) preferredVersion(t *testing.T, name, title, group, what, b
 	r.ask("look up Widget", "lookup Widget."+group, mapped(group+"/v1beta1", "namespace"))
 	widget.Versions = []string{"v1beta1", "v1"}
 	r.change("CRD Widget gains v1, which is preferred", r.settled(widget, "v1")...)
-	// A hit is not rechecked, neither here nor there.
+	// Neither stock nor the fork rechecks a hit.
 	r.ask("look up Widget", "lookup Widget."+group, mapped(group+"/v1beta1", "namespace"))
 	r.heal(what, mapped(group+"/v1", "namespace"), before, "lookup Widget."+group)
 	r.judge(false)
@@ -197,8 +197,8 @@ func (e *environment) reconciler(t *testing.T) {
 	}
 }
 
-// reconciled waits until the side's reconciler finds its kind, or has failed to
-// as often as a lookup is tried elsewhere.
+// reconciled waits until the side's reconciler finds its kind, or has failed as
+// often as other replays try a lookup.
 func (e *environment) reconciled(s *side, before status) (Step, error) {
 	start := time.Now()
 	now, err := e.await(s, func(now status) bool {

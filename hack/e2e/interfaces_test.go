@@ -8,8 +8,8 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 )
 
-// The interfaces that are younger than the oldest apimachinery, which the root
-// module requires, are asserted here, where the newest is.
+// Some interfaces are newer than the oldest apimachinery, which the root module
+// requires. They are asserted here, because this module requires the newest.
 var (
 	_ meta.RESTMapperWithContext           = (*apiutil.DynamicRESTMapper)(nil)
 	_ meta.ResettableRESTMapper            = (*apiutil.DynamicRESTMapper)(nil)

@@ -123,8 +123,8 @@ func (l *lazywatch) heal(s *side, kind Kind, plural string, install func(Kind) e
 	return l.healTo(s, kind, plural, install, lazyTarget(s))
 }
 
-// healTo installs a kind, waits until the program has seen it, which is what the
-// result says, creates a marked object, and waits until that is mirrored.
+// healTo installs a kind and waits until the program has seen it: the result is
+// about that. Then it creates a marked object and waits until that is mirrored.
 func (l *lazywatch) healTo(
 	s *side, kind Kind, plural string, install func(Kind) error, targets ...string,
 ) (Step, error) {
@@ -137,8 +137,8 @@ func (l *lazywatch) healTo(
 		return Step{}, err
 	}
 	seen := time.Since(start)
-	// The server holds the first object back until the kind is two seconds old, so
-	// that the time until it is mirrored would say little.
+	// The server holds the first object back until the kind is two seconds old. So
+	// the time until the object is mirrored would say little.
 	if err := l.mark(s, kind, plural, targets...); err != nil {
 		return Step{}, err
 	}
@@ -154,8 +154,8 @@ func (l *lazywatch) healTo(
 	return Step{Outcome: outcome, OK: s.result.Healed, Requests: s.result.Requests}, errors.Join(err, statusErr)
 }
 
-// mark creates an object that is to be mirrored. A server that has just begun to
-// serve a kind may say once more that it does not.
+// mark creates an object that is to be mirrored. It tries again after a 404, which
+// a server may still send just after it has begun to serve the kind.
 func (l *lazywatch) mark(s *side, kind Kind, plural string, targets ...string) error {
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": "large"}}}
 	object.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.Group, Version: kind.Versions[0], Kind: kind.Kind})
@@ -267,7 +267,7 @@ func (l *lazywatch) awaitState(s *side, kind Kind, state string) (entry lazyEntr
 	return entry, err
 }
 
-// get asks the program's own server, which is to answer at once.
+// get asks the program's own server, which must answer at once.
 func (l *lazywatch) get(s *side, path string) ([]byte, error) {
 	return httpGet(l.ctx, l.addresses[s], path)
 }
@@ -291,7 +291,7 @@ func httpGet(ctx context.Context, address, path string) ([]byte, error) {
 	return body, err
 }
 
-// awaitEvents waits for events about the side's object that begin so.
+// awaitEvents waits for events about the side's object that begin with these texts.
 func (l *lazywatch) awaitEvents(s *side, beginnings ...string) error {
 	for _, beginning := range beginnings {
 		err := l.server.Await(l.ctx, "the event "+beginning, func() (bool, error) {

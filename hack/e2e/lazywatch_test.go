@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// lazyRescan is how often stock's lazywatch asks what is served. The fork's is
-// told, and asks so seldom that it cannot be the reason.
+// lazyRescan is how often stock's lazywatch asks what is served. The fork's
+// lazywatch is told of changes. It asks so seldom that asking cannot be the reason
+// why it heals.
 const (
 	lazyRescan     = 5 * time.Second
 	lazyForkRescan = 10 * time.Minute
@@ -55,8 +56,8 @@ func (l *lazywatch) kindComesBack(t *testing.T) {
 	l.judgeSoon(t, r)
 }
 
-// otherResource is where a scan does not help: it sees the new resource, and the
-// mapper that every client and cache asks does not.
+// otherResource shows a case in which a scan does not help: the scan sees the new
+// resource, but every client and cache asks a mapper that does not.
 func (l *lazywatch) otherResource(t *testing.T) {
 	r := l.replay(t, "L3", "a kind comes back under another resource name")
 	l.given(r, "l3")

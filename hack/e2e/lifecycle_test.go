@@ -32,7 +32,8 @@ type lifecycle struct {
 	mapper *apiutil.DynamicRESTMapper
 }
 
-// startLifecycle starts a manager with a mapper made with options, the way README says.
+// startLifecycle starts a manager with a mapper that has these options, as README
+// shows.
 func startLifecycle(t *testing.T, s *Server, cfg *rest.Config, options apiutil.DynamicRESTMapperOptions) *lifecycle {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
@@ -161,7 +162,7 @@ func (l *lifecycle) lookUpMeanwhile(t *testing.T, gvk schema.GroupVersionKind) (
 				t.Errorf("Widget: %v, %v", m, err)
 				return
 			}
-			if lookups%50 == 0 { // by resetting, ask for a read each time
+			if lookups%50 == 0 { // a reset makes the next lookup read
 				l.mapper.ResetGroup(gvk.Group)
 				if _, err := l.mapper.KindFor(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}); err != nil {
 					t.Errorf("deployments: %v", err)

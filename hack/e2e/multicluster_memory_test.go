@@ -19,8 +19,9 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// TestManyTenants keeps a running cluster.Cluster for each of 200 tenants, which
-// serve the same API and have been asked for one kind, and says what they cost.
+// TestManyTenants keeps a running cluster.Cluster for each of 200 tenants, and logs
+// what they cost. The tenants serve the same API, and one kind was looked up in
+// each.
 func TestManyTenants(t *testing.T) {
 	log.SetLogger(logr.Discard())
 	builds := newBuilds("M6", "200 tenants that serve the same 40 groups: heap and goroutines")
@@ -41,8 +42,8 @@ func TestManyTenants(t *testing.T) {
 // fleetCost is what one tenant costs.
 type fleetCost struct{ kib, goroutines float64 }
 
-// fleet runs n clusters and returns what each takes. What the servers take, which
-// are in the same process, is not in it.
+// fleet runs n clusters and returns what each takes, without what the servers in
+// the same process take.
 func (b *build) fleet(t *testing.T, n int) fleetCost {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -92,10 +93,11 @@ func (b *build) tenant(t *testing.T, i int) cluster.Cluster {
 	return c
 }
 
-// wire leads to a server, until it is cut.
+// wire is a transport to a server that can be cut.
 type wire struct{ http.RoundTripper }
 
-// heapInUse leaves garbage out, and what only weak pointers lead to.
+// heapInUse returns the heap in use, without garbage and without what only weak
+// pointers lead to.
 func heapInUse() float64 {
 	runtime.GC()
 	runtime.GC()

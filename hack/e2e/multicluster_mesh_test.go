@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The operator's flags. A tenant that made its sibling wait would make it wait
-// for the timeout of a call.
+// The operator's flags. If a tenant held up its sibling, the sibling would wait for
+// the timeout of a call.
 const (
 	meshInterval = 500 * time.Millisecond
 	meshRetry    = time.Second
@@ -282,7 +282,7 @@ func (r *meshReplay) inTime() {
 	}
 }
 
-// undelayed checks that a tenant was pushed into all the time, whatever happened to
+// undelayed checks that the tenant got its Peers all the time, whatever happened to
 // its siblings.
 func (r *meshReplay) undelayed(tenant string, since time.Time) {
 	r.t.Helper()
@@ -301,7 +301,7 @@ func (r *meshReplay) undelayed(tenant string, since time.Time) {
 
 func meshMillis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// leases are who leads, and how often that has changed.
+// leases returns who leads, and how often that has changed.
 func (r *meshReplay) leases() (found [2]string) {
 	r.t.Helper()
 	for i, s := range r.sides {

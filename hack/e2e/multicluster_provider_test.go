@@ -22,7 +22,7 @@ import (
 // mapperProvider has the type of cluster.Options.MapperProvider. Nil is stock.
 type mapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error)
 
-// build is a program with stock controller-runtime, and with our mapper or not.
+// build is a program on stock controller-runtime, with our mapper or without it.
 type build struct {
 	provider mapperProvider
 	result   *Result
@@ -123,8 +123,8 @@ func (b *build) heal(t *testing.T, mapper meta.RESTMapper, peer schema.GroupKind
 	}
 }
 
-// resetOnNoMatch resets our mapper for a NoMatch, and cannot reset stock's, which
-// goes on saying what it said.
+// resetOnNoMatch resets our mapper for a NoMatch. It cannot reset stock's mapper,
+// which keeps giving the same answer.
 func (b *build) resetOnNoMatch(t *testing.T, mapper meta.RESTMapper, peer schema.GroupKind) {
 	t.Helper()
 	reset := apiutil.ResetOnNoMatch(&meta.NoKindMatchError{GroupKind: peer}, mapper)

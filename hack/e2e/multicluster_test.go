@@ -68,7 +68,7 @@ func (e *meshEnvironment) lateKind(t *testing.T, name, title string, args ...str
 
 // lateKindWithReset is the same with an operator that calls
 // meta.MaybeResetRESTMapper at every NoMatch. Stock's mapper cannot be reset, and
-// whoever asks it to be is not told.
+// the call returns no error.
 func (e *meshEnvironment) lateKindWithReset(t *testing.T) {
 	r := e.lateKind(t, "M1-reset", "the same, with MaybeResetRESTMapper at every NoMatch", "-reset-on-no-match")
 	status, err := r.status(r.sides[0], "b")
@@ -78,7 +78,7 @@ func (e *meshEnvironment) lateKindWithReset(t *testing.T) {
 	}
 }
 
-// upgradedTenant has a version go that the operator uses, and another one come.
+// upgradedTenant removes the version that the operator uses, and adds another one.
 func (e *meshEnvironment) upgradedTenant(t *testing.T) {
 	r := e.mesh(t, "M2", "a tenant's Peer goes from v1 to v2", "a", "b")
 	r.install("a", r.kind("Peer", "v1"))
@@ -118,8 +118,8 @@ func (e *meshEnvironment) hangingTenant(t *testing.T) {
 	r.inTime()
 }
 
-// badTenants has everything wrong that can be with a tenant's Secret, next to one
-// that is right.
+// badTenants shows everything that can be wrong with a tenant's Secret, next to a
+// Secret that is right.
 func (e *meshEnvironment) badTenants(t *testing.T) {
 	wrong := map[string]string{ // by the name of the tenant
 		"lost": "SecretMissing", "empty": "KubeconfigMissing", "garbled": "KubeconfigInvalid", "file": "KubeconfigInvalid",

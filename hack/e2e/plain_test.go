@@ -126,8 +126,9 @@ func (p *plain) restored(t *testing.T) {
 	away := time.Now()
 	r.change("API server and etcd are killed, and start empty", func() error { return p.server.Empty(p.ctx) })
 	p.served(r, clusterWidget, "widgets")
-	// Informers try again with the reflector's backoff: each time after as long, about,
-	// as they have tried in vain. So they may be late by as long as the server was away.
+	// Informers try again with the reflector's backoff: each wait is about as long
+	// as all waits before it. So they may be late by as long as the server was
+	// away.
 	p.await(r, clusterWidget, "widgets", true, limits{max(plainWithin, time.Since(away)), max(plainGiveUp, 2*time.Since(away))})
 	r.judge(false)
 }
@@ -141,8 +142,8 @@ func (p *plain) begin(t *testing.T, name, title string, kind Kind, args ...strin
 	return r
 }
 
-// start starts the operator of each side, on a gateway of its own, and takes what
-// it is for away in the end.
+// start starts the operator of each side, on a gateway of its own. At the end of
+// the test it deletes the operator's kind.
 func (p *plain) start(r *replay, args ...string) {
 	r.t.Helper()
 	r.t.Cleanup(func() { _ = p.server.Uninstall(p.ctx, widget) }) // unless the replay has done so
@@ -226,8 +227,8 @@ func (p *plain) await(r *replay, kind Kind, plural string, counts bool, limit li
 	})
 }
 
-// count adds a step to what a replay has come to. Of stock it is recorded whether
-// it comes right at all; the fork has to in time.
+// count adds a step to the result of a replay. For stock it records whether it
+// heals at all; the fork has to heal in time.
 func (s *side) count(step Step, took time.Duration, inTime bool) {
 	first := s.result.Tries == 0
 	s.result.Healed = (first || s.result.Healed) && step.OK && (inTime || !s.result.Fork)
@@ -236,8 +237,8 @@ func (s *side) count(step Step, took time.Duration, inTime bool) {
 	s.result.Tries = 1
 }
 
-// checkErrors looks for an error that the fork has logged again and again since
-// the object was there. One a second is what a program may log until it comes right.
+// checkErrors looks for an error that the fork has logged again and again since the
+// object was there. Until it heals, a program may log one a second.
 func (p *plain) checkErrors(r *replay, s *side, before int, limit limits) {
 	most := plainErrors + int((limit.within - plainWithin).Seconds())
 	seen := map[string]int{}

@@ -149,7 +149,7 @@ func (r *replay) both(what string, do func(*side) (Step, error)) {
 	must(r.t, errs[:]...)
 }
 
-// judge compares how both sides fared with what the replay is there to show.
+// judge compares the results of both sides with what the replay has to show.
 func (r *replay) judge(stockHeals bool) {
 	r.t.Helper()
 	stock, fork := r.sides[0].result, r.sides[1].result

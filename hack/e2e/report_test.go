@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A lookup that is still wrong after so many tries, this far apart, is given up.
-// The fork gets one.
+// A replay gives a lookup up if it is still wrong after this many tries, this far
+// apart. The fork gets one try.
 const (
 	giveUpAfter = 5
 	tryEvery    = 250 * time.Millisecond
@@ -42,7 +42,7 @@ func (a answer) String() string {
 	}
 }
 
-// wanted tells the right answer from a wrong one.
+// wanted reports whether an answer is the right one.
 type wanted func(answer) bool
 
 func noMatch(a answer) bool { return a.NoMatch }
@@ -115,7 +115,7 @@ func (s *side) try(right wanted, commands []string) (last answer, err error) {
 	return last, nil
 }
 
-// times is an outcome that came so many times.
+// times returns the text of an outcome that came n times.
 func times(outcome string, n int) string {
 	if n == 1 {
 		return outcome

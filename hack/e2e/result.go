@@ -35,7 +35,7 @@ func (r *Result) String() string {
 	return fmt.Sprintf("%-12s %-14s %s", r.Replay, r.Build, r.Verdict())
 }
 
-// Verdict returns whether, when and at what price the program came right.
+// Verdict returns whether the program healed, when, and at what price.
 func (r *Result) Verdict() string {
 	price, tries := Count(r.Requests, "request", "requests"), Count(r.Tries, "try", "tries")
 	switch {

@@ -72,8 +72,8 @@ func (h *selfheal) startOn(r *replay, args ...string) {
 	})
 }
 
-// outage kills the API server, and returns how to start it again. If the replay
-// does not get so far, that is done for the next one.
+// outage kills the API server, and returns the function that starts it again. If
+// the replay ends before that, the server is started for the next replay.
 func (h *selfheal) outage(r *replay) (revive func() error) {
 	r.t.Helper()
 	var start func(context.Context) error

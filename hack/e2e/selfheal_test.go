@@ -43,8 +43,8 @@ func (h *selfheal) shortOutage(t *testing.T) {
 	r.judge(true)
 }
 
-// longOutage has the program killed as well. The next process knows what the
-// one before it knew.
+// longOutage kills the program as well. The next process knows what the last one
+// knew.
 func (h *selfheal) longOutage(t *testing.T) {
 	r := h.replay(t, "S2", "an outage in which the program is killed too")
 	h.startOn(r, "-tolerate", "1s")
@@ -122,8 +122,8 @@ func (h *selfheal) givesUp(t *testing.T) {
 	r.judge(true)
 }
 
-// changedMeanwhile is where a ping does not help: the server is well, and what
-// the program knows of it is not.
+// changedMeanwhile shows a case in which a ping does not help: the server is well,
+// but what the program knows of it is wrong.
 func (h *selfheal) changedMeanwhile(t *testing.T) {
 	widget := Kind{Group: "s4.example.com", Kind: "Widget", Versions: []string{"v1"}}
 	r := h.replay(t, "S4", "a kind has changed by the time the outage is over")
@@ -152,8 +152,8 @@ func (h *selfheal) changedMeanwhile(t *testing.T) {
 	r.judge(false)
 }
 
-// badInput ends the program with a clear message. A status file that is none
-// does not.
+// badInput ends the program with a clear message. A file that holds no status does
+// not end it.
 func (h *selfheal) badInput(t *testing.T) {
 	for args, want := range map[string]string{
 		"-check-interval 0":   "-check-interval must be positive, not 0s",

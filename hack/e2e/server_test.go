@@ -96,8 +96,8 @@ func (s *Server) Kill() (revive func(context.Context) error) {
 }
 
 // Empty ends the API server and its etcd, starts both again with nothing in them,
-// and returns when they are ready: so does a cluster that was restored from a
-// backup of nothing.
+// and returns when they are ready. So the server looks like a cluster that was
+// restored from an empty backup.
 func (s *Server) Empty(ctx context.Context) error {
 	revive := s.Kill()
 	s.plane.Etcd.Kill()
@@ -149,8 +149,8 @@ func (s *Server) Uninstall(ctx context.Context, kind Kind) error {
 	})
 }
 
-// Make creates an object of the kind, for the operator of a class, in the kind's
-// first version, as soon as the server lets it. No mapper is asked for the path.
+// Make creates an object of the kind in its first version, for the operator of a
+// class, as soon as the server accepts it. It asks no mapper for the path.
 func (s *Server) Make(ctx context.Context, kind Kind, name, class string) error {
 	gv := kind.gv(kind.Versions[0])
 	where := path.Join("/apis", gv.String())
@@ -176,8 +176,8 @@ func (s *Server) Make(ctx context.Context, kind Kind, name, class string) error 
 
 // AwaitServed returns once the server serves the kind in all of its versions, as
 // /apis/g/v says. A server without aggregated discovery must list the versions at
-// /apis/g as well, some milliseconds later: nothing else there shows them to a
-// client that does not know them.
+// /apis/g as well, which it does some milliseconds later: only there a client finds
+// versions that it does not know.
 func (s *Server) AwaitServed(ctx context.Context, kind Kind) error {
 	return s.Await(ctx, kind.Kind+" in "+kind.Group, func() (bool, error) {
 		served, err := s.served(kind)
@@ -225,7 +225,7 @@ func (s *Server) AwaitGone(ctx context.Context, kind Kind) error {
 	})
 }
 
-// Await asks until the answer is yes.
+// Await calls yes until it returns true.
 func (s *Server) Await(ctx context.Context, what string, yes func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, pollFor)
 	defer cancel()
@@ -252,8 +252,8 @@ func (s *Server) served(kind Kind) (bool, error) {
 	return true, nil
 }
 
-// bulkShows looks at groups only where the server has no aggregated discovery:
-// then its bulk document has nothing else.
+// bulkShows reports whether the bulk document shows the kind. Without aggregated
+// discovery that document has only groups, so bulkShows looks at the group alone.
 func (s *Server) bulkShows(kind Kind, preferred string) (bool, error) {
 	groups, resources, _, err := s.discovery.GroupsAndMaybeResources()
 	if err != nil {

@@ -30,8 +30,9 @@ import (
 	"github.com/freshmapper/freshmapper/hack/e2e/internal/examplev1"
 )
 
-// TestRunWhileServedExample runs README's example: the operator survives its CRD,
-// twice, and nothing is asked for while it is gone.
+// TestRunWhileServedExample runs the example of docs/options.md: the operator
+// survives two deletions of its CRD, and sends no request for the kind while the
+// CRD is gone.
 func TestRunWhileServedExample(t *testing.T) {
 	s, cfg := startServer(t.Context(), t)
 	mgr, mapper := exampleManager(t, cfg)
@@ -87,7 +88,7 @@ func exampleManager(t *testing.T, cfg *rest.Config) (manager.Manager, *apiutil.D
 func addExample(t *testing.T, mgr manager.Manager, mapper *apiutil.DynamicRESTMapper, reconciler reconcile.Reconciler) {
 	t.Helper()
 	widgetKind := examplev1.GroupVersion.WithKind("Widget")
-	// README's example begins.
+	// The example of docs/options.md begins.
 	runWidgets := func(ctx context.Context) error {
 		widgets, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 		if err != nil {
@@ -111,16 +112,16 @@ func addExample(t *testing.T, mgr manager.Manager, mapper *apiutil.DynamicRESTMa
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		return mapper.RunWhileServed(ctx, runWidgets, widgetKind)
 	}))
-	// README's example ends.
+	// The example of docs/options.md ends.
 	must(t, err)
 }
 
-// What README shows is what is run above.
-func TestRunWhileServedInREADME(t *testing.T) {
+// docs/options.md shows what is run above.
+func TestRunWhileServedInDocs(t *testing.T) {
 	source, err := os.ReadFile("whileserved_test.go")
 	must(t, err)
-	_, rest, _ := strings.Cut(string(source), "\t// README's example begins.\n")
-	example, _, found := strings.Cut(rest, "\t// README's example ends.\n")
+	_, rest, _ := strings.Cut(string(source), "\t// The example of docs/options.md begins.\n")
+	example, _, found := strings.Cut(rest, "\t// The example of docs/options.md ends.\n")
 	if !found {
 		t.Fatal("the example has no end")
 	}
