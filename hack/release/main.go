@@ -28,7 +28,7 @@ import (
 const (
 	// home is where the repository is expected to be pushed to.
 	home = "github.com/freshmapper/controller-runtime"
-	// nobody is who the commits are by.
+	// nobody is the default author of the commits.
 	nobody = "freshmapper <noreply@freshmapper.invalid>"
 )
 
@@ -36,17 +36,17 @@ const help = `release makes a git repository of controller-runtime with this map
 
   release -repo DIR [-lines v0.20..v0.25] [-fresh N] [-notes DIR]
 
-For each line: a branch, fresh-0.25 say, with upstream's release as it is and on
-top of it the fork, and a tag, v0.25.2-fresh.1 say. DIR must be absent or empty,
-or hold such a repository without changes of yours: then the branches go on.
-Nothing is pushed. The same sources give the same commits and tags.
+Each line gets a branch (fresh-0.25), which has upstream's release and on top of
+it the fork, and a tag (v0.25.2-fresh.1). DIR must be absent or empty, or hold such
+a repository without changes of yours: then release adds to its branches. It pushes
+nothing. The same sources give the same commits and tags.
 
   -lines L    lines, one (v0.25), several (v0.24,v0.25) or a range (default %[1]s)
   -fresh N    the number in the tags, for a further release of the same version (default 1)
   -notes DIR  write the release notes there, a file for each tag
   -module M   where the repository will be, for the replace line (default %[2]s)
-  -author A   who the commits are by (default %[3]s)
-  -date D     of the fork's commits, 2006-01-02 say (default: upstream's release)
+  -author A   the author of the commits (default %[3]s)
+  -date D     the date of the fork's commits, as in 2006-01-02 (default: that of upstream's release)
 `
 
 // options are what to release.

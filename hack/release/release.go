@@ -17,7 +17,7 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// edition is what is released of one line.
+// edition is the release of one line.
 type edition struct {
 	version  string // upstream's
 	tag      string
@@ -66,7 +66,8 @@ func release(ctx context.Context, o options) error {
 	return nil
 }
 
-// editions makes all of them, after a look at those tags that may be in the way.
+// editions makes the editions of all lines. Before that it checks that their tags
+// are not there yet.
 func (o options) editions(ctx context.Context, repo *repository) ([]edition, error) {
 	var editions []edition
 	for _, line := range o.lines {
@@ -108,8 +109,9 @@ func (o options) make(ctx context.Context, e *edition, repo *repository) error {
 	return nil
 }
 
-// stream has for each edition the commit of upstream's release, unless an earlier
-// edition has brought it, that of ours, and the tag.
+// stream returns the commits and tags. For each edition it has the commit of
+// upstream's release, unless the repository has that already, our commit on top,
+// and the tag.
 func (o options) stream(repo *repository, editions []edition, author *mail.Address) *git.Stream {
 	s := &git.Stream{Author: author}
 	for _, e := range editions {
@@ -129,13 +131,13 @@ func (o options) stream(repo *repository, editions []edition, author *mail.Addre
 	return s
 }
 
-// notes are the release notes, with gaps.
+// notes is the template of the release notes.
 //
 //go:embed notes.md
 var notes string
 
-// describe writes the release notes, which are the tree's README, too. There are
-// none without a record of how upstream's tests fare.
+// describe returns the release notes, which are the tree's README, too. It returns
+// an error if MATRIX.md has no results of upstream's tests for the version.
 func (o options) describe(e *edition) (string, error) {
 	rows := matrixRows(o.matrix, e.version)
 	if rows == "" {

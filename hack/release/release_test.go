@@ -179,7 +179,8 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// A release goes on in a fresh clone, whose branches are but one those of its remote.
+// A release can continue in a fresh clone, which has only one branch of its own;
+// the others are the remote's.
 func TestFurtherReleaseInClone(t *testing.T) {
 	dir, r := published(t, "v0.24..v0.25")
 	r.repo, r.fresh = filepath.Join(t.TempDir(), "clone"), 2
@@ -194,7 +195,7 @@ func TestFurtherReleaseInClone(t *testing.T) {
 	forktest.Clean(t, r.repo)
 }
 
-// The rule for Renovate that the documents give reads the tags that are made.
+// The rule for Renovate in docs/ can read the tags.
 func TestRenovateRule(t *testing.T) {
 	var config struct {
 		PackageRules []struct {
@@ -252,8 +253,8 @@ func TestParseLines(t *testing.T) {
 	}
 }
 
-// The real sources, taken by a program through a module proxy: what "go get"
-// gets from the tag, what is built, what is verified.
+// A program gets the real sources through a module proxy. The test checks what "go
+// get" gets from the tag, what is built, and what is verified.
 func TestConsumed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles client-go of two lines")

@@ -64,8 +64,8 @@ func isRelease(ref string) bool {
 		strings.HasPrefix(ref, "refs/remotes/") && strings.Contains(ref, "/fresh-0.")
 }
 
-// base is the ref that a branch goes on from, that of a remote if there is no
-// local one, as in a fresh clone. "" if the branch is new.
+// base returns the ref from which a branch continues. Without a local branch, as in
+// a fresh clone, it is the remote's. It is "" if the branch is new.
 func (r *repository) base(branch string) string {
 	if local := "refs/heads/" + branch; slices.Contains(r.refs, local) {
 		return local

@@ -18,7 +18,8 @@ import (
 	"github.com/freshmapper/freshmapper/hack/stage/full"
 )
 
-// No slice is larger than a reviewer can read, and the end is what hack/fork makes.
+// No slice is too large for a reviewer, and the series ends with the tree that
+// hack/fork makes.
 func TestSlices(t *testing.T) {
 	patches := made(t, "full")
 	for _, patch := range patches {
@@ -56,7 +57,7 @@ func sameFork(t *testing.T, staged, forked tree.Files) {
 	}
 }
 
-// Nothing of where our code comes from is left in upstream's.
+// The patches have no trace of the place that our code comes from.
 func TestSeriesIsUpstreams(t *testing.T) {
 	before := stock(t)
 	header := before["hack/boilerplate/boilerplate.go.txt"].Data
@@ -81,8 +82,8 @@ func TestSeriesIsUpstreams(t *testing.T) {
 const slicesOnServer = "^(TestApiMachinery|TestClient|TestClientFollowsScopeOnServer|TestEventhandler|TestLazyRestMapperProvider|TestSource)$"
 
 // Each slice applies, builds, and passes the tests of the packages that it changes,
-// without a server. A slice of tests alone passes those that it brings: the others
-// have run, on the same code.
+// without a server. For a slice of tests alone, only its own tests run: the others
+// have run before on the same code.
 func TestEachSlicePasses(t *testing.T) {
 	if os.Getenv("FRESHMAPPER_SLICES") == "" {
 		t.Skip("compiles controller-runtime's client, and its tests, once for each slice: hack/test.sh -series does")

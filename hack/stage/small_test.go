@@ -31,8 +31,8 @@ func TestSeriesIsSmall(t *testing.T) {
 	}
 }
 
-// Upstream's own tests stay, byte for byte, and so does everything else but three
-// files. What the series exports are methods.
+// Only three of upstream's files change; its own tests stay byte for byte. The
+// series exports nothing new but methods.
 func TestSeriesLeavesTheRestAlone(t *testing.T) {
 	upstream, patches := stock(t), made(t, "small")
 	files := patches[len(patches)-1].Files

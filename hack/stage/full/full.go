@@ -20,7 +20,7 @@ import (
 // Limit is how many lines a slice adds at most, with its tests.
 const Limit = 1500
 
-// table lists the slices: of each the purpose, then the files.
+// table lists the slices: the purpose of each, then its files.
 //
 //go:embed slices.txt
 var table string
@@ -37,8 +37,9 @@ type slice struct {
 	files   []string
 }
 
-// Changes lists the series. A file of a slice is as hack/fork's patch of the same
-// name leaves it, or as the first of these patches does, which puts the mapper in.
+// Changes lists the series. If hack/fork has a patch with the name of a slice, that
+// patch makes the slice's files; else hack/fork's first patch does, which puts the
+// mapper in.
 func Changes(base string, upstream tree.Files, ours fs.FS) ([]series.Change, error) {
 	steps, err := tree.Steps(base, upstream, ours)
 	if err != nil {

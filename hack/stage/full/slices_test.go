@@ -11,7 +11,7 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// The table names no file that is no more.
+// The table names only files that exist.
 func TestTable(t *testing.T) {
 	upstream := stock(t)
 	steps, err := tree.Steps(tree.Newest(), upstream, freshmapper.Source)

@@ -13,11 +13,11 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 )
 
-// rows are the lines of the table that hack/bench gives. Each shows one benchmark
-// or more, which are called as here up to the name of the mapper.
+// rows are the lines of the table that come from hack/bench. Each shows one or more
+// benchmarks. Their names here lack only the part with the mapper.
 var rows = []struct {
 	title            string
-	time, processors string // that they are given
+	time, processors string // values of -benchtime and -cpu
 	benchmarks       []string
 }{
 	{"requests, first lookup of all, with a version: aggregated / not", "1x", "2", requests("first")},

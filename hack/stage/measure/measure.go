@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package measure tells what each patch of the small series buys. It builds the
-// sample controller of testdata and the benchmarks of hack/bench on the tree
-// after each patch, on stock and on the full fork, and runs them.
+// Package measure measures what each patch of the small series buys. It builds the
+// sample controller of testdata and the benchmarks of hack/bench on stock, on the
+// tree after each patch and on the full fork, and runs them.
 package measure
 
 import (
@@ -67,8 +67,8 @@ func Run(ctx context.Context, root string, columns []*Column, progress io.Writer
 	return b.page(), nil
 }
 
-// run does one thing after the other with all columns, so that what else the
-// machine does falls on all of them alike.
+// run does each step with all columns before the next step, so that other load of
+// the machine affects all of them alike.
 func (b *bench) run(ctx context.Context, progress io.Writer) error {
 	type step struct {
 		what string

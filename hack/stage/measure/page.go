@@ -40,7 +40,7 @@ func (b *bench) line(out *strings.Builder, title string, cell func(*Column) stri
 	out.WriteString("\n")
 }
 
-// String returns whether the program came right, and at what price.
+// String returns whether the program healed, and at what price.
 func (o outcome) String() string {
 	text := "never"
 	if o.Healed {

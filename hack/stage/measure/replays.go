@@ -24,9 +24,9 @@ type outcome struct {
 }
 
 // replay runs the sample controller, built on stock and on the column's tree,
-// through the replays. hack/e2e takes them for stock and fork, and fails if a
-// replay does not go as it should on a fork. That is what is to be found out
-// here, so what counts is what it has recorded.
+// through the replays. hack/e2e takes the two programs for stock and fork, and
+// fails if a replay does not heal on the fork. A column may well fail a replay, so
+// only what hack/e2e has recorded counts.
 func (b *bench) replay(ctx context.Context, c *Column) error {
 	stock := b.columns[0]
 	if c == stock {

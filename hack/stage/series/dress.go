@@ -52,8 +52,8 @@ func dress(files, upstream tree.Files) (tree.Files, error) {
 	return dressed, nil
 }
 
-// headerOf returns what new Go files have to begin with. Releases without a file
-// for it have it in their own files.
+// headerOf returns the header that new Go files need. In releases without a file
+// for it, it comes from a Go file of upstream's.
 func headerOf(upstream tree.Files) ([]byte, error) {
 	header, ok := upstream[boilerplate]
 	if !ok {
@@ -96,8 +96,8 @@ func collectImports(to map[string]bool, name string, src []byte) error {
 	return nil
 }
 
-// requireDirectly moves the requirements that provide imports out of the block of
-// indirect ones into the first, sorted as go mod tidy sorts them.
+// requireDirectly moves the requirements that provide imports from the block of
+// indirect ones into the first block, sorted as go mod tidy sorts them.
 func requireDirectly(mod []byte, imports map[string]bool) []byte {
 	const indirect = " // indirect\n"
 	var kept, moved []string

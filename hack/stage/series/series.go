@@ -20,7 +20,7 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// Change is one purpose: what is said of it, and the tree after it.
+// Change is a change of one purpose: its commit message, and the tree after it.
 type Change struct {
 	Message string // of the commit: a subject, a blank line, a body
 	Files   tree.Files

@@ -21,9 +21,9 @@ var code embed.FS
 
 const spdx = "// SPDX-License-Identifier: Apache-2.0\n\n"
 
-// put brings the declarations of code/name. One that the file has already is
-// replaced; new ones come behind it or, if they are first, behind the
-// declaration that is called anchor.
+// put adds the declarations of code/name to the file. A declaration that the file
+// has already is replaced. New ones come behind the one before them or, if they are
+// first, behind the declaration that is called anchor.
 func (f file) put(name, anchor string) { f.putRepeated(name, anchor, "", nil) }
 
 // putRepeated is put for code in which each line with key stands for as many

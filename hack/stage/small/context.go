@@ -40,7 +40,8 @@ func hasContexts(files tree.Files) bool {
 	return minor != nil && (len(minor[1]) > 2 || string(minor[1]) >= "37")
 }
 
-// contexts gives each lookup a variant with a context, which its requests have.
+// contexts gives each lookup a variant with a context, and passes that to the
+// requests.
 func (f file) contexts() {
 	for _, l := range lookups {
 		f.variant(l.name, func(fn *ast.FuncDecl) string { return f.lookupBody(fn, "ctx, m, ", l.versions) })
@@ -67,8 +68,8 @@ func (f file) contexts() {
 	f.Import("context")
 }
 
-// variant makes a method of the same name with a context, and has the one
-// without call it.
+// variant adds a variant of a method that takes a context, and makes the method
+// without a context call it.
 func (f file) variant(name string, body func(*ast.FuncDecl) string) {
 	f.Function(name, func(fn *ast.FuncDecl) {
 		params := strings.TrimPrefix(f.Text(fn.Type.Params), "(")

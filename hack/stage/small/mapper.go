@@ -19,8 +19,8 @@ const (
 	addToCache  = "addGroupVersionResourcesToCacheAndReloadLocked"
 )
 
-// lookups are the mapper's methods that reload on a miss, and how each writes
-// the versions that it is about.
+// lookups are the mapper's methods that reload on a miss, and the expression in
+// each for the versions that it asks for.
 var lookups = []struct{ name, versions string }{
 	{"KindFor", "[]string{%s.Version}"},
 	{"KindsFor", "[]string{%s.Version}"},
@@ -45,7 +45,7 @@ func readLive(files tree.Files) error {
 	})
 }
 
-// throughLookup has a method ask through lookup, which knows when to reload.
+// throughLookup makes a method call lookup, which knows when to reload.
 func (f file) throughLookup(name, versions string) {
 	f.Function(name, func(fn *ast.FuncDecl) {
 		for _, call := range []string{"m.getMapper()." + name + "(", "m." + reloadGroup + "("} {
@@ -76,7 +76,7 @@ func (f file) lookupBody(fn *ast.FuncDecl, first, versions string) string {
 // reported.
 func dropGone(files tree.Files) error {
 	return edit(files, mapperFile, func(f file) {
-		// What one version has is worth having if another one fails.
+		// If one version fails, what the others have is kept.
 		f.Change(fetch, "return nil, &err", "return groupVersionResources, &err")
 		f.Change(fetch, "delete(m.knownGroups, groupName)", "m.dropVersionLocked(groupVersion)")
 		f.Remove(reloadOwned, "m."+addToCache+"(groupVersionResources)")

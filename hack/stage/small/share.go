@@ -31,8 +31,8 @@ func shareReads(files tree.Files) error {
 	})
 }
 
-// background has the lookups of a release without context variants pass a
-// context nevertheless, which waits for no request.
+// background makes the lookups of a release without context variants pass
+// context.Background().
 func (f file) background() {
 	for _, l := range lookups {
 		f.Change(l.name, "lookup(m, ", "lookup(context.Background(), m, ")

@@ -13,8 +13,8 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// What the series is found by in upstream's files. Each, if it is not there, is
-// an error that names it.
+// The series needs these places in upstream's files. If one is missing, the error
+// names it.
 func TestChangesSayWhatTheyDoNotFind(t *testing.T) {
 	stock, err := tree.Upstream(context.Background(), tree.Newest(), nil)
 	if err != nil {
@@ -57,8 +57,8 @@ func TestChangesSayWhatTheyDoNotFind(t *testing.T) {
 	}
 }
 
-// Our code and tests are written as gofmt has them, though the go command does
-// not know of them.
+// Our code and tests are formatted as gofmt formats them, although the go command
+// does not see them.
 func TestCodeIsFormatted(t *testing.T) {
 	checkFormat(t, code, "code", "package p\n\n")
 	checkFormat(t, tests, "tests", "")
