@@ -25,19 +25,19 @@ const help = `fork puts a RESTMapper that stays fresh into your controller-runti
 
   fork -into DIR [-force]               fork controller-runtime into the module in DIR
   fork -into DIR -undo [-force]         take all of it back
-  fork -check DIR                       say whether the fork in DIR is as it should be
-  fork -o DIR [-version V] [-full]      write just the patched tree
-  fork -V                               say which version of this tool it is
+  fork -check DIR                       report whether the fork in DIR is whole and up to date
+  fork -o DIR [-version V] [-full]      write only the patched tree, into DIR
+  fork -V                               print the version of this tool
 
 -into reads the controller-runtime version that the module in DIR selects, writes
 DIR/third_party/controller-runtime, adds one replace line to DIR/go.mod and
-builds. If the build fails, or you interrupt it, everything is rolled back. Run
-again, it updates the tree after you changed the controller-runtime version or
-this tool, and else changes nothing. -undo puts go.mod and go.sum back.
+builds. If the build fails, or you interrupt it, everything is rolled back. Run it
+again when the controller-runtime version or this tool has changed: it updates the
+tree. Otherwise it changes nothing. -undo puts go.mod and go.sum back.
 
 -check changes nothing. It succeeds if the tree is whole, of the version that
-go.mod requires, and of this tool's mapper; else one line says what to run. Run it
-in CI: "go get" of a newer controller-runtime leaves an old tree in use.
+go.mod requires, and has this tool's mapper; otherwise one line tells what to run.
+Use it in CI: "go get" of a newer controller-runtime leaves an old tree in use.
 
   -force      give up edits made by hand in the tree, clear away what an
               interrupted run left behind

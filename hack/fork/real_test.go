@@ -13,8 +13,8 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 )
 
-// The real sources in programs that use as little of controller-runtime as one
-// can: what our code imports must be within reach of their own go.sum.
+// The real sources, in programs that use as little of controller-runtime as
+// possible: their own go.sum must suffice for what our code imports.
 func TestRealSources(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles controller-runtime")

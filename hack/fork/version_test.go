@@ -13,8 +13,8 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// "go run .../hack/fork@version" works for who has no checkout: nothing in go.mod
-// forbids it (a replace or an exclude would), and the sources travel along.
+// "go run .../hack/fork@version" works without a checkout: nothing in go.mod
+// forbids it (a replace or an exclude would), and the sources are inside the tool.
 func TestRunAtVersion(t *testing.T) {
 	const version = "v0.99.0"
 	repository := filepath.Join(t.TempDir(), "freshmapper")

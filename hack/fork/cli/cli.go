@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli runs commands that take flags and nothing else, and say on one line
-// what went wrong.
+// Package cli runs commands that take only flags, and prints errors on one line.
 package cli
 
 import (
@@ -28,7 +27,8 @@ type Command struct {
 func (c Command) Run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), ends()...)
 	defer stop()
-	// Who reads the output may stop ("| head"): that must not end a run half way.
+	// If the reader of the output stops ("| head"), the run must still go on to its
+	// end.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c.Flags.SetOutput(io.Discard)
 	err := c.Flags.Parse(args)

@@ -48,8 +48,8 @@ func TestDockerignore(t *testing.T) {
 	}
 }
 
-// What hides the tree is named with lines that bring it back: so that after
-// adding them nothing is named any more.
+// The tool names each file that hides the tree, with the lines that bring the tree
+// back. After they are added, it names nothing.
 func TestAdvice(t *testing.T) {
 	dir := forked(t)
 	forktest.Write(t, dir, ".gitignore", "bin/\nthird_party/\n*.mod\n")
@@ -186,7 +186,7 @@ func TestWorkspaceSibling(t *testing.T) {
 	}
 }
 
-// The last line names what could not be had, not the fork.
+// The last line names the module that could not be downloaded, not the fork.
 func TestUnavailableDependency(t *testing.T) {
 	dir := forktest.Consumer(t)
 	forktest.Write(t, dir, "more.go", "package main\n\nimport _ \"example.invalid/missing\"\n")

@@ -104,7 +104,8 @@ func (c *checked) run(ctx context.Context) error {
 	return nil
 }
 
-// whole: the tree has all that this tool wrote, and nothing else.
+// whole returns an error unless the tree has all that this tool wrote, and nothing
+// else.
 func (c *checked) whole() error {
 	if left := (tree.Slot{Dir: c.dir}).Leftovers(); !c.manifest.Complete || len(left) > 0 {
 		return fmt.Errorf("a run that wrote %s was interrupted, or is at work: run %s -force", c.shown, c.fix)
@@ -124,7 +125,8 @@ func (c *checked) whole() error {
 	return fmt.Errorf("%s is not as this tool wrote it (%d files, the first: %s): run %s -force", c.shown, len(edits), edits[0], c.fix)
 }
 
-// upToDate: the tree is of the version that is required, and of our mapper.
+// upToDate returns an error unless the tree is of the required version and has our
+// mapper.
 func (c *checked) upToDate(ctx context.Context) error {
 	if c.version != c.manifest.Version {
 		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", c.shown, tree.Module, c.manifest.Version, c.show(goMod), c.version, c.fix)
@@ -147,8 +149,9 @@ func (c *checked) upToDate(ctx context.Context) error {
 	return nil
 }
 
-// sameInVendor: what the build takes from a vendor folder is what is in the tree. The
-// go command compares versions only, and the tree has none.
+// sameInVendor returns an error unless the vendor folder that the build uses has
+// the same files as the tree. The go command compares only versions, and the tree
+// has none.
 func (c *checked) sameInVendor() error {
 	vendor, command := c.vendor()
 	if vendor == "" {

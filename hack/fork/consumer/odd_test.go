@@ -38,7 +38,8 @@ func TestOtherModFile(t *testing.T) {
 	}
 }
 
-// What is not understood about Docker is no reason to fail once the fork is in place.
+// A Docker file that the tool does not understand is no reason to fail: the fork is
+// in place.
 func TestUnreadableDockerfile(t *testing.T) {
 	dir := forktest.Consumer(t)
 	for _, name := range []string{"Dockerfile", ".dockerignore"} {
@@ -68,7 +69,8 @@ func TestUnreadableFolder(t *testing.T) {
 	}
 }
 
-// What GOFLAGS has the go command print is not the reason why a build fails.
+// What the go command prints because of GOFLAGS is not the reason why a build
+// fails.
 func TestBuildFailureWithVerboseFlags(t *testing.T) {
 	dir := forktest.Consumer(t)
 	forktest.Write(t, dir, "broken.go", "package main\n\nvar _ = absent\n")

@@ -25,7 +25,7 @@ type state struct {
 	interrupted string // what is half done, in words; "" if nothing
 }
 
-// healthy: a run was here and ended well.
+// healthy reports whether a run was here and ended well.
 func (s *state) healthy() bool {
 	return s.tree && s.replaced && s.interrupted == "" && len(s.edits) == 0
 }

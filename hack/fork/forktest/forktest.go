@@ -19,8 +19,9 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// sources are a mapper that compiles in the place of upstream's, in the layout of
-// the real one. They are no Go files here because they would be a package of ours.
+// sources are a small mapper that compiles in the place of upstream's, in the
+// layout of the real one. They are no Go files here, because they would be a
+// package of this module.
 //
 //go:embed ours
 var sources embed.FS

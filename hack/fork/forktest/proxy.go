@@ -12,13 +12,14 @@ import (
 	"testing"
 )
 
-// Proxy has the go command get a module with git, from a folder that stands in for
-// its host, and from then on take what it got from a proxy, with all else as before.
-// It returns the module cache, which has nothing of the module before and after.
+// Proxy makes the go command get a module with git, from a folder that stands in
+// for its host. From then on the go command gets it from a proxy, as it gets all
+// else. Proxy returns the module cache, which has nothing of the module before and
+// after.
 func Proxy(t *testing.T, repository, module string) (cache string) {
 	t.Helper()
-	// The go command keeps an index of each module version for good. Here the same
-	// version is something else in each run.
+	// The go command keeps an index of each module version for good. In this test
+	// the same version has other contents in each run.
 	t.Setenv("GODEBUG", "goindex=0")
 	name, _, _ := strings.Cut(module, "@")
 	got := t.TempDir()

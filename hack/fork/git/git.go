@@ -64,7 +64,7 @@ type Stream struct {
 	marks int
 }
 
-// Commit adds a commit, from which the next goes on.
+// Commit adds a commit, on which the next one builds.
 func (s *Stream) Commit(branch string, when time.Time, message string, files tree.Files) {
 	s.marks++
 	fmt.Fprintf(&s.text, "commit refs/heads/%s\nmark :%d\n", branch, s.marks)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gotool runs the go command, and others, and turns their failures into
-// errors of one line that still hold everything they said.
+// Package gotool runs the go command and other commands. It turns their failures
+// into errors of one line that still hold the whole output.
 package gotool
 
 import (
@@ -112,7 +112,7 @@ func Lines(output string) []string {
 	return lines
 }
 
-// RepeatLines has each line with a key in it stand once for each of the values.
+// RepeatLines repeats each line with a key in it, once for each of the values.
 func RepeatLines(text, key string, values []string) string {
 	var out strings.Builder
 	for _, line := range SplitLines(text) {

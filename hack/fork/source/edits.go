@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// In what follows place is a function, a method or a type, as Named takes it, or
-// "T{" for the literals of a type, or "" for the whole file; want is how a piece of it
-// is written, or how it begins. A space in it may be any white space.
+// In these methods, place is a function, a method or a type, as Named takes it, or
+// "T{" for the literals of a type, or "" for the whole file. want is the text of a
+// piece of it, or how that text begins. A space in want stands for any white space.
 
-// Change replaces a piece: as much of it as want says.
+// Change replaces the part of a piece that want matches.
 func (f *File) Change(place, want, with string) {
 	f.once(place, want, func(n ast.Node) {
 		from := f.offset(n.Pos())
@@ -46,8 +46,8 @@ func (f *File) Wrap(place, want, before, after string) {
 	f.once(place, want, func(n ast.Node) { f.Put(n, before+f.Text(n)+after) })
 }
 
-// Remove takes a piece out, which must be as want says to its end and alone on its
-// lines, with the comment above it.
+// Remove removes a piece, with the comment above it. want must match the whole
+// piece, and the piece must be alone on its lines.
 func (f *File) Remove(place, want string) {
 	f.once(place, want, func(n ast.Node) {
 		from, to := f.lineStart(f.offset(n.Pos())), f.lineEnd(f.offset(n.End()))
@@ -72,7 +72,7 @@ func (f *File) once(place, want string, do func(ast.Node)) {
 	f.Unexpected("single %q in %s (there are %d)", want, place, len(found))
 }
 
-// find finds all of the outermost nodes in a place that are written so, or begin so.
+// find finds the outermost nodes in a place whose text is want or begins with it.
 func (f *File) find(place, want string) (found []ast.Node) {
 	begins := pattern(want)
 	for _, within := range f.places(place) {
@@ -107,7 +107,7 @@ func (f *File) places(place string) []ast.Node {
 	return []ast.Node{decl}
 }
 
-// pattern matches what is written as want says, up to the end of a word.
+// pattern returns a pattern that matches want, up to the end of a word.
 func pattern(want string) *regexp.Regexp {
 	expr := strings.ReplaceAll(regexp.QuoteMeta(want), " ", `\s+`)
 	if wordEnd.MatchString(want) {
@@ -118,7 +118,7 @@ func pattern(want string) *regexp.Regexp {
 
 var wordEnd = regexp.MustCompile(`\w$`)
 
-// Either returns which of several pieces there is, once.
+// Either returns the one of several pieces that is there. It must be there once.
 func (f *File) Either(wants ...string) string {
 	for _, want := range wants {
 		if len(f.find("", want)) == 1 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package source edits upstream's Go files: hack/fork and hack/stage say what
-// they change in the words of this package. Places are found in the syntax tree,
-// and edits are made to the bytes, so what is not edited stays byte for byte.
-// What is not found once, and only once, is an error and never a guess.
+// Package source edits upstream's Go files for hack/fork and hack/stage. It finds
+// places in the syntax tree and edits the bytes, so what is not edited stays byte
+// for byte. If a place is not found exactly once, that is an error: the package
+// never guesses.
 package source
 
 import (
@@ -17,8 +17,8 @@ import (
 	"strings"
 )
 
-// File is a Go file that is being edited, one edit after the other: each sees
-// what those before it have made. After an error the others do nothing.
+// File is a Go file that is being edited, one edit after the other. Each edit sees
+// the result of those before it. After an error the others do nothing.
 type File struct {
 	name     string
 	upstream []byte // the file as it was
@@ -45,11 +45,11 @@ func (f *File) parse(data []byte) {
 	f.data, f.fset, f.file = data, fset, file
 }
 
-// Err is what went wrong first.
+// Err returns the first error.
 func (f *File) Err() error { return f.err }
 
-// Done returns the edited file, formatted. What gofmt would change elsewhere is not
-// ours to touch, so upstream's file must be as gofmt has it.
+// Done returns the edited file, formatted. Upstream's file must be as gofmt formats
+// it, because formatting must not change what was not edited.
 func (f *File) Done() ([]byte, error) {
 	if f.err != nil {
 		return nil, f.err
@@ -60,7 +60,7 @@ func (f *File) Done() ([]byte, error) {
 	return format.Source(f.data)
 }
 
-// Unexpected says what was looked for in vain.
+// Unexpected fails with a text that says what was not found.
 func (f *File) Unexpected(format string, args ...any) {
 	f.Fail(fmt.Errorf("upstream's %s has no %s: this release needs a look before the tool can edit it", f.name, fmt.Sprintf(format, args...)))
 }
@@ -72,7 +72,7 @@ func (f *File) Fail(err error) {
 	}
 }
 
-// Text is how a node is written.
+// Text returns the source text of a node.
 func (f *File) Text(n ast.Node) string { return string(f.data[f.offset(n.Pos()):f.offset(n.End())]) }
 
 func (f *File) offset(pos token.Pos) int { return f.fset.Position(pos).Offset }

@@ -18,12 +18,13 @@ const (
 	namespacedFile = clientDir + "/namespaced_client.go"
 )
 
-// clientEdits are about the mapping of each kind that upstream's client has met,
-// which it keeps for good, and for which it discovers with its lock held.
+// clientEdits are about the mappings in upstream's client. It keeps the mapping of
+// each kind for ever, and holds its lock during discovery.
 var clientEdits = []edit{
 	{file: clientFile, do: lookUpUnlocked},
-	// The client sends its requests through types of ours, and tells the scope of a kind
-	// from what it knew last, if the kind is gone: upstream's mapper never forgets one.
+	// The client sends its requests through types of ours. If a kind is gone, it
+	// takes the last known scope of the kind: upstream's mapper never forgets a
+	// kind.
 	{file: fieldsFile, do: wrapRequesters, changes: []change{
 		{"clientRestResources{", "mapper: options.Mapper", "mapper: followed(options.Mapper)"},
 		{"metadataClient{", "restMapper: options.Mapper", "restMapper: resources.mapper"},
@@ -38,7 +39,7 @@ var clientEdits = []edit{
 	}, adds: []string{clientDir + "/namespaced_client_follow.go"}},
 }
 
-// getter is how the client finds what it keeps of a kind.
+// getter is the method by which the client finds what it keeps of a kind.
 const getter = "(c *clientRestResources) getResource"
 
 // getterShape is the method as the tool knows it: nothing but the lookup happens
@@ -65,9 +66,9 @@ const getterShape = `func ` + getter + `(obj <type>) (*resourceMeta, error) {
 	return r, err
 }`
 
-// lookUpUnlocked has the client make sure that what it keeps still holds, and
-// discover without its lock. It notes the names of the maps that it keeps mappings
-// in, and how the parameter of the method is declared.
+// lookUpUnlocked makes the client check that what it keeps is still true, and do
+// discovery without its lock. It notes the names of the maps with mappings, and how
+// the parameter of the method is declared.
 func lookUpUnlocked(f *source.File, noted keys) {
 	maps := clientMaps(f)
 	holes := f.Shape(getter, getterShape)
@@ -91,8 +92,8 @@ func lookUpUnlocked(f *source.File, noted keys) {
 	noted["MAPS"], noted["OBJ"] = maps, []string{"obj " + holes[0]}
 }
 
-// clientMaps returns the maps of the client's cache, after a look at its other
-// fields that matter.
+// clientMaps checks the fields of the client's cache that matter, and returns its
+// maps.
 func clientMaps(f *source.File) (maps []string) {
 	const typeName = "clientRestResources"
 	for _, field := range f.Fields(typeName) {
@@ -127,8 +128,9 @@ func followWatch(f *source.File, noted keys) {
 	noted["BASE"] = []string{strings.TrimSuffix(strings.TrimPrefix(used, "w."), ".typedClient.resources")}
 }
 
-// listFollowing has the client of a namespace list again if the scope was not what it
-// took it for. The first releases of v0.22 list in the namespace whatever the scope.
+// listFollowing makes the client of a namespace list again if the kind had another
+// scope than the client assumed. The first releases of v0.22 list in the namespace
+// whatever the scope.
 func listFollowing(f *source.File, _ keys) {
 	const list = "(n *namespacedClient) List"
 	f.Function(list, func(fn *ast.FuncDecl) {

@@ -29,8 +29,8 @@ func upstreamOf(t testing.TB, version string) Files {
 
 var releases sync.Map // of functions by version
 
-// An editTest says what the change of one of upstream's files takes out of it and
-// puts into it, line by line and without indentation.
+// An editTest lists the lines that the edits of one of upstream's files remove and
+// add, without indentation.
 type editTest struct {
 	removed, added []string
 }
@@ -168,8 +168,8 @@ func checkLines(t *testing.T, before, after string, test editTest) {
 	}
 }
 
-// without takes the last of each of the lines out of text. The blank ones all
-// count as one: they stand between the others.
+// without removes the last occurrence of each of the lines from text. All blank
+// lines count as one: they stand between the others.
 func without(t *testing.T, text string, lines []string) []string {
 	t.Helper()
 	var left []string
@@ -196,7 +196,7 @@ func without(t *testing.T, text string, lines []string) []string {
 	return left
 }
 
-// checkOrder makes sure that the lines are where they do what they are there for.
+// checkOrder checks the order of lines that work only in that order.
 func checkOrder(t *testing.T, edited string) {
 	t.Helper()
 	order := []string{
@@ -281,7 +281,7 @@ func TestEditRefuses(t *testing.T) {
 	}
 }
 
-// Whatever the tool writes, gofmt would have written.
+// What the tool writes is formatted as gofmt formats it.
 func TestTemplates(t *testing.T) {
 	for _, line := range Lines {
 		files, err := Generate(line.Newest, maps.Clone(upstreamOf(t, line.Newest)), ours())

@@ -12,8 +12,8 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/source"
 )
 
-// damaged is a file with some of its lines dropped, doubled, exchanged, or with a
-// byte changed: as a release might have it that nobody has looked at.
+// damaged returns a file with lines dropped, doubled or exchanged, or with a byte
+// changed, as a release might have it that nobody has checked.
 func damaged(data, how []byte) []byte {
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	for ; len(how) >= 3 && len(lines) > 1; how = how[3:] {
@@ -34,9 +34,9 @@ func damaged(data, how []byte) []byte {
 	return bytes.Join(lines, nil)
 }
 
-// Whatever upstream's files look like, an edit neither panics nor writes what is no
-// Go: it returns an error that the release needs a look. Run it with -fuzz to go
-// beyond the seeds.
+// Whatever upstream's files look like, an edit neither panics nor writes invalid
+// Go. It returns an error that names what somebody has to look at. Run it with
+// -fuzz to go beyond the seeds.
 func FuzzEdit(f *testing.F) {
 	names := slices.Sorted(maps.Keys(editTests))
 	upstream := upstreamOf(f, Newest())

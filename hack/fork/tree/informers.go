@@ -43,8 +43,9 @@ var informerEdits = []edit{
 	{file: sourceFile, changes: []change{
 		{"(ks *Kind[object, request]) Start", "wait.PollUntilContextCancel(ctx, 10*time.Second, true, ", "wait.PollUntilContextCancel(ctx, 4*time.Second, true, "},
 	}},
-	// The handler of owners goes on with what it knew last of a kind that is gone: it is
-	// asked for each event of each object that has such an owner.
+	// The handler of owners uses the last known scope of a kind that is gone,
+	// because it needs the scope for each event of each object that has such an
+	// owner.
 	{file: ownerFile, changes: []change{
 		{"enqueueRequestForOwner[object]{", "mapper: mapper", "mapper: followed(mapper)"},
 	}},

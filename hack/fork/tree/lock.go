@@ -13,13 +13,13 @@ import (
 // errLocked is what takeLock returns for a file that another process has locked.
 var errLocked = errors.New("locked")
 
-// moment is how long a lock is waited for. A process that a run was just starting when
-// it was killed holds the run's lock until it executes its own program.
+// moment is how long takeLock is tried. If a run is killed while it starts a
+// process, that process holds the run's lock until it executes its own program.
 const moment = time.Second
 
-// Lock makes sure that one run at a time is at work in a folder. It leaves
-// nothing in the folder: the lock is a file among the temporary ones, whose time
-// says since when. unlock removes it.
+// Lock makes sure that only one run at a time works in a folder. It leaves nothing
+// in the folder: the lock is a file in the temporary folder, and the file's time is
+// the time of the lock. unlock removes it.
 func Lock(dir string) (unlock func(), err error) {
 	name := lockName(dir)
 	file, err := takeLock(name)

@@ -80,8 +80,8 @@ func Load(dir string) (*Manifest, error) {
 	return m, nil
 }
 
-// Save writes the manifest of the tree in dir, through a rename: there is
-// always a whole one.
+// Save writes the manifest of the tree in dir, through a rename: so the file is
+// always complete.
 func (m *Manifest) Save(dir string) error {
 	data, err := json.MarshalIndent(m, "", "\t")
 	if err != nil {

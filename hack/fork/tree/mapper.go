@@ -20,8 +20,8 @@ import (
 // roots are the folders of our sources that go into the tree.
 var roots = []string{"apiutil", "internal"}
 
-// defaults is the file of ours that says what an option is if it is not set. In
-// the tree it says so of the metrics that controller-runtime registers.
+// defaults is our file with the defaults of options. In the tree the default of
+// Metrics is what controller-runtime registers.
 const defaults = apiutilDir + "/defaults.go"
 
 func dropDefaults(d *draft) error {
@@ -91,9 +91,9 @@ func checkExports(name string, src []byte, want []string) error {
 	return nil
 }
 
-// destination is where a file or package of ours is in the tree: apiutil/x becomes
-// pkg/client/apiutil/x, internal/x becomes pkg/client/apiutil/internal/x. Not ok:
-// the tree does not have it.
+// destination returns where a file or package of ours is in the tree: apiutil/x
+// becomes pkg/client/apiutil/x, internal/x becomes pkg/client/apiutil/internal/x.
+// Not ok: the tree does not have it.
 func destination(name string) (to string, ok bool) {
 	root, rest, _ := strings.Cut(name, "/")
 	if root == "apiutil" {
@@ -102,9 +102,9 @@ func destination(name string) (to string, ok bool) {
 	return path.Join(apiutilDir, name), slices.Contains(roots, root)
 }
 
-// localize makes a file of ours at home in the tree: imports of our module
-// become imports of the tree's. Whatever is not Go, and everything below a
-// testdata folder, stays as it is.
+// localize adapts a file of ours to the tree: imports of our module become imports
+// of the tree's. Whatever is not Go, and everything below a testdata folder, stays
+// as it is.
 func localize(name string, src []byte) ([]byte, error) {
 	if path.Ext(name) != ".go" || slices.Contains(strings.Split(name, "/"), "testdata") {
 		return src, nil

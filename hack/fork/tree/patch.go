@@ -76,10 +76,11 @@ var patches = []patch{
 		},
 	},
 	{
-		// pkg/metrics registers the mapper's metrics when it is initialized, as it does
-		// for others', and leaves what counts in an internal package, where the mapper
-		// finds it. If the mapper imported pkg/metrics, then every program with a client
-		// would need Prometheus, and would have client-go's metrics registered by the way.
+		// pkg/metrics registers the mapper's metrics when it is initialized, as it
+		// does with other metrics, and leaves the recorder in an internal package,
+		// where the mapper finds it. If the mapper imported pkg/metrics, every
+		// program with a client would need Prometheus, and client-go's metrics
+		// would be registered as well.
 		name: "metrics", begin: dropDefaults,
 		adds: []string{
 			defaults, "pkg/internal/mappermetrics/mappermetrics.go", "pkg/metrics/restmapper.go", apiutilDir + "/metrics_registry_test.go",
@@ -155,7 +156,7 @@ func (d *draft) apply(p patch) error {
 	return nil
 }
 
-// Edit has a file edited that must be there.
+// Edit edits a file, which must be there.
 func (f Files) Edit(name string, do func(*source.File)) error {
 	upstream, ok := f[name]
 	if !ok {
@@ -213,8 +214,8 @@ type Result struct {
 	before  map[string]string // the digests of upstream's files
 }
 
-// Make takes a release from the module cache, as Folder does, and patches it. Full
-// is with all of upstream's files, else the tree is slim.
+// Make takes a release from the module cache, as Folder does, and patches it. With
+// full, the tree keeps all of upstream's files; else it is slim.
 func Make(ctx context.Context, version string, sums []byte, ours fs.FS, full bool) (*Result, error) {
 	if _, err := LineOf(version); err != nil {
 		return nil, err // before anything is downloaded
@@ -234,7 +235,8 @@ func Make(ctx context.Context, version string, sums []byte, ours fs.FS, full boo
 	return made, nil
 }
 
-// String says what became of upstream's files.
+// String returns how many of upstream's files were kept, changed and so on, for a
+// reader.
 func (r *Result) String() string {
 	kept, replaced := 0, 0
 	for name, was := range r.before {

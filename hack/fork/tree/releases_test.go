@@ -19,8 +19,9 @@ import (
 	"github.com/freshmapper/freshmapper"
 )
 
-// The tool takes every release of a line, not the newest alone, and upstream changes
-// its files within a line: the namespaced client did between v0.22.0 and v0.22.4.
+// The tool takes every release of a line, not only the newest. Upstream changes
+// files within a line: it changed the namespaced client between v0.22.0 and
+// v0.22.4.
 func TestEveryReleaseFitsTogether(t *testing.T) {
 	for _, version := range everyRelease(t) {
 		t.Run(version, func(t *testing.T) {
@@ -39,7 +40,7 @@ func TestEveryReleaseFitsTogether(t *testing.T) {
 	}
 }
 
-// The check sees what it is for.
+// The check finds the faults that it is for.
 func TestProblems(t *testing.T) {
 	files := Files{"p/a.go": {Data: []byte(`package p
 
@@ -90,7 +91,7 @@ func changedFolders(upstream, made Files) []string {
 	return slices.Sorted(maps.Keys(folders))
 }
 
-// seen are the faults that a type check finds without what is imported.
+// seen matches the faults that a type check finds without the imported packages.
 var seen = regexp.MustCompile(`undefined: [\w]+$|declared and not used|imported and not used|redeclared|already declared|missing return`)
 
 // problems checks the types of the package in a folder, its tests left out.
@@ -120,7 +121,7 @@ func problems(t *testing.T, files Files, dir string) (found []string) {
 	return found
 }
 
-// empty imports packages without anything in them: what is there is not in question.
+// empty imports packages as empty ones: the check is not about what they hold.
 type empty struct{}
 
 func (empty) Import(name string) (*types.Package, error) {

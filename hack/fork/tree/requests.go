@@ -21,8 +21,8 @@ var requesters = []struct{ name, file, receiver, follower string }{
 	{"metadataClient", "metadata_client.go", "mc *metadataClient", ""},
 }
 
-// following is what a type is called that sends the requests of another so that
-// they follow the mapper.
+// following returns the name of the type that sends the requests of another type
+// and follows the mapper.
 func following(name string) string { return "following" + strings.ToUpper(name[:1]) + name[1:] }
 
 // putRequests adds a file in which each request of upstream's client has one of
@@ -59,7 +59,7 @@ func putRequests(d *draft) error {
 	return d.put(clientDir+"/client_follow_requests.go", data)
 }
 
-// isRequest reports whether it is a method for others that takes a context.
+// isRequest reports whether a method is exported and takes a context.
 func isRequest(f *source.File, method *ast.FuncDecl) bool {
 	params := method.Type.Params.List
 	return method.Name.IsExported() && len(params) > 1 && f.Text(params[0]) == "ctx context.Context"

@@ -26,8 +26,8 @@ const (
 	asWritten = "* -text\n"
 )
 
-// slim leaves out what no program compiles and what does not test the fork: all
-// but Go packages, and the tests of those parts of pkg/ where nothing differs
+// slim removes what no program compiles and what does not test the fork: everything
+// that is no Go package, and the tests of those parts of pkg/ where nothing differs
 // from upstream.
 func (r *Result) slim() {
 	maps.DeleteFunc(r.Files, func(name string, _ File) bool { return !r.compiled(name) && !r.testsFork(name) })
@@ -47,8 +47,8 @@ func (r *Result) compiled(name string) bool {
 	return strings.HasPrefix(name, "pkg/") && !strings.HasPrefix(name, managerInternal)
 }
 
-// testsFork reports whether the file is of the tests of what differs. Upstream's
-// suite of pkg/client is not: it imports examples/, which is left out.
+// testsFork reports whether the file belongs to the tests of the parts that differ.
+// Upstream's suite of pkg/client does not: it imports examples/, which is left out.
 func (r *Result) testsFork(name string) bool {
 	_, upstreams := r.before[name]
 	return isTest(name) && !(upstreams && path.Dir(name) == "pkg/client") &&

@@ -39,7 +39,8 @@ func (s Slot) Leftovers() []string {
 	return names
 }
 
-// Exists reports whether there is something of that name, be it a link to nowhere.
+// Exists reports whether there is something of that name, even if it is a link to
+// nowhere.
 func Exists(name string) bool {
 	_, err := os.Lstat(name)
 	return !errors.Is(err, fs.ErrNotExist)
@@ -109,7 +110,7 @@ func (s Slot) Revert() error {
 	return s.Sweep()
 }
 
-// Sweep removes what is beside the place: after a Put it settles the matter.
+// Sweep removes what is beside the place. After that a Put cannot be taken back.
 func (s Slot) Sweep() error {
 	if err := errors.Join(os.RemoveAll(s.staged()), os.RemoveAll(s.old())); err != nil {
 		return fmt.Errorf("remove leftovers: %w", err)
