@@ -22,8 +22,7 @@ die() {
 	exit 1
 }
 
-# dev ends the script and does what it is for: hack/dev is a program that the go
-# command builds if it is not as the sources are.
+# dev builds hack/dev if its sources have changed, and replaces the script by it.
 dev() {
 	command -v go >/dev/null || die "no go command: install Go first, see go.dev/dl"
 	mkdir -p "$root/.cache"

@@ -12,7 +12,8 @@ import (
 	"github.com/freshmapper/freshmapper/hack/dev/proc"
 )
 
-// instead is a test that takes long. With -page it writes a page about what it found.
+// instead is a long test that is run in place of the others. With -page it writes a
+// page with its results.
 type instead struct {
 	usage, folder, test string
 	flags               []string // of the test; with any of them the page is only printed

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command dev does what the scripts of hack are for; they build and start it.
+// Command dev does the work of hack/test.sh and hack/envtest.sh, which build and
+// start it.
 package main
 
 import (
@@ -70,18 +71,18 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 	return commands[args[1]](ctx, &checkout{root: args[0], stdout: stdout, stderr: stderr}, args[2:])
 }
 
-// settings are those of the go command for all that the commands run. A go.work
-// above the checkout would change what every module resolves to. Tests build
-// programs and trees in temporary folders: without these paths in what it
-// compiles Go's build cache has it the next time. Nobody debugs these programs, and
-// without symbols they are linked in two thirds of the time.
+// settings are the go command's settings for everything that the commands run. A
+// go.work above the checkout would change what every module resolves to. Tests
+// build programs and trees in temporary folders: if these paths are not in the
+// compiled code, Go's build cache can be used the next time. Nobody debugs these
+// programs, and without symbols they are linked in two thirds of the time.
 func settings() error {
 	flags := strings.TrimSpace(os.Getenv("GOFLAGS") + " -trimpath -ldflags=-s")
 	return errors.Join(os.Setenv("GOWORK", "off"), os.Setenv("GOFLAGS", flags))
 }
 
-// parse parses the flags of a script, and refuses what no flag stands before. usage
-// is all that is said about them.
+// parse parses the flags of a script, and refuses other arguments. usage is the
+// whole text of -h.
 func (c *checkout) parse(flags *flag.FlagSet, args []string, usage string) error {
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {}

@@ -40,8 +40,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// What a commit leaves out are tests that there are, else it would leave out
-// nothing, or something else. So are those of other commands.
+// The tests that a commit leaves out must exist; otherwise nothing, or something
+// else, would be left out. The same is true of the tests that other commands run.
 func TestNightTestsExist(t *testing.T) {
 	var all bytes.Buffer
 	err := filepath.WalkDir("../..", func(name string, entry fs.DirEntry, err error) error {

@@ -30,8 +30,8 @@ func (l left) command() string {
 	return l.flag
 }
 
-// leftOut is what a commit is not tested with. Each is long, and proves again,
-// elsewhere or in more places, what a commit's tests prove once.
+// leftOut lists what the tests of a commit leave out. Each takes long, and proves
+// again, elsewhere or in more places, what a commit's tests prove once.
 var leftOut = []left{
 	{"-nightly", "the race detector on the tools in hack, on the replays, on the forked tree and on the library's longest tests: the rest of the library has it here"},
 	{"-nightly", "our own tests of the mapper in the forked tree, which have run in the root module; upstream's of the cache there"},
@@ -50,7 +50,7 @@ var leftOut = []left{
 // sliceTest is what -series runs.
 const sliceTest = "^TestEachSlicePasses$"
 
-// never are tests that other commands run. Here they would only be skips.
+// never are tests that other commands run. Here they would only be skipped.
 var never = []string{sliceTest, "^TestUpstream$", "^TestCompatibility$"}
 
 // nightTests are left to the night whole.
@@ -68,8 +68,9 @@ func (t *tester) skipped() string {
 	return strings.Join(skipped, "|")
 }
 
-// all runs all parts. The replays wait most of the time, and are about how long
-// something takes: what runs beside them needs the processor and has lower priority.
+// all runs all parts. The replays wait most of the time, and measure how long
+// something takes. So what runs beside them, and needs the processor, has lower
+// priority.
 func (t *tester) all(ctx context.Context) error {
 	if !t.quick {
 		t.part(ctx, "API servers", func(*row) error { return t.findServers(ctx) })
@@ -113,8 +114,9 @@ func (t *tester) beside(ctx context.Context) error {
 	return err
 }
 
-// longest are the library's tests that the race detector makes longest, by minutes
-// together. They run without it. Most are of one goroutine in virtual time.
+// longest are the tests of the library that take much longer with the race
+// detector, minutes together. They run without it. Most have one goroutine in
+// virtual time.
 const longest = "^(TestCapturedDocuments|TestServedThroughout|TestHealthAfterOneFailure|TestFailedVersionIsNeverNoMatch|" +
 	"TestGroupThatTheDocumentBringsBack|TestResetsBesideOlderReads|TestHealthBesideOneDeadAPIService|TestSubscriberEndsWhereServerIs|" +
 	"TestHerd|TestLookupsBesideOlderReads|TestNegativeTTLOfManyNames|TestFleetChurn|TestLogOfFailures|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded)$"
@@ -132,7 +134,7 @@ func (t *tester) goTest(ctx context.Context, name, dir string, args ...string) {
 	t.part(ctx, name, func(r *row) error { return t.gotest(ctx, r, t.path(dir), t.found.Store, args...) })
 }
 
-// untimed are parts that may take as long as they do.
+// untimed are parts without a limit for their time.
 func (t *tester) untimed(ctx context.Context) {
 	library := []string{"-timeout", "60m", ".", "./apiutil/...", "./internal/..."}
 	notProven, lint := onlyProof+"|"+shortRun, "root"
@@ -263,7 +265,7 @@ func (t *tester) upstreams(ctx context.Context, r *row, version, forked string) 
 		r.ran(upstreamTests))
 }
 
-// ran checks that tests were run: go test is content if there are none of a name.
+// ran checks that tests were run: go test passes if no test has the name.
 func (r *row) ran(names []string) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(r.report.Tests, func(test *gotest.Test) bool { return test.Name == name }) {

@@ -28,8 +28,8 @@ the API servers; they are cached outside the checkout.
   (nothing)       what every commit must pass
   -quick          the same without what needs an API server
   -nightly        everything, with the race detector throughout
-  -only PATTERN   of these the parts whose names, in the table, match; what needs
-                  API servers needs the part "API servers", too
+  -only PATTERN   only the parts whose names, in the table, match; if one of them
+                  needs API servers, PATTERN must match "API servers", too
   -matrix         instead: upstream's tests on stock and fork of every supported
                   controller-runtime; writes hack/fork/MATRIX.md, takes an hour and a half
   -compatibility  instead: both ways in, with every supported controller-runtime, the

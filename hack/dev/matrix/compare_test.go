@@ -27,7 +27,7 @@ type side struct {
 // outcomes are by the name of the test. That of a spec begins with its suite's.
 type outcomes map[string]outcome
 
-// outcome is the best that a test came to, in as many tries as it had.
+// outcome is the best result of a test's tries.
 type outcome struct {
 	state gotest.State
 	retry bool // it took more than one
@@ -55,7 +55,7 @@ func (o outcomes) add(try int, report *gotest.Report, ginkgo []byte) error {
 	return nil
 }
 
-// row is one package of one release, compared.
+// row compares a package of a release on both sides.
 type row struct {
 	version, pkg string
 	stock, fork  string   // what stock's tests came to, on either side

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package matrix runs upstream's own tests on stock and forked controller-runtime
-// trees and compares what they come to. It is a test that writes a page:
-// hack/test.sh -matrix.
+// trees, and compares their results. It is a test that writes a page: hack/test.sh
+// -matrix.
 package matrix
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/freshmapper/freshmapper/hack/dev/gotest"
 )
 
-// suite is what of ginkgo's JSON report matters.
+// suite is the part of ginkgo's JSON report that matters here.
 type suite struct {
 	SuiteDescription string
 	SpecReports      []struct {
@@ -25,7 +25,7 @@ type suite struct {
 	}
 }
 
-// address is what a name that prints a pointer has. It differs from run to run.
+// address matches a pointer that is printed in a name. It differs from run to run.
 var address = regexp.MustCompile(`0x[0-9a-f]{6,}`)
 
 // AddSpecs adds the specs of a report that ginkgo made, without addresses in their names. Of

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proc runs programs that start others: when the context ends, they all
-// end.
+// Package proc runs programs that start other programs. When the context ends, all
+// of them end.
 package proc
 
 import (
@@ -32,8 +32,7 @@ type Command struct {
 
 type nice struct{}
 
-// Nice returns a context whose commands leave the processor to all that are not
-// run with it.
+// Nice returns a context whose commands have low priority.
 func Nice(ctx context.Context) context.Context { return context.WithValue(ctx, nice{}, true) }
 
 // Run runs the command in a process group of its own and waits for it. When ctx

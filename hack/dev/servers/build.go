@@ -79,10 +79,10 @@ func (b *builder) fetch(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// online checks that the host of setup-envtest's index answers, unless a proxy has
-// to be asked. Without it an offline machine would compile setup-envtest, a minute
-// where Go's build cache is empty, to learn that there is no network; and a network
-// that swallows packets would cost minutes.
+// online checks that the host of setup-envtest's index answers, unless requests go
+// through a proxy. Without this check, an offline machine would compile
+// setup-envtest, which takes a minute if Go's build cache is empty, only to learn
+// that there is no network. In a network that loses packets it would take minutes.
 func online(ctx context.Context) error {
 	if os.Getenv("HTTPS_PROXY")+os.Getenv("https_proxy") != "" {
 		return nil

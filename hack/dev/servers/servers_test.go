@@ -32,8 +32,8 @@ func assets(t *testing.T, dir, version string) string {
 	return dir
 }
 
-// finder finds nothing but what a test has put into its folders. What cannot be
-// found would be built: the context has ended before.
+// finder returns a Finder that finds only what a test has put into its folders.
+// Whatever it cannot find it would build, but its context has ended.
 func finder(t *testing.T) (f *servers.Finder, cache, store string, said *strings.Builder) {
 	t.Helper()
 	home := t.TempDir()

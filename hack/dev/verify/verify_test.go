@@ -25,7 +25,7 @@ var (
 // checkout is the folder of one.
 type checkout string
 
-// check is something to hold the checkout to.
+// check is a check of the checkout.
 type check struct {
 	name string
 	run  func() error
@@ -84,8 +84,8 @@ func (c checkout) checks(modules bool, lint string) ([]check, error) {
 	return all, nil
 }
 
-// tags are what a module builds with here: examples that import the fork's API
-// have another way for stock controller-runtime, which is what they have here.
+// tags are the build tags of a module. Examples that import the fork's API are
+// built for stock controller-runtime here, which needs a tag.
 func tags(module string) string {
 	if strings.HasPrefix(module, "testdata/consumers/") {
 		return "stock"
@@ -171,8 +171,8 @@ func (c checkout) bash(files []string) error {
 	return all
 }
 
-// paths looks for paths of the machine that a file was written on: they mean
-// nothing anywhere else.
+// paths looks for paths of the machine that a file was written on. They mean
+// nothing on other machines.
 func (c checkout) paths(files []string) error {
 	var local []string
 	for _, dir := range []string{string(c), os.Getenv("HOME")} {
