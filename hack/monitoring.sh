@@ -14,7 +14,7 @@ promtool test rules alerts_test.yaml
 queries=0
 while IFS= read -r query; do
 	query=${query//\\\"/\"} query=${query//\$__rate_interval/5m}
-	promtool --experimental promql format "$query" >/dev/null || die "dashboard.json: $query"
+	promtool --experimental promql format "$query" >/dev/null || die "promtool does not take this query of dashboard.json: $query"
 	queries=$((queries + 1))
 done < <(sed -n 's/^ *"expr": "\(.*\)",$/\1/p' dashboard.json)
 [[ $queries -gt 0 ]] || die "dashboard.json has no queries"
