@@ -5,6 +5,7 @@
 # testdata/discovery, which discovery_test.go reads.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+no_arguments "$@"
 
 cd "$root"
 for server in latest legacy; do

@@ -22,6 +22,21 @@ die() {
 	exit 1
 }
 
+# no_arguments is for a script that takes none. -h prints the comment at its top.
+no_arguments() {
+	case "$*" in
+	'') ;;
+	-h | --help)
+		sed -n '4,/^set /s/^# \{0,1\}//p' "$0"
+		exit
+		;;
+	*)
+		printf 'error: unexpected %s: %s takes no arguments\n' "$*" "$0" >&2
+		exit 2
+		;;
+	esac
+}
+
 # dev builds hack/dev if its sources have changed, and replaces the script by it.
 dev() {
 	command -v go >/dev/null || die "no go command: install Go first, see go.dev/dl"

@@ -5,6 +5,7 @@
 # queries of the dashboard. The first run builds promtool, which takes minutes.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+no_arguments "$@"
 
 promtool() { go tool -modfile="$root/hack/monitoring/go.mod" promtool "$@"; }
 
