@@ -110,7 +110,12 @@ func parseLines(text string) (lines []tree.Line, err error) {
 		case last < first:
 			return nil, fmt.Errorf("the lines %s are the wrong way round", text)
 		}
-		lines = append(lines, tree.Lines[first:last+1]...)
+		for _, line := range tree.Lines[first : last+1] {
+			if slices.ContainsFunc(lines, func(other tree.Line) bool { return other.Minor == line.Minor }) {
+				return nil, fmt.Errorf("-lines %s has the line %s twice", text, line.Minor)
+			}
+			lines = append(lines, line)
+		}
 	}
 	return lines, nil
 }

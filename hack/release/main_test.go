@@ -29,6 +29,7 @@ func TestUsage(t *testing.T) {
 		"-repo a b":                   `unexpected argument "b"`,
 		"-repo a -lines v0.19":        `the line "v0.19" is not supported`,
 		"-repo a -lines v0.25..v0.24": "wrong way round",
+		"-repo a -lines v0.25,v0.25":  "the line v0.25 twice",
 		"-repo a -date yesterday":     "yesterday",
 		"-repo a -fresh 0":            "begins at 1",
 		"-repo a -fresh x":            "invalid value",
