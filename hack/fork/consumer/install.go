@@ -81,8 +81,8 @@ func (j *job) apply(ctx context.Context, made *tree.Result, before contents, und
 	j.say("tree", "%s: %s", place, made)
 
 	*undo = append(*undo, func() error { return j.restore(now) })
-	if err := j.restore(with); err != nil {
-		return err
+	if err := replaceFile(j.path(goMod), with[goMod]); err != nil { // the others are not ours to write
+		return fmt.Errorf("write %s: %w", j.show(goMod), err)
 	}
 	j.say("go.mod", "replace %s => ./%s", tree.Module, place)
 	if err := j.build(ctx); err != nil {

@@ -3,7 +3,9 @@
 package consumer
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -222,5 +224,36 @@ func TestLinkedThirdParty(t *testing.T) {
 	undo.must(t, dir, nil)
 	if left, err := os.ReadDir(filepath.Join(dir, "third_party")); err != nil || len(left) > 0 {
 		t.Errorf("the link leads to %v, %v", left, err)
+	}
+}
+
+// editing adds a line to a go.sum once the tree is there, as an editor with the
+// module open may do.
+type editing struct {
+	bytes.Buffer
+	name string
+}
+
+func (e *editing) Write(p []byte) (int, error) {
+	if !bytes.HasPrefix(p, []byte("tree ")) {
+		return e.Buffer.Write(p)
+	}
+	file, err := os.OpenFile(e.name, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return 0, err
+	}
+	_, err = file.WriteString(editedSum)
+	return len(p), errors.Join(err, file.Close())
+}
+
+const editedSum = "zz.example/edited v1.0.0 h1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
+
+// go.sum is not the tool's to write: what another program puts there while the tree
+// is written stays.
+func TestSumsEditedMeanwhile(t *testing.T) {
+	dir := forktest.Consumer(t)
+	into.must(t, dir, func(r *Request) { r.Out = &editing{name: filepath.Join(dir, goSum)} })
+	if !strings.Contains(forktest.Text(t, dir, goSum), editedSum) {
+		t.Error("the other program's line is gone")
 	}
 }
