@@ -227,6 +227,33 @@ func TestLinkedThirdParty(t *testing.T) {
 	}
 }
 
+// A link to nowhere is the user's, and stays.
+func TestLinkedSums(t *testing.T) {
+	dir := forktest.Consumer(t)
+	name := filepath.Join(dir, goSum)
+	err := os.Remove(name)
+	if err == nil {
+		err = os.Symlink("elsewhere.sum", name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stays := func(after string) {
+		t.Helper()
+		if to, err := os.Readlink(name); err != nil || to != "elsewhere.sum" || tree.Exists(filepath.Join(dir, to)) {
+			t.Errorf("after %s go.sum is a link to %q, %v", after, to, err)
+		}
+	}
+	_, err = into.run(t, dir, with(forktest.Edited("internal/answer/answer.go", "package answer\n")))
+	if err == nil || !strings.Contains(err.Error(), "is as it was") {
+		t.Errorf("error: %v", err)
+	}
+	stays("a build that failed")
+	into.must(t, dir, nil)
+	undo.must(t, dir, nil)
+	stays("an undo")
+}
+
 // editing adds a line to a go.sum once the tree is there, as an editor with the
 // module open may do.
 type editing struct {

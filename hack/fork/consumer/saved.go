@@ -67,13 +67,13 @@ func replaceFile(name string, data []byte) error {
 	if real, err := filepath.EvalSymlinks(name); err == nil {
 		name = real
 	}
-	if data == nil {
-		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	now, err := os.ReadFile(name)
+	switch {
+	case data == nil && errors.Is(err, fs.ErrNotExist): // a link to nowhere stays
 		return nil
-	}
-	if now, err := os.ReadFile(name); err == nil && bytes.Equal(now, data) {
+	case data == nil:
+		return os.Remove(name)
+	case err == nil && bytes.Equal(now, data):
 		return nil
 	}
 	mode := fs.FileMode(0o644)
