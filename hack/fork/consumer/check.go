@@ -32,7 +32,7 @@ func Check(ctx context.Context, r Request) error {
 	}
 	got, err := j.list(ctx)
 	if err != nil {
-		return err
+		return j.explain(ctx, err)
 	}
 	if got.Replace == nil {
 		return fmt.Errorf("%s has no fork of %s: run %s", j.Dir, tree.Module, j.command())
@@ -43,11 +43,22 @@ func Check(ctx context.Context, r Request) error {
 	if got.Replace.Version != "" {
 		return j.checkTag(got.Version, modVersion{got.Replace.Path, got.Replace.Version})
 	}
-	c := &checked{job: j, version: got.Version, dir: got.Replace.Dir, shown: j.show(j.relative(got.Replace.Dir)), fix: j.command()}
-	if !sameFile(filepath.Dir(c.dir), filepath.Dir(j.slot.Dir)) { // another module of the repository has the tree
-		c.fix = j.Self + " -into " + quoted(j.show(j.relative(filepath.Dir(filepath.Dir(c.dir)))))
+	return j.checked(got.Version, got.Replace.Dir).run(ctx)
+}
+
+// explain says what is wrong if the go command failed because a tree is missing, as it
+// does in a workspace.
+func (j *job) explain(ctx context.Context, failed error) error {
+	for _, r := range j.mod.Replace {
+		dir := filepath.FromSlash(r.New.Path)
+		if !filepath.IsAbs(dir) {
+			dir = j.path(dir)
+		}
+		if r.Old.Path == tree.Module && r.New.Version == "" && !isDir(dir) {
+			return j.checked(r.Old.Version, dir).run(ctx)
+		}
 	}
-	return c.run(ctx)
+	return failed
 }
 
 // checkTag looks at the version of a published fork.
@@ -71,6 +82,14 @@ type checked struct {
 	dir, shown string
 	fix        string // the command that writes the tree anew
 	manifest   *tree.Manifest
+}
+
+func (j *job) checked(version, dir string) *checked {
+	c := &checked{job: j, version: version, dir: dir, shown: j.show(j.relative(dir)), fix: j.command()}
+	if !sameFile(filepath.Dir(c.dir), filepath.Dir(j.slot.Dir)) { // another module of the repository has the tree
+		c.fix = j.Self + " -into " + quoted(j.show(j.relative(filepath.Dir(filepath.Dir(c.dir)))))
+	}
+	return c
 }
 
 func (c *checked) run(ctx context.Context) error {

@@ -214,6 +214,18 @@ func TestBrokenWorkspace(t *testing.T) {
 	into.fails(t, dir, nil, "go.work", "unknown directive: junk")
 }
 
+// In a workspace the go command itself fails if a tree is missing, as where a
+// .gitignore keeps it from others.
+func TestCheckOfMissingTreeInWorkspace(t *testing.T) {
+	dir := forked(t)
+	forktest.Write(t, dir, "go.work", "go 1.26.0\n\nuse .\n")
+	t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
+	if err := os.RemoveAll(filepath.Join(dir, "third_party")); err != nil {
+		t.Fatal(err)
+	}
+	check.fails(t, dir, nil, "controller-runtime is missing: commit it", "-into "+dir+" -force")
+}
+
 func TestLinkedThirdParty(t *testing.T) {
 	dir, elsewhere := forktest.Consumer(t), t.TempDir()
 	if err := os.Symlink(elsewhere, filepath.Join(dir, "third_party")); err != nil {
