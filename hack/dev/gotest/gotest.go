@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/freshmapper/freshmapper/hack/dev/proc"
@@ -53,9 +54,10 @@ type Command struct {
 
 // Run runs the command. It returns an error if go test failed.
 func (c Command) Run(ctx context.Context) (*Report, error) {
-	r := &reader{progress: c.Progress, known: map[string]*Test{}, failed: map[string]bool{}}
+	progress := &locked{to: c.Progress}
+	r := &reader{progress: progress, known: map[string]*Test{}, failed: map[string]bool{}}
 	args := append([]string{"go", "test", "-json"}, c.Args...)
-	cpu, err := proc.Command{Dir: c.Dir, Env: c.Env, Args: args, Stdout: r, Stderr: c.Progress}.Run(ctx)
+	cpu, err := proc.Command{Dir: c.Dir, Env: c.Env, Args: args, Stdout: r, Stderr: progress}.Run(ctx)
 	r.report.CPU = cpu
 	for _, test := range r.report.Tests {
 		if test.State == Absent { // its process ended without a word about it
@@ -63,6 +65,18 @@ func (c Command) Run(ctx context.Context) (*Report, error) {
 		}
 	}
 	return &r.report, err
+}
+
+// locked is for two: the reader, and what the go command says on stderr meanwhile.
+type locked struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.to.Write(p)
 }
 
 // reader is what go test -json writes to.
