@@ -21,6 +21,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ type Campaign struct {
 func Begin(t *testing.T, name string) *Campaign {
 	t.Chdir("..")
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
 	return &Campaign{T: t, Ctx: ctx, Seed: cmp.Or(*seed, uint64(rand.Uint32())), name: name, begun: time.Now()}
 }
