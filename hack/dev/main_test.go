@@ -21,7 +21,7 @@ import (
 
 func TestUsage(t *testing.T) {
 	for _, words := range []string{
-		"", "dance", "-x", "test -x", "test more", "test -only (", "test -matrix -lines", "test -matrix more",
+		"", "dance", "-x", "test -x", "test more", "test -only (", "test -quick -nightly", "test -matrix -lines", "test -matrix more",
 		"test -compatibility -x", "test -compatibility v0.25.2", "test -series more", "envtest", "envtest newest", "envtest legacy-store",
 	} {
 		args := append([]string{t.TempDir()}, strings.Fields(words)...)
@@ -100,6 +100,15 @@ func TestSumOfInterruptedRun(t *testing.T) {
 	tested := &tester{checkout: &checkout{stdout: &out, stderr: io.Discard}}
 	if err := tested.sum(time.Second, true); !errors.Is(err, errSaid) || !strings.HasSuffix(out.String(), "\n0 passed, 0 failed, 0 skipped; INTERRUPTED\n") {
 		t.Errorf("%v\n%s", err, &out)
+	}
+}
+
+// A slip in a pattern would look like a success.
+func TestSumOfNothing(t *testing.T) {
+	var said strings.Builder
+	args := []string{t.TempDir(), "test", "-quick", "-only", "^library,-race$"}
+	if err := dispatch(context.Background(), args, &said, io.Discard); !errors.Is(err, errSaid) || !strings.Contains(said.String(), "NO PART") {
+		t.Errorf("%v\n%s", err, &said)
 	}
 }
 

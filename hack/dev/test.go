@@ -84,6 +84,10 @@ func test(ctx context.Context, c *checkout, args []string) error {
 	if err := c.parse(flags, args, testUsage); err != nil {
 		return err
 	}
+	if p.quick && p.nightly {
+		fmt.Fprintf(c.stderr, "error: -quick and -nightly do not go together\n%s", testUsage)
+		return errUsage
+	}
 	work, remove, err := scratch()
 	if err != nil {
 		return err
@@ -162,6 +166,8 @@ func (t *tester) sum(took time.Duration, interrupted bool) error {
 	switch {
 	case interrupted:
 		verdict, broken = "; INTERRUPTED", true
+	case t.only != nil && len(t.rows) == 0:
+		verdict, broken = fmt.Sprintf("; NO PART's name matches %s: the names are in hack/dev/parts.go", t.only), true
 	case broken:
 		verdict = "; parts FAILED, see above"
 	}
