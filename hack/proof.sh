@@ -24,12 +24,18 @@ compiled twice.
 END
 }
 
+wrong() {
+	echo "error: $*" >&2
+	usage >&2
+	exit 2
+}
+
 quick=false out=''
 while (($# > 0)); do
 	case $1 in
 	-quick) quick=true ;;
 	-o)
-		(($# > 1)) || die "-o needs a value"
+		(($# > 1)) || wrong "-o needs a value"
 		out=$2
 		shift
 		;;
@@ -37,10 +43,7 @@ while (($# > 0)); do
 		usage
 		exit
 		;;
-	*)
-		usage >&2
-		exit 2
-		;;
+	*) wrong "unexpected $1" ;;
 	esac
 	shift
 done
@@ -59,6 +62,7 @@ KUBEBUILDER_ASSETS=$("$root/hack/envtest.sh" latest)
 export KUBEBUILDER_ASSETS
 
 cd "$root/hack/proof"
+trap 'die interrupted' INT TERM # the campaign that runs ends by itself, and bash would begin the next
 broken=()
 campaign() {
 	say "$*"
