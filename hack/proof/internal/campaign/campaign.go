@@ -118,8 +118,12 @@ func (c *Campaign) Page(title string) *report.Page {
 }
 
 // Finish ends the page with what went wrong, or with the words that nothing did. It
-// shows the page, and writes it and its plots.
+// shows the page, and writes it and its plots. A campaign that was interrupted fails,
+// and leaves the page of the last one that was not.
 func (c *Campaign) Finish(p *report.Page, plots ...chart.Plot) {
+	if c.Ctx.Err() != nil {
+		c.Fatal("interrupted: no page is written")
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := len(c.broken); n == 0 {
