@@ -46,7 +46,7 @@ func envtest(ctx context.Context, c *checkout, args []string) error {
 		fmt.Fprint(c.stdout, envtestUsage)
 		return nil
 	default:
-		fmt.Fprint(c.stderr, envtestUsage)
+		fmt.Fprintf(c.stderr, "error: unexpected %q\n%s", words, envtestUsage)
 		return errUsage
 	}
 	if err == nil {
