@@ -46,6 +46,9 @@ func TestMutants(t *testing.T) {
 		like := regexp.MustCompile(*only)
 		chosen = slices.DeleteFunc(slices.Clone(all), func(c *change) bool { return !like.MatchString(c.key()) })
 	}
+	if len(chosen) == 0 {
+		t.Fatalf("no change is like %q", *only)
+	}
 	stages := prepare(t, root, chosen)
 	found := make(results, len(chosen))
 	t.Run("changes", func(t *testing.T) {
