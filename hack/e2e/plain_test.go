@@ -23,7 +23,8 @@ const (
 type plain struct {
 	*environment
 	gateways map[*side]*Gateway
-	objects  int // made so far
+	objects  int       // made so far
+	away     time.Time // when the CRD was deleted last
 }
 
 // widget is what the operators are for.
@@ -179,6 +180,7 @@ func (p *plain) served(r *replay, kind Kind, plural string) {
 
 func (p *plain) gone(r *replay, kind Kind, plural string) {
 	r.t.Helper()
+	p.away = time.Now()
 	p.change(r, fmt.Sprintf("CRD %s is deleted", plural), func(ctx context.Context) error {
 		return errors.Join(p.server.Uninstall(ctx, called(kind, plural)), p.server.AwaitGone(ctx, kind))
 	})
@@ -191,7 +193,14 @@ type limits struct{ within, giveUp time.Duration }
 // The result of a replay is that of the slowest such step that counts.
 func (p *plain) reconciled(r *replay, kind Kind, plural string, counts bool) {
 	r.t.Helper()
-	p.await(r, kind, plural, counts, limits{plainWithin, plainGiveUp})
+	limit := limits{plainWithin, plainGiveUp}
+	if !p.away.IsZero() {
+		// The reflector's backoff doubles each wait, from 0.8 s, and makes it longer by up
+		// to as much again: it is at most twice what it has waited before, and 1.6 s.
+		limit.within = max(plainWithin, 2*time.Since(p.away)+1600*time.Millisecond)
+		p.away = time.Time{}
+	}
+	p.await(r, kind, plural, counts, limit)
 }
 
 func (p *plain) await(r *replay, kind Kind, plural string, counts bool, limit limits) {

@@ -64,15 +64,15 @@ func (p *Process) ask(line string) ([]byte, error) {
 	return answer, nil
 }
 
-// end ends the program with a signal and by the end of its input, and waits. To
-// have been ended by the signal is no error.
+// end ends the program with a signal and by the end of its input, and waits. It is no
+// error if the program was ended by the signal, or by the context of a test that is over.
 func (p *Process) end(by os.Signal) error {
 	if p.ended {
 		return nil
 	}
 	_ = p.cmd.Process.Signal(by) // it may have ended already
 	err := p.wait()
-	if exit := (&exec.ExitError{}); errors.As(err, &exit) && exit.ExitCode() < 0 {
+	if exit := (&exec.ExitError{}); errors.As(err, &exit) && exit.ExitCode() < 0 || errors.Is(err, context.Canceled) {
 		err = nil
 	}
 	return err
