@@ -225,9 +225,9 @@ func (w *world) recovered() {
 	}
 }
 
-// sample notes the live heap every few seconds.
+// sample notes the live heap every few seconds, and at least once.
 func (w *world) sample(ctx context.Context) {
-	for begin := time.Now(); ctx.Err() == nil; campaign.Pause(ctx, 2*time.Second) {
+	for begin := time.Now(); w.heap == nil || ctx.Err() == nil; campaign.Pause(ctx, 2*time.Second) {
 		live := chart.Point{X: time.Since(begin).Seconds(), Y: campaign.LiveHeap() / (1 << 20)}
 		w.heap = append(w.heap, live)
 		if live.Y > mostHeap {
