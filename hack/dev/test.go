@@ -93,6 +93,9 @@ func test(ctx context.Context, c *checkout, args []string) error {
 		return err
 	}
 	defer remove()
+	if err := os.Setenv("TMPDIR", work); err != nil { // tests that are interrupted leave folders
+		return err
+	}
 	t := &tester{checkout: c, plan: p, work: work}
 	begun := time.Now()
 	err = t.all(ctx)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -117,6 +118,9 @@ func TestSignals(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no signals to send")
 	}
+	handled := make(chan os.Signal, 1) // otherwise a child under nohup ignores SIGHUP as this process does
+	signal.Notify(handled, syscall.SIGHUP)
+	defer signal.Stop(handled)
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
 			dir := forktest.Consumer(t)
