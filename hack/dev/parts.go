@@ -69,8 +69,8 @@ func (t *tester) skipped() string {
 }
 
 // all runs all parts. The replays wait most of the time, and measure how long
-// something takes. So what runs beside them, and needs the processor, has lower
-// priority.
+// something takes. So what runs beside them and upstream's tests, and needs the
+// processor, has lower priority.
 func (t *tester) all(ctx context.Context) error {
 	if !t.quick {
 		t.part(ctx, "API servers", func(*row) error { return t.findServers(ctx) })
@@ -88,7 +88,7 @@ func (t *tester) all(ctx context.Context) error {
 	return nil
 }
 
-// beside runs the replays and all else at the same time, and then shows what the
+// beside runs what is timed and all else at the same time, and then shows what the
 // other parts have said.
 func (t *tester) beside(ctx context.Context) error {
 	said, err := os.Create(filepath.Join(t.work, "said"))
@@ -101,10 +101,10 @@ func (t *tester) beside(ctx context.Context) error {
 	go func() {
 		defer close(done)
 		other.untimed(proc.Nice(ctx))
-		other.forks(ctx) // upstream's tests expect answers in time
 	}()
-	t.say("beside the replays, and shown when all are done: the library, the tools, verify, upstream's tests")
+	t.say("beside what follows, and shown when all is done: the library, the tools, verify")
 	t.replays(ctx)
+	t.forks(ctx) // upstream's tests expect answers in time, too
 	<-done
 	t.rows = append(t.rows, other.rows...)
 	if _, err := said.Seek(0, io.SeekStart); err != nil {
