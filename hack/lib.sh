@@ -22,19 +22,25 @@ die() {
 	exit 1
 }
 
-# no_arguments is for a script that takes none. -h prints the comment at its top.
+# usage prints the comment at the top of the script.
+usage() { sed -n '4,/^set /s/^# \{0,1\}//p' "$0"; }
+
+# offer_help is for the script's arguments, and ends it if it is asked for help.
+offer_help() {
+	case "$*" in -h | --help) usage && exit ;; esac
+}
+
+# wrong ends the script because of its arguments.
+wrong() {
+	printf 'error: unexpected %s\n' "$*" >&2
+	usage >&2
+	exit 2
+}
+
+# no_arguments is for a script that takes none.
 no_arguments() {
-	case "$*" in
-	'') ;;
-	-h | --help)
-		sed -n '4,/^set /s/^# \{0,1\}//p' "$0"
-		exit
-		;;
-	*)
-		printf 'error: unexpected %s: %s takes no arguments\n' "$*" "$0" >&2
-		exit 2
-		;;
-	esac
+	offer_help "$@"
+	[[ $# -eq 0 ]] || wrong "$*"
 }
 
 # dev builds hack/dev if its sources have changed, and replaces the script by it.

@@ -1,49 +1,32 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
+# usage: hack/proof.sh [-quick] [-o DIR]
+#
 # Tests at length what DESIGN.md promises (hack/proof): chaos and soak on real API
 # servers, hostile servers, a herd of replicas, random histories, fuzzing,
-# mutation, other people's operators. Writes pages with tables and plots. See usage
-# below.
-#
+# mutation, other people's operators. Writes a page with tables and plots for each.
 # A campaign that fails does not stop the others.
+#
+#   -o DIR   where to write, default hack/proof/results
+#   -quick   a few minutes in all, for a look; the default of -o is a temporary folder
+#
+# Without -quick it takes about three hours, and longer for the operators, which are
+# compiled twice.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-
-usage() {
-	cat <<'END'
-usage: hack/proof.sh [-quick] [-o DIR]
-
-Runs the campaigns of hack/proof, and writes a page of results for each.
-
-  -o DIR   where to write, default hack/proof/results
-  -quick   a few minutes in all, for a look; the default of -o is a temporary folder
-
-Without -quick it takes about three hours, and longer for the operators, which are
-compiled twice.
-END
-}
-
-wrong() {
-	echo "error: $*" >&2
-	usage >&2
-	exit 2
-}
+offer_help "$@"
 
 quick=false out=''
 while (($# > 0)); do
 	case $1 in
 	-quick) quick=true ;;
 	-o)
-		(($# > 1)) || wrong "-o needs a value"
+		(($# > 1)) || wrong "-o without a folder"
 		out=$2
 		shift
 		;;
-	-h | --help)
-		usage
-		exit
-		;;
-	*) wrong "unexpected $1" ;;
+	*) wrong "$1" ;;
 	esac
 	shift
 done

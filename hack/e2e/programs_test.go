@@ -14,7 +14,7 @@ import (
 )
 
 // programsEnv names a folder with NAME-stock and NAME-fork, made by someone who
-// wants to show how: hack/demo.sh.
+// has other forks: hack/stage.
 const programsEnv = "FRESHMAPPER_E2E_PROGRAMS"
 
 // buildBoth builds testdata/consumers/NAME as it stands, and again in a copy after
