@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command table prints the results of the replays side by side: a timeline of
-// each, then one line of each. Its exit status is 1 unless all fared as expected.
-//
-//	go run ./table [-color] FILE
-//
-// FILE is what the tests wrote, where FRESHMAPPER_E2E_RESULTS told them to.
-package main
+package e2e
 
 import (
 	"bytes"
@@ -18,9 +12,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"testing"
 	"unicode/utf8"
-
-	"github.com/freshmapper/freshmapper/hack/e2e"
 )
 
 // Widths of columns, in characters.
@@ -30,47 +23,53 @@ const (
 	nameWidth = 12
 )
 
-func main() {
-	color := flag.Bool("color", false, "use the terminal's colours")
-	flag.Parse()
-	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "usage: table [-color] FILE")
-		os.Exit(2)
+// color is what hack/demo.sh passes on if it writes to a terminal.
+var color = flag.Bool("color", false, "use the terminal's colours in the table of the replays")
+
+// TestMain writes the table of the replays to FILE.table, if FRESHMAPPER_E2E_RESULTS
+// names FILE. It fails unless all fared as expected.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	results := os.Getenv("FRESHMAPPER_E2E_RESULTS")
+	if _, err := os.Stat(results); results == "" || err != nil {
+		os.Exit(code)
 	}
-	p := printer{out: os.Stdout, color: *color}
-	if err := p.print(flag.Arg(0)); err != nil {
-		fmt.Fprintf(os.Stderr, "table: %s: %v\n", flag.Arg(0), err)
-		os.Exit(1)
+	var table bytes.Buffer
+	err := printer{out: &table, color: *color}.print(results)
+	if err := errors.Join(err, os.WriteFile(results+".table", table.Bytes(), 0o644)); err != nil {
+		fmt.Fprintln(os.Stderr, "the replays' results:", err)
+		code = 1
 	}
+	os.Exit(code)
 }
 
-// replay is one replay's results: of stock, then of the fork.
-type replay = []*e2e.Result
+// pair is one replay's results: of stock, then of the fork.
+type pair = []*Result
 
-// read reads the results in a file, in pairs.
-func read(name string) (pairs []replay, err error) {
+// readResults reads the results in a file, in pairs.
+func readResults(name string) (pairs []pair, err error) {
 	written, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	var results []*e2e.Result
+	var results []*Result
 	for lines := json.NewDecoder(bytes.NewReader(written)); lines.More(); {
-		results = append(results, &e2e.Result{})
+		results = append(results, &Result{})
 		if err := lines.Decode(results[len(results)-1]); err != nil {
 			return nil, fmt.Errorf("result %d: %w", len(results), err)
 		}
 	}
-	for pair := range slices.Chunk(results, 2) {
-		if len(pair) < 2 || pair[0].Fork || !pair[1].Fork || pair[0].Replay != pair[1].Replay {
-			return nil, fmt.Errorf("want one result of stock and one of the fork for %s", pair[0].Replay)
+	for both := range slices.Chunk(results, 2) {
+		if len(both) < 2 || both[0].Fork || !both[1].Fork || both[0].Replay != both[1].Replay {
+			return nil, fmt.Errorf("want one result of stock and one of the fork for %s", both[0].Replay)
 		}
-		pairs = append(pairs, pair)
+		pairs = append(pairs, both)
 	}
 	if len(pairs) == 0 {
 		return nil, errors.New("no results: did the replays run?")
 	}
 	// Replays of several programs may have run at the same time.
-	slices.SortStableFunc(pairs, func(a, b replay) int { return strings.Compare(a[0].Program, b[0].Program) })
+	slices.SortStableFunc(pairs, func(a, b pair) int { return strings.Compare(a[0].Program, b[0].Program) })
 	return pairs, nil
 }
 
@@ -81,7 +80,7 @@ type printer struct {
 
 // print prints the table. It returns an error if a replay did not go as it should.
 func (p printer) print(name string) error {
-	pairs, err := read(name)
+	pairs, err := readResults(name)
 	if err != nil {
 		return err
 	}
@@ -94,31 +93,31 @@ func (p printer) print(name string) error {
 		if !r[0].Expected || !r[1].Expected {
 			expected, err = p.cell(red, 0, "NO"), errors.New("not every replay went as it should")
 		}
-		p.line(p.cell(plain, nameWidth, r[0].Replay), p.cell(good(r[0].Healed), sideWidth, r[0].Verdict()), p.cell(good(r[1].Healed), sideWidth, r[1].Verdict()), expected)
+		p.line(p.cell(usual, nameWidth, r[0].Replay), p.cell(good(r[0].Healed), sideWidth, r[0].Verdict()), p.cell(good(r[1].Healed), sideWidth, r[1].Verdict()), expected)
 	}
 	return err
 }
 
 // timeline prints what was done, and how both sides took it. A change to the
 // server has no outcome.
-func (p printer) timeline(stock, fork *e2e.Result) {
+func (p printer) timeline(stock, fork *Result) {
 	p.line(p.cell(bold, nameWidth, stock.Replay), p.cell(bold, 0, stock.Title))
-	p.line(p.cell(faint, 8, "       s"), p.cell(plain, whatWidth, ""), p.cell(faint, sideWidth, stock.Build), p.cell(faint, 0, fork.Build))
+	p.line(p.cell(faint, 8, "       s"), p.cell(usual, whatWidth, ""), p.cell(faint, sideWidth, stock.Build), p.cell(faint, 0, fork.Build))
 	for i := range min(len(stock.Steps), len(fork.Steps)) {
 		s, f := stock.Steps[i], fork.Steps[i]
 		when := p.cell(faint, 8, fmt.Sprintf("%8.2f", s.Seconds))
 		if s.Outcome == "" && f.Outcome == "" {
 			p.line(when, p.cell(bold, 0, s.What))
 		} else {
-			p.line(when, p.cell(plain, whatWidth, s.What), p.outcome(s, sideWidth), p.outcome(f, 0))
+			p.line(when, p.cell(usual, whatWidth, s.What), p.outcome(s, sideWidth), p.outcome(f, 0))
 		}
 	}
 	p.line()
 }
 
-func (p printer) outcome(s e2e.Step, width int) string {
+func (p printer) outcome(s Step, width int) string {
 	mark := map[bool]string{true: "✓", false: "✗"}[s.OK]
-	return p.cell(good(s.OK), width, fmt.Sprintf("%s %s · %s", mark, s.Outcome, e2e.Count(s.Requests, "request", "requests")))
+	return p.cell(good(s.OK), width, fmt.Sprintf("%s %s · %s", mark, s.Outcome, Count(s.Requests, "request", "requests")))
 }
 
 func (p printer) line(cells ...string) {
@@ -129,7 +128,7 @@ func (p printer) line(cells ...string) {
 type style string
 
 const (
-	plain style = ""
+	usual style = ""
 	bold  style = "\x1b[1m"
 	faint style = "\x1b[2m"
 	red   style = "\x1b[31m"
@@ -146,7 +145,7 @@ func good(yes bool) style {
 // cell pads text to a column and colours it.
 func (p printer) cell(s style, width int, text string) string {
 	padding := strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
-	if !p.color || s == plain {
+	if !p.color || s == usual {
 		return text + padding
 	}
 	return string(s) + text + "\x1b[0m" + padding

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package e2e
 
 import (
 	"os"
@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	stock = `{"replay":"R1","title":"a story","build":"stock v1","tries":5,"requests":5,"millis":1003,"expected":true,
+	ofStock = `{"replay":"R1","title":"a story","build":"stock v1","tries":5,"requests":5,"millis":1003,"expected":true,
 		"steps":[{"seconds":0,"what":"CRD comes"},{"seconds":0.5,"what":"look up","outcome":"no match","requests":5}]}`
-	fork = `{"replay":"R1","title":"a story","build":"fork v1","fork":true,"healed":true,"tries":1,"requests":2,"millis":4.2,"expected":true,
+	ofFork = `{"replay":"R1","title":"a story","build":"fork v1","fork":true,"healed":true,"tries":1,"requests":2,"millis":4.2,"expected":true,
 		"steps":[{"seconds":0,"what":"CRD comes"},{"seconds":0.5,"what":"look up","outcome":"v2","ok":true,"requests":2}]}`
 )
 
-func table(t *testing.T, results string, color bool) (string, error) {
+func tableOf(t *testing.T, results string, color bool) (string, error) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "results")
 	if err := os.WriteFile(name, []byte(results), 0o600); err != nil {
@@ -28,7 +28,7 @@ func table(t *testing.T, results string, color bool) (string, error) {
 }
 
 func TestTable(t *testing.T) {
-	got, err := table(t, stock+fork, false)
+	got, err := tableOf(t, ofStock+ofFork, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ R1           never: 5 tries, 5 requests, 1003 ms    4.2 ms, 2 requests          
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if colored, _ := table(t, stock+fork, true); !strings.Contains(colored, "\x1b[31m✗ no match") {
+	if colored, _ := tableOf(t, ofStock+ofFork, true); !strings.Contains(colored, "\x1b[31m✗ no match") {
 		t.Errorf("no red in\n%q", colored)
 	}
 }
@@ -51,9 +51,9 @@ R1           never: 5 tries, 5 requests, 1003 ms    4.2 ms, 2 requests          
 // Replays of programs that ran at the same time are together again.
 func TestTableByProgram(t *testing.T) {
 	of := func(program, replay string) string {
-		return strings.NewReplacer(`{"replay":"R1"`, `{"program":"`+program+`","replay":"`+replay+`"`).Replace(stock + fork)
+		return strings.NewReplacer(`{"replay":"R1"`, `{"program":"`+program+`","replay":"`+replay+`"`).Replace(ofStock + ofFork)
 	}
-	got, err := table(t, of("plain", "S1")+of("lazy", "L1")+of("plain", "S2")+of("lazy", "L2"), false)
+	got, err := tableOf(t, of("plain", "S1")+of("lazy", "L1")+of("plain", "S2")+of("lazy", "L2"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,15 +70,15 @@ func TestTableByProgram(t *testing.T) {
 
 func TestTableFails(t *testing.T) {
 	for results, want := range map[string]string{
-		"":                   "no results",
-		stock:                "want one result of stock",
-		fork + stock:         "want one result of stock",
-		stock + stock:        "want one result of stock",
-		stock + fork + "{":   "result 3",
-		stock + "no results": "result 2",
-		strings.Replace(stock, `"expected":true`, `"expected":false`, 1) + fork: "not every replay",
+		"":                     "no results",
+		ofStock:                "want one result of stock",
+		ofFork + ofStock:       "want one result of stock",
+		ofStock + ofStock:      "want one result of stock",
+		ofStock + ofFork + "{": "result 3",
+		ofStock + "no results": "result 2",
+		strings.Replace(ofStock, `"expected":true`, `"expected":false`, 1) + ofFork: "not every replay",
 	} {
-		if _, err := table(t, results, false); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := tableOf(t, results, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)
 		}
 	}
