@@ -52,7 +52,7 @@ var requestRows = []requestRow{
 
 // BenchmarkOnceRequests counts the requests of one lookup, on a server with
 // aggregated discovery and on one without. Every group has two versions.
-// hack/stage -measure runs it, not hack/bench.sh.
+// hack/test.sh -measure runs it, not hack/bench.sh.
 func BenchmarkOnceRequests(b *testing.B) {
 	for _, server := range []struct {
 		name  string

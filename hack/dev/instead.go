@@ -23,6 +23,7 @@ type instead struct {
 var insteads = map[string]instead{
 	"-matrix":        {matrixUsage, "./hack/dev/matrix", "^TestUpstream$", []string{"lines", "packages"}, "hack/fork/MATRIX.md"},
 	"-compatibility": {compatibilityUsage, "./hack/ways", "^TestCompatibility$", []string{"lines"}, "docs/compatibility.md"},
+	"-measure":       {measureUsage, "./hack/stage/measure", "^TestWhatPatchesBuy$", []string{"rounds"}, "hack/stage/PROPOSAL.md"},
 	"-series":        {testUsage, "./hack/stage", sliceTest, nil, ""},
 }
 
@@ -49,6 +50,16 @@ that is installed. It writes docs/compatibility.md or, with -lines v0.20.4,v0.25
 only prints the page of those releases.
 
 An older Go comes from the Go module proxy, as GOTOOLCHAIN does it.
+`
+
+const measureUsage = `usage: hack/test.sh -measure [-rounds N]
+
+Measures what each patch of the small series for upstream buys, beside stock and
+the fork: replays on a real API server, benchmarks on one in memory. It writes the
+table into hack/stage/PROPOSAL.md. It takes a quarter of an hour or more.
+
+  -rounds N  how often each benchmark runs, default 3; with it PROPOSAL.md is only
+             printed, and not written
 `
 
 func (i instead) run(ctx context.Context, c *checkout, args []string) error {

@@ -42,6 +42,7 @@ var leftOut = []left{
 	{"-nightly", "each patch of the small series by itself, kubebuilder's make targets, the release as a consumer's module"},
 	{"hack/proof.sh", "fuzzing, the mutation of the engine, other people's operators; the campaigns at length"},
 	{"-series", "the full series for upstream, slice by slice"},
+	{"-measure", "what each patch of the small series buys"},
 	{"-nightly", "the linter on nested modules, vet with the oldest Go"},
 	{"-matrix", "all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here"},
 	{"-compatibility", "both ways in with the oldest Go"},
@@ -51,7 +52,7 @@ var leftOut = []left{
 const sliceTest = "^TestEachSlicePasses$"
 
 // never are tests that other commands run. Here they would only be skipped.
-var never = []string{sliceTest, "^TestUpstream$", "^TestCompatibility$"}
+var never = []string{sliceTest, "^TestUpstream$", "^TestCompatibility$", "^TestWhatPatchesBuy$"}
 
 // nightTests are left to the night whole.
 var nightTests = []string{"TestEachPatchPasses", "TestKubebuilderProject", "TestConsumed", "TestOldestGo"}

@@ -26,7 +26,6 @@ import (
 const help = `stage writes a patch series for controller-runtime.
 
   stage -o DIR [-series small|full] [-base V] [-author 'NAME <ADDRESS>']
-  stage -measure [-base V]
 
 stage writes the patches to DIR. DIR must be absent or empty, or hold an earlier
 series, which stage replaces. To apply the patches, check out the tag V of
@@ -42,19 +41,14 @@ contributors to sign a CLA: as author, name somebody who has signed it.
   -base V     the controller-runtime release to change (default %[1]s)
   -author A   the author of the commits (default %[2]s)
 
-With -measure, stage writes no patches. It measures what each patch of the small
-series buys, beside stock and the fork, on a real API server and on one in
-memory, and writes the table into hack/stage/PROPOSAL.md. Run it in a checkout of
-freshmapper. It takes a quarter of an hour or more.
-
-hack/stage/PROPOSAL.md says how to propose the patches.
+hack/stage/PROPOSAL.md says how to propose the patches. In a checkout of freshmapper,
+hack/test.sh -measure measures what each patch of the small series buys.
 `
 
 const nobody = "freshmapper <freshmapper@example.invalid>"
 
 type options struct {
 	out, series, base, author string
-	measure                   bool
 }
 
 func main() {
@@ -66,18 +60,12 @@ func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
 	var o options
 	flags := flag.NewFlagSet("stage", flag.ContinueOnError)
 	flags.StringVar(&o.out, "o", "", "")
-	flags.BoolVar(&o.measure, "measure", false, "")
 	flags.StringVar(&o.series, "series", "small", "")
 	flags.StringVar(&o.base, "base", tree.Newest(), "")
 	flags.StringVar(&o.author, "author", nobody, "")
 	return cli.Command{
 		Flags: flags, Help: fmt.Sprintf(help, tree.Newest(), nobody), Valid: func() error { return o.valid() },
-		Do: func(ctx context.Context) error {
-			if o.measure {
-				return measured(ctx, o.base, ours, stderr)
-			}
-			return stage(ctx, o, ours, stdout)
-		},
+		Do: func(ctx context.Context) error { return stage(ctx, o, ours, stdout) },
 	}.Run(args, stdout, stderr)
 }
 
@@ -86,10 +74,6 @@ func (o options) valid() error {
 	switch {
 	case o.series != "small" && o.series != "full":
 		return fmt.Errorf("unknown -series %q: choose small or full", o.series)
-	case o.measure && o.out != "":
-		return errors.New("-measure writes no patches: leave -o out")
-	case o.measure:
-		return nil
 	case o.out == "":
 		return errors.New("-o DIR is missing: name the folder for the patches")
 	}

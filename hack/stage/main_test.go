@@ -35,7 +35,6 @@ func TestUsage(t *testing.T) {
 		"-o a -series big":   "small or full",
 		"-o a -author me":    "-author \"me\"",
 		"-o taken":           "notes.txt",
-		"-measure -o a":      "leave -o out",
 		"-x":                 "not defined",
 	} {
 		t.Run(args, func(t *testing.T) {

@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -57,33 +56,5 @@ func TestTextsToPaste(t *testing.T) {
 		if !strings.Contains(all, discussed) {
 			t.Errorf("nothing answers what was said on %s", discussed)
 		}
-	}
-}
-
-func TestReplaceTable(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "page.md")
-	for range 2 {
-		if err := os.WriteFile(name, []byte("above\n"+begin+"old\n"+end+"below\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := replaceTable(name, "| new |\n"); err != nil {
-			t.Fatal(err)
-		}
-		if got, want := read(t, name), "above\n"+begin+"\n| new |\n\n"+end+"below\n"; got != want {
-			t.Errorf("got\n%s\nwant\n%s", got, want)
-		}
-	}
-	if err := os.WriteFile(name, []byte("above\n"+begin), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := replaceTable(name, ""); err == nil || !strings.Contains(err.Error(), "no place for the table") {
-		t.Errorf("error: %v", err)
-	}
-}
-
-// The proposal has a place for the table.
-func TestProposalHasPlace(t *testing.T) {
-	if page := read(t, "PROPOSAL.md"); strings.Count(page, begin) != 1 || strings.Count(page, end) != 1 {
-		t.Error("PROPOSAL.md has no place for the table")
 	}
 }
