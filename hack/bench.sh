@@ -9,7 +9,8 @@
 #
 #   -count N      rounds, default 8; about 2 minutes each on two quiet cores, the first some more
 #   -o DIR        where to write, default hack/bench/results
-#   -before FILE  raw.txt of an earlier run, to compare ours with what it was then
+#   -before FILE  raw.txt of an earlier run; benchstat.txt then ends with a comparison of
+#                 ours and the floor with what they were
 #   -quick        one short round, for a look; the default of -o is a temporary folder
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

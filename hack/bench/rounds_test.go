@@ -96,15 +96,24 @@ func TestRounds(t *testing.T) {
 	say("writing %s", dir)
 	write(t, dir, "raw.txt", configuration(ctx, t)+cpu+"\n"+results.String())
 	raw := "raw.txt=" + filepath.Join(dir, "raw.txt") // what benchstat calls it; otherwise the path is in its tables
-	benchstat := []string{"go", "tool", "-modfile=../tools/go.mod", "benchstat"}
-	write(t, dir, "benchstat.txt", output(ctx, t, append(benchstat, "-col", "/mapper@(stock deferred ours)", raw)...)+"\n"+
-		output(ctx, t, append(benchstat, "-filter", "/mapper:floor OR .name:Publish", raw)...)+"\n")
-	fmt.Println(output(ctx, t, append([]string{"go", "run", "./report", dir}, earlier...)...))
+	var compared strings.Builder
+	benchstat := func(args ...string) {
+		tool := []string{"go", "tool", "-modfile=../tools/go.mod", "benchstat"}
+		compared.WriteString(output(ctx, t, slices.Concat(tool, args, []string{raw})...) + "\n")
+	}
+	benchstat("-col", "/mapper@(stock deferred ours)")
+	benchstat("-filter", "/mapper:floor OR .name:Publish")
+	if earlier != "" {
+		benchstat("-ignore", "date,go,goos,goarch,cpu,cores,controller-runtime,client-go",
+			"-filter", "/mapper:(ours OR floor) OR .name:Publish", "before="+earlier)
+	}
+	write(t, dir, "benchstat.txt", compared.String())
+	fmt.Println(output(ctx, t, "go", "run", "./report", dir))
 }
 
 // places returns a copy of the earlier run's raw.txt, if there is one, because this run
 // may replace it, and the folder to write to.
-func places(t *testing.T) (earlier []string, dir string) {
+func places(t *testing.T) (earlier, dir string) {
 	t.Helper()
 	seen := func(name string) string {
 		if filepath.IsAbs(name) {
@@ -117,8 +126,8 @@ func places(t *testing.T) (earlier []string, dir string) {
 		if err != nil {
 			t.Fatalf("-before needs the raw.txt of an earlier run: %v", err)
 		}
-		earlier = []string{filepath.Join(t.TempDir(), "before.txt")}
-		must(t, os.WriteFile(earlier[0], text, 0o600))
+		earlier = filepath.Join(t.TempDir(), "before.txt")
+		must(t, os.WriteFile(earlier, text, 0o600))
 	}
 	var err error
 	switch {

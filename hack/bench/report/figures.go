@@ -21,7 +21,6 @@ type target struct {
 	// all.
 	each, groups []string
 	mean         bool // take the geometric mean of the groups first
-	since        bool // divide by the value of the earlier run
 }
 
 // What several targets are about.
@@ -32,7 +31,6 @@ const (
 	stockHit = "Hit/groups=100/lookup=$each/mapper=stock sec/op"
 	parallel = "HitParallel/groups=$groups/lookup=$each/mapper=ours sec/op"
 	floor    = "lookup=floor mapper=floor"
-	bigFloor = "Hit/groups=2000/lookup=floor/mapper=floor sec/op"
 )
 
 // targets are the figures of the design.
@@ -83,17 +81,6 @@ var targets = []target{
 	{what: "a mapper for each of 10,000 reconciles over 200 clusters, wrapped transport, SharedAs: full reads", most: 100, of: "OnceReconciles/client=wrapped/groups=300/mapper=ours 5000*full/reconcile"},
 	{what: "the same: 304s of each reconcile", most: 2, of: "OnceReconciles/client=wrapped/groups=300/mapper=ours unchanged/reconcile"},
 	{what: "hit of a mapper that shares ÷ of one that does not, mean of 4 sizes", most: 1.05, of: "Hit/groups=$groups/lookup=RESTMapping/mapper=ours sec/op", by: "mapper=alone", groups: sizes, mean: true},
-
-	// Nothing may cost a tenth more than in an earlier run. The two runs may be
-	// from different machines. So each time is divided by a time of the same run
-	// that does not depend on this project. On a noisy machine a few kinds of hits
-	// are always a tenth slower: therefore the mean.
-	{what: "hit ÷ floor, mean of 4 sizes", most: 1.1, of: hit, by: floor, each: allLookups, groups: sizes, mean: true, since: true},
-	{what: "heap of a mapper", most: 1.1, of: "OnceHeap/mapper_of=own_server/groups=$groups/mapper=ours B/mapper", groups: sizes, since: true},
-	{what: "cold first lookup ÷ stock's", most: 1.1, of: "Cold/groups=$groups/mapper=ours sec/op", by: "mapper=stock", groups: sizes[:3], since: true},
-	{what: "refresh, nothing changed ÷ stock's", most: 1.1, of: "Refresh/changed=none/groups=$groups/mapper=ours sec/op", by: "mapper=stock", groups: sizes[:3], since: true},
-	{what: "publishing after a live read ÷ floor", most: 1.1, of: "Publish/after=live sec/op", by: bigFloor, since: true},
-	{what: "publishing after a bulk read ÷ floor", most: 1.1, of: "Publish/after=bulk sec/op", by: bigFloor, since: true},
 }
 
 // A figure is a line about a target.
@@ -105,16 +92,10 @@ const reached = "✓"
 func (s *samples) Figures() []figure {
 	var figures []figure
 	for _, t := range targets {
-		if t.since && s.Before == nil {
-			continue
-		}
 		measured, where := s.worst(t)
 		f := figure{What: t.what, Measured: t.say(measured), Bound: "≤ " + t.say(t.most), Mark: reached}
 		if t.least > 0 {
 			f.Bound = "≥ " + t.say(t.least)
-		}
-		if t.since {
-			f.What += ": against " + s.Before.Config["date"]
 		}
 		if where != "" && !math.IsNaN(measured) {
 			f.Measured += " (" + where + ")"
@@ -131,7 +112,7 @@ func (s *samples) Figures() []figure {
 }
 
 func (t target) say(v float64) string {
-	if t.by != "" || t.since {
+	if t.by != "" {
 		return number(v) + " ×"
 	}
 	return inUnit(t.of, v)
@@ -157,9 +138,6 @@ func (s *samples) worst(t target) (worst float64, where string) {
 		mean := 1.0
 		for _, groups := range orNone(t.groups) {
 			v := s.quotient(t, each, groups)
-			if t.since {
-				v /= s.Before.quotient(t, each, groups)
-			}
 			mean *= math.Pow(v, 1/float64(len(sizes)))
 			if !t.mean {
 				consider(v, at(each, groups))

@@ -3,39 +3,33 @@
 // Report turns the output of the benchmarks into a page with tables, the figures
 // that were promised and whether they are reached, and plots.
 //
-//	go run ./report DIR [BEFORE]
+//	go run ./report DIR
 //
 // DIR holds raw.txt. README.md and the plots are written beside it, and the figures
-// are printed as well. BEFORE is the raw.txt of an earlier run to compare with.
+// are printed as well.
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: go run ./report DIR")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
-	if len(args) < 1 || len(args) > 2 {
-		return errors.New("usage: go run ./report DIR [BEFORE]")
-	}
-	dir := args[0]
+func run(dir string) error {
 	s, err := readSamples(filepath.Join(dir, "raw.txt"))
 	if err != nil {
 		return err
-	}
-	if len(args) == 2 {
-		if s.Before, err = readSamples(args[1]); err != nil {
-			return err
-		}
 	}
 	if err := s.writePage(filepath.Join(dir, "README.md")); err != nil {
 		return err

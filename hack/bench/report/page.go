@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
+
+	"golang.org/x/perf/benchunit"
 )
 
 //go:embed page.tmpl
@@ -79,38 +81,21 @@ func inUnit(what string, v float64) string {
 	case strings.HasSuffix(unit, "sec"):
 		return seconds(v)
 	case strings.HasSuffix(unit, "B"):
-		return bytesOf(v)
+		return scaled(v, benchunit.Binary, "B")
 	default:
 		return number(v)
 	}
 }
 
-func seconds(v float64) string {
-	return scaled(v, []scale{{1, "s"}, {1e-3, "ms"}, {1e-6, "µs"}, {1e-9, "ns"}})
-}
+func seconds(v float64) string { return scaled(v, benchunit.Decimal, "s") }
 
-func bytesOf(v float64) string {
-	return scaled(v, []scale{{1 << 20, "MiB"}, {1 << 10, "KiB"}, {1, "B"}})
-}
-
-type scale struct {
-	factor float64
-	unit   string
-}
-
-// scaled returns the text of v in the first scale in which v is at least 1. The
-// largest scale comes first.
-func scaled(v float64, scales []scale) string {
+// scaled returns the text of v with a prefix before the unit.
+func scaled(v float64, class benchunit.Class, unit string) string {
 	if math.IsNaN(v) {
 		return "–"
 	}
-	for i, s := range scales {
-		// Rounding to three digits may lift a value to the next scale.
-		if v >= s.factor*0.9995 || i == len(scales)-1 {
-			return number(v/s.factor) + " " + s.unit
-		}
-	}
-	return ""
+	scale := benchunit.CommonScale([]float64{v}, class)
+	return number(v/scale.Factor) + " " + scale.Prefix + unit
 }
 
 // number returns the text of a number with three significant digits, and commas.

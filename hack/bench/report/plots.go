@@ -16,7 +16,7 @@ var colors = map[string]color.Color{"ours": chart.Blue, "stock": chart.Red, "def
 
 // plot draws every plot whose values were measured.
 func (s *samples) plot(dir string) error {
-	plots := map[string]chart.Plot{"hit.svg": s.hits(), "heap.svg": s.heaps(), "latency.svg": s.latencies()}
+	plots := map[string]chart.Plot{"hit.svg": s.hits(), "latency.svg": s.latencies()}
 	for name, p := range plots {
 		if slices.ContainsFunc(p.Lines, func(l chart.Line) bool { return len(l.Points) == 0 }) {
 			continue
@@ -42,20 +42,6 @@ func (s *samples) hits() chart.Plot {
 			s.line("deferred", chart.Orange, true, "Hit/groups=$groups/lookup=RESTMapping/mapper=deferred sec/op"),
 			s.line("ours", chart.Blue, false, "Hit/groups=$groups/lookup=RESTMapping/mapper=ours sec/op"),
 			s.line("floor: map lookup, copy", chart.Grey, true, "Hit/groups=$groups/lookup=floor/mapper=floor sec/op"),
-		},
-	}
-}
-
-func (s *samples) heaps() chart.Plot {
-	return chart.Plot{
-		Title: "Heap that a mapper keeps", X: bySize,
-		Y: chart.Axis{Label: "heap per mapper", Say: bytesOf, Ticks: []float64{1 << 10, 10 << 10, 100 << 10, 1 << 20, 10 << 20, 100 << 20}},
-		Lines: []chart.Line{
-			s.line("stock", chart.Red, false, "OnceHeap/mapper_of=own_server/groups=$groups/mapper=stock B/mapper"),
-			s.line("deferred", chart.Orange, true, "OnceHeap/mapper_of=own_server/groups=$groups/mapper=deferred B/mapper"),
-			s.line("ours", chart.Blue, false, "OnceHeap/mapper_of=own_server/groups=$groups/mapper=ours B/mapper"),
-			s.line("ours, equal server read", chart.Sky, false, "OnceHeap/mapper_of=equal_server/groups=$groups/mapper=ours B/mapper"),
-			s.line("ours, same server read", chart.Green, false, "OnceHeap/mapper_of=same_server/groups=$groups/mapper=ours B/mapper"),
 		},
 	}
 }

@@ -22,7 +22,6 @@ type samples struct {
 	values map[string][]float64
 	Config map[string]string
 	Rounds int
-	Before *samples // of an earlier run; nil if there is none to compare with
 }
 
 func readSamples(file string) (*samples, error) {
