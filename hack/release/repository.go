@@ -92,9 +92,6 @@ func (r *repository) add(ctx context.Context, stream *git.Stream, branch string)
 	if err := r.Import(ctx, r.made(), branch, stream); err != nil {
 		return err
 	}
-	if _, err := r.Run(ctx, nil, "checkout", "-q", "-f", branch); err != nil {
-		return err
-	}
-	_, err := r.Run(ctx, nil, "reset", "-q", "--hard")
+	_, err := r.Run(ctx, nil, "checkout", "-q", "-f", branch)
 	return err
 }

@@ -5,7 +5,6 @@
 package full
 
 import (
-	"bytes"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -92,20 +91,13 @@ func (s slice) message(of int) (string, error) {
 
 // complete returns an error if the series does not end with the fork.
 func complete(got, want tree.Files) error {
-	var wrong []string
-	for name, file := range want {
-		if is, ok := got[name]; !ok || is.Exec != file.Exec || !bytes.Equal(is.Data, file.Data) {
-			wrong = append(wrong, name)
-		}
-	}
-	for name := range got {
-		if _, ok := want[name]; !ok {
-			wrong = append(wrong, name)
-		}
-	}
+	is, should := got.Digests(), want.Digests()
+	wrong := maps.Clone(is)
+	maps.Copy(wrong, should)
+	maps.DeleteFunc(wrong, func(name, _ string) bool { return is[name] == should[name] })
 	if len(wrong) == 0 {
 		return nil
 	}
-	slices.Sort(wrong)
-	return fmt.Errorf("no slice brings what the fork makes of %s: write each file into a slice of hack/stage/full/slices.txt", strings.Join(wrong, ", "))
+	return fmt.Errorf("no slice brings what the fork makes of %s: write each file into a slice of hack/stage/full/slices.txt",
+		strings.Join(slices.Sorted(maps.Keys(wrong)), ", "))
 }
