@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -71,22 +70,20 @@ func (e *environment) replay(t *testing.T, name, title string) *replay {
 	return r
 }
 
-// record prints results, and appends them to the file that FRESHMAPPER_E2E_RESULTS
-// names, if it names one. Tests that run at the same time may do so: what one
-// appends stays together.
-func record(t *testing.T, results ...*Result) {
-	var lines bytes.Buffer
-	for _, r := range results {
-		fmt.Fprintln(t.Output(), r)
-		must(t, json.NewEncoder(&lines).Encode(r))
-	}
+// record prints the results of a replay, and appends them to the file that
+// FRESHMAPPER_E2E_RESULTS names, if it names one. Tests that run at the same time
+// may do so.
+func record(t *testing.T, stock, fork *Result) {
+	fmt.Fprintf(t.Output(), "%s\n%s\n", stock, fork)
 	name := os.Getenv("FRESHMAPPER_E2E_RESULTS")
 	if name == "" {
 		return
 	}
+	line, err := json.Marshal(Pair{*stock, *fork})
+	must(t, err)
 	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	must(t, err)
-	_, err = file.Write(lines.Bytes())
+	_, err = file.Write(append(line, '\n'))
 	must(t, err, file.Close())
 }
 

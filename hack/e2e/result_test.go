@@ -4,8 +4,11 @@ package e2e
 
 import "fmt"
 
-// Result is how one build of a program fared in one replay. The tests append theirs
-// to the file that FRESHMAPPER_E2E_RESULTS names, one JSON object a line.
+// Pair is how stock and fork fared in one replay. The tests append theirs to the file
+// that FRESHMAPPER_E2E_RESULTS names, as one line of JSON.
+type Pair struct{ Stock, Fork Result }
+
+// Result is how one build of a program fared in one replay.
 type Result struct {
 	Program  string
 	Replay   string // R1
@@ -31,12 +34,12 @@ type Step struct {
 }
 
 // String is one line for a reader.
-func (r *Result) String() string {
+func (r Result) String() string {
 	return fmt.Sprintf("%-12s %-14s %s", r.Replay, r.Build, r.Verdict())
 }
 
 // Verdict returns whether the program healed, when, and at what price.
-func (r *Result) Verdict() string {
+func (r Result) Verdict() string {
 	price, tries := Count(r.Requests, "request", "requests"), Count(r.Tries, "try", "tries")
 	switch {
 	case !r.Healed:

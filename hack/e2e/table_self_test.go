@@ -9,12 +9,10 @@ import (
 	"testing"
 )
 
-const (
-	ofStock = `{"replay":"R1","title":"a story","build":"stock v1","tries":5,"requests":5,"millis":1003,"expected":true,
-		"steps":[{"seconds":0,"what":"CRD comes"},{"seconds":0.5,"what":"look up","outcome":"no match","requests":5}]}`
-	ofFork = `{"replay":"R1","title":"a story","build":"fork v1","fork":true,"healed":true,"tries":1,"requests":2,"millis":4.2,"expected":true,
-		"steps":[{"seconds":0,"what":"CRD comes"},{"seconds":0.5,"what":"look up","outcome":"v2","ok":true,"requests":2}]}`
-)
+const twoResults = `{"stock":{"program":"heal","replay":"R1","title":"a story","build":"stock v1","tries":5,"requests":5,"millis":1003,"expected":true,
+		"steps":[{"seconds":0,"what":"CRD comes"},{"seconds":0.5,"what":"look up","outcome":"no match","requests":5}]},
+	"fork":{"program":"heal","replay":"R1","title":"a story","build":"fork v1","fork":true,"healed":true,"tries":1,"requests":2,"millis":4.2,"expected":true,
+		"steps":[{"seconds":0,"what":"CRD comes"},{"seconds":0.5,"what":"look up","outcome":"v2","ok":true,"requests":2}]}}`
 
 func tableOf(t *testing.T, results string, color bool) (string, error) {
 	t.Helper()
@@ -28,7 +26,7 @@ func tableOf(t *testing.T, results string, color bool) (string, error) {
 }
 
 func TestTable(t *testing.T) {
-	got, err := tableOf(t, ofStock+ofFork, false)
+	got, err := tableOf(t, twoResults, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +41,7 @@ R1           never: 5 tries, 5 requests, 1003 ms    4.2 ms, 2 requests          
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if colored, _ := tableOf(t, ofStock+ofFork, true); !strings.Contains(colored, "\x1b[31m✗ no match") {
+	if colored, _ := tableOf(t, twoResults, true); !strings.Contains(colored, "\x1b[31m✗ no match") {
 		t.Errorf("no red in\n%q", colored)
 	}
 }
@@ -51,7 +49,7 @@ R1           never: 5 tries, 5 requests, 1003 ms    4.2 ms, 2 requests          
 // Replays of programs that ran at the same time are together again.
 func TestTableByProgram(t *testing.T) {
 	of := func(program, replay string) string {
-		return strings.NewReplacer(`{"replay":"R1"`, `{"program":"`+program+`","replay":"`+replay+`"`).Replace(ofStock + ofFork)
+		return strings.NewReplacer(`"program":"heal","replay":"R1"`, `"program":"`+program+`","replay":"`+replay+`"`).Replace(twoResults)
 	}
 	got, err := tableOf(t, of("plain", "S1")+of("lazy", "L1")+of("plain", "S2")+of("lazy", "L2"), false)
 	if err != nil {
@@ -69,16 +67,16 @@ func TestTableByProgram(t *testing.T) {
 }
 
 func TestTableFails(t *testing.T) {
-	for results, want := range map[string]string{
-		"":                     "no results",
-		ofStock:                "want one result of stock",
-		ofFork + ofStock:       "want one result of stock",
-		ofStock + ofStock:      "want one result of stock",
-		ofStock + ofFork + "{": "result 3",
-		ofStock + "no results": "result 2",
-		strings.Replace(ofStock, `"expected":true`, `"expected":false`, 1) + ofFork: "not every replay",
+	stock, fork, _ := strings.Cut(twoResults, ",\n\t\"fork\"")
+	for written, want := range map[string]string{
+		"":                        "no results",
+		stock + "}":               "not every replay",
+		`{"fork"` + fork:          "not every replay",
+		twoResults + "{":          "result 2",
+		twoResults + "no results": "result 2",
+		strings.Replace(twoResults, `"expected":true`, `"expected":false`, 1): "not every replay",
 	} {
-		if _, err := tableOf(t, results, false); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := tableOf(t, written, false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)
 		}
 	}

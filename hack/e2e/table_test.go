@@ -43,33 +43,24 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// pair is one replay's results: of stock, then of the fork.
-type pair = []*Result
-
-// readResults reads the results in a file, in pairs.
-func readResults(name string) (pairs []pair, err error) {
+// readResults reads the results in a file.
+func readResults(name string) (pairs []Pair, err error) {
 	written, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	var results []*Result
 	for lines := json.NewDecoder(bytes.NewReader(written)); lines.More(); {
-		results = append(results, &Result{})
-		if err := lines.Decode(results[len(results)-1]); err != nil {
-			return nil, fmt.Errorf("result %d: %w", len(results), err)
+		var pair Pair
+		if err := lines.Decode(&pair); err != nil {
+			return nil, fmt.Errorf("result %d: %w", len(pairs)+1, err)
 		}
-	}
-	for both := range slices.Chunk(results, 2) {
-		if len(both) < 2 || both[0].Fork || !both[1].Fork || both[0].Replay != both[1].Replay {
-			return nil, fmt.Errorf("want one result of stock and one of the fork for %s", both[0].Replay)
-		}
-		pairs = append(pairs, both)
+		pairs = append(pairs, pair)
 	}
 	if len(pairs) == 0 {
 		return nil, errors.New("no results: did the replays run?")
 	}
 	// Replays of several programs may have run at the same time.
-	slices.SortStableFunc(pairs, func(a, b pair) int { return strings.Compare(a[0].Program, b[0].Program) })
+	slices.SortStableFunc(pairs, func(a, b Pair) int { return strings.Compare(a.Stock.Program, b.Stock.Program) })
 	return pairs, nil
 }
 
@@ -84,23 +75,24 @@ func (p printer) print(name string) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range pairs {
-		p.timeline(r[0], r[1])
+	for _, pair := range pairs {
+		p.timeline(pair.Stock, pair.Fork)
 	}
-	p.line(p.cell(bold, nameWidth, "time to heal"), p.cell(bold, sideWidth, pairs[0][0].Build), p.cell(bold, sideWidth, pairs[0][1].Build), p.cell(bold, 0, "as expected"))
-	for _, r := range pairs {
+	first := pairs[0]
+	p.line(p.cell(bold, nameWidth, "time to heal"), p.cell(bold, sideWidth, first.Stock.Build), p.cell(bold, sideWidth, first.Fork.Build), p.cell(bold, 0, "as expected"))
+	for _, pair := range pairs {
 		expected := p.cell(green, 0, "yes")
-		if !r[0].Expected || !r[1].Expected {
+		if !pair.Stock.Expected || !pair.Fork.Expected {
 			expected, err = p.cell(red, 0, "NO"), errors.New("not every replay went as it should")
 		}
-		p.line(p.cell(usual, nameWidth, r[0].Replay), p.cell(good(r[0].Healed), sideWidth, r[0].Verdict()), p.cell(good(r[1].Healed), sideWidth, r[1].Verdict()), expected)
+		p.line(p.cell(usual, nameWidth, pair.Stock.Replay), p.verdict(pair.Stock), p.verdict(pair.Fork), expected)
 	}
 	return err
 }
 
 // timeline prints what was done, and how both sides took it. A change to the
 // server has no outcome.
-func (p printer) timeline(stock, fork *Result) {
+func (p printer) timeline(stock, fork Result) {
 	p.line(p.cell(bold, nameWidth, stock.Replay), p.cell(bold, 0, stock.Title))
 	p.line(p.cell(faint, 8, "       s"), p.cell(usual, whatWidth, ""), p.cell(faint, sideWidth, stock.Build), p.cell(faint, 0, fork.Build))
 	for i := range min(len(stock.Steps), len(fork.Steps)) {
@@ -113,6 +105,10 @@ func (p printer) timeline(stock, fork *Result) {
 		}
 	}
 	p.line()
+}
+
+func (p printer) verdict(r Result) string {
+	return p.cell(good(r.Healed), sideWidth, r.Verdict())
 }
 
 func (p printer) outcome(s Step, width int) string {

@@ -50,7 +50,7 @@ type column struct {
 // outcome is what hack/e2e records of a replay, as far as it is shown.
 type outcome struct {
 	Replay, Title   string
-	Fork, Healed    bool
+	Healed          bool
 	Tries, Requests int
 	Millis          float64
 }
@@ -176,13 +176,9 @@ func (b *bench) replay(c *column, assets string) {
 	}
 	defer recorded.Close() //nolint:errcheck // it has been read
 	for lines := json.NewDecoder(recorded); lines.More(); {
-		var o outcome
-		b.must(lines.Decode(&o))
-		if o.Fork {
-			c.replays[o.Replay] = o
-		} else {
-			stock.replays[o.Replay] = o
-		}
+		var replayed struct{ Stock, Fork outcome }
+		b.must(lines.Decode(&replayed))
+		stock.replays[replayed.Stock.Replay], c.replays[replayed.Fork.Replay] = replayed.Stock, replayed.Fork
 	}
 	for _, name := range replays {
 		if _, ok := c.replays[name]; !ok {
