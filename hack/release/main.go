@@ -18,7 +18,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/freshmapper/freshmapper"
 	"github.com/freshmapper/freshmapper/hack/fork/cli"
@@ -45,8 +44,7 @@ nothing. The same sources give the same commits and tags.
   -fresh N    the number in the tags, for a further release of the same version (default 1)
   -notes DIR  write the release notes there, a file for each tag
   -module M   where the repository will be, for the replace line (default %[2]s)
-  -author A   the author of the commits (default %[3]s)
-  -date D     the date of the fork's commits, as in 2006-01-02 (default: that of upstream's release)
+  -author A   the author of the commits (default %[3]s); their date is that of upstream's release
 `
 
 // options are what to release.
@@ -56,7 +54,6 @@ type options struct {
 	fresh          int         // the number in the tags
 	notes          string      // a folder for the release notes; "" for none
 	module, author string
-	date           time.Time // of our commits; zero for that of upstream's release
 	ours           fs.FS     // apiutil and internal
 	matrix         string    // hack/fork/MATRIX.md
 	out            io.Writer // progress
@@ -77,10 +74,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&o.notes, "notes", "", "")
 	flags.StringVar(&o.module, "module", home, "")
 	flags.StringVar(&o.author, "author", nobody, "")
-	flags.Func("date", "", func(date string) (err error) {
-		o.date, err = time.Parse(time.DateOnly, date)
-		return err
-	})
 	return cli.Command{
 		Flags: flags, Help: fmt.Sprintf(help, all, home, nobody),
 		Valid: func() (err error) {

@@ -13,7 +13,7 @@ func TestHelp(t *testing.T) {
 	if code := run([]string{"-h"}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
 		t.Errorf("code %d, stderr %q", code, &stderr)
 	}
-	for _, want := range []string{"-repo DIR", "v0.20..v0.25", "-fresh", "-notes", "-module", "-author", "-date"} {
+	for _, want := range []string{"-repo DIR", "v0.20..v0.25", "-fresh", "-notes", "-module", "-author"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, &stdout)
 		}
@@ -30,7 +30,6 @@ func TestUsage(t *testing.T) {
 		"-repo a -lines v0.19":        `the line "v0.19" is not supported`,
 		"-repo a -lines v0.25..v0.24": "wrong way round",
 		"-repo a -lines v0.25,v0.25":  "the line v0.25 twice",
-		"-repo a -date yesterday":     "yesterday",
 		"-repo a -fresh 0":            "begins at 1",
 		"-repo a -fresh x":            "invalid value",
 		"-repo a -author nobody":      "-author",

@@ -121,12 +121,8 @@ func (o options) stream(repo *repository, editions []edition, author *mail.Addre
 		if e.upstream != nil {
 			s.Commit(e.branch, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
 		}
-		when := e.time
-		if !o.date.IsZero() {
-			when = o.date
-		}
-		s.Commit(e.branch, when, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
-		s.Tag(e.tag, when, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
+		s.Commit(e.branch, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
+		s.Tag(e.tag, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
 	}
 	return s
 }
