@@ -21,9 +21,6 @@ func (s *Process) CRDs() (dynamic.ResourceInterface, error) {
 	return client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}), nil
 }
 
-// Plural is the resource of a kind.
-func Plural(kind string) string { return strings.ToLower(kind) + "s" }
-
 // CRD is the CustomResourceDefinition of a kind, whose versions are all served.
 func CRD(group, kind string, cluster bool, versions ...string) *unstructured.Unstructured {
 	scope := "Namespaced"
@@ -37,12 +34,14 @@ func CRD(group, kind string, cluster bool, versions ...string) *unstructured.Uns
 			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
 		})
 	}
+	singular := strings.ToLower(kind)
+	plural := singular + "s"
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": Plural(kind) + "." + group},
+		"metadata": map[string]any{"name": plural + "." + group},
 		"spec": map[string]any{
 			"group": group, "scope": scope, "versions": list,
-			"names": map[string]any{"kind": kind, "plural": Plural(kind), "singular": strings.ToLower(kind)},
+			"names": map[string]any{"kind": kind, "plural": plural, "singular": singular},
 		},
 	}}
 }
