@@ -183,12 +183,3 @@ func (s *samples) quotient(t target, each, groups string) float64 {
 	}
 	return s.median(of) / s.median(by)
 }
-
-// FloorOn2Cores is how many times its throughput on 1 core it has on 2.
-func (s *samples) FloorOn2Cores() string {
-	gain, _ := s.worst(target{
-		of: "Hit/groups=$groups/lookup=floor/mapper=floor sec/op", by: "HitParallel/groups=$groups/lookup=floor/mapper=floor sec/op",
-		groups: sizes, mean: true,
-	})
-	return number(gain)
-}
