@@ -58,8 +58,8 @@ Measures what each patch of the small series for upstream buys, beside stock and
 the fork: replays on a real API server, benchmarks on one in memory. It writes the
 table into hack/stage/PROPOSAL.md. It takes a quarter of an hour or more.
 
-  -rounds N  how often each benchmark runs, default 3; with it PROPOSAL.md is only
-             printed, and not written
+  -rounds N  how often each benchmark runs, default 3; 0 for the replays alone; with
+             it PROPOSAL.md is only printed, and not written
 `
 
 func (i instead) run(ctx context.Context, c *checkout, args []string) error {

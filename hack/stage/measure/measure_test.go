@@ -55,6 +55,9 @@ type outcome struct {
 	Millis          float64
 }
 
+// finished reports whether the replay got as far as the lookup that it is about.
+func (o outcome) finished() bool { return o.Healed || o.Tries > 0 }
+
 // bench is one run.
 type bench struct {
 	*testing.T
@@ -167,12 +170,12 @@ func (b *bench) replay(c *column, assets string) {
 	stock := b.columns[0]
 	b.must(os.Symlink(filepath.Join(stock.dir, "heal-fork"), filepath.Join(c.dir, "heal-stock")))
 	results := filepath.Join(c.dir, "results")
-	_, failed := proc.Output(b.ctx, filepath.Join(root, "hack/e2e"),
+	said, _ := proc.Output(b.ctx, filepath.Join(root, "hack/e2e"),
 		[]string{"KUBEBUILDER_ASSETS=" + assets, "FRESHMAPPER_E2E_PROGRAMS=" + c.dir, "FRESHMAPPER_E2E_RESULTS=" + results},
 		"go", "test", "-count=1", "-timeout=10m", "-run=^TestHeal$", ".")
 	recorded, err := os.Open(results)
 	if err != nil {
-		b.Fatalf("hack/e2e recorded nothing: %v\n%v", err, failed)
+		b.Fatalf("hack/e2e recorded nothing: %v\n%s", err, said)
 	}
 	defer recorded.Close() //nolint:errcheck // it has been read
 	for lines := json.NewDecoder(recorded); lines.More(); {
@@ -181,8 +184,8 @@ func (b *bench) replay(c *column, assets string) {
 		stock.replays[replayed.Stock.Replay], c.replays[replayed.Fork.Replay] = replayed.Stock, replayed.Fork
 	}
 	for _, name := range replays {
-		if _, ok := c.replays[name]; !ok {
-			b.Fatalf("hack/e2e recorded nothing of %s\n%v", name, failed)
+		if !c.replays[name].finished() || !stock.replays[name].finished() {
+			b.Errorf("%s did not get to its end on %s: the machine may be too busy\n%s", name, c.name, said)
 		}
 	}
 }

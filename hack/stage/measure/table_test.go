@@ -97,8 +97,13 @@ func (b *bench) line(out *strings.Builder, title string, cell func(*column) stri
 	out.WriteString("\n")
 }
 
+const notMeasured = "not measured"
+
 // String returns whether the program healed, and at what price.
 func (o outcome) String() string {
+	if !o.finished() {
+		return notMeasured
+	}
 	text := "never"
 	if o.Healed {
 		text = duration(o.Millis * float64(time.Millisecond))
@@ -119,8 +124,10 @@ func figure(best map[string]float64) string {
 		return fmt.Sprintf("%s, %.0f req.", duration(ns), requests)
 	case timed:
 		return duration(ns)
-	default:
+	case counted:
 		return fmt.Sprintf("%.0f", requests)
+	default:
+		return notMeasured
 	}
 }
 
@@ -190,15 +197,17 @@ func TestTable(t *testing.T) {
 			}
 		}
 		for i, replay := range replays {
-			c.replays[replay] = outcome{Title: "a story", Healed: i > 0, Tries: i, Requests: 2, Millis: 3}
+			c.replays[replay] = outcome{Title: "a story", Healed: i > 0, Tries: max(i, 1), Requests: 2, Millis: 3}
 		}
+		c.replays["R5-reset"] = outcome{Title: "a story"}
 	}
 	table := b.table()
 	for _, want := range []string{
 		"Machine: A machine, ",
 		"|  | stock | full fork |\n| --- | ---: | ---: |\n",
 		"| R1: a story | never, 2 req. | never, 2 req. |\n| R2: a story | 3 ms, 2 req. | 3 ms, 2 req. |\n| R2-reset: a story | 3 ms, 2 req., 2 tries |",
-		"| requests, hit: aggregated / not | 0 / 0 | 0 / 0 |\n",
+		"| R5-reset: a story | not measured | not measured |\n",
+		"| requests, hit: aggregated / not | not measured / 0 | not measured / 0 |\n",
 		"| cold first lookup, 500 groups | 50 ms | 50 ms |\n",
 		"| miss of an absent group, no version, 500 groups | 7 ns, 2 req. | 7 ns, 2 req. |\n",
 	} {
