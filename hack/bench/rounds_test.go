@@ -108,7 +108,45 @@ func TestRounds(t *testing.T) {
 			"-filter", "/mapper:(ours OR floor) OR .name:Publish", "before="+earlier)
 	}
 	write(t, dir, "benchstat.txt", compared.String())
-	fmt.Println(output(ctx, t, "go", "run", "./report", dir))
+	writeReport(t, dir)
+}
+
+// The committed page is what comes of the committed results.
+func TestReport(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"raw.txt", "README.md", "hit.svg", "latency.svg"} {
+		text, err := os.ReadFile(filepath.Join("results", name))
+		must(t, err)
+		write(t, dir, name, string(text))
+	}
+	writeReport(t, dir)
+	for _, name := range []string{"README.md", "hit.svg", "latency.svg"} {
+		want, err := os.ReadFile(filepath.Join("results", name))
+		must(t, err)
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		must(t, err)
+		if string(want) != string(got) {
+			t.Errorf("results/%s is not what report makes of results/raw.txt:\n%s", name, got)
+		}
+	}
+}
+
+// writeReport turns raw.txt into a page with tables, the figures that were promised and whether
+// they are reached, and plots. It prints the figures, too.
+func writeReport(t *testing.T, dir string) {
+	t.Helper()
+	s, err := readSamples(filepath.Join(dir, "raw.txt"))
+	must(t, err)
+	must(t, s.writePage(filepath.Join(dir, "README.md")))
+	must(t, s.plot(dir))
+	missed := 0
+	for _, f := range s.Figures() {
+		if f.Mark != reached {
+			missed++
+		}
+		fmt.Printf("%s %-78s %s, target %s\n", f.Mark, f.What, f.Measured, f.Bound)
+	}
+	fmt.Printf("%d figures missed or not measured\n", missed)
 }
 
 // places returns a copy of the earlier run's raw.txt, if there is one, because this run

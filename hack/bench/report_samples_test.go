@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package bench
 
 import (
 	"bytes"
@@ -90,9 +90,9 @@ func decimal(s string) float64 {
 }
 
 var (
-	sizes   = []string{"10", "100", "500", "2000"} // groups
-	modes   = []string{"aggregated", "legacy"}     // of the server
-	mappers = []string{"ours", "stock", "deferred"}
+	sizes     = []string{"10", "100", "500", "2000"} // groups
+	modeNames = []string{"aggregated", "legacy"}     // of the server
+	mappers   = []string{"ours", "stock", "deferred"}
 
 	// Lookups with one answer that name all they can, those with one answer that
 	// leave out the version, and those with many answers.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package bench
 
 import (
 	"math"
@@ -29,13 +29,13 @@ const (
 	allocs   = "Hit/groups=$groups/lookup=$each/mapper=ours allocs/op"
 	largeHit = "Hit/groups=2000/lookup=$each/mapper=ours sec/op"
 	stockHit = "Hit/groups=100/lookup=$each/mapper=stock sec/op"
-	parallel = "HitParallel/groups=$groups/lookup=$each/mapper=ours sec/op"
-	floor    = "lookup=floor mapper=floor"
+	onTwo    = "HitParallel/groups=$groups/lookup=$each/mapper=ours sec/op"
+	ofFloor  = "lookup=floor mapper=floor"
 )
 
 // targets are the figures of the design.
 var targets = []target{
-	{what: "hit with one answer: time ÷ floor", most: 2.5, of: hit, by: floor, each: singles, groups: sizes},
+	{what: "hit with one answer: time ÷ floor", most: 2.5, of: hit, by: ofFloor, each: singles, groups: sizes},
 	{what: "hit with one answer: allocations", most: 1, of: allocs, each: singles, groups: sizes},
 	{what: "hit with a list: allocations", most: 2, of: allocs, each: lists, groups: sizes},
 	{what: "hit with one answer: 2,000 groups ÷ 10 groups", most: 1.5, of: largeHit, by: "groups=10", each: singles},
@@ -45,7 +45,7 @@ var targets = []target{
 	{what: "hit with one answer at 100 groups: stock ÷ ours", least: 200, of: stockHit, by: "mapper=ours", each: singles},
 	{what: "any other hit at 100 groups: stock ÷ ours", least: 200, of: stockHit, by: "mapper=ours", each: slices.Concat(versionless, lists)},
 	{what: "ResourceSingularizer at 100 groups: stock ÷ ours", least: 200, of: stockHit, by: "mapper=ours", each: singularizer},
-	{what: "hit with one answer: throughput on 2 cores ÷ 1 core, mean of 4 sizes", least: 1.7, of: hit, by: parallel, each: singles, groups: sizes, mean: true},
+	{what: "hit with one answer: throughput on 2 cores ÷ 1 core, mean of 4 sizes", least: 1.7, of: hit, by: onTwo, each: singles, groups: sizes, mean: true},
 
 	{what: "heap of a mapper at 500 groups: ours ÷ stock", most: 0.1, of: "OnceHeap/mapper_of=own_server/groups=500/mapper=ours B/mapper", by: "mapper=stock"},
 	{what: "publishing 1 changed group of 2,000 after a live read", most: 200e-6, of: "Publish/after=live sec/op"},
@@ -63,8 +63,8 @@ var targets = []target{
 	{what: "p99 of hits at 500 groups: during a slow discovery ÷ without", most: 2, of: "OnceLatency/groups=500/mapper=ours busy-p99-sec", by: "OnceLatency/groups=500/mapper=ours quiet-p99-sec"},
 
 	// A lookup in one group does not wait for those in others.
-	{what: "10 misses in 10 absent groups, version given: latencies of the server", most: 2.5, of: "OnceApart/mode=$each/version=given/groups=100/mapper=ours latencies", each: modes},
-	{what: "10 misses in 10 absent groups, no version: latencies of the server", most: 5, of: "OnceApart/mode=$each/version=none/groups=100/mapper=ours latencies", each: modes},
+	{what: "10 misses in 10 absent groups, version given: latencies of the server", most: 2.5, of: "OnceApart/mode=$each/version=given/groups=100/mapper=ours latencies", each: modeNames},
+	{what: "10 misses in 10 absent groups, no version: latencies of the server", most: 5, of: "OnceApart/mode=$each/version=none/groups=100/mapper=ours latencies", each: modeNames},
 	{what: "miss, no version, while three goroutines ask a group that hangs: time ÷ undisturbed", most: 1.5, of: "OnceBeside/version=none/groups=100/mapper=ours disturbed-sec", by: "OnceBeside/version=none/groups=100/mapper=ours undisturbed-sec"},
 	{what: "miss, version given, while three goroutines ask a group that hangs: time ÷ undisturbed", most: 1.5, of: "OnceBeside/version=given/groups=100/mapper=ours disturbed-sec", by: "OnceBeside/version=given/groups=100/mapper=ours undisturbed-sec"},
 	{what: "known kind after a reset while 3 groups hang: requests, the document's two", most: 2, of: "OnceReset/mode=aggregated/groups=100/mapper=ours requests/op"},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package bench
 
 import (
 	"bytes"
@@ -15,12 +15,12 @@ import (
 	"golang.org/x/perf/benchunit"
 )
 
-//go:embed page.tmpl
+//go:embed report.tmpl
 var page string
 
-// writePage fills in page.tmpl.
+// writePage fills in report.tmpl.
 func (s *samples) writePage(file string) error {
-	parsed, err := template.New("page.tmpl").Funcs(template.FuncMap{
+	parsed, err := template.New("report.tmpl").Funcs(template.FuncMap{
 		"sizes":   func() []string { return sizes },
 		"lookups": func() []string { return allLookups },
 		"mappers": func() []string { return mappers },
