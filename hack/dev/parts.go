@@ -41,6 +41,7 @@ var leftOut = []left{
 	{"-nightly", "the fork as a way in with the lines between the oldest and the newest: the provider has them here"},
 	{"-nightly", "each patch of the small series by itself, kubebuilder's make targets, the release as a consumer's module"},
 	{"hack/proof.sh", "fuzzing, the mutation of the engine, other people's operators; the campaigns at length"},
+	{"hack/bench.sh", "the benchmarks; their page is checked against their results here"},
 	{"-series", "the full series for upstream, slice by slice"},
 	{"-measure", "what each patch of the small series buys"},
 	{"-nightly", "the linter on nested modules, vet with the oldest Go"},
@@ -149,6 +150,7 @@ func (t *tester) untimed(ctx context.Context) {
 	t.goTest(ctx, "random histories", "hack/lincheck", "-count=1", ".", "-seed", "1")
 	t.goTest(ctx, "tools in hack"+t.raced(), ".", t.race("-timeout", "60m", "-skip", t.skipped(), "./hack/ways", "./hack/...")...) // the longest first
 	t.goTest(ctx, "proofs", "hack/proof", "-count=1", "-skip", notProven, "./...")
+	t.goTest(ctx, "the benchmarks' page", "hack/bench", "-run", "^TestReport$", ".")
 	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
 	t.goTest(ctx, "verify", ".", "-count=1", "-timeout", "60m", "-run", "^TestCheckout$", "./hack/dev/verify", "-args", "-modules", "-lint="+lint)
 }
