@@ -117,7 +117,11 @@ func (c *Client) send(ctx context.Context, r request, seen *exchange) ([]byte, e
 	if r.etag != "" {
 		req.SetHeader("If-None-Match", r.etag)
 	}
-	body, err := req.Do(withExchange(ctx, seen)).Raw()
+	var body []byte
+	err := Guarded(ctx, func() (err error) {
+		body, err = req.Do(withExchange(ctx, seen)).Raw()
+		return err
+	})
 	switch {
 	case err == nil:
 		return body, nil

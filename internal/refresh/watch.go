@@ -84,7 +84,8 @@ func (w *Watcher) Watching() bool { return w.watching.Load() }
 func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 	for ctx.Err() == nil {
 		w.due = false
-		if err := w.watch(ctx, bell); err != nil && ctx.Err() == nil {
+		err := discovery.Guarded(ctx, func() error { return w.watch(ctx, bell) })
+		if err != nil && ctx.Err() == nil {
 			w.failed(err)
 		}
 		if !w.due {

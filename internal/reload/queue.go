@@ -2,7 +2,12 @@
 
 package reload
 
-import "sync"
+import (
+	"context"
+	"sync"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+)
 
 // Queue makes calls one after the other, in their order. Add does not wait for them. A
 // call may be slow, and may use the mapper. The zero Queue is ready to use.
@@ -29,13 +34,20 @@ func (q *Queue) Add(call func()) {
 	}
 }
 
-// run makes the calls, and ends when none is left. If a call ends the goroutine, another
-// goroutine makes the rest.
+// run makes the calls, and ends when none is left. If a call panics or ends the goroutine,
+// another goroutine makes the rest. A panic is logged with its stack: it must not end a
+// program for a report that nobody waits for.
 func (q *Queue) run() {
 	ended := false
 	defer func() {
-		if !ended {
-			go q.run()
+		if ended {
+			return
+		}
+		go q.run()
+		if p := recover(); p != nil {
+			for _, handle := range utilruntime.PanicHandlers {
+				handle(context.Background(), p)
+			}
 		}
 	}()
 	for call := q.next(); call != nil; call = q.next() {

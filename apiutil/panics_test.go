@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// brokenTransport breaks instead of sending a request, while broken is set.
+type brokenTransport struct {
+	next   http.RoundTripper
+	fail   func(*http.Response)
+	broken atomic.Bool
+}
+
+func (b *brokenTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(req)
+	if b.broken.Load() {
+		b.fail(resp)
+	}
+	return resp, err
+}
+
+// brokenBody panics when it is read.
+type brokenBody struct{ io.ReadCloser }
+
+func (brokenBody) Read([]byte) (int, error) { panic("broken") }
+
+// countPanics counts the panics that are reported until the test ends.
+func countPanics(t *testing.T) *atomic.Int32 {
+	var reported atomic.Int32
+	before := utilruntime.PanicHandlers
+	utilruntime.PanicHandlers = []func(context.Context, any){func(context.Context, any) { reported.Add(1) }}
+	t.Cleanup(func() { utilruntime.PanicHandlers = before })
+	return &reported
+}
+
+// A transport that panics, or that ends its goroutine as t.FailNow does, is an outage: it
+// ends neither the program nor the mapper.
+func TestTransportThatPanics(t *testing.T) {
+	for name, fail := range map[string]func(*http.Response){
+		"panic":         func(*http.Response) { panic("broken") },
+		"panic in body": func(resp *http.Response) { resp.Body = brokenBody{resp.Body} },
+		"Goexit":        func(*http.Response) { runtime.Goexit() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			panics := countPanics(t)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				transport := &brokenTransport{next: newWatchServer(server), fail: fail}
+				m := newMapperThrough(t, server, transport, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true})
+				defer startMapper(t, m)()
+				synctest.Wait()
+				wantServed(t, m, fooKind)
+				serve(server, newKind)
+
+				transport.broken.Store(true)
+				m.Reset()
+				wantServed(t, m, fooKind)
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+				defer cancel()
+				_, err := m.RESTMappingWithContext(ctx, newKind.GroupKind(), newKind.Version)
+				if err == nil || meta.IsNoMatchError(err) || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("while it is broken: %v", err)
+				}
+				time.Sleep(15 * time.Minute) // until the watches have ended, too
+				if m.Status().Watching {
+					t.Error("watching while it is broken")
+				}
+				if reported := panics.Swap(0); (reported > 0) != strings.HasPrefix(name, "panic") {
+					t.Errorf("%d panics were reported", reported)
+				}
+
+				transport.broken.Store(false)
+				wantServed(t, m, newKind, fooKind)
+				time.Sleep(5 * time.Minute)
+				if err := m.Healthz(nil); err != nil || !m.Status().Watching {
+					t.Errorf("after it: %v, watching %v", err, m.Status().Watching)
+				}
+			})
+		})
+	}
+}
+
+// panickyMetrics panics at each call that nobody waits for.
+type panickyMetrics struct{}
+
+func (panickyMetrics) Request(string, int)                 { panic("Request") }
+func (panickyMetrics) Reload(string, time.Duration, error) { panic("Reload") }
+func (panickyMetrics) Miss(string)                         {}
+func (panickyMetrics) Served(uint64, int, int, time.Time)  { panic("Served") }
+
+// Metrics that panic end neither the program nor the reports after them.
+func TestMetricsThatPanic(t *testing.T) {
+	panics := countPanics(t)
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: panickyMetrics{}})
+		wantServed(t, m, fooKind)
+		synctest.Wait()
+		if reported := panics.Swap(0); reported < 3 {
+			t.Errorf("%d panics were reported; want one of each of two requests, and one of the read", reported)
+		}
+		wantAbsent(t, m, newKind)
+	})
+}
