@@ -223,3 +223,33 @@ func TestCacheWithoutVary(t *testing.T) {
 		})
 	}
 }
+
+// A gateway that answers every conditional request with 304 and the ETag of what it has
+// says that this has changed.
+func TestNotModifiedWithAnotherETag(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		next := server.Client().Transport
+		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+			if req.Header.Get("If-None-Match") == "" {
+				return next.RoundTrip(req)
+			}
+			asked := req.Clone(req.Context())
+			asked.Header.Del("If-None-Match")
+			resp, err := next.RoundTrip(asked)
+			if err == nil {
+				resp.StatusCode, resp.Status, resp.Body, resp.ContentLength = 304, "304 Not Modified", http.NoBody, 0
+			}
+			return resp, err
+		}), apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		serve(server, newKind)
+		server.TakeRequests()
+		if _, err := m.RESTMapping(newKind.GroupKind()); err != nil {
+			t.Error(err)
+		}
+		if n := len(server.TakeRequests()); n != 3 {
+			t.Errorf("%d requests; want /api, and /apis twice", n)
+		}
+	})
+}

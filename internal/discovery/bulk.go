@@ -102,15 +102,15 @@ func newBulk(core, named *share.Document, last *snapshot.List) (*Bulk, error) {
 // bulkDocument reads one of the two paths. It returns last if the document has not
 // changed.
 //
-// If another mapper has read last, the server must have sent it to the same caller:
-// a 304 for another caller proves nothing, because servers may give documents of
-// different content the same ETag.
+// A 304 proves nothing in two cases. Its own ETag may be another one: then a gateway
+// speaks of a document that it has, and not of last. And another mapper may have read last
+// for another caller: servers may give documents of different content the same ETag.
 func (c *Client) bulkDocument(ctx context.Context, path string, last *share.Document) (*share.Document, error) {
-	stranger := false
+	unproven := false
 	r := request{path: path, accept: acceptBulk, etag: last.ETag}
 	doc, err := get(ctx, c, r, func(doc document) (*share.Document, error) {
 		if doc.notModified {
-			stranger = c.last == nil && doc.caller != last.Caller
+			unproven = doc.etag != "" && doc.etag != last.ETag || c.last == nil && doc.caller != last.Caller
 			return last, nil
 		}
 		decoded, err := decodeBulk(doc.body, path)
@@ -123,7 +123,7 @@ func (c *Client) bulkDocument(ctx context.Context, path string, last *share.Docu
 	switch {
 	case errors.Is(err, errNotServed):
 		return notServed(path)
-	case stranger:
+	case unproven:
 		return c.bulkDocument(ctx, path, &share.Document{})
 	}
 	return doc, err
