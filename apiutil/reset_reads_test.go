@@ -175,6 +175,35 @@ func TestResetGroupBesideALateListWithoutVersion(t *testing.T) {
 	})
 }
 
+// A lookup that may find something in a group that was reset reads that group live, even
+// if it does not name the group and no document lists it.
+func TestResetGroupThatNoDocumentLists(t *testing.T) {
+	for name, query := range map[string]schema.GroupVersionResource{
+		"without a group":             {Resource: "news"},
+		"with a version alone":        {Version: newKind.Version, Resource: "news"},
+		"by the beginning of a group": {Group: "new.exam", Resource: "news"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Aggregated())
+				m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
+				m.ResetGroup(newKind.Group)
+				for _, want := range [][]string{{"/api 304", "/apis 304", "/apis/new.example.com 404"}, {"/api 304", "/apis 304"}} {
+					if _, err := m.KindFor(query); !meta.IsNoMatchError(err) {
+						t.Error(err)
+					}
+					wantRequests(t, server, "before it is served", want...)
+				}
+				serve(server, newKind)
+				m.ResetGroup(newKind.Group)
+				if _, err := m.KindFor(query); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // After a Reset a lookup reads the document, and the version only if it is not in
 // there; what is known costs two answers without a body.
 func TestRequestsAfterReset(t *testing.T) {

@@ -23,12 +23,12 @@ func (l *lookup) ownLoss() []string {
 }
 
 // list asks for the groups' own lists, unless the lookup has found that the group has
-// shrunk. It also asks for the list of an unknown group that was reset, because the
+// shrunk. It also asks for the lists of unknown groups that were reset, because the
 // document may be behind.
 func (l *lookup) list() []Read {
 	var reads []Read
-	if l.q.anyVersion() && l.known() == nil && !l.q.anyGroup() && l.s.waits(l.q.Group) {
-		reads = l.unless(reads, listOf(l.q.Group))
+	for _, group := range l.s.awaitedUnknown(l.q) {
+		reads = l.unless(reads, listOf(group))
 	}
 	for _, g := range l.suspects() {
 		if l.q.anyVersion() && (g != l.known() || !l.shrunk()) {

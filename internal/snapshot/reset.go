@@ -5,6 +5,7 @@ package snapshot
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Reset makes everything count as unread that was read before now.
@@ -30,6 +31,20 @@ func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 	next.groupResets[group] = max(now, s.groupResets[group])
 	next.resetOfAny = max(now, s.resetOfAny)
 	return &next
+}
+
+// awaitedUnknown lists, sorted, the unknown groups that were reset and that may have what
+// q looks for once they are known.
+func (s *Snapshot) awaitedUnknown(q Query) []string {
+	var unknown []string
+	for group := range s.groupResets {
+		named := group == q.Group || (q.byPrefix() || q.anyGroup()) && strings.HasPrefix(group, q.Group)
+		if named && s.Group(group) == nil {
+			unknown = append(unknown, group)
+		}
+	}
+	slices.Sort(unknown)
+	return unknown
 }
 
 // Since returns s as a lookup sees it that began with the snapshot began: without the
