@@ -28,11 +28,11 @@ func (m *DynamicRESTMapper) knownAbsent(q snapshot.Query) bool {
 	return ok && found == absence{generation: s.Generation(), reset: s.LastResetOfAny()}
 }
 
-// rememberAbsent notes that q found nothing in s. The lookup began with the snapshot
-// began.
-func (m *DynamicRESTMapper) rememberAbsent(q snapshot.Query, s, began *snapshot.Snapshot) {
+// rememberAbsent notes that q found nothing. The lookup began with the snapshot began;
+// generation is that of the mapper after its last read.
+func (m *DynamicRESTMapper) rememberAbsent(q snapshot.Query, generation uint64, began *snapshot.Snapshot) {
 	if m.absent != nil {
-		m.absent.Add(keyOf(q), absence{generation: s.Generation(), reset: began.LastResetOfAny()}, m.options.NegativeTTL)
+		m.absent.Add(keyOf(q), absence{generation: generation, reset: began.LastResetOfAny()}, m.options.NegativeTTL)
 	}
 }
 

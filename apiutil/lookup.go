@@ -39,7 +39,7 @@ func recheck[T any](
 	case found.Err == nil && len(found.Failed) == 0:
 		m.missed("absent")
 		if !found.Partial {
-			m.rememberAbsent(q, found.Snapshot, began)
+			m.rememberAbsent(q, found.Generation, began)
 		}
 		return answer, err
 	}

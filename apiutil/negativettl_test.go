@@ -6,6 +6,7 @@ package apiutil_test
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"time"
 
@@ -147,5 +148,43 @@ func TestNegativeTTLIsNotForALateList(t *testing.T) {
 		if _, err := m.RESTMapping(later); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A document that was read while the lookup read a version may have overtaken that read.
+// Then nobody else knows what the lookup knows, and its answer is kept all the same until
+// something changes.
+func TestNegativeTTLBesideADocument(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		next := server.Client().Transport
+		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			if req.URL.Path == "/apis/example.com/v1" {
+				time.Sleep(latency)
+			}
+			return resp, err
+		}), apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute, MaxAge: -1})
+		readAll(t, m)
+		absent := fooKind
+		absent.Kind = "Absent"
+		go wantAbsent(t, m, absent)
+		time.Sleep(latency / 2)
+		change := func(kinds ...string) {
+			t.Helper()
+			server.PutVersion(fooKind.Group, fakeVersion("v1", kinds...))
+			if err := m.Refresh(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+		change("Foo", "Bar", "Extra")
+		time.Sleep(latency)
+		server.TakeRequests()
+		wantAbsent(t, m, absent)
+		wantRequests(t, server, "within the TTL")
+		change("Foo", "Bar")
+		server.TakeRequests()
+		wantAbsent(t, m, absent)
+		wantRequests(t, server, "after a change", "/apis/example.com/v1 200")
 	})
 }

@@ -23,9 +23,13 @@ type Finder func(*snapshot.Snapshot) (known, settled bool)
 // Finding is what a lookup is answered from.
 type Finding struct {
 	Snapshot *snapshot.Snapshot
-	Failed   map[schema.GroupVersion]error // versions that may have the answer and could not be read
-	Err      error                         // why the server could not be read, or the cause of the end of ctx
-	Partial  bool                          // a NoMatch must not be kept; see snapshot.Partial
+	// Generation is that of the snapshot which was current after the lookup's last read.
+	// Snapshot also has what only this lookup has found, and so another generation.
+	Generation uint64
+
+	Failed  map[schema.GroupVersion]error // versions that may have the answer and could not be read
+	Err     error                         // why the server could not be read, or the cause of the end of ctx
+	Partial bool                          // a NoMatch must not be kept; see snapshot.Partial
 }
 
 // Lookup makes the reads that a lookup still needs if the current snapshot does not
@@ -35,12 +39,13 @@ type Finding struct {
 func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Finding {
 	l := &lookup{r: r, q: q, find: find, p: snapshot.Progress{Done: map[snapshot.Read]snapshot.Outcome{}}}
 	l.began, l.hung = r.Snapshot(), r.flights.hanging()
+	l.published = l.began
 	l.look(l.began)
 	l.patience = l.patienceFor()
 	for !l.settled {
 		reads := l.s.Missing(q, l.p)
 		if len(reads) == 0 {
-			return Finding{Snapshot: l.s, Failed: l.failed(), Partial: l.s.Partial(q, l.p)}
+			return Finding{Snapshot: l.s, Generation: l.published.Generation(), Failed: l.failed(), Partial: l.s.Partial(q, l.p)}
 		}
 		if err := l.make(ctx, reads); err != nil {
 			return Finding{Snapshot: l.s, Err: err}
@@ -78,8 +83,9 @@ type lookup struct {
 	hung     map[lane]bool // the lanes that did not answer the last time before the lookup
 	patience time.Duration // for each read; 0 means as long as the read takes
 
-	s       *snapshot.Snapshot // the snapshot after the lookup's last read
-	settled bool               // whether s settles the lookup
+	s         *snapshot.Snapshot // the snapshot after the lookup's last read
+	settled   bool               // whether s settles the lookup
+	published *snapshot.Snapshot // the current snapshot after the lookup's last read
 
 	mu  sync.Mutex // guards p and own: reads of several groups are made side by side
 	p   snapshot.Progress
@@ -131,7 +137,10 @@ const mostSilent = 2
 func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 	groups := byLane(reads)
 	if len(groups) == 1 {
-		return l.makeInOrder(ctx, reads, func(f *flight) (enough bool) { return l.look(f.seen) })
+		return l.makeInOrder(ctx, reads, func(f *flight) (enough bool) {
+			l.published = f.published
+			return l.look(f.seen)
+		})
 	}
 	ended := make(chan error, len(groups))
 	for _, reads := range groups {
@@ -143,7 +152,8 @@ func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 			failed = err
 		}
 	}
-	l.look(l.r.Snapshot())
+	l.published = l.r.Snapshot()
+	l.look(l.published)
 	return failed
 }
 
