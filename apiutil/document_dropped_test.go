@@ -175,6 +175,39 @@ func TestDocumentDropsManyGroups(t *testing.T) {
 	})
 }
 
+// F4: the same if some of the groups that it asks hang. Those that hang stay until they
+// answer.
+func TestDocumentDropsManyGroupsOfWhichSomeHang(t *testing.T) {
+	const groups, interval = 30, 10 * time.Second
+	for _, hanging := range []int{1, 2} {
+		t.Run(fmt.Sprint(hanging), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				server := fakeapi.New(fakeapi.Typical(groups, 1, 1)...)
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
+				readAll(t, m)
+				stop := startMapper(t, m)
+				synctest.Wait()
+				for n := 2; n <= groups; n++ {
+					name := fmt.Sprintf("g%04d.example.com", n)
+					if server.Remove(name); n%2 == 0 && n <= 2*hanging {
+						server.SetFault(fakeapi.InGroup(name), fakeapi.Timeout())
+					}
+				}
+				time.Sleep(interval + time.Duration(hanging+1)*1500*time.Millisecond)
+				if got := m.Status().Groups; got != 2+hanging {
+					t.Errorf("%d groups are known after a refresh, want %d", got, 2+hanging)
+				}
+				server.ClearFaults()
+				time.Sleep(2 * time.Minute)
+				if got := m.Status().Groups; got != 2 {
+					t.Errorf("%d groups are known in the end, want 2", got)
+				}
+				stop()
+			})
+		})
+	}
+}
+
 // One of two groups has gone, the other one has not.
 func TestDocumentDropsTwoGroups(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -95,9 +96,12 @@ func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snaps
 const (
 	// settleFor is how long a refresh waits for its live reads.
 	settleFor = 5 * time.Second
-	// mostDropped is how many of the groups that a document drops are read live. If all of
-	// these are gone, so are the others.
+	// mostDropped is how many of the groups that a document drops are read live, besides
+	// as many that hang. If all of these are gone, so are the others.
 	mostDropped = 3
+	// askFor is how long one of them may delay the next. It suffices for a 404 that is
+	// doubted.
+	askFor = 1500 * time.Millisecond
 )
 
 // settle makes the live reads that a document, which was just read, leaves open. It
@@ -171,39 +175,84 @@ func (r *Reloader) addVersionsRead(s *snapshot.Snapshot, open map[string][]snaps
 // If each of them answers 404, all dropped groups are gone. An API server that starts
 // serves a document without its CustomResourceDefinitions for a moment, while their
 // versions answer 503 or 200. The reads are made one after the other, because a 503 casts
-// doubt on the next 404. But one that hangs delays the next only by slowAfter.
+// doubt on the next 404. But one that hangs delays the next only by askFor, and one more
+// group is asked instead.
 func (r *Reloader) lookForDropped(ctx context.Context, dropped []*snapshot.Group) error {
-	asked := dropped[:min(len(dropped), mostDropped)]
-	gone, errs := make([]bool, len(asked)), make([]error, len(asked))
-	var all sync.WaitGroup
-	for i, g := range asked {
-		all.Add(1)
-		ended := make(chan struct{})
-		go func() {
-			defer all.Done()
-			defer close(ended)
-			gone[i], errs[i] = r.isGone(ctx, g)
-		}()
+	var asked []*question
+	slow := 0
+	for _, g := range dropped {
+		if slow == mostDropped || len(asked)-slow == mostDropped {
+			break
+		}
+		q := r.ask(ctx, g)
+		asked = append(asked, q)
 		select {
-		case <-ended:
-		case <-time.After(slowAfter):
+		case <-q.ended:
+		case <-time.After(askFor):
+			slow++
 		}
 	}
-	all.Wait()
-	if len(dropped) > len(asked) && !slices.Contains(gone, false) {
-		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithoutDropped() })
+	r.forgetDropped(dropped, asked)
+	var errs []error
+	for _, q := range asked {
+		<-q.ended
+		errs = append(errs, q.err)
+	}
+	if slow > 0 {
+		r.forgetDropped(dropped, asked) // the slow ones may have answered 404
 	}
 	return errors.Join(errs...)
 }
 
-// isGone reports whether a live read finds that a version of g is not served.
-func (r *Reloader) isGone(ctx context.Context, g *snapshot.Group) (bool, error) {
-	if len(g.Versions()) == 0 {
-		return false, nil
+// question is the read of a version of a group that the document has dropped.
+type question struct {
+	group string
+	ended chan struct{} // closed when the rest has been written
+
+	gone, unanswered bool
+	err              error
+}
+
+func (r *Reloader) ask(ctx context.Context, g *snapshot.Group) *question {
+	q := &question{group: g.Name(), ended: make(chan struct{})}
+	go func() {
+		defer close(q.ended)
+		if len(g.Versions()) == 0 {
+			return
+		}
+		f, err := r.flights.doWhile(ctx, snapshot.Read{Part: snapshot.PartVersion, Group: g.Name(), Version: g.Versions()[0].Name})
+		if err != nil {
+			q.unanswered, q.err = true, err
+			return
+		}
+		q.gone, q.unanswered = f.outcome.Absent, discovery.Unanswered(f.outcome.Err)
+	}()
+	return q
+}
+
+// forgetDropped forgets the dropped groups that were not asked if mostDropped groups have
+// answered 404, and none has answered anything else. Those that have not answered stay:
+// they may still do so.
+func (r *Reloader) forgetDropped(dropped []*snapshot.Group, asked []*question) {
+	gone := 0
+	var silent []string
+	for _, q := range asked {
+		select {
+		case <-q.ended:
+		default:
+			silent = append(silent, q.group)
+			continue
+		}
+		switch {
+		case q.gone:
+			gone++
+		case q.unanswered:
+			silent = append(silent, q.group)
+		default:
+			return
+		}
 	}
-	f, err := r.flights.doWhile(ctx, snapshot.Read{Part: snapshot.PartVersion, Group: g.Name(), Version: g.Versions()[0].Name})
-	if err != nil {
-		return false, err
+	if gone >= mostDropped && len(dropped) > len(asked) {
+		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithoutDropped(silent...) })
 	}
-	return f.outcome.Absent, nil
 }

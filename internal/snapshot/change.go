@@ -121,10 +121,13 @@ func sameVersions(a, b *Group) bool {
 }
 
 // WithoutDropped records that the document is right about the groups that it has dropped,
-// because live reads found some of them gone. Groups that were read live since then stay.
-func (s *Snapshot) WithoutDropped() *Snapshot {
+// because live reads found some of them gone. Groups that were read live since then stay,
+// and so do those whose names are given.
+func (s *Snapshot) WithoutDropped(except ...string) *Snapshot {
 	next := *s
-	next.groups = slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool { return g.own != nil && g.own.dropped() })
+	next.groups = slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool {
+		return g.own != nil && g.own.dropped() && !slices.Contains(except, g.name)
+	})
 	if len(next.groups) == len(s.groups) {
 		return s
 	}
