@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -204,5 +205,47 @@ func TestTheLargestLimits(t *testing.T) {
 		if err := m.Healthz(nil); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// RequestTimeout, and the contexts of callers, hold also beside a transport that does not
+// stop when its request is cancelled.
+func TestTransportThatCannotBeCancelled(t *testing.T) {
+	const timeout, hang = 5 * time.Second, 5 * time.Minute
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		next := server.Client().Transport
+		var hanging atomic.Bool
+		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+			if hanging.Load() {
+				time.Sleep(hang)
+			}
+			return next.RoundTrip(req)
+		}), apiutil.DynamicRESTMapperOptions{RequestTimeout: timeout})
+		readAll(t, m)
+		hanging.Store(true)
+
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := m.Refresh(ctx); err == nil {
+			t.Error("Refresh: no error")
+		}
+		for range m.Subscribe(ctx) { //nolint:revive // until it is closed
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("Refresh and Subscribe took %v beyond their context", took-time.Second)
+		}
+
+		start = time.Now()
+		m.Reset()
+		wantServed(t, m, fooKind)
+		if took := time.Since(start); took > 2*(timeout+time.Second) { // the document, and the version
+			t.Errorf("a lookup took %v", took)
+		}
+
+		hanging.Store(false)
+		serve(server, newKind)
+		wantServed(t, m, newKind)
+		time.Sleep(hang)
 	})
 }

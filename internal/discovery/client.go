@@ -118,13 +118,15 @@ func (c *Client) send(ctx context.Context, r request, seen *exchange) ([]byte, e
 		req.SetHeader("If-None-Match", r.etag)
 	}
 	var body []byte
-	err := Guarded(ctx, func() (err error) {
+	err := guardedUntil(ctx, func() (err error) {
 		body, err = req.Do(withExchange(ctx, seen)).Raw()
 		return err
 	})
 	switch {
 	case err == nil:
 		return body, nil
+	case errors.Is(err, errAbandoned): // it still uses seen and body
+		return nil, c.failure(r, 0, err, nil)
 	case seen.code == http.StatusNotFound && isAbsence(seen.notFound.String()):
 		return nil, errNotServed
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
