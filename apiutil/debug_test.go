@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -169,6 +170,26 @@ func TestDebugKeepsTheLatest(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"example.com/v1.Foo"}, data.Changes[0].Changed); diff != "" {
 			t.Errorf("the latest change (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A report that comes late, about what the page has known from its beginning, is no
+// change.
+func TestDebugBesideLateReports(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		reports := make(chan struct{})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{
+			Logger: funcr.New(func(string, string) { <-reports }, funcr.Options{Verbosity: 10}),
+		})
+		readAll(t, m)
+		serve(server, newKind)
+		wantServed(t, m, newKind)
+		h := m.DebugHandler()
+		close(reports)
+		synctest.Wait()
+		if changes := debugData(t, h).Changes; len(changes) > 0 {
+			t.Errorf("%+v", changes)
 		}
 	})
 }

@@ -46,12 +46,12 @@ func (h *recent) record(now *snapshot.Snapshot) {
 }
 
 // see notes what is known now, and returns what was known at the read before, or nil
-// if nothing is kept.
+// if nothing is kept. Reports may be late, and in another order than their reads.
 func (h *recent) see(now *snapshot.Snapshot) *snapshot.Snapshot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	seen := h.seen
-	if seen != nil {
+	if seen != nil && now.Generation() >= seen.Generation() {
 		h.seen = now
 	}
 	return seen
@@ -64,7 +64,7 @@ func (h *recent) remember(read debugRead, now *snapshot.Snapshot) {
 		return
 	}
 	var changes []debugChange
-	if from.Generation() != now.Generation() {
+	if from.Generation() < now.Generation() {
 		change := debugChange{Time: read.Time, Generation: now.Generation()}
 		change.Added, change.Removed, change.Changed = summarize(from, now)
 		changes = append(changes, change)
