@@ -300,3 +300,20 @@ func TestMaxAgeThroughABoot(t *testing.T) {
 		wantServed(t, m, fooKind, otherKind)
 	})
 }
+
+// What Refresh has read of a group is confirmed, too, if nothing else was ever read.
+func TestMaxAgeOfRefreshedGroup(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		if err := m.Refresh(context.Background(), fooKind.Group); err != nil {
+			t.Fatal(err)
+		}
+		server.TakeRequests()
+		wantServed(t, m, fooKind)
+		server.PutVersion(fooKind.Group, fakeVersion(fooKind.Version, "Bar"))
+		time.Sleep(31 * time.Second)
+		wantServed(t, m, fooKind) // the hit that starts a refresh
+		time.Sleep(time.Second)
+		wantAbsent(t, m, fooKind)
+	})
+}

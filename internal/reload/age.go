@@ -25,6 +25,17 @@ func newAge(most time.Duration) *age { return &age{most: most, due: new(atomic.B
 // confirmed is called after each read of the whole document.
 func (a *age) confirmed() { a.next(a.most) }
 
+// begin is called after each live read while the document was never read: what Refresh
+// has read of a group is in use, too.
+func (a *age) begin() {
+	a.mu.Lock()
+	began := a.timer != nil
+	a.mu.Unlock()
+	if !began {
+		a.confirmed()
+	}
+}
+
 // failed is called after each refresh that has failed. The next refresh is due after
 // twice the time. That pause does not grow further, because what is known gets as old as
 // the pause.

@@ -197,4 +197,7 @@ func (r *Reloader) publishLive(f *flight, follow finding) {
 		return follow(s, f.outcome.Tick)
 	})
 	f.seen = follow(f.published, f.outcome.Tick)
+	if !f.published.Read() {
+		r.age.begin()
+	}
 }
