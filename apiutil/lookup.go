@@ -31,8 +31,8 @@ func recheck[T any](
 	})
 	answer, _, err := find(found.Snapshot)
 	switch {
-	case found.Err != nil && (!found.Snapshot.Read() || ctx.Err() != nil):
-		// Nothing is known yet; or the caller did not wait for the server's answer.
+	case found.Err != nil && (ctx.Err() != nil || !found.Snapshot.Read() && !q.InOneGroup()):
+		// The caller did not wait for the server's answer; or only some groups are known.
 	case !meta.IsNoMatchError(err):
 		m.missed("found")
 		return answer, err

@@ -5,6 +5,7 @@
 package apiutil_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -118,5 +119,27 @@ func TestVersionsBesideAHangingDocument(t *testing.T) {
 		}
 		server.ClearFaults()
 		stop()
+	})
+}
+
+// F3: what Refresh has read of a group is served during an outage, too, even if nothing
+// else was ever read.
+func TestOutageAfterRefreshOfAGroup(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		if err := m.Refresh(context.Background(), fooKind.Group); err != nil {
+			t.Fatal(err)
+		}
+		server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
+		m.Reset()
+		wantServed(t, m, fooKind, barKind)
+		if _, err := m.RESTMapping(fooKind.GroupKind()); err != nil {
+			t.Error(err)
+		}
+		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "foos"}); err == nil || meta.IsNoMatchError(err) {
+			t.Errorf("a lookup in all groups, of which it knows one: %v", err)
+		}
+		server.ClearFaults()
+		wantServed(t, m, otherKind)
 	})
 }

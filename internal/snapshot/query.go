@@ -80,6 +80,9 @@ func (q Query) Live() bool { return !q.anyVersion() && !q.anyGroup() }
 // byPrefix reports whether groups with a longer name may answer as well.
 func (q Query) byPrefix() bool { return q.ByResource && q.anyVersion() }
 
+// InOneGroup reports whether only the group that the lookup names may answer it.
+func (q Query) InOneGroup() bool { return !q.byPrefix() && !q.anyGroup() }
+
 // wants reports whether the query is about the version of that name.
 func (q Query) wants(version string) bool {
 	return q.anyVersion() || slices.Contains(q.Versions, version)
@@ -87,7 +90,7 @@ func (q Query) wants(version string) bool {
 
 // GroupsOf lists the known groups that may have an answer to q, in server order.
 func (s *Snapshot) GroupsOf(q Query) []*Group {
-	if !q.byPrefix() && !q.anyGroup() {
+	if q.InOneGroup() {
 		if g := s.Group(q.Group); g != nil {
 			return []*Group{g}
 		}
