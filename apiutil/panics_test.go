@@ -119,3 +119,40 @@ func TestMetricsThatPanic(t *testing.T) {
 		wantAbsent(t, m, newKind)
 	})
 }
+
+// Transports of tests and gateways return answers without a body, or no answer at all.
+// http.Client forgives that, and so does the mapper.
+func TestTransportWithoutBodies(t *testing.T) {
+	panics := countPanics(t)
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		next := server.Client().Transport
+		var nothing atomic.Bool
+		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			switch {
+			case nothing.Load():
+				return nil, nil //nolint:nilnil // That is the fault.
+			case err == nil && resp.StatusCode != http.StatusOK:
+				resp.Body = nil
+			}
+			return resp, err
+		}), apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true})
+		defer startMapper(t, m)()
+		readAll(t, m)
+		wantServed(t, m, fooKind)
+		if status := m.Status(); status.LastError != nil {
+			t.Errorf("after a 304 without a body: %v", status.LastError)
+		}
+		nothing.Store(true)
+		m.Reset()
+		wantServed(t, m, fooKind)
+		if err := m.Status().LastError; err == nil || !strings.Contains(err.Error(), "no response") {
+			t.Errorf("without an answer: %v", err)
+		}
+		nothing.Store(false)
+	})
+	if n := panics.Load(); n > 0 {
+		t.Errorf("%d panics", n)
+	}
+}

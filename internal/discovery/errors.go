@@ -46,6 +46,9 @@ var errNotServed = errors.New("not served")
 // errUnexpected304 is the error for a 304 to a request without a validator.
 var errUnexpected304 = errors.New("the server answered 304 Not Modified to a request without If-None-Match")
 
+// errNoResponse is the error for a transport that returns neither a response nor an error.
+var errNoResponse = errors.New("the HTTP transport returned no response")
+
 // errNotAsked is the cause if a version is not read because other versions of its group
 // did not answer.
 var errNotAsked = errors.New("not read: the server did not answer the requests before")

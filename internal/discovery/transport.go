@@ -40,7 +40,7 @@ type roundTripper struct {
 
 // RoundTrip implements http.RoundTripper.
 func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := rt.next.RoundTrip(req)
+	resp, err := roundTrip(rt.next, req)
 	if rt.requested != nil {
 		rt.requested(req.URL.Path, codeOf(resp))
 	}
@@ -60,6 +60,21 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if e.code == http.StatusNotFound {
 		e.notFound.Reset()
 		resp.Body = &keptBody{ReadCloser: resp.Body, kept: &e.notFound}
+	}
+	return resp, nil
+}
+
+// roundTrip is next.RoundTrip, but forgives what http.Client forgives: a response without
+// a body, and none at all, which is an error.
+func roundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	resp, err := next.RoundTrip(req)
+	switch {
+	case err != nil:
+		return nil, err
+	case resp == nil:
+		return nil, errNoResponse
+	case resp.Body == nil:
+		resp.Body = http.NoBody
 	}
 	return resp, nil
 }

@@ -139,7 +139,7 @@ type refusalRoundTripper struct {
 
 // RoundTrip implements http.RoundTripper.
 func (rt *refusalRoundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := rt.next.RoundTrip(req)
+	resp, err := roundTrip(rt.next, req)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		resp.Body = &redactedBody{ReadCloser: bounded(resp.Body, rt.maxBytes), sent: sentBy(resp, req)}
 	}
