@@ -232,6 +232,11 @@ func (c *requestClock) count() int {
 	return len(c.times)
 }
 
+// through is a transport that does something else with requests.
+type through func(*http.Request) (*http.Response, error)
+
+func (f through) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
 func newMapperThrough(t *testing.T, server *fakeapi.Server, transport http.RoundTripper, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
 	t.Helper()
 	m, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), &http.Client{Transport: transport}, opts)

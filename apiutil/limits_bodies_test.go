@@ -15,11 +15,6 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// through is a transport that does something else with requests.
-type through func(*http.Request) (*http.Response, error)
-
-func (f through) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
 // blanks is a body of 16 MiB of blanks that counts how much of it is read.
 type blanks struct{ read *atomic.Int64 }
 

@@ -186,7 +186,10 @@ func TestResetGroupThatNoDocumentLists(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				server := newServer(fakeapi.Aggregated())
-				m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
+				server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
+				server.TakeRequests()
 				m.ResetGroup(newKind.Group)
 				for _, want := range [][]string{{"/api 304", "/apis 304", "/apis/new.example.com 404"}, {"/api 304", "/apis 304"}} {
 					if _, err := m.KindFor(query); !meta.IsNoMatchError(err) {
