@@ -230,7 +230,7 @@ func TestTransportThatCannotBeCancelled(t *testing.T) {
 		if err := m.Refresh(ctx); err == nil {
 			t.Error("Refresh: no error")
 		}
-		for range m.Subscribe(ctx) { //nolint:revive // until it is closed
+		for range m.Subscribe(ctx) { // until it is closed
 		}
 		if took := time.Since(start); took > 2*time.Second {
 			t.Errorf("Refresh and Subscribe took %v beyond their context", took-time.Second)
