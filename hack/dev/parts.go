@@ -150,7 +150,7 @@ func (t *tester) untimed(ctx context.Context) {
 	t.goTest(ctx, "random histories", "hack/lincheck", "-count=1", ".", "-seed", "1")
 	t.goTest(ctx, "tools in hack"+t.raced(), ".", t.race("-timeout", "60m", "-skip", t.skipped(), "./hack/ways", "./hack/...")...) // the longest first
 	t.goTest(ctx, "proofs", "hack/proof", "-count=1", "-skip", notProven, "./...")
-	t.goTest(ctx, "the benchmarks' page", "hack/bench", "-run", "^TestReport$", ".")
+	t.goTest(ctx, "the benchmarks' own tests", "hack/bench", "-run", "^Test(Report|SameAnswers)$", ".")
 	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
 	t.goTest(ctx, "verify", ".", "-count=1", "-timeout", "60m", "-run", "^TestCheckout$", "./hack/dev/verify", "-args", "-modules", "-lint="+lint)
 }
