@@ -70,7 +70,7 @@ func (b *bench) read(c *column, name, out string) {
 func (b *bench) table() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "Machine: %s, %d cores, %s %s %s, %s. The replays ran on a real API server, the benchmarks on one in memory: the best of %d rounds.\n"+
-		"The machine did other work as well, so trust requests and ratios more than times. A column is the tree after that patch and those before it.\n\n",
+		"On a shared machine, trust requests and ratios more than times. A column is the tree after that patch and those before it.\n\n",
 		b.cpu, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), time.Now().UTC().Format(time.DateOnly), *rounds)
 	b.line(&out, "", func(c *column) string { return c.name })
 	b.line(&out, "---", func(*column) string { return "---:" })
