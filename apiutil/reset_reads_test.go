@@ -207,6 +207,19 @@ func TestResetGroupThatNoDocumentLists(t *testing.T) {
 	}
 }
 
+// A lookup that only the group it names may answer reads no other group that was reset.
+func TestResetGroupOfALongerName(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
+		m.ResetGroup(newKind.Group)
+		if _, err := m.RESTMapping(schema.GroupKind{Group: "new.exam", Kind: newKind.Kind}); !meta.IsNoMatchError(err) {
+			t.Error(err)
+		}
+		wantRequests(t, server, "another group was reset", "/api 304", "/apis 304")
+	})
+}
+
 // After a Reset a lookup reads the document, and the version only if it is not in
 // there; what is known costs two answers without a body.
 func TestRequestsAfterReset(t *testing.T) {
