@@ -6,6 +6,7 @@ package apiutil_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,6 +211,32 @@ func TestDocumentDropsManyGroupsOfWhichSomeHang(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that starts drops groups from its document for a moment: one group that answers
+// late, and does not say that it is gone, keeps all that were not asked.
+func TestDocumentDropsManyGroupsOfWhichOneIsLate(t *testing.T) {
+	const groups, interval = 30, 10 * time.Second
+	inBubble(t, func(t *testing.T) {
+		server := fakeapi.New(fakeapi.Typical(groups, 1, 1)...)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
+		readAll(t, m)
+		stop := startMapper(t, m)
+		synctest.Wait()
+		for n := 2; n <= groups; n++ {
+			server.Remove(fmt.Sprintf("g%04d.example.com", n))
+		}
+		server.SetLatency(400 * time.Millisecond) // the late one answers before the third of the others
+		server.SetFault(fakeapi.InGroup("g0002.example.com"), fakeapi.Func("late", func(*http.Request) (*http.Response, error) {
+			time.Sleep(2 * time.Second)
+			return &http.Response{StatusCode: 503, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody}, nil
+		}))
+		time.Sleep(interval + 7*time.Second)
+		if got := m.Status().Groups; got < groups-3 {
+			t.Errorf("%d groups are known after a refresh, want nearly all", got)
+		}
+		stop()
+	})
 }
 
 // One of two groups has gone, the other one has not.
