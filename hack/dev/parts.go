@@ -80,10 +80,8 @@ func (t *tester) all(ctx context.Context) error {
 	switch {
 	case t.quick:
 		t.untimed(ctx)
-		t.checks(ctx)
 	case t.nightly:
 		t.untimed(ctx)
-		t.checks(ctx)
 		t.replays(ctx)
 		t.forks(ctx)
 	default:
@@ -92,8 +90,8 @@ func (t *tester) all(ctx context.Context) error {
 	return nil
 }
 
-// beside runs what is timed, and then the checks, and all else at the same time. Then it
-// shows what the other parts have said.
+// beside runs what is timed and all else at the same time, and then shows what the
+// other parts have said.
 func (t *tester) beside(ctx context.Context) error {
 	said, err := os.Create(filepath.Join(t.work, "said"))
 	if err != nil {
@@ -106,10 +104,9 @@ func (t *tester) beside(ctx context.Context) error {
 		defer close(done)
 		other.untimed(proc.Nice(ctx))
 	}()
-	t.say("beside what follows, and shown when all is done: the library, the tools")
+	t.say("beside what follows, and shown when all is done: the library, the tools, verify")
 	t.replays(ctx)
 	t.forks(ctx) // upstream's tests expect answers in time, too
-	t.checks(ctx)
 	<-done
 	t.rows = append(t.rows, other.rows...)
 	if _, err := said.Seek(0, io.SeekStart); err != nil {
@@ -142,22 +139,16 @@ func (t *tester) goTest(ctx context.Context, name, dir string, args ...string) {
 // untimed are parts without a limit for their time.
 func (t *tester) untimed(ctx context.Context) {
 	library := []string{"-timeout", "60m", ".", "./apiutil/...", "./internal/..."}
+	notProven, lint := onlyProof+"|"+shortRun, "root"
 	if t.nightly {
 		t.goTest(ctx, "library, -race", ".", append(library, "-race")...)
+		notProven, lint = onlyProof, "all"
 	} else {
 		t.goTest(ctx, "library, -race", ".", append(library, "-race", "-skip", longest)...)
 		t.goTest(ctx, "library, its longest tests", ".", append(library, "-run", longest)...)
 	}
 	t.goTest(ctx, "random histories", "hack/lincheck", "-count=1", ".", "-seed", "1")
 	t.goTest(ctx, "tools in hack"+t.raced(), ".", t.race("-timeout", "60m", "-skip", t.skipped(), "./hack/ways", "./hack/...")...) // the longest first
-}
-
-// checks are the other parts without a limit for their time.
-func (t *tester) checks(ctx context.Context) {
-	notProven, lint := onlyProof+"|"+shortRun, "root"
-	if t.nightly {
-		notProven, lint = onlyProof, "all"
-	}
 	t.goTest(ctx, "proofs", "hack/proof", "-count=1", "-skip", notProven, "./...")
 	t.goTest(ctx, "the benchmarks' own tests", "hack/bench", "-run", "^Test(Report|SameAnswers)$", ".")
 	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
