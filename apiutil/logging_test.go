@@ -231,3 +231,52 @@ func withoutVerbose(lines []string) []string {
 	}
 	return rest
 }
+
+func TestUnstartedWarning(t *testing.T) {
+	for name, test := range map[string]struct {
+		options apiutil.DynamicRESTMapperOptions
+		start   bool
+		want    int
+	}{
+		"interval":          {apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour}, false, 1},
+		"watch":             {apiutil.DynamicRESTMapperOptions{WatchAPIs: true}, false, 1},
+		"interval, started": {apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour}, true, 0},
+		"neither":           {apiutil.DynamicRESTMapperOptions{}, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Aggregated())
+				log, logger := newTestLog()
+				test.options.Logger = logger
+				m := newMapper(t, server, test.options)
+				if test.start {
+					defer startMapper(t, m)()
+				}
+				warnings := func() int {
+					synctest.Wait()
+					n := 0
+					for _, line := range log.take("INFO") {
+						if strings.Contains(line, "Start was not called") {
+							n++
+						}
+					}
+					return n
+				}
+				for range 5 {
+					readAll(t, m)
+					time.Sleep(10 * time.Second)
+				}
+				if n := warnings(); n > 0 {
+					t.Errorf("%d warnings in the first minute", n)
+				}
+				for range 5 {
+					time.Sleep(time.Minute)
+					readAll(t, m)
+				}
+				if n := warnings(); n != test.want {
+					t.Errorf("%d warnings, want %d", n, test.want)
+				}
+			})
+		})
+	}
+}

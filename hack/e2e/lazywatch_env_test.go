@@ -7,9 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -203,30 +201,6 @@ func (l *lazywatch) goes(s *side, kind Kind) (Step, error) {
 	return Step{Outcome: fmt.Sprintf("ready, stopped in %.1f s", time.Since(start).Seconds()), OK: true}, err
 }
 
-// lazyStatus is what /kinds answers.
-type lazyStatus struct {
-	Kinds             map[string]lazyEntry `json:"kinds"`
-	DiscoveryRequests int                  `json:"discoveryRequests"`
-}
-
-type lazyEntry struct {
-	State   string `json:"state"`
-	Message string `json:"message"`
-}
-
-func (e lazyEntry) String() string { return strings.TrimSpace(e.State + " " + e.Message) }
-
-func (s lazyStatus) of(kind Kind) lazyEntry { return s.Kinds[kind.Kind+"."+kind.Group] }
-
-func (s lazyStatus) count(state string) (n int) {
-	for _, e := range s.Kinds {
-		if e.State == state {
-			n++
-		}
-	}
-	return n
-}
-
 func (l *lazywatch) status(s *side) (now lazyStatus, err error) {
 	err = l.server.Await(l.ctx, "the status of "+s.result.Build, func() (bool, error) {
 		body, err := l.get(s, "/kinds")
@@ -270,25 +244,6 @@ func (l *lazywatch) awaitState(s *side, kind Kind, state string) (entry lazyEntr
 // get asks the program's own server, which must answer at once.
 func (l *lazywatch) get(s *side, path string) ([]byte, error) {
 	return httpGet(l.ctx, l.addresses[s], path)
-}
-
-func httpGet(ctx context.Context, address, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }() // read to the end below
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %s", path, resp.Status, body)
-	}
-	return body, err
 }
 
 // awaitEvents waits for events about the side's object that begin with these texts.

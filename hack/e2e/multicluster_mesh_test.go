@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -203,49 +202,6 @@ func (r *meshReplay) tries(s *side, tenant string, since time.Time) int {
 
 func (r *meshReplay) discoveries(s *side, tenant string, since time.Time) int {
 	return len(r.gateways[s][tenant].Calls(since, Call.isDiscovery))
-}
-
-// meshStatus is what the operator says of a tenant.
-type meshStatus struct{ reason, message, peerVersion string }
-
-type meshObject struct {
-	Status struct {
-		Conditions []metav1.Condition `json:"conditions"`
-		Tenants    []struct {
-			Name        string             `json:"name"`
-			PeerVersion string             `json:"peerVersion"`
-			Conditions  []metav1.Condition `json:"conditions"`
-		} `json:"tenants"`
-	} `json:"status"`
-}
-
-func (r *meshReplay) object(s *side) (*meshObject, error) {
-	object, mesh := newClusterMesh(r.namespace(s), nil), &meshObject{}
-	if err := r.server.Client.Get(r.ctx, client.ObjectKeyFromObject(object), object); err != nil {
-		return nil, err
-	}
-	return mesh, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, mesh)
-}
-
-func (r *meshReplay) status(s *side, tenant string) (meshStatus, error) {
-	mesh, err := r.object(s)
-	if err != nil {
-		return meshStatus{}, err
-	}
-	for _, t := range mesh.Status.Tenants {
-		if t.Name == tenant && len(t.Conditions) > 0 {
-			return meshStatus{t.Conditions[0].Reason, t.Conditions[0].Message, t.PeerVersion}, nil
-		}
-	}
-	return meshStatus{}, nil
-}
-
-func (r *meshReplay) complete(s *side) (string, error) {
-	mesh, err := r.object(s)
-	if err != nil || len(mesh.Status.Conditions) == 0 {
-		return "", err
-	}
-	return string(mesh.Status.Conditions[0].Status), nil
 }
 
 // heals waits, from the last change on, until a tenant has its Peer.

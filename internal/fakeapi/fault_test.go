@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -241,32 +240,6 @@ func TestFaultsOfLivePaths(t *testing.T) {
 	}
 }
 
-func TestTimes(t *testing.T) {
-	s := New(sample()...)
-	s.SetFault(All(), Times(1, Status(500, 0)))
-	s.SetFault(Under("/apis/"), Times(2, Status(503, 0)))
-	for _, path := range []string{"/apis/example.com", "/api", "/apis", "/apis", "/apis"} {
-		inMemoryOrigin(s).get(t, path, plainJSON, "")
-	}
-	want := []string{
-		"GET /apis/example.com  Status(503) 503",
-		"GET /api  Status(500) 500",
-		"GET /apis  Status(503) 503",
-		"GET /apis  legacy 200",
-		"GET /apis  legacy 200",
-	}
-	if diff := cmp.Diff(want, lines(s.TakeRequests())); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
-
-	s.SetFault(All(), LoginPage())
-	s.SetFault(At("/api"), Unexpected304())
-	s.ClearFaults()
-	if r := inMemoryOrigin(s).get(t, "/api", plainJSON, ""); r.Code != 200 {
-		t.Errorf("after ClearFaults: %d", r.Code)
-	}
-}
-
 func TestMatchers(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -306,56 +279,5 @@ func TestHugeIsLazy(t *testing.T) {
 	}
 	if read := s.Requests()[0].BodyBytes; read < 1<<20 || read > 2<<20 {
 		t.Errorf("%d bytes read", read)
-	}
-}
-
-func forBothOrigins(t *testing.T, run func(t *testing.T, s *Server, o origin, tcp bool)) {
-	t.Run("memory", func(t *testing.T) {
-		s := New(Typical(2, 1, 1)...)
-		run(t, s, inMemoryOrigin(s), false)
-	})
-	t.Run("tcp", func(t *testing.T) {
-		s := New(Typical(2, 1, 1)...)
-		server := httptest.NewServer(s)
-		defer server.Close()
-		run(t, s, origin{server.Client(), server.URL}, true)
-	})
-}
-
-func wantError(t *testing.T, got result, want error) {
-	t.Helper()
-	if !errors.Is(got.Err, want) {
-		t.Errorf("error %v, want %v", got.Err, want)
-	}
-}
-
-func wantAnswer(t *testing.T, got result, code int, contentType string) {
-	t.Helper()
-	if got.Err != nil || got.Code != code {
-		t.Errorf("got %d, %v; want %d", got.Code, got.Err, code)
-	}
-	wantHeader(t, got, "Content-Type", contentType)
-}
-
-func wantHeader(t *testing.T, got result, name, want string) {
-	t.Helper()
-	if value := got.Header.Get(name); value != want {
-		t.Errorf("%s: %q, want %q", name, value, want)
-	}
-}
-
-func wantBody(t *testing.T, got result, want string) {
-	t.Helper()
-	if got.Body != want {
-		t.Errorf("body %q, want %q", got.Body, want)
-	}
-}
-
-func wantContains(t *testing.T, got result, want ...string) {
-	t.Helper()
-	for _, text := range want {
-		if !strings.Contains(got.Body, text) {
-			t.Errorf("no %q in body %q", text, got.Body)
-		}
 	}
 }

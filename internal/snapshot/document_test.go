@@ -214,3 +214,20 @@ func group(name string, versions ...Version) *Group {
 func after(groups ...*Group) *Snapshot {
 	return new(Snapshot).WithDocument(NewList(groups, true), 1, 1)
 }
+
+// asDocument is what the snapshot serves.
+func (s *Snapshot) asDocument() document {
+	var doc document
+	for _, g := range s.groups {
+		group := docGroup{name: g.name, preferred: g.preferred}
+		for _, v := range g.versions {
+			version := docVersion{name: v.Name, read: v.Table != nil}
+			if version.read {
+				version.resources = v.Table.rows
+			}
+			group.versions = append(group.versions, version)
+		}
+		doc = append(doc, group)
+	}
+	return doc
+}

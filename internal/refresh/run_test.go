@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package refresh
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.uber.org/goleak"
+)
+
+// Run does not wait for a refresh that does not return though ctx has ended.
+func TestRunEndsBesideSlowRefresh(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(time.Minute, cancel)
+		start := time.Now()
+		Run(ctx, Options{Interval: time.Second}, func(context.Context) error { time.Sleep(time.Hour); return nil })
+		if took := time.Since(start); took > time.Minute+3*time.Second {
+			t.Errorf("returned %v after ctx ended", took-time.Minute)
+		}
+		time.Sleep(time.Hour) // the refresh ends by itself
+	})
+}
+
+// With no interval a failure is tried again all the same.
+func TestFailureWithoutInterval(t *testing.T) {
+	r := &recorder{fails: true}
+	inLoop(t, 0, r, func(t *testing.T, _ *Doorbell) {
+		time.Sleep(10 * time.Minute)
+		if n := r.count(); n < 9 || n > 12 {
+			t.Errorf("%d tries in 10 minutes", n)
+		}
+		r.fail(false)
+		time.Sleep(3 * time.Minute)
+		n := r.count()
+		time.Sleep(24 * time.Hour)
+		if r.count() != n {
+			t.Errorf("%d refreshes that nobody asked for", r.count()-n)
+		}
+	})
+}
+
+func TestRunEndsWhileWaiting(t *testing.T) {
+	for name, during := range map[string]time.Duration{"refresh": 0, "interval": 2 * time.Second, "settling": 5100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			synctest.Test(t, func(t *testing.T) {
+				r := &recorder{takes: time.Second}
+				ctx, cancel := context.WithCancel(context.Background())
+				bell, ended := NewDoorbell(), make(chan struct{})
+				go func() {
+					defer close(ended)
+					loop(ctx, time.Minute, bell, r.refresh)
+				}()
+				time.AfterFunc(5*time.Second, bell.Ring)
+				time.Sleep(during)
+				start := time.Now()
+				cancel()
+				<-ended
+				if took := time.Since(start); took > 0 {
+					t.Errorf("took %v to end", took)
+				}
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+func TestRunWithoutOptionsOnlyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		start := time.Now()
+		Run(ctx, Options{}, r.refresh)
+		if took := time.Since(start); took != time.Hour || r.count() != 0 {
+			t.Errorf("%d refreshes in %v", r.count(), took)
+		}
+	})
+}
+
+// An interval, or a watcher, is enough to refresh.
+func TestRunWithOneOption(t *testing.T) {
+	for name, watches := range map[string]bool{"an interval": false, "a watcher": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				options := Options{Interval: time.Minute}
+				if watches {
+					options = Options{Watchers: []*Watcher{watcherOf(t, &watchAPI{watches: []answer{{}}}, logr.Discard)}}
+				}
+				r := &recorder{}
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				Run(ctx, options, r.refresh)
+				if r.count() == 0 {
+					t.Error("no refresh")
+				}
+			})
+		})
+	}
+}
+
+func TestRingNeverBlocks(t *testing.T) {
+	bell := NewDoorbell()
+	for range 1000 {
+		bell.Ring()
+	}
+	bell.drain()
+	select {
+	case <-bell.rung:
+		t.Error("rings pile up")
+	default:
+	}
+	bell.drain()
+}
