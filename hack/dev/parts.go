@@ -37,14 +37,14 @@ var leftOut = []left{
 	{"-nightly", "our own tests of the mapper in the forked tree, which have run in the root module; upstream's of the cache there"},
 	{"-nightly", "upstream's tests in the fork of the oldest line: the newest has them here"},
 	{"-nightly", "short runs of chaos, soak, hostile and the herd: what they are made of is tested here"},
-	{"-nightly", "the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again"},
-	{"-nightly", "the fork as a way in with the lines between the oldest and the newest: the provider has them here"},
+	{"-nightly", "the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again; 10,000 Gets of absent objects: here 1,000"},
+	{"-nightly", "the fork as a way in with the lines between the oldest and the newest; with the provider, programs of these lines are compiled here and do not run"},
 	{"-nightly", "each patch of the small series by itself, kubebuilder's make targets, the release as a consumer's module"},
 	{"hack/proof.sh", "fuzzing, the mutation of the engine, other people's operators; the campaigns at length"},
 	{"hack/bench.sh", "the benchmarks; their page is checked against their results here"},
 	{"-series", "the full series for upstream, slice by slice"},
 	{"-measure", "what each patch of the small series buys"},
-	{"-nightly", "the linter on nested modules, vet with the oldest Go"},
+	{"-nightly", "the linter on nested modules, vet with the oldest Go and on forked trees"},
 	{"-matrix", "all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here"},
 	{"-compatibility", "both ways in with the oldest Go"},
 }
@@ -56,7 +56,7 @@ const sliceTest = "^TestEachSlicePasses$"
 var never = []string{sliceTest, "^TestUpstream$", "^TestCompatibility$", "^TestWhatPatchesBuy$"}
 
 // nightTests are left to the night whole.
-var nightTests = []string{"TestEachPatchPasses", "TestKubebuilderProject", "TestConsumed", "TestOldestGo"}
+var nightTests = []string{"TestEachPatchPasses", "TestKubebuilderProject", "TestConsumed", "TestOldestGo", "TestSlimIsVetted"}
 
 // skipped are tests of the root module that are not run.
 func (t *tester) skipped() string {
@@ -64,7 +64,8 @@ func (t *tester) skipped() string {
 	if !t.nightly {
 		skipped = append(skipped, "^("+strings.Join(nightTests, "|")+")$")
 		for _, line := range tree.Lines[1 : len(tree.Lines)-1] {
-			skipped = append(skipped, "^TestFork$/^"+strings.ReplaceAll(line.Newest, ".", `\.`)+"$")
+			name := "/^" + strings.ReplaceAll(line.Newest, ".", `\.`) + "$"
+			skipped = append(skipped, "^TestFork$"+name, "^TestProvider$"+name+"/^runs$")
 		}
 	}
 	return strings.Join(skipped, "|")
@@ -179,8 +180,8 @@ func (t *tester) examples(ctx context.Context, r *row) error {
 	return failed(err)
 }
 
-// nightReplays is S2-namespaces the other way round.
-const nightReplays = "^TestPlain$/^S2-cluster-namespaces$"
+// nightReplays are S2-namespaces the other way round, and NotFound at length.
+const nightReplays = "^TestPlain$/^S2-cluster-namespaces$|^TestUnmanaged$/^NotFound-minute$"
 
 // replays shows after the tests how stock and fork fared, side by side.
 func (t *tester) replays(ctx context.Context) {
@@ -228,10 +229,11 @@ func (t *tester) build(ctx context.Context, r *row, version, forked string) erro
 	if text, err := os.ReadFile(filepath.Join(forked, test)); err != nil || !bytes.Equal(text, upstreams) {
 		return errors.Join(fmt.Errorf("%s of the forked tree is not upstream's", test), err)
 	}
-	for _, args := range [][]string{ // the examples are not linked: that takes longer than all else
-		{"go", "build", ".", "./pkg/..."},
-		{"go", "vet", "./examples/...", "./pkg/client/...", "./pkg/cache/...", "./pkg/handler", "./pkg/internal/follow", "./pkg/metrics/..."},
-	} {
+	vetted := []string{"go", "vet", "./examples/..."} // they are not linked: that takes longer than all else
+	if t.nightly {
+		vetted = append(vetted, "./pkg/client/...", "./pkg/cache/...", "./pkg/handler", "./pkg/internal/follow", "./pkg/metrics/...")
+	}
+	for _, args := range [][]string{{"go", "build", ".", "./pkg/..."}, vetted} {
 		took, err := proc.Command{Dir: forked, Args: args, Stdout: t.stderr, Stderr: t.stderr}.Run(ctx)
 		r.report.CPU += took
 		if err != nil {

@@ -119,7 +119,7 @@ func TestSlim(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	forktest.Run(t, dir, "go", "vet", "./...")
+	forktest.Run(t, dir, "go", "build", "./...")
 
 	out, err := create(t, dir, func(r *tree.Request) { r.Full = true })
 	if err != nil || !strings.Contains(out, "done: ") {
@@ -128,4 +128,9 @@ func TestSlim(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "examples")); err != nil {
 		t.Errorf("full: %v", err)
 	}
+}
+
+// The tests that a slim tree keeps compile, too.
+func TestSlimIsVetted(t *testing.T) {
+	forktest.Run(t, created(t), "go", "vet", "./...")
 }
