@@ -4,6 +4,10 @@ package full
 
 import (
 	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
 	"strings"
 	"testing"
 
@@ -55,4 +59,43 @@ func stock(t *testing.T) tree.Files {
 		t.Fatal(err)
 	}
 	return files
+}
+
+// No file uses a name that only a later slice declares. TestEachSlicePasses in
+// hack/stage would find more, and takes minutes.
+func TestNamesAreDeclaredBefore(t *testing.T) {
+	upstream := stock(t)
+	forked, err := tree.Generate(tree.Newest(), upstream, freshmapper.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := map[string]int{} // of the slice that has a file
+	all, _ := parse(table)
+	for i, s := range all {
+		for _, name := range s.files {
+			if number[name] == 0 { // a later slice may change the file
+				number[name] = i + 1
+			}
+		}
+	}
+	parsed, declared := map[string]*ast.File{}, map[string]string{}
+	for name, file := range forked {
+		if !strings.HasSuffix(name, ".go") {
+			continue
+		}
+		if parsed[name], err = parser.ParseFile(token.NewFileSet(), name, file.Data, 0); err != nil {
+			t.Fatal(err)
+		}
+		for declares := range parsed[name].Scope.Objects {
+			declared[path.Dir(name)+" "+parsed[name].Name.Name+" "+declares] = name
+		}
+	}
+	for name, file := range parsed {
+		for _, used := range file.Unresolved {
+			other := declared[path.Dir(name)+" "+file.Name.Name+" "+used.Name]
+			if _, upstreams := upstream[other]; number[other] > number[name] && !upstreams {
+				t.Errorf("%s, in slice %d, uses %s, which is in %s, in slice %d", name, number[name], used.Name, other, number[other])
+			}
+		}
+	}
 }
