@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"syscall"
 	"testing"
@@ -237,30 +236,6 @@ func TestFaultsOfLivePaths(t *testing.T) {
 		got := inMemoryOrigin(s).get(t, test.path, plainJSON, "")
 		wantAnswer(t, got, 200, plainJSON)
 		wantBody(t, got, test.want+"\n")
-	}
-}
-
-func TestMatchers(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		match func(*http.Request) bool
-		want  string
-	}{
-		{"At", At("/apis", "/apis/a/v1"), "/apis /apis/a/v1"},
-		{"Under", Under("/apis/a"), "/apis/a /apis/a/v1"},
-		{"Under a root", Under("/apis/"), "/apis /apis/a /apis/a/v1 /apis/ab"},
-		{"InGroup", InGroup("a", "b"), "/apis/a /apis/a/v1"},
-		{"All", All(), "/api /apis /apis/a /apis/a/v1 /apis/ab"},
-	} {
-		var got []string
-		for _, path := range []string{"/api", "/apis", "/apis/a", "/apis/a/v1", "/apis/ab"} {
-			if test.match(httptest.NewRequest(http.MethodGet, path, nil)) {
-				got = append(got, path)
-			}
-		}
-		if strings.Join(got, " ") != test.want {
-			t.Errorf("%s matches %v, not %s", test.name, got, test.want)
-		}
 	}
 }
 

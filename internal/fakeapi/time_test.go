@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func TestLatency(t *testing.T) {
@@ -67,30 +65,4 @@ func TestSlowDrip(t *testing.T) {
 			t.Errorf("%d bytes: %q", len(got.Body), got.Body)
 		}
 	})
-}
-
-func TestTimes(t *testing.T) {
-	s := New(sample()...)
-	s.SetFault(All(), Times(1, Status(500, 0)))
-	s.SetFault(Under("/apis/"), Times(2, Status(503, 0)))
-	for _, path := range []string{"/apis/example.com", "/api", "/apis", "/apis", "/apis"} {
-		inMemoryOrigin(s).get(t, path, plainJSON, "")
-	}
-	want := []string{
-		"GET /apis/example.com  Status(503) 503",
-		"GET /api  Status(500) 500",
-		"GET /apis  Status(503) 503",
-		"GET /apis  legacy 200",
-		"GET /apis  legacy 200",
-	}
-	if diff := cmp.Diff(want, lines(s.TakeRequests())); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
-
-	s.SetFault(All(), LoginPage())
-	s.SetFault(At("/api"), Unexpected304())
-	s.ClearFaults()
-	if r := inMemoryOrigin(s).get(t, "/api", plainJSON, ""); r.Code != 200 {
-		t.Errorf("after ClearFaults: %d", r.Code)
-	}
 }

@@ -3,11 +3,13 @@
 package full
 
 import (
+	"bytes"
 	"context"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,14 +63,44 @@ func stock(t *testing.T) tree.Files {
 	return files
 }
 
+// use is the use of a name that files of the same package declare.
+type use struct {
+	name, by string
+	declared []string // files
+}
+
+// uses lists them for a tree.
+func uses(t *testing.T, files tree.Files) []use {
+	t.Helper()
+	parsed, declared := map[string]*ast.File{}, map[string][]string{}
+	key := func(file, name string) string { return path.Dir(file) + " " + parsed[file].Name.Name + " " + name }
+	for name, file := range files {
+		if !strings.HasSuffix(name, ".go") {
+			continue
+		}
+		var err error
+		if parsed[name], err = parser.ParseFile(token.NewFileSet(), name, file.Data, 0); err != nil {
+			t.Fatal(err)
+		}
+		for declares := range parsed[name].Scope.Objects {
+			declared[key(name, declares)] = append(declared[key(name, declares)], name)
+		}
+	}
+	var all []use
+	for name, file := range parsed {
+		for _, used := range file.Unresolved {
+			if in := declared[key(name, used.Name)]; len(in) > 0 {
+				all = append(all, use{used.Name, name, in})
+			}
+		}
+	}
+	return all
+}
+
 // No file uses a name that only a later slice declares. TestEachSlicePasses in
 // hack/stage would find more, and takes minutes.
 func TestNamesAreDeclaredBefore(t *testing.T) {
 	upstream := stock(t)
-	forked, err := tree.Generate(tree.Newest(), upstream, freshmapper.Source)
-	if err != nil {
-		t.Fatal(err)
-	}
 	number := map[string]int{} // of the slice that has a file
 	all, _ := parse(table)
 	for i, s := range all {
@@ -78,24 +110,34 @@ func TestNamesAreDeclaredBefore(t *testing.T) {
 			}
 		}
 	}
-	parsed, declared := map[string]*ast.File{}, map[string]string{}
-	for name, file := range forked {
-		if !strings.HasSuffix(name, ".go") {
-			continue
+	for _, u := range uses(t, forked(t, upstream)) {
+		before := func(file string) bool {
+			_, upstreams := upstream[file]
+			return upstreams || number[file] <= number[u.by]
 		}
-		if parsed[name], err = parser.ParseFile(token.NewFileSet(), name, file.Data, 0); err != nil {
-			t.Fatal(err)
-		}
-		for declares := range parsed[name].Scope.Objects {
-			declared[path.Dir(name)+" "+parsed[name].Name.Name+" "+declares] = name
+		if !slices.ContainsFunc(u.declared, before) {
+			t.Errorf("%s, in slice %d, uses %s of %s, in slice %d", u.by, number[u.by], u.name, u.declared, number[u.declared[0]])
 		}
 	}
-	for name, file := range parsed {
-		for _, used := range file.Unresolved {
-			other := declared[path.Dir(name)+" "+file.Name.Name+" "+used.Name]
-			if _, upstreams := upstream[other]; number[other] > number[name] && !upstreams {
-				t.Errorf("%s, in slice %d, uses %s, which is in %s, in slice %d", name, number[name], used.Name, other, number[other])
-			}
+}
+
+// No file that the oldest Go compiles uses a name that only a newer Go sees declared.
+// TestOldestGo in hack/ways would find more, and takes minutes.
+func TestNamesAreDeclaredForOldGo(t *testing.T) {
+	files := forked(t, stock(t))
+	newer := func(file string) bool { return bytes.Contains(files[file].Data, []byte("\n//go:build go1.")) }
+	for _, u := range uses(t, files) {
+		if !newer(u.by) && !slices.ContainsFunc(u.declared, func(file string) bool { return !newer(file) }) {
+			t.Errorf("%s uses %s of %s, which have a //go:build that it has not", u.by, u.name, u.declared)
 		}
 	}
+}
+
+func forked(t *testing.T, upstream tree.Files) tree.Files {
+	t.Helper()
+	files, err := tree.Generate(tree.Newest(), upstream, freshmapper.Source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
