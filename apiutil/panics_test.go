@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
@@ -119,6 +120,32 @@ func TestMetricsThatPanic(t *testing.T) {
 		}
 		wantAbsent(t, m, newKind)
 	})
+}
+
+// panickySink is a Logger that panics.
+type panickySink struct{ logr.LogSink }
+
+func (panickySink) Init(logr.RuntimeInfo)                {}
+func (panickySink) Enabled(int) bool                     { return true }
+func (s panickySink) WithValues(...any) logr.LogSink     { return s }
+func (s panickySink) WithName(string) logr.LogSink       { return s }
+func (panickySink) Info(int, string, ...any)             { panic("Info") }
+func (panickySink) Error(_ error, what string, _ ...any) { panic(what) }
+
+// A Logger that panics ends neither the program nor the refreshes and watches.
+func TestLoggerThatPanics(t *testing.T) {
+	panics := countPanics(t)
+	opts := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, Logger: logr.New(panickySink{})}
+	watchInBubble(t, opts, func(s *watchServer) { s.lists[crdsPath].setFailure(listFailure{code: http.StatusForbidden}) },
+		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+			time.Sleep(5 * time.Minute)
+			if reported := panics.Swap(0); reported < 2 {
+				t.Errorf("%d panics were reported; want those of a read and of a watch", reported)
+			}
+			watched.lists[crdsPath].setFailure(listFailure{})
+			time.Sleep(time.Minute)
+			wantWatching(t, server, watched.lists[crdsPath], m)
+		})
 }
 
 // Transports of tests and gateways return answers without a body, or no answer at all.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/cache"
@@ -93,7 +94,9 @@ func NewDynamicRESTMapperWithOptions(
 		if err != nil {
 			return nil, fmt.Errorf("no watch of API changes for this rest.Config: %w", err)
 		}
-		m.watchers = refresh.NewWatchers(watches, m.logger)
+		m.watchers = refresh.NewWatchers(watches, func(write func(logr.Logger)) {
+			m.reports.Add(func() { write(m.logger()) })
+		})
 	}
 	return m, nil
 }

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"go.uber.org/goleak"
 )
 
@@ -93,7 +92,7 @@ func TestRunWithOneOption(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				options := Options{Interval: time.Minute}
 				if watches {
-					options = Options{Watchers: []*Watcher{watcherOf(t, &watchAPI{watches: []answer{{}}}, logr.Discard)}}
+					options = Options{Watchers: []*Watcher{watcherOf(t, &watchAPI{watches: []answer{{}}}, unlogged)}}
 				}
 				r := &recorder{}
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)

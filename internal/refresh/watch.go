@@ -53,7 +53,7 @@ func newPauses() wait.Backoff {
 type Watcher struct {
 	client   *discovery.WatchClient
 	resource schema.GroupVersionResource
-	log      func() logr.Logger
+	log      func(func(logr.Logger))
 
 	watching atomic.Bool // a watch is open
 
@@ -66,9 +66,10 @@ type Watcher struct {
 	pauses   wait.Backoff
 }
 
-// NewWatchers makes a watcher for each resource in watched. The watchers call log for
-// a logger when something goes wrong.
-func NewWatchers(client *discovery.WatchClient, log func() logr.Logger) []*Watcher {
+// NewWatchers makes a watcher for each resource in watched. When something goes wrong, the
+// watchers give log a function that writes a line. log calls it, now or later; the Logger
+// may be slow and may panic.
+func NewWatchers(client *discovery.WatchClient, log func(write func(logr.Logger))) []*Watcher {
 	var watchers []*Watcher
 	for _, resource := range watched() {
 		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log, pauses: newPauses()})
@@ -186,7 +187,12 @@ func (w *Watcher) failed(err error) {
 		return
 	}
 	w.troubled = true
-	log := w.log().WithValues("group", w.resource.Group, "resource", w.resource.Resource)
+	w.log(func(log logr.Logger) {
+		write(log.WithValues("group", w.resource.Group, "resource", w.resource.Resource), err)
+	})
+}
+
+func write(log logr.Logger, err error) {
 	switch codeOf(err) {
 	case http.StatusForbidden, http.StatusUnauthorized:
 		log.Error(err, "cannot watch for API changes: a ClusterRole must allow the verbs list and watch on this resource; "+

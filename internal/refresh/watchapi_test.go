@@ -192,7 +192,7 @@ func (w *watcherTest) rings() string {
 }
 
 // watcherOf makes a watcher of api.
-func watcherOf(t *testing.T, api *watchAPI, log func() logr.Logger) *Watcher {
+func watcherOf(t *testing.T, api http.RoundTripper, log func(func(logr.Logger))) *Watcher {
 	t.Helper()
 	cfg, httpClient := &clientrest.Config{Host: "http://in-memory", QPS: -1}, &http.Client{Transport: api, Timeout: time.Second}
 	client, err := discovery.NewClient(cfg, httpClient, discovery.Options{RequestTimeout: 30 * time.Second, MaxResponseBytes: 64 << 20})
@@ -212,7 +212,7 @@ func whileWatching(t *testing.T, api *watchAPI, test func(t *testing.T, w *watch
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	synctest.Test(t, func(t *testing.T) {
 		w := &watcherTest{api: api, bell: NewDoorbell()}
-		w.Watcher = watcherOf(t, api, func() logr.Logger { return funcr.New(w.log, funcr.Options{}) })
+		w.Watcher = watcherOf(t, api, func(write func(logr.Logger)) { write(funcr.New(w.log, funcr.Options{})) })
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		go func() {
@@ -231,3 +231,6 @@ func whileWatching(t *testing.T, api *watchAPI, test func(t *testing.T, w *watch
 		test(t, w)
 	})
 }
+
+// unlogged writes nothing.
+func unlogged(func(logr.Logger)) {}
