@@ -117,15 +117,11 @@ func (c *Client) send(ctx context.Context, r request, seen *exchange) ([]byte, e
 	if r.etag != "" {
 		req.SetHeader("If-None-Match", r.etag)
 	}
-	var body []byte
-	err := guardedUntil(ctx, func() (err error) {
-		body, err = req.Do(withExchange(ctx, seen)).Raw()
-		return err
-	})
+	body, err := guarded(ctx, func() ([]byte, error) { return req.Do(withExchange(ctx, seen)).Raw() })
 	switch {
 	case err == nil:
 		return body, nil
-	case errors.Is(err, errAbandoned): // it still uses seen and body
+	case errors.Is(err, errAbandoned): // it still uses seen
 		return nil, c.failure(r, 0, err, nil)
 	case seen.code == http.StatusNotFound && isAbsence(seen.notFound.String()):
 		return nil, errNotServed

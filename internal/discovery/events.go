@@ -47,6 +47,7 @@ type Event struct {
 // EventStream reads the events of a watch one by one. Next must not be called
 // concurrently.
 type EventStream struct {
+	ctx     context.Context // of the request
 	cancel  context.CancelFunc
 	body    io.ReadCloser
 	source  *allowance
@@ -59,13 +60,13 @@ func newEventStream(
 ) *EventStream {
 	paced := &pacedReader{ctx: ctx, Reader: body, limiter: flowcontrol.NewTokenBucketRateLimiter(perSecond, perSecond)}
 	source := &allowance{Reader: bufio.NewReaderSize(paced, pieceSize), max: maxBytes}
-	return &EventStream{cancel: cancel, body: body, source: source, decoder: json.NewDecoder(source), failure: failure}
+	return &EventStream{ctx: ctx, cancel: cancel, body: body, source: source, decoder: json.NewDecoder(source), failure: failure}
 }
 
 // Close ends the stream.
 func (s *EventStream) Close() {
 	s.cancel()
-	s.body.Close()
+	_, _ = guarded(s.ctx, func() (struct{}, error) { return struct{}{}, s.body.Close() })
 }
 
 // watchEvent is a metav1.WatchEvent. From the object it takes only what every kind has,
@@ -84,14 +85,14 @@ type listMeta struct {
 
 // Next waits for the next event. The error is io.EOF when the stream is over and the next
 // stream can begin where this one ended, even if the connection broke. It is a
-// *WatchError if the server sends an error, or something that is no event.
+// *WatchError if the server sends an error, or something that is no event. Once there was
+// an error, the caller may only close the stream.
 func (s *EventStream) Next() (Event, error) {
-	var e watchEvent
-	s.source.reset()
-	if err := s.decoder.Decode(&e); err != nil {
-		if s.source.err != nil && (errors.Is(err, s.source.err) || errors.Is(err, io.ErrUnexpectedEOF)) {
-			return Event{}, io.EOF
-		}
+	e, err := guarded(s.ctx, s.read)
+	switch {
+	case errors.Is(err, io.EOF) || errors.Is(err, errAbandoned):
+		return Event{}, io.EOF
+	case err != nil:
 		return Event{}, s.failure(err)
 	}
 	event := Event{ResourceVersion: e.Object.Metadata.ResourceVersion}
@@ -108,6 +109,16 @@ func (s *EventStream) Next() (Event, error) {
 		return Event{}, s.failure(errVersion)
 	}
 	return event, nil
+}
+
+// read reads an event. The error is io.EOF if the stream has ended, or has broken.
+func (s *EventStream) read() (e watchEvent, err error) {
+	s.source.reset()
+	err = s.decoder.Decode(&e)
+	if err != nil && s.source.err != nil && (errors.Is(err, s.source.err) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		return e, io.EOF
+	}
+	return e, err
 }
 
 // eventError returns the error for an error event with this code. The text is ours,

@@ -22,45 +22,50 @@ var (
 // abandonAfter is how long after its context a request may take to end.
 const abandonAfter = 500 * time.Millisecond
 
-// Guarded calls send, which runs code of the user: transports, and a rate limiter. Reads
-// are made on goroutines of the mapper, where no caller can recover from a panic, as
-// controller-runtime does around a reconciler. So Guarded returns an error if send panics
-// or ends its goroutine. A panic is logged with its stack.
-func Guarded(ctx context.Context, send func() error) error { return <-guarded(ctx, send) }
+// outcome is what a call of send has returned.
+type outcome[T any] struct {
+	value T
+	err   error
+}
 
-// guardedUntil is Guarded, but it does not wait much longer than until ctx ends. If it
-// returns errAbandoned, send goes on.
-func guardedUntil(ctx context.Context, send func() error) error {
-	ended := guarded(ctx, send)
+// guarded calls send, which runs code of the user: transports, and a rate limiter. Reads
+// are made on goroutines of the mapper, where no caller can recover from a panic, as
+// controller-runtime does around a reconciler. So guarded returns an error if send panics
+// or ends its goroutine. A panic is logged with its stack.
+//
+// It does not wait much longer than until ctx ends. If it returns errAbandoned, send goes
+// on, and the caller must not use what send uses.
+func guarded[T any](ctx context.Context, send func() (T, error)) (T, error) {
+	ended := start(ctx, send)
 	select {
-	case err := <-ended:
-		return err
+	case o := <-ended:
+		return o.value, o.err
 	case <-ctx.Done():
 	}
 	timer := time.NewTimer(abandonAfter)
 	defer timer.Stop()
 	select {
-	case err := <-ended:
-		return err
+	case o := <-ended:
+		return o.value, o.err
 	case <-timer.C:
-		return errAbandoned
+		return *new(T), errAbandoned
 	}
 }
 
-func guarded(ctx context.Context, send func() error) <-chan error {
-	ended := make(chan error, 1)
+func start[T any](ctx context.Context, send func() (T, error)) <-chan outcome[T] {
+	ended := make(chan outcome[T], 1)
 	go func() {
-		err := errGoexit
+		o := outcome[T]{err: errGoexit}
 		defer func() {
 			if p := recover(); p != nil {
-				err = fmt.Errorf("the HTTP transport panicked: %v", p)
+				o.err = fmt.Errorf("the HTTP transport panicked: %v", p)
 				for _, handle := range utilruntime.PanicHandlers {
 					handle(ctx, p)
 				}
 			}
-			ended <- err
+			ended <- o
 		}()
-		err = send()
+		o.value, o.err = send()
 	}()
 	return ended
 }

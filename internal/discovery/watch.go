@@ -66,15 +66,22 @@ func (e *WatchError) Unwrap() error { return e.Err }
 func (c *WatchClient) List(ctx context.Context, resource schema.GroupVersionResource) (resourceVersion string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
-	req := c.get(resource, "PartialObjectMetadataList")
-	body, err := req.Param("limit", "1").Stream(ctx)
+	version, err := guarded(ctx, func() (string, error) { return c.list(ctx, resource) })
 	if err != nil {
 		return "", c.failure("list", resource, err)
+	}
+	return version, nil
+}
+
+func (c *WatchClient) list(ctx context.Context, resource schema.GroupVersionResource) (resourceVersion string, err error) {
+	body, err := c.get(resource, "PartialObjectMetadataList").Param("limit", "1").Stream(ctx)
+	if err != nil {
+		return "", err
 	}
 	defer body.Close()
 	resourceVersion, err = listVersion(bounded(body, c.options.MaxResponseBytes))
 	if err != nil {
-		return "", c.failure("list", resource, err)
+		return "", err
 	}
 	// Read the rest, which is short in an honest answer, to keep the connection.
 	_, _ = io.CopyN(io.Discard, body, maxRest)
@@ -89,12 +96,12 @@ func (c *WatchClient) Watch(
 ) (*EventStream, error) {
 	ctx, cancel := context.WithTimeout(ctx, lasting+watchMargin)
 	silent := time.AfterFunc(c.options.RequestTimeout, cancel) // which also closes the body
-	body, err := c.get(resource, "PartialObjectMetadata").
+	req := c.get(resource, "PartialObjectMetadata").
 		Param("watch", "true").
 		Param("resourceVersion", resourceVersion).
 		Param("allowWatchBookmarks", "true").
-		Param("timeoutSeconds", strconv.Itoa(int(lasting.Seconds()))).
-		Stream(ctx)
+		Param("timeoutSeconds", strconv.Itoa(int(lasting.Seconds())))
+	body, err := guarded(ctx, func() (io.ReadCloser, error) { return opened(ctx, req) })
 	if !silent.Stop() {
 		err = fmt.Errorf("no answer within %v (RequestTimeout)", c.options.RequestTimeout)
 	}
@@ -104,6 +111,17 @@ func (c *WatchClient) Watch(
 	}
 	failure := func(err error) error { return c.failure("watch", resource, err) }
 	return newEventStream(ctx, cancel, body, min(c.options.MaxResponseBytes, maxItem), failure), nil
+}
+
+// opened returns the body of the answer to req. It closes a body that comes when ctx has
+// ended, because nobody may wait for it any more.
+func opened(ctx context.Context, req *rest.Request) (io.ReadCloser, error) {
+	body, err := req.Stream(ctx)
+	if err == nil && ctx.Err() != nil {
+		body.Close()
+		return nil, ctx.Err()
+	}
+	return body, err
 }
 
 // get returns a request for metadata, or for whole objects if the server can't send

@@ -105,7 +105,7 @@ func (d *Doorbell) RingEvent() {
 
 // Run refreshes at once, and again and again until ctx ends. It returns when everything
 // that it started has ended, but after ctx has ended it waits no longer than grace for a
-// refresh. refresh returns an error if the server could not be read. Then Run calls it
+// refresh, and about a second for a watch. refresh returns an error if the server could not be read. Then Run calls it
 // again after a backoff that grows from a second. After a success Run calls it again at
 // the interval.
 func Run(ctx context.Context, options Options, refresh func(context.Context) error) {

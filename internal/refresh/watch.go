@@ -85,7 +85,7 @@ func (w *Watcher) Watching() bool { return w.watching.Load() }
 func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 	for ctx.Err() == nil {
 		w.due = false
-		err := discovery.Guarded(ctx, func() error { return w.watch(ctx, bell) })
+		err := w.watch(ctx, bell)
 		if err != nil && ctx.Err() == nil {
 			w.failed(err)
 		}
