@@ -36,8 +36,14 @@ const (
 	// early is how much shorter than asked a watch may be, by rounding and latency.
 	early = 2 * time.Second
 	// fewShort is how many watches in a row may end before they are steady until that is
-	// logged.
+	// logged, and the mapper saves requests.
 	fewShort = 5
+	// longPause is the shortest pause between watches that save requests; the longest is
+	// twice that. It is what client-go's Reflector waits in the end if a server is not
+	// healthy (tools/cache/reflector.go, NewReflectorWithOptions).
+	longPause = 30 * time.Second
+	// lateEcho is how long after a ring its last echo comes; see echoesFrom.
+	lateEcho = 70 * time.Second
 )
 
 // newPauses returns the pauses between one watch and the next. They grow from half a
@@ -58,11 +64,13 @@ type Watcher struct {
 	watching atomic.Bool // a watch is open
 
 	// Only run uses these.
-	version  string // the resource version to continue from; "": a list must bring one
-	begun    bool   // a watch has been open
-	short    int    // watches in a row that were not steady
-	troubled bool   // a failure has been logged
-	due      bool   // the last watch stayed open as long as asked
+	version  string      // the resource version to continue from; "": a list must bring one
+	begun    bool        // a watch has been open
+	opened   time.Time   // when the last watch was
+	short    int         // watches in a row that were not steady
+	troubled bool        // a failure has been logged
+	due      bool        // the last watch stayed open as long as asked
+	late     *time.Timer // rings once more
 	pauses   wait.Backoff
 }
 
@@ -83,6 +91,9 @@ func (w *Watcher) Watching() bool { return w.watching.Load() }
 // run watches until ctx ends, one watch after the other. It pauses after a watch that
 // ended early: a server that goes away ends the watches of all replicas.
 func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
+	w.late = time.AfterFunc(lateEcho, bell.Ring)
+	w.late.Stop()
+	defer w.late.Stop()
 	for ctx.Err() == nil {
 		w.due = false
 		err := w.watch(ctx, bell)
@@ -90,9 +101,17 @@ func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 			w.failed(err)
 		}
 		if !w.due {
-			sleep(ctx, w.pauses.Step(), nil)
+			sleep(ctx, w.pause(), nil)
 		}
 	}
+}
+
+// pause returns how long to wait for the next watch.
+func (w *Watcher) pause() time.Duration {
+	if w.short >= fewShort && w.version == "" {
+		return wait.Jitter(longPause, 1)
+	}
+	return w.pauses.Step()
 }
 
 // watch opens a watch and follows it to its end. It continues where the last watch ended.
@@ -113,26 +132,37 @@ func (w *Watcher) watch(ctx context.Context, bell *Doorbell) error {
 		return w.lost(err, resumed)
 	}
 	defer stream.Close()
+	w.opened = time.Now()
 	w.watching.Store(true)
 	defer w.watching.Store(false)
 	if !resumed {
-		w.ring(bell)
+		w.ringOpened(bell)
 	}
-	opened := time.Now()
 	err = w.lost(w.follow(stream, bell), resumed)
-	lasted := time.Since(opened)
+	lasted := time.Since(w.opened)
 	w.due = err == nil && lasted >= lasting-early
 	return w.closed(lasted, err)
 }
 
-// ring rings for events that may have happened while no watch was open.
-func (w *Watcher) ring(bell *Doorbell) {
+// ringOpened rings for events that may have happened while no watch was open.
+func (w *Watcher) ringOpened(bell *Doorbell) {
 	if w.begun {
-		bell.RingEvent()
+		w.ring(bell)
 		return
 	}
 	w.begun = true
 	bell.Ring()
+}
+
+// ring rings for an event. If watches do not stay open, the next one most likely rings
+// soon, too, for the events between them. Then all of these have a single late echo.
+func (w *Watcher) ring(bell *Doorbell) {
+	if w.short < fewShort || time.Since(w.opened) >= steady {
+		bell.RingEvent()
+		return
+	}
+	bell.Ring()
+	w.late.Reset(lateEcho)
 }
 
 // follow rings for each change until the stream ends. The error is nil if the next
@@ -150,7 +180,7 @@ func (w *Watcher) follow(stream *discovery.EventStream, bell *Doorbell) error {
 			w.version = event.ResourceVersion
 		}
 		if event.Changed {
-			bell.RingEvent()
+			w.ring(bell)
 		}
 	}
 }
