@@ -105,9 +105,9 @@ func (d *Doorbell) RingEvent() {
 
 // Run refreshes at once, and again and again until ctx ends. It returns when everything
 // that it started has ended, but after ctx has ended it waits no longer than grace for a
-// refresh, and about a second for a watch. refresh returns an error if the server could not be read. Then Run calls it
-// again after a backoff that grows from a second. After a success Run calls it again at
-// the interval.
+// refresh, and about a second for a watch. refresh returns an error if the server could
+// not be read. Then Run calls it again after a backoff that grows from a second. After a
+// success Run calls it again at the interval.
 func Run(ctx context.Context, options Options, refresh func(context.Context) error) {
 	if options.Interval == 0 && len(options.Watchers) == 0 {
 		<-ctx.Done()
