@@ -172,7 +172,7 @@ func (j *job) takeOut(ctx context.Context) error {
 		return tree.EditedError(j.show(place), s.edits)
 	}
 	if err := j.undo(ctx, s); err != nil {
-		return err
+		return fmt.Errorf("%w; when that is mended, run %s again", err, j.command("-undo"))
 	}
 	if err := j.tellMissingSum(); err != nil {
 		return err

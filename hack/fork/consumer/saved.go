@@ -22,12 +22,12 @@ import (
 // the consumer. Nil: the file is not there.
 type contents map[string][]byte
 
-// tracked names them. The order is the one to write them in: go.mod last,
-// because its replace directive is what makes the fork take effect.
+// tracked names them. The order is the one to restore them in: go.mod first, because
+// without its replace directive every later run sees that the tree is half undone.
 func (j *job) tracked() []string {
-	names := []string{goSum, goMod}
+	names := []string{goMod, goSum}
 	if j.work != "" { // in a workspace the go command adds missing sums here
-		names = slices.Insert(names, 0, j.relative(filepath.Join(filepath.Dir(j.work), "go.work.sum")))
+		names = append(names, j.relative(filepath.Join(filepath.Dir(j.work), "go.work.sum")))
 	}
 	return names
 }
@@ -97,8 +97,8 @@ func (j *job) baseline(ctx context.Context, s *state) (contents, error) {
 	if err != nil || (!s.tree && !s.replaced) {
 		return now, err
 	}
-	before, touched := contents{}, false                // touched: the user changed go.mod
-	for _, name := range slices.Backward(j.tracked()) { // go.mod first
+	before, touched := contents{}, false // touched: the user changed go.mod
+	for _, name := range j.tracked() {   // go.mod first
 		was, known := s.was[name]
 		switch {
 		case known && (bytes.Equal(now[name], was) || sumOf(now[name]) == s.manifest.Saved[name].Written):

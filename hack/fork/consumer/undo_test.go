@@ -185,3 +185,31 @@ func TestWorkspace(t *testing.T) {
 	undo.must(t, dir, nil)
 	forktest.Clean(t, dir)
 }
+
+// An undo that fails half way, because a link leads go.sum to where nothing can be
+// written. Every later run sees that it is half done, and the next undo ends it.
+func TestUndoFailsHalfWay(t *testing.T) {
+	dir, elsewhere := forktest.Consumer(t), t.TempDir()
+	forktest.Write(t, elsewhere, "x.sum", withoutLines(forktest.Text(t, dir, "go.sum"), "k8s.io/client-go "))
+	remove(t, dir, "go.sum")
+	if err := os.Symlink(filepath.Join(elsewhere, "x.sum"), filepath.Join(dir, "go.sum")); err != nil {
+		t.Fatal(err)
+	}
+	forktest.Commit(t, dir)
+	before := forktest.Text(t, elsewhere, "x.sum")
+	into.must(t, dir, nil)
+	forktest.Write(t, elsewhere, ".x.sum.freshmapper-tmp/full", "")
+
+	_, err := undo.run(t, dir, nil)
+	if err == nil || !strings.Contains(err.Error(), "go.sum") || !strings.Contains(err.Error(), "run fork -into "+dir+" -undo again") {
+		t.Errorf("error: %v", err)
+	}
+	into.fails(t, dir, nil, "interrupted", "run fork -into "+dir+" -undo")
+	check.fails(t, dir, nil, "has no fork")
+	remove(t, elsewhere, ".x.sum.freshmapper-tmp")
+	undo.must(t, dir, nil)
+	forktest.Clean(t, dir)
+	if forktest.Text(t, elsewhere, "x.sum") != before {
+		t.Error("go.sum is not as it was")
+	}
+}
