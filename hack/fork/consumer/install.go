@@ -29,12 +29,11 @@ func (j *job) install(ctx context.Context, made *tree.Result, before contents) e
 	}
 	var undo []func() error // what was done so far
 	if err := j.apply(ctx, made, before, &undo); err != nil {
-		var failed []error
 		for _, step := range slices.Backward(undo) {
-			failed = append(failed, step())
-		}
-		if failed := errors.Join(failed...); failed != nil {
-			return fmt.Errorf("%w; rolling back failed too: %w; run %s", err, failed, j.command("-undo"))
+			// The tree, which goes later, has the only copies of what is not back yet.
+			if failed := step(); failed != nil {
+				return fmt.Errorf("%w; rolling back failed too: %w; when that is mended, run %s", err, failed, j.command("-undo"))
+			}
 		}
 		if errors.Is(err, context.Canceled) {
 			err = errors.New("interrupted")

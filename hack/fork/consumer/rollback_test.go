@@ -47,3 +47,32 @@ func TestCancelRollsBack(t *testing.T) {
 	}
 	forktest.Same(t, before, forktest.Snapshot(t, dir))
 }
+
+// blocking puts a folder in the place of go.sum when the build begins, so that the
+// build and the roll back fail.
+type blocking struct {
+	bytes.Buffer
+	t   *testing.T
+	dir string
+}
+
+func (b *blocking) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("go build")) {
+		remove(b.t, b.dir, goSum)
+		forktest.Write(b.t, b.dir, goSum+"/x", "")
+	}
+	return b.Buffer.Write(p)
+}
+
+// The tree has the only copies of go.mod and go.sum: it stays until they are back.
+func TestRollbackFails(t *testing.T) {
+	dir := forktest.Consumer(t)
+	_, err := into.run(t, dir, func(r *Request) { r.Out = &blocking{t: t, dir: dir} })
+	if err == nil || !strings.Contains(err.Error(), "rolling back failed too: write "+dir+"/go.sum") || !strings.Contains(err.Error(), "run fork -into "+dir+" -undo") {
+		t.Errorf("error: %v", err)
+	}
+	undo.fails(t, dir, nil, "go.sum", "is a directory")
+	remove(t, dir, goSum)
+	undo.must(t, dir, nil)
+	forktest.Clean(t, dir)
+}
