@@ -3,7 +3,6 @@
 package consumer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -183,8 +182,7 @@ func (c *checked) sameInVendor() error {
 			return err
 		}
 		data, err := os.ReadFile(filepath.Join(copied, filepath.FromSlash(name)))
-		data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")) // a checkout may have changed line ends
-		if err == nil && c.manifest.Files[name] != tree.Digest(data) {
+		if err == nil && c.manifest.Files[name] != sumOf(data) {
 			stale, err = name, fs.SkipAll
 		}
 		return err

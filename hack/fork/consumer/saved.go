@@ -101,7 +101,7 @@ func (j *job) baseline(ctx context.Context, s *state) (contents, error) {
 	for _, name := range j.tracked() {   // go.mod first
 		was, known := s.was[name]
 		switch {
-		case known && (bytes.Equal(now[name], was) || sumOf(now[name]) == s.manifest.Saved[name].Written):
+		case known && (sumOf(now[name]) == sumOf(was) || sumOf(now[name]) == s.manifest.Saved[name].Written):
 			before[name] = was
 		case name == goMod:
 			touched = true
@@ -157,8 +157,11 @@ func sumOf(data []byte) string {
 	if data == nil {
 		return ""
 	}
-	return tree.Digest(data)
+	return tree.Digest(unixLines(data))
 }
+
+// unixLines takes back what a checkout may have done to line ends.
+func unixLines(data []byte) []byte { return bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")) }
 
 // editMod runs "go mod edit" on the text of a go.mod.
 func editMod(ctx context.Context, mod []byte, flag string) ([]byte, error) {
@@ -169,8 +172,8 @@ func editMod(ctx context.Context, mod []byte, flag string) ([]byte, error) {
 // that lost them: "go mod tidy" drops the sums of a module that a folder
 // replaces, and without them the module would not build after an undo.
 func withSums(now, was []byte) []byte {
-	lines := gotool.SplitLines(string(now))
-	for _, line := range gotool.SplitLines(string(was)) {
+	lines := gotool.SplitLines(string(unixLines(now)))
+	for _, line := range gotool.SplitLines(string(unixLines(was))) {
 		if !strings.HasPrefix(line, tree.Module+" ") || slices.Contains(lines, line) {
 			continue
 		}

@@ -213,3 +213,23 @@ func TestUndoFailsHalfWay(t *testing.T) {
 		t.Error("go.sum is not as it was")
 	}
 }
+
+// In a clone with other line ends go.mod and go.sum are still what the run left.
+func TestUndoInCloneWithOtherLineEnds(t *testing.T) {
+	for _, edited := range []bool{false, true} {
+		dir := forked(t)
+		forktest.Write(t, dir, ".gitattributes", "* text=auto eol=crlf\n")
+		sums := forktest.Text(t, dir, "go.sum")
+		forktest.Commit(t, dir)
+		clone := filepath.Join(t.TempDir(), "clone")
+		forktest.Run(t, dir, "git", "clone", "-q", dir, clone)
+		if edited {
+			forktest.Write(t, clone, "go.sum", forktest.Text(t, clone, "go.sum")+editedSum)
+			sums += editedSum
+		}
+		undo.must(t, clone, nil)
+		if got := strings.ReplaceAll(forktest.Text(t, clone, "go.sum"), "\r\n", "\n"); got != sums {
+			t.Errorf("edited %v: go.sum has %d bytes, want %d:\n%s", edited, len(got), len(sums), got)
+		}
+	}
+}

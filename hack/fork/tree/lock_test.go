@@ -134,3 +134,24 @@ func TestSlim(t *testing.T) {
 func TestSlimIsVetted(t *testing.T) {
 	forktest.Run(t, created(t), "go", "vet", "./...")
 }
+
+// A run of another user that was killed has left a file that this user can't open.
+func TestLockThatCannotBeOpened(t *testing.T) {
+	temp, dir := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	unlock, err := tree.Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := filepath.Glob(filepath.Join(temp, "*"))
+	unlock()
+	if err != nil || len(names) != 1 {
+		t.Fatalf("locks %v, %v", names, err)
+	}
+	if err := os.Mkdir(names[0], 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tree.Lock(dir); err == nil || !strings.Contains(err.Error(), "remove "+names[0]) {
+		t.Errorf("error: %v", err)
+	}
+}
