@@ -34,7 +34,7 @@ func Lock(dir string) (unlock func(), err error) {
 		return nil, fmt.Errorf("another run is at work in %s since %s: wait for it to end", dir, since)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock %s for this run: %w", dir, err)
+		return nil, fmt.Errorf("lock %s for this run: %w (if a run of another user left that file, remove it)", dir, err)
 	}
 	_ = os.Chtimes(name, time.Time{}, time.Now()) // a killed run may have left the file long ago
 	return func() {
