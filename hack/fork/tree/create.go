@@ -34,6 +34,8 @@ func Create(ctx context.Context, r Request) error {
 	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real // a link stays, and the tree goes where it leads
+	} else if Exists(dir) {
+		return fmt.Errorf("make the folder that the link %s leads to: %w", r.Dir, err)
 	}
 	unlock, err := Lock(r.Dir)
 	if err != nil {

@@ -87,6 +87,18 @@ func TestCreateBehindLink(t *testing.T) {
 	}
 }
 
+// A link is the user's, and stays.
+func TestCreateBehindLinkToNowhere(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink("nowhere", link); err != nil {
+		t.Fatal(err)
+	}
+	_, err := create(t, link, nil)
+	if to, _ := os.Readlink(link); to != "nowhere" || err == nil || !strings.Contains(err.Error(), "make the folder that the link "+link+" leads to") {
+		t.Errorf("a link to %q, error: %v", to, err)
+	}
+}
+
 func TestCreateRefuses(t *testing.T) {
 	tests := map[string]struct {
 		spoil func(t *testing.T, dir string)
@@ -100,6 +112,7 @@ func TestCreateRefuses(t *testing.T) {
 		"edited":       {func(t *testing.T, dir string) { forktest.Write(t, dir, "alias.go", "") }, nil, "changed alias.go"},
 		"interrupted": {func(t *testing.T, dir string) { forktest.Write(t, dir, "../.tree.freshmapper-tmp/x", "") }, nil,
 			"interrupted"},
+		"below a file": {nil, func(r *tree.Request) { r.Dir += "/alias.go/x" }, "/alias.go/x: not a directory"},
 	}
 	dir := created(t)
 	for name, test := range tests {

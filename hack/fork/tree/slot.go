@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"syscall"
 )
 
 // A Slot is the place of a tree on disk. A tree is staged beside its place and
@@ -43,7 +44,7 @@ func (s Slot) Leftovers() []string {
 // nowhere.
 func Exists(name string) bool {
 	_, err := os.Lstat(name)
-	return !errors.Is(err, fs.ErrNotExist)
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
 // Put puts a tree in its place, with its manifest and with copies of the consumer's
