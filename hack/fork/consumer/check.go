@@ -100,7 +100,7 @@ func (c *checked) run(ctx context.Context) error {
 		return fmt.Errorf("%s %w: %s replaces %s with it", c.shown, err, c.show(goMod), tree.Module)
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%w (%s -force gives the tree up)", err, c.fix)
 	}
 	c.manifest = manifest
 	if len(manifest.Saved) == 0 { // no module's own: -o wrote it

@@ -96,6 +96,7 @@ func TestForceStartsOver(t *testing.T) {
 	forktest.Write(t, dir, place+"/.freshmapper/manifest.json", "{")
 	into.fails(t, dir, nil, "manifest.json", "-force")
 	undo.fails(t, dir, nil, "manifest.json", "-force")
+	check.fails(t, dir, nil, "manifest.json", "-into "+dir+" -force")
 	into.must(t, dir, force)
 	undo.must(t, dir, nil)
 	if forktest.Text(t, dir, "go.mod") != original {
