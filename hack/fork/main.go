@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"strings"
 
@@ -132,11 +133,14 @@ func (o options) valid() error {
 	return nil
 }
 
+// built is the folder of a program that "go run" built, or found in the build cache.
+var built = regexp.MustCompile(`go-build|[0-9a-f]{64}-d`)
+
 // self is the command line that starts this program again: "go run" leaves it
 // in a folder that is gone a moment later.
 func self() string {
 	switch {
-	case !strings.Contains(os.Args[0], "go-build"):
+	case !built.MatchString(os.Args[0]):
 		return os.Args[0]
 	case version() == devel:
 		return "go run ./hack/fork"

@@ -60,3 +60,17 @@ func checkout(t *testing.T, to string) {
 		t.Fatal(err)
 	}
 }
+
+// "go run" runs a program in a temporary folder or in the build cache, which may have
+// any name.
+func TestSelf(t *testing.T) {
+	was := os.Args
+	defer func() { os.Args = was }()
+	cached := "/ci/cache/ca/" + strings.Repeat("0a", 32) + "-d/fork"
+	for started, mine := range map[string]bool{"/tmp/go-build1/b001/exe/fork": false, cached: false, "/usr/bin/fork": true} {
+		os.Args = []string{started}
+		if got := self(); (got == started) != mine || !mine && !strings.HasPrefix(got, "go run ") {
+			t.Errorf("started as %s it calls itself %q", started, got)
+		}
+	}
+}
