@@ -193,14 +193,7 @@ type limits struct{ within, giveUp time.Duration }
 // The result of a replay is that of the slowest such step that counts.
 func (p *plain) reconciled(r *replay, kind Kind, plural string, counts bool) {
 	r.t.Helper()
-	limit := limits{plainWithin, plainGiveUp}
-	if !p.away.IsZero() {
-		// The reflector's backoff doubles each wait, from 0.8 s, and makes it longer by up
-		// to as much again: it is at most twice what it has waited before, and 1.6 s.
-		limit.within = max(plainWithin, 2*time.Since(p.away)+1600*time.Millisecond)
-		p.away = time.Time{}
-	}
-	p.await(r, kind, plural, counts, limit)
+	p.await(r, kind, plural, counts, limits{plainWithin, plainGiveUp})
 }
 
 func (p *plain) await(r *replay, kind Kind, plural string, counts bool, limit limits) {
@@ -212,6 +205,12 @@ func (p *plain) await(r *replay, kind Kind, plural string, counts bool, limit li
 		must(r.t, p.server.Make(p.ctx, called(kind, plural), names[s], s.class()))
 	}
 	made := time.Now()
+	if !p.away.IsZero() { // until now: a server that says that it serves a kind may not yet take an object
+		// The reflector's backoff doubles each wait, from 0.8 s, and makes it longer by up
+		// to as much again: it is at most twice what it has waited before, and 1.6 s.
+		limit.within = max(limit.within, 2*made.Sub(p.away)+1600*time.Millisecond)
+		p.away = time.Time{}
+	}
 	if !counts {
 		limit.giveUp = time.Minute // the operators start
 	}
