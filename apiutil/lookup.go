@@ -12,7 +12,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// recheck answers a lookup that the snapshot does not settle. It makes the reads that the
+// recheck answers a lookup that the snapshot does not answer. It makes the reads that the
 // lookup still needs. find is the lookup.
 //
 // It returns what is known even if the server could not be read. It returns NoMatch
@@ -20,14 +20,15 @@ import (
 func recheck[T any](
 	ctx context.Context, m *DynamicRESTMapper, q snapshot.Query, find func(*snapshot.Snapshot) (T, bool, error),
 ) (T, error) {
+	defer m.hit()
 	if m.knownAbsent(q) {
 		answer, _, err := find(m.reloader.Snapshot())
 		return answer, err
 	}
 	began := m.reloader.Snapshot()
-	found := m.reloader.Lookup(ctx, q, func(s *snapshot.Snapshot) (known, settled bool) {
-		_, settled, err := find(s)
-		return !meta.IsNoMatchError(err), settled
+	found := m.reloader.Lookup(ctx, q, func(s *snapshot.Snapshot) (known, current bool) {
+		_, current, err := find(s)
+		return !meta.IsNoMatchError(err), current
 	})
 	answer, _, err := find(found.Snapshot)
 	switch {
@@ -39,7 +40,7 @@ func recheck[T any](
 	case found.Err == nil && len(found.Failed) == 0:
 		m.missed("absent")
 		if !found.Partial {
-			m.rememberAbsent(q, found.Generation, began)
+			m.rememberAbsent(q, found.Snapshot.Generation(), began)
 		}
 		return answer, err
 	}

@@ -64,19 +64,19 @@ func pathClass(path string) string {
 // report logs and counts what a flight has done.
 func (m *DynamicRESTMapper) report(r reload.Report) {
 	m.warnUnstarted()
-	m.recent.remember(debugRead{Time: time.Now(), Part: r.Reason, Duration: r.Duration.Round(time.Microsecond).String(), Error: errorText(r.Err)}, r.To)
+	m.recent.remember(debugRead{Time: time.Now(), Part: r.Read.Part.String(), Duration: r.Duration.Round(time.Microsecond).String(), Error: errorText(r.Err)}, r.To)
 	log := m.logger()
-	log.V(1).Info("reloaded API discovery", "reason", r.Reason, "duration", r.Duration, "error", r.Err)
+	log.V(1).Info("reloaded API discovery", "reason", r.Read.Part.String(), "duration", r.Duration, "error", r.Err)
 	switch {
-	case !r.Then.FailingSince.IsZero() && r.Before.FailingSince.IsZero():
+	case r.Then.Document.Err != nil && r.Before.Document.Err == nil:
 		log.Error(r.Err, "API discovery fails, known APIs are still served")
-	case r.Then.FailingSince.IsZero() && !r.Before.FailingSince.IsZero():
-		log.Info("API discovery works again", "failures", r.Before.ConsecutiveFailures, "since", r.Before.FailingSince)
+	case r.Then.Document.Err == nil && r.Before.Document.Err != nil:
+		log.Info("API discovery works again", "failures", r.Before.Document.Failures, "since", r.Before.Document.FailingSince)
 	}
 	m.logChange(r)
 	if metrics := m.options.Metrics; metrics != nil {
 		s := m.reloader.Snapshot()
-		metrics.Reload(r.Reason, r.Duration, r.Err)
+		metrics.Reload(r.Read.Part.String(), r.Duration, r.Err)
 		metrics.Served(s.Generation(), len(s.Groups()), s.Kinds(), m.reloader.Health().LastSuccess)
 	}
 }

@@ -87,7 +87,7 @@ func NewDynamicRESTMapperWithOptions(
 		return nil, fmt.Errorf("no RESTMapper for this rest.Config: %w", err)
 	}
 	m.reloader = reload.New(client, &m.reports, reload.Options{
-		MaxAge: opts.MaxAge, UnhealthyAfter: opts.UnhealthyAfter, Report: m.report,
+		MaxAge: opts.MaxAge, Report: m.report,
 	})
 	if opts.WatchAPIs {
 		watches, err := client.WatchClient(cfg, httpClient)
@@ -101,8 +101,8 @@ func NewDynamicRESTMapperWithOptions(
 	return m, nil
 }
 
-// hit is called by every lookup that is answered without a read. It starts a refresh if
-// one is due by MaxAge, and does not wait for it.
+// hit is called by every lookup. It starts a refresh if one is due by MaxAge, and does not
+// wait for it.
 func (m *DynamicRESTMapper) hit() {
 	if m.reloader.Due() {
 		m.reloader.Confirm()
@@ -121,8 +121,8 @@ func (m *DynamicRESTMapper) KindFor(resource schema.GroupVersionResource) (schem
 
 // KindForWithContext is KindFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) KindForWithContext(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	kind, settled, err := m.reloader.Snapshot().KindFor(resource)
-	if settled {
+	kind, current, err := m.reloader.Snapshot().KindFor(resource)
+	if current {
 		m.hit()
 		return kind, err
 	}
@@ -139,8 +139,8 @@ func (m *DynamicRESTMapper) KindsFor(resource schema.GroupVersionResource) ([]sc
 
 // KindsForWithContext is KindsFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) KindsForWithContext(ctx context.Context, resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	kinds, settled, err := m.reloader.Snapshot().KindsFor(resource)
-	if settled {
+	kinds, current, err := m.reloader.Snapshot().KindsFor(resource)
+	if current {
 		m.hit()
 		return kinds, err
 	}
@@ -157,8 +157,8 @@ func (m *DynamicRESTMapper) ResourceFor(input schema.GroupVersionResource) (sche
 
 // ResourceForWithContext is ResourceFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) ResourceForWithContext(ctx context.Context, input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	resource, settled, err := m.reloader.Snapshot().ResourceFor(input)
-	if settled {
+	resource, current, err := m.reloader.Snapshot().ResourceFor(input)
+	if current {
 		m.hit()
 		return resource, err
 	}
@@ -175,8 +175,8 @@ func (m *DynamicRESTMapper) ResourcesFor(input schema.GroupVersionResource) ([]s
 
 // ResourcesForWithContext is ResourcesFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	resources, settled, err := m.reloader.Snapshot().ResourcesFor(input)
-	if settled {
+	resources, current, err := m.reloader.Snapshot().ResourcesFor(input)
+	if current {
 		m.hit()
 		return resources, err
 	}
@@ -196,8 +196,8 @@ func (m *DynamicRESTMapper) RESTMapping(gk schema.GroupKind, versions ...string)
 
 // RESTMappingWithContext is RESTMapping. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	mapping, settled, err := m.reloader.Snapshot().RESTMapping(gk, versions)
-	if settled {
+	mapping, current, err := m.reloader.Snapshot().RESTMapping(gk, versions)
+	if current {
 		m.hit()
 		return mapping, err
 	}
@@ -216,8 +216,8 @@ func (m *DynamicRESTMapper) RESTMappings(gk schema.GroupKind, versions ...string
 
 // RESTMappingsWithContext is RESTMappings. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) RESTMappingsWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	mappings, settled, err := m.reloader.Snapshot().RESTMappings(gk, versions)
-	if settled {
+	mappings, current, err := m.reloader.Snapshot().RESTMappings(gk, versions)
+	if current {
 		m.hit()
 		return mappings, err
 	}
@@ -236,8 +236,8 @@ func (m *DynamicRESTMapper) ResourceSingularizer(resource string) (string, error
 // ResourceSingularizerWithContext is ResourceSingularizer. It waits for a read of the
 // server until ctx ends.
 func (m *DynamicRESTMapper) ResourceSingularizerWithContext(ctx context.Context, resource string) (string, error) {
-	singular, settled, err := m.reloader.Snapshot().ResourceSingularizer(resource)
-	if settled {
+	singular, current, err := m.reloader.Snapshot().ResourceSingularizer(resource)
+	if current {
 		m.hit()
 		return singular, err
 	}

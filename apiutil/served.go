@@ -106,7 +106,7 @@ func (m *DynamicRESTMapper) runOnce(
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		m.awaitGone(ctx, served, gvks)
+		m.awaitGone(ctx, served)
 		cancel()
 	}()
 	defer func() { // even if run panics
@@ -118,105 +118,66 @@ func (m *DynamicRESTMapper) runOnce(
 }
 
 // awaitGone returns when a live read has confirmed that the kinds are no longer served
-// as in served, or when ctx ends.
-func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMapping, gvks []schema.GroupVersionKind) {
+// as in served, or when ctx ends. It reads their versions live every mostPoll, because a
+// kind of an APIService may go without an event, and without a word in the document.
+func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMapping) {
 	backoff := pollBackoff()
 	next := time.Now().Add(mostPoll)
-	var again time.Time // when the server may be asked again about an open doubt
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for ctx.Err() == nil {
 		changed := m.reloader.Changed()
-		doubt := !stillServed(m.reloader.Snapshot(), served)
-		if !doubt {
-			backoff, again = pollBackoff(), time.Time{}
-		} else if !time.Now().Before(again) {
-			if m.confirmGone(ctx, served) {
-				return
-			}
-			// The read itself may have changed the snapshot: that is no reason for another.
-			again = time.Now().Add(backoff.Step())
-			next = again
-		}
-		if m.awaitChange(ctx, changed, next, func() bool { return doubt || !m.refreshes() }) && !doubt {
+		switch doubt := !stillServed(m.reloader.Snapshot(), served); {
+		case doubt && m.confirmGone(ctx, served):
+			return
+		case doubt:
+			pause(ctx, backoff.Step())
+			continue
+		case !time.Now().Before(next):
+			next = time.Now().Add(mostPoll)
 			asking.Add(1)
 			go func() { // in the background, because the group of one of the kinds may hang
 				defer asking.Done()
-				m.askLive(ctx, gvks)
+				m.confirmGone(ctx, served)
 			}()
-			next = time.Now().Add(mostPoll)
 		}
+		backoff = pollBackoff()
+		awaitChange(ctx, changed, next)
 	}
 }
 
-// confirmGone reports whether a live read finds that one of the mappings is no longer
-// served. If a version can't be read, its mapping is not gone. The reads are made side by
-// side.
+// awaitChange waits until changed is closed, until next, or until ctx ends.
+func awaitChange(ctx context.Context, changed <-chan struct{}, next time.Time) {
+	timer := time.NewTimer(time.Until(next))
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// confirmGone reads the versions of the mappings live, side by side, and reports whether
+// one of the mappings is no longer served. If a version can't be read, its mapping is not
+// gone.
 func (m *DynamicRESTMapper) confirmGone(ctx context.Context, served []meta.RESTMapping) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	doubted, gone := 0, make(chan bool, len(served))
+	gone := make(chan bool, len(served))
 	for i := range served {
-		one := served[i : i+1]
-		if stillServed(m.reloader.Snapshot(), one) {
-			continue
-		}
-		doubted++
 		go func() {
-			s, err := m.reloader.ReadLive(ctx, one[0].GroupVersionKind.GroupVersion())
-			gone <- err == nil && !stillServed(s, one)
+			s, err := m.reloader.ReadLive(ctx, served[i].GroupVersionKind.GroupVersion())
+			gone <- err == nil && !stillServed(s, served[i:i+1])
 		}()
 	}
-	for range doubted {
+	for range served {
 		if <-gone {
 			return true
 		}
 	}
 	return false
-}
-
-// doubtful lists the kinds whose group is disputed, or whose group the document has
-// dropped and no live read has found gone.
-func doubtful(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) []schema.GroupVersionKind {
-	disputed, dropped := s.Unsettled()
-	doubtful := append(disputed, dropped...)
-	return slices.DeleteFunc(slices.Clone(gvks), func(gvk schema.GroupVersionKind) bool {
-		return !slices.ContainsFunc(doubtful, func(g *snapshot.Group) bool { return g.Name() == gvk.Group })
-	})
-}
-
-// askLive reads the versions of the kinds live, side by side. The results are in the
-// snapshot afterwards.
-func (m *DynamicRESTMapper) askLive(ctx context.Context, gvks []schema.GroupVersionKind) {
-	var all sync.WaitGroup
-	asked := map[schema.GroupVersion]bool{}
-	for _, gvk := range gvks {
-		gv := gvk.GroupVersion()
-		if asked[gv] {
-			continue
-		}
-		asked[gv] = true
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			_, _ = m.reloader.ReadLive(ctx, gv)
-		}()
-	}
-	all.Wait()
-}
-
-// mappingsOf returns the mappings of those kinds that are served, and the others.
-func mappingsOf(s *snapshot.Snapshot, gvks []schema.GroupVersionKind) (served []meta.RESTMapping, missing []schema.GroupVersionKind) {
-	for _, gvk := range gvks {
-		if mapping, _, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version}); err == nil {
-			served = append(served, *mapping)
-		} else {
-			missing = append(missing, gvk)
-		}
-	}
-	return served, missing
 }
 
 // stillServed reports whether s has all of the mappings, each in its version.

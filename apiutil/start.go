@@ -33,10 +33,3 @@ func (m *DynamicRESTMapper) run(ctx context.Context) {
 // NeedLeaderElection returns false: Start runs on every replica, because each has its
 // own mapper.
 func (m *DynamicRESTMapper) NeedLeaderElection() bool { return false }
-
-// refreshes reports whether Start keeps the mapper up to date now, at least as often as a
-// wait for kinds would ask the server. A watch that is not open does not count.
-func (m *DynamicRESTMapper) refreshes() bool {
-	interval := m.options.RefreshInterval
-	return m.running.Load() && (interval > 0 && interval <= mostPoll || watching(m.watchers))
-}

@@ -3,6 +3,7 @@
 package apiutil
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"time"
@@ -45,9 +46,9 @@ func (m *DynamicRESTMapper) Status() DynamicRESTMapperStatus {
 		Kinds:               s.Kinds(),
 		LastAttempt:         health.LastAttempt,
 		LastSuccess:         health.LastSuccess,
-		LastError:           health.LastError,
-		ConsecutiveFailures: health.ConsecutiveFailures,
-		UnhealthySince:      health.FailingSince,
+		LastError:           cmp.Or(health.Document.Err, health.Live.Err),
+		ConsecutiveFailures: health.Document.Failures + health.Live.Failures,
+		UnhealthySince:      health.Document.FailingSince,
 		FailedGroupVersions: failedGroupVersions(s),
 		Watching:            watching(m.watchers),
 	}
@@ -78,14 +79,14 @@ func watching(watchers []*refresh.Watcher) bool {
 // the server have failed for longer than UnhealthyAfter, until the next success. The
 // error has the time of the first failure and the reason. Healthz sends no request.
 func (m *DynamicRESTMapper) Healthz(*http.Request) error {
-	health := m.reloader.Health()
+	health := m.reloader.Health().Document
 	// Count to the last failure, not to now: hits send no request, so a single failure
 	// that only hits follow would otherwise fail a liveness probe for good.
-	if health.FailedLast.Sub(health.FailingSince) <= m.options.UnhealthyAfter {
+	if health.Err == nil || health.LastFailed.Sub(health.FailingSince) <= m.options.UnhealthyAfter {
 		return nil
 	}
 	return fmt.Errorf("API discovery has failed since %s, %d times in a row: %w",
-		health.FailingSince.UTC().Format(time.RFC3339), health.ConsecutiveFailures, health.FailedWith)
+		health.FailingSince.UTC().Format(time.RFC3339), health.Failures, health.Err)
 }
 
 // Generation returns a number that moves when the mapper learns of a change of the

@@ -34,7 +34,9 @@ type APIChange struct {
 // them. The first slice has everything that is served now, as Added. To get it, the
 // mapper reads the server, and repeats the read until it succeeds. Each later slice has
 // first what was removed, then what was added or changed, in the server's order. A slow
-// receiver gets changes merged, and nobody waits for it. The channel is closed when ctx
+// receiver gets changes merged, and nobody waits for it. A version is removed only when
+// its own path answers 404. But while replicas of the API server disagree about the kinds
+// of a version, a kind may be removed and added again. The channel is closed when ctx
 // ends. The slices belong to the receiver.
 //
 // Without RefreshInterval and WatchAPIs the mapper learns of changes only through
@@ -43,6 +45,7 @@ func (m *DynamicRESTMapper) Subscribe(ctx context.Context) <-chan []APIChange {
 	changes := make(chan []APIChange)
 	go func() {
 		defer close(changes)
+		defer m.reloader.KeepAll()()
 		m.readAll(ctx)
 		m.deliver(ctx, changes)
 	}()
@@ -53,7 +56,7 @@ func (m *DynamicRESTMapper) Subscribe(ctx context.Context) <-chan []APIChange {
 // without the aggregated document may list its versions and answer for none of them.
 func (m *DynamicRESTMapper) readAll(ctx context.Context) {
 	backoff := pollBackoff()
-	for ctx.Err() == nil && (m.reloader.ReadAll(ctx) != nil || m.reloader.Snapshot().Kinds() == 0) {
+	for ctx.Err() == nil && (m.reloader.Refresh(ctx) != nil || m.reloader.Snapshot().Kinds() == 0) {
 		pause(ctx, backoff.Step())
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// WaitForKinds returns nil once the server serves all of the kinds. If ctx ends first, it
-// returns an error that wraps the cause. For a kind without a version, any version will
-// do. WaitForKinds rechecks when the mapper learns of a change. It also asks the server
-// itself, at first after a second and in the end every 30 seconds, unless Start watches
-// or refreshes at least that often.
+// WaitForKinds returns nil once the server serves all of the kinds, as a read that began
+// after the call has found. If ctx ends first, it returns an error that wraps the cause.
+// For a kind without a version, any version will do. WaitForKinds rechecks when the mapper
+// learns of a change. It also asks the server itself, whatever Start does: at once, then
+// after a second, and in the end every 30 seconds.
 func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.GroupVersionKind) error {
 	_, err := m.awaitServed(ctx, gvks)
 	return err
@@ -27,106 +27,71 @@ func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.Gro
 // awaitServed is WaitForKinds. It returns the mappings with which it found the
 // kinds served, all in one snapshot.
 func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.GroupVersionKind) ([]meta.RESTMapping, error) {
-	backoff := pollBackoff()
-	var asked uint64   // the generation when the server was last asked
-	var err error      // why that failed, or nil
-	var next time.Time // when the server may be asked again
-	for ask := true; ; {
-		if ask {
-			asked = m.Generation()
-			err = m.askUntilKnown(ctx, gvks)
-			next = time.Now().Add(backoff.Step())
+	asking, cancel := context.WithCancel(ctx)
+	var asked chan error // nil while nothing is asked
+	defer func() {
+		cancel()
+		if asked != nil {
+			<-asked
 		}
-		changed, s := m.reloader.Changed(), m.reloader.Snapshot()
-		mappings, missing := mappingsOf(s, gvks)
-		if len(missing) == 0 {
-			if doubtful := doubtful(s, gvks); len(doubtful) > 0 {
-				m.askLive(ctx, doubtful)
-				mappings, missing = mappingsOf(m.reloader.Snapshot(), gvks)
-			}
-		}
+	}()
+	began, backoff := m.reloader.Now(), pollBackoff()
+	var err error      // why the server could not be asked the last time, or nil
+	var next time.Time // when it is asked again
+	for {
+		changed := m.reloader.Changed()
+		mappings, missing := mappingsSince(m.reloader.Snapshot(), began, gvks)
 		if len(missing) == 0 {
 			return mappings, nil
 		}
 		if ctx.Err() != nil {
 			return nil, errors.Join(fmt.Errorf("waiting for %v to be served: %w", missing, context.Cause(ctx)), err)
 		}
-		ask = m.awaitChange(ctx, changed, next, func() bool {
-			// Without the aggregated document a refresh lists new versions without
-			// their kinds.
-			return !m.refreshes() || !s.Aggregated() && (err != nil || s.Generation() != asked)
-		})
-	}
-}
-
-// askUntilKnown is ask, but does not wait for the server any longer once all kinds are
-// known, because others have learned of them: the read that it waits for may hang.
-func (m *DynamicRESTMapper) askUntilKnown(ctx context.Context, gvks []schema.GroupVersionKind) error {
-	if _, missing := mappingsOf(m.reloader.Snapshot(), gvks); len(missing) == 0 {
-		return m.ask(ctx, gvks)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	known := make(chan struct{})
-	go func() {
-		defer close(known)
-		m.awaitKnown(ctx, gvks)
-		cancel()
-	}()
-	err := m.ask(ctx, gvks)
-	cancel()
-	<-known
-	return err
-}
-
-// awaitKnown returns when all of the kinds are known, or when ctx ends.
-func (m *DynamicRESTMapper) awaitKnown(ctx context.Context, gvks []schema.GroupVersionKind) {
-	for {
-		changed := m.reloader.Changed()
-		if _, missing := mappingsOf(m.reloader.Snapshot(), gvks); len(missing) == 0 {
-			return
+		if asked == nil && !time.Now().Before(next) {
+			asked = make(chan error, 1)
+			go func() { asked <- m.ask(asking, missing) }()
 		}
+		timer := time.NewTimer(max(time.Until(next), time.Millisecond))
 		select {
 		case <-changed:
+		case err = <-asked:
+			asked, next = nil, time.Now().Add(backoff.Step())
+		case <-timer.C:
+			next = next.Add(mostPoll) // it is being asked
 		case <-ctx.Done():
-			return
 		}
+		timer.Stop()
 	}
 }
 
-// ask makes the reads that are missing to settle the mappings of the kinds. The results
-// are in the snapshot afterwards. This is no lookup, so NegativeTTL does not apply.
+// ask makes the reads that show whether the kinds are served now. The results are in the
+// snapshot afterwards. This is no lookup, so NegativeTTL does not apply.
 func (m *DynamicRESTMapper) ask(ctx context.Context, gvks []schema.GroupVersionKind) error {
 	var errs []error
 	for _, gvk := range gvks {
 		versions := []string{gvk.Version}
-		find := func(s *snapshot.Snapshot) (known, settled bool) {
-			_, settled, err := s.RESTMapping(gvk.GroupKind(), versions)
-			return err == nil, settled
-		}
 		q := snapshot.KindQuery(gvk.GroupKind(), versions)
-		if found := m.reloader.Lookup(ctx, q, find); found.Err != nil || len(found.Failed) > 0 {
+		found := m.reloader.LookupAnew(ctx, q, func(s *snapshot.Snapshot) (known, current bool) {
+			_, current, err := s.RESTMapping(gvk.GroupKind(), versions)
+			return err == nil, current
+		})
+		if found.Err != nil || len(found.Failed) > 0 {
 			errs = append(errs, lookupError(q, found.Failed, found.Err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// awaitChange waits until changed is closed, ctx ends, or it is time to ask the server.
-// It is time when next has come and must returns true; awaitChange reports whether it is.
-func (m *DynamicRESTMapper) awaitChange(ctx context.Context, changed <-chan struct{}, next time.Time, must func() bool) (ask bool) {
-	timer := time.NewTimer(time.Until(next))
-	defer timer.Stop()
-	for {
-		select {
-		case <-changed:
-			return false
-		case <-ctx.Done():
-			return false
-		case <-timer.C:
-			if must() {
-				return true
-			}
-			timer.Reset(mostPoll) // Start may have ended by then
+// mappingsSince returns the mappings of those kinds that are served as a read has found
+// that began after began, and the others.
+func mappingsSince(s *snapshot.Snapshot, began snapshot.Tick, gvks []schema.GroupVersionKind) (served []meta.RESTMapping, missing []schema.GroupVersionKind) {
+	s = s.Reset(began)
+	for _, gvk := range gvks {
+		if mapping, current, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version}); err == nil && current {
+			served = append(served, *mapping)
+		} else {
+			missing = append(missing, gvk)
 		}
 	}
+	return served, missing
 }

@@ -139,22 +139,11 @@ func (p proof) missingGroup() string {
 	return why
 }
 
-// listIsLeft reports whether a version that was known has gone: on an aggregated
-// server from the document that was read, too. That leaves the list of the group,
-// which is likely to be behind, for the next lookup without a version (DESIGN.md,
-// the requests of a miss).
+// listIsLeft reports whether the lookup has found a known version gone. That leaves the
+// list of the group for the next lookup without a version (rule R3 in DESIGN.md).
 func (p proof) listIsLeft() bool {
 	return len(p.op.Versions) == 0 && p.any(func(r *Request) bool {
-		return r.Group == p.group && r.Version >= 0 && r.Code == 404 && p.listedBefore(r) && (p.Legacy || p.notInDocument(r))
-	})
-}
-
-// notInDocument reports whether a document that was read does not list the version
-// that r is about, and at most one other.
-func (p proof) notInDocument(r *Request) bool {
-	return p.any(func(doc *Request) bool {
-		versions := doc.World.versions(p.group)
-		return doc.Doc && versions&(1<<r.Version) == 0 && len(listed(versions)) <= 1
+		return r.Group == p.group && r.Version >= 0 && r.Code == 404 && p.listedBefore(r)
 	})
 }
 

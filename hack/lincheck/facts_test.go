@@ -119,18 +119,19 @@ func (v *view) firstSeen(r *Request, group int, since Stamp) *Request {
 func (v *view) closed(r *Request, o *Op) bool { return v.ends[v.period[r]] < o.Call.At }
 
 // binding reports whether, when o began, r's answer must have replaced what was
-// known about the version. A list of versions need not have replaced it, nor a
-// document that is no news or has lost the group, nor any answer in a period with a
-// failure.
-func (v *view) binding(r *Request, o *Op, group int) bool {
+// known about the version. Only a version's own path removes it (rule R1 in DESIGN.md), so
+// a list or a document that does not have it replaced nothing. Neither did a document
+// that is no news, nor any answer in a period with a failure.
+func (v *view) binding(r *Request, o *Op, group, version int) bool {
 	if !v.closed(r, o) || !v.clean[v.period[r]] {
 		return false
 	}
 	if r.live() {
-		return r.Version >= 0 || r.Code == 404
+		return r.Version >= 0
 	}
 	before := v.previous[r]
-	return !v.Legacy && v.news(r, group) && r.World.lists(group) && (before == nil || v.clean[v.period[before]])
+	has := r.World.versions(group)&(1<<version) != 0
+	return !v.Legacy && v.news(r, group) && has && (before == nil || v.clean[v.period[before]])
 }
 
 // resets returns the last Reset and the last ResetGroup of a group that had

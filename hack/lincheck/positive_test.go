@@ -93,7 +93,7 @@ func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
 	seen := v.firstSeen(r, f.Group, reset)
 	for _, newer := range v.requests {
 		told := v.says(newer, f.Group, f.Version, f.Kind)
-		if v.period[newer] > v.period[seen] && told != unknown && !v.shows(newer, f) && !v.doubted(newer) && v.binding(newer, o, f.Group) && (newer.live() || !seen.live()) &&
+		if v.period[newer] > v.period[seen] && told != unknown && !v.shows(newer, f) && !v.doubted(newer) && v.binding(newer, o, f.Group, f.Version) && (newer.live() || !seen.live()) &&
 			reset.before(newer.Start) && !during(v.Worlds, newer.End, o.Return, f.served) {
 			return newer
 		}
@@ -176,7 +176,7 @@ func (v *view) certain(o *Op, group, version int) bool {
 		}
 		switch v.says(r, group, version, o.Name) {
 		case present:
-			sure = sure || v.binding(r, o, group) && (r.live() || one == Stamp{})
+			sure = sure || v.binding(r, o, group, version) && (r.live() || one == Stamp{})
 		case absent:
 			return false
 		}

@@ -33,32 +33,20 @@ const (
 	namedPath = "/apis"
 )
 
-// Halves selects the halves of the document to read.
-type Halves struct{ Core, Named bool }
-
 // Document reads the groups of the server in its order: the core group at /api, the
 // others at /apis. If the server has the aggregated document, the versions come with
 // their tables; otherwise they are only listed. The server does not send a half that has
-// not changed since the last call. A half that halves does not select counts as not
-// changed. If neither half has changed, the result is that of the last call. Until a call
-// has succeeded, both halves are read: what another mapper has read counts only if the
-// server confirms it to this one.
-func (c *Client) Document(ctx context.Context, halves Halves) (*Bulk, error) {
+// not changed since the last call. If neither half has changed, the result is that of the
+// last call. Document may not be called concurrently.
+func (c *Client) Document(ctx context.Context) (*snapshot.List, error) {
 	last := c.known()
-	if c.last == nil {
-		halves = Halves{Core: true, Named: true}
+	core, err := c.bulkDocument(ctx, corePath, &last.Core)
+	if err != nil {
+		return nil, err
 	}
-	core, named := &last.Core, &last.Named
-	var err error
-	if halves.Core {
-		if core, err = c.bulkDocument(ctx, corePath, core); err != nil {
-			return nil, err
-		}
-	}
-	if halves.Named {
-		if named, err = c.bulkDocument(ctx, namedPath, named); err != nil {
-			return nil, err
-		}
+	named, err := c.bulkDocument(ctx, namedPath, &last.Named)
+	if err != nil {
+		return nil, err
 	}
 	news := core != &last.Core || named != &last.Named
 	if news {
@@ -68,7 +56,7 @@ func (c *Client) Document(ctx context.Context, halves Halves) (*Bulk, error) {
 	}
 	c.last = last
 	share.Remember(c.server, c.last, news)
-	return c.last, nil
+	return c.last.List, nil
 }
 
 // known returns the last bulk document, which may be another mapper's, or an empty one.

@@ -125,7 +125,7 @@ func (c *Client) send(ctx context.Context, r request, seen *exchange) ([]byte, e
 		return nil, c.failure(r, 0, err, nil)
 	case seen.code == http.StatusNotFound && isAbsence(seen.notFound.String()):
 		return nil, errNotServed
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && seen.began:
 		err = fmt.Errorf("no complete answer within %v (RequestTimeout): %w", c.options.RequestTimeout, context.DeadlineExceeded)
 	default:
 		err = c.cause(err, seen, body)

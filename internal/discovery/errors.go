@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -49,9 +50,9 @@ var errUnexpected304 = errors.New("the server answered 304 Not Modified to a req
 // errNoResponse is the error for a transport that returns neither a response nor an error.
 var errNoResponse = errors.New("the HTTP transport returned no response")
 
-// errNotAsked is the cause if a version is not read because other versions of its group
-// did not answer.
-var errNotAsked = errors.New("not read: the server did not answer the requests before")
+// ErrNotSent is the cause if a request never left the program, because its own rate limiter
+// did not let it. That says nothing about the server.
+var ErrNotSent = errors.New("the request was not sent")
 
 // errStale is the cause if the aggregated document marks a version as stale.
 var errStale = errors.New("the server marks this version as stale: what serves it does not answer")
@@ -61,10 +62,19 @@ var errStale = errors.New("the server marks this version as stale: what serves i
 // message of a metav1.Status.
 func (c *Client) cause(err error, seen *exchange, body []byte) error {
 	var status *apierrors.StatusError
-	if errors.As(err, &status) {
+	if errors.As(err, &status) && seen.code != 0 {
 		return c.statusError(status, seen, body)
 	}
-	return withoutURL(err)
+	err = withoutURL(err)
+	if !seen.began {
+		err = fmt.Errorf("%w: %w", ErrNotSent, err)
+	}
+	if seen.code == 0 && (meta.IsNoMatchError(err) || errors.As(err, &status)) {
+		// An error of the program's own transport, about something else: it must not look
+		// like an answer of this server.
+		return errors.New(err.Error())
+	}
+	return err
 }
 
 // withoutURL drops the URL of a request that failed. client-go nests url.Error in url.Error.

@@ -5,7 +5,6 @@ package discovery
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -35,13 +34,11 @@ func (c *Client) Version(ctx context.Context, group, version string) (*snapshot.
 	return snapshot.NewTable(resources), nil
 }
 
-// Unanswered reports whether the read that ended with err got no answer at all.
+// Unanswered reports whether the read that ended with err was sent and got no answer at
+// all.
 func Unanswered(err error) bool {
-	if err == nil {
-		return false
-	}
 	var failed *Error
-	return errors.As(err, &failed) && failed.Code == 0
+	return errors.As(err, &failed) && failed.Code == 0 && !errors.Is(err, ErrNotSent)
 }
 
 // List reads one group's versions without their resources: their names in server order,
@@ -66,11 +63,4 @@ func (c *Client) List(ctx context.Context, name string) (versions []string, pref
 		versions = append(versions, v.Name)
 	}
 	return versions, group.Preferred(), nil
-}
-
-// NotAsked returns the error for a version that is not read because other versions of its
-// group did not answer. If gv has no version, the error is for the group's list.
-func NotAsked(gv schema.GroupVersion) error {
-	path, _ := versionPath(gv)
-	return &Error{Path: strings.TrimSuffix(path, "/"), GroupVersion: gv, Err: errNotAsked}
 }

@@ -15,6 +15,7 @@ import (
 // request's context and is written before RoundTrip returns.
 type exchange struct {
 	conditional bool // If-None-Match was sent
+	began       bool // the request was handed to the program's transport
 	notModified bool
 	etag        string
 	code        int
@@ -40,6 +41,10 @@ type roundTripper struct {
 
 // RoundTrip implements http.RoundTripper.
 func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
+	e, _ := req.Context().Value(exchangeKey{}).(*exchange)
+	if e != nil {
+		e.began = true
+	}
 	resp, err := roundTrip(rt.next, req)
 	if rt.requested != nil {
 		rt.requested(req.URL.Path, codeOf(resp))
@@ -47,7 +52,6 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, _ := req.Context().Value(exchangeKey{}).(*exchange)
 	if e == nil {
 		return resp, nil
 	}

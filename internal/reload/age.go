@@ -9,12 +9,15 @@ import (
 	"time"
 )
 
-// age decides when the mapper is due to confirm what it knows: stale-while-revalidate, as
-// in RFC 5861. Its timer refers only to the flag that it sets, so it keeps no mapper
-// alive. After the timer has fired there is none until the document is read again.
+// age is the one clock of freshness: when the last refresh has succeeded. It decides when
+// the mapper is due to confirm what it knows: stale-while-revalidate, as in RFC 5861. Its
+// timer refers only to the flag that it sets, so it keeps no mapper alive. After the timer
+// has fired there is none until the next refresh has ended.
 type age struct {
-	most time.Duration // 0: never
+	most time.Duration // 0 or less: never
 	due  *atomic.Bool
+
+	begun sync.Once
 
 	mu    sync.Mutex // held for short work in memory only
 	timer *time.Timer
@@ -22,19 +25,11 @@ type age struct {
 
 func newAge(most time.Duration) *age { return &age{most: most, due: new(atomic.Bool)} }
 
-// confirmed is called after each read of the whole document.
-func (a *age) confirmed() { a.next(a.most) }
+// begin is called after each read. The first one starts the clock.
+func (a *age) begin() { a.begun.Do(func() { a.next(a.most) }) }
 
-// begin is called after each live read while the document was never read: what Refresh
-// has read of a group is in use, too.
-func (a *age) begin() {
-	a.mu.Lock()
-	began := a.timer != nil
-	a.mu.Unlock()
-	if !began {
-		a.confirmed()
-	}
-}
+// confirmed is called after each refresh that has succeeded.
+func (a *age) confirmed() { a.next(a.most) }
 
 // failed is called after each refresh that has failed. The next refresh is due after
 // twice the time. That pause does not grow further, because what is known gets as old as

@@ -4,73 +4,39 @@ package reload
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
-	"time"
 
-	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
 // flight is one read of the server, shared by all callers that joined before it started.
-// Its results are written once, before done is closed.
 type flight struct {
 	read   snapshot.Read
 	ctx    context.Context // of its requests; it ends only if the last waiter abandons the flight
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	outcome   snapshot.Outcome
-	from      *snapshot.Snapshot // the current snapshot when its last request began
-	published *snapshot.Snapshot // the current snapshot right after the flight
-	seen      *snapshot.Snapshot // published, with what the flight has found even if that was overtaken
-	found     finding            // what a live read has found; nil if it failed
+	// Written by perform, before done is closed.
+	outcome snapshot.Outcome
+	from    *snapshot.Snapshot // the snapshot when its last request began
 
 	waiters int // guarded by flights.mu
 }
 
-// finding adds to s what a live read that began at now has found.
-type finding func(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapshot
-
-// lane names flights that run one after the other: all of one group, or all of the
-// document.
-type lane struct {
-	document bool
-	group    string
-}
-
-func laneOf(r snapshot.Read) lane {
-	return lane{document: r.Part.Document(), group: r.Group}
-}
-
-const (
-	// mostQuick is how many groups are read at a time.
-	mostQuick = 8
-	// mostSlow is how many more may be read beside them that may hang: groups that did
-	// not answer the last time, and groups that have not answered for slowAfter.
-	mostSlow  = 32
-	slowAfter = time.Second
-	// mostRemembered bounds the groups that are remembered as slow.
-	mostRemembered = 1024
-)
-
-// flights are the reads that callers wait for. Flights in one lane run one after the
-// other, in the order in which they were requested. Lanes run side by side. The lane of
-// the document counts against no bound.
+// flights are the reads that callers wait for. Of one read one flight runs at a time. The
+// next one waits for it, and can be joined until it starts. So no caller gets a result that
+// is older than its call, and any number of callers at once make two reads. Nothing else
+// orders flights: the snapshot merges what they find by their ticks.
 type flights struct {
 	perform func(*flight) // makes the read and fills in the flight's results
 
-	mu      sync.Mutex    // held for short work in memory only
-	waiting []*flight     // not started; no two make the same read
-	flying  []lane        // few; a map would never shrink
-	slow    map[lane]bool // lanes whose last flight got no answer; nil if there never was one
-	inQuick int           // flights that count against mostQuick
-	inSlow  int           // flights that count against mostSlow
+	mu      sync.Mutex // held for short work in memory only
+	running map[snapshot.Read]*flight
+	waiting map[snapshot.Read]*flight // each for the one that runs
 }
 
 func newFlights(perform func(*flight)) *flights {
-	return &flights{perform: perform}
+	return &flights{perform: perform, running: map[snapshot.Read]*flight{}, waiting: map[snapshot.Read]*flight{}}
 }
 
 // do waits for a read that begins after the call of do. If ctx ends first, do returns
@@ -108,20 +74,38 @@ func (fs *flights) doWhile(ctx context.Context, r snapshot.Read) (*flight, error
 	}
 }
 
-// join returns the flight that waits to read r, or a new one.
+// join returns the flight that waits to make r, or a new one.
 func (fs *flights) join(r snapshot.Read) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	i := slices.IndexFunc(fs.waiting, func(f *flight) bool { return f.read == r })
-	if i < 0 {
-		i = len(fs.waiting)
+	f := fs.waiting[r]
+	if f == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		fs.waiting = append(fs.waiting, &flight{read: r, ctx: ctx, cancel: cancel, done: make(chan struct{})})
+		f = &flight{read: r, ctx: ctx, cancel: cancel, done: make(chan struct{})}
+		fs.waiting[r] = f
 	}
-	f := fs.waiting[i]
 	f.waiters++
-	fs.start()
+	fs.start(r)
 	return f
+}
+
+// start starts the flight that waits to make r, unless one runs. fs.mu is held.
+func (fs *flights) start(r snapshot.Read) {
+	f := fs.waiting[r]
+	if f == nil || fs.running[r] != nil {
+		return
+	}
+	delete(fs.waiting, r)
+	fs.running[r] = f
+	go func() {
+		fs.perform(f)
+		f.cancel()
+		fs.mu.Lock()
+		defer fs.mu.Unlock()
+		delete(fs.running, r)
+		close(f.done)
+		fs.start(r)
+	}()
 }
 
 // leave gives up waiting for f. A flight that nobody waits for does not start. alone
@@ -129,90 +113,13 @@ func (fs *flights) join(r snapshot.Read) *flight {
 func (fs *flights) leave(f *flight) (alone bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	f.waiters--
-	if f.waiters > 0 {
+	if f.waiters--; f.waiters > 0 {
 		return false
 	}
-	if i := slices.Index(fs.waiting, f); i >= 0 {
-		fs.waiting = slices.Delete(fs.waiting, i, i+1)
+	if fs.waiting[f.read] == f {
+		delete(fs.waiting, f.read)
 		f.cancel()
 		return false
 	}
 	return true
-}
-
-// start starts every flight that may start now. fs.mu is held.
-func (fs *flights) start() {
-	fs.waiting = slices.DeleteFunc(fs.waiting, func(f *flight) bool {
-		l := laneOf(f.read)
-		if slices.Contains(fs.flying, l) {
-			return false
-		}
-		room := &fs.inQuick
-		switch {
-		case l.document:
-			room = new(int)
-		case fs.slow[l] && fs.inSlow < mostSlow:
-			room = &fs.inSlow
-		case fs.slow[l] || fs.inQuick >= mostQuick:
-			return false
-		}
-		*room++
-		fs.flying = append(fs.flying, l)
-		go fs.fly(f, l, room)
-		return true
-	})
-}
-
-// fly performs f, which counts against room, and lets others start. It ends by
-// the timeout of its requests at the latest.
-func (fs *flights) fly(f *flight, l lane, room *int) {
-	var patience *time.Timer
-	fs.mu.Lock() // the function below waits for the lock, so patience is set before it runs
-	patience = time.AfterFunc(slowAfter, func() {
-		fs.mu.Lock()
-		defer fs.mu.Unlock()
-		switch {
-		case room != &fs.inQuick: // the flight has ended, or holds no quick place
-		case fs.inSlow < mostSlow:
-			*room--
-			room = &fs.inSlow
-			*room++
-			fs.start()
-		default:
-			patience.Reset(slowAfter)
-		}
-	})
-	fs.mu.Unlock()
-	fs.perform(f)
-	patience.Stop()
-	f.cancel()
-
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	*room--
-	room = nil
-	fs.flying = slices.DeleteFunc(fs.flying, func(other lane) bool { return other == l })
-	fs.noteSlow(l, discovery.Unanswered(f.outcome.Err))
-	close(f.done)
-	fs.start()
-}
-
-// noteSlow remembers whether the last flight in a lane got no answer. fs.mu is held.
-func (fs *flights) noteSlow(l lane, slow bool) {
-	switch {
-	case !slow:
-		delete(fs.slow, l)
-	case fs.slow == nil:
-		fs.slow = map[lane]bool{l: true}
-	case len(fs.slow) < mostRemembered:
-		fs.slow[l] = true
-	}
-}
-
-// hanging returns the lanes whose last flight got no answer.
-func (fs *flights) hanging() map[lane]bool {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	return maps.Clone(fs.slow)
 }

@@ -7,50 +7,64 @@ import (
 	"net"
 	"time"
 
+	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Health is how the reads of the server have gone. It is immutable.
+// Health is how the reads of the server have gone: those of the document, and the live
+// ones. Only the success of a read of the same sort ends a failure. It is immutable.
 type Health struct {
-	LastAttempt         time.Time // when the last read ended, or zero
-	LastSuccess         time.Time // when the last successful read ended, whether it brought changes or not
-	LastError           error     // of the last read; nil after a success
-	ConsecutiveFailures int       // since the last success
+	LastAttempt, LastSuccess time.Time // when the last read ended, and the last one that succeeded
+	Document, Live           Reads
+}
 
-	// FailingSince is the time of the server's first failure after it last answered
-	// anything. FailedLast is the time of its last failure, and FailedWith the error. The
-	// failure of a group, with whatever error, is no failure of the server.
-	FailingSince, FailedLast time.Time
-	FailedWith               error
+// Reads is how the reads of one sort have gone.
+type Reads struct {
+	Err                      error     // of the last read; nil after a success
+	Failures                 int       // in a row
+	FailingSince, LastFailed time.Time // the first and the last failure of that row; LastFailed is also kept after a success
 
-	failed    snapshot.Tick // of the read in which the server last failed
 	succeeded snapshot.Tick // the greatest tick of a read that succeeded
 }
 
 // after returns the health after a read that ended now. A failure is out of date if a
-// read that began later has succeeded.
-func (h Health) after(now time.Time, r snapshot.Read, o snapshot.Outcome) Health {
-	if o.Err == nil {
-		return Health{LastAttempt: now, LastSuccess: now, succeeded: max(o.Tick, h.succeeded)}
-	}
-	if o.Tick < h.succeeded {
-		h.LastAttempt = now
+// read that began later has succeeded. Two failures that are further apart than rowFor are
+// not of one row: nobody knows what was in between.
+func (h Reads) after(now time.Time, o snapshot.Outcome, rowFor time.Duration) Reads {
+	switch {
+	case o.Err == nil:
+		return Reads{LastFailed: h.LastFailed, succeeded: max(o.Tick, h.succeeded)}
+	case o.Tick < h.succeeded:
 		return h
 	}
-	h.LastAttempt, h.LastError = now, o.Err
-	h.ConsecutiveFailures++
-	if ofServer(r, o.Err) {
-		h.FailedLast, h.FailedWith, h.failed = now, o.Err, o.Tick
-		if h.FailingSince.IsZero() {
-			h.FailingSince = now
+	if h.Failures == 0 || now.Sub(h.LastFailed) > rowFor {
+		h.Failures, h.FailingSince = 0, now
+	}
+	h.Err, h.LastFailed = o.Err, now
+	h.Failures++
+	return h
+}
+
+// rowFor is longer than any pause between two refreshes that fail.
+const rowFor = 10 * time.Minute
+
+func (h Health) after(now time.Time, part snapshot.Part, o snapshot.Outcome) Health {
+	h.LastAttempt = now
+	if o.Err == nil {
+		h.LastSuccess = now
+	}
+	switch {
+	case errors.Is(o.Err, discovery.ErrNotSent): // the program's own rate limiter
+	case part == snapshot.PartDocument:
+		h.Document = h.Document.after(now, o, rowFor)
+	default:
+		h.Live = h.Live.after(now, o, rowFor)
+		if unreachable(o.Err) { // whatever is read: the server itself is away
+			h.Document.LastFailed = now
 		}
 	}
 	return h
 }
-
-// ofServer reports whether the error means that the server itself has failed, and not
-// only a group.
-func ofServer(r snapshot.Read, err error) bool { return r.Part.Document() || unreachable(err) }
 
 // unreachable reports whether err means that there is no connection to the server.
 func unreachable(err error) bool {
@@ -58,57 +72,28 @@ func unreachable(err error) bool {
 	return errors.As(err, &failed) && failed.Op == "dial"
 }
 
-// doubtful reports whether reads fail, and for at least patience no read has shown
-// whether the server itself works or fails: then it may be the server that fails, or only
-// a group.
-func (h Health) doubtful(now time.Time, patience time.Duration) bool {
-	heard := h.LastSuccess
-	if h.FailedLast.After(heard) {
-		heard = h.FailedLast
-	}
-	return h.LastError != nil && now.After(heard) && now.Sub(heard) >= patience
-}
-
-// record keeps how a flight has ended. If the server itself may fail, it starts a read of
-// /api and does not wait for it.
+// record keeps how a flight has ended, and reports it.
 func (r *Reloader) record(f *flight, from *snapshot.Snapshot, took time.Duration) {
-	now := time.Now()
-	r.doubts.note(now, f.read, served(from, f.read), f.outcome.Err)
 	for {
 		before := r.health.Load()
-		then := before.after(now, f.read, f.outcome)
+		then := before.after(time.Now(), f.read.Part, f.outcome)
 		if !r.health.CompareAndSwap(before, &then) {
 			continue
 		}
 		if r.options.Report != nil {
 			report := Report{
-				Reason: f.read.Part.String(), Duration: took, Err: f.outcome.Err,
-				From: from, To: f.published, Before: *before, Then: then,
+				Read: f.read, Duration: took, Err: f.outcome.Err,
+				From: from, To: r.Snapshot(), Before: *before, Then: then,
 			}
 			r.reports.Add(func() { r.options.Report(report) })
-		}
-		if from.Read() && then.doubtful(now, r.options.UnhealthyAfter/4) {
-			r.flights.join(snapshot.Read{Part: snapshot.PartCore})
 		}
 		return
 	}
 }
 
-// recordRefresh keeps that a refresh has succeeded, even if it could not read single
-// versions.
-func (r *Reloader) recordRefresh() {
-	for {
-		before := r.health.Load()
-		then := before.after(time.Now(), snapshot.Read{}, snapshot.Outcome{})
-		if r.health.CompareAndSwap(before, &then) {
-			return
-		}
-	}
-}
-
 // Report describes one read.
 type Report struct {
-	Reason       string // which part of the server was read
+	Read         snapshot.Read
 	Duration     time.Duration
 	Err          error
 	From, To     *snapshot.Snapshot // before and after

@@ -3,9 +3,8 @@
 package reload
 
 import (
-	"cmp"
 	"context"
-	"maps"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -17,238 +16,118 @@ import (
 )
 
 // Finder looks something up in a snapshot. known reports whether the snapshot has an
-// answer other than NoMatch. settled reports whether the lookup needs no read.
-type Finder func(*snapshot.Snapshot) (known, settled bool)
+// answer other than NoMatch. current reports whether the lookup needs no read.
+type Finder func(*snapshot.Snapshot) (known, current bool)
 
 // Finding is what a lookup is answered from.
 type Finding struct {
 	Snapshot *snapshot.Snapshot
-	// Generation is that of the snapshot which was current after the lookup's last read.
-	// Snapshot also has what only this lookup has found, and so another generation.
-	Generation uint64
-
-	Failed  map[schema.GroupVersion]error // versions that may have the answer and could not be read
-	Err     error                         // why the server could not be read, or the cause of the end of ctx
-	Partial bool                          // a NoMatch must not be kept; see snapshot.Partial
-}
-
-// Lookup makes the reads that a lookup still needs if the current snapshot does not
-// settle it. Its finding comes from reads that began after the call of Lookup. Only the
-// lookup's own reads decide: find is called after each of them, with the snapshot that
-// this read left, whatever others have published since.
-func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Finding {
-	l := &lookup{r: r, q: q, find: find, p: snapshot.Progress{Done: map[snapshot.Read]snapshot.Outcome{}}}
-	l.began, l.hung = r.Snapshot(), r.flights.hanging()
-	l.published = l.began
-	l.look(l.began)
-	l.patience = l.patienceFor()
-	for !l.settled {
-		reads := l.s.Missing(q, l.p)
-		if len(reads) == 0 {
-			return Finding{Snapshot: l.s, Generation: l.published.Generation(), Failed: l.failed(), Partial: l.s.Partial(q, l.p)}
-		}
-		if err := l.make(ctx, reads); err != nil {
-			return Finding{Snapshot: l.s, Err: err}
-		}
-	}
-	return Finding{Snapshot: l.s}
-}
-
-// patience is how long a lookup of something known waits for a read that is not likely to
-// be answered.
-const patience = 3 * time.Second
-
-// patienceFor returns how long the lookup waits for each of its reads, or 0 for as long
-// as the read takes. It is patience if something known is looked up, and the server or the
-// group did not answer the last time: otherwise each such lookup would take a
-// RequestTimeout during an outage. It does not bound the lookup as a whole: each absence
-// that is doubted takes a second.
-func (l *lookup) patienceFor() time.Duration {
-	health := l.r.Health()
-	failing := health.failed > l.began.LastReset() // health.failed is 0 while the server works
-	hung := func(g *snapshot.Group) bool { return l.hung[lane{group: g.Name()}] }
-	if !l.p.Found || !failing && !slices.ContainsFunc(l.began.GroupsOf(l.q), hung) {
-		return 0
-	}
-	return patience
+	Failed   map[schema.GroupVersion]error // versions that may have the answer and could not be read
+	Err      error                         // why the server could not be read, or the cause of the end of ctx
+	Partial  bool                          // a NoMatch must not be kept: the next lookup may find more
 }
 
 // lookup is one lookup under way.
 type lookup struct {
-	r     *Reloader
-	q     snapshot.Query
-	find  Finder
-	began *snapshot.Snapshot // the snapshot when the lookup began
+	r *Reloader
+	q snapshot.Query
 
-	hung     map[lane]bool // the lanes that did not answer the last time before the lookup
-	patience time.Duration // for each read; 0 means as long as the read takes
-
-	s         *snapshot.Snapshot // the snapshot after the lookup's last read
-	settled   bool               // whether s settles the lookup
-	published *snapshot.Snapshot // the current snapshot after the lookup's last read
-
-	mu  sync.Mutex // guards p and own: reads of several groups are made side by side
-	p   snapshot.Progress
-	own map[snapshot.Read]*flight // the lookup's live reads that did not fail
+	mu sync.Mutex // guards p.Done: reads of several groups are made side by side
+	p  snapshot.Progress
 }
 
-// look tries to answer the lookup from s, and reports whether the answer is settled. What
-// the lookup's own live reads have found counts even if a document has overtaken them. If
-// there is no other answer, it counts even if others have since read the opposite live:
-// it was served while the lookup lasted.
-func (l *lookup) look(s *snapshot.Snapshot) (settled bool) {
-	s = s.Since(l.began)
-	if len(l.own) == 0 {
-		l.ask(s)
-		return l.settled
+// knownWait is how long a lookup of something known waits if a read that it needs did not
+// get an answer the last time: otherwise each such lookup would take a RequestTimeout
+// during an outage.
+const knownWait = 3 * time.Second
+
+// Lookup answers a lookup. While the snapshot does not answer it, it makes the next of the
+// reads that are missing. These begin after the call of Lookup.
+func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Finding {
+	return r.lookup(ctx, q, find, (*snapshot.Snapshot).AsOf)
+}
+
+// LookupAnew is Lookup, but nothing that was read before the call counts.
+func (r *Reloader) LookupAnew(ctx context.Context, q snapshot.Query, find Finder) Finding {
+	return r.lookup(ctx, q, find, (*snapshot.Snapshot).Reset)
+}
+
+// Now returns a tick: reads that begin later have a greater one.
+func (r *Reloader) Now() snapshot.Tick { return snapshot.Tick(r.ticks.Load()) }
+
+// lookup is Lookup over what view makes of a snapshot and the tick at which it began.
+func (r *Reloader) lookup(
+	ctx context.Context, q snapshot.Query, find Finder, view func(*snapshot.Snapshot, snapshot.Tick) *snapshot.Snapshot,
+) Finding {
+	l := &lookup{r: r, q: q}
+	l.p = snapshot.Progress{Began: r.Now(), Done: map[snapshot.Read]snapshot.Outcome{}}
+	s := r.Snapshot()
+	l.p.Cold = s.Cold()
+	if known, _ := find(s); known && r.unanswered(s, q) {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, knownWait)
+		defer cancel()
 	}
-	if l.ask(l.with(s, 0)) || l.ask(s) || l.ask(l.with(s, l.r.tick())) {
-		return l.settled
+	for ; ; s = r.Snapshot() {
+		s = view(s, l.p.Began)
+		var current bool
+		if l.p.Found, current = find(s); current {
+			return Finding{Snapshot: s}
+		}
+		reads := s.Missing(q, l.p)
+		if len(reads) == 0 {
+			return l.finding(s)
+		}
+		if err := l.make(ctx, reads); err != nil {
+			return Finding{Snapshot: s, Err: err}
+		}
 	}
-	l.s = l.with(s, 0)
-	return l.settled
 }
 
-// ask tries to answer the lookup from s, and reports whether s has an answer.
-func (l *lookup) ask(s *snapshot.Snapshot) (found bool) {
-	l.s = s
-	l.p.Found, l.settled = l.find(s)
-	l.settled = l.settled && !s.Returned(l.q, l.p)
-	return l.p.Found
+// unanswered reports whether a read that q may need did not get an answer the last time.
+func (r *Reloader) unanswered(s *snapshot.Snapshot, q snapshot.Query) bool {
+	return discovery.Unanswered(r.Health().Document.Err) || slices.ContainsFunc(s.GroupsOf(q), func(g *snapshot.Group) bool {
+		return slices.ContainsFunc(g.Versions(), func(v snapshot.Version) bool { return discovery.Unanswered(v.Err) })
+	})
 }
 
-// with returns s with what the lookup's own live reads have found, in their order. It
-// adds them as if they had begun at now, or, if now is 0, at their own ticks.
-func (l *lookup) with(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapshot {
-	own := slices.SortedFunc(maps.Values(l.own), func(a, b *flight) int { return cmp.Compare(a.outcome.Tick, b.outcome.Tick) })
-	for _, f := range own {
-		s = f.found(s, max(now, f.outcome.Tick))
-	}
-	return s
-}
-
-// mostSilent is how many reads of one group in a row may get no answer before a
-// lookup asks that group for nothing more.
-const mostSilent = 2
-
-// make makes the reads. It makes those of one group one after the other, as upstream's
-// counting transport demands, and those of several groups side by side. It returns an
-// error if ctx ended, or if the document could not be read and live reads do not suffice.
+// make makes the first of reads if they are of one group: upstream's counting transport
+// allows one request at a time. The groups of a lookup in several are read side by side.
 func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
-	groups := byLane(reads)
-	if len(groups) == 1 {
-		return l.makeInOrder(ctx, reads, func(f *flight) (enough bool) {
-			l.published = f.published
-			return l.look(f.seen)
-		})
+	first := reads[0]
+	if !slices.ContainsFunc(reads, func(r snapshot.Read) bool { return r.Group != first.Group }) {
+		return l.read(ctx, first)
 	}
-	ended := make(chan error, len(groups))
-	for _, reads := range groups {
-		go func() { ended <- l.makeInOrder(ctx, reads, func(*flight) bool { return false }) }()
-	}
-	var failed error
-	for range groups {
-		if err := <-ended; err != nil {
-			failed = err
+	return inParallel(byGroup(reads), func(reads []snapshot.Read) error {
+		for _, r := range reads {
+			if err := l.read(ctx, r); err != nil {
+				return err
+			}
 		}
-	}
-	l.published = l.r.Snapshot()
-	l.look(l.published)
-	return failed
+		return nil
+	})
 }
 
-// byLane splits reads by lane and keeps their order.
-func byLane(reads []snapshot.Read) [][]snapshot.Read {
-	var lanes [][]snapshot.Read
-	for _, r := range reads {
-		i := slices.IndexFunc(lanes, func(l []snapshot.Read) bool { return laneOf(l[0]) == laneOf(r) })
-		if i < 0 {
-			lanes = append(lanes, []snapshot.Read{r})
-		} else {
-			lanes[i] = append(lanes[i], r)
-		}
+// read makes a read and notes its outcome. It returns an error only if ctx ended.
+func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
+	f, err := l.r.flights.do(ctx, r)
+	if err != nil {
+		return err
 	}
-	return lanes
-}
-
-// makeInOrder makes the reads until seen, which it calls after each, returns true. If the
-// document only lists versions, it makes the remaining reads all the same: upstream's
-// test of requests demands that, and then the next lookup in the group needs no read.
-func (l *lookup) makeInOrder(ctx context.Context, reads []snapshot.Read, seen func(*flight) (enough bool)) error {
-	enough, silent := false, 0
-	for _, r := range reads {
-		unanswered := snapshot.Outcome{Err: discovery.NotAsked(schema.GroupVersion{Group: r.Group, Version: r.Version})}
-		if silent == mostSilent {
-			l.note(r, unanswered)
-			continue
-		}
-		f, err := l.read(ctx, r)
-		switch {
-		case enough && (err != nil || f.outcome.Err != nil):
-			return nil
-		case enough:
-			continue
-		case err != nil && ctx.Err() == nil && l.patience == 0: // read was not patient with another group
-			l.note(r, unanswered)
-			silent = mostSilent
-			continue
-		case err != nil:
-			return err
-		case r.Part.Document() && f.outcome.Err != nil && (!f.seen.Read() || !l.q.Live()):
-			l.s = f.seen
-			return f.outcome.Err
-		}
-		if silent++; !discovery.Unanswered(f.outcome.Err) {
-			silent = 0
-		}
-		l.note(r, f.outcome)
-		if f.found != nil {
-			l.keep(f)
-		}
-		if enough = seen(f); enough && f.seen.Aggregated() {
-			return nil
-		}
-	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := f.outcome
+	o.Times = l.p.Done[r].Times + 1
+	o.Gone = o.Gone || l.p.Done[r].Gone
+	l.p.Done[r] = o
 	return nil
 }
 
-// read makes a read. It waits only for patience if a group did not answer the last time
-// before the lookup, and is not the one that the lookup names.
-func (l *lookup) read(ctx context.Context, r snapshot.Read) (*flight, error) {
-	wait := l.patience
-	if another := l.q.ByResource && r.Group != l.q.Group && !r.Part.Document(); another && l.hung[laneOf(r)] {
-		wait = patience
-	}
-	if wait > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, wait)
-		defer cancel()
-	}
-	return l.r.flights.do(ctx, r)
-}
-
-func (l *lookup) note(r snapshot.Read, o snapshot.Outcome) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	o.Times = l.p.Done[r].Times + 1
-	l.p.Done[r] = o
-}
-
-// keep keeps what a live read has found.
-func (l *lookup) keep(f *flight) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.own == nil {
-		l.own = map[snapshot.Read]*flight{}
-	}
-	l.own[f.read] = f
-}
-
-// failed returns the versions that may have the answer but could not be read: by the
-// lookup itself, or, in its groups, the last time that anybody read them.
-func (l *lookup) failed() map[schema.GroupVersion]error {
+// finding returns what a lookup that has made all its reads is answered from: s, and what
+// could not be read.
+func (l *lookup) finding(s *snapshot.Snapshot) Finding {
 	failed := map[schema.GroupVersion]error{}
-	for _, g := range l.s.GroupsOf(l.q) {
+	for _, g := range s.GroupsOf(l.q) {
 		for _, v := range g.Versions() {
 			if v.Err != nil && (len(l.q.Versions) == 0 || slices.Contains(l.q.Versions, v.Name)) {
 				failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err
@@ -256,13 +135,56 @@ func (l *lookup) failed() map[schema.GroupVersion]error {
 		}
 	}
 	for r, o := range l.p.Done {
-		if r.Part.Document() {
-			continue // no version is absent because of the document alone
-		}
-		gv := schema.GroupVersion{Group: r.Group, Version: r.Version}
-		if delete(failed, gv); o.Err != nil {
-			failed[gv] = o.Err
+		if r.Part != snapshot.PartDocument && o.Err != nil {
+			failed[schema.GroupVersion{Group: r.Group, Version: r.Version}] = o.Err
 		}
 	}
-	return failed
+	document := l.p.Done[snapshot.Read{}]
+	if document.Err != nil && l.q.Live() && !l.p.Found {
+		document.Err = nil // its versions were read live all the same
+	}
+	return Finding{
+		Snapshot: s, Failed: failed, Err: document.Err,
+		Partial: l.p.Cold || len(l.q.Versions) == 0 && l.p.SawGone(l.q.Group),
+	}
+}
+
+// byGroup splits reads by group and keeps their order.
+func byGroup(reads []snapshot.Read) (groups [][]snapshot.Read) {
+	at := map[string]int{}
+	for _, r := range reads {
+		i, ok := at[r.Group]
+		if !ok {
+			i = len(groups)
+			at[r.Group] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], r)
+	}
+	return groups
+}
+
+// mostParallel is how many groups a lookup or a refresh reads at a time.
+const mostParallel = 8
+
+// inParallel calls do for each of lists, for mostParallel at a time, and joins the errors.
+func inParallel(lists [][]snapshot.Read, do func([]snapshot.Read) error) error {
+	errs := make([]error, len(lists))
+	next := make(chan int)
+	var all sync.WaitGroup
+	for range min(mostParallel, len(lists)) {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for i := range next {
+				errs[i] = do(lists[i])
+			}
+		}()
+	}
+	for i := range lists {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	return errors.Join(errs...)
 }

@@ -3,9 +3,12 @@
 package reload
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -13,9 +16,8 @@ import (
 
 // Options are the settings of a Reloader.
 type Options struct {
-	MaxAge         time.Duration // the age at which what is in use is confirmed; 0 or less: never
-	UnhealthyAfter time.Duration // after a quarter of it, with only groups failing, /api is read
-	Report         func(Report)  // called after each read, never concurrently; nobody waits for it; may be nil
+	MaxAge time.Duration // the age at which what is in use is confirmed; 0 or less: never
+	Report func(Report)  // called after each read, never concurrently; nobody waits for it; may be nil
 }
 
 // Reloader holds the current snapshot of one server and reloads it on demand.
@@ -23,16 +25,15 @@ type Options struct {
 type Reloader struct {
 	current atomic.Pointer[snapshot.Snapshot] // stored by publish alone
 	changed atomic.Pointer[chan struct{}]     // closed and replaced by publish
-	health  atomic.Pointer[Health]            // stored by record and recordRefresh alone
-	doubts  doubts
-	ticks   atomic.Uint64 // the last tick that was taken
+	health  atomic.Pointer[Health]            // stored by record alone
+	ticks   atomic.Uint64                     // the last tick that was taken
 	client  *discovery.Client
 	options Options
 	flights *flights
 	reports *Queue
 	age     *age
 
-	all atomic.Bool // ReadAll was called, so refreshes read everything
+	whole atomic.Int64 // callers of KeepAll that have not released it
 }
 
 // New makes a reloader that knows nothing yet. It sends no request and starts no
@@ -84,57 +85,39 @@ func (r *Reloader) publish(follow func(*snapshot.Snapshot) *snapshot.Snapshot) *
 		if r.current.CompareAndSwap(current, next) {
 			changed := make(chan struct{})
 			close(*r.changed.Swap(&changed))
+			r.age.begin()
 			return next
 		}
 	}
 }
 
 // perform makes the read of a flight, publishes what it finds and records how it went.
-// Flights of several lanes are performed side by side.
 func (r *Reloader) perform(f *flight) {
 	start, from := time.Now(), r.Snapshot()
-	r.begin(f)
+	f.begin(r.Snapshot(), r.tick())
 	switch f.read.Part {
+	case snapshot.PartDocument:
+		r.readDocument(f)
 	case snapshot.PartList:
 		r.readList(f)
 	case snapshot.PartVersion:
 		r.readVersion(f)
-	default:
-		f.outcome.Known = !from.Empty()
-		r.readDocument(f)
-	}
-	if f.seen == nil {
-		f.seen, f.published = r.Snapshot(), r.Snapshot()
 	}
 	if f.ctx.Err() == nil { // a flight that was abandoned proves nothing about the server
 		r.record(f, from, time.Since(start))
 	}
 }
 
-// begin is called before the first request of a read, and before each new request if an
-// answer is doubted: the last one counts.
-func (r *Reloader) begin(f *flight) {
-	f.from, f.outcome.Tick = r.Snapshot(), r.tick()
+// begin is called before the first request of a read, and again before each one that is
+// made because the answer is doubted: the last one counts.
+func (f *flight) begin(s *snapshot.Snapshot, now snapshot.Tick) {
+	f.from, f.outcome.Tick, f.outcome.Said = s, now, s.Group(f.read.Group).Said()
 }
 
 func (r *Reloader) readDocument(f *flight) {
-	halves := discovery.Halves{Core: f.read.Part != snapshot.PartNamed, Named: f.read.Part != snapshot.PartCore}
-	var core, named snapshot.Tick
-	if halves.Core {
-		core = f.outcome.Tick
-	}
-	if halves.Named {
-		named = f.outcome.Tick
-	}
-	bulk, err := r.client.Document(f.ctx, halves)
-	if err != nil {
-		f.outcome.Err = err
-		return
-	}
-	f.published = r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithDocument(bulk.List, core, named) })
-	f.seen = f.published
-	if halves.Core && halves.Named {
-		r.age.confirmed()
+	var doc *snapshot.List
+	if doc, f.outcome.Err = r.client.Document(f.ctx); f.outcome.Err == nil {
+		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithDocument(doc, f.outcome.Tick) })
 	}
 }
 
@@ -142,62 +125,87 @@ func (r *Reloader) readList(f *flight) {
 	var versions []string
 	var preferred string
 	var err error
-	r.doubted(f, func() (absent bool) {
+	r.twice(f, f.from.Group(f.read.Group) != nil, func() (gone bool) {
 		versions, preferred, err = r.client.List(f.ctx, f.read.Group)
 		return err == nil && len(versions) == 0
 	})
-	if f.ctx.Err() != nil {
-		err = context.Cause(f.ctx)
+	if f.outcome.Err = err; f.ctx.Err() == nil {
+		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
+			return s.WithList(f.read.Group, versions, preferred, err, f.outcome.Tick)
+		})
 	}
-	if err != nil {
-		f.outcome.Err = err
-		return
-	}
-	f.outcome.Absent = len(versions) == 0
-	f.found = func(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapshot {
-		return s.WithList(f.read.Group, versions, preferred, now)
-	}
-	r.publishLive(f, f.found)
 }
 
 func (r *Reloader) readVersion(f *flight) {
 	group, version := f.read.Group, f.read.Version
-	var table *snapshot.Table
-	var err error
-	r.doubted(f, func() (absent bool) {
-		table, err = r.client.Version(f.ctx, group, version)
-		return err == nil && table == nil
+	known := f.from.Serves(group, version)
+	var found snapshot.Found
+	r.twice(f, known, func() (gone bool) {
+		found.Table, found.Err = r.client.Version(f.ctx, group, version)
+		return found == snapshot.Found{}
 	})
-	if f.ctx.Err() != nil {
-		f.outcome.Err = context.Cause(f.ctx)
-		return
+	if found == (snapshot.Found{}) && f.ctx.Err() == nil {
+		found = r.ofPeer(f.ctx, f.read)
 	}
-	f.outcome.Err, f.outcome.Absent = err, err == nil && table == nil
-	f.outcome.Known = r.Snapshot().Serves(group, version)
-	if err != nil {
-		r.publishLive(f, func(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapshot {
-			return s.WithFailedVersion(group, version, err, now)
+	f.outcome.Err, f.outcome.Gone = found.Err, known && found == snapshot.Found{}
+	if f.ctx.Err() == nil {
+		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
+			return s.WithVersion(group, version, found, f.outcome.Tick, f.from)
 		})
-		return
 	}
-	f.found = func(s *snapshot.Snapshot, now snapshot.Tick) *snapshot.Snapshot {
-		return s.WithVersion(group, version, table, now)
-	}
-	r.publishLive(f, f.found)
 }
 
-// publishLive publishes what a live read has found, unless a document that began later
-// was published first and has news of the group. Callers that waited for the read see its
-// result in any case.
-func (r *Reloader) publishLive(f *flight, follow finding) {
-	f.published = r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
-		if next, ok := s.Overtaken(f.from, f.read, f.outcome.Tick); ok {
-			return next
+// ofPeer returns what another API server serves in a version for which this one has
+// answered 404. From 1.36 (KEP-4020) the document also lists built-in versions that only a
+// peer serves. If it still does, the document without the peers tells whether a peer
+// serves the version, or the document is behind.
+func (r *Reloader) ofPeer(ctx context.Context, read snapshot.Read) (found snapshot.Found) {
+	gv := schema.GroupVersion{Group: read.Group, Version: read.Version}
+	listed := func() *snapshot.Version { return r.Snapshot().Group(gv.Group).Said().Version(gv.Version) }
+	if !discovery.MayBeOfPeer(gv.Group) || !r.Snapshot().Aggregated() || listed() == nil {
+		return found
+	}
+	f, err := r.flights.do(ctx, snapshot.Read{})
+	if err = cmp.Or(err, outcomeOf(f)); err != nil {
+		return snapshot.Found{Err: err}
+	}
+	said := listed()
+	if said == nil {
+		return found
+	}
+	local, err := r.client.ServedLocally(ctx, gv)
+	switch {
+	case err != nil:
+		found.Err = err
+	case !local:
+		found.Table = said.Table
+	}
+	return found
+}
+
+// twice calls do, which makes a live read. If do reports that something known is gone, and
+// the server failed less than doubtFor ago, twice calls do again after each of the pauses
+// until it reports something else. A kube-apiserver that starts answers 404 for its custom
+// resources for a moment: after it has read their definitions, which ends the 503, and
+// before it has made their documents. Two loops in the server wait for the definitions,
+// and each checks every 100 ms.
+func (r *Reloader) twice(f *flight, known bool, do func() (gone bool)) {
+	if !do() || !known || time.Since(r.Health().Document.LastFailed) > doubtFor {
+		return
+	}
+	for _, pause := range [...]time.Duration{300 * time.Millisecond, 700 * time.Millisecond} {
+		timer := time.NewTimer(pause)
+		select {
+		case <-f.ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
 		}
-		return follow(s, f.outcome.Tick)
-	})
-	f.seen = follow(f.published, f.outcome.Tick)
-	if !f.published.Read() {
-		r.age.begin()
+		f.begin(f.from, r.tick())
+		if !do() {
+			return
+		}
 	}
 }
+
+const doubtFor = 30 * time.Second

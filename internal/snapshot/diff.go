@@ -50,7 +50,7 @@ func appendRemoved(changes []Change, old, g *Group) []Change {
 		}
 		for _, kind := range v.Table.spelledKinds() {
 			if _, ok := now.exactKind(kind); !ok {
-				changes = append(changes, Change{ChangeRemoved, *old.mapping(v, kind)})
+				changes = append(changes, Change{ChangeRemoved, old.mappingOf(v, kind)})
 			}
 		}
 	}
@@ -66,9 +66,9 @@ func appendArrived(changes []Change, old, g *Group) []Change {
 			now, _ := v.Table.exactKind(kind)
 			switch {
 			case !existed:
-				changes = append(changes, Change{ChangeAdded, *g.mapping(v, kind)})
+				changes = append(changes, Change{ChangeAdded, g.mappingOf(v, kind)})
 			case was != now || g.becamePreferred(old, v, kind):
-				changes = append(changes, Change{ChangeChanged, *g.mapping(v, kind)})
+				changes = append(changes, Change{ChangeChanged, g.mappingOf(v, kind)})
 			}
 		}
 	}
@@ -86,11 +86,17 @@ func (g *Group) preferredVersion(kind string) string {
 		return ""
 	}
 	for _, i := range g.ranked {
-		if g.mapping(&g.versions[i], kind) != nil {
+		if _, ok := g.versions[i].Table.exactKind(kind); ok {
 			return g.versions[i].Name
 		}
 	}
 	return ""
+}
+
+func (g *Group) mappingOf(v *Version, kind string) (m meta.RESTMapping) {
+	found, _ := v.Table.exactKind(kind)
+	g.fill(&m, v, kind, found)
+	return m
 }
 
 // tableOf returns the table of a version, or nil; g may be nil.
@@ -145,40 +151,41 @@ func (s *Snapshot) groupAt(i int, name string) *Group {
 // version that was listed before and is now read for the first time is no difference:
 // it was served all along.
 func servedDifferently(a, b *Snapshot) bool {
-	if len(a.groups) != len(b.groups) {
-		return true
-	}
-	for i, g := range b.groups {
-		if a.holds(i, g) {
+	return !a.Read() && b.Read() || a.lacks(b) || b.lacks(a)
+}
+
+// lacks reports whether other has a group that a does not serve in the same way.
+func (s *Snapshot) lacks(other *Snapshot) bool {
+	for i, g := range other.groups {
+		if s.holds(i, g) {
 			continue
 		}
-		old := a.groupAt(i, g.name)
-		if old != g && (old == nil || groupServedDifferently(old, g)) {
+		if old := s.groupAt(i, g.name); old != g && old.lacks(g) {
 			return true
 		}
 	}
 	return false
 }
 
-// groupServedDifferently reports whether the two groups differ in what is served. If a
-// list now gives the place of a version that was in no list before, that is no
-// difference.
-func groupServedDifferently(old, g *Group) bool {
-	if len(old.versions) != len(g.versions) {
-		return true
-	}
-	if old.preferred != g.preferred && old.preferred != "" {
-		return true
-	}
-	for i := range g.versions {
-		at := old.index(g.versions[i].Name)
-		if at < 0 || at != i && old.unlisted == 0 {
+// lacks reports whether other serves a version that g does not, or not in the same way, or
+// in another order; g may be nil.
+func (g *Group) lacks(other *Group) bool {
+	at := 0 // where g's next version is expected
+	for _, i := range other.ranked {
+		v := &other.versions[i]
+		if v.Gone {
+			continue
+		}
+		old := g.Version(v.Name)
+		if old == nil || old.Gone || old.Table != nil && v.Table != nil && !old.Table.servesLike(v.Table) {
 			return true
 		}
-		v, before := &g.versions[i], &old.versions[at]
-		if v.Table != nil && before.Table != nil && !v.Table.servesLike(before.Table) {
+		for ; at < len(g.ranked) && g.versions[g.ranked[at]].Gone; at++ {
+		}
+		if at == len(g.ranked) || g.versions[g.ranked[at]].Name != v.Name {
 			return true
 		}
+		at++
 	}
 	return false
 }

@@ -6,55 +6,76 @@ import (
 	"cmp"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	apiversion "k8s.io/apimachinery/pkg/version"
 )
 
 // Version is one version of a group and what is known of it.
 type Version struct {
 	Name string
 
-	// Table is what the last successful read found; nil before the first one.
+	// Table is what the last read that succeeded has found; nil if there was none, or if
+	// the version is gone.
 	Table *Table
-
-	// Read is the tick at which Table was read. 0 stands for the last read of the
-	// document, whose tick the snapshot knows. Live reports whether it was read live.
+	// Read is when that read began. 0 stands for the document, which confirms Table each
+	// time that it repeats it.
 	Read Tick
-	Live bool
 
-	// Err is the error of the last read; nil if it succeeded or none was made.
-	Err error
+	// Tried is when the version's own path was last read, with whatever result. Gone
+	// reports whether that answered 404. Err is its error, or that of the document.
+	Tried Tick
+	Gone  bool
+	Err   error
 
-	doubted bool // the group's own list, read live after Table, does not have it
+	changed Tick // when a read last found something else than what was known
 }
 
-// Group is one API group. It is immutable.
+// attempted reports whether the version was ever read, or tried in vain.
+func (v *Version) attempted() bool { return v.Table != nil || v.Err != nil || v.Gone }
+
+// last returns the greatest tick of what is known of v apart from the document.
+func (v *Version) last() Tick { return max(v.Read, v.Tried) }
+
+// Group is one API group. It is immutable. Mostly it is the document's own, which all
+// mappers of the process share. After live reads, or when the document no longer says what
+// it said, a snapshot has a group of its own: that is apart.
 type Group struct {
 	name      string
 	preferred string    // as the server says; may name a version that is not served
-	versions  []Version // in server order
-	complete  bool      // every version has a table that is not doubted
-	tried     bool      // every version has such a table, or an error
+	versions  []Version // in server order, with those that are gone
 	ranked    []int32   // positions in versions in client-go's order of priority
+	tried     bool      // every version was read, or tried in vain
+	gone      int       // how many versions are gone
 
-	own      *facts // the facts that the group is made of; nil for the document's own group
-	unlisted Tick   // the last read of a version that no list had
+	apart     bool
+	document  *Group // what the document says of the group; nil if it has no such group
+	listed    Tick   // when its list was last read; when the document had it, if it no longer has it
+	listTried Tick   // when its own list was last read, with whatever result
+	reset     Tick   // what was not tried live since then is not current; 0: no such reset is pending
 }
 
-// NewGroup makes a group of versions in server order. preferred may be empty or
-// name a version that is not among them. The group keeps versions. Versions that
+// NewGroup makes a group of a document, of versions in server order. preferred may be
+// empty or name a version that is not among them. The group keeps versions. Versions that
 // serve the same resources come to share a table.
 func NewGroup(name, preferred string, versions []Version) *Group {
-	g := &Group{name: name, preferred: preferred, versions: slices.Clip(versions), complete: true, tried: true}
-	for i := range versions {
-		v := &versions[i]
-		if i > 0 && v.Table.equal(versions[i-1].Table) {
-			v.Table = versions[i-1].Table
+	g := &Group{name: name, preferred: preferred, versions: slices.Clip(versions)}
+	g.index()
+	return g
+}
+
+// index fills in what follows from the versions.
+func (g *Group) index() {
+	g.tried, g.gone = true, 0
+	for i := range g.versions {
+		v := &g.versions[i]
+		if i > 0 && v.Table.equal(g.versions[i-1].Table) {
+			v.Table = g.versions[i-1].Table
 		}
-		g.complete = g.complete && v.Table != nil && !v.doubted
-		g.tried = g.tried && (v.Table != nil && !v.doubted || v.Err != nil)
+		g.tried = g.tried && v.attempted()
+		if v.Gone {
+			g.gone++
+		}
 	}
 	g.rank()
-	return g
 }
 
 // rank follows newDiscoveryRESTMapper in k8s.io/client-go/restmapper: v1 of the
@@ -85,37 +106,25 @@ func (g *Group) Name() string { return g.name }
 func (g *Group) Preferred() string { return g.preferred }
 
 // Versions returns the group's versions in server order. The caller must not change them.
-func (g *Group) Versions() []Version { return g.versions }
+func (g *Group) Versions() []Version {
+	if g.gone == 0 {
+		return g.versions
+	}
+	return slices.DeleteFunc(slices.Clone(g.versions), func(v Version) bool { return v.Gone })
+}
 
-// Version returns the version of that name, or nil.
+// Version returns the version of that name, or nil. g may be nil.
 func (g *Group) Version(name string) *Version {
-	if i := g.index(name); i >= 0 {
+	if i := g.position(name); i >= 0 {
 		return &g.versions[i]
 	}
 	return nil
 }
 
-// find is Version for a group that may be nil.
-func (g *Group) find(name string) *Version {
+func (g *Group) position(version string) int {
 	if g == nil {
-		return nil
+		return -1
 	}
-	return g.Version(name)
-}
-
-// names lists the versions; g may be nil.
-func (g *Group) names() []string {
-	if g == nil {
-		return nil
-	}
-	names := make([]string, len(g.versions))
-	for i := range g.versions {
-		names[i] = g.versions[i].Name
-	}
-	return names
-}
-
-func (g *Group) index(version string) int {
 	for i := range g.versions {
 		if g.versions[i].Name == version {
 			return i
@@ -124,135 +133,69 @@ func (g *Group) index(version string) int {
 	return -1
 }
 
-// mapping makes the mapping of a kind in a version, or nil if the version does not serve it.
-func (g *Group) mapping(v *Version, kind string) *meta.RESTMapping {
-	if v == nil || v.Table == nil {
-		return nil
+// Said returns what the document says of the group, or nil; g may be nil.
+func (g *Group) Said() *Group {
+	if g == nil || !g.apart {
+		return g
 	}
-	found, ok := v.Table.target(kind)
-	if !ok {
-		return nil
-	}
-	m := new(meta.RESTMapping)
-	g.fill(m, v, kind, found)
-	return m
+	return g.document
 }
 
-// fill makes m the mapping of a kind. It sets the fields one by one, because
-// copying a whole mapping to the heap takes longer.
-func (g *Group) fill(m *meta.RESTMapping, v *Version, kind string, found target) {
-	m.Resource.Group, m.GroupVersionKind.Group = g.name, g.name
-	m.Resource.Version, m.GroupVersionKind.Version = v.Name, v.Name
-	m.Resource.Resource, m.GroupVersionKind.Kind = found.resource, kind
-	m.Scope = scope(found.namespaced)
+// fork returns a copy of g to change, which is apart. Its versions may be changed, too. g
+// may be nil: then the copy is a group that no document has.
+func (g *Group) fork(name string) *Group {
+	if g == nil {
+		return &Group{name: name, apart: true}
+	}
+	next := *g
+	next.versions, next.document, next.apart = slices.Clone(g.versions), g.Said(), true
+	return &next
 }
 
-func scope(namespaced bool) meta.RESTScope {
-	if namespaced {
-		return meta.RESTScopeNamespace
+// insert adds a version that no list has, in the place where the API server would list it
+// among the versions of a CustomResourceDefinition.
+func insert(versions []Version, v Version) []Version {
+	at := slices.IndexFunc(versions, func(other Version) bool {
+		return apiversion.CompareKubeAwareVersionStrings(v.Name, other.Name) > 0
+	})
+	if at < 0 {
+		at = len(versions)
 	}
-	return meta.RESTScopeRoot
+	return slices.Insert(versions, at, v)
 }
 
-// preferredMapping returns the mapping in the best version that serves kind, or nil.
-// settled reports whether the list, this version and all better ones were read after the
-// last reset.
-func (s *Snapshot) preferredMapping(g *Group, kind string) (m *meta.RESTMapping, settled bool) {
-	settled = s.listSettled(g)
-	for _, i := range g.ranked {
-		v := &g.versions[i]
-		settled = settled && s.settled(g, v)
-		if m := g.mapping(v, kind); m != nil {
-			return m, settled
-		}
-	}
-	return nil, settled
-}
-
-// firstMapping returns the mapping in the first of the requested versions that serves
-// kind, or nil. settled is as for preferredMapping.
-func (s *Snapshot) firstMapping(g *Group, kind string, requested []string) (m *meta.RESTMapping, settled bool) {
-	settled = true
-	for _, name := range requested {
-		if unspecified(name) {
-			continue
-		}
-		v := g.Version(name)
-		settled = settled && (v == nil && s.listSettled(g) || v != nil && s.settled(g, v))
-		if m := g.mapping(v, kind); m != nil {
-			return m, settled
-		}
-	}
-	return nil, settled
-}
-
-// requestedMappings returns the mappings of kind in the requested versions, in server order.
-func (s *Snapshot) requestedMappings(g *Group, kind string, requested []string) (found []*meta.RESTMapping, settled bool) {
-	versions := g.versions
-	if len(requested) == 1 {
-		versions = g.only(requested[0])
-		settled = true // there is no order to one version
-	} else {
-		settled = s.listSettled(g)
-	}
-	var mappings []meta.RESTMapping // what found points to
-	for i := range versions {
-		v := &versions[i]
-		if len(requested) > 0 && !slices.Contains(requested, v.Name) {
-			continue
-		}
-		settled = settled && s.settled(g, v)
-		if v.Table == nil {
-			continue
-		}
-		if to, ok := v.Table.target(kind); ok {
-			if found == nil {
-				mappings, found = roomFor(len(versions) - i)
-			}
-			m := &mappings[len(found)]
-			g.fill(m, v, kind, to)
-			found = append(found, m)
-		}
-	}
-	return found, settled
-}
-
-// only returns the version of that name as a list, which is empty if there is none.
-func (g *Group) only(version string) []Version {
-	if i := g.index(version); i >= 0 {
-		return g.versions[i : i+1]
-	}
-	return nil
-}
-
-// roomFor returns n mappings and room for pointers to them. Most kinds have one or two:
-// these share one allocation with their pointers, because allocations are most of the
-// cost of the lookup.
-func roomFor(n int) ([]meta.RESTMapping, []*meta.RESTMapping) {
-	switch n {
-	case 1:
-		var one struct {
-			mapping [1]meta.RESTMapping
-			pointer [1]*meta.RESTMapping
-		}
-		return one.mapping[:], one.pointer[:0]
-	case 2:
-		var two struct {
-			mappings [2]meta.RESTMapping
-			pointers [2]*meta.RESTMapping
-		}
-		return two.mappings[:], two.pointers[:0]
-	default:
-		return make([]meta.RESTMapping, n), make([]*meta.RESTMapping, 0, n)
+// settle forgets the reset of the group when its list and each of its versions were read
+// live since then.
+func (g *Group) settle() {
+	waiting := func(v Version) bool { return v.Tried <= g.reset || v.Err != nil }
+	if g.reset > 0 && g.listed > g.reset && !slices.ContainsFunc(g.versions, waiting) {
+		g.reset = 0
 	}
 }
 
-// answersLike reports whether both groups give the same answers, and the same versions of
-// them were read. It returns false if a version has failed: the reason may have changed.
-func (g *Group) answersLike(other *Group) bool {
-	return g == other || g != nil && other != nil &&
-		g.name == other.name && g.preferred == other.preferred &&
-		slices.EqualFunc(g.versions, other.versions, func(a, b Version) bool {
-			return a.Name == b.Name && a.Err == nil && b.Err == nil && a.Table.equal(b.Table)
+// agrees reports whether g answers as the document does, and no read of g has failed that
+// the document says nothing of. Such a group needs no live read in a refresh.
+func (g *Group) agrees() bool {
+	said := g.Said()
+	return said == g || said != nil && g.reset == 0 && g.preferred == said.preferred &&
+		slices.EqualFunc(g.versions, said.versions, func(a, b Version) bool {
+			return a.Name == b.Name && !a.Gone && (a.Err == nil) == (b.Err == nil) &&
+				(a.Table == b.Table || a.Table != nil && b.Table != nil && a.Table.servesLike(b.Table))
 		})
+}
+
+// oldest returns the least tick of what is known apart from the document.
+func (g *Group) oldest() Tick {
+	oldest := never
+	if g.document == nil {
+		oldest = g.listed
+	}
+	for i := range g.versions {
+		if v := &g.versions[i]; v.Read > 0 {
+			oldest = min(oldest, v.Read)
+		} else if v.Tried > 0 && v.Table == nil {
+			oldest = min(oldest, v.Tried)
+		}
+	}
+	return oldest
 }

@@ -10,37 +10,37 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The lookups return the answer from what is known, and whether it is settled: whether
-// everything that it rests on was read after the last reset. You may use an answer that is
-// not settled only after an attempt to read. NoMatch is never settled: only a new read can
+// The lookups return the answer from what is known, and whether it is current: whether
+// everything that it rests on was tried since the last reset. You may use an answer that is
+// not current only after an attempt to read. NoMatch is never current: only a new read can
 // prove that something is absent.
 
 // RESTMapping answers meta.RESTMapper.RESTMapping.
-func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.RESTMapping, settled bool, err error) {
+func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.RESTMapping, current bool, err error) {
 	g := s.Group(gk.Group)
 	if g == nil {
 		return nil, false, noKind(gk, versions)
 	}
 	if len(versions) == 0 || len(specified(versions)) == 0 {
-		m, settled = s.preferredMapping(g, gk.Kind)
+		m, current = s.preferredMapping(g, gk.Kind)
 	} else {
-		m, settled = s.firstMapping(g, gk.Kind, versions)
+		m, current = s.firstMapping(g, gk.Kind, versions)
 	}
 	if m == nil {
 		return nil, false, noKind(gk, versions)
 	}
-	return m, settled, nil
+	return m, current, nil
 }
 
 // RESTMappings answers meta.RESTMapper.RESTMappings.
-func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (found []*meta.RESTMapping, settled bool, err error) {
+func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (found []*meta.RESTMapping, current bool, err error) {
 	if g := s.Group(gk.Group); g != nil {
-		found, settled = s.requestedMappings(g, gk.Kind, specified(versions))
+		found, current = s.requestedMappings(g, gk.Kind, specified(versions))
 	}
 	if len(found) == 0 {
 		return nil, false, noKind(gk, versions)
 	}
-	return found, settled, nil
+	return found, current, nil
 }
 
 // KindFor answers meta.RESTMapper.KindFor.
@@ -48,15 +48,15 @@ func (s *Snapshot) KindFor(query schema.GroupVersionResource) (schema.GroupVersi
 	q := coerce(query)
 	if g, v := s.foremost(q); v != nil {
 		if kind, ok := v.Table.kindOf(q.Resource); ok {
-			return schema.GroupVersionKind{Group: g.name, Version: v.Name, Kind: kind}, s.settled(g, v), nil
+			return schema.GroupVersionKind{Group: g.name, Version: v.Name, Kind: kind}, s.current(g, v), nil
 		}
 	}
-	matches, settled, err := s.matches(query, q)
+	matches, err := s.matches(query, q)
 	if err != nil {
-		return schema.GroupVersionKind{}, settled, err
+		return schema.GroupVersionKind{}, false, err
 	}
 	best := bestOf(matches)
-	return best.kindIn(q.Resource), settled, nil
+	return best.kindIn(q.Resource), s.complete(selectionOf(q), best.group, best), nil
 }
 
 // KindsFor answers meta.RESTMapper.KindsFor.
@@ -64,18 +64,18 @@ func (s *Snapshot) KindsFor(query schema.GroupVersionResource) ([]schema.GroupVe
 	q := coerce(query)
 	if g, v := s.exact(q); v != nil {
 		if kind, ok := v.Table.kindOf(q.Resource); ok {
-			return []schema.GroupVersionKind{{Group: g.name, Version: v.Name, Kind: kind}}, s.settled(g, v), nil
+			return []schema.GroupVersionKind{{Group: g.name, Version: v.Name, Kind: kind}}, s.current(g, v), nil
 		}
 	}
-	matches, settled, err := s.matches(query, q)
+	matches, err := s.matches(query, q)
 	if err != nil {
-		return nil, settled, err
+		return nil, false, err
 	}
 	kinds := make([]schema.GroupVersionKind, 0, len(matches))
 	for _, m := range matches {
 		kinds = append(kinds, m.kindIn(q.Resource))
 	}
-	return kinds, settled, nil
+	return kinds, s.complete(selectionOf(q), nil, matches...), nil
 }
 
 // ResourceFor answers meta.RESTMapper.ResourceFor.
@@ -83,18 +83,19 @@ func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (schema.GroupV
 	q := coerce(query)
 	if g, v := s.foremost(q); v != nil {
 		if resource, ok := v.Table.resourceOf(q.Resource); ok && (q.Group != "" || v.Table.unambiguous(q.Resource)) {
-			return schema.GroupVersionResource{Group: g.name, Version: v.Name, Resource: resource}, s.settled(g, v), nil
+			return schema.GroupVersionResource{Group: g.name, Version: v.Name, Resource: resource}, s.current(g, v), nil
 		}
 	}
-	matches, settled, err := s.resourceMatches(query, q)
+	matches, err := s.resourceMatches(query, q)
 	if err != nil {
-		return schema.GroupVersionResource{}, settled, err
+		return schema.GroupVersionResource{}, false, err
 	}
 	best := bestOf(matches)
+	current := s.complete(selectionOf(q), best.group, best)
 	if resources := best.resourcesIn(q.Resource); len(resources) == 1 {
-		return resources[0], settled, nil
+		return resources[0], current, nil
 	}
-	return schema.GroupVersionResource{}, settled, &meta.AmbiguousResourceError{
+	return schema.GroupVersionResource{}, current, &meta.AmbiguousResourceError{
 		PartialResource: query, MatchingResources: allResources(matches, q.Resource),
 	}
 }
@@ -104,44 +105,44 @@ func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) ([]schema.Gro
 	q := coerce(query)
 	if g, v := s.exact(q); v != nil {
 		if resource, ok := v.Table.resourceOf(q.Resource); ok {
-			return []schema.GroupVersionResource{{Group: g.name, Version: v.Name, Resource: resource}}, s.settled(g, v), nil
+			return []schema.GroupVersionResource{{Group: g.name, Version: v.Name, Resource: resource}}, s.current(g, v), nil
 		}
 	}
-	matches, settled, err := s.resourceMatches(query, q)
+	matches, err := s.resourceMatches(query, q)
 	if err != nil {
-		return nil, settled, err
+		return nil, false, err
 	}
-	return allResources(matches, q.Resource), settled, nil
+	return allResources(matches, q.Resource), s.complete(selectionOf(q), nil, matches...), nil
 }
 
 // ResourceSingularizer answers meta.RESTMapper.ResourceSingularizer. It goes through the
 // versions in server order, and returns the singular in the first in which the name has
 // exactly one. If there is none, it returns the answer of the last version.
-func (s *Snapshot) ResourceSingularizer(resource string) (singular string, settled bool, err error) {
+func (s *Snapshot) ResourceSingularizer(resource string) (singular string, current bool, err error) {
 	q := coerce(schema.GroupVersionResource{Resource: resource})
-	settled = s.complete(selection{})
 	for _, g := range s.names.among(s.groups, q.Resource) {
 		for i := range g.versions {
 			v := &g.versions[i]
-			if v.Table == nil || q.Resource != "" && !v.Table.has(q.Resource) {
+			t := s.table(g, v)
+			if t == nil || q.Resource != "" && !t.has(q.Resource) {
 				continue
 			}
-			if singular, err = v.Table.singularize(g.name, v.Name, resource, q); err == nil {
-				return singular, settled, nil
+			if singular, err = t.singularize(g.name, v.Name, resource, q); err == nil {
+				return singular, s.complete(selection{}, g, match{g, v}), nil
 			}
 		}
 	}
 	if last := s.lastTable(); last == nil || q.Resource != "" && !last.has(q.Resource) {
 		return resource, false, &meta.NoResourceMatchError{PartialResource: q}
 	}
-	return singular, settled, err
+	return singular, s.complete(selection{}, nil), err
 }
 
 // lastTable returns the table of the last version that was read, in server order, or nil.
 func (s *Snapshot) lastTable() *Table {
 	for _, g := range slices.Backward(s.groups) {
 		for i := len(g.versions) - 1; i >= 0; i-- {
-			if t := g.versions[i].Table; t != nil {
+			if t := s.table(g, &g.versions[i]); t != nil {
 				return t
 			}
 		}
@@ -203,7 +204,7 @@ func (s *Snapshot) exact(q schema.GroupVersionResource) (*Group, *Version) {
 		return nil, nil
 	}
 	v := g.Version(q.Version)
-	if v == nil || v.Table == nil {
+	if s.table(g, v) == nil {
 		return nil, nil
 	}
 	return g, v
@@ -220,7 +221,7 @@ func (s *Snapshot) foremost(q schema.GroupVersionResource) (*Group, *Version) {
 		return nil, nil
 	}
 	v := g.Version("v1")
-	if v == nil || v.Table == nil {
+	if s.table(g, v) == nil {
 		return nil, nil
 	}
 	return g, v

@@ -3,8 +3,6 @@
 package snapshot
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -17,7 +15,7 @@ type match struct {
 
 // matches answers a query that does not name both group and version from the groups that
 // it selects. query is the caller's own, for the error.
-func (s *Snapshot) matches(query, q schema.GroupVersionResource) ([]match, bool, error) {
+func (s *Snapshot) matches(query, q schema.GroupVersionResource) ([]match, error) {
 	return s.matching(query, q, func(t *Table) bool {
 		_, ok := t.kindOf(q.Resource)
 		return ok
@@ -26,51 +24,44 @@ func (s *Snapshot) matches(query, q schema.GroupVersionResource) ([]match, bool,
 
 // resourceMatches is matches for the lookups that return resources. It differs only for
 // singular names that a later resource claims as well.
-func (s *Snapshot) resourceMatches(query, q schema.GroupVersionResource) ([]match, bool, error) {
+func (s *Snapshot) resourceMatches(query, q schema.GroupVersionResource) ([]match, error) {
 	return s.matching(query, q, func(t *Table) bool {
 		return t.has(q.Resource)
 	})
 }
 
-func (s *Snapshot) matching(query, q schema.GroupVersionResource, has func(*Table) bool) ([]match, bool, error) {
-	if q.Resource == "" && s.anyTable() {
-		return nil, true, missingResource(q)
+func (s *Snapshot) matching(query, q schema.GroupVersionResource, has func(*Table) bool) ([]match, error) {
+	if q.Resource == "" && s.lastTable() != nil {
+		return nil, missingResource(q)
 	}
 	if q.Group != "" && q.Version != "" {
-		return nil, false, &meta.NoResourceMatchError{PartialResource: query}
+		return nil, &meta.NoResourceMatchError{PartialResource: query}
 	}
-	sel := selection{group: q.Group, version: q.Version}
 	found := make([]match, 0, 4) // one for each version of a group, most often
-	if sel.group == "" {
+	if q.Group == "" {
 		for _, g := range s.names.among(s.groups, q.Resource) {
-			found = g.appendMatches(found, sel.version, has)
+			found = s.appendMatches(found, g, q.Version, has)
 		}
 	} else {
-		s.each(sel, func(g *Group) { found = g.appendMatches(found, sel.version, has) })
+		s.each(selectionOf(q), func(g *Group) { found = s.appendMatches(found, g, q.Version, has) })
 	}
 	if len(found) == 0 {
-		return nil, false, &meta.NoResourceMatchError{PartialResource: query}
+		return nil, &meta.NoResourceMatchError{PartialResource: query}
 	}
-	return found, s.complete(sel), nil
-}
-
-// anyTable reports whether any version was read. If none was, client-go does not check a
-// query.
-func (s *Snapshot) anyTable() bool {
-	return slices.ContainsFunc(s.groups, func(g *Group) bool {
-		return slices.ContainsFunc(g.versions, func(v Version) bool { return v.Table != nil })
-	})
+	return found, nil
 }
 
 // appendMatches appends the group's versions, in server order, for whose table has
 // returns true.
-func (g *Group) appendMatches(found []match, version string, has func(*Table) bool) []match {
+func (s *Snapshot) appendMatches(found []match, g *Group, version string, has func(*Table) bool) []match {
 	for i := range g.versions {
 		v := &g.versions[i]
-		if v.Table == nil || version != "" && v.Name != version || !has(v.Table) {
+		if version != "" && v.Name != version {
 			continue
 		}
-		found = append(found, match{group: g, version: v})
+		if t := s.table(g, v); t != nil && has(t) {
+			found = append(found, match{group: g, version: v})
+		}
 	}
 	return found
 }

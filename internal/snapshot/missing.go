@@ -2,224 +2,158 @@
 
 package snapshot
 
-import "slices"
+// Part is the part of the server that a read is about.
+type Part int
 
-// Missing lists, in order, the reads that a lookup still needs before it may be answered.
-// p is how far the lookup has come. Call Missing again after these reads. If it lists
-// none, the answer is proven: a mapping if the snapshot has one; NoMatch if it has none
-// and no read has failed.
-//
-// This is the table of requests in DESIGN.md as a function.
-func (s *Snapshot) Missing(q Query, p Progress) []Read {
-	l := &lookup{s: s, q: q, p: p, groups: s.GroupsOf(q)}
-	stages := []func() []Read{l.document}
+// The parts of the server.
+const (
+	PartDocument Part = iota // /api and /apis, one after the other
+	PartList                 // /apis/<group>: the versions of one group
+	PartVersion              // /apis/<group>/<version>: what one version serves
+)
+
+// String returns the name of the part in logs and metrics.
+func (p Part) String() string { return [...]string{"document", "group", "version"}[p] }
+
+// Read is one read of the server. It is comparable: lookups that need equal reads share
+// one.
+type Read struct {
+	Part           Part
+	Group, Version string // Group of a list, both of a version
+}
+
+// Outcome is how the last of a lookup's own reads of one part has ended.
+type Outcome struct {
+	Tick  Tick   // when it began
+	Times int    // how often the lookup has made this read
+	Said  *Group // what the document said of the group then
+	Err   error  // why it failed
+	Gone  bool   // it found a known version gone
+}
+
+// Progress is how far a lookup has come.
+type Progress struct {
+	Began Tick             // reads that began later count
+	Cold  bool             // the mapper knew nothing when the lookup began
+	Found bool             // the snapshot has an answer, current or not
+	Done  map[Read]Outcome // the reads that it has made
+}
+
+// mostTimes is how often a lookup makes one read if the group keeps changing meanwhile.
+const mostTimes = 3
+
+// Missing lists the reads that a lookup still needs before it may be answered, those of
+// one group in their order. Make one and call Missing again. If it lists none, the answer
+// is proven: a mapping if the snapshot has one; NoMatch if it has none and no read failed.
+// This is the table of rule R3 in DESIGN.md as a function.
+func (s *Snapshot) Missing(q Query, p Progress) (reads []Read) {
+	document, tried := p.Done[Read{}]
 	switch {
-	case p.Found:
-		stages = append(stages, l.outdated, l.returned, l.order)
-	case p.cold() && s.resetOfAny == 0: // after a reset the document may be behind
-		stages = append(stages, l.outdated, l.coldVersions)
-	case q.Live():
-		stages = append(stages, l.versions)
-		if s.aggregated && len(q.Versions) > 1 {
-			stages = append(stages, l.contradictory, l.contradiction)
-		}
-	case s.aggregated:
-		stages = append(stages, l.newDocument, l.hinted, l.lost, l.list, l.everyVersion, l.contradiction)
+	case !tried && s.needsDocument(q, p):
+		return []Read{{}}
+	case document.Err != nil && (p.Found || !q.Live()):
+		return nil // what is known stands, or the error
+	case s.Group(q.Group) == nil && q.Live() && !(p.Cold && s.Aggregated() && s.document > p.Began):
+		return s.missingVersions(q.Group, q.Versions, q, p)
+	}
+	for _, g := range s.GroupsOf(q) {
+		reads = append(reads, s.missingIn(g, q, p)...)
+	}
+	return reads
+}
+
+// needsDocument reports whether a lookup needs the document first: nothing was ever read,
+// or it was read before the last reset, or before a lookup that found nothing and may find
+// it in a group that is not known.
+func (s *Snapshot) needsDocument(q Query, p Progress) bool {
+	known := q.InOneGroup() && (q.Live() || s.Group(q.Group) != nil)
+	return s.document == 0 || s.document <= s.since(s.reset) || !p.Found && !known && s.document <= p.Began
+}
+
+// missingIn lists what a lookup needs of one group. A lookup that has found something
+// needs what was never tried, or not since the last reset. One that has found nothing
+// needs a live read of each version that it searches, and of the list.
+func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
+	believed := s.document > p.Began && (p.Cold || q.anyGroup() || g.name != q.Group)
+	if !p.Found && believed && s.Aggregated() && g.agrees() {
+		return nil
+	}
+	versions := q.Versions
+	if q.anyVersion() {
+		versions = g.rankedNames()
+	}
+	reads := s.missingVersions(g.name, versions, q, p)
+	list := Read{Part: PartList, Group: g.name}
+	switch _, tried := p.Done[list]; {
+	case tried, !q.anyVersion() && (!p.Found || q.InOneGroup() && len(q.Versions) < 2):
+	case p.Found && s.currentList(g), !p.Found && (g.listTried > p.Began || believed && !s.Aggregated() && g.Said() != nil || p.SawGone(g.name)):
 	default:
-		stages = append(stages, l.newList, l.everyVersion, l.list, l.everyVersion)
-	}
-	for _, stage := range stages {
-		if reads := stage(); len(reads) > 0 {
-			return reads
-		}
-	}
-	return nil
-}
-
-// Partial reports whether a lookup that found nothing has left out the group's list.
-// Upstream's test of requests demands that of a lookup that finds a version gone. Such an
-// answer must not be kept. p is how far the lookup has come.
-func (s *Snapshot) Partial(q Query, p Progress) bool {
-	l := &lookup{s: s, q: q, p: p, groups: s.GroupsOf(q)}
-	return !p.cold() && q.anyVersion() && !q.anyGroup() && !p.done(listOf(q.Group)) && l.shrunk()
-}
-
-// lookup is the state of one call of Missing.
-type lookup struct {
-	s      *Snapshot
-	q      Query
-	p      Progress
-	groups []*Group
-}
-
-// document asks for the document at first, and after a reset.
-func (l *lookup) document() []Read {
-	whole := Read{Part: PartDocument}
-	if l.p.done(whole) {
-		return nil
-	}
-	if !l.s.Read() || l.needs(PartCore) && l.s.core <= l.s.reset || l.needs(PartNamed) && l.s.named <= l.s.reset {
-		return []Read{whole}
-	}
-	return nil
-}
-
-func (l *lookup) needs(half Part) bool {
-	return l.q.anyGroup() || (l.q.Group == "") == (half == PartCore)
-}
-
-// unless appends r to reads, unless the lookup has already made that read.
-func (l *lookup) unless(reads []Read, r Read) []Read {
-	if l.p.done(r) {
-		return reads
-	}
-	return append(reads, r)
-}
-
-// order asks for the server's order in three cases: it was read before a reset, no list
-// gives the place of a known version or group, or a group that was reset may have come.
-func (l *lookup) order() []Read {
-	var reads []Read
-	for _, g := range l.groups {
-		if len(l.q.Versions) == 1 || l.s.listSettled(g) || !g.serves(l.q) {
-			continue
-		}
-		if g.own != nil && g.own.list > 0 && g.own.listLeads() {
-			reads = l.unless(reads, listOf(g.name))
-		} else {
-			return l.ownHalf()
-		}
-	}
-	if (l.q.byPrefix() || l.q.anyGroup()) && (!l.s.ordered || l.s.awaits(l.q.Group)) {
-		return l.ownHalf()
+		reads = append(reads, list)
 	}
 	return reads
 }
 
-// coldVersions is the last stage of the very first lookup, which believes the document. A
-// document that is not aggregated proves nothing about a version that it does not list,
-// so coldVersions asks for the versions that the lookup names.
-func (l *lookup) coldVersions() []Read {
-	if l.s.aggregated || l.q.anyVersion() || l.q.anyGroup() {
-		return nil
+// SawGone reports whether the lookup has found a known version of the group gone. Then it
+// leaves out the list: upstream's test allows two requests to a lookup in a group of two.
+func (p Progress) SawGone(group string) bool {
+	for r, o := range p.Done {
+		if r.Group == group && o.Gone {
+			return true
+		}
 	}
-	return l.versions()
+	return false
 }
 
-// versions asks live for the versions that the lookup names.
-func (l *lookup) versions() []Read {
-	var reads []Read
-	for _, name := range l.q.Versions {
-		reads = l.unless(reads, versionOf(l.q.Group, name))
-	}
-	return reads
-}
-
-// newDocument asks for the document, which lookups without a version read first: for the
-// half of a known group, and for both halves if the group is not known.
-func (l *lookup) newDocument() []Read {
-	if !l.q.anyGroup() && l.s.Group(l.q.Group) != nil {
-		return l.ownHalf()
-	}
-	core, named := l.p.document(PartCore), l.p.document(PartNamed)
-	if core.Times > 0 && named.Times > 0 || core.Times+named.Times > 0 && !l.q.anyGroup() {
-		return nil
-	}
-	return []Read{{Part: PartDocument}}
-}
-
-// ownHalf asks for the half of the document that the group is in, unless the lookup has
-// already read it.
-func (l *lookup) ownHalf() []Read {
-	switch {
-	case l.q.anyGroup():
-		return l.unless(nil, Read{Part: PartDocument})
-	case l.p.document(l.half()).Times > 0:
-		return nil
-	default:
-		return []Read{{Part: l.half()}}
-	}
-}
-
-// half returns the half of the document that the group is in.
-func (l *lookup) half() Part {
-	if l.q.Group == "" {
-		return PartCore
-	}
-	return PartNamed
-}
-
-// newList is newDocument for a server whose document only lists versions. A lookup of a
-// kind in a known group does not need the document: it reads the group's own list later.
-func (l *lookup) newList() []Read {
-	if !l.q.ByResource && l.s.Group(l.q.Group) != nil {
-		return nil
-	}
-	return l.newDocument()
-}
-
-// known returns the group that the lookup names in full, if it is known, or nil.
-func (l *lookup) known() *Group {
-	if l.q.anyGroup() {
-		return nil
-	}
-	return l.s.Group(l.q.Group)
-}
-
-// suspects lists the groups whose NoMatch a live read has to confirm: the group that the
-// lookup names, groups in which the document has what is looked for but a live fact
-// contradicts it, and groups that were reset and wait for a live read.
-func (l *lookup) suspects() []*Group {
-	return slices.DeleteFunc(slices.Clone(l.groups), func(g *Group) bool {
-		waits := l.s.waits(g.name) && !l.leftAlone(g)
-		return g != l.known() && len(l.hintsOf(g)) == 0 && !waits
-	})
-}
-
-// hinted asks live for the versions in which the document has what is looked for but a
-// live fact contradicts it. It also asks for the versions that could not be read live and
-// that the document does not list.
-func (l *lookup) hinted() []Read {
-	var reads []Read
-	for _, g := range l.groups {
-		for _, name := range append(l.hintsOf(g), g.unvouched()...) {
-			if l.q.wants(name) {
-				reads = l.unless(reads, versionOf(g.name, name))
-			}
+// missingVersions lists the reads of those of the versions that the lookup still needs.
+func (s *Snapshot) missingVersions(group string, versions []string, q Query, p Progress) (reads []Read) {
+	g := s.Group(group)
+	for _, name := range versions {
+		read := Read{Part: PartVersion, Group: group, Version: name}
+		o := p.Done[read]
+		v := g.Version(name)
+		if v != nil {
+			o.Tick = max(o.Tick, v.Tried)
+		}
+		switch {
+		case p.Found && (v == nil || s.current(g, v) || s.tried(g, v) && !q.restsOn(v)), o.Times == mostTimes:
+		case o.Tick <= p.Began || o.Tick < s.changed(g, versions, o):
+			reads = append(reads, read)
 		}
 	}
 	return reads
 }
 
-// hintsOf lists the versions of g in which the document has what is looked for, if g has
-// facts of its own.
-func (l *lookup) hintsOf(g *Group) []string {
-	if g.own == nil || g.own.doc == nil {
-		return nil
+// changed returns when something that one of the versions still serves was last found
+// changed: since then, a kind may have moved to a version that was read before.
+func (s *Snapshot) changed(g *Group, versions []string, o Outcome) (last Tick) {
+	if o.Times > 0 && o.Said != g.Said() {
+		last = s.document
 	}
-	var names []string
-	for i := range g.own.doc.versions {
-		if v := &g.own.doc.versions[i]; l.q.wants(v.Name) && v.Table.serves(l.q) {
-			names = append(names, v.Name)
+	for _, name := range versions {
+		if v := g.Version(name); v != nil && !v.Gone {
+			last = max(last, v.changed)
 		}
 	}
-	return names
+	return last
 }
 
-// serves reports whether a version of the group has what q looks for.
-func (g *Group) serves(q Query) bool {
-	return slices.ContainsFunc(g.versions, func(v Version) bool { return v.Table.serves(q) })
-}
-
-// serves reports whether the table has what q looks for; t may be nil.
-func (t *Table) serves(q Query) bool {
-	if t == nil {
+// restsOn reports whether a lookup may be answered from v.
+func (q Query) restsOn(v *Version) bool {
+	if v.Table == nil {
 		return false
 	}
 	if q.ByResource {
-		_, ok := t.kindOf(q.Name)
-		return ok
+		return v.Table.has(q.Name)
 	}
-	_, ok := t.target(q.Name)
+	_, ok := v.Table.target(q.Name)
 	return ok
+}
+
+func (g *Group) rankedNames() (names []string) {
+	for _, i := range g.ranked {
+		if !g.versions[i].Gone {
+			names = append(names, g.versions[i].Name)
+		}
+	}
+	return names
 }

@@ -5,49 +5,36 @@ package snapshot
 import (
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Snapshot is what one server was last known to serve. Every mapper starts with the zero
-// Snapshot, which knows nothing.
-type Snapshot struct {
-	groups []*Group   // in server order
-	order  *order     // where each group stands; shared by snapshots whose groups have the same names
-	names  *nameIndex // nil only where there are no groups; shared by snapshots of the same groups
-
-	doc         *List           // the last document; nil if it was never read
-	core, named Tick            // when its halves were last read: /api and /apis
-	lost        map[string]loss // groups that lost versions in the last new document
-	aggregated  bool            // the document has the resources of every version
-	ordered     bool            // the order of groups is the server's own
-
-	reset       Tick            // what was read before it does not count
-	groupResets map[string]Tick // in these groups only what was read live since then counts
-	resetOfAny  Tick            // the last reset of everything or of a group
-
-	generation uint64 // moves when what is served changes
-	incomplete int    // how many groups have a version that was never tried
-	private    int    // how many groups have facts of their own
-	oldest     Tick   // the least tick in those facts
-}
-
-// loss lists the versions of a group that a new document no longer has.
-type loss struct {
-	at       Tick // of the read of that document
-	versions []string
-}
+// Tick numbers the reads and resets of one mapper in the order in which they began. A
+// read takes its tick just before its first request. 0 stands for never.
+type Tick uint64
 
 // never is greater than every tick.
 const never = ^Tick(0)
 
-// Awaited lists the groups that wait for a live read after a reset.
-func (s *Snapshot) Awaited() []*Group {
-	var groups []*Group
-	for name := range s.groupResets {
-		if g := s.Group(name); g != nil {
-			groups = append(groups, g)
-		}
-	}
-	return groups
+// Snapshot is what one server was last known to serve. Every mapper starts with the zero
+// Snapshot, which knows nothing.
+type Snapshot struct {
+	groups []*Group   // in server order; some may serve nothing any more
+	order  *order     // where each group stands; shared by snapshots whose groups have the same names
+	names  *nameIndex // nil only where there are no groups; shared by snapshots of the same groups
+
+	doc      *List // the last document; nil if it was never read
+	document Tick  // when that was last read
+	reset    Tick  // what was read before it is not current
+	anyReset Tick  // the last reset of everything or of a group
+	asOf     Tick  // resets after it do not count; 0: all count
+
+	generation uint64
+
+	// What follows from groups, to answer lookups in many groups without a walk:
+	untried int  // groups with a version that was never tried, or with a reset that is pending
+	apart   int  // groups that are not the document's own
+	oldest  Tick // the least tick of what is known of those
 }
 
 // Group returns the group of that name, or nil.
@@ -61,70 +48,111 @@ func (s *Snapshot) Group(name string) *Group {
 	return nil
 }
 
-// Groups returns the groups in server order. The caller must not change them.
-func (s *Snapshot) Groups() []*Group { return s.groups }
+// Groups returns the groups in server order, without those that serve nothing.
+func (s *Snapshot) Groups() []*Group {
+	empty := func(g *Group) bool { return len(g.versions) == g.gone }
+	if s.apart == 0 || !slices.ContainsFunc(s.groups, empty) {
+		return slices.Clip(s.groups)
+	}
+	return slices.DeleteFunc(slices.Clone(s.groups), empty)
+}
 
 // Generation returns a number that moves when the served API changes, and only then. It
 // does not move when a listed version is read for the first time.
 func (s *Snapshot) Generation() uint64 { return s.generation }
 
-// Empty reports whether nothing is known: no document, and no version that was read live.
-func (s *Snapshot) Empty() bool { return !s.Read() && len(s.groups) == 0 }
+// Read reports whether the document was ever read.
+func (s *Snapshot) Read() bool { return s.document > 0 }
 
-// Read reports whether the whole document was ever read.
-func (s *Snapshot) Read() bool { return s.core > 0 && s.named > 0 }
+// Cold reports whether the document was never read and nothing was ever reset.
+func (s *Snapshot) Cold() bool { return s.document == 0 && s.anyReset == 0 }
 
 // Aggregated reports whether the document has the resources of every version.
-func (s *Snapshot) Aggregated() bool { return s.aggregated }
-
-// LastReset returns the tick of the last reset of everything.
-func (s *Snapshot) LastReset() Tick { return s.reset }
+func (s *Snapshot) Aggregated() bool { return s.doc != nil && s.doc.aggregated }
 
 // LastResetOfAny returns the tick of the last reset, of everything or of a group.
-func (s *Snapshot) LastResetOfAny() Tick { return s.resetOfAny }
-
-// half returns when the half of the document that the group is in was last read.
-func (s *Snapshot) half(group string) Tick {
-	if group == "" {
-		return s.core
-	}
-	return s.named
-}
+func (s *Snapshot) LastResetOfAny() Tick { return s.anyReset }
 
 // Serves reports whether a version of a group is known, read or not.
 func (s *Snapshot) Serves(group, version string) bool {
-	return s.Group(group).find(version) != nil
+	v := s.Group(group).Version(version)
+	return v != nil && !v.Gone
 }
 
-// LiveReads lists the live reads of everything about a group: its list, and every
-// version that is known, listed, or was found gone.
-func (s *Snapshot) LiveReads(group string) []Read {
-	reads := []Read{listOf(group)}
-	if g := s.Group(group); g != nil {
-		for _, name := range g.everyName() {
-			reads = append(reads, versionOf(group, name))
-		}
+// AsOf returns s as a lookup sees it that began at now: later resets do not count.
+func (s *Snapshot) AsOf(now Tick) *Snapshot {
+	if s.anyReset <= now {
+		return s
 	}
-	return reads
+	seen := *s
+	seen.asOf = now
+	return &seen
 }
 
-// Unsettled lists the groups on which the document and a live read disagree, and the
-// groups that the document has dropped and no live read has found gone. Only a live read
-// can tell what is right.
-func (s *Snapshot) Unsettled() (disputed, dropped []*Group) {
-	if s.private == 0 {
-		return nil, nil
+// since returns the tick after which a part must have been read because of reset.
+func (s *Snapshot) since(reset Tick) Tick {
+	if s.asOf > 0 {
+		return min(reset, s.asOf)
 	}
-	for _, g := range s.groups {
-		switch {
-		case g.own == nil:
-		case g.own.dropped():
-			dropped = append(dropped, g)
-		case g.own.disputed():
-			disputed = append(disputed, g)
-		}
+	return reset
+}
+
+// current reports whether a version was read since the last reset, so that a lookup may be
+// answered from what is known of it.
+func (s *Snapshot) current(g *Group, v *Version) bool {
+	if s.anyReset == 0 {
+		return v.attempted()
 	}
-	return disputed, dropped
+	return v.attempted() && s.readAt(v) > s.since(s.reset) && (g.reset == 0 || v.Err == nil && v.Tried > s.since(g.reset))
+}
+
+// tried reports whether a version was read since the last reset, or tried in vain: then it
+// keeps no answer from being current that does not rest on it. After a reset of everything
+// a try counts only if the server could be read.
+func (s *Snapshot) tried(g *Group, v *Version) bool {
+	if s.anyReset == 0 {
+		return v.attempted()
+	}
+	reset := s.since(s.reset)
+	tried := s.readAt(v) > reset || v.Tried > reset && s.document > reset
+	return v.attempted() && tried && (g.reset == 0 || v.Tried > s.since(g.reset))
+}
+
+// readAt returns when the table of v was read.
+func (s *Snapshot) readAt(v *Version) Tick {
+	if v.Read == 0 && (v.Table != nil || v.Err != nil) {
+		return s.document
+	}
+	return v.Read
+}
+
+// currentList reports whether the list of a group's versions, and their order, were read
+// since the last reset.
+func (s *Snapshot) currentList(g *Group) bool {
+	listed := g.listed
+	if g.Said() != nil {
+		listed = max(listed, s.document)
+	}
+	return listed > s.since(s.reset) && (g.reset == 0 || g.listTried > s.since(g.reset))
+}
+
+// lost reports whether a document that was read after the last reset no longer has a
+// version that was known before it, and no read of the version has succeeded since. Such a
+// version is neither served nor absent.
+func (s *Snapshot) lost(g *Group, v *Version) bool {
+	if s.anyReset == 0 || v.Read == 0 {
+		return false
+	}
+	reset := s.since(max(s.reset, g.reset))
+	return v.Read <= reset && s.document > reset && g.Said().Version(v.Name) == nil
+}
+
+// table returns what the version is known to serve, or nil.
+func (s *Snapshot) table(g *Group, v *Version) *Table {
+	if v == nil || v.Table == nil || g.apart && s.lost(g, v) {
+		return nil
+	}
+	return v.Table
 }
 
 // Kinds counts the kinds of all versions that were read.
@@ -146,6 +174,10 @@ func (s *Snapshot) Kinds() int {
 type selection struct {
 	group   string
 	version string // empty: every version
+}
+
+func selectionOf(q schema.GroupVersionResource) selection {
+	return selection{group: q.Group, version: q.Version}
 }
 
 // each calls visit for the selected groups in server order.
@@ -171,4 +203,29 @@ func (s *Snapshot) each(sel selection, visit func(*Group)) {
 	for _, i := range longer[before:] {
 		visit(s.groups[i])
 	}
+}
+
+// complete reports whether a lookup in the selected groups may be answered with found: the
+// document is current, and so are the versions found; every other version of the groups, up
+// to and with last, was tried. last may be nil: then all groups count.
+func (s *Snapshot) complete(sel selection, last *Group, found ...match) bool {
+	if s.document == 0 || s.document <= s.since(s.reset) {
+		return false
+	}
+	if s.untried == 0 && s.oldest > s.reset {
+		return true
+	}
+	complete, after := true, false
+	s.each(sel, func(g *Group) {
+		complete = complete && (after || s.completeGroup(g))
+		after = after || g == last
+	})
+	return complete && !slices.ContainsFunc(found, func(m match) bool { return !s.current(m.group, m.version) })
+}
+
+func (s *Snapshot) completeGroup(g *Group) bool {
+	if !g.apart && g.tried {
+		return true
+	}
+	return s.currentList(g) && !slices.ContainsFunc(g.versions, func(v Version) bool { return !s.tried(g, &v) })
 }

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"cmp"
+	"slices"
+)
+
+// LiveReads lists the live reads of everything about a group: its known versions, the best
+// one first, and its list.
+func (s *Snapshot) LiveReads(group string) (reads []Read) {
+	if g := s.Group(group); g != nil {
+		for _, name := range g.rankedNames() {
+			reads = append(reads, Read{Part: PartVersion, Group: group, Version: name})
+		}
+	}
+	return append(reads, Read{Part: PartList, Group: group})
+}
+
+// Due lists the live reads that a refresh makes after it has read the document: of each
+// group that differs from the document. Without the aggregated document it lists the
+// versions that were ever tried, or all if all is true.
+//
+// dropped are the reads of the groups that the document does not have, those first that
+// were tried least recently. Make them in turn, and stop at the first group that is not
+// gone: then the document is behind, as that of a server that starts.
+func (s *Snapshot) Due(all bool) (differing, dropped [][]Read) {
+	if s.apart == 0 && (s.Aggregated() || !all) {
+		return nil, nil
+	}
+	var left []*Group
+	for _, g := range s.groups {
+		reads := s.LiveReads(g.name)
+		switch {
+		case g.Said() == nil && g.reset == 0:
+			left = append(left, g)
+			continue
+		case s.Aggregated() && g.agrees():
+			continue
+		case !s.Aggregated() && g.listsLikeDocument():
+			reads = slices.DeleteFunc(reads, func(r Read) bool {
+				return r.Part == PartList || !all && !g.Version(r.Version).attempted()
+			})
+		}
+		if len(reads) > 0 {
+			differing = append(differing, reads)
+		}
+	}
+	slices.SortStableFunc(left, func(a, b *Group) int { return cmp.Compare(a.lastTried(), b.lastTried()) })
+	for _, g := range left {
+		dropped = append(dropped, s.LiveReads(g.name))
+	}
+	return differing, dropped
+}
+
+// listsLikeDocument reports whether g has the versions of the document in its order.
+func (g *Group) listsLikeDocument() bool {
+	said := g.Said()
+	return g.reset == 0 && g.preferred == said.preferred && slices.Equal(g.names(), said.names())
+}
+
+func (g *Group) lastTried() Tick {
+	last := g.listTried
+	for i := range g.versions {
+		last = max(last, g.versions[i].Tried)
+	}
+	return last
+}

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"cmp"
+	"slices"
+)
+
+// How a read changes what is known. Only the 404 of a version's own path removes the
+// version. Of two reads the one that began later counts. A document that repeats what it
+// said of a group is no news of the group: it confirms what came from the document, and
+// changes nothing else. The first document after a reset is news of every group.
+
+// WithDocument records a read of the document that began at now and found doc.
+func (s *Snapshot) WithDocument(doc *List, now Tick) *Snapshot {
+	if now <= s.document {
+		return s
+	}
+	next := *s
+	next.doc, next.document = doc, now
+	first := s.document <= s.reset
+	if doc == s.doc && !first && s.apart == 0 {
+		return &next
+	}
+	groups := make([]*Group, 0, len(doc.groups))
+	left := s.undocumented(doc)
+	groups = appendDropped(groups, left[-1], s.document, now, first)
+	for i, said := range doc.groups {
+		groups = append(groups, s.Group(said.name).withDocument(said, s.document, now, first))
+		groups = appendDropped(groups, left[i], s.document, now, first)
+	}
+	next.groups = bounded(groups)
+	next.index(s)
+	return &next
+}
+
+// undocumented returns the groups that doc does not have, by the position in doc of the
+// group after which they stood, or -1. They keep that place: lookups in many groups must
+// not answer something else while a server starts.
+func (s *Snapshot) undocumented(doc *List) map[int][]*Group {
+	left := map[int][]*Group{}
+	at := -1
+	for _, g := range s.groups {
+		if i, ok := doc.order.position[g.name]; ok {
+			at = i
+		} else {
+			left[at] = append(left[at], g)
+		}
+	}
+	return left
+}
+
+func appendDropped(groups, dropped []*Group, before, now Tick, first bool) []*Group {
+	for _, g := range dropped {
+		if g = g.withDocument(nil, before, now, first); g != nil {
+			groups = append(groups, g)
+		}
+	}
+	return groups
+}
+
+// mostDropped bounds the groups that the document no longer has. A server that lists other
+// groups each time must not fill the memory.
+const mostDropped = 4096
+
+// bounded drops those of the undocumented groups that were read least recently if there
+// are too many.
+func bounded(groups []*Group) []*Group {
+	dropped := slices.DeleteFunc(slices.Clone(groups), func(g *Group) bool { return g.Said() != nil })
+	if len(dropped) <= mostDropped {
+		return groups
+	}
+	slices.SortFunc(dropped, func(a, b *Group) int { return cmp.Compare(a.oldest(), b.oldest()) })
+	forget := map[*Group]bool{}
+	for _, g := range dropped[:len(dropped)-mostDropped] {
+		forget[g] = true
+	}
+	return slices.DeleteFunc(groups, func(g *Group) bool { return forget[g] })
+}
+
+// withDocument returns the group after a read of the document that began at now and says
+// said of it, or nil if nothing is left of it. before is the tick of the document before;
+// first reports whether this is the first one after a reset. g or said may be nil.
+func (g *Group) withDocument(said *Group, before, now Tick, first bool) *Group {
+	if g == nil || !g.apart && said.covers(g) {
+		return said
+	}
+	next := g.fork(g.name)
+	next.document = said
+	if first || said != g.Said() {
+		next.takeNews(said, before, now)
+	}
+	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool {
+		return v.Gone && v.Tried < now && said.Version(v.Name) == nil
+	})
+	switch {
+	case next.agrees() && next.readBefore(now):
+		return said
+	case said == nil && len(next.versions) == 0 && next.reset == 0:
+		return nil
+	}
+	next.index()
+	return next
+}
+
+// covers reports whether g tells of everything that other does; g may be nil.
+func (g *Group) covers(other *Group) bool {
+	return g == other || !slices.ContainsFunc(other.versions, func(v Version) bool {
+		news := g.Version(v.Name)
+		return news == nil || news.Table == nil && v.Table != nil
+	})
+}
+
+// readBefore reports whether everything that is known of g apart from the document was
+// read before now.
+func (g *Group) readBefore(now Tick) bool {
+	later := func(v Version) bool { return v.last() >= now }
+	return max(g.listed, g.listTried) < now && !slices.ContainsFunc(g.versions, later)
+}
+
+// takeNews replaces what was read before the document's read began. A version that the
+// document marks as stale or only names keeps its last table, and so does a version that
+// the document does not have.
+func (g *Group) takeNews(said *Group, before, now Tick) {
+	for i := range g.versions {
+		v := &g.versions[i]
+		if v.Read == 0 && v.Table != nil {
+			v.Read = before
+		}
+		if news := said.Version(v.Name); news != nil {
+			v.takeNews(news, now)
+		}
+	}
+	if said == nil {
+		g.listed = max(g.listed, before)
+		return
+	}
+	for _, v := range said.versions {
+		if g.Version(v.Name) == nil {
+			g.versions = insert(g.versions, v)
+		}
+	}
+	if g.listed < now {
+		g.preferred = said.preferred
+		g.arrange(said.names())
+	}
+}
+
+func (v *Version) takeNews(news *Version, now Tick) {
+	if v.Tried >= now {
+		if v.Err == nil {
+			return // read live, or found gone, later than the document
+		}
+		news = &Version{Table: news.Table, Err: v.Err}
+	}
+	if news.Table != nil && v.Read < now {
+		if v.Gone || v.Table != nil && !v.Table.equal(news.Table) {
+			v.changed = now
+		}
+		v.Table, v.Read = news.Table, 0
+	}
+	if v.Gone {
+		v.Gone, v.Read = false, 0
+	}
+	if v.Tried < now && (v.Table == nil || v.Err != nil) {
+		v.Tried = 0 // what was found then is no longer what is known
+	}
+	if news.Err != nil || news.Table != nil {
+		v.Err = news.Err
+	}
+}
+
+func (g *Group) names() []string {
+	names := make([]string, len(g.versions))
+	for i := range g.versions {
+		names[i] = g.versions[i].Name
+	}
+	return names
+}
+
+// arrange puts the versions into the order of names. Those that are not among names stand
+// where the API server would list them.
+func (g *Group) arrange(names []string) {
+	old := g.versions
+	at := make(map[string]int, len(old))
+	for i := range old {
+		at[old[i].Name] = i + 1
+	}
+	g.versions = make([]Version, 0, len(old))
+	for _, name := range names {
+		if i := at[name]; i > 0 {
+			g.versions = append(g.versions, old[i-1])
+			at[name] = 0
+		}
+	}
+	for i := range old {
+		if at[old[i].Name] > 0 {
+			g.versions = insert(g.versions, old[i])
+		}
+	}
+}
+
+// WithList records a live read of the list of a group that began at now. versions is
+// empty if the server answered that there is no such group. err is not nil if the read
+// failed.
+func (s *Snapshot) WithList(group string, versions []string, preferred string, err error, now Tick) *Snapshot {
+	g := s.Group(group)
+	if g == nil && len(versions) == 0 || g != nil && now <= g.listTried {
+		return s
+	}
+	next := g.fork(group)
+	next.listTried = now
+	if err == nil {
+		next.takeList(versions, preferred, now)
+	}
+	next.settle()
+	return s.with(next)
+}
+
+// takeList takes over the order of a list and its versions, but removes none.
+func (g *Group) takeList(versions []string, preferred string, now Tick) {
+	g.listed = now
+	if len(versions) == 0 {
+		return
+	}
+	for _, name := range versions {
+		if v := g.Version(name); v == nil {
+			g.versions = append(g.versions, Version{Name: name})
+		} else if v.Gone && v.Tried < now {
+			*v = Version{Name: name}
+		}
+	}
+	g.preferred = preferred
+	g.arrange(versions)
+}
+
+// Found is what a live read of a version has found: what it serves, or an error, or
+// neither if the server answered that there is no such version.
+type Found struct {
+	Table *Table
+	Err   error
+}
+
+// WithVersion records a live read of a version that began at now, when the snapshot was
+// from. It changes nothing if a later read is known already. Nothing is kept of a version
+// that nobody has seen served.
+func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, from *Snapshot) *Snapshot {
+	g := s.Group(group)
+	v := g.Version(version)
+	if v == nil && found.Table == nil || v != nil && now <= v.Tried || s.newsSince(group, from, now) {
+		return s
+	}
+	next := g.fork(group)
+	if v == nil {
+		next.versions = insert(next.versions, Version{Name: version})
+	}
+	v = next.Version(version)
+	v.take(found, now)
+	if said := next.document.Version(version); said != nil && said.Table != nil && v.Table != nil && said.Table.servesLike(v.Table) {
+		v.Table = said.Table // one copy for all mappers
+	}
+	next.settle()
+	return s.with(next)
+}
+
+func (v *Version) take(found Found, now Tick) {
+	v.Tried, v.Err = now, found.Err
+	if found.Err != nil {
+		return
+	}
+	if v.Gone != (found.Table == nil) || v.Table != nil && !v.Table.equal(found.Table) {
+		v.changed = now
+	}
+	v.Table, v.Read, v.Gone = found.Table, now, found.Table == nil
+}
+
+// newsSince reports whether a document that began after now has news of the group since
+// the snapshot from.
+func (s *Snapshot) newsSince(group string, from *Snapshot, now Tick) bool {
+	if s.document <= now {
+		return false
+	}
+	return s.Group(group).Said() != from.Group(group).Said() || from.document <= s.reset
+}
+
+// Reset makes everything count as unread that was read before now.
+func (s *Snapshot) Reset(now Tick) *Snapshot {
+	next := *s
+	next.reset, next.anyReset = max(now, s.reset), max(now, s.anyReset)
+	return &next
+}
+
+// ResetGroup makes one group count as unread until its list and each of its versions were
+// tried live after now. An unknown group counts as known until then.
+func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
+	g := s.Group(group).fork(group)
+	g.reset = max(g.reset, now)
+	next := s.with(g)
+	next.anyReset = max(now, s.anyReset)
+	return next
+}
+
+// with returns s with g instead of the group of that name, or after all others.
+func (s *Snapshot) with(g *Group) *Snapshot {
+	next := *s
+	g.index()
+	next.groups = slices.Clone(s.groups)
+	keep := g.document != nil || g.reset > 0 || len(g.versions) > 0
+	if i, ok := s.position(g.name); !ok {
+		next.groups = append(next.groups, g)
+	} else if keep {
+		next.groups[i] = g
+	} else {
+		next.groups = slices.Delete(next.groups, i, i+1)
+	}
+	next.index(s)
+	return &next
+}
+
+func (s *Snapshot) position(group string) (int, bool) {
+	if s.order == nil {
+		return 0, false
+	}
+	i, ok := s.order.position[group]
+	return i, ok
+}
+
+// index fills in what follows from next.groups. It uses the order of s, or of the
+// document, if that still holds. Lookups index the names later.
+func (next *Snapshot) index(s *Snapshot) {
+	switch {
+	case next.doc != nil && slices.Equal(next.groups, next.doc.groups):
+		next.groups, next.order, next.names = next.doc.groups, next.doc.order, next.doc.names
+	case sameNames(next.groups, s.groups):
+		next.order, next.names = s.order, new(nameIndex)
+	default:
+		next.order, next.names = newOrder(next.groups), new(nameIndex)
+	}
+	next.untried, next.apart, next.oldest = 0, 0, never
+	for _, g := range next.groups {
+		if !g.tried || g.reset > 0 {
+			next.untried++
+		}
+		if g.apart {
+			next.apart++
+			next.oldest = min(next.oldest, g.oldest())
+		}
+	}
+	if servedDifferently(s, next) {
+		next.generation = s.generation + 1
+	}
+}
