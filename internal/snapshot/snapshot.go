@@ -2,11 +2,6 @@
 
 package snapshot
 
-import (
-	"slices"
-	"strings"
-)
-
 // Snapshot is what one server was last known to serve. Every mapper starts with the zero
 // Snapshot, which knows nothing.
 type Snapshot struct {
@@ -150,25 +145,13 @@ type selection struct {
 
 // each calls visit for the selected groups in server order.
 func (s *Snapshot) each(sel selection, visit func(*Group)) {
-	at, exact := -1, false
-	if s.order != nil {
-		at, exact = s.order.position[sel.group]
-	}
-	if sel.group == "" || !exact {
+	switch {
+	case s.order == nil:
+	case sel.group == "":
 		for _, g := range s.groups {
-			if strings.HasPrefix(g.name, sel.group) {
-				visit(g)
-			}
+			visit(g)
 		}
-		return
-	}
-	longer := s.order.longer[sel.group]
-	before, _ := slices.BinarySearch(longer, at)
-	for _, i := range longer[:before] {
-		visit(s.groups[i])
-	}
-	visit(s.groups[at])
-	for _, i := range longer[before:] {
-		visit(s.groups[i])
+	default:
+		s.order.eachBeginning(sel.group, func(i int) { visit(s.groups[i]) })
 	}
 }
