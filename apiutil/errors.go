@@ -3,7 +3,9 @@
 package apiutil
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,14 +24,23 @@ import (
 // serve an API, that is NoMatch and not a failure.
 type ErrResourceDiscoveryFailed map[schema.GroupVersion]error
 
-// Error returns the group-versions with their errors, sorted.
+// namedInError is how many group-versions the text of an error names. A server may let
+// thousands fail at once.
+const namedInError = 10
+
+// Error returns the group-versions with their errors, sorted: ten of them, and how many
+// there are besides.
 func (e *ErrResourceDiscoveryFailed) Error() string {
-	failures := make([]string, 0, len(*e))
-	for gv, err := range *e {
-		failures = append(failures, fmt.Sprintf("%s: %v", gv, err))
+	failed := slices.SortedFunc(maps.Keys(*e), func(a, b schema.GroupVersion) int { return cmp.Compare(a.String()+":", b.String()+":") })
+	failures := make([]string, 0, namedInError)
+	for _, gv := range failed[:min(len(failed), namedInError)] {
+		failures = append(failures, fmt.Sprintf("%s: %v", gv, (*e)[gv]))
 	}
-	slices.Sort(failures)
-	return "unable to retrieve the complete list of server APIs: " + strings.Join(failures, ", ")
+	text := "unable to retrieve the complete list of server APIs: " + strings.Join(failures, ", ")
+	if more := len(failed) - namedInError; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // Unwrap returns the errors, for errors.Is and errors.As.

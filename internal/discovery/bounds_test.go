@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/share"
 )
 
 // allocated returns how many bytes f takes from the heap, garbage included.
@@ -54,8 +56,8 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 		want string
 		most uint64
 	}{
-		"versions of nothing":         {aggregatedProtobuf(message{}.with(listItems, strings.Repeat("\x12\x00", size/2))), "4096 versions", 4 << 20},
-		"versions of nothing in JSON": {inJSON(`{"versions":[` + strings.Repeat(`{},`, maxElements/2) + `{}]}`), "4096 versions", 128 << 20},
+		"versions of nothing":         {aggregatedProtobuf(message{}.with(listItems, strings.Repeat("\x12\x00", size/2))), "elements", 4 << 20},
+		"versions of nothing in JSON": {inJSON(`{"versions":[` + strings.Repeat(`{},`, maxElements+1) + `{}]}`), "elements", 1 << 20},
 		"resources of one version":    {aggregatedProtobuf(message{}.with(listItems, group(0, version(maxElements)))), "elements", 256 << 20},
 		"resources of many groups":    {aggregatedProtobuf(spread), "elements", 1 << 30}, // tables and all
 		"the same in JSON":            {inJSON(strings.Join(spreadJSON, ",")), "elements", 1 << 20},
@@ -106,6 +108,117 @@ func TestLargeServersAreRead(t *testing.T) {
 		doc, err := decodeBulk(data, namedPath)
 		if err != nil || len(doc.Groups) != 1000 || len(doc.Groups[999].Versions()) != 2 {
 			t.Errorf("%s, %d MiB: %v", form, len(data)>>20, err)
+		}
+	}
+}
+
+// A group has at most as many versions as the bound, and one that stands for the others,
+// whatever form says so.
+func TestVersionsOfAGroupAreBounded(t *testing.T) {
+	var aggregated, listed, names []string
+	for i := range 100 {
+		aggregated = append(aggregated, fmt.Sprintf(`{"version":"v%d","resources":[{"resource":"rs","responseKind":{"kind":"R"}}]}`, i))
+		listed = append(listed, fmt.Sprintf(`{"version":"v%d"}`, i))
+		names = append(names, fmt.Sprintf(`"v%d"`, i))
+	}
+	inGroup := func(versions []string) string {
+		return `{"metadata":{"name":"g"},"name":"g","versions":[` + strings.Join(versions, ",") + `]}`
+	}
+	for name, test := range map[string]struct{ path, body string }{
+		"aggregated":     {namedPath, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[` + inGroup(aggregated) + `]}`},
+		"listed":         {namedPath, `{"kind":"APIGroupList","groups":[` + inGroup(listed) + `]}`},
+		"core":           {corePath, `{"kind":"APIVersions","versions":[` + strings.Join(names, ",") + `]}`},
+		"in many groups": {namedPath, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[` + inGroup(aggregated[:50]) + "," + inGroup(aggregated[50:]) + `]}`},
+	} {
+		doc, err := decodeBulk([]byte(test.body), test.path)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		versions := newBulk(&share.Document{}, doc, nil).List.Groups()[0].Versions()
+		if len(versions) != maxVersions+1 {
+			t.Errorf("%s: %d versions", name, len(versions))
+			continue
+		}
+		for i, v := range versions {
+			if v.Name != fmt.Sprintf("v%d", i) || (v.Err != nil) != (i == maxVersions) {
+				t.Errorf("%s: version %d is %s with error %v", name, i, v.Name, v.Err)
+			}
+		}
+	}
+	if _, err := decodeGroup([]byte(`{"kind":"APIGroup","name":"g","versions":[`+strings.Join(listed, ",")+`]}`), "g"); err == nil || !strings.Contains(err.Error(), "64 versions") {
+		t.Errorf("a list: %v", err)
+	}
+}
+
+// No document costs more than n log n. These take a second at most on an idle machine; a
+// step that compares each of 30,000 with each would take very long.
+func TestNoDocumentCostsMinutes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow")
+	}
+	repeat := func(n int, text func(i int) string) string {
+		parts := make([]string, n)
+		for i := range parts {
+			parts[i] = text(i)
+		}
+		return strings.Join(parts, ",")
+	}
+	rows := func(resource func(i int) string) func(n int) string {
+		return func(n int) string {
+			return `{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[` + repeat(n, resource) + `]}]}`
+		}
+	}
+	caseOf := func(i int) string { // one of many spellings of the same kind
+		kind := []byte("abcdefghijklmnopqrst")
+		for bit := range kind {
+			if i>>bit&1 == 1 {
+				kind[bit] -= 'a' - 'A'
+			}
+		}
+		return string(kind)
+	}
+	for name, items := range map[string]func(n int) string{
+		"kinds that clash in lower case": rows(func(i int) string {
+			return fmt.Sprintf(`{"resource":"r%d","singularResource":"s%d","responseKind":{"kind":"%s"}}`, i, i, caseOf(i))
+		}),
+		"one singular name": rows(func(i int) string {
+			return fmt.Sprintf(`{"resource":"r%d","singularResource":"s","responseKind":{"kind":"K%d"}}`, i, i)
+		}),
+		"names of lists": rows(func(i int) string {
+			return fmt.Sprintf(`{"resource":"k%dlists","singularResource":"k%dlist","responseKind":{"kind":"K%d"}}`, i, i+1, i)
+		}),
+		"lists of lists": rows(func(i int) string {
+			return fmt.Sprintf(`{"resource":"r%d","responseKind":{"kind":"K%s"}}`, i, strings.Repeat("List", i%60))
+		}),
+		"versions": func(n int) string {
+			return `{"metadata":{"name":"g"},"versions":[` + repeat(n, func(i int) string { return fmt.Sprintf(`{"version":"v%d","freshness":"Stale"}`, i) }) + `]}`
+		},
+		"one group": func(n int) string {
+			return repeat(n, func(i int) string {
+				return fmt.Sprintf(`{"metadata":{"name":"g"},"versions":[{"version":"v%d"},{"version":"w%d"}]}`, i, i)
+			})
+		},
+		"names in names": func(n int) string {
+			return repeat(n, func(i int) string {
+				return fmt.Sprintf(`{"metadata":{"name":"%s%d"}}`, strings.Repeat("x", i%200), i/200)
+			})
+		},
+		"groups of one table": func(n int) string {
+			return repeat(n, func(i int) string {
+				return fmt.Sprintf(`{"metadata":{"name":"g%d"},"versions":[{"version":"v1","resources":[{"resource":"rs","responseKind":{"kind":"R"}}]}]}`, i)
+			})
+		},
+	} {
+		body := []byte(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[` + items(30_000) + `]}`)
+		began := time.Now()
+		doc, err := decodeBulk(body, namedPath)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		use(&share.Document{}, doc)
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("%s: %v", name, took)
 		}
 	}
 }

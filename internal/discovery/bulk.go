@@ -5,11 +5,8 @@ package discovery
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -50,9 +47,7 @@ func (c *Client) Document(ctx context.Context) (*snapshot.List, error) {
 	}
 	news := core != &last.Core || named != &last.Named
 	if news {
-		if last, err = newBulk(core, named, last.List); err != nil {
-			return nil, c.failure(request{path: namedPath}, http.StatusOK, err, nil)
-		}
+		last = newBulk(core, named, last.List)
 	}
 	c.last = last
 	share.Remember(c.server, c.last, news)
@@ -71,7 +66,7 @@ func (c *Client) known() *Bulk {
 }
 
 // newBulk joins the core group with the named ones. last is the previous list, or nil.
-func newBulk(core, named *share.Document, last *snapshot.List) (*Bulk, error) {
+func newBulk(core, named *share.Document, last *snapshot.List) *Bulk {
 	b := &Bulk{Core: *core, Named: *named}
 	groups := slices.Concat(core.Groups, named.Groups)
 	aggregated := core.Aggregated() && named.Aggregated()
@@ -79,12 +74,11 @@ func newBulk(core, named *share.Document, last *snapshot.List) (*Bulk, error) {
 		if b.List = share.List(groups, share.KeyOfAll(core.Key, named.Key), last); b.List.Unique() {
 			all := b.List.Groups() // equal groups, which other mappers hold as well
 			b.Core.Groups, b.Named.Groups = all[:len(core.Groups)], all[len(core.Groups):]
-			return b, nil
+			return b
 		}
 	}
-	merged, err := merge(groups)
-	b.List = snapshot.NewList(merged, aggregated)
-	return b, err
+	b.List = snapshot.NewList(merge(groups), aggregated)
+	return b
 }
 
 // bulkDocument reads one of the two paths. It returns last if the document has not
@@ -131,83 +125,31 @@ func notFound(path string) *Error {
 }
 
 // merge joins groups of the same name, which no server should send, into the first of them.
-func merge(groups []*snapshot.Group) ([]*snapshot.Group, error) {
-	versions := make(map[string][]snapshot.Version, len(groups))
+func merge(groups []*snapshot.Group) []*snapshot.Group {
+	parts := make(map[string][]*snapshot.Group, len(groups))
 	for _, g := range groups {
-		versions[g.Name()] = append(versions[g.Name()], g.Versions()...)
+		parts[g.Name()] = append(parts[g.Name()], g)
 	}
-	merged := make([]*snapshot.Group, 0, len(versions))
+	merged := make([]*snapshot.Group, 0, len(parts))
 	for _, g := range groups {
-		all, first := versions[g.Name()]
-		if !first {
-			continue
+		same := parts[g.Name()]
+		delete(parts, g.Name())
+		if len(same) > 1 {
+			g = join(same)
 		}
-		delete(versions, g.Name())
-		if len(all) > len(g.Versions()) {
-			var err error
-			if g, err = newGroup(g.Name(), g.Preferred(), all); err != nil {
-				return nil, err
-			}
-		}
-		merged = append(merged, g)
-	}
-	return merged, nil
-}
-
-// No server that stores its APIs in etcd exceeds these bounds: names are DNS subdomains,
-// a thousand groups are many, and groups with ten versions are rare. Within them it does
-// not matter how much more memory a group takes than its bytes, nor that snapshots search
-// versions one by one and look up every beginning of a name.
-const (
-	maxGroups    = 1 << 16
-	maxGroupName = 253
-	maxVersions  = 1 << 12
-)
-
-// newGroup makes a group as the server lists it. It changes versions. It leaves out
-// versions whose name cannot be a part of a path, or that lookups do not take for a
-// version.
-func newGroup(name, preferred string, versions []snapshot.Version) (*snapshot.Group, error) {
-	versions = slices.DeleteFunc(versions, func(v snapshot.Version) bool {
-		return !segment(v.Name) || v.Name == runtime.APIVersionInternal
-	})
-	if err := checkSize(name, len(versions)); err != nil {
-		return nil, err
-	}
-	return snapshot.NewGroup(name, preferred, mergeVersions(versions)), nil
-}
-
-func checkCount(groups int) error {
-	if groups > maxGroups {
-		return fmt.Errorf("the document has more than %d groups", maxGroups)
-	}
-	return nil
-}
-
-func checkSize(group string, versions int) error {
-	if len(group) > maxGroupName {
-		return fmt.Errorf("the name of a group has more than %d bytes", maxGroupName)
-	}
-	if versions > maxVersions {
-		return fmt.Errorf("a group has more than %d versions", maxVersions)
-	}
-	return nil
-}
-
-// mergeVersions drops a version whose name has come before, unless it was read and the
-// earlier one was not.
-func mergeVersions(versions []snapshot.Version) []snapshot.Version {
-	at := make(map[string]int, len(versions))
-	merged := make([]snapshot.Version, 0, len(versions))
-	for _, v := range versions {
-		i, ok := at[v.Name]
-		switch {
-		case !ok:
-			at[v.Name] = len(merged)
-			merged = append(merged, v)
-		case merged[i].Table == nil:
-			merged[i] = v
+		if len(same) > 0 {
+			merged = append(merged, g)
 		}
 	}
 	return merged
+}
+
+func join(groups []*snapshot.Group) *snapshot.Group {
+	b := builder{name: groups[0].Name()}
+	for _, g := range groups {
+		for _, v := range g.Versions() {
+			b.add(v)
+		}
+	}
+	return b.group(groups[0].Preferred())
 }

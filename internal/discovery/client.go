@@ -50,13 +50,21 @@ func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Cli
 	own.CheckRedirect = sameHost(httpClient.CheckRedirect)
 	// The REST client of the discovery client has the settings that stock's mapper uses:
 	// rate limits, timeout parameter, user agent.
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &own)
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(withoutWarnings(cfg), &own)
 	c := &Client{options: options, secrets: secretsOf(cfg), server: share.ServerOf(cfg, httpClient, options.SharedAs)}
 	if err != nil {
 		return nil, c.Safe(hostError(cfg.Host, err))
 	}
 	c.rest = client.RESTClient()
 	return c, nil
+}
+
+// withoutWarnings returns a copy of cfg with which client-go does not log what a server
+// sends in a Warning header, which may be what was sent to it.
+func withoutWarnings(cfg *rest.Config) *rest.Config {
+	own := rest.CopyConfig(cfg)
+	own.WarningHandler = rest.NoWarnings{}
+	return own
 }
 
 func transportOf(c *http.Client) http.RoundTripper {

@@ -21,13 +21,6 @@ const (
 	stale           = "Stale"
 )
 
-// maxElements bounds the groups, versions and resources of a document together, because a
-// document of permitted size could take much memory when it is decoded. A server with
-// 2,000 groups of two versions with 30 kinds each sends a quarter of that.
-const maxElements = 1 << 19
-
-var errElements = fmt.Errorf("the document has more than %d elements", maxElements)
-
 // jsonDocument has the fields of every document that is read in JSON.
 type jsonDocument struct {
 	Kind       string            `json:"kind"`
@@ -190,61 +183,49 @@ func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
 	if err := json.Unmarshal(data, &group); err != nil {
 		return nil, fmt.Errorf("a group of the aggregated document is malformed: %w", err)
 	}
-	a := aggregated{name: group.Metadata.Name}
-	if err := checkSize(a.name, len(group.Versions)); err != nil {
-		return nil, err
-	}
+	a := aggregated{builder: builder{name: group.Metadata.Name}}
 	for _, v := range group.Versions {
-		a.startVersion(v.Version, v.Freshness)
+		var rows []snapshot.Resource
 		for _, r := range v.Resources {
-			kind := r.ResponseKind
-			if kind.Group+kind.Version+kind.Kind != "" {
-				a.addResource(snapshot.Resource{Name: r.Resource, Singular: r.Singular, Kind: kind.Kind, Namespaced: r.Scope == "Namespaced"})
+			if kind := r.ResponseKind; kind.Group+kind.Version+kind.Kind != "" {
+				rows = append(rows, snapshot.Resource{Name: r.Resource, Singular: r.Singular, Kind: kind.Kind, Namespaced: r.Scope == "Namespaced"})
 			}
 		}
+		a.addVersion(v.Version, v.Freshness, rows)
 	}
-	return a.group()
+	return a.group(a.preferred), nil
 }
 
-// aggregated collects one group of an aggregated document. A resource without a response
+// aggregated makes one group of an aggregated document. A resource without a response
 // kind is only the parent of subresources. client-go drops such resources, and so do the
-// callers of addResource.
+// callers of addVersion.
 type aggregated struct {
-	name     string
-	versions []snapshot.Version
-	rows     [][]snapshot.Resource
+	builder
+	preferred string          // the first version is
+	table     *snapshot.Table // the last one made
 }
 
-func (a *aggregated) startVersion(name, freshness string) {
-	v := snapshot.Version{Name: name}
-	if freshness == stale {
+// addVersion adds a version. One that the server marks as stale gets no table: its
+// resources "may be significantly out of date" (k8s.io/api/apidiscovery/v2), and client-go
+// leaves it out as well.
+func (a *aggregated) addVersion(name, freshness string, rows []snapshot.Resource) {
+	if a.full() {
+		return
+	}
+	if len(a.versions) == 0 {
+		a.preferred = name
+	}
+	v, err := snapshot.Version{Name: name}, checkRows(rows)
+	switch {
+	case freshness == stale:
 		gv := schema.GroupVersion{Group: a.name, Version: name}
 		path, _ := versionPath(gv)
 		v.Err = &Error{Path: path, GroupVersion: gv, Err: errStale}
+	case err != nil:
+		v.Err = exceeded(a.name, name, err)
+	default:
+		a.table = snapshot.NewTableLike(a.table, rows)
+		v.Table = a.table
 	}
-	a.versions = append(a.versions, v)
-	a.rows = append(a.rows, nil)
-}
-
-func (a *aggregated) addResource(r snapshot.Resource) {
-	last := len(a.rows) - 1
-	a.rows[last] = append(a.rows[last], r)
-}
-
-// group makes the group. A version that the server marks as stale gets no table: its
-// resources "may be significantly out of date" (k8s.io/api/apidiscovery/v2), and
-// client-go leaves it out as well.
-func (a *aggregated) group() (*snapshot.Group, error) {
-	var last *snapshot.Table
-	for i := range a.versions {
-		if a.versions[i].Err == nil {
-			last = snapshot.NewTableLike(last, a.rows[i])
-			a.versions[i].Table = last
-		}
-	}
-	preferred := ""
-	if len(a.versions) > 0 {
-		preferred = a.versions[0].Name
-	}
-	return newGroup(a.name, preferred, a.versions)
+	a.add(v)
 }

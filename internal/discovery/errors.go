@@ -98,7 +98,7 @@ func (c *Client) statusError(status *apierrors.StatusError, seen *exchange, body
 		return errors.New(text + " with a body that is not the API server's: a proxy or a gateway has answered")
 	}
 	safe := metav1.Status{
-		Status: metav1.StatusFailure, Code: int32(seen.code), Reason: status.ErrStatus.Reason, Message: text,
+		Status: metav1.StatusFailure, Code: int32(seen.code), Reason: metav1.StatusReason(shown(string(status.ErrStatus.Reason))), Message: text,
 	}
 	if details := status.ErrStatus.Details; details != nil && details.RetryAfterSeconds > 0 {
 		safe.Details = &metav1.StatusDetails{RetryAfterSeconds: details.RetryAfterSeconds}

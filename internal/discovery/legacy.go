@@ -31,7 +31,7 @@ func (d *jsonDocument) coreGroup() (*snapshot.Group, error) {
 	if len(versions) == 0 {
 		return nil, errNoCoreVersions
 	}
-	return listed("", versions[0].Version, versions)
+	return listed("", versions[0].Version, versions), nil
 }
 
 func (d *jsonDocument) groupList() (*share.Document, error) {
@@ -40,22 +40,18 @@ func (d *jsonDocument) groupList() (*share.Document, error) {
 	}
 	doc := &share.Document{}
 	for _, entry := range d.Groups {
-		g, err := listed(entry.Name, entry.Preferred.Version, entry.Versions)
-		if err != nil {
-			return nil, err
-		}
-		doc.Groups = append(doc.Groups, g)
+		doc.Groups = append(doc.Groups, listed(entry.Name, entry.Preferred.Version, entry.Versions))
 	}
 	return doc, nil
 }
 
 // listed makes a group whose versions have not been read.
-func listed(name, preferred string, versions []legacyVersion) (*snapshot.Group, error) {
-	unread := make([]snapshot.Version, len(versions))
-	for i, v := range versions {
-		unread[i].Name = v.Version
+func listed(name, preferred string, versions []legacyVersion) *snapshot.Group {
+	b := builder{name: name}
+	for _, v := range versions {
+		b.add(snapshot.Version{Name: v.Version})
 	}
-	return newGroup(name, preferred, unread)
+	return b.group(preferred)
 }
 
 // decodeCore reads the answer of /api to a request for the plain form. A cache that
@@ -71,14 +67,10 @@ func decodeCore(body []byte, _ string) (*snapshot.Group, error) {
 		return nil, errors.New("the response is not about the core group")
 	}
 	core := doc.Groups[0]
-	var versions []legacyVersion
-	for _, v := range core.Versions() {
-		versions = append(versions, legacyVersion{Version: v.Name})
-	}
-	if len(versions) == 0 {
+	if len(core.Versions()) == 0 {
 		return nil, errNoCoreVersions
 	}
-	return listed("", core.Preferred(), versions)
+	return core, checkList(core)
 }
 
 // decodeGroup reads the answer of /apis/<name>.
@@ -102,7 +94,8 @@ func decodeGroup(body []byte, name string) (*snapshot.Group, error) {
 	if len(versions) == 0 {
 		return nil, errors.New("the server lists no versions of the group")
 	}
-	return listed(name, doc.Preferred.Version, versions)
+	g := listed(name, doc.Preferred.Version, versions)
+	return g, checkList(g)
 }
 
 // decodeResources reads the answer of /apis/<group>/<version>.
@@ -123,5 +116,5 @@ func decodeResources(body []byte, gv schema.GroupVersion) ([]snapshot.Resource, 
 	for _, r := range doc.Resources {
 		resources = append(resources, snapshot.Resource{Name: r.Name, Singular: r.SingularName, Kind: r.Kind, Namespaced: r.Namespaced})
 	}
-	return resources, nil
+	return resources, checkRows(resources)
 }

@@ -22,6 +22,9 @@ func (c *Client) Version(ctx context.Context, group, version string) (*snapshot.
 	if !ok {
 		return nil, nil
 	}
+	if err := errMarked(group, version); err != nil {
+		return nil, err
+	}
 	resources, err := get(ctx, c, request{path: path, gv: gv, accept: acceptLegacy}, func(doc document) ([]snapshot.Resource, error) {
 		return decodeResources(doc.body, gv)
 	})
@@ -50,6 +53,9 @@ func (c *Client) List(ctx context.Context, name string) (versions []string, pref
 		path, decode = corePath, decodeCore
 	} else if !segment(name) {
 		return nil, "", nil
+	}
+	if err := errMarked(name, ""); err != nil {
+		return nil, "", err
 	}
 	r := request{path: path, gv: schema.GroupVersion{Group: name}, accept: acceptLegacy}
 	group, err := get(ctx, c, r, func(doc document) (*snapshot.Group, error) { return decode(doc.body, name) })

@@ -92,15 +92,6 @@ func splitItems(list []byte) ([][]byte, error) {
 	return items, err
 }
 
-// take counts an element before it is made. It returns an error if that exceeds the
-// bound.
-func take(left *int) error {
-	if *left--; *left < 0 {
-		return errElements
-	}
-	return nil
-}
-
 func decodeProtobufGroup(data []byte, left *int) (*snapshot.Group, error) {
 	a := aggregated{}
 	// The name comes first on the wire, but nothing guarantees that.
@@ -126,12 +117,12 @@ func decodeProtobufGroup(data []byte, left *int) (*snapshot.Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.group()
+	return a.group(a.preferred), nil
 }
 
 func (a *aggregated) decodeVersion(data []byte, left *int) error {
-	if err := checkSize(a.name, len(a.versions)+1); err != nil {
-		return err
+	if a.full() {
+		return nil
 	}
 	if err := take(left); err != nil {
 		return err
@@ -159,8 +150,7 @@ func (a *aggregated) decodeVersion(data []byte, left *int) error {
 	if err != nil {
 		return err
 	}
-	a.startVersion(name, freshness)
-	a.rows[len(a.rows)-1] = resources
+	a.addVersion(name, freshness, resources)
 	return nil
 }
 

@@ -33,11 +33,12 @@ func (c *Client) safe(err error, sent []string) error {
 const maxErrorText = 1000
 
 // redact removes credentials from a text of the server, or of a proxy before it, which
-// may repeat what was sent.
+// may repeat what was sent. It also replaces what could move a cursor or begin a line.
 func (c *Client) redact(text string, sent []string) string {
 	text = withoutAny(text, slices.Concat(c.secrets, sent))
 	text = authorization.ReplaceAllString(text, "$1 [redacted]")
 	text = userinfo.ReplaceAllString(text, "//[redacted]@")
+	text = printable(text)
 	if len(text) > maxErrorText {
 		text = strings.ToValidUTF8(text[:maxErrorText-len("...")], "") + "..."
 	}
@@ -111,18 +112,34 @@ func sentRequest(resp *http.Response, req *http.Request) *http.Request {
 	return req
 }
 
+// harmless lists the request headers that hold no credentials. Any other may: gateways ask
+// for keys under names of their own.
+var harmless = map[string]bool{
+	"Accept": true, "Accept-Encoding": true, "Content-Length": true, "Content-Type": true, "If-None-Match": true, "User-Agent": true,
+	"Impersonate-User": true, "Impersonate-Uid": true, "Impersonate-Group": true, // an error about permissions names these
+}
+
 // sentBy lists the credentials that were sent with a request.
 func sentBy(resp *http.Response, req *http.Request) []string {
-	var sent []string
-	for _, value := range sentRequest(resp, req).Header["Authorization"] {
-		scheme, token, _ := strings.Cut(value, " ")
-		sent = append(sent, value, strings.Trim(token, " ="))
-		if pair, err := base64.StdEncoding.DecodeString(token); err == nil && strings.EqualFold(scheme, "Basic") {
-			user, password, _ := strings.Cut(string(pair), ":")
-			sent = append(sent, user, password)
+	sent := sentRequest(resp, req)
+	var secrets []string
+	for name, values := range sent.Header {
+		if harmless[name] {
+			continue
+		}
+		for _, value := range values {
+			scheme, token, _ := strings.Cut(value, " ")
+			secrets = append(secrets, value, strings.Trim(token, " ="))
+			if pair, err := base64.StdEncoding.DecodeString(token); err == nil && strings.EqualFold(scheme, "Basic") {
+				user, password, _ := strings.Cut(string(pair), ":")
+				secrets = append(secrets, user, password)
+			}
 		}
 	}
-	return slices.DeleteFunc(sent, func(secret string) bool { return len(secret) < minSent })
+	for _, cookie := range sent.Cookies() {
+		secrets = append(secrets, cookie.Value)
+	}
+	return slices.DeleteFunc(secrets, func(secret string) bool { return len(secret) < minSent })
 }
 
 // minSent is the least length of a secret that is removed. A shorter text is likely to

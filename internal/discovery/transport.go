@@ -110,10 +110,11 @@ func (rt *roundTripper) WrappedRoundTripper() http.RoundTripper { return rt.next
 // strongETag returns the ETag in the form that the API server recognises, or "". The
 // server compares byte by byte and knows only strong ETags (apiserver
 // pkg/endpoints/discovery/aggregated/etag.go), but a proxy that compresses makes them
-// weak.
+// weak. A long one is dropped: it would be kept, and a server may refuse the request that
+// sends it back.
 func strongETag(header http.Header) string {
 	etag := strings.TrimPrefix(header.Get("ETag"), "W/")
-	if len(etag) < 2 || etag[0] != '"' || etag[len(etag)-1] != '"' {
+	if len(etag) < 2 || len(etag) > maxETag || etag[0] != '"' || etag[len(etag)-1] != '"' {
 		return ""
 	}
 	return etag

@@ -129,8 +129,12 @@ func checkTable(t *Table) error {
 	if !maps.Equal(kinds, t.kinds) || !maps.Equal(names, t.names) {
 		return errors.New("index is not of these rows")
 	}
-	if t.lower != nil {
-		return errors.New("keeps what only making it needs")
+	if known := t.lower.Load(); known != nil {
+		for kind := range t.kinds {
+			if i, ok := (*known)[strings.ToLower(kind)]; !ok || !strings.EqualFold(t.rows[i].Kind, kind) {
+				return fmt.Errorf("the lower case of %s is not in the index", kind)
+			}
+		}
 	}
 	if t.odd != nil && len(t.odd.kinds)+len(t.odd.names)+len(t.odd.singulars) == 0 {
 		return errors.New("exceptions without an exception")
@@ -152,14 +156,14 @@ func checkOrder(s *Snapshot) error {
 		if at, ok := s.order.position[g.name]; !ok || at != i {
 			return fmt.Errorf("group %q is at %d, not %d", g.name, i, at)
 		}
-		var longer []int
+		var beginning, got []int
 		for j, other := range s.groups {
-			if i != j && g.name != "" && strings.HasPrefix(other.name, g.name) {
-				longer = append(longer, j)
+			if g.name != "" && strings.HasPrefix(other.name, g.name) {
+				beginning = append(beginning, j)
 			}
 		}
-		if !slices.Equal(longer, s.order.longer[g.name]) {
-			return fmt.Errorf("groups longer than %q are %v, not %v", g.name, longer, s.order.longer[g.name])
+		if s.order.eachBeginning(g.name, func(j int) { got = append(got, j) }); g.name != "" && !slices.Equal(beginning, got) {
+			return fmt.Errorf("groups that begin with %q are %v, not %v", g.name, beginning, got)
 		}
 	}
 	return nil

@@ -12,35 +12,37 @@ import (
 // so snapshots share it while only the contents of groups change.
 type order struct {
 	position map[string]int
-	longer   map[string][]int // of a group: the other groups whose names begin with its name
+	names    []string // sorted
 }
 
 func newOrder(groups []*Group) *order {
-	o := &order{position: make(map[string]int, len(groups)), longer: map[string][]int{}}
+	o := &order{position: make(map[string]int, len(groups))}
 	for i, g := range groups {
 		o.position[g.name] = i
 	}
-	o.findLonger()
+	o.names = slices.Sorted(maps.Keys(o.position))
 	return o
 }
 
-// findLonger fills in longer. It goes through the names in alphabetical order: those
-// that begin with a name come right after it.
-func (o *order) findLonger() {
-	var begun []string // the names that the current one begins with, shorter ones first
-	for _, name := range slices.Sorted(maps.Keys(o.position)) {
-		for len(begun) > 0 && !strings.HasPrefix(name, begun[len(begun)-1]) {
-			begun = begun[:len(begun)-1]
-		}
-		for _, shorter := range begun {
-			o.longer[shorter] = append(o.longer[shorter], o.position[name])
-		}
-		if name != "" {
-			begun = append(begun, name)
-		}
+// eachBeginning calls visit for the positions of the groups whose names begin with prefix,
+// in their order.
+func (o *order) eachBeginning(prefix string, visit func(position int)) {
+	from, _ := slices.BinarySearch(o.names, prefix)
+	to := from
+	for to < len(o.names) && strings.HasPrefix(o.names[to], prefix) { // they follow one another
+		to++
 	}
-	for _, longer := range o.longer {
-		slices.Sort(longer)
+	if to == from+1 { // as for nearly every query
+		visit(o.position[o.names[from]])
+		return
+	}
+	positions := make([]int, to-from)
+	for i, name := range o.names[from:to] {
+		positions[i] = o.position[name]
+	}
+	slices.Sort(positions)
+	for _, position := range positions {
+		visit(position)
 	}
 }
 

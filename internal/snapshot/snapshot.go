@@ -4,7 +4,6 @@ package snapshot
 
 import (
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -182,26 +181,14 @@ func selectionOf(q schema.GroupVersionResource) selection {
 
 // each calls visit for the selected groups in server order.
 func (s *Snapshot) each(sel selection, visit func(*Group)) {
-	at, exact := -1, false
-	if s.order != nil {
-		at, exact = s.order.position[sel.group]
-	}
-	if sel.group == "" || !exact {
+	switch {
+	case s.order == nil:
+	case sel.group == "":
 		for _, g := range s.groups {
-			if strings.HasPrefix(g.name, sel.group) {
-				visit(g)
-			}
+			visit(g)
 		}
-		return
-	}
-	longer := s.order.longer[sel.group]
-	before, _ := slices.BinarySearch(longer, at)
-	for _, i := range longer[:before] {
-		visit(s.groups[i])
-	}
-	visit(s.groups[at])
-	for _, i := range longer[before:] {
-		visit(s.groups[i])
+	default:
+		s.order.eachBeginning(sel.group, func(i int) { visit(s.groups[i]) })
 	}
 }
 

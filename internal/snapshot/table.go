@@ -5,6 +5,7 @@ package snapshot
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,7 +35,10 @@ type Table struct {
 	kinds map[string]int32 // exact kind → row
 	names map[string]int32 // plural or singular → row
 	odd   *exceptions      // nil unless forms clash
-	lower map[string]int32 // kind in lower case → row; only while the table is made
+
+	// lower is kind in lower case → row; nil until it is needed, because few lookups need
+	// it. It follows from the rows alone.
+	lower atomic.Pointer[map[string]int32]
 }
 
 // exceptions holds the answers that derivation from the rows gets wrong.
@@ -73,9 +77,7 @@ func NewTable(resources []Resource) *Table {
 	}
 	delete(t.names, "")
 	if !t.regular() {
-		t.lower = lowerKinds(t.rows)
 		t.odd = spell(t.rows).exceptionsTo(t)
-		t.lower = nil
 	}
 	return t
 }
@@ -111,16 +113,6 @@ func (t *Table) regular() bool {
 func plain(form string) bool {
 	ascii := !strings.ContainsFunc(form, func(r rune) bool { return r > unicode.MaxASCII })
 	return form != "" && ascii && !strings.HasSuffix(strings.TrimSuffix(form, "s"), "list")
-}
-
-// lowerKinds returns the rows by kind in lower case, so that exceptionsTo need not try
-// every row for every kind.
-func lowerKinds(rows []Resource) map[string]int32 {
-	lower := make(map[string]int32, len(rows))
-	for i, r := range rows {
-		lower[strings.ToLower(r.Kind)] = int32(i)
-	}
-	return lower
 }
 
 // topLevel returns copies of the resources that are not subresources, with singular
@@ -182,18 +174,23 @@ func (t *Table) lastOfLowerKind(lower string) *Resource {
 	if strings.ContainsFunc(lower, func(r rune) bool { return unicode.ToLower(r) != r }) {
 		return nil // most kinds have an upper-case letter, and end here
 	}
-	if t.lower != nil {
-		if i, ok := t.lower[lower]; ok {
-			return &t.rows[i]
-		}
-		return nil
-	}
-	for i := len(t.rows) - 1; i >= 0; i-- {
-		if strings.ToLower(t.rows[i].Kind) == lower {
-			return &t.rows[i]
-		}
+	if i, ok := t.lowerKinds()[lower]; ok {
+		return &t.rows[i]
 	}
 	return nil
+}
+
+// lowerKinds returns the rows by kind in lower case. Of kinds that clash it has the last.
+func (t *Table) lowerKinds() map[string]int32 {
+	if known := t.lower.Load(); known != nil {
+		return *known
+	}
+	lower := make(map[string]int32, len(t.rows))
+	for i := range t.rows {
+		lower[strings.ToLower(t.rows[i].Kind)] = int32(i)
+	}
+	t.lower.Store(&lower)
+	return lower
 }
 
 // kindOf returns the kind that a resource name, plural or singular, stands for.

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// What a server sends is bounded here, while it is decoded, so that nothing behind it has
+// to ask how much there may be. No server that stores its APIs in etcd exceeds these
+// bounds: names are DNS subdomains, a thousand groups are many, and groups with ten
+// versions are rare.
+//
+// What exceeds a bound is an error of the version that it is in, and nothing else is lost:
+//
+//   - A version with a resource whose name, singular name or kind is no name has no table
+//     and says why.
+//   - A version whose own name is no name, and each version of a group whose name is none,
+//     stands in the document under a name that ends with marked. It is never asked for.
+//   - A group with too many versions keeps the first of them. The next one stands for the
+//     others, and says why.
+//
+// Only a document with too many groups or elements is an error as a whole.
+const (
+	maxName     = 253 // bytes of the name of a group, version or resource, and of a kind
+	maxVersions = 64  // of a group
+	maxGroups   = 1 << 16
+
+	// maxElements bounds the groups, versions and resources of a document together, because
+	// a document of permitted size could take much memory when it is decoded. A server with
+	// 2,000 groups of two versions with 30 kinds each sends a quarter of that.
+	maxElements = 1 << 19
+
+	maxETag = 256 // bytes; a longer one is not sent back
+)
+
+var errElements = fmt.Errorf("the document has more than %d elements", maxElements)
+
+func checkCount(groups int) error {
+	if groups > maxGroups {
+		return fmt.Errorf("the document has more than %d groups", maxGroups)
+	}
+	return nil
+}
+
+// take counts an element before it is made. It returns an error if that exceeds the
+// bound.
+func take(left *int) error {
+	if *left--; *left < 0 {
+		return errElements
+	}
+	return nil
+}
+
+// checkName returns an error if name is longer than a name may be, or has a character in
+// it that does not belong in a log. what says whose name it is.
+func checkName(what, name string) error {
+	switch {
+	case len(name) > maxName:
+		return fmt.Errorf("the name of %s has more than %d bytes: %s", what, maxName, shown(name))
+	case printable(name) != name:
+		return fmt.Errorf("the name of %s has a character in it that can't be printed: %s", what, shown(name))
+	}
+	return nil
+}
+
+// marked ends a name that stands for one that is no name. No name of an API ends so.
+const marked = "…"
+
+// shown returns name if it is one, else as much of it as may be shown.
+func shown(name string) string {
+	if len(name) <= maxName && printable(name) == name {
+		return name
+	}
+	return printable(name[:min(len(name), maxName/4)]) + marked
+}
+
+// printable replaces what could move a cursor, begin a line or hide a text.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
+
+// bounds keeps the first error of several checks.
+type bounds struct{ err error }
+
+func (b *bounds) check(what, name string) {
+	if b.err == nil {
+		b.err = checkName(what, name)
+	}
+}
+
+// checkRows checks the resources of a version, without the subresources, which tables do
+// not have.
+func checkRows(rows []snapshot.Resource) error {
+	b := bounds{}
+	for _, r := range rows {
+		if !strings.Contains(r.Name, "/") {
+			b.check("a resource", r.Name)
+			b.check("a resource in the singular", r.Singular)
+			b.check("a kind", r.Kind)
+		}
+	}
+	return b.err
+}
+
+// builder makes one group within the bounds.
+type builder struct {
+	name     string // as the server says
+	versions []snapshot.Version
+}
+
+// full reports whether further versions are dropped.
+func (b *builder) full() bool { return len(b.versions) > maxVersions }
+
+// add adds a version as it is in the document. It leaves out versions whose name cannot be
+// a part of a path, or that lookups do not take for a version. It drops a version whose
+// name has come before, unless it was read and the earlier one was not.
+func (b *builder) add(v snapshot.Version) {
+	if !segment(v.Name) || v.Name == runtime.APIVersionInternal || b.full() {
+		return
+	}
+	names := bounds{}
+	names.check("the group", b.name)
+	names.check("the version", v.Name)
+	v.Name = shown(v.Name)
+	if i := slices.IndexFunc(b.versions, func(other snapshot.Version) bool { return other.Name == v.Name }); i >= 0 {
+		if names.err == nil && v.Table != nil && b.versions[i].Table == nil {
+			b.versions[i] = v
+		}
+		return
+	}
+	if len(b.versions) == maxVersions {
+		names.err = fmt.Errorf("the group has more than %d versions: this one and those after it are not read", maxVersions)
+	}
+	if names.err != nil {
+		v = snapshot.Version{Name: v.Name, Err: exceeded(shown(b.name), v.Name, names.err)}
+	}
+	b.versions = append(b.versions, v)
+}
+
+func (b *builder) group(preferred string) *snapshot.Group {
+	return snapshot.NewGroup(shown(b.name), shown(preferred), b.versions)
+}
+
+// exceeded returns the error of a version that exceeds a bound. Its code is that of the
+// document, which did arrive.
+func exceeded(group, version string, err error) error {
+	gv := schema.GroupVersion{Group: group, Version: version}
+	path, _ := versionPath(gv)
+	return &Error{Path: path, GroupVersion: gv, Code: http.StatusOK, Err: err}
+}
+
+// checkList returns an error if a list of versions exceeds a bound.
+func checkList(g *snapshot.Group) error {
+	for i, v := range g.Versions() {
+		var failed *Error
+		if (i == maxVersions || strings.HasSuffix(v.Name, marked)) && errors.As(v.Err, &failed) {
+			return failed.Err
+		}
+	}
+	return nil
+}
+
+// errMarked returns the error of a version that has no name to read it by, or nil.
+func errMarked(group, version string) error {
+	if strings.HasSuffix(group, marked) || strings.HasSuffix(version, marked) {
+		return exceeded(group, version, fmt.Errorf("a name in the document has more than %d bytes, or can't be printed", maxName))
+	}
+	return nil
+}
