@@ -15,8 +15,18 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Bulk is a bulk document, shared with other mappers of this process.
-type Bulk = share.Bulk
+// Bulk is what one bulk read of a server found. It is immutable.
+type Bulk struct {
+	Core, Named Half // of /api and of /apis
+	List        *snapshot.List
+}
+
+// Half is what was read from one of the two bulk paths.
+type Half struct {
+	share.Document
+	etag   string    // empty if the server sent none
+	caller share.Key // of the credentials that it was sent to
+}
 
 // acceptBulk asks for the aggregated document, or for the plain list if the server has
 // none. v2 comes before v2beta1 (servers 1.26 to 1.29). Protobuf comes before JSON,
@@ -41,49 +51,35 @@ type Halves struct{ Core, Named bool }
 // their tables; otherwise they are only listed. The server does not send a half that has
 // not changed since the last call. A half that halves does not select counts as not
 // changed. If neither half has changed, the result is that of the last call. Until a call
-// has succeeded, both halves are read: what another mapper has read counts only if the
-// server confirms it to this one.
+// has succeeded, both halves are read.
 func (c *Client) Document(ctx context.Context, halves Halves) (*Bulk, error) {
-	last := c.known()
-	if c.last == nil {
-		halves = Halves{Core: true, Named: true}
+	last := c.last
+	if last == nil {
+		last, halves = &Bulk{}, Halves{Core: true, Named: true}
 	}
 	core, named := &last.Core, &last.Named
 	var err error
 	if halves.Core {
-		if core, err = c.bulkDocument(ctx, corePath, core); err != nil {
+		if core, err = c.half(ctx, corePath, core); err != nil {
 			return nil, err
 		}
 	}
 	if halves.Named {
-		if named, err = c.bulkDocument(ctx, namedPath, named); err != nil {
+		if named, err = c.half(ctx, namedPath, named); err != nil {
 			return nil, err
 		}
 	}
-	news := core != &last.Core || named != &last.Named
-	if news {
+	if core != &last.Core || named != &last.Named {
 		if last, err = newBulk(core, named, last.List); err != nil {
 			return nil, c.failure(request{path: namedPath}, http.StatusOK, err, nil)
 		}
 	}
 	c.last = last
-	share.Remember(c.server, c.last, news)
-	return c.last, nil
-}
-
-// known returns the last bulk document, which may be another mapper's, or an empty one.
-func (c *Client) known() *Bulk {
-	if c.last != nil {
-		return c.last
-	}
-	if last := share.Recall(c.server); last != nil {
-		return last
-	}
-	return &Bulk{}
+	return last, nil
 }
 
 // newBulk joins the core group with the named ones. last is the previous list, or nil.
-func newBulk(core, named *share.Document, last *snapshot.List) (*Bulk, error) {
+func newBulk(core, named *Half, last *snapshot.List) (*Bulk, error) {
 	b := &Bulk{Core: *core, Named: *named}
 	groups := slices.Concat(core.Groups, named.Groups)
 	aggregated := core.Aggregated() && named.Aggregated()
@@ -99,41 +95,40 @@ func newBulk(core, named *share.Document, last *snapshot.List) (*Bulk, error) {
 	return b, err
 }
 
-// bulkDocument reads one of the two paths. It returns last if the document has not
-// changed.
+// half reads one of the two paths. It returns last if the document has not changed.
 //
 // A 304 proves nothing in two cases. Its own ETag may be another one: then a gateway
-// speaks of a document that it has, and not of last. And another mapper may have read last
-// for another caller: servers may give documents of different content the same ETag.
-func (c *Client) bulkDocument(ctx context.Context, path string, last *share.Document) (*share.Document, error) {
+// speaks of a document that it has, and not of last. And the credentials may be others
+// than those that last was sent to, because files and plugins bring new ones: a server may
+// give documents of different content the same ETag.
+func (c *Client) half(ctx context.Context, path string, last *Half) (*Half, error) {
 	unproven := false
-	r := request{path: path, accept: acceptBulk, etag: last.ETag}
-	doc, err := get(ctx, c, r, func(doc document) (*share.Document, error) {
+	r := request{path: path, accept: acceptBulk, etag: last.etag}
+	half, err := get(ctx, c, r, func(doc document) (*Half, error) {
 		if doc.notModified {
-			unproven = doc.etag != "" && doc.etag != last.ETag || c.last == nil && doc.caller != last.Caller
+			unproven = doc.etag != "" && doc.etag != last.etag || doc.caller != last.caller
 			return last, nil
 		}
 		decoded, err := decodeBulk(doc.body, path)
 		if err != nil {
 			return nil, err
 		}
-		decoded.ETag, decoded.Caller = doc.etag, doc.caller
-		return decoded, nil
+		return &Half{*decoded, doc.etag, doc.caller}, nil
 	})
 	switch {
 	case errors.Is(err, errNotServed):
 		return notServed(path)
 	case unproven:
-		return c.bulkDocument(ctx, path, &share.Document{})
+		return c.half(ctx, path, &Half{})
 	}
-	return doc, err
+	return half, err
 }
 
 // notServed returns an empty document for /api: servers that only extend another one,
 // behind an APIService, have no core group. All servers have /apis.
-func notServed(path string) (*share.Document, error) {
+func notServed(path string) (*Half, error) {
 	if path == corePath {
-		return &share.Document{}, nil
+		return &Half{}, nil
 	}
 	return nil, notFound(path)
 }

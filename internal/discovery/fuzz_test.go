@@ -60,7 +60,7 @@ func decodeAll(data []byte) {
 }
 
 func use(core, named *share.Document) {
-	bulk, err := newBulk(core, named, nil)
+	bulk, err := newBulk(&Half{Document: *core}, &Half{Document: *named}, nil)
 	if err != nil {
 		return
 	}
@@ -196,7 +196,7 @@ func decodeAndUse(body []byte) error {
 	if err != nil {
 		return err
 	}
-	bulk, err := newBulk(&share.Document{}, doc, nil)
+	bulk, err := newBulk(&Half{}, &Half{Document: *doc}, nil)
 	if err != nil {
 		return err
 	}

@@ -5,9 +5,7 @@ package discovery
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -83,24 +81,5 @@ func TestUnanswered(t *testing.T) {
 	var failed *Error
 	if !errors.As(err, &failed) || failed.Path != "/apis/a.example.com/v1" || !Unanswered(err) {
 		t.Errorf("not asked: %v", err)
-	}
-}
-
-// Of a document that another mapper has read no half counts unconfirmed, whatever
-// the first call asks for.
-func TestHalvesOfAnotherMapper(t *testing.T) {
-	server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)
-	options := Options{RequestTimeout: time.Minute, MaxResponseBytes: 1 << 20, SharedAs: fmt.Sprint(t.Name(), " ", time.Now().UnixNano())}
-	for i, want := range []string{"[GET /api  v2+protobuf 200 GET /apis  v2+protobuf 200]", "[GET /api  304 GET /apis  304]"} {
-		c, err := NewClient(server.Config(), server.Client(), options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Document(context.Background(), Halves{Named: true}); err != nil {
-			t.Fatal(err)
-		}
-		if got := fmt.Sprint(server.TakeRequests()); got != want {
-			t.Errorf("mapper %d: %s", i, got)
-		}
 	}
 }
