@@ -22,6 +22,6 @@
 // late, or come and go, use WaitForKinds and RunWhileServed. Status, Healthz and
 // DebugHandler show whether the mapper works, and what it knows.
 //
-// A program with many clusters has a mapper for each. A Fleet makes them, and runs each
-// as long as its cluster is there.
+// A program with many clusters, or with a client for each piece of work, takes its mappers
+// from a Fleet: one for each key, which runs as long as it is used or its cluster is there.
 package apiutil

@@ -239,33 +239,52 @@ func ExampleDynamicRESTMapper_DebugHandler() {
 	// [{example.com}] <nil>
 }
 
-// A provider of clusters makes a mapper for each with MapperProvider, and engages it
-// with a context that ends when the cluster goes.
-func ExampleFleet() {
+// A program that makes a client for each piece of work asks the fleet for the mapper. The
+// server is read once.
+func ExampleFleet_For() {
+	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
+	server := fakeapi.New(widgets)
+	for range 100 {
+		mapper, err := fleet.For("uid-of-the-secret/its-resourceVersion", server.Config(), server.Client())
+		if err != nil {
+			fmt.Println(err)
+		}
+		if _, err := mapper.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Widget"}, "v1"); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println("requests:", len(server.TakeRequests()))
+
+	// Output:
+	// requests: 2
+}
+
+// A provider of clusters makes a mapper for each, and engages it with a context that ends
+// when the cluster goes.
+func ExampleFleet_Engage() {
 	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{
 		RefreshInterval: 10 * time.Millisecond, // ten minutes outside of an example
 	})
 	server := fakeapi.New(widgets)
-	mapper, err := fleet.MapperProvider(server.Config(), server.Client()) // cluster.Options has it
+	paris, err := fleet.For("", server.Config(), server.Client()) // MapperProvider: fleet.Provider("") in cluster.Options
 	if err != nil {
 		fmt.Println(err)
 	}
 	ctx, remove := context.WithCancel(context.Background())
-	if err := fleet.Engage(ctx, "paris", mapper); err != nil { // mapper is cluster.GetRESTMapper()
+	if err := fleet.Engage(ctx, "paris", paris); err != nil { // cluster.GetRESTMapper()
 		fmt.Println(err)
 	}
 
-	paris, _ := fleet.Mapper("paris")
 	changes := paris.Subscribe(ctx)
 	<-changes // what is served to begin with
 	server.Put(exampleGroup(true, "Widget", "Gadget"))
 	for _, change := range <-changes { // nobody has asked for it
 		fmt.Println(change.Type, change.Mapping.GroupVersionKind.Kind)
 	}
-	fmt.Println("healthy:", fleet.Healthz(nil) == nil, "unhealthy clusters:", len(fleet.Unhealthy()))
+	fmt.Println("healthy:", fleet.Healthz(nil) == nil, "clusters:", len(fleet.Status()))
 	remove()
 
 	// Output:
 	// Added Gadget
-	// healthy: true unhealthy clusters: 0
+	// healthy: true clusters: 1
 }

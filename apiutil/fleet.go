@@ -3,110 +3,138 @@
 package apiutil
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 )
 
-// Fleet has the mappers of a program that works with many clusters, all with the same
-// options. A mapper refreshes as long as its cluster is engaged. Make a fleet with
-// NewFleet. Then put MapperProvider into the options of each cluster, and call Engage
-// with the name, the context and the mapper of each cluster that was made. The
-// providers of sigs.k8s.io/multicluster-runtime have both hooks.
+// Fleet is a set of mappers by a key that you choose, all with the same options: for
+// programs that work with many clusters, or make a client for each piece of work. For
+// makes the mapper of a key when it is first used, and sends no request the next time. A
+// mapper refreshes, if the options say so, while the fleet has it.
 //
-// Its methods may be called from any goroutine at any time.
+// A key is your word for "the same server and the same credentials". If two callers use it
+// for different ones, both get the mapper of the first: the second is told what the first
+// may see at the first's server, and its own config is not used. So put all that may
+// differ into the key, such as the UID and the resourceVersion of the object with the
+// credentials. Keys appear in logs, in errors and on the debug page: put no secret there.
 type Fleet struct {
+	// These bound the mappers that are not engaged. Set them before the first use.
+	IdleTimeout time.Duration // how long a mapper stays after its last use, by For or a lookup. Defaults to 10 minutes
+	MaxMappers  int           // how many stay; the least recently used goes first. Defaults to 1,000
+
 	options DynamicRESTMapperOptions
-	started atomic.Bool // Start was called
-
-	// mu guards clusters, ended and the members. A member knows its fleet by the address
-	// of mu. Nobody waits for anything while it holds mu.
-	mu       sync.Mutex
-	clusters map[string]*engagement
-	ended    bool // the context of Start has ended
-
-	runs sync.WaitGroup // mappers that refresh; added to under mu while ended is false
+	runs    sync.WaitGroup // mappers that refresh; added to under mu while ended is false
+	mu      sync.Mutex     // guards the rest, and members; nobody waits for anything while holding it
+	mappers map[string]*DynamicRESTMapper
+	turn    uint64
+	timed   bool // there is a timer for trim
+	ended   bool // Start's context has ended
 }
 
-// engagement is the engagement of one cluster. The cluster's context ends it.
-type engagement struct {
-	mapper *DynamicRESTMapper
-	forget func() bool // no longer wait for the context to end
-}
-
-// NewFleet returns a fleet whose mappers have these options. If the options are
-// invalid, MapperProvider returns the error.
+// NewFleet returns a fleet of mappers with these options. For returns their errors.
 func NewFleet(opts DynamicRESTMapperOptions) *Fleet {
-	return &Fleet{options: opts, clusters: map[string]*engagement{}}
+	return &Fleet{options: opts, mappers: map[string]*DynamicRESTMapper{}}
 }
 
-// MapperProvider makes a mapper of the fleet for the API server of cfg. The mapper
-// refreshes once its cluster is engaged. Use MapperProvider as the option of the same
-// name of controller-runtime's cluster and manager.
-func (f *Fleet) MapperProvider(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
-	m, err := NewDynamicRESTMapperWithOptions(cfg, httpClient, f.options)
-	if err != nil {
-		return nil, err // m in a meta.RESTMapper would not be nil
+// For returns the mapper of a key. If there is none, For makes one for the API server of
+// cfg, which sends its requests through httpClient. The key "" stands for no key: each
+// call makes a mapper, which the fleet keeps only while it is engaged.
+func (f *Fleet) For(key string, cfg *rest.Config, httpClient *http.Client) (*DynamicRESTMapper, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.mappers[key]
+	if m == nil || key == "" {
+		var err error
+		if m, err = NewDynamicRESTMapperWithOptions(cfg, httpClient, f.options); err != nil {
+			return nil, err
+		}
+		m.member = &member{fleet: f, keys: map[string]*engagement{}}
+		if key == "" || f.ended {
+			return m, nil
+		}
+		m.started.Store(true)
+		f.put(key, m, nil)
+		defer f.trim()
 	}
-	m.member = &member{mu: &f.mu}
+	f.turn++
+	m.member.last, m.member.turn = time.Now(), f.turn
 	return m, nil
 }
 
-// Engage refreshes the mapper of a cluster until ctx ends. After that the fleet keeps
-// nothing of the cluster. MapperProvider of this fleet must have made the mapper.
-// Engage does not block.
-//
-// Engage replaces a cluster of the same name. A mapper may be engaged for several
-// clusters, and again after they are gone: it refreshes while at least one is engaged.
-// Engage returns an error, and changes nothing, if the fleet did not make the mapper, if
-// somebody else started the mapper, or if ctx or Start of the fleet has ended.
-func (f *Fleet) Engage(ctx context.Context, cluster string, mapper meta.RESTMapper) error {
-	m, ok := mapper.(*DynamicRESTMapper)
-	if !ok || m == nil || m.member == nil || m.member.mu != &f.mu {
-		return fmt.Errorf("cluster %q does not join the fleet: its RESTMapper, a %T, was not made by the fleet, "+
-			"set MapperProvider in the options of the cluster to that of the fleet", cluster, mapper)
+// Provider is For as a MapperProvider, an option of controller-runtime's cluster and
+// manager. If one MapperProvider is for many clusters, use Provider(""), and Engage.
+func (f *Fleet) Provider(key string) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+	return func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
+		return asRESTMapper(f.For(key, cfg, httpClient))
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err := f.run(ctx, cluster, m); err != nil {
-		return fmt.Errorf("cluster %q does not join the fleet: %w", cluster, err)
-	}
-	replaced := f.clusters[cluster]
-	e := &engagement{mapper: m}
-	e.forget = context.AfterFunc(ctx, func() { f.leave(cluster, e) })
-	f.clusters[cluster] = e
-	if replaced != nil { // after run, so that the same mapper does not stop in between
-		f.release(replaced)
-	}
-	return nil
 }
 
-// run makes the mapper refresh for one more cluster. From now on the mapper logs that
-// cluster's name. The caller holds mu.
-func (f *Fleet) run(ctx context.Context, cluster string, m *DynamicRESTMapper) error {
-	mb := m.member
+// Remove takes a key out of the fleet: the next For makes another mapper. Who has the old
+// one may go on using it.
+func (f *Fleet) Remove(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.remove(key)
+}
+
+// Engage keeps a mapper of this fleet under a key until ctx ends, and then removes the key.
+// It replaces the mapper that the key had, and does not block. A mapper may have several
+// keys. Engage returns an error, and changes nothing, if the fleet did not make the mapper,
+// if somebody else started it, or if ctx or Start has ended.
+func (f *Fleet) Engage(ctx context.Context, key string, mapper meta.RESTMapper) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m, _ := mapper.(*DynamicRESTMapper)
+	err := context.Cause(ctx) // a cluster that is gone must not replace one that came later
 	switch {
+	case m == nil || m.member == nil || m.member.fleet != f:
+		err = fmt.Errorf("its RESTMapper, a %T, was not made by the fleet, set MapperProvider in its options to Provider of the fleet", mapper)
+	case err != nil:
 	case f.ended:
-		return errors.New("Start of the fleet has ended")
-	case ctx.Err() != nil: // it must not replace a cluster that came after it
-		return context.Cause(ctx)
-	case mb.stopped == nil && m.started.Swap(true):
-		return errors.New("its RESTMapper was started before, but only the fleet may start it")
-	}
-	mb.cluster.Store(&cluster)
-	if mb.engaged++; mb.engaged > 1 {
+		err = errors.New("Start of the fleet has ended")
+	case m.member.name.Load() == nil && m.started.Swap(true):
+		err = errors.New("its RESTMapper was started before, but only the fleet may start it")
+	default:
+		e := &engagement{}
+		e.forget = context.AfterFunc(ctx, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if m.member.keys[key] == e {
+				f.remove(key)
+			}
+		})
+		f.put(key, m, e)
 		return nil
 	}
+	return fmt.Errorf("cluster %q does not join the fleet: %w", key, err)
+}
+
+// put gives a key to m, and makes m refresh. The caller holds mu.
+func (f *Fleet) put(key string, m *DynamicRESTMapper, e *engagement) {
+	mb := m.member
+	if old := mb.keys[key]; old != nil {
+		old.forget()
+	} else if f.mappers[key] != m {
+		f.remove(key)
+	}
+	f.mappers[key], mb.keys[key] = m, e
+	mb.name.Store(&key)
+	if mb.stop != nil || f.options.RefreshInterval == 0 && !f.options.WatchAPIs {
+		return
+	}
 	before, stopped := mb.stopped, make(chan struct{})
-	runCtx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.Background())
 	mb.stop, mb.stopped = stop, stopped
 	f.runs.Add(1)
 	go func() {
@@ -115,64 +143,74 @@ func (f *Fleet) run(ctx context.Context, cluster string, m *DynamicRESTMapper) e
 		if before != nil {
 			<-before // it may take seconds to stop
 		}
-		m.run(runCtx)
+		m.run(ctx)
 	}()
-	return nil
 }
 
-// leave ends an engagement whose context has ended.
-func (f *Fleet) leave(cluster string, e *engagement) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.clusters[cluster] == e {
-		delete(f.clusters, cluster)
-		f.release(e)
+// remove takes a key from the mapper that has it. The caller holds mu.
+func (f *Fleet) remove(key string) {
+	m := f.mappers[key]
+	if m == nil {
+		return
 	}
-}
-
-// release takes one cluster from a mapper. The caller holds mu, and has taken the
-// engagement out of clusters.
-func (f *Fleet) release(e *engagement) {
-	e.forget()
-	mb := e.mapper.member
-	if mb.engaged--; mb.engaged == 0 {
+	mb := m.member
+	if e := mb.keys[key]; e != nil {
+		e.forget()
+	}
+	delete(f.mappers, key)
+	delete(mb.keys, key)
+	if len(mb.keys) > 0 {
+		left := slices.Min(slices.Collect(maps.Keys(mb.keys))) // the log must not name a cluster that has gone
+		mb.name.Store(&left)
+	} else if mb.stop != nil {
 		mb.stop()
-		return
+		mb.stop = nil
 	}
-	f.rename(e.mapper)
 }
 
-// rename chooses another cluster for the log to name if the cluster that it named has
-// gone. The caller holds mu.
-func (f *Fleet) rename(m *DynamicRESTMapper) {
-	if e := f.clusters[*m.member.cluster.Load()]; f.ended || e != nil && e.mapper == m {
-		return
-	}
-	var left []string
-	for cluster, e := range f.clusters {
-		if e.mapper == m {
-			left = append(left, cluster)
+// trim removes what was not used for IdleTimeout and, if there is one more than
+// MaxMappers, what was used least recently. The caller holds mu.
+func (f *Fleet) trim() {
+	now, timeout := time.Now(), cmp.Or(f.IdleTimeout, 10*time.Minute)
+	idle, oldest, first := 0, "", (*member)(nil)
+	for key, m := range f.mappers {
+		mb := m.member
+		if mb.used.Swap(false) {
+			mb.last = now
+		}
+		switch {
+		case mb.keys[key] != nil: // engaged
+		case now.Sub(mb.last) >= timeout:
+			f.remove(key)
+		default:
+			if idle++; first == nil || cmp.Or(mb.last.Compare(first.last), cmp.Compare(mb.turn, first.turn)) < 0 {
+				oldest, first = key, mb
+			}
 		}
 	}
-	if len(left) > 0 {
-		cluster := slices.Min(left)
-		m.member.cluster.Store(&cluster)
+	if idle > cmp.Or(f.MaxMappers, 1000) {
+		f.remove(oldest)
+	}
+	if idle > 0 && !f.timed {
+		f.timed = true
+		time.AfterFunc(max(timeout/20, time.Second), func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.timed = false
+			f.trim()
+		})
 	}
 }
 
-// Start waits until ctx ends. Then it stops all mappers and returns when they have
-// stopped. It has the shape of controller-runtime's manager.Runnable. You may engage
-// clusters before Start, and without it. It returns an error if it was called before.
+// Start waits until ctx ends. Then it empties the fleet, and returns when no mapper
+// refreshes any more. It has the shape of controller-runtime's manager.Runnable. You may
+// use the fleet before Start, and without it; after it, For keeps no mapper.
 func (f *Fleet) Start(ctx context.Context) error {
-	if f.started.Swap(true) {
-		return errors.New("the fleet was started before: Start may be called once")
-	}
 	<-ctx.Done()
 	f.mu.Lock()
 	f.ended = true
-	for cluster, e := range f.clusters {
-		delete(f.clusters, cluster)
-		f.release(e)
+	for key := range f.mappers {
+		f.remove(key)
 	}
 	f.mu.Unlock()
 	f.runs.Wait()
@@ -182,68 +220,83 @@ func (f *Fleet) Start(ctx context.Context) error {
 // NeedLeaderElection returns false: Start runs on every replica.
 func (f *Fleet) NeedLeaderElection() bool { return false }
 
-// Mapper returns the mapper of a cluster, and whether the cluster is engaged.
-func (f *Fleet) Mapper(cluster string) (*DynamicRESTMapper, bool) {
+func (f *Fleet) all() map[string]*DynamicRESTMapper {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	e, ok := f.clusters[cluster]
-	if !ok {
-		return nil, false
-	}
-	return e.mapper, true
+	return maps.Clone(f.mappers)
 }
 
-func (f *Fleet) mappers() map[string]*DynamicRESTMapper {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	mappers := make(map[string]*DynamicRESTMapper, len(f.clusters))
-	for cluster, e := range f.clusters {
-		mappers[cluster] = e.mapper
+// ResetOnNoMatch is the function of that name for all mappers, because an error does not
+// say whose it is. It logs a line for each mapper that it resets.
+func (f *Fleet) ResetOnNoMatch(err error) (reset bool) {
+	for key, m := range f.all() {
+		if ResetOnNoMatch(err, m) {
+			reset = true
+			m.options.Logger.Info("the RESTMapper is reset, because discovery is stale", "cluster", key)
+		}
 	}
-	return mappers
+	return reset
 }
 
-// Status returns the status of each cluster's mapper. It sends no request.
+// Status returns the status of each mapper. It sends no request.
 func (f *Fleet) Status() map[string]DynamicRESTMapperStatus {
 	all := map[string]DynamicRESTMapperStatus{}
-	for cluster, m := range f.mappers() {
-		all[cluster] = m.Status()
+	for key, m := range f.all() {
+		all[key] = m.Status()
 	}
 	return all
 }
 
-// Unhealthy returns the clusters whose mapper's Healthz fails, and why. It sends no
-// request.
-func (f *Fleet) Unhealthy() map[string]error {
-	return unhealthy(f.mappers())
-}
-
-func unhealthy(mappers map[string]*DynamicRESTMapper) map[string]error {
-	failed := map[string]error{}
-	for cluster, m := range mappers {
-		if err := m.Healthz(nil); err != nil {
-			failed[cluster] = err
-		}
-	}
-	return failed
-}
-
 // Healthz has the shape of controller-runtime's healthz.Checker. It fails if there are
-// clusters and all of them are unhealthy. The error names at most ten of them, with
-// the reasons. One cluster that is down is no reason to restart a program that works
-// with the others: Unhealthy and the log name it.
+// mappers and all are unhealthy, and names each: one cluster that is down is no reason to
+// restart a program that works with the others.
 func (f *Fleet) Healthz(*http.Request) error {
-	mappers := f.mappers()
-	failed := unhealthy(mappers)
-	if len(mappers) == 0 || len(failed) < len(mappers) {
-		return nil
+	var errs []error
+	all := f.all()
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		err := all[key].Healthz(nil)
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("cluster %q: %w", key, err))
 	}
-	clusters := slices.Sorted(maps.Keys(failed))
-	errs := make([]error, 0, mostNamed)
-	for _, cluster := range clusters[:min(len(clusters), mostNamed)] {
-		errs = append(errs, fmt.Errorf("cluster %q: %w", cluster, failed[cluster]))
-	}
-	return fmt.Errorf("all %d clusters are unhealthy: %w", len(clusters), errors.Join(errs...))
+	return errors.Join(errs...)
 }
 
-const mostNamed = 10
+// DebugHandler serves the status of all mappers and, with ?cluster=KEY, the page of one of
+// them, as DynamicRESTMapper.DebugHandler does.
+func (f *Fleet) DebugHandler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		cluster, query := req.URL.Query().Get("cluster"), req.URL.Query()
+		m := f.all()[cluster]
+		switch {
+		case !query.Has("cluster"):
+			serveDebug(w, req, func() debugDocument { return fleetPage{f.Status()} })
+		case m == nil:
+			http.Error(w, "the fleet has no such cluster", http.StatusNotFound)
+		default:
+			m.recent.record(m.reloader.Snapshot())
+			serveDebug(w, req, func() debugDocument { return m.debugPage(cluster) })
+		}
+	})
+}
+
+// fleetPage is what DebugHandler shows of all mappers.
+type fleetPage struct {
+	Clusters map[string]DynamicRESTMapperStatus `json:"clusters"`
+}
+
+func (p fleetPage) html(asJSON string) string {
+	w := &page{}
+	w.head("RESTMappers by cluster")
+	w.line(`<div class="wide"><table><tr><th>Cluster</th><th>Health</th><th>Known</th><th>Last successful read</th><th>Last error</th></tr>`)
+	for _, cluster := range slices.Sorted(maps.Keys(p.Clusters)) {
+		s := p.Clusters[cluster]
+		class, health := healthText(s)
+		w.linef(`<tr><td><a href="?%s">%s</a></td><td class="%s">%s</td><td>%s</td><td class="nowrap">%s</td><td>%s</td></tr>`,
+			url.Values{"cluster": {cluster}}.Encode(), cluster, class, health, knownText(s), moment(s.LastSuccess), errorText(s.LastError))
+	}
+	w.line(`</table></div>`)
+	w.foot(asJSON)
+	return w.String()
+}

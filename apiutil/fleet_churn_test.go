@@ -30,7 +30,7 @@ func TestFleetChurn(t *testing.T) {
 	var made, freed atomic.Int64
 	engage := func(cluster string) context.CancelFunc {
 		transport := &transportOf{watched}
-		m, err := fleet.MapperProvider(server.Config(), &http.Client{Transport: transport})
+		m, err := fleet.For("", server.Config(), &http.Client{Transport: transport})
 		if err != nil {
 			t.Error(err)
 		}
@@ -56,9 +56,9 @@ func TestFleetChurn(t *testing.T) {
 					leave = engage(cluster)
 				}
 				if i%3 == 1 {
-					m, ok := fleet.Mapper(cluster)
-					if !ok {
-						t.Errorf("%s is not engaged", cluster)
+					m, err := fleet.For(cluster, nil, nil)
+					if err != nil {
+						t.Errorf("%s is not engaged: %v", cluster, err)
 					} else if err := lookUp(m, fooKind); err != nil {
 						t.Errorf("%s in round %d: %v", cluster, round, err)
 					}

@@ -45,7 +45,7 @@ func (p fleetProvider) add(t *testing.T, name string, server *fakeapi.Server) (m
 }
 
 func fleetOf(fleet *apiutil.Fleet) fleetProvider {
-	return fleetProvider{fleet.MapperProvider, fleet.Engage}
+	return fleetProvider{fleet.Provider(""), fleet.Engage}
 }
 
 // Without a fleet nobody calls Start of the mappers that a provider makes. So a kind that
@@ -98,11 +98,11 @@ func (f *fleetTest) new(t *testing.T) *apiutil.DynamicRESTMapper {
 
 func (f *fleetTest) through(t *testing.T, client *http.Client) *apiutil.DynamicRESTMapper {
 	t.Helper()
-	m, err := f.MapperProvider(f.server.Config(), client)
+	m, err := f.For("", f.server.Config(), client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m.(*apiutil.DynamicRESTMapper)
+	return m
 }
 
 // join engages a cluster until leave is called, which returns when the engagement has
@@ -144,8 +144,8 @@ func (f *fleetTest) wantRunning(t *testing.T, when string, n int) {
 // wantMapper fails the test unless m is the mapper of the cluster; nil: there is none.
 func (f *fleetTest) wantMapper(t *testing.T, cluster string, m *apiutil.DynamicRESTMapper) {
 	t.Helper()
-	if got, ok := f.Mapper(cluster); got != m || ok != (m != nil) {
-		t.Errorf("Mapper(%q) = %p, %t; want %p", cluster, got, ok, m)
+	if got, err := f.For(cluster, nil, nil); got != m || (err == nil) != (m != nil) {
+		t.Errorf("For(%q) = %p, %v; want %p", cluster, got, err, m)
 	}
 	if _, ok := f.Status()[cluster]; ok != (m != nil) {
 		t.Errorf("Status has %q: %t", cluster, ok)
@@ -281,8 +281,8 @@ func TestFleetEngageErrors(t *testing.T) {
 func TestFleetInvalidOptions(t *testing.T) {
 	server := newServer(fakeapi.Aggregated())
 	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: -1})
-	m, err := fleet.MapperProvider(server.Config(), server.Client())
+	m, err := fleet.Provider("a")(server.Config(), server.Client())
 	if m != nil || err == nil || !strings.Contains(err.Error(), "RefreshInterval") {
-		t.Errorf("MapperProvider returned %v, %v", m, err)
+		t.Errorf("Provider returned %v, %v", m, err)
 	}
 }

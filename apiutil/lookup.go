@@ -21,6 +21,7 @@ func recheck[T any](
 	ctx context.Context, m *DynamicRESTMapper, q snapshot.Query, find func(*snapshot.Snapshot) (T, bool, error),
 ) (T, error) {
 	defer m.hit()
+	m.member.use()
 	if m.knownAbsent(q) {
 		answer, _, err := find(m.reloader.Snapshot())
 		return answer, err

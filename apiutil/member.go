@@ -4,29 +4,42 @@ package apiutil
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 )
 
-// member is what a fleet keeps in a mapper that it made.
+// member is what a fleet keeps in a mapper that it made. The fleet's mu guards what is not
+// atomic.
 type member struct {
-	cluster atomic.Pointer[string] // the cluster that the log names; nil before the first
+	fleet *Fleet
+	name  atomic.Pointer[string] // the key that the log names; nil before there is one
+	used  atomic.Bool            // there was a lookup since the fleet last looked
+	last  time.Time              // when it was used
+	turn  uint64                 // orders what was used at the same time
 
-	mu      *sync.Mutex        // the fleet's own; guards what follows
-	engaged int                // clusters that have this mapper now
-	stop    context.CancelFunc // ends the latest run
-	stopped chan struct{}      // closed when the latest run has ended; nil before the first
+	keys    map[string]*engagement // that have this mapper, nil: not engaged; it refreshes while there is one
+	stop    context.CancelFunc     // ends the run; nil: there is none
+	stopped chan struct{}          // closed when the latest run has ended
 }
 
-// logger returns the Logger of the options. In a fleet it names the cluster, once that
-// is known.
+// engagement lasts until its context ends.
+type engagement struct{ forget func() bool }
+
+// use notes a lookup. Only the first since the fleet last looked costs a write.
+func (mb *member) use() {
+	if mb != nil && !mb.used.Load() {
+		mb.used.Store(true)
+	}
+}
+
+// logger returns the Logger of the options. In a fleet it names the cluster.
 func (m *DynamicRESTMapper) logger() logr.Logger { return m.named(m.options.Logger) }
 
 func (m *DynamicRESTMapper) named(logger logr.Logger) logr.Logger {
-	if m.member == nil || m.member.cluster.Load() == nil {
+	if m.member == nil || m.member.name.Load() == nil {
 		return logger
 	}
-	return logger.WithValues("cluster", *m.member.cluster.Load())
+	return logger.WithValues("cluster", *m.member.name.Load())
 }

@@ -45,20 +45,6 @@ type DynamicRESTMapperOptions struct {
 	// decompression. A larger one is an error. Defaults to 64 MiB.
 	MaxResponseBytes int64
 
-	// SharedAs names the caller for which the mapper reads, if the transport does not
-	// identify that caller. If two mappers of a process read for the same caller of the
-	// same server, the second starts with the document that the first has read, and asks
-	// the server whether it still holds. The transport identifies the caller if
-	// rest.HTTPClientFor made httpClient from cfg. It does not with WrapTransport,
-	// Transport, Dial, Proxy, AuthProvider or a client of your own: then nothing is
-	// shared without a name.
-	//
-	// Mappers with the same SharedAs, and the same address and credentials in their
-	// rest.Config, read for one caller. Give the same name only to clients that send the
-	// same credentials to the same server. The name of the object from which you make
-	// them will do. Defaults to "": the transport decides.
-	SharedAs string
-
 	// UnhealthyAfter is how long reads must fail before Healthz fails.
 	// Defaults to 2 minutes.
 	UnhealthyAfter time.Duration
@@ -141,10 +127,14 @@ const leastPace = time.Millisecond
 // cluster and client.
 func DynamicRESTMapperProvider(opts DynamicRESTMapperOptions) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
-		m, err := NewDynamicRESTMapperWithOptions(cfg, httpClient, opts)
-		if err != nil {
-			return nil, err // m in a meta.RESTMapper would not be nil
-		}
-		return m, nil
+		return asRESTMapper(NewDynamicRESTMapperWithOptions(cfg, httpClient, opts))
 	}
+}
+
+// asRESTMapper returns nil beside an error. A nil m in a meta.RESTMapper is not nil.
+func asRESTMapper(m *DynamicRESTMapper, err error) (meta.RESTMapper, error) {
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
 }

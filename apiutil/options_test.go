@@ -35,7 +35,7 @@ func TestConstructorsDoNothing(t *testing.T) {
 		keep(apiutil.NewDynamicRESTMapper(cfg, client))
 		keep(apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{})(cfg, client))
 		keep(apiutil.NewDynamicRESTMapperWithOptions(cfg, client, apiutil.DynamicRESTMapperOptions{
-			RefreshInterval: time.Millisecond, WatchAPIs: true, NegativeTTL: time.Hour, UnhealthyAfter: time.Nanosecond, SharedAs: "one",
+			RefreshInterval: time.Millisecond, WatchAPIs: true, NegativeTTL: time.Hour, UnhealthyAfter: time.Nanosecond,
 		}))
 	}
 	for _, m := range mappers {

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -95,7 +94,6 @@ type scriptStage struct {
 	forms  fakeapi.Forms
 	groups []fakeapi.Group
 	server *fakeapi.Server
-	name   string // by which mappers of the server find what others have read
 	client *http.Client
 	mapper *apiutil.DynamicRESTMapper
 }
@@ -106,8 +104,6 @@ func (s *scriptStage) command(words []string) ([]string, error) {
 	switch {
 	case name == "new" && len(args) == 0:
 		return nil, s.newServer()
-	case name == "mapper" && len(args) == 0:
-		return nil, s.newMapper()
 	case name == "reset" && len(args) == 0:
 		s.mapper.Reset()
 		return nil, nil
@@ -122,8 +118,6 @@ func (s *scriptStage) command(words []string) ([]string, error) {
 	}
 }
 
-var scriptServers atomic.Int64 // so that none is taken for another
-
 func (s *scriptStage) newServer() error {
 	s.groups = []fakeapi.Group{
 		fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")),
@@ -132,12 +126,8 @@ func (s *scriptStage) newServer() error {
 	s.server = fakeapi.New(s.groups...)
 	s.server.SetForms(s.forms)
 	s.client = s.server.Client()
-	s.name = fmt.Sprintf("script server %d", scriptServers.Add(1))
-	return s.newMapper()
-}
-
-func (s *scriptStage) newMapper() (err error) {
-	s.mapper, err = apiutil.NewDynamicRESTMapperWithOptions(s.server.Config(), s.client, apiutil.DynamicRESTMapperOptions{SharedAs: s.name})
+	var err error
+	s.mapper, err = apiutil.NewDynamicRESTMapperWithOptions(s.server.Config(), s.client, apiutil.DynamicRESTMapperOptions{})
 	return err
 }
 

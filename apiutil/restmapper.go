@@ -80,7 +80,6 @@ func NewDynamicRESTMapperWithOptions(
 	client, err := discovery.NewClient(cfg, httpClient, discovery.Options{
 		RequestTimeout:   opts.RequestTimeout,
 		MaxResponseBytes: opts.MaxResponseBytes,
-		SharedAs:         opts.SharedAs,
 		Requested:        m.requested(),
 	})
 	if err != nil {
@@ -104,6 +103,7 @@ func NewDynamicRESTMapperWithOptions(
 // hit is called by every lookup. It starts a refresh if one is due by MaxAge, and does not
 // wait for it.
 func (m *DynamicRESTMapper) hit() {
+	m.member.use()
 	if m.reloader.Due() {
 		m.reloader.Confirm()
 	}

@@ -26,7 +26,6 @@ func BenchmarkCold(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			b.StopTimer()
-			forgetServers()
 			e := newEndpoint(uniqueGroupsOf(groups))
 			e.render(b, f.accept)
 			runtime.GC() // what it took to make the server is not to be cleared up below

@@ -4,8 +4,6 @@ package bench
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
@@ -66,7 +63,6 @@ func BenchmarkOnceClusters(b *testing.B) {
 
 func readClusters(b *testing.B, f flavour, clusters int, own func(n int) int) {
 	const batch = 20 // more servers at once would take more memory than all mappers
-	forgetServers()
 	mappers := make([]meta.RESTMapper, 0, clusters)
 	var elapsed time.Duration
 	requests, docBytes := 0, 0
@@ -119,105 +115,4 @@ func warmAll(b *testing.B, f flavour, endpoints []*endpoint) []meta.RESTMapper {
 	}
 	wg.Wait()
 	return mappers
-}
-
-// BenchmarkOnceReconciles: a client and a mapper made for each of 10,000 reconciles
-// over 200 clusters in turn, on sockets: with the client that client-go makes of a
-// rest.Config, or with one whose transport is wrapped, which needs a name. 80 % of the
-// groups are equal. The other mappers are made for 400 reconciles.
-func BenchmarkOnceReconciles(b *testing.B) {
-	for _, client := range []string{"own", "wrapped"} {
-		b.Run("client="+client, func(b *testing.B) {
-			forEach(b, []int{clusterGroups}, func(b *testing.B, _ int, f flavour) {
-				reconciles := 400
-				if f.name == "ours" {
-					reconciles = 10_000
-				}
-				for b.Loop() {
-					b.StopTimer()
-					reconcile(b, f, client == "wrapped", reconciles)
-					b.StartTimer()
-				}
-				b.ReportMetric(0, "ns/op")
-			})
-		})
-	}
-}
-
-func reconcile(b *testing.B, f flavour, wrapped bool, reconciles int) {
-	const clusters = 200
-	forgetServers()
-	gateway := newGateway(b, f, clusters)
-	defer gateway.Close()
-	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	before := heap()
-	var elapsed time.Duration
-	for i := range reconciles {
-		start := time.Now()
-		mustFind(b, gateway.newMapper(b, f, i%clusters, wrapped), gateway.endpoints[i%clusters].kind)
-		elapsed += time.Since(start)
-		gateway.count(i % clusters)
-		if i%500 == 499 {
-			runtime.GC()
-		}
-	}
-	kept := heap() - before
-	per := float64(reconciles)
-	b.ReportMetric(float64(gateway.full)/per, "full/reconcile")
-	b.ReportMetric(float64(gateway.unchanged)/per, "unchanged/reconcile")
-	b.ReportMetric(float64(gateway.docBytes)/per, "doc-B/reconcile")
-	b.ReportMetric(float64(elapsed)/per, "ns/reconcile")
-	b.ReportMetric(kept, "kept-B")
-}
-
-// A gateway has many clusters behind one address.
-type gateway struct {
-	*httptest.Server
-	endpoints []*endpoint
-
-	full, unchanged, docBytes int // of the answers so far
-}
-
-func newGateway(b *testing.B, f flavour, clusters int) *gateway {
-	g := &gateway{}
-	mux := http.NewServeMux()
-	for n := range clusters {
-		e := newEndpoint(clusterOf(n, ownGroups))
-		e.render(b, f.accept)
-		g.endpoints = append(g.endpoints, e)
-		prefix := fmt.Sprintf("/clusters/%d", n)
-		mux.Handle(prefix+"/", http.StripPrefix(prefix, e.server))
-	}
-	g.Server = httptest.NewServer(mux)
-	return g
-}
-
-// newMapper makes a client and a mapper, as a program does for one piece of work.
-func (g *gateway) newMapper(b *testing.B, f flavour, cluster int, wrapped bool) meta.RESTMapper {
-	cfg := &rest.Config{Host: fmt.Sprintf("%s/clusters/%d", g.URL, cluster), BearerToken: fakeapi.Token, QPS: -1}
-	name := ""
-	if wrapped {
-		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return newLine(next) })
-		name = g.endpoints[cluster].name
-	}
-	client, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	mapper, err := f.make(cfg, client, name)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return mapper
-}
-
-// count counts what a cluster has answered.
-func (g *gateway) count(cluster int) {
-	for _, r := range g.endpoints[cluster].server.TakeRequests() {
-		if g.docBytes += r.BodyBytes; r.Code == http.StatusNotModified {
-			g.unchanged++
-		} else {
-			g.full++
-		}
-	}
 }

@@ -175,9 +175,6 @@ func benchmarkHitsOf(b *testing.B, groups int, run func(*testing.B, func(*query)
 	for i, f := range flavours {
 		mappers[i] = f.warmMapper(b, e)
 	}
-	unnamed := *e
-	unnamed.name = ""
-	alone := flavours[0].warmMapper(b, &unnamed)
 	e.hangUp()
 	// The garbage collector runs as in a program of ordinary size, and not after
 	// every 40,000 lookups; and memory that it has not used yet is not measured.
@@ -188,9 +185,6 @@ func benchmarkHitsOf(b *testing.B, groups int, run func(*testing.B, func(*query)
 	}
 
 	b.Run("lookup=floor/mapper=floor", func(b *testing.B) { run(b, bare.hit) })
-	b.Run("lookup=RESTMapping/mapper=alone", func(b *testing.B) { // ours, which shares nothing
-		run(b, func(q *query) error { _, err := alone.RESTMapping(q.gk); return err })
-	})
 	for _, l := range lookups {
 		for i, f := range flavours {
 			m := mappers[i]

@@ -25,7 +25,7 @@ import (
 // A flavour is one of the mappers that are compared.
 type flavour struct {
 	name   string
-	make   func(cfg *rest.Config, httpClient *http.Client, sharedAs string) (meta.RESTMapper, error)
+	make   func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error)
 	accept string // the form of the bulk document that it gets
 }
 
@@ -35,20 +35,12 @@ const (
 )
 
 var flavours = []flavour{
-	{"ours", newOurs, aggregatedProtobuf},
-	{"stock", newStock, aggregatedJSON},
+	{"ours", apiutil.NewDynamicRESTMapper, aggregatedProtobuf},
+	{"stock", stock.NewDynamicRESTMapper, aggregatedJSON},
 	{"deferred", newDeferred, aggregatedJSON},
 }
 
-func newOurs(cfg *rest.Config, httpClient *http.Client, sharedAs string) (meta.RESTMapper, error) {
-	return apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{SharedAs: sharedAs})(cfg, httpClient)
-}
-
-func newStock(cfg *rest.Config, httpClient *http.Client, _ string) (meta.RESTMapper, error) {
-	return stock.NewDynamicRESTMapper(cfg, httpClient)
-}
-
-func newDeferred(cfg *rest.Config, httpClient *http.Client, _ string) (meta.RESTMapper, error) {
+func newDeferred(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, httpClient)
 	if err != nil {
 		return nil, err
@@ -59,7 +51,7 @@ func newDeferred(cfg *rest.Config, httpClient *http.Client, _ string) (meta.REST
 // newMapper makes a mapper that has read nothing yet.
 func (f flavour) newMapper(tb testing.TB, e *endpoint) meta.RESTMapper {
 	tb.Helper()
-	mapper, err := f.make(&rest.Config{Host: "http://fake.invalid", QPS: -1}, e.client, e.name)
+	mapper, err := f.make(&rest.Config{Host: "http://fake.invalid", QPS: -1}, e.client)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -116,7 +108,6 @@ const errFound = benchError("a mapping")
 type endpoint struct {
 	server *fakeapi.Server
 	client *http.Client
-	name   string           // for SharedAs: nobody sees through a transport in memory
 	kind   schema.GroupKind // one that is served
 	line   *line
 }
@@ -143,8 +134,6 @@ func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
 
 const errCut = benchError("the benchmark has cut the line to the server")
 
-var endpoints atomic.Int64
-
 func newEndpoint(groups []fakeapi.Group) *endpoint {
 	last := groups[len(groups)-1]
 	return newEndpointOf(fakeapi.New(groups...), schema.GroupKind{Group: last.Name, Kind: last.Versions[0].Resources[0].Kind})
@@ -156,7 +145,6 @@ func newEndpointOf(server *fakeapi.Server, kind schema.GroupKind) *endpoint {
 	return &endpoint{
 		server: server,
 		client: &http.Client{Transport: l},
-		name:   fmt.Sprintf("endpoint %d", endpoints.Add(1)),
 		kind:   kind,
 		line:   l,
 	}

@@ -10,8 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/freshmapper/freshmapper/apiutil"
 )
 
 // heap returns the heap in use, without garbage and without what only weak pointers
@@ -24,50 +22,34 @@ func heap() float64 {
 	return float64(stats.HeapAlloc)
 }
 
-// forgetServers makes this process forget the bulk documents that it keeps for new
-// mappers. Otherwise they would be dropped later, and counted as a gain.
-func forgetServers() { apiutil.SetSharedCache(10*time.Minute, 64<<20) }
-
 // BenchmarkOnceHeap: what a mapper keeps once the server's documents are gone,
 // its HTTP client included.
 func BenchmarkOnceHeap(b *testing.B) {
 	count := map[int]int{10: 100, 100: 30, 500: 8, 2000: 4}
 	b.Run("mapper_of=own_server", func(b *testing.B) {
 		forEach(b, hitSizes, func(b *testing.B, groups int, f flavour) {
-			reportHeap(b, f, count[groups], true, func() *endpoint { return newEndpoint(uniqueGroupsOf(groups)) })
+			reportHeap(b, f, count[groups], func() *endpoint { return newEndpoint(uniqueGroupsOf(groups)) })
 		})
 	})
 	b.Run("mapper_of=equal_server", func(b *testing.B) {
 		forEach(b, hitSizes, func(b *testing.B, groups int, f flavour) {
 			first := f.warmMapper(b, newEndpoint(groupsOf(groups)))
-			reportHeap(b, f, count[groups], true, func() *endpoint { return newEndpoint(groupsOf(groups)) })
-			runtime.KeepAlive(first)
-		})
-	})
-	b.Run("mapper_of=same_server", func(b *testing.B) {
-		forEach(b, hitSizes, func(b *testing.B, groups int, f flavour) {
-			e := newEndpoint(groupsOf(groups))
-			first := f.warmMapper(b, e)
-			reportHeap(b, f, count[groups], false, func() *endpoint { return e })
+			reportHeap(b, f, count[groups], func() *endpoint { return newEndpoint(groupsOf(groups)) })
 			runtime.KeepAlive(first)
 		})
 	})
 }
 
-// reportHeap makes n mappers, each of the server that next returns. own reports
-// whether that server is made for its mapper alone, and can be closed with it.
-func reportHeap(b *testing.B, f flavour, n int, own bool, next func() *endpoint) {
+// reportHeap makes n mappers, each of a server of its own, which is closed with it.
+func reportHeap(b *testing.B, f flavour, n int, next func() *endpoint) {
 	for b.Loop() {
-		forgetServers()
 		mappers := make([]meta.RESTMapper, n)
 		before := heap()
 		for i := range mappers {
 			e := next()
 			mappers[i] = f.warmMapper(b, e)
 			e.server.TakeRequests()
-			if own {
-				e.hangUp()
-			}
+			e.hangUp()
 		}
 		after := heap()
 		runtime.KeepAlive(mappers)
@@ -83,7 +65,6 @@ func BenchmarkOnceFleet(b *testing.B) {
 	forEach(b, []int{100, 500}, func(b *testing.B, groups int, f flavour) {
 		for b.Loop() {
 			b.StopTimer()
-			forgetServers()
 			e := newEndpoint(uniqueGroupsOf(groups))
 			e.render(b, f.accept)
 			runtime.GC()

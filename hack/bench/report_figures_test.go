@@ -57,7 +57,6 @@ var targets = []target{
 	{what: "miss of an absent group, no version, at 500 groups: ours ÷ stock", most: 0.1, of: "Miss/version=none/groups=500/mapper=ours sec/op", by: "mapper=stock"},
 	{what: "refresh with 1 of 500 groups changed: ours ÷ stock", most: 0.12, of: "Refresh/changed=one/groups=500/mapper=ours sec/op", by: "mapper=stock"},
 	{what: "20 mappers on a server with 500 groups: heap of each further one", most: 32 << 10, of: "OnceFleet/groups=500/mapper=ours further-B/mapper"},
-	{what: "20 mappers on a server with 500 groups: document bytes of each further one", most: 0, of: "OnceFleet/groups=500/mapper=ours further-doc-B/mapper"},
 	{what: "200 concurrent misses of one kind: requests", most: 3, of: "OnceStorm/groups=500/mapper=ours requests/op"},
 	{what: "p99 of hits at 100 groups: during a slow discovery ÷ without", most: 2, of: "OnceLatency/groups=100/mapper=ours busy-p99-sec", by: "OnceLatency/groups=100/mapper=ours quiet-p99-sec"},
 	{what: "p99 of hits at 500 groups: during a slow discovery ÷ without", most: 2, of: "OnceLatency/groups=500/mapper=ours busy-p99-sec", by: "OnceLatency/groups=500/mapper=ours quiet-p99-sec"},
@@ -71,16 +70,9 @@ var targets = []target{
 	{what: "the same, legacy: requests, the document's and the kind's version", most: 3, of: "OnceReset/mode=legacy/groups=100/mapper=ours requests/op"},
 	{what: "the same, legacy: latencies of the server", most: 4, of: "OnceReset/mode=legacy/groups=100/mapper=ours latencies"},
 
-	// Many clusters in one process. A document has two halves. So half of the
-	// number of halves that a reconcile reads in full is the share of the
-	// reconciles that do so.
+	// Many clusters in one process.
 	{what: "1,000 clusters of 300 groups, 80 % of the clusters equal: heap of all mappers", most: 32 << 20, of: "OnceClusters/equal=clusters/groups=300/mapper=ours 1000*B/mapper"},
 	{what: "1,000 clusters of 300 groups, 80 % of the groups equal: heap of all mappers", most: 32 << 20, of: "OnceClusters/equal=groups/groups=300/mapper=ours 1000*B/mapper"},
-	{what: "a mapper for each of 10,000 reconciles over 200 clusters, client-go's transport: full reads", most: 100, of: "OnceReconciles/client=own/groups=300/mapper=ours 5000*full/reconcile"},
-	{what: "the same: 304s of each reconcile", most: 2, of: "OnceReconciles/client=own/groups=300/mapper=ours unchanged/reconcile"},
-	{what: "a mapper for each of 10,000 reconciles over 200 clusters, wrapped transport, SharedAs: full reads", most: 100, of: "OnceReconciles/client=wrapped/groups=300/mapper=ours 5000*full/reconcile"},
-	{what: "the same: 304s of each reconcile", most: 2, of: "OnceReconciles/client=wrapped/groups=300/mapper=ours unchanged/reconcile"},
-	{what: "hit of a mapper that shares ÷ of one that does not, mean of 4 sizes", most: 1.05, of: "Hit/groups=$groups/lookup=RESTMapping/mapper=ours sec/op", by: "mapper=alone", groups: sizes, mean: true},
 }
 
 // A figure is a line about a target.

@@ -12,8 +12,18 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Bulk is a bulk document, shared with other mappers of this process.
-type Bulk = share.Bulk
+// bulk is what one bulk read of a server found. It is immutable.
+type bulk struct {
+	core, named half // of /api and of /apis
+	list        *snapshot.List
+}
+
+// half is what was read from one of the two bulk paths.
+type half struct {
+	share.Document
+	etag   string    // empty if the server sent none
+	caller share.Key // of the credentials that it was sent to
+}
 
 // acceptBulk asks for the aggregated document, or for the plain list if the server has
 // none. v2 comes before v2beta1 (servers 1.26 to 1.29). Protobuf comes before JSON,
@@ -36,86 +46,75 @@ const (
 // not changed since the last call. If neither half has changed, the result is that of the
 // last call. Document may not be called concurrently.
 func (c *Client) Document(ctx context.Context) (*snapshot.List, error) {
-	last := c.known()
-	core, err := c.bulkDocument(ctx, corePath, &last.Core)
+	last := c.last
+	if last == nil {
+		last = &bulk{}
+	}
+	core, err := c.readHalf(ctx, corePath, &last.core)
 	if err != nil {
 		return nil, err
 	}
-	named, err := c.bulkDocument(ctx, namedPath, &last.Named)
+	named, err := c.readHalf(ctx, namedPath, &last.named)
 	if err != nil {
 		return nil, err
 	}
-	news := core != &last.Core || named != &last.Named
-	if news {
-		last = newBulk(core, named, last.List)
+	if core != &last.core || named != &last.named {
+		last = newBulk(core, named, last.list)
 	}
 	c.last = last
-	share.Remember(c.server, c.last, news)
-	return c.last.List, nil
-}
-
-// known returns the last bulk document, which may be another mapper's, or an empty one.
-func (c *Client) known() *Bulk {
-	if c.last != nil {
-		return c.last
-	}
-	if last := share.Recall(c.server); last != nil {
-		return last
-	}
-	return &Bulk{}
+	return last.list, nil
 }
 
 // newBulk joins the core group with the named ones. last is the previous list, or nil.
-func newBulk(core, named *share.Document, last *snapshot.List) *Bulk {
-	b := &Bulk{Core: *core, Named: *named}
+func newBulk(core, named *half, last *snapshot.List) *bulk {
+	b := &bulk{core: *core, named: *named}
 	groups := slices.Concat(core.Groups, named.Groups)
 	aggregated := core.Aggregated() && named.Aggregated()
 	if aggregated {
-		if b.List = share.List(groups, share.KeyOfAll(core.Key, named.Key), last); b.List.Unique() {
-			all := b.List.Groups() // equal groups, which other mappers hold as well
-			b.Core.Groups, b.Named.Groups = all[:len(core.Groups)], all[len(core.Groups):]
+		if b.list = share.List(groups, share.KeyOfAll(core.Key, named.Key), last); b.list.Unique() {
+			all := b.list.Groups() // equal groups, which other mappers hold as well
+			b.core.Groups, b.named.Groups = all[:len(core.Groups)], all[len(core.Groups):]
 			return b
 		}
 	}
-	b.List = snapshot.NewList(merge(groups), aggregated)
+	b.list = snapshot.NewList(merge(groups), aggregated)
 	return b
 }
 
-// bulkDocument reads one of the two paths. It returns last if the document has not
-// changed.
+// readHalf reads one of the two paths. It returns last if the document has not changed.
 //
 // A 304 proves nothing in two cases. Its own ETag may be another one: then a gateway
-// speaks of a document that it has, and not of last. And another mapper may have read last
-// for another caller: servers may give documents of different content the same ETag.
-func (c *Client) bulkDocument(ctx context.Context, path string, last *share.Document) (*share.Document, error) {
+// speaks of a document that it has, and not of last. And the credentials may be others
+// than those that last was sent to, because files and plugins bring new ones: a server may
+// give documents of different content the same ETag.
+func (c *Client) readHalf(ctx context.Context, path string, last *half) (*half, error) {
 	unproven := false
-	r := request{path: path, accept: acceptBulk, etag: last.ETag}
-	doc, err := get(ctx, c, r, func(doc document) (*share.Document, error) {
+	r := request{path: path, accept: acceptBulk, etag: last.etag}
+	read, err := get(ctx, c, r, func(doc document) (*half, error) {
 		if doc.notModified {
-			unproven = doc.etag != "" && doc.etag != last.ETag || c.last == nil && doc.caller != last.Caller
+			unproven = doc.etag != "" && doc.etag != last.etag || doc.caller != last.caller
 			return last, nil
 		}
 		decoded, err := decodeBulk(doc.body, path)
 		if err != nil {
 			return nil, err
 		}
-		decoded.ETag, decoded.Caller = doc.etag, doc.caller
-		return decoded, nil
+		return &half{*decoded, doc.etag, doc.caller}, nil
 	})
 	switch {
 	case errors.Is(err, errNotServed):
 		return notServed(path)
 	case unproven:
-		return c.bulkDocument(ctx, path, &share.Document{})
+		return c.readHalf(ctx, path, &half{})
 	}
-	return doc, err
+	return read, err
 }
 
 // notServed returns an empty document for /api: servers that only extend another one,
 // behind an APIService, have no core group. All servers have /apis.
-func notServed(path string) (*share.Document, error) {
+func notServed(path string) (*half, error) {
 	if path == corePath {
-		return &share.Document{}, nil
+		return &half{}, nil
 	}
 	return nil, notFound(path)
 }

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,9 +25,6 @@ type Options struct {
 	RequestTimeout   time.Duration // of one request
 	MaxResponseBytes int64         // of one response, after decompression
 
-	// SharedAs names the caller if the transport does not identify it; see share.ServerOf.
-	SharedAs string
-
 	// Requested, if not nil, is called after every request with its path and the status
 	// of the answer, 0 if there was none.
 	Requested func(path string, code int)
@@ -37,9 +36,8 @@ type Options struct {
 type Client struct {
 	rest    rest.Interface
 	options Options
-	secrets []string     // never shown in an error, like the credentials that a request has sent
-	server  share.Server // under which other mappers of this process find the documents
-	last    *share.Bulk  // the last bulk document read; only Document uses it
+	secrets []string // never shown in an error, like the credentials that a request has sent
+	last    *bulk    // the last bulk document read; only Document uses it
 }
 
 // NewClient makes a client that sends its requests through httpClient, with the
@@ -51,7 +49,7 @@ func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Cli
 	// The REST client of the discovery client has the settings that stock's mapper uses:
 	// rate limits, timeout parameter, user agent.
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(withoutWarnings(cfg), &own)
-	c := &Client{options: options, secrets: secretsOf(cfg), server: share.ServerOf(cfg, httpClient, options.SharedAs)}
+	c := &Client{options: options, secrets: secretsOf(cfg)}
 	if err != nil {
 		return nil, c.Safe(hostError(cfg.Host, err))
 	}
@@ -86,7 +84,21 @@ type document struct {
 	body        []byte
 	etag        string
 	notModified bool
-	caller      share.Key // of the credentials that were sent
+	caller      share.Key // see callerOf
+}
+
+// callerOf returns a key of the headers that say whose request it is, as it was sent.
+// Transports below this package add them, and may add others each time: tokens of files
+// and plugins change. A client certificate is in no header: that of one file, or of one
+// plugin, belongs to one user, as client-go assumes, too.
+func callerOf(sent *http.Request) share.Key {
+	var headers strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(sent.Header)) {
+		if name == "Authorization" || strings.HasPrefix(name, "Impersonate-") {
+			fmt.Fprintf(&headers, "%s %q ", name, sent.Header[name])
+		}
+	}
+	return share.KeyOf("caller", []byte(headers.String()))
 }
 
 // get reads one document and decodes it. Its error is errNotServed for the API server's
@@ -99,20 +111,11 @@ func get[T any](ctx context.Context, c *Client, r request, decode func(document)
 	if err != nil {
 		return nothing, err
 	}
-	result, err := decode(document{body: body, etag: seen.etag, notModified: seen.notModified, caller: c.caller(seen)})
+	result, err := decode(document{body: body, etag: seen.etag, notModified: seen.notModified, caller: seen.caller})
 	if err != nil {
 		return nothing, c.failure(r, http.StatusOK, err, seen.sent)
 	}
 	return result, nil
-}
-
-// caller returns a key of the credentials that were sent: the tokens of files and plugins
-// change. It is zero if the user has named the caller.
-func (c *Client) caller(seen *exchange) share.Key {
-	if c.server.Named() {
-		return share.Key{}
-	}
-	return share.KeyOf("Authorization", []byte(seen.authorization))
 }
 
 // send returns the body of a successful response.

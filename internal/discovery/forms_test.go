@@ -165,7 +165,7 @@ func TestSpoiledDocumentsAreNotRemembered(t *testing.T) {
 		c := newClient(t, server)
 		for _, path := range []string{"/api", "/apis"} {
 			heal := server.SetFault(fakeapi.At(path), fault)
-			_, err := c.Document(context.Background(), whole)
+			_, err := c.Document(context.Background())
 			var failed *Error
 			if !errors.As(err, &failed) || failed.Path != path {
 				t.Errorf("%s at %s: %v", fault, path, err)
@@ -224,11 +224,11 @@ func TestOddDocument(t *testing.T) {
 	)...)
 	server.SetForms(fakeapi.Legacy())
 	c := newClient(t, server)
-	bulk, err := c.Document(context.Background(), whole)
+	bulk, err := c.Document(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := new(snapshot.Snapshot).WithDocument(bulk.List, 1, 1)
+	s := new(snapshot.Snapshot).WithDocument(bulk, 1, 1)
 	server.TakeRequests()
 	for _, name := range []string{"a/b", ".."} {
 		for _, v := range s.Group(name).Versions() {

@@ -60,9 +60,9 @@ func decodeAll(data []byte) {
 }
 
 func use(core, named *share.Document) {
-	bulk := newBulk(core, named, nil)
-	s := new(snapshot.Snapshot).WithDocument(bulk.List, 1, 1)
-	s = s.Reset(2).WithDocument(bulk.List, 3, 3)
+	bulk := newBulk(&half{Document: *core}, &half{Document: *named}, nil)
+	s := new(snapshot.Snapshot).WithDocument(bulk.list, 1)
+	s = s.Reset(2).WithDocument(bulk.list, 3)
 	snapshot.Diff(new(snapshot.Snapshot), s)
 	for range 20 { // enough for the index of names
 		_, _, _ = s.KindFor(schema.GroupVersionResource{Resource: "kind0001as"})
@@ -195,7 +195,7 @@ func decodeAndUse(body []byte) error {
 	if err != nil {
 		return err
 	}
-	bulk := newBulk(&share.Document{}, doc, nil)
-	new(snapshot.Snapshot).WithDocument(bulk.List, 1, 1).Reset(2).WithDocument(bulk.List, 3, 3)
+	bulk := newBulk(&half{}, &half{Document: *doc}, nil)
+	new(snapshot.Snapshot).WithDocument(bulk.list, 1).Reset(2).WithDocument(bulk.list, 3)
 	return nil
 }

@@ -24,8 +24,6 @@ func newClient(t *testing.T, server *fakeapi.Server) *Client {
 	return c
 }
 
-// whole asks for both halves of the document.
-var whole = Halves{Core: true, Named: true}
 
 // everything reads all there is: the document and, where that only lists versions,
 // each of them.

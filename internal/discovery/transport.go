@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/freshmapper/freshmapper/internal/share"
 )
 
 // exchange holds what client-go's REST client hides of a response. It travels in the
@@ -21,8 +23,7 @@ type exchange struct {
 	code        int
 	notFound    bytes.Buffer // the beginning of the body of a 404
 	sent        []string     // credentials, in the forms in which a server may repeat them
-
-	authorization string // as it was sent; transports below this package add it
+	caller      share.Key    // see callerOf
 }
 
 type exchangeKey struct{}
@@ -56,7 +57,7 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	e.code, e.etag = resp.StatusCode, strongETag(resp.Header)
-	e.sent, e.authorization = sentBy(resp, req), sentRequest(resp, req).Header.Get("Authorization")
+	e.sent, e.caller = sentBy(resp, req), callerOf(sentRequest(resp, req))
 	if resp.StatusCode == http.StatusNotModified {
 		return asOK(resp, e)
 	}

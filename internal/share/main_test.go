@@ -12,16 +12,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Kept returns how many groups, lists and bulk documents the process holds, and how
-// many of those documents it would hold without any mapper.
-func Kept() [4]int { return [4]int{groups.len(), lists.len(), bulks.len(), recent.len()} }
-
-// KeptBytes returns how many bytes the process holds without any mapper.
-func KeptBytes() int64 {
-	recent.mu.Lock()
-	defer recent.mu.Unlock()
-	return recent.bytes
-}
+// kept returns how many groups and lists the process holds.
+func kept() [2]int { return [2]int{groups.len(), lists.len()} }
 
 // collected runs the garbage collector until done returns true, and reports whether it
 // does.
@@ -35,6 +27,3 @@ func collected(done func() bool) bool {
 	}
 	return false
 }
-
-// Collected is collected, for tests from outside.
-func Collected(done func() bool) bool { return collected(done) }

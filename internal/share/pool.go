@@ -22,12 +22,11 @@ func (p *pool[K, V]) get(key K) *V {
 	return p.values[key].Value()
 }
 
-// put keeps value under key and returns it. If key has a value already and replace is
-// false, put returns that value.
-func (p *pool[K, V]) put(key K, value *V, replace bool) *V {
+// put keeps value under key and returns it. If key has a value already, put returns that.
+func (p *pool[K, V]) put(key K, value *V) *V {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if other := p.values[key].Value(); other != nil && (!replace || other == value) {
+	if other := p.values[key].Value(); other != nil {
 		return other
 	}
 	if p.values == nil {

@@ -8,6 +8,6 @@ package share
 // keep every document for ever.
 type pool[K comparable, V any] struct{}
 
-func (*pool[K, V]) get(K) *V                     { return nil }
-func (*pool[K, V]) put(_ K, value *V, _ bool) *V { return value }
-func (*pool[K, V]) len() int                     { return 0 }
+func (*pool[K, V]) get(K) *V             { return nil }
+func (*pool[K, V]) put(_ K, value *V) *V { return value }
+func (*pool[K, V]) len() int             { return 0 }

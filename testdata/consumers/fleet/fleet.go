@@ -28,7 +28,7 @@ func newFleet(opts options) fleet {
 	})}
 }
 
-func (f fleet) clusterOptions(opts *cluster.Options) { opts.MapperProvider = f.MapperProvider }
+func (f fleet) clusterOptions(opts *cluster.Options) { opts.MapperProvider = f.Provider("") }
 
 // Engage is called for each cluster that comes, with a context that ends when the cluster
 // goes.
@@ -37,10 +37,10 @@ func (f fleet) Engage(ctx context.Context, name multicluster.ClusterName, cl clu
 }
 
 // whileServed runs run while the cluster serves the kind, again and again until ctx ends.
-func (f fleet) whileServed(ctx context.Context, name string, _ cluster.Cluster, kind schema.GroupVersionKind, run func(context.Context) error) error {
-	mapper, ok := f.Mapper(name)
+func (f fleet) whileServed(ctx context.Context, name string, cl cluster.Cluster, kind schema.GroupVersionKind, run func(context.Context) error) error {
+	mapper, ok := cl.GetRESTMapper().(*apiutil.DynamicRESTMapper)
 	if !ok {
-		return fmt.Errorf("cluster %q is gone", name)
+		return fmt.Errorf("the RESTMapper of cluster %q is a %T", name, cl.GetRESTMapper())
 	}
 	return mapper.RunWhileServed(ctx, run, kind)
 }

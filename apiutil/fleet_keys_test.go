@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// forKey returns the mapper of a key, after a lookup of a served kind.
+func forKey(t *testing.T, f *apiutil.Fleet, key string, server *fakeapi.Server) *apiutil.DynamicRESTMapper {
+	t.Helper()
+	m, err := f.For(key, server.Config(), server.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantServed(t, m, fooKind)
+	return m
+}
+
+// The first client of a key reads the server, in two requests. The others read nothing.
+func TestFleetReadsOncePerKey(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f, server := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{}), newServer(fakeapi.Aggregated())
+		first := forKey(t, f, "a", server)
+		for range 10_000 {
+			if forKey(t, f, "a", server) != first {
+				t.Fatal("another mapper for the same key")
+			}
+		}
+		wantRequests(t, server, "10,001 clients of one key", "/api 200", "/apis 200")
+		if forKey(t, f, "b", server) == first {
+			t.Error("one mapper for two keys")
+		}
+		wantRequests(t, server, "another key", "/api 200", "/apis 200")
+		f.Remove("a")
+		f.Remove("a")
+		if forKey(t, f, "a", server) == first {
+			t.Error("a removed mapper is still there")
+		}
+		wantRequests(t, server, "a removed key", "/api 200", "/apis 200")
+		var all sync.WaitGroup
+		found := make([]*apiutil.DynamicRESTMapper, 50)
+		for i := range found {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				found[i] = forKey(t, f, "c", server)
+			}()
+		}
+		all.Wait()
+		for _, m := range found {
+			if m != found[0] {
+				t.Error("two mappers for one key that was new to many at once")
+			}
+		}
+		// Those that came while the first was reading may read once more.
+		if n := len(server.TakeRequests()); n > 4 {
+			t.Errorf("%d requests for many at once", n)
+		}
+	})
+}
+
+// Without a key nothing is shared, and nothing is kept.
+func TestFleetWithoutKey(t *testing.T) {
+	f, server := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{}), newServer(fakeapi.Aggregated())
+	if forKey(t, f, "", server) == forKey(t, f, "", server) {
+		t.Error("one mapper twice")
+	}
+	if len(f.Status()) > 0 {
+		t.Errorf("kept: %v", f.Status())
+	}
+	if err := f.Engage(t.Context(), "", forKey(t, f, "", server)); err != nil || len(f.Status()) != 1 {
+		t.Errorf("a cluster of no name: %v, %v", err, f.Status())
+	}
+	if forKey(t, f, "", server) == forKey(t, f, "", server) {
+		t.Error("one mapper twice, because a cluster has no name")
+	}
+}
+
+// tokens notes who has asked a server.
+type tokens struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+func (tk *tokens) RoundTrip(req *http.Request) (*http.Response, error) {
+	tk.mu.Lock()
+	tk.seen[req.Header.Get("Authorization")]++
+	tk.mu.Unlock()
+	return tk.next.RoundTrip(req)
+}
+
+// A key stands for a server and credentials, and nothing else is compared: a caller that
+// takes it for others is told what the first may see. But its credentials go nowhere, and
+// what the first is told does not change.
+func TestFleetKeyOfAnotherConfig(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
+		forConfig := func(server *fakeapi.Server, token string) (*apiutil.DynamicRESTMapper, *tokens) {
+			asked := &tokens{next: server.Client().Transport, seen: map[string]int{}}
+			cfg := &rest.Config{Host: "http://fake.invalid", Transport: asked, BearerToken: token, QPS: -1}
+			client, err := rest.HTTPClientFor(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := f.For("a", cfg, client)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m, asked
+		}
+		server, hostile := newServer(fakeapi.Aggregated()), newServer(fakeapi.Aggregated())
+		serve(hostile, newKind)
+		first, askedFirst := forConfig(server, "first")
+		wantServed(t, first, fooKind)
+		second, askedSecond := forConfig(hostile, "second")
+		wantServed(t, second, fooKind)
+		wantAbsent(t, second, newKind)
+		time.Sleep(time.Minute)
+		wantServed(t, second, fooKind)
+		synctest.Wait()
+		if len(askedSecond.seen) != 0 || len(askedFirst.seen) != 1 || askedFirst.seen["Bearer first"] == 0 {
+			t.Errorf("the first server was asked by %v, the second by %v", askedFirst.seen, askedSecond.seen)
+		}
+		f.Remove("a")
+		second, askedSecond = forConfig(hostile, "second")
+		wantServed(t, second, newKind)
+		wantAbsent(t, first, newKind)
+		if len(askedSecond.seen) != 1 || askedSecond.seen["Bearer second"] == 0 || len(askedFirst.seen) != 1 {
+			t.Errorf("removed: the first server was asked by %v, the second by %v", askedFirst.seen, askedSecond.seen)
+		}
+	})
+}
+
+// What is not used for IdleTimeout goes, by itself, and its refresh with it. A lookup is a
+// use, as For is.
+func TestFleetIdleTimeout(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFleetTest()
+		f.IdleTimeout = 5 * time.Minute
+		used := forKey(t, f.Fleet, "used", f.server)
+		asked := forKey(t, f.Fleet, "asked", f.server)
+		forKey(t, f.Fleet, "idle", f.server)
+		engaged := f.new(t)
+		leave := f.join(t, "engaged", engaged)
+		for minute := range 20 {
+			time.Sleep(time.Minute)
+			wantServed(t, used, fooKind)
+			if forKey(t, f.Fleet, "asked", f.server) != asked {
+				t.Fatalf("gone after %d minutes though it was asked for each minute", minute+1)
+			}
+			if _, ok := f.Status()["idle"]; ok != (minute < 5) {
+				t.Fatalf("idle for %d minutes: in the fleet %t", minute+1, ok)
+			}
+		}
+		f.wantMapper(t, "used", used)
+		f.wantMapper(t, "engaged", engaged)
+		time.Sleep(6 * time.Minute)
+		f.wantMapper(t, "used", nil)
+		f.wantMapper(t, "asked", nil)
+		f.wantRunning(t, "one is engaged", 1)
+		leave()
+		f.wantRunning(t, "none is left", 0)
+		wantServed(t, used, fooKind) // who has it may go on using it
+	})
+}
+
+// At most MaxMappers stay, the ones used last, and of those that are engaged all.
+func TestFleetMaxMappers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFleetTest()
+		f.MaxMappers = 3
+		engaged := f.new(t)
+		defer f.join(t, "engaged", engaged)()
+		for i := range 3 {
+			forKey(t, f.Fleet, strconv.Itoa(i), f.server)
+		}
+		forKey(t, f.Fleet, "0", f.server)
+		for i := range 2 {
+			forKey(t, f.Fleet, strconv.Itoa(i+3), f.server)
+		}
+		for key, there := range map[string]bool{"engaged": true, "0": true, "1": false, "2": false, "3": true, "4": true} {
+			if _, ok := f.Status()[key]; ok != there {
+				t.Errorf("%q is in the fleet: %t", key, ok)
+			}
+		}
+		f.wantRunning(t, "three and the engaged one", 4)
+		time.Sleep(11 * time.Minute)
+		f.wantRunning(t, "the engaged one", 1)
+	})
+}
+
+// However many identities come, what the fleet keeps of them is bounded, and goes.
+func TestFleetManyIdentities(t *testing.T) {
+	const most = 50
+	f := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
+	f.MaxMappers = most
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	read := func(i int) {
+		groups := fakeapi.Typical(30, 2, 3)
+		for n := range groups[1:] {
+			groups[n+1].Name = fmt.Sprintf("i%d.%s", i, groups[n+1].Name)
+		}
+		server := fakeapi.New(groups...)
+		m, err := f.For(strconv.Itoa(i), server.Config(), server.Client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.ResourceSingularizer("pods"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := heap()
+	for i := range most {
+		read(i)
+	}
+	full := heap() - before
+	for i := range 10 * most {
+		read(most + i)
+	}
+	if kept := len(f.Status()); kept > most {
+		t.Errorf("%d of %d mappers are kept", kept, 11*most)
+	}
+	var later int64
+	wantSoon(t, "all identities take no more than those that may stay", func() bool {
+		later = heap() - before // timers that were stopped, of requests, keep memory for a while
+		return later < full*3/2
+	})
+	t.Logf("%d identities take %d bytes, %d take %d", most, full, 11*most, later)
+	for key := range f.Status() {
+		f.Remove(key)
+	}
+	wantSoon(t, "nothing is left", func() bool { return heap()-before < full/4 })
+}
+
+// An error does not say which cluster it is of: all are reset, and the log names each.
+func TestFleetResetOnNoMatch(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		log, logger := newTestLog()
+		f := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{Logger: logger})
+		servers := map[string]*fakeapi.Server{"a": newServer(fakeapi.Aggregated()), "b": newServer(fakeapi.Aggregated())}
+		for key, server := range servers {
+			forKey(t, f, key, server)
+			server.TakeRequests()
+		}
+		if f.ResetOnNoMatch(nil) || f.ResetOnNoMatch(context.Canceled) {
+			t.Error("reset for an error that says nothing of discovery")
+		}
+		if !f.ResetOnNoMatch(fmt.Errorf("reconcile: %w", &meta.NoKindMatchError{GroupKind: newKind.GroupKind()})) {
+			t.Error("not reset")
+		}
+		for key, server := range servers {
+			forKey(t, f, key, server)
+			wantRequests(t, server, "the lookup after the reset", "/api 304", "/apis 304")
+			wantLine(t, log.containing(`because discovery is stale" "cluster"="`+key+`"`), "the RESTMapper is reset")
+		}
+	})
+}
+
+// Each member recovers on its own: one that fails does not slow down the others.
+func TestFleetBackoffOfEach(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFleetTest()
+		forKey(t, f.Fleet, "down", f.server)
+		f.server.SetFault(fakeapi.All(), fakeapi.Refused())
+		up := newServer(fakeapi.Aggregated())
+		m := forKey(t, f.Fleet, "up", up)
+		for range 9 {
+			time.Sleep(time.Minute)
+			wantServed(t, m, fooKind)
+		}
+		synctest.Wait()
+		down, healthy := f.Status()["up"], f.Status()["up"]
+		if down = f.Status()["down"]; down.ConsecutiveFailures == 0 || healthy.ConsecutiveFailures != 0 || time.Since(healthy.LastSuccess) > time.Minute {
+			t.Errorf("down: %d failures; up: %d failures, read %v ago", down.ConsecutiveFailures, healthy.ConsecutiveFailures, time.Since(healthy.LastSuccess))
+		}
+	})
+}
+
+// After Start has ended the fleet keeps nothing, but reconcilers that still run get mappers.
+func TestFleetForAfterStart(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFleetTest()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := f.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		if forKey(t, f.Fleet, "a", f.server) == nil || len(f.Status()) != 0 {
+			t.Errorf("kept: %v", f.Status())
+		}
+		f.wantRunning(t, "ended", 0)
+	})
+}

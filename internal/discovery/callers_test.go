@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package discovery
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// tenants is a careless server: each caller has its own kinds, but all documents have the
+// same ETag, and every request with an ETag is answered with 304.
+type tenants struct {
+	caller  func(*http.Request) string
+	servers map[string]*fakeapi.Server
+	asked   []string // callers and paths, in the order of the requests
+}
+
+// tenantKind is served to everybody, with a resource that is named after the tenant.
+var tenantKind = schema.GroupKind{Group: "tenant.example.com", Kind: "Mine"}
+
+func newTenants(caller func(*http.Request) string) *tenants {
+	ts := &tenants{caller: caller, servers: map[string]*fakeapi.Server{}}
+	for _, name := range []string{"a", "b"} {
+		server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)
+		server.PutVersion(tenantKind.Group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{{Name: "of-" + name, Singular: "mine", Kind: tenantKind.Kind}}})
+		server.SetFault(fakeapi.At("/api", "/apis"), fakeapi.LieETag(`"same"`))
+		ts.servers[name] = server
+	}
+	return ts
+}
+
+// RoundTrip implements http.RoundTripper.
+func (ts *tenants) RoundTrip(req *http.Request) (*http.Response, error) {
+	name := ts.caller(req)
+	if req.Header.Get("If-None-Match") == "" {
+		ts.asked = append(ts.asked, name+" "+req.URL.Path)
+		resp, err := ts.servers[name].Client().Transport.RoundTrip(req)
+		if err == nil {
+			resp.Request = req // as http.Transport does
+		}
+		return resp, err
+	}
+	ts.asked = append(ts.asked, name+" "+req.URL.Path+" 304")
+	return &http.Response{StatusCode: http.StatusNotModified, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+}
+
+// byToken tells callers apart as an API server does.
+func byToken(req *http.Request) string {
+	return strings.TrimPrefix(req.Header.Get("Authorization"), "Bearer ")
+}
+
+func byImpersonation(req *http.Request) string { return req.Header.Get("Impersonate-User") }
+
+// wantKindsOf reads the document and wants the kinds of one tenant.
+func wantKindsOf(t *testing.T, c *Client, name string) {
+	t.Helper()
+	bulk, err := c.Document(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := new(snapshot.Snapshot).WithDocument(bulk, 1, 1).RESTMapping(tenantKind, nil)
+	if err != nil || m.Resource.Resource != "of-"+name {
+		t.Errorf("tenant %s is told %v, %v", name, m, err)
+	}
+}
+
+func tenantClient(t *testing.T, cfg *rest.Config) *Client {
+	t.Helper()
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewClient(cfg, httpClient, Options{RequestTimeout: 10 * time.Second, MaxResponseBytes: 8 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A mapper may send other credentials than before: a file has a new token, a wrapper
+// impersonates somebody else. Then a 304 proves nothing of the document that it has.
+func TestUnchangedForOtherCredentials(t *testing.T) {
+	for name, test := range map[string]struct {
+		caller func(*http.Request) string
+		become func(t *testing.T, cfg *rest.Config) (tenant func(name string))
+	}{
+		"rotated token file": {byToken, func(t *testing.T, cfg *rest.Config) func(string) {
+			cfg.BearerTokenFile = filepath.Join(t.TempDir(), "token")
+			become := func(tenant string) {
+				if err := os.WriteFile(cfg.BearerTokenFile, []byte(tenant), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Minute) // client-go keeps a token for one
+			}
+			become("a") // client-go reads the file when it makes a client
+			return become
+		}},
+		"wrapper that adds a token":    {byToken, wrapped("Authorization", "Bearer ")},
+		"wrapper that impersonates":    {byImpersonation, wrapped("Impersonate-User", "")},
+		"wrapper below impersonation":  {byToken, impersonating(wrapped("Authorization", "Bearer "))},
+		"wrapper of an extra, one key": {func(req *http.Request) string { return req.Header.Get("Impersonate-Extra-Tenant") }, wrapped("Impersonate-Extra-Tenant", "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ts := newTenants(test.caller)
+				cfg := &rest.Config{Host: "http://fake.invalid", QPS: -1, Transport: ts}
+				become := test.become(t, cfg)
+				c := tenantClient(t, cfg)
+				for range 2 {
+					for _, tenant := range []string{"a", "b"} {
+						become(tenant)
+						wantKindsOf(t, c, tenant)
+						ts.asked = nil
+						wantKindsOf(t, c, tenant)
+						if diff := cmp.Diff([]string{tenant + " /api 304", tenant + " /apis 304"}, ts.asked); diff != "" {
+							t.Errorf("the same credentials again: requests (-want +got):\n%s", diff)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// wrapped is a wrapper that sets a header to the present tenant.
+func wrapped(header, prefix string) func(*testing.T, *rest.Config) func(string) {
+	return func(_ *testing.T, cfg *rest.Config) func(string) {
+		w := &headerSetter{name: header}
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			w.next = next
+			return w
+		})
+		return func(tenant string) { w.value = prefix + tenant }
+	}
+}
+
+func impersonating(become func(*testing.T, *rest.Config) func(string)) func(*testing.T, *rest.Config) func(string) {
+	return func(t *testing.T, cfg *rest.Config) func(string) {
+		cfg.Impersonate.UserName = "somebody"
+		return become(t, cfg)
+	}
+}
+
+type headerSetter struct {
+	next        http.RoundTripper
+	name, value string
+}
+
+func (h *headerSetter) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.Header.Set(h.name, h.value)
+	return h.next.RoundTrip(req)
+}
+
+// Two mappers of one server never confirm each other's documents, whatever ETags it sends:
+// each asks for its own document first.
+func TestTenantsOfACarelessServer(t *testing.T) {
+	for name, test := range map[string]struct {
+		caller func(*http.Request) string
+		as     func(cfg *rest.Config, tenant string)
+	}{
+		"token":         {byToken, func(cfg *rest.Config, tenant string) { cfg.BearerToken = tenant }},
+		"impersonation": {byImpersonation, func(cfg *rest.Config, tenant string) { cfg.Impersonate.UserName = tenant }},
+		"password": {func(req *http.Request) string { user, _, _ := req.BasicAuth(); return user }, func(cfg *rest.Config, tenant string) {
+			cfg.Username, cfg.Password = tenant, "secret"
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := newTenants(test.caller)
+			clients := map[string]*Client{}
+			for _, tenant := range []string{"a", "b"} {
+				cfg := &rest.Config{Host: "http://fake.invalid", QPS: -1, Transport: ts}
+				test.as(cfg, tenant)
+				clients[tenant] = tenantClient(t, cfg)
+				wantKindsOf(t, clients[tenant], tenant)
+			}
+			if diff := cmp.Diff([]string{"a /api", "a /apis", "b /api", "b /apis"}, ts.asked); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			for tenant, c := range clients {
+				wantKindsOf(t, c, tenant)
+			}
+		})
+	}
+}
