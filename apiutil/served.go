@@ -165,14 +165,19 @@ func awaitChange(ctx context.Context, changed <-chan struct{}, next time.Time) {
 func (m *DynamicRESTMapper) confirmGone(ctx context.Context, served []meta.RESTMapping) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	gone := make(chan bool, len(served))
-	for i := range served {
+	versions := map[schema.GroupVersion][]meta.RESTMapping{}
+	for _, mapping := range served {
+		gv := mapping.GroupVersionKind.GroupVersion()
+		versions[gv] = append(versions[gv], mapping)
+	}
+	gone := make(chan bool, len(versions))
+	for gv, mappings := range versions {
 		go func() {
-			s, err := m.reloader.ReadLive(ctx, served[i].GroupVersionKind.GroupVersion())
-			gone <- err == nil && !stillServed(s, served[i:i+1])
+			s, err := m.reloader.ReadLive(ctx, gv)
+			gone <- err == nil && !stillServed(s, mappings)
 		}()
 	}
-	for range served {
+	for range versions {
 		if <-gone {
 			return true
 		}

@@ -35,7 +35,7 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 			<-asked
 		}
 	}()
-	began, backoff := m.reloader.Now(), pollBackoff()
+	began, backoff := m.reloader.Now(), pollBackoff() // began: when the server was last asked
 	var err error      // why the server could not be asked the last time, or nil
 	var next time.Time // when it is asked again
 	for {
@@ -48,30 +48,31 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 			return nil, errors.Join(fmt.Errorf("waiting for %v to be served: %w", missing, context.Cause(ctx)), err)
 		}
 		if asked == nil && !time.Now().Before(next) {
-			asked = make(chan error, 1)
-			go func() { asked <- m.ask(asking, missing) }()
+			asked, began = make(chan error, 1), m.reloader.Now()
+			go func(began snapshot.Tick, asked chan<- error) { asked <- m.ask(asking, began, gvks) }(began, asked)
 		}
-		timer := time.NewTimer(max(time.Until(next), time.Millisecond))
+		var due <-chan time.Time // nil, which blocks, while it is asked
+		if asked == nil {
+			due = time.After(time.Until(next))
+		}
 		select {
 		case <-changed:
 		case err = <-asked:
 			asked, next = nil, time.Now().Add(backoff.Step())
-		case <-timer.C:
-			next = next.Add(mostPoll) // it is being asked
+		case <-due:
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 
-// ask makes the reads that show whether the kinds are served now. The results are in the
+// ask makes the reads that show whether the kinds are served since began. The results are in the
 // snapshot afterwards. This is no lookup, so NegativeTTL does not apply.
-func (m *DynamicRESTMapper) ask(ctx context.Context, gvks []schema.GroupVersionKind) error {
+func (m *DynamicRESTMapper) ask(ctx context.Context, began snapshot.Tick, gvks []schema.GroupVersionKind) error {
 	var errs []error
 	for _, gvk := range gvks {
 		versions := []string{gvk.Version}
 		q := snapshot.KindQuery(gvk.GroupKind(), versions)
-		found := m.reloader.LookupAnew(ctx, q, func(s *snapshot.Snapshot) (known, current bool) {
+		found := m.reloader.LookupSince(ctx, began, q, func(s *snapshot.Snapshot) (known, current bool) {
 			_, current, err := s.RESTMapping(gvk.GroupKind(), versions)
 			return err == nil, current
 		})

@@ -135,7 +135,7 @@ func TestVersionsOfAGroupAreBounded(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		versions := newBulk(&share.Document{}, doc, nil).List.Groups()[0].Versions()
+		versions := newBulk(&half{}, &half{Document: *doc}, nil).list.Groups()[0].Versions()
 		if len(versions) != maxVersions+1 {
 			t.Errorf("%s: %d versions", name, len(versions))
 			continue

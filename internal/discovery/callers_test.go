@@ -73,7 +73,7 @@ func wantKindsOf(t *testing.T, c *Client, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, _, err := new(snapshot.Snapshot).WithDocument(bulk, 1, 1).RESTMapping(tenantKind, nil)
+	m, _, err := new(snapshot.Snapshot).WithDocument(bulk, 1).RESTMapping(tenantKind, nil)
 	if err != nil || m.Resource.Resource != "of-"+name {
 		t.Errorf("tenant %s is told %v, %v", name, m, err)
 	}

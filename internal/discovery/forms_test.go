@@ -96,10 +96,10 @@ func TestLiveAgreesWithBulk(t *testing.T) {
 			t.Errorf("group %q: versions %q, %v", g.Name(), versions, err)
 			continue
 		}
-		live = live.WithList(g.Name(), versions, preferred, 2)
+		live = live.WithList(g.Name(), versions, preferred, nil, 2)
 		for _, name := range versions {
 			if table, err := c.Version(context.Background(), g.Name(), name); err == nil {
-				live = live.WithVersion(g.Name(), name, table, 2)
+				live = live.WithVersion(g.Name(), name, snapshot.Found{Table: table}, 2, live)
 			}
 		}
 	}
@@ -228,7 +228,7 @@ func TestOddDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := new(snapshot.Snapshot).WithDocument(bulk, 1, 1)
+	s := new(snapshot.Snapshot).WithDocument(bulk, 1)
 	server.TakeRequests()
 	for _, name := range []string{"a/b", ".."} {
 		for _, v := range s.Group(name).Versions() {

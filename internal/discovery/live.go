@@ -5,6 +5,9 @@ package discovery
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -69,4 +72,13 @@ func (c *Client) List(ctx context.Context, name string) (versions []string, pref
 		versions = append(versions, v.Name)
 	}
 	return versions, group.Preferred(), nil
+}
+
+// NotAwaited returns the error for a read of a version, or of a group's list if gv has no
+// version, that a caller did not wait for longer than wait, because others of its group got
+// no answer.
+func NotAwaited(gv schema.GroupVersion, wait time.Duration) error {
+	path, _ := versionPath(gv)
+	err := fmt.Errorf("no answer within %v, after other requests about the group got none", wait)
+	return &Error{Path: strings.TrimSuffix(path, "/"), GroupVersion: gv, Err: err}
 }

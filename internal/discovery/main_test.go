@@ -24,16 +24,15 @@ func newClient(t *testing.T, server *fakeapi.Server) *Client {
 	return c
 }
 
-
 // everything reads all there is: the document and, where that only lists versions,
 // each of them.
 func everything(t *testing.T, c *Client) *snapshot.Snapshot {
 	t.Helper()
-	bulk, err := c.Document(context.Background(), whole)
+	bulk, err := c.Document(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := new(snapshot.Snapshot).WithDocument(bulk.List, 1, 1)
+	s := new(snapshot.Snapshot).WithDocument(bulk, 1)
 	if s.Aggregated() {
 		return s
 	}
@@ -42,11 +41,11 @@ func everything(t *testing.T, c *Client) *snapshot.Snapshot {
 			table, err := c.Version(context.Background(), g.Name(), v.Name)
 			switch {
 			case err != nil:
-				s = s.WithFailedVersion(g.Name(), v.Name, err, 2)
+				s = s.WithVersion(g.Name(), v.Name, snapshot.Found{Err: err}, 2, s)
 			case table == nil:
 				t.Errorf("%s/%s is listed and not served", g.Name(), v.Name)
 			default:
-				s = s.WithVersion(g.Name(), v.Name, table, 2)
+				s = s.WithVersion(g.Name(), v.Name, snapshot.Found{Table: table}, 2, s)
 			}
 		}
 	}

@@ -44,23 +44,22 @@ const knownWait = 3 * time.Second
 // Lookup answers a lookup. While the snapshot does not answer it, it makes the next of the
 // reads that are missing. These begin after the call of Lookup.
 func (r *Reloader) Lookup(ctx context.Context, q snapshot.Query, find Finder) Finding {
-	return r.lookup(ctx, q, find, (*snapshot.Snapshot).AsOf)
+	return r.lookup(ctx, r.Now(), q, find, (*snapshot.Snapshot).AsOf)
 }
 
-// LookupAnew is Lookup, but nothing that was read before the call counts.
-func (r *Reloader) LookupAnew(ctx context.Context, q snapshot.Query, find Finder) Finding {
-	return r.lookup(ctx, q, find, (*snapshot.Snapshot).Reset)
+// LookupSince is Lookup, but nothing that was read before began counts.
+func (r *Reloader) LookupSince(ctx context.Context, began snapshot.Tick, q snapshot.Query, find Finder) Finding {
+	return r.lookup(ctx, began, q, find, (*snapshot.Snapshot).Reset)
 }
 
 // Now returns a tick: reads that begin later have a greater one.
 func (r *Reloader) Now() snapshot.Tick { return snapshot.Tick(r.ticks.Load()) }
 
-// lookup is Lookup over what view makes of a snapshot and the tick at which it began.
+// lookup is Lookup over what view makes of a snapshot and began.
 func (r *Reloader) lookup(
-	ctx context.Context, q snapshot.Query, find Finder, view func(*snapshot.Snapshot, snapshot.Tick) *snapshot.Snapshot,
+	ctx context.Context, began snapshot.Tick, q snapshot.Query, find Finder, view func(*snapshot.Snapshot, snapshot.Tick) *snapshot.Snapshot,
 ) Finding {
-	l := &lookup{r: r, q: q}
-	l.p = snapshot.Progress{Began: r.Now(), Done: map[snapshot.Read]snapshot.Outcome{}}
+	l := &lookup{r: r, q: q, p: snapshot.Progress{Began: began, Done: map[snapshot.Read]snapshot.Outcome{}}}
 	s := r.Snapshot()
 	l.p.Cold = s.Cold()
 	if known, _ := find(s); known && r.unanswered(s, q) {
@@ -69,7 +68,7 @@ func (r *Reloader) lookup(
 		defer cancel()
 	}
 	for ; ; s = r.Snapshot() {
-		s = view(s, l.p.Began)
+		s = view(s, began)
 		var current bool
 		if l.p.Found, current = find(s); current {
 			return Finding{Snapshot: s}
@@ -108,19 +107,43 @@ func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 	})
 }
 
-// read makes a read and notes its outcome. It returns an error only if ctx ended.
+// read makes a read and notes its outcome. It waits only for knownWait if another read of
+// the lookup in the same group got no answer. It returns an error only if ctx ended.
 func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
-	f, err := l.r.flights.do(ctx, r)
-	if err != nil {
+	waiting := ctx
+	if l.hangs(r.Group) {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, knownWait)
+		defer cancel()
+	}
+	f, err := l.r.flights.do(waiting, r)
+	if err != nil && ctx.Err() != nil {
 		return err
+	}
+	o := snapshot.Outcome{Tick: l.r.Now(), Err: err}
+	if err == nil {
+		o = f.outcome
+	} else {
+		o.Err = discovery.NotAwaited(schema.GroupVersion{Group: r.Group, Version: r.Version}, knownWait)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o := f.outcome
 	o.Times = l.p.Done[r].Times + 1
 	o.Gone = o.Gone || l.p.Done[r].Gone
 	l.p.Done[r] = o
 	return nil
+}
+
+// hangs reports whether a read of the lookup in a group got no answer.
+func (l *lookup) hangs(group string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r, o := range l.p.Done {
+		if r.Group == group && r.Part != snapshot.PartDocument && discovery.Unanswered(o.Err) {
+			return true
+		}
+	}
+	return false
 }
 
 // finding returns what a lookup that has made all its reads is answered from: s, and what

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -50,7 +51,7 @@ func (r *Reloader) readDropped(ctx context.Context, groups [][]snapshot.Read) er
 			if err != nil {
 				return err
 			}
-			if read.Part == snapshot.PartVersion && !f.outcome.Gone {
+			if !f.outcome.Gone {
 				return f.outcome.Err
 			}
 		}
@@ -58,8 +59,9 @@ func (r *Reloader) readDropped(ctx context.Context, groups [][]snapshot.Read) er
 	return nil
 }
 
-// readInOrder makes the reads one after the other. It joins the errors of those that
-// failed, and stops when ctx ends.
+// readInOrder makes the reads of one group one after the other. It joins the errors of
+// those that failed. It stops when ctx ends, and at the first that gets no answer: the
+// others would most likely hang as long.
 func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read) error {
 	var errs []error
 	for _, read := range reads {
@@ -68,6 +70,9 @@ func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read) error
 			return errors.Join(append(errs, fmt.Errorf("read group %q: %w", read.Group, err))...)
 		}
 		errs = append(errs, f.outcome.Err)
+		if discovery.Unanswered(f.outcome.Err) {
+			break
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -49,7 +49,8 @@ func (s *Snapshot) Due(all bool) (differing, dropped [][]Read) {
 	}
 	slices.SortStableFunc(left, func(a, b *Group) int { return cmp.Compare(a.lastTried(), b.lastTried()) })
 	for _, g := range left {
-		dropped = append(dropped, s.LiveReads(g.name))
+		reads := s.LiveReads(g.name)
+		dropped = append(dropped, reads[:len(reads)-1]) // its versions alone decide
 	}
 	return differing, dropped
 }
