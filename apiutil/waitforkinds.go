@@ -36,8 +36,8 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 		}
 	}()
 	began, backoff := m.reloader.Now(), pollBackoff() // began: when the server was last asked
-	var err error      // why the server could not be asked the last time, or nil
-	var next time.Time // when it is asked again
+	var err error                                     // why the server could not be asked the last time, or nil
+	var next time.Time                                // when it is asked again
 	for {
 		changed := m.reloader.Changed()
 		mappings, missing := mappingsSince(m.reloader.Snapshot(), began, gvks)

@@ -74,11 +74,14 @@ func (c *Client) List(ctx context.Context, name string) (versions []string, pref
 	return versions, group.Preferred(), nil
 }
 
-// NotAwaited returns the error for a read of a version, or of a group's list if gv has no
-// version, that a caller did not wait for longer than wait, because others of its group got
-// no answer.
-func NotAwaited(gv schema.GroupVersion, wait time.Duration) error {
+// NotAwaited returns the error for a read that a caller did not wait for longer than wait,
+// because others before got no answer.
+func NotAwaited(read snapshot.Read, wait time.Duration) error {
+	gv := schema.GroupVersion{Group: read.Group, Version: read.Version}
 	path, _ := versionPath(gv)
-	err := fmt.Errorf("no answer within %v, after other requests about the group got none", wait)
+	if read.Part == snapshot.PartDocument {
+		path = namedPath
+	}
+	err := fmt.Errorf("no answer within %v, after requests before it got none", wait)
 	return &Error{Path: strings.TrimSuffix(path, "/"), GroupVersion: gv, Err: err}
 }

@@ -32,13 +32,15 @@ type lookup struct {
 	r *Reloader
 	q snapshot.Query
 
+	brief bool // wait only knownWait for each read
+
 	mu sync.Mutex // guards p.Done: reads of several groups are made side by side
 	p  snapshot.Progress
 }
 
-// knownWait is how long a lookup of something known waits if a read that it needs did not
-// get an answer the last time: otherwise each such lookup would take a RequestTimeout
-// during an outage.
+// knownWait is how long a lookup of something known waits for a read if one that it may need
+// got no answer the last time: otherwise each such lookup would take a RequestTimeout during
+// an outage.
 const knownWait = 3 * time.Second
 
 // Lookup answers a lookup. While the snapshot does not answer it, it makes the next of the
@@ -62,11 +64,8 @@ func (r *Reloader) lookup(
 	l := &lookup{r: r, q: q, p: snapshot.Progress{Began: began, Done: map[snapshot.Read]snapshot.Outcome{}}}
 	s := r.Snapshot()
 	l.p.Cold = s.Cold()
-	if known, _ := find(s); known && r.unanswered(s, q) {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, knownWait)
-		defer cancel()
-	}
+	known, _ := find(s)
+	l.brief = known && r.unanswered(s, q)
 	for ; ; s = r.Snapshot() {
 		s = view(s, began)
 		var current bool
@@ -107,11 +106,11 @@ func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 	})
 }
 
-// read makes a read and notes its outcome. It waits only for knownWait if another read of
-// the lookup in the same group got no answer. It returns an error only if ctx ended.
+// read makes a read and notes its outcome. It waits only for knownWait also if another read
+// of the lookup in the same group got no answer. It returns an error only if ctx ended.
 func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
 	waiting := ctx
-	if l.hangs(r.Group) {
+	if l.brief || l.hangs(r.Group) {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithTimeout(ctx, knownWait)
 		defer cancel()
@@ -124,7 +123,7 @@ func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
 	if err == nil {
 		o = f.outcome
 	} else {
-		o.Err = discovery.NotAwaited(schema.GroupVersion{Group: r.Group, Version: r.Version}, knownWait)
+		o.Err = discovery.NotAwaited(r, knownWait)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

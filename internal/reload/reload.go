@@ -157,27 +157,23 @@ func (r *Reloader) readVersion(f *flight) {
 
 // ofPeer returns what another API server serves in a version for which this one has
 // answered 404. From 1.36 (KEP-4020) the document also lists built-in versions that only a
-// peer serves. If it still does, the document without the peers tells whether a peer
-// serves the version, or the document is behind.
+// peer serves. Such a version is not in the document without the peers, and still is in
+// the one with them, which is read after that: it may have been behind.
 func (r *Reloader) ofPeer(ctx context.Context, read snapshot.Read) (found snapshot.Found) {
 	gv := schema.GroupVersion{Group: read.Group, Version: read.Version}
 	listed := func() *snapshot.Version { return r.Snapshot().Group(gv.Group).Said().Version(gv.Version) }
 	if !discovery.MayBeOfPeer(gv.Group) || !r.Snapshot().Aggregated() || listed() == nil {
 		return found
 	}
+	local, err := r.client.ServedLocally(ctx, gv)
+	if err != nil || local {
+		return snapshot.Found{Err: err}
+	}
 	f, err := r.flights.do(ctx, snapshot.Read{})
 	if err = cmp.Or(err, outcomeOf(f)); err != nil {
 		return snapshot.Found{Err: err}
 	}
-	said := listed()
-	if said == nil {
-		return found
-	}
-	local, err := r.client.ServedLocally(ctx, gv)
-	switch {
-	case err != nil:
-		found.Err = err
-	case !local:
+	if said := listed(); said != nil {
 		found.Table = said.Table
 	}
 	return found

@@ -248,7 +248,8 @@ type Found struct {
 func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, from *Snapshot) *Snapshot {
 	g := s.Group(group)
 	v := g.Version(version)
-	if v == nil && found.Table == nil || v != nil && now <= v.Tried || s.newsSince(group, from, now) {
+	overtaken := g.Said().Version(version) != nil && s.newsSince(group, from, now)
+	if v == nil && found.Table == nil || v != nil && now <= v.Tried || overtaken {
 		return s
 	}
 	next := g.fork(group)
