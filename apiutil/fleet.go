@@ -63,7 +63,6 @@ func (f *Fleet) For(key string, cfg *rest.Config, httpClient *http.Client) (*Dyn
 		if key == "" || f.ended {
 			return m, nil
 		}
-		m.started.Store(true)
 		f.put(key, m, nil)
 		defer f.trim()
 	}
@@ -103,7 +102,7 @@ func (f *Fleet) Engage(ctx context.Context, key string, mapper meta.RESTMapper) 
 	case err != nil:
 	case f.ended:
 		err = errors.New("Start of the fleet has ended")
-	case m.member.name.Load() == nil && m.started.Swap(true):
+	case m.member.name.Load() == nil && m.started.Load():
 		err = errors.New("its RESTMapper was started before, but only the fleet may start it")
 	default:
 		e := &engagement{}
@@ -133,6 +132,7 @@ func (f *Fleet) put(key string, m *DynamicRESTMapper, e *engagement) {
 	if mb.stop != nil || f.options.RefreshInterval == 0 && !f.options.WatchAPIs {
 		return
 	}
+	m.started.Store(true)
 	before, stopped := mb.stopped, make(chan struct{})
 	ctx, stop := context.WithCancel(context.Background())
 	mb.stop, mb.stopped = stop, stopped

@@ -284,6 +284,8 @@ func TestFleetResetOnNoMatch(t *testing.T) {
 func TestFleetBackoffOfEach(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFleetTest()
+		defer f.Remove("down")
+		defer f.Remove("up")
 		forKey(t, f.Fleet, "down", f.server)
 		f.server.SetFault(fakeapi.All(), fakeapi.Refused())
 		up := newServer(fakeapi.Aggregated())

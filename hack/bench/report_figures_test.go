@@ -73,6 +73,8 @@ var targets = []target{
 	// Many clusters in one process.
 	{what: "1,000 clusters of 300 groups, 80 % of the clusters equal: heap of all mappers", most: 32 << 20, of: "OnceClusters/equal=clusters/groups=300/mapper=ours 1000*B/mapper"},
 	{what: "1,000 clusters of 300 groups, 80 % of the groups equal: heap of all mappers", most: 32 << 20, of: "OnceClusters/equal=groups/groups=300/mapper=ours 1000*B/mapper"},
+	{what: "300 clients a round on 1,000 CRDs, fork: discovery requests after the first round", most: 4, of: "OnceReplay/of=provider-kubernetes-543/mapper=fork later-requests"},
+	{what: "the same: heap of a round's clients, fork ÷ stock", most: 0.1, of: "OnceReplay/of=provider-kubernetes-543/mapper=fork heap-B", by: "mapper=stock"},
 }
 
 // A figure is a line about a target.

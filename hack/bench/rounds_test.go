@@ -53,7 +53,7 @@ var (
 		{"OnceLatency", 2, "1x", "1x"},
 		{"OnceApart|OnceBeside|OnceReset", 2, "1x", "1x"},
 	}
-	once = []family{{"OnceClusters", 2, "1x", "1x"}}
+	once = []family{{"OnceClusters|OnceReplay", 2, "1x", "1x"}}
 )
 
 // TestRounds measures in rounds, and writes raw.txt, benchstat.txt and a page. A round

@@ -25,7 +25,9 @@ var clientEdits = []edit{
 	// The client sends its requests through types of ours. If a kind is gone, it
 	// takes the last known scope of the kind: upstream's mapper never forgets a
 	// kind.
-	{file: fieldsFile, do: wrapRequesters, changes: []change{
+	{file: fieldsFile, do: wrapRequesters, adds: []string{clientDir + "/client_mappers.go", clientDir + "/client_mappers_test.go"}, changes: []change{
+		{"newClient", "if options.HTTPClient == nil {", "ownClient := options.HTTPClient == nil\n\tif ownClient {"},
+		{"newClient", "apiutil.NewDynamicRESTMapper(config, options.HTTPClient)", "mapperOf(config, options.HTTPClient, ownClient)"},
 		{"clientRestResources{", "mapper: options.Mapper", "mapper: followed(options.Mapper)"},
 		{"metadataClient{", "restMapper: options.Mapper", "restMapper: resources.mapper"},
 		{"(c *client) IsObjectNamespaced", "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)", "apiutil.IsObjectNamespaced(obj, c.scheme, c.typedClient.resources.mapper)"},

@@ -42,7 +42,12 @@ type client struct {
 	metadataClient     metadataClient
 }
 
-func newClient(options Options) *client {
+func newClient(config *rest.Config, options Options) *client {
+	var err error
+	if options.HTTPClient == nil {
+		options.HTTPClient, err = rest.HTTPClientFor(config)
+	}
+	options.Mapper, err = apiutil.NewDynamicRESTMapper(config, options.HTTPClient)
 	resources := &clientRestResources{
 		mapper: options.Mapper,
 	}

@@ -49,6 +49,8 @@ func TestGenerate(t *testing.T) {
 		"pkg/client/client_follow_requests.go",
 		"pkg/client/client_follow_test.go",
 		"pkg/client/client_follow_world_test.go",
+		"pkg/client/client_mappers.go",
+		"pkg/client/client_mappers_test.go",
 		"pkg/client/client_rest_resources.go",
 		"pkg/client/client_rest_resources_follow_test.go",
 		"pkg/client/client_rest_resources_kept_test.go",
