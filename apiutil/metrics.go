@@ -64,9 +64,9 @@ func pathClass(path string) string {
 // report logs and counts what a flight has done.
 func (m *DynamicRESTMapper) report(r reload.Report) {
 	m.warnUnstarted()
-	m.recent.remember(debugRead{Time: time.Now(), Part: r.Reason, Duration: r.Duration.Round(time.Microsecond).String(), Error: errorText(r.Err)}, r.To)
+	m.recent.remember(r)
 	log := m.logger()
-	log.V(1).Info("reloaded API discovery", "reason", r.Reason, "duration", r.Duration, "error", r.Err)
+	log.V(1).Info("reloaded API discovery", "reason", r.Reason, "group", r.Read.Group, "version", r.Read.Version, "duration", r.Duration, "error", r.Err)
 	switch {
 	case !r.Then.FailingSince.IsZero() && r.Before.FailingSince.IsZero():
 		log.Error(r.Err, "API discovery fails, known APIs are still served")

@@ -82,7 +82,7 @@ func (r *Reloader) record(f *flight, from *snapshot.Snapshot, took time.Duration
 		}
 		if r.options.Report != nil {
 			report := Report{
-				Reason: f.read.Part.String(), Duration: took, Err: f.outcome.Err,
+				Read: f.read, Reason: f.read.Part.String(), Duration: took, Err: f.outcome.Err,
 				From: from, To: f.published, Before: *before, Then: then,
 			}
 			r.reports.Add(func() { r.options.Report(report) })
@@ -108,6 +108,7 @@ func (r *Reloader) recordRefresh() {
 
 // Report describes one read.
 type Report struct {
+	Read         snapshot.Read
 	Reason       string // which part of the server was read
 	Duration     time.Duration
 	Err          error
