@@ -4,10 +4,8 @@ package apiutil
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -160,39 +158,4 @@ func reversed[T any](list []T) []T {
 	out := append([]T{}, list...)
 	slices.Reverse(out)
 	return out
-}
-
-// The rows of the debug page.
-
-func (p debugPage) failures() (rows [][]string) {
-	texts := errorTexts(p.Status.FailedGroupVersions)
-	for _, gv := range sortedKeys(texts) {
-		if len(rows) == mostRecent {
-			return append(rows, []string{"…", fmt.Sprintf("%d more: see JSON", len(texts)-mostRecent)})
-		}
-		rows = append(rows, []string{gv, texts[gv]})
-	}
-	return rows
-}
-
-func (p debugPage) reads() (rows [][]string) {
-	for _, r := range p.Reads {
-		rows = append(rows, []string{moment(r.Time), r.Part, r.Group, r.Version, r.Duration, r.Error})
-	}
-	return rows
-}
-
-func (p debugPage) absences() (rows [][]string) {
-	for _, a := range p.Absent {
-		rows = append(rows, []string{a.Kind + a.Resource, a.Group, strings.Join(a.Versions, ", "), fmt.Sprint(a.Times), moment(a.Last)})
-	}
-	return rows
-}
-
-func (p debugPage) changes() (rows [][]string) {
-	for _, c := range p.Changes {
-		kinds := func(list []string) string { return strings.Join(list, ", ") }
-		rows = append(rows, []string{moment(c.Time), fmt.Sprint(c.Generation), kinds(c.Added), kinds(c.Removed), kinds(c.Changed)})
-	}
-	return rows
 }
