@@ -272,7 +272,11 @@ func (rt *watchTransport) readAll(resp *http.Response, req *http.Request) error 
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode == http.StatusOK && elements(body) > mostListed {
+	switch {
+	case resp.StatusCode != http.StatusOK:
+	case bytes.HasPrefix(body, []byte(protobufMagic)):
+		return errors.New("the server sent protobuf, and was asked for JSON")
+	case elements(body) > mostListed:
 		return fmt.Errorf("a list of one object has more than %d elements", mostListed)
 	}
 	body = []byte(withoutAny(string(body), sentBy(resp, req)))

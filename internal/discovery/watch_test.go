@@ -103,6 +103,22 @@ func TestWatchErrorsHaveAReason(t *testing.T) {
 	}
 }
 
+// A list takes no more memory than its bound, in whatever form it comes: two bytes of
+// protobuf are an object of some 280 bytes.
+func TestListOfManyObjectsIsRefused(t *testing.T) {
+	const kind = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"5"},"items":[`
+	for name, body := range map[string]string{
+		"JSON":     kind + strings.Repeat("{},", 200_000) + "{}]}",
+		"protobuf": protobufMagic + strings.Repeat("\x12\x00", 400_000),
+	} {
+		client := watchClient(t, answers{http.StatusOK, []byte(body)})
+		var err error
+		if took := allocated(func() { _, err = client.List(context.Background(), crds) }); err == nil || took > 8<<20 {
+			t.Errorf("%s: %d bytes were allocated, error %v", name, took, err)
+		}
+	}
+}
+
 // No stream that a server sends causes a panic or is read for ever.
 func FuzzWatch(f *testing.F) {
 	const object = `"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"6"}}}`
