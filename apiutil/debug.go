@@ -4,6 +4,7 @@ package apiutil
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -12,10 +13,10 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// DebugHandler serves what the mapper knows: its status, the groups, versions and
-// kinds, which versions failed and why, and the latest reads and changes since
-// DebugHandler was first called. It serves an HTML page; with ?format=json, or if the
-// request accepts application/json, it serves JSON. It sends no request. It shows no
+// DebugHandler serves what the mapper knows: its status, which versions failed and why,
+// and the latest reads, misses and changes since DebugHandler was first called. It serves
+// an HTML page. With ?format=json, or if the request accepts application/json, it serves
+// JSON, which also has all groups, versions and kinds. It sends no request. It shows no
 // credentials and no address of the server, but it does show which APIs the server
 // has. With controller-runtime's manager:
 //
@@ -32,44 +33,35 @@ type debugDocument interface{ html(asJSON string) string }
 
 // serveDebug makes the document only if the method is allowed.
 func serveDebug(w http.ResponseWriter, req *http.Request, document func() debugDocument) {
+	header, query := w.Header(), req.URL.Query()
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
+		header.Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
 		return
 	}
-	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	if !wantsJSON(req) {
-		query := req.URL.Query()
-		query.Set("format", "json")
-		header.Set("Content-Type", "text/html; charset=utf-8")
-		w.Write([]byte(document().html("?" + query.Encode()))) //nolint:errcheck // Nobody is left to be told.
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+	accept := req.Header.Get("Accept")
+	if format := query.Get("format"); format == "json" || format == "" && strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html") {
+		header.Set("Content-Type", "application/json")
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		encoder.Encode(document()) //nolint:errcheck // Nobody is left to be told.
 		return
 	}
-	header.Set("Content-Type", "application/json")
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.Encode(document()) //nolint:errcheck // Nobody is left to be told.
+	query.Set("format", "json")
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	w.Write([]byte(document().html("?" + query.Encode()))) //nolint:errcheck // Nobody is left to be told.
 }
 
-func wantsJSON(req *http.Request) bool {
-	if format := req.URL.Query().Get("format"); format != "" {
-		return format == "json"
-	}
-	accept := req.Header.Get("Accept")
-	return strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html")
-}
-
-// debugPage is what DebugHandler shows, as plain data.
+// debugPage is what DebugHandler shows, as plain data. The latest of a list comes first.
 type debugPage struct {
 	Cluster string                  `json:"cluster,omitempty"` // in a fleet
 	Status  DynamicRESTMapperStatus `json:"status"`
 	Options debugOptions            `json:"options"`
-	Groups  []debugGroup            `json:"groups"`
-	Reads   []debugRead             `json:"reads"`   // the latest first
-	Changes []debugChange           `json:"changes"` // the latest first
+	Groups  debugGroups             `json:"groups"` // only in JSON: there may be very many
+	debugRecent
 }
 
 type debugOptions struct {
@@ -78,9 +70,17 @@ type debugOptions struct {
 	Started         bool   `json:"started"`
 }
 
+func (m *DynamicRESTMapper) debugPage(cluster string) debugPage {
+	options := debugOptions{RefreshInterval: m.options.RefreshInterval.String(), WatchAPIs: m.options.WatchAPIs, Started: m.started.Load()}
+	return debugPage{cluster, m.Status(), options, debugGroups{m.reloader.Snapshot()}, m.recent.latest()}
+}
+
+// debugGroups is all groups of a snapshot.
+type debugGroups struct{ known *snapshot.Snapshot }
+
 type debugGroup struct {
 	Name     string         `json:"name"`
-	Versions []debugVersion `json:"versions"` // the preferred first
+	Versions []debugVersion `json:"versions"` // in server order
 }
 
 type debugVersion struct {
@@ -95,35 +95,39 @@ type debugKind struct {
 	Namespaced bool   `json:"namespaced"`
 }
 
-func (m *DynamicRESTMapper) debugPage(cluster string) debugPage {
-	page := debugPage{
-		Cluster: cluster,
-		Status:  m.Status(),
-		Options: debugOptions{
-			RefreshInterval: m.options.RefreshInterval.String(), WatchAPIs: m.options.WatchAPIs, Started: m.started.Load(),
-		},
-		Groups: debugGroups(m.reloader.Snapshot()),
-	}
-	page.Reads, page.Changes = m.recent.latest()
-	return page
-}
-
-func debugGroups(s *snapshot.Snapshot) []debugGroup {
+// MarshalJSON implements json.Marshaler.
+func (d debugGroups) MarshalJSON() ([]byte, error) {
 	kinds := map[schema.GroupVersion][]debugKind{}
-	for _, c := range snapshot.Diff(&snapshot.Snapshot{}, s) {
-		gv := c.Mapping.GroupVersionKind.GroupVersion()
-		kinds[gv] = append(kinds[gv], debugKind{
-			Kind: c.Mapping.GroupVersionKind.Kind, Resource: c.Mapping.Resource.Resource, Namespaced: c.Mapping.Scope.Name() == "namespace",
-		})
+	for _, c := range snapshot.Diff(&snapshot.Snapshot{}, d.known) {
+		gvk := c.Mapping.GroupVersionKind
+		kinds[gvk.GroupVersion()] = append(kinds[gvk.GroupVersion()], debugKind{gvk.Kind, c.Mapping.Resource.Resource, c.Mapping.Scope.Name() == "namespace"})
 	}
 	groups := []debugGroup{}
-	for _, g := range s.Groups() {
+	for _, g := range d.known.Groups() {
 		group := debugGroup{Name: g.Name()}
 		for _, v := range g.Versions() {
-			gv := schema.GroupVersion{Group: g.Name(), Version: v.Name}
-			group.Versions = append(group.Versions, debugVersion{Name: v.Name, Error: errorText(v.Err), Kinds: kinds[gv]})
+			group.Versions = append(group.Versions, debugVersion{v.Name, errorText(v.Err), kinds[schema.GroupVersion{Group: g.Name(), Version: v.Name}]})
 		}
 		groups = append(groups, group)
 	}
-	return groups
+	return json.Marshal(groups)
+}
+
+// html returns the HTML page.
+func (p debugPage) html(asJSON string) string {
+	title, w := "RESTMapper", &page{}
+	if p.Cluster != "" {
+		title += " of cluster " + p.Cluster
+	}
+	w.head(title)
+	_, health := healthText(p.Status)
+	w.table("Status", "", []string{"Health", health}, []string{"Known", knownText(p.Status)}, []string{"Refresh", freshness(p)},
+		[]string{"Last read", moment(p.Status.LastAttempt)}, []string{"Last successful read", moment(p.Status.LastSuccess)},
+		[]string{"Last error", fmt.Sprintf("%s (failures in a row: %d)", errorText(p.Status.LastError), p.Status.ConsecutiveFailures)})
+	w.table("Versions that can't be read", "Version|Why", p.failures()...)
+	w.table("Kinds that are not served and asked for most often", "Kind or resource|Group|Versions|Times|Last", p.absences()...)
+	w.table("Recent reads", "When|Part of the server|Group|Version|Took|Error", p.reads()...)
+	w.table("Recent changes", "When|Generation|Added|Removed|Changed", p.changes()...)
+	w.foot(asJSON)
+	return w.String()
 }

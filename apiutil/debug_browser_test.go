@@ -39,13 +39,10 @@ func TestDebugPageInBrowser(t *testing.T) {
 	readAll(t, m)
 
 	dom := browse(t, browser, "--dump-dom", page.URL)
-	for _, want := range []string{"<h1>RESTMapper</h1>", "<details>", "new.example.com/v1.New", "down.example.com/v1", "on each miss, every 1h0m0s (off: Start was not called)"} {
+	for _, want := range []string{"<h1>RESTMapper</h1>", "new.example.com/v1.New", "down.example.com/v1", "on each miss, every 1h0m0s (off: Start was not called)"} {
 		if !strings.Contains(dom, want) {
 			t.Errorf("no %q in the page:\n%s", want, dom)
 		}
-	}
-	if n := strings.Count(dom, "<details>"); n != len(m.Status().FailedGroupVersions)+31 {
-		t.Errorf("%d groups on the page", n)
 	}
 	if folder := os.Getenv("FRESHMAPPER_SCREENSHOT"); folder != "" {
 		browse(t, browser, "--window-size=1200,1100", "--screenshot="+filepath.Join(folder, "debug.png"), page.URL)

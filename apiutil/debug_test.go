@@ -77,7 +77,12 @@ type debugJSON struct {
 			}
 		}
 	}
-	Reads   []struct{ Time, Part, Duration, Error string }
+	Reads  []struct{ Time, Part, Group, Version, Duration, Error string }
+	Absent []struct {
+		Group, Kind, Resource, Last string
+		Versions                    []string
+		Times                       int
+	}
 	Changes []struct {
 		Generation              uint64
 		Added, Removed, Changed []string
@@ -214,7 +219,7 @@ func TestDebugPage(t *testing.T) {
 		body := w.Body.String()
 		for _, want := range []string{
 			"<!doctype html>", "other.example.com", "Other", "on each miss, every 1h0m0s, by watch (off: Start was not called)",
-			"&lt;script&gt;", "cluster", "?format=json", "</html>",
+			"&lt;script&gt;", "?format=json", "</html>",
 		} {
 			if !strings.Contains(body, want) {
 				t.Errorf("no %q in\n%s", want, body)
@@ -223,7 +228,7 @@ func TestDebugPage(t *testing.T) {
 		if strings.Contains(body, evil) || strings.Contains(body, "%!") {
 			t.Errorf("the page:\n%s", body)
 		}
-		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") {
+		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
 			t.Errorf("Content-Security-Policy %q", csp)
 		}
 		post := httptest.NewRecorder()
@@ -257,6 +262,74 @@ func TestDebugShowsNoCredentials(t *testing.T) {
 			if !strings.Contains(body, "refused") {
 				t.Errorf("%s does not show the error:\n%s", target, body)
 			}
+		}
+	})
+}
+
+// The page says by name what is read, and what lookups do not find. What is asked for again
+// and again stays at the top beside any number of names that are asked for once.
+func TestDebugNames(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour, Logger: logger})
+		wantAbsent(t, m, newKind)
+		h := m.DebugHandler()
+		if data := debugData(t, h); len(data.Absent) > 0 {
+			t.Errorf("from before the page was mounted: %+v", data.Absent)
+		}
+		for i := range 500 {
+			if i%100 == 0 {
+				wantAbsent(t, m, lateKind)
+				_, _ = m.KindFor(schema.GroupVersionResource{Resource: "absents"})
+			}
+			_ = lookUp(m, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Once" + strings.Repeat("x", i)})
+		}
+		data := debugData(t, h)
+		if len(data.Absent) != 10 {
+			t.Fatalf("absent: %+v", data.Absent)
+		}
+		late, resource := data.Absent[0], data.Absent[1]
+		if late.Kind == "" {
+			late, resource = resource, late
+		}
+		if late.Group != lateKind.Group || late.Kind != lateKind.Kind || len(late.Versions) != 1 || late.Versions[0] != lateKind.Version || late.Times < 5 {
+			t.Errorf("asked for most: %+v", late)
+		}
+		if resource.Resource != "absents" || resource.Times < 5 || resource.Last == "" {
+			t.Errorf("asked for second: %+v", resource)
+		}
+		named := false
+		for _, r := range data.Reads {
+			named = named || r.Part == "version" && r.Group == "example.com" && r.Version == "v1"
+		}
+		if !named {
+			t.Errorf("no read names its version: %+v", data.Reads)
+		}
+		if page := debugGet(t, h, "/", "text/html").Body.String(); !strings.Contains(page, "<td>Late</td>") || !strings.Contains(page, "<td>absents</td>") {
+			t.Errorf("the page:\n%s", page)
+		}
+		if lines := log.containing("\"looked up what is not served\" \"group\"=\"example.com\" \"versions\"=[\"v2\"] \"kind\"=\"Late\""); len(lines) != 5 {
+			t.Errorf("logged: %q", lines)
+		}
+		if lines := log.containing("\"reason\"=\"version\" \"group\"=\"example.com\" \"version\"=\"v1\""); len(lines) == 0 {
+			t.Error("no line names the version that is read")
+		}
+	})
+}
+
+// The HTML page does not grow with the kinds that are served.
+func TestDebugPageIsSmall(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := fakeapi.New(fakeapi.Typical(300, 2, 10)...)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		h := m.DebugHandler()
+		readAll(t, m)
+		synctest.Wait()
+		if n := debugGet(t, h, "/", "text/html").Body.Len(); n > 16<<10 {
+			t.Errorf("the page has %d bytes", n)
+		}
+		if n := debugGet(t, h, "/?format=json", "").Body.Len(); n < 100<<10 {
+			t.Errorf("JSON has %d bytes", n)
 		}
 	})
 }

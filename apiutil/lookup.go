@@ -22,6 +22,31 @@ func recheck[T any](
 ) (T, error) {
 	defer m.hit()
 	m.member.use()
+	answer, err := read(ctx, m, q, find)
+	if meta.IsNoMatchError(err) {
+		m.noteAbsent(q)
+	}
+	return answer, err
+}
+
+// noteAbsent notes by name what a lookup did not find.
+func (m *DynamicRESTMapper) noteAbsent(q snapshot.Query) {
+	m.recent.missed(q)
+	if m.options.Logger.V(1).Enabled() {
+		what := "kind"
+		if q.ByResource {
+			what = "resource"
+		}
+		m.reports.Add(func() {
+			m.logger().V(1).Info("looked up what is not served", "group", q.Group, "versions", q.Versions, what, q.Name)
+		})
+	}
+}
+
+// read makes the reads of recheck.
+func read[T any](
+	ctx context.Context, m *DynamicRESTMapper, q snapshot.Query, find func(*snapshot.Snapshot) (T, bool, error),
+) (T, error) {
 	if m.knownAbsent(q) {
 		answer, _, err := find(m.reloader.Snapshot())
 		return answer, err

@@ -64,9 +64,9 @@ func pathClass(path string) string {
 // report logs and counts what a flight has done.
 func (m *DynamicRESTMapper) report(r reload.Report) {
 	m.warnUnstarted()
-	m.recent.remember(debugRead{Time: time.Now(), Part: r.Read.Part.String(), Duration: r.Duration.Round(time.Microsecond).String(), Error: errorText(r.Err)}, r.To)
+	m.recent.remember(r)
 	log := m.logger()
-	log.V(1).Info("reloaded API discovery", "reason", r.Read.Part.String(), "duration", r.Duration, "error", r.Err)
+	log.V(1).Info("reloaded API discovery", "reason", r.Read.Part.String(), "group", r.Read.Group, "version", r.Read.Version, "duration", r.Duration, "error", r.Err)
 	switch {
 	case r.Then.Document.Err != nil && r.Before.Document.Err == nil:
 		log.Error(r.Err, "API discovery fails, known APIs are still served")

@@ -2,7 +2,16 @@
 
 package apiutil
 
-import "context"
+import (
+	"context"
+	"net/http"
+	"reflect" //nolint:depguard // Only it can tell a nil pointer of a type that is not ours.
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Reset makes the mapper read the server again: every lookup that begins after Reset has
 // returned is answered from a read that began after the reset. Reset sends no request and
@@ -27,4 +36,86 @@ func (m *DynamicRESTMapper) Refresh(ctx context.Context, groups ...string) error
 		return m.reloader.Refresh(ctx)
 	}
 	return m.reloader.RefreshGroups(ctx, groups)
+}
+
+// resettable and resettableWithContext are the interfaces that
+// meta.MaybeResetRESTMapper uses. Not every supported version of apimachinery has the
+// second.
+type (
+	resettable            interface{ Reset() }
+	resettableWithContext interface{ ResetWithContext(context.Context) }
+)
+
+// ResetOnNoMatch resets the mappers if err, however wrapped or joined, means that
+// discovery is stale. Three errors mean that: a NoMatch of a kind or a resource, an
+// *ErrResourceDiscoveryFailed around one, and the 404 of an API server for a resource
+// that it does not serve. A 404 for an object does not. ResetOnNoMatch reports whether it
+// has reset a mapper.
+//
+// It ignores a nil err, nil mappers, and mappers that cannot be reset, such as that of
+// controller-runtime v0.25 and before.
+func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
+	if !meta.IsNoMatchError(err) && !anyError(err, isUnservedResource) {
+		return false
+	}
+	reset := false
+	for _, mapper := range mappers {
+		if isNilPointer(mapper) {
+			continue
+		}
+		switch mapper := mapper.(type) {
+		case resettableWithContext:
+			mapper.ResetWithContext(context.Background())
+			reset = true
+		case resettable:
+			mapper.Reset()
+			reset = true
+		}
+	}
+	return reset
+}
+
+// isNilPointer reports whether mapper holds a nil pointer. An optional field of a
+// concrete type may give one.
+func isNilPointer(mapper meta.RESTMapper) bool {
+	v := reflect.ValueOf(mapper)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// anyError reports whether is returns true for any error in the tree of err. errors.As
+// would find only the first of a type.
+func anyError(err error, is func(error) bool) bool {
+	if err == nil || is(err) {
+		return err != nil
+	}
+	switch err := err.(type) { //nolint:errorlint // This is what walks the tree.
+	case interface{ Unwrap() error }:
+		return anyError(err.Unwrap(), is)
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(err.Unwrap(), func(err error) bool { return anyError(err, is) })
+	case interface{ Errors() []error }: // apimachinery's util/errors.Aggregate
+		return slices.ContainsFunc(err.Errors(), func(err error) bool { return anyError(err, is) })
+	}
+	return false
+}
+
+// isUnservedResource reports whether err is the answer for a path that the server does
+// not know. Such an answer names no object. client-go may fill in the name from the
+// request; then it adds a cause for a body that was no metav1.Status
+// (apierrors.NewGenericServerResponse).
+func isUnservedResource(err error) bool {
+	status, ok := err.(apierrors.APIStatus)
+	if !ok || status.Status().Code != http.StatusNotFound {
+		return false
+	}
+	details := status.Status().Details
+	if details == nil || details.Name == "" {
+		return true
+	}
+	for _, cause := range details.Causes {
+		if cause.Type == metav1.CauseTypeUnexpectedServerResponse {
+			return true
+		}
+	}
+	return false
 }

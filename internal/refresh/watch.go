@@ -12,8 +12,12 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 )
@@ -61,16 +65,15 @@ type Watcher struct {
 	resource schema.GroupVersionResource
 	log      func(func(logr.Logger))
 
-	watching atomic.Bool // a watch is open
+	open atomic.Pointer[discovery.Watch] // the last watch that was opened in this session
 
-	// Only run uses these.
-	version  string      // the resource version to continue from; "": a list must bring one
-	begun    bool        // a watch has been open
-	opened   time.Time   // when the last watch was
-	short    int         // watches in a row that were not steady
-	troubled bool        // a failure has been logged
-	due      bool        // the last watch stayed open as long as asked
-	late     *time.Timer // rings once more
+	// Only run uses these, and the goroutines of a session, one after the other.
+	begun    bool          // a watch has been open
+	opened   time.Time     // when the last watch was
+	lasting  time.Duration // for which it was asked to stay open
+	short    int           // watches in a row that were not steady
+	troubled bool          // a failure has been logged
+	late     *time.Timer   // rings once more
 	pauses   wait.Backoff
 }
 
@@ -86,122 +89,132 @@ func NewWatchers(client *discovery.WatchClient, log func(write func(logr.Logger)
 }
 
 // Watching reports whether a watch is open now.
-func (w *Watcher) Watching() bool { return w.watching.Load() }
+func (w *Watcher) Watching() bool {
+	open := w.open.Load()
+	if open == nil {
+		return false
+	}
+	select {
+	case <-open.Ended():
+		return false
+	default:
+		return true
+	}
+}
 
-// run watches until ctx ends, one watch after the other. It pauses after a watch that
-// ended early: a server that goes away ends the watches of all replicas.
+// run watches until ctx ends, one session after the other.
 func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 	w.late = time.AfterFunc(lateEcho, bell.Ring)
 	w.late.Stop()
 	defer w.late.Stop()
 	for ctx.Err() == nil {
-		w.due = false
-		err := w.watch(ctx, bell)
-		if err != nil && ctx.Err() == nil {
+		if err := w.follow(ctx, bell); err != nil && ctx.Err() == nil {
 			w.failed(err)
 		}
-		if !w.due {
-			sleep(ctx, w.pause(), nil)
+		pause := w.pauses.Step()
+		if w.short >= fewShort {
+			pause = wait.Jitter(longPause, 1)
 		}
+		sleep(ctx, pause, nil)
 	}
 }
 
-// pause returns how long to wait for the next watch.
-func (w *Watcher) pause() time.Duration {
-	if w.short >= fewShort && w.version == "" {
-		return wait.Jitter(longPause, 1)
-	}
-	return w.pauses.Step()
+// session is what follows one list: watches, each of which begins where the one before
+// ended. It ends when that place is lost.
+type session struct {
+	*Watcher
+	ctx     context.Context
+	end     context.CancelCauseFunc
+	bell    *Doorbell
+	watches int
 }
 
-// watch opens a watch and follows it to its end. It continues where the last watch ended.
-// If that place is not known, it lists to learn where to begin, and rings, because it may
-// have missed events.
-func (w *Watcher) watch(ctx context.Context, bell *Doorbell) error {
-	resumed := w.version != ""
-	if !resumed {
-		version, err := w.client.List(ctx, w.resource)
-		if err != nil {
-			return err
-		}
-		w.version = version
-	}
-	lasting := leastWatch + rand.N(leastWatch)
-	stream, err := w.client.Watch(ctx, w.resource, w.version, lasting)
+// follow runs a session. It returns nil if the error only means that the server no longer has the events
+// since the last one.
+func (w *Watcher) follow(ctx context.Context, bell *Doorbell) error {
+	version, err := w.client.List(ctx, w.resource)
 	if err != nil {
-		return w.lost(err, resumed)
+		return err
 	}
-	defer stream.Close()
-	w.opened = time.Now()
-	w.watching.Store(true)
-	defer w.watching.Store(false)
-	if !resumed {
-		w.ringOpened(bell)
+	s := &session{Watcher: w, bell: bell}
+	s.ctx, s.end = context.WithCancelCause(ctx)
+	defer s.end(nil)
+	retry, err := watchtools.NewRetryWatcher(version, s)
+	if err != nil {
+		return err
 	}
-	err = w.lost(w.follow(stream, bell), resumed)
-	lasted := time.Since(w.opened)
-	w.due = err == nil && lasted >= lasting-early
-	return w.closed(lasted, err)
-}
-
-// ringOpened rings for events that may have happened while no watch was open.
-func (w *Watcher) ringOpened(bell *Doorbell) {
-	if w.begun {
-		w.ring(bell)
-		return
+	defer context.AfterFunc(s.ctx, retry.Stop)()
+	for range retry.ResultChan() { // event has seen them
 	}
-	w.begun = true
-	bell.Ring()
-}
-
-// ring rings for an event. If watches do not stay open, the next one most likely rings
-// soon, too, for the events between them. Then all of these have a single late echo.
-func (w *Watcher) ring(bell *Doorbell) {
-	if w.short < fewShort || time.Since(w.opened) >= steady {
-		bell.RingEvent()
-		return
+	<-retry.Done()
+	err = context.Cause(s.ctx)
+	if w.open.Swap(nil) != nil {
+		err = w.closed(err)
 	}
-	bell.Ring()
-	w.late.Reset(lateEcho)
-}
-
-// follow rings for each change until the stream ends. The error is nil if the next
-// stream can begin there.
-func (w *Watcher) follow(stream *discovery.EventStream, bell *Doorbell) error {
-	for {
-		event, err := stream.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if event.ResourceVersion != "" {
-			w.version = event.ResourceVersion
-		}
-		if event.Changed {
-			w.ring(bell)
-		}
-	}
-}
-
-// lost forgets where to continue if there is an error. It returns nil if the error only
-// means that the server no longer has the events since that place.
-func (w *Watcher) lost(err error, resumed bool) error {
-	if err == nil {
-		return nil
-	}
-	w.version = ""
-	if resumed && codeOf(err) == http.StatusGone {
+	if s.watches > 1 && codeOf(err) == http.StatusGone {
 		return nil
 	}
 	return err
 }
 
-// closed counts a watch that has ended after lasted. It returns err, or an error if
-// watches do not stay open.
-func (w *Watcher) closed(lasted time.Duration, err error) error {
-	if lasted >= steady {
+// Watch implements cache.Watcher: it opens the next watch. It pauses after one that ended
+// early, because a server that goes away ends the watches of all replicas.
+func (s *session) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	if s.open.Swap(nil) != nil {
+		due := time.Since(s.opened) >= s.lasting-early
+		if err := s.closed(nil); err != nil {
+			s.failed(err)
+		}
+		if !due {
+			sleep(s.ctx, s.pauses.Step(), nil)
+		}
+	}
+	if s.ctx.Err() != nil {
+		return nil, io.EOF // the RetryWatcher is being stopped
+	}
+	s.lasting = leastWatch + rand.N(leastWatch)
+	opened, err := s.client.Watch(s.ctx, s.resource, options.ResourceVersion, s.lasting, s.event)
+	if err != nil {
+		s.watches++
+		s.end(err)
+		return nil, io.EOF
+	}
+	s.opened = time.Now()
+	s.open.Store(opened)
+	if s.watches++; s.watches == 1 {
+		s.ringOpened()
+	}
+	return opened, nil
+}
+
+// ringOpened rings for events that may have happened while no watch was open.
+func (s *session) ringOpened() {
+	if s.begun {
+		s.event(nil)
+		return
+	}
+	s.begun = true
+	s.bell.Ring()
+}
+
+// event rings for an event. If watches do not stay open, the next one most likely rings
+// soon, too, for the events between them. Then all of these have a single late echo.
+func (s *session) event(err error) {
+	switch {
+	case err != nil:
+		s.end(err)
+	case s.short < fewShort || time.Since(s.opened) >= steady:
+		s.bell.RingEvent()
+	default:
+		s.bell.Ring()
+		s.late.Reset(lateEcho)
+	}
+}
+
+// closed counts a watch that has ended. It returns err, or an error if watches do not stay
+// open.
+func (w *Watcher) closed(err error) error {
+	if time.Since(w.opened) >= steady {
 		w.short, w.troubled, w.pauses = 0, false, newPauses()
 		return err
 	}
@@ -235,10 +248,10 @@ func write(log logr.Logger, err error) {
 	}
 }
 
-func codeOf(err error) int {
-	var failure *discovery.WatchError
-	if errors.As(err, &failure) {
-		return failure.Code
+func codeOf(err error) int32 {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return status.Status().Code
 	}
 	return 0
 }

@@ -70,7 +70,7 @@ func (a *watchAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func listed() answer {
-	return answer{body: `{"kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"5"},"items":[]}`, end: io.EOF}
+	return answer{body: `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"5"},"items":[]}`, end: io.EOF}
 }
 
 // counts returns how many lists and watches there were. The caller holds the lock.
