@@ -60,6 +60,7 @@ type Watcher struct {
 	client   *discovery.WatchClient
 	resource schema.GroupVersionResource
 	log      func(func(logr.Logger))
+	moved    func() // is called when watching may have changed
 
 	watching atomic.Bool // a watch is open
 
@@ -76,11 +77,12 @@ type Watcher struct {
 
 // NewWatchers makes a watcher for each resource in watched. When something goes wrong, the
 // watchers give log a function that writes a line. log calls it, now or later; the Logger
-// may be slow and may panic.
-func NewWatchers(client *discovery.WatchClient, log func(write func(logr.Logger))) []*Watcher {
+// may be slow and may panic. They call moved when they begin, and when a watch opens or
+// ends.
+func NewWatchers(client *discovery.WatchClient, log func(write func(logr.Logger)), moved func()) []*Watcher {
 	var watchers []*Watcher
 	for _, resource := range watched() {
-		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log, pauses: newPauses()})
+		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log, moved: moved, pauses: newPauses()})
 	}
 	return watchers
 }
@@ -94,6 +96,7 @@ func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 	w.late = time.AfterFunc(lateEcho, bell.Ring)
 	w.late.Stop()
 	defer w.late.Stop()
+	w.moved()
 	for ctx.Err() == nil {
 		w.due = false
 		err := w.watch(ctx, bell)
@@ -133,8 +136,8 @@ func (w *Watcher) watch(ctx context.Context, bell *Doorbell) error {
 	}
 	defer stream.Close()
 	w.opened = time.Now()
-	w.watching.Store(true)
-	defer w.watching.Store(false)
+	w.setWatching(true)
+	defer w.setWatching(false)
 	if !resumed {
 		w.ringOpened(bell)
 	}
@@ -142,6 +145,11 @@ func (w *Watcher) watch(ctx context.Context, bell *Doorbell) error {
 	lasted := time.Since(w.opened)
 	w.due = err == nil && lasted >= lasting-early
 	return w.closed(lasted, err)
+}
+
+func (w *Watcher) setWatching(open bool) {
+	w.watching.Store(open)
+	w.moved()
 }
 
 // ringOpened rings for events that may have happened while no watch was open.

@@ -28,10 +28,10 @@ func TestGenerate(t *testing.T) {
 	}
 	want := []string{
 		"go.mod", "hack/run.sh",
+		"pkg/cache/follow_server_test.go",
 		"pkg/cache/internal/cache_reader.go",
 		"pkg/cache/internal/informers.go",
 		"pkg/cache/internal/informers_follow.go",
-		"pkg/cache/internal/informers_follow_scope_test.go",
 		"pkg/cache/internal/informers_follow_test.go",
 		"pkg/cache/multi_namespace_cache.go",
 		"pkg/cache/multi_namespace_follow.go",
@@ -48,16 +48,9 @@ func TestGenerate(t *testing.T) {
 		"pkg/client/client_follow.go",
 		"pkg/client/client_follow_requests.go",
 		"pkg/client/client_follow_test.go",
-		"pkg/client/client_follow_world_test.go",
 		"pkg/client/client_rest_resources.go",
-		"pkg/client/client_rest_resources_follow_test.go",
-		"pkg/client/client_rest_resources_kept_test.go",
-		"pkg/client/client_rest_resources_mappers_test.go",
-		"pkg/client/client_rest_resources_server_test.go",
 		"pkg/client/metadata_client.go",
 		"pkg/client/namespaced_client.go",
-		"pkg/client/namespaced_client_follow.go",
-		"pkg/client/namespaced_client_follow_test.go",
 		"pkg/client/typed_client.go",
 		"pkg/client/unstructured_client.go",
 		"pkg/client/watch.go",
@@ -66,8 +59,8 @@ func TestGenerate(t *testing.T) {
 		"pkg/handler/handler_follow_test.go",
 		"pkg/internal/follow/follow.go",
 		"pkg/internal/follow/follow_test.go",
+		"pkg/internal/follow/keep.go",
 		"pkg/internal/mappermetrics/mappermetrics.go",
-		"pkg/internal/source/kind.go",
 		"pkg/metrics/restmapper.go",
 	}
 	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, want) {
