@@ -86,8 +86,8 @@ var editTests = map[string]editTest{
 		[]string{"storeKey := c.storeKey(key)"},
 	},
 	namespaceFile: {
-		[]string{"func newMultiNamespaceCache("},
-		[]string{"func newStockNamespaceCache("},
+		[]string{"return &multiNamespaceCache{", "}"},
+		[]string{"return followNamespaces(&multiNamespaceCache{", "})"},
 	},
 }
 

@@ -29,8 +29,10 @@ var informerEdits = []edit{
 		{"(c *CacheReader) Get", "if c.scopeName == apimeta.RESTScopeNameRoot {\n\t\tkey.Namespace = \"\"\n\t}", ""},
 		{"(c *CacheReader) Get", "storeKey := objectKeyToStoreKey(key)", "storeKey := c.storeKey(key)"},
 	}},
-	// A cache of several namespaces is made by a function of ours, from upstream's.
-	{file: namespaceFile, do: func(f *source.File, _ keys) { f.Rename("newMultiNamespaceCache", "newStockNamespaceCache") }},
+	// A cache of several namespaces follows the scope of a kind.
+	{file: namespaceFile, do: func(f *source.File, _ keys) {
+		f.Wrap("newMultiNamespaceCache", "&multiNamespaceCache{", "followNamespaces(", ")")
+	}},
 	// The handler of owners uses the last known scope of a kind that is gone,
 	// because it needs the scope for each event of each object that has such an
 	// owner.
