@@ -9,184 +9,156 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// Confirm checks a mapping that was used. It returns the kind's mapping from a read
-// of its version that began after the call, or a NoMatch error if the kind is gone.
-// If what is known already differs from mapping, it returns that without a read.
-// Clients and informers in a controller-runtime tree with this mapper inside call
-// it when an answer of the server casts doubt on mapping.
+// Confirm checks a mapping that an answer of the server contradicts: the server does not
+// know its path, or sent an object that does not fit its scope. It returns the kind's
+// mapping from a live read of its version, or a NoMatch error if the kind is gone. If what
+// is known already differs from mapping, it returns that without a read. Clients and
+// informers in a controller-runtime tree with this mapper inside call it.
 //
-// contradicted reports whether that answer contradicts mapping: the server does not know
-// the path of mapping, or sent something that does not fit mapping. If it is false, there
-// is a mere doubt: most likely mapping is right, and an object does not exist.
-//
-// The number of reads of a group is bounded, over all callers. While the generation does
-// not move, mere doubts cause at most one read a minute. All reasons together cause at
-// most 4 reads at once, and then one every 3 seconds. Callers share reads. A call that
-// may not read returns what the mapper knows: mapping, or NoMatch. Confirm returns within
-// 10 seconds.
-func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMapping, contradicted bool) (*meta.RESTMapping, error) {
+// The number of reads of a version is bounded, over all callers of Confirm and Doubt: at
+// most 4 at once, and then one every 4 seconds. Callers share reads. A call that may not
+// read, or whose read fails, returns what the mapper knows. Confirm waits at most 2
+// seconds.
+func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMapping) (*meta.RESTMapping, error) {
+	if now, err := mappingIn(m.reloader.Snapshot(), mapping); err == nil && !sameMapping(now, mapping) {
+		return now, nil
+	}
+	read := m.confirmed.read(m, mapping.GroupVersionKind.GroupVersion(), true)
+	if read == nil {
+		return mappingIn(m.reloader.Snapshot(), mapping)
+	}
 	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
-	gvk := mapping.GroupVersionKind
-	group := m.confirmed.group(gvk.Group)
-	arrived := group.begun()
-	now, err := m.lookUpOnce(ctx, group, gvk)
-	if err != nil && !meta.IsNoMatchError(err) || err == nil && !sameMapping(now, mapping) {
-		return now, err
+	select {
+	case <-read.done:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	if !group.enter(ctx, contradicted) {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return now, err
+	if read.err != nil {
+		return mappingIn(m.reloader.Snapshot(), mapping)
 	}
-	defer group.leave()
-	if group.begun() != arrived || !group.mayRead(time.Now(), m.Generation(), contradicted) {
-		return m.lookUpOnce(ctx, group, gvk) // another call's read may have found something
-	}
-	// Read only the version. A reset of the group would cause reads of its list and of
-	// its other versions, too. If the read fails, what is known stands.
-	_, _ = m.reloader.ReadLive(ctx, gvk.GroupVersion())
-	now, err = m.lookUpOnce(ctx, group, gvk)
-	group.read(m.Generation())
-	return now, err
+	return mappingIn(read.snapshot, mapping)
+}
+
+// Doubt tells the mapper that a mapping may be wrong: the server found no object at its
+// path. Most likely the object does not exist, so Doubt waits for nothing. It may start a
+// read, whose result is for later lookups: one a minute while the generation does not
+// move, within the bounds of Confirm.
+func (m *DynamicRESTMapper) Doubt(mapping *meta.RESTMapping) {
+	m.confirmed.read(m, mapping.GroupVersionKind.GroupVersion(), false)
 }
 
 const (
 	// confirmTimeout bounds how long a caller waits: it has an answer of the server
 	// already.
-	confirmTimeout = 10 * time.Second
-	// doubtTimeout bounds how long a caller with a mere doubt waits for another caller's
-	// read.
-	doubtTimeout = time.Second
+	confirmTimeout = 2 * time.Second
+	// confirmRead bounds a read that nobody may wait for any more.
+	confirmRead = 10 * time.Second
 
-	doubtEvery   = time.Minute     // one read a group for a doubt, while nothing changes
-	confirmEvery = 3 * time.Second // one read a group for any reason, after the burst
-	confirmBurst = 4
+	doubtEvery   = time.Minute     // one read for a doubt, while nothing changes
+	confirmEvery = 4 * time.Second // one read for any reason, after the burst
+	confirmBurst = 4               // so at most 19 reads a minute
 
-	mostConfirmed = 4096 // bounds what is remembered of groups, and of kinds in a group
+	mostConfirmed = 4096 // bounds of how many versions something is remembered
 )
+
+// mappingIn returns the mapping of a mapping's kind in a snapshot.
+func mappingIn(s *snapshot.Snapshot, mapping *meta.RESTMapping) (*meta.RESTMapping, error) {
+	now, _, err := s.RESTMapping(mapping.GroupVersionKind.GroupKind(), []string{mapping.GroupVersionKind.Version})
+	return now, err
+}
 
 func sameMapping(a, b *meta.RESTMapping) bool {
 	return a.Resource == b.Resource && a.Scope.Name() == b.Scope.Name()
 }
 
-// confirmations is what a mapper remembers of the groups that were in doubt.
+// confirmations is what a mapper remembers of the versions that were in doubt.
 type confirmations struct {
-	mu     sync.Mutex // held for map operations only
-	groups map[string]*confirmation
+	mu       sync.Mutex // held for a moment only; guards what is in the versions, too
+	versions map[schema.GroupVersion]*confirmation
 }
 
-func (c *confirmations) group(name string) *confirmation {
+// confirmation is what is remembered of one version.
+type confirmation struct {
+	running, next *liveRead // next begins when running ends; nil: none
+	generation    uint64    // of the mapper after the last read
+	last          time.Time // when a read was last begun or queued; zero before the first
+	allowance     float64   // how many reads may begin at once, as of counted
+	counted       time.Time
+}
+
+// liveRead is a live read of a version. snapshot and err are set before done is closed.
+type liveRead struct {
+	done     chan struct{}
+	snapshot *snapshot.Snapshot
+	err      error
+}
+
+// read returns a read to wait for, or nil. If the reason is certain, that is a read that
+// begins later than now, if the bounds allow one. A mere doubt begins one if no read is
+// under way, and if the version is not settled.
+func (c *confirmations) read(m *DynamicRESTMapper, gv schema.GroupVersion, certain bool) *liveRead {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found, ok := c.groups[name]
+	v, now := c.version(gv), time.Now()
+	settled := !v.last.IsZero() && v.generation == m.Generation() && now.Sub(v.last) < doubtEvery
+	switch {
+	case !certain && (v.running != nil || settled):
+		return nil
+	case v.next != nil:
+		return v.next
+	case !v.allow(now):
+		return v.running
+	}
+	v.last = now
+	read := &liveRead{done: make(chan struct{})}
+	if v.running != nil {
+		v.next = read
+		return read
+	}
+	v.running = read
+	go c.run(m, gv, v)
+	return read
+}
+
+func (c *confirmations) version(gv schema.GroupVersion) *confirmation {
+	found, ok := c.versions[gv]
 	if !ok {
-		if c.groups == nil || len(c.groups) >= mostConfirmed {
-			c.groups = map[string]*confirmation{}
+		if c.versions == nil || len(c.versions) >= mostConfirmed {
+			c.versions = map[schema.GroupVersion]*confirmation{}
 		}
-		found = &confirmation{turn: make(chan struct{}, 1), allowance: confirmBurst}
-		c.groups[name] = found
+		found = &confirmation{allowance: confirmBurst}
+		c.versions[gv] = found
 	}
 	return found
 }
 
-// confirmation is what is remembered of one group. A caller that reads the group
-// holds its turn.
-type confirmation struct {
-	turn chan struct{} // full while somebody has it
-
-	mu         sync.Mutex // held for a moment only; guards the rest
-	reads      uint64     // begun so far
-	generation uint64     // of the mapper after the last read
-	last       time.Time  // when the last read began
-	allowance  float64    // how many reads may begin at once, computed at counted
-	counted    time.Time
-	absent     map[schema.GroupVersionKind]uint64 // kinds that were not served, with the generation at that time
-}
-
-// enter waits for the turn until ctx ends, and reports whether it has come. A mere
-// doubt waits only for doubtTimeout: most are about objects that do not exist, and
-// must not wait for one another if the group does not answer.
-func (c *confirmation) enter(ctx context.Context, contradicted bool) bool {
-	if !contradicted {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, doubtTimeout)
-		defer cancel()
-	}
-	select {
-	case c.turn <- struct{}{}:
-		return true
-	case <-ctx.Done():
+// allow reports whether another read may begin, and counts it if so.
+func (v *confirmation) allow(now time.Time) bool {
+	v.allowance = min(confirmBurst, v.allowance+float64(now.Sub(v.counted))/float64(confirmEvery))
+	v.counted = now
+	if v.allowance < 1 {
 		return false
 	}
-}
-
-func (c *confirmation) leave() { <-c.turn }
-
-// begun returns the number of reads so far. If it has changed since a call arrived,
-// a read began after the call, and serves it.
-func (c *confirmation) begun() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.reads
-}
-
-// mayRead reports whether another read may begin now, and counts it if so.
-func (c *confirmation) mayRead(now time.Time, generation uint64, contradicted bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	settled := c.reads > 0 && generation == c.generation && now.Sub(c.last) < doubtEvery
-	if settled && !contradicted {
-		return false
-	}
-	c.allowance = min(confirmBurst, c.allowance+float64(now.Sub(c.counted))/float64(confirmEvery))
-	c.counted = now
-	if c.allowance < 1 {
-		return false
-	}
-	c.allowance--
-	c.reads++
-	c.last = now
-	clear(c.absent)
+	v.allowance--
 	return true
 }
 
-// read notes the generation of the mapper after a read.
-func (c *confirmation) read(generation uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.generation = generation
-}
-
-// lookUpOnce is RESTMapping. If a kind was not served, lookUpOnce does not look it up
-// again at the same generation: every such lookup would read the server.
-func (m *DynamicRESTMapper) lookUpOnce(ctx context.Context, group *confirmation, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
-	generation := m.Generation() // before the lookup, which may move it
-	if group.isAbsent(gvk, generation) {
-		return nil, &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
+// run makes the running read and those that are queued meanwhile.
+func (c *confirmations) run(m *DynamicRESTMapper, gv schema.GroupVersion, v *confirmation) {
+	for read := v.running; read != nil; {
+		ctx, cancel := context.WithTimeout(context.Background(), confirmRead)
+		read.snapshot, read.err = m.reloader.ReadLive(ctx, gv)
+		cancel()
+		close(read.done)
+		c.mu.Lock()
+		v.generation = m.Generation()
+		v.running, v.next = v.next, nil
+		read = v.running
+		c.mu.Unlock()
 	}
-	mapping, err := m.RESTMappingWithContext(ctx, gvk.GroupKind(), gvk.Version)
-	if meta.IsNoMatchError(err) {
-		group.setAbsent(gvk, generation)
-	}
-	return mapping, err
-}
-
-func (c *confirmation) isAbsent(gvk schema.GroupVersionKind, generation uint64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at, ok := c.absent[gvk]
-	return ok && at == generation
-}
-
-func (c *confirmation) setAbsent(gvk schema.GroupVersionKind, generation uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.absent == nil || len(c.absent) >= mostConfirmed {
-		c.absent = map[schema.GroupVersionKind]uint64{}
-	}
-	c.absent[gvk] = generation
 }

@@ -7,7 +7,9 @@ package apiutil_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -37,14 +39,25 @@ func newDoubter(t *testing.T, server *fakeapi.Server) *doubter {
 	return &doubter{t, server, m, used}
 }
 
-// confirm confirms the mapping that was used, and uses the result from then on. It
+// confirm confirms the mapping that was used, and uses the result from then on. A mere
+// doubt has no result: the kind is looked up once what it has begun is over. confirm
 // returns the number of requests.
 func (d *doubter) confirm(contradicted bool) (requests int, err error) {
-	now, err := d.mapper.Confirm(context.Background(), d.used, contradicted)
+	var now *meta.RESTMapping
+	if contradicted {
+		now, err = d.mapper.Confirm(context.Background(), d.used)
+		requests = len(d.server.TakeRequests())
+	} else {
+		d.mapper.Doubt(d.used)
+		synctest.Wait()
+		requests = len(d.server.TakeRequests())
+		now, err = d.mapper.RESTMapping(fooKind.GroupKind(), fooKind.Version)
+		d.server.TakeRequests()
+	}
 	if err == nil {
 		d.used = now
 	}
-	return len(d.server.TakeRequests()), err
+	return requests, err
 }
 
 // want confirms, and checks the number of requests and the result.
@@ -89,7 +102,7 @@ func TestConfirmSharesWhatIsKnown(t *testing.T) {
 	})
 }
 
-// A doubt costs one read of its group a minute, whichever kind of the group is in doubt.
+// A doubt costs one read of its version a minute.
 func TestConfirmBoundsDoubts(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		d := newDoubter(t, server)
@@ -98,12 +111,6 @@ func TestConfirmBoundsDoubts(t *testing.T) {
 			time.Sleep(time.Second)
 			d.want("within a minute", doubtful, false, meta.RESTScopeNameNamespace)
 		}
-		bar, err := d.mapper.RESTMapping(barKind.GroupKind(), barKind.Version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.used = bar
-		d.want("another kind", doubtful, false, meta.RESTScopeNameNamespace)
 		time.Sleep(time.Second)
 		d.want("after a minute", doubtful, true, meta.RESTScopeNameNamespace)
 	})
@@ -123,7 +130,7 @@ func TestConfirmDoubtsAfterChange(t *testing.T) {
 }
 
 // A kind that changes its scope again and again is seen each time, at the latest
-// after the 3 seconds that a reader waits once it has used up its burst.
+// after the 4 seconds that a reader waits once it has used up its burst.
 func TestConfirmFollowsManyChanges(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		d := newDoubter(t, server)
@@ -137,30 +144,31 @@ func TestConfirmFollowsManyChanges(t *testing.T) {
 				}
 				time.Sleep(100 * time.Millisecond)
 			}
-			if took := time.Since(start); took > 3200*time.Millisecond {
+			if took := time.Since(start); took > 4200*time.Millisecond {
 				t.Errorf("change %d was seen after %v", n, took)
 			}
 		}
 	})
 }
 
-// Whatever reasons there are: a burst of 4 reads, then one every 3 seconds.
+// Whatever reasons there are: a burst of 4 reads, then one every 4 seconds. Each is one
+// request, also for a kind that is gone.
 func TestConfirmBoundsContradictions(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for name, serve := range map[string][]string{"unchanged": {"Foo", "Bar"}, "gone": {"Bar"}} {
 			d := newDoubter(t, server)
 			d.serve(serve...)
-			reads := 0
+			sent := 0
 			for range 600 { // a minute
 				requests, err := d.confirm(certain)
 				if err != nil && !meta.IsNoMatchError(err) {
 					t.Fatal(err)
 				}
-				reads += requests
+				sent += requests
 				time.Sleep(100 * time.Millisecond)
 			}
-			if most := 3 * (confirmBurst + 20); reads > most || reads < 20 {
-				t.Errorf("%s: %d requests in a minute, want from 20 to %d", name, reads, most)
+			if sent > 20 || sent < 15 {
+				t.Errorf("%s: %d requests in a minute, want from 15 to 20", name, sent)
 			}
 			d.serve("Foo", "Bar")
 		}
@@ -169,8 +177,8 @@ func TestConfirmBoundsContradictions(t *testing.T) {
 
 const confirmBurst = 4
 
-// Each group has its own burst of 4 reads, and its own minute for doubts.
-func TestConfirmBoundsEachGroup(t *testing.T) {
+// Each version has its own burst of 4 reads.
+func TestConfirmBoundsEachVersion(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		d := newDoubter(t, server)
 		other, err := d.mapper.RESTMapping(otherKind.GroupKind(), otherKind.Version)
@@ -184,10 +192,6 @@ func TestConfirmBoundsEachGroup(t *testing.T) {
 				d.want(fmt.Sprintf("number %d of %s", n, d.used.Resource), certain, n < confirmBurst, meta.RESTScopeNameNamespace)
 			}
 		}
-		time.Sleep(30 * time.Second)
-		for _, d.used = range []*meta.RESTMapping{foo, other} {
-			d.want("within a minute", doubtful, false, meta.RESTScopeNameNamespace)
-		}
 	})
 }
 
@@ -195,13 +199,9 @@ func TestConfirmKindThatIsGone(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		d := newDoubter(t, server)
 		d.serve("Bar")
-		d.want("gone", doubtful, true, "")
-		if _, err := d.confirm(doubtful); !meta.IsNoMatchError(err) { // looked up at the new generation
-			t.Errorf("still gone: %v", err)
-		}
-		d.want("gone for good", doubtful, false, "")
+		d.want("gone", certain, true, "")
+		d.want("still gone", certain, true, "")
 		d.serve("Foo:cluster", "Bar")
-		d.want("back, and nobody is sure", doubtful, false, "")
 		d.want("back", certain, true, meta.RESTScopeNameRoot)
 	})
 }
@@ -222,3 +222,69 @@ func TestConfirmWithNegativeTTL(t *testing.T) {
 		d.want("back", certain, true, meta.RESTScopeNameRoot)
 	})
 }
+
+// The result of a call is never older than the call: a call that arrives during a read
+// waits for the next one. All calls that arrive share that next read.
+func TestConfirmDuringRead(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		d := newDoubter(t, server)
+		server.SetLatency(time.Second)
+		var all sync.WaitGroup
+		confirm := func(want meta.RESTScopeName) {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				now, err := d.mapper.Confirm(context.Background(), d.used)
+				if err != nil || want != "" && now.Scope.Name() != want {
+					t.Errorf("%v, %v; want %s", now, err, want)
+				}
+			}()
+		}
+		confirm("")
+		time.Sleep(900 * time.Millisecond)
+		d.serve("Foo:cluster", "Bar")
+		for range 50 {
+			confirm("")
+		}
+		all.Wait()
+		if n := len(server.TakeRequests()); n > 2 {
+			t.Errorf("%d requests for 51 calls", n)
+		}
+	})
+}
+
+// If discovery hangs, a contradiction waits for 2 seconds, and a doubt not at all. One
+// read is under way at a time.
+func TestConfirmBesideHangingDiscovery(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		d := newDoubter(t, server)
+		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Timeout())
+		start := time.Now()
+		for range 100 {
+			d.mapper.Doubt(d.used)
+		}
+		if took := time.Since(start); took > 0 {
+			t.Errorf("doubts waited %v", took)
+		}
+		allAtOnce(20, func(int) {
+			begun := time.Now()
+			if now, err := d.mapper.Confirm(context.Background(), d.used); meta.IsNoMatchError(err) || err == nil && !sameAs(now, d.used) {
+				t.Errorf("%v, %v", now, err)
+			}
+			if took := time.Since(begun); took > 2*time.Second {
+				t.Errorf("a contradiction waited %v", took)
+			}
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if _, err := d.mapper.Confirm(ctx, d.used); meta.IsNoMatchError(err) {
+			t.Errorf("an outage is taken for an absence: %v", err)
+		}
+		time.Sleep(time.Minute) // for the requests to time out
+		if n := len(server.TakeRequests()); n > 4 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+func sameAs(a, b *meta.RESTMapping) bool { return a.Resource == b.Resource && a.Scope == b.Scope }

@@ -16,6 +16,10 @@ import (
 // They may be called from several goroutines at once. A lookup that misses waits for
 // Miss, so Miss must return at once. Nobody waits for the other methods. They are called
 // one after the other; if more than 1,024 calls wait, the oldest are dropped.
+//
+// If it also has a method Watching(open bool), that is called while Start runs with
+// WatchAPIs: with false at first, and then whenever all watches have opened, or one of
+// them is lost.
 type DynamicRESTMapperMetrics interface {
 	// Request is called after each request. path is the class of its path: "bulk",
 	// "group" or "version". code is the HTTP status of the answer, 0 if there was none.
@@ -33,6 +37,16 @@ type DynamicRESTMapperMetrics interface {
 	// Served is called after each read, with what the mapper knows then. lastSuccess is the
 	// time of the last successful read, or the zero time.
 	Served(generation uint64, groups, kinds int, lastSuccess time.Time)
+}
+
+// watchMetrics is what Metrics may have besides: see DynamicRESTMapperMetrics.
+type watchMetrics interface{ Watching(open bool) }
+
+// reportWatching is called whenever a watch begins to open, has opened or has ended.
+func (m *DynamicRESTMapper) reportWatching() {
+	if metrics, ok := m.options.Metrics.(watchMetrics); ok {
+		m.reports.Add(func() { metrics.Watching(watching(m.watchers)) })
+	}
 }
 
 // requested returns the function that discovery calls after each request, or nil.
@@ -94,8 +108,15 @@ func (m *DynamicRESTMapper) logChange(r reload.Report) {
 	if !from.Read() || to.Generation() <= from.Generation() || !m.options.Logger.Enabled() {
 		return
 	}
+	level := 0
+	if m.logInUse() {
+		level = 1 // those that matter have lines of their own
+	}
+	if !m.options.Logger.V(level).Enabled() {
+		return
+	}
 	added, removed, changed := summarize(from, to)
-	m.logger().Info("served APIs changed", "generation", to.Generation(), "added", added, "removed", removed, "changed", changed)
+	m.logger().V(level).Info("served APIs changed", "generation", to.Generation(), "added", added, "removed", removed, "changed", changed)
 }
 
 // summarize lists kinds by what happened to them, in the form group/version.Kind,

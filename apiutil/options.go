@@ -52,7 +52,9 @@ type DynamicRESTMapperOptions struct {
 
 	// Logger gets one line when the served API changes, when reads of the server begin to
 	// fail, and when they work again. At level 1 it gets a line for each read. It gets no
-	// line for a lookup. Defaults to no logging.
+	// line for a lookup. In a controller-runtime tree with this mapper inside, it gets a line
+	// when the mapping of a kind in use changes, and one for other changes at level 1.
+	// Defaults to no logging, and in such a tree to ctrl.Log.WithName("restmapper").
 	Logger logr.Logger
 
 	// Metrics counts requests, reads and misses. Defaults to nil: no metrics. In a
@@ -82,6 +84,9 @@ func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) 
 	}
 	if o.MaxResponseBytes == 0 {
 		o.MaxResponseBytes = defaultMaxResponseBytes
+	}
+	if o.Logger.GetSink() == nil {
+		o.Logger = defaultLogger()
 	}
 	if o.Metrics == nil {
 		o.Metrics = defaultMetrics()

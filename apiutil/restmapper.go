@@ -37,7 +37,8 @@ type DynamicRESTMapper struct {
 	options  DynamicRESTMapperOptions // defaults filled in
 	absent   *cache.LRUExpireCache    // lookups that found nothing, with an absence each; nil without a NegativeTTL
 
-	confirmed confirmations // of the groups that Confirm was called for
+	confirmed confirmations // of the versions that were in doubt
+	used      inUse         // kinds of clients and informers
 
 	watchers []*refresh.Watcher // none unless WatchAPIs
 	started  atomic.Bool        // Start was called
@@ -95,7 +96,7 @@ func NewDynamicRESTMapperWithOptions(
 		}
 		m.watchers = refresh.NewWatchers(watches, func(write func(logr.Logger)) {
 			m.reports.Add(func() { write(m.logger()) })
-		})
+		}, m.reportWatching)
 	}
 	return m, nil
 }

@@ -120,7 +120,8 @@ func (p *plain) late(t *testing.T) {
 	p.start(r)
 	time.Sleep(3 * time.Second)
 	p.served(r, widget, "widgets")
-	p.reconciled(r, widget, "widgets", true)
+	// controller-runtime looks for a kind that was not there every 10 seconds
+	p.await(r, widget, "widgets", true, limits{10*time.Second + plainWithin, 10*time.Second + plainGiveUp})
 	r.judge(true)
 }
 

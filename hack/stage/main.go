@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command stage writes this project's changes to controller-runtime as a series
-// of patches for upstream.
+// Command stage writes this project's changes to controller-runtime's own mapper and
+// client as a series of patches for upstream.
 package main
 
 import (
@@ -15,17 +15,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/freshmapper/freshmapper"
 	"github.com/freshmapper/freshmapper/hack/fork/cli"
-	"github.com/freshmapper/freshmapper/hack/fork/tree"
-	"github.com/freshmapper/freshmapper/hack/stage/full"
-	"github.com/freshmapper/freshmapper/hack/stage/series"
-	"github.com/freshmapper/freshmapper/hack/stage/small"
 )
 
 const help = `stage writes a patch series for controller-runtime.
 
-  stage -o DIR [-series small|full] [-base V] [-author 'NAME <ADDRESS>']
+  stage -o DIR [-base V] [-author 'NAME <ADDRESS>']
 
 stage writes the patches to DIR. DIR must be absent or empty, or hold an earlier
 series, which stage replaces. To apply the patches, check out the tag V of
@@ -36,70 +31,51 @@ controller-runtime and run
 Each patch builds and passes its tests without those behind it. Upstream asks
 contributors to sign a CLA: as author, name somebody who has signed it.
 
-  -series S   small (the default) changes upstream's own mapper and client;
-              full puts this project's mapper in their place, in slices
-  -base V     the controller-runtime release to change (default %[1]s)
-  -author A   the author of the commits (default %[2]s)
+  -base V     the controller-runtime release to change (default ` + newest + `); the files
+              that the series changes must be those of the default
+  -author A   the author of the commits (default ` + nobody + `)
 
-hack/stage/PROPOSAL.md says how to propose the patches. In a checkout of freshmapper,
-hack/test.sh -measure measures what each patch of the small series buys.
+hack/stage/PROPOSAL.md says how to propose the patches.
 `
 
-const nobody = "freshmapper <freshmapper@example.invalid>"
-
-type options struct {
-	out, series, base, author string
-}
+const (
+	newest = "v0.25.2"
+	nobody = "freshmapper <freshmapper@example.invalid>"
+)
 
 func main() {
-	os.Exit(run(os.Args[1:], freshmapper.Source, os.Stdout, os.Stderr))
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run is main with its surroundings given, and returns the exit code.
-func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
-	var o options
+func run(args []string, stdout, stderr io.Writer) int {
+	var out, base, author string
 	flags := flag.NewFlagSet("stage", flag.ContinueOnError)
-	flags.StringVar(&o.out, "o", "", "")
-	flags.StringVar(&o.series, "series", "small", "")
-	flags.StringVar(&o.base, "base", tree.Newest(), "")
-	flags.StringVar(&o.author, "author", nobody, "")
+	flags.StringVar(&out, "o", "", "")
+	flags.StringVar(&base, "base", newest, "")
+	flags.StringVar(&author, "author", nobody, "")
+	var by *mail.Address
+	valid := func() (err error) {
+		if out == "" {
+			return errors.New("-o DIR is missing: name the folder for the patches")
+		}
+		if by, err = mail.ParseAddress(author); err != nil {
+			return fmt.Errorf("-author %q is not like 'NAME <ADDRESS>': %w", author, err)
+		}
+		return nil
+	}
 	return cli.Command{
-		Flags: flags, Help: fmt.Sprintf(help, tree.Newest(), nobody), Valid: func() error { return o.valid() },
-		Do: func(ctx context.Context) error { return stage(ctx, o, ours, stdout) },
+		Flags: flags, Help: help, Valid: valid,
+		Do: func(ctx context.Context) error { return stage(ctx, out, base, by, stdout) },
 	}.Run(args, stdout, stderr)
 }
 
-// valid returns an error if the flags do not fit together.
-func (o options) valid() error {
-	switch {
-	case o.series != "small" && o.series != "full":
-		return fmt.Errorf("unknown -series %q: choose small or full", o.series)
-	case o.out == "":
-		return errors.New("-o DIR is missing: name the folder for the patches")
-	}
-	if _, err := mail.ParseAddress(o.author); err != nil {
-		return fmt.Errorf("-author %q is not like 'NAME <ADDRESS>': %w", o.author, err)
-	}
-	return nil
-}
-
-func stage(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
-	if _, err := tree.LineOf(o.base); err != nil {
-		return err
-	}
-	old, err := earlier(o.out)
+func stage(ctx context.Context, out, base string, author *mail.Address, stdout io.Writer) error {
+	old, err := earlier(out)
 	if err != nil {
 		return err
 	}
-	upstream, err := tree.Upstream(ctx, o.base, nil)
-	if err != nil {
-		return err
-	}
-	changes, err := o.changes(upstream, ours)
-	if err != nil {
-		return fmt.Errorf("%s series on %s %s: %w", o.series, tree.Module, o.base, err)
-	}
-	patches, err := series.Make(ctx, o.author, upstream, changes)
+	mails, err := makeSeries(ctx, base, author)
 	if err != nil {
 		return err
 	}
@@ -108,24 +84,17 @@ func stage(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
 			return fmt.Errorf("remove an earlier patch: %w", err)
 		}
 	}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
+	if err := os.MkdirAll(out, 0o755); err != nil {
 		return fmt.Errorf("make the folder for the patches: %w", err)
 	}
-	for _, patch := range patches {
-		name := filepath.Join(o.out, patch.File)
-		if err := os.WriteFile(name, patch.Mail, 0o644); err != nil {
+	for _, mail := range mails {
+		name := filepath.Join(out, mail.file)
+		if err := os.WriteFile(name, mail.text, 0o644); err != nil {
 			return fmt.Errorf("write a patch: %w", err)
 		}
-		fmt.Fprintf(stdout, "%s\n\t%s\n", name, patch.Size)
+		fmt.Fprintf(stdout, "%s\n\t+%d lines of code, +%d of tests\n", name, mail.code, mail.tests)
 	}
 	return nil
-}
-
-func (o options) changes(upstream tree.Files, ours fs.FS) ([]series.Change, error) {
-	if o.series == "full" {
-		return full.Changes(o.base, upstream, ours)
-	}
-	return small.Changes(upstream)
 }
 
 // earlier lists the patches of an earlier series in dir. Whatever else is there

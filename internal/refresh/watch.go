@@ -64,6 +64,7 @@ type Watcher struct {
 	client   *discovery.WatchClient
 	resource schema.GroupVersionResource
 	log      func(func(logr.Logger))
+	moved    func() // is called when watching may have changed
 
 	open atomic.Pointer[discovery.Watch] // the last watch that was opened in this session
 
@@ -79,11 +80,12 @@ type Watcher struct {
 
 // NewWatchers makes a watcher for each resource in watched. When something goes wrong, the
 // watchers give log a function that writes a line. log calls it, now or later; the Logger
-// may be slow and may panic.
-func NewWatchers(client *discovery.WatchClient, log func(write func(logr.Logger))) []*Watcher {
+// may be slow and may panic. They call moved when they begin, and when a watch opens or
+// ends.
+func NewWatchers(client *discovery.WatchClient, log func(write func(logr.Logger)), moved func()) []*Watcher {
 	var watchers []*Watcher
 	for _, resource := range watched() {
-		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log, pauses: newPauses()})
+		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log, moved: moved, pauses: newPauses()})
 	}
 	return watchers
 }
@@ -107,6 +109,7 @@ func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 	w.late = time.AfterFunc(lateEcho, bell.Ring)
 	w.late.Stop()
 	defer w.late.Stop()
+	w.moved()
 	for ctx.Err() == nil {
 		if err := w.follow(ctx, bell); err != nil && ctx.Err() == nil {
 			w.failed(err)
@@ -149,6 +152,7 @@ func (w *Watcher) follow(ctx context.Context, bell *Doorbell) error {
 	<-retry.Done()
 	err = context.Cause(s.ctx)
 	if w.open.Swap(nil) != nil {
+		w.moved()
 		err = w.closed(err)
 	}
 	if s.watches > 1 && codeOf(err) == http.StatusGone {
@@ -161,6 +165,7 @@ func (w *Watcher) follow(ctx context.Context, bell *Doorbell) error {
 // early, because a server that goes away ends the watches of all replicas.
 func (s *session) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	if s.open.Swap(nil) != nil {
+		s.moved()
 		due := time.Since(s.opened) >= s.lasting-early
 		if err := s.closed(nil); err != nil {
 			s.failed(err)
@@ -181,6 +186,7 @@ func (s *session) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	}
 	s.opened = time.Now()
 	s.open.Store(opened)
+	s.moved()
 	if s.watches++; s.watches == 1 {
 		s.ringOpened()
 	}

@@ -203,7 +203,7 @@ func watcherOf(t *testing.T, api http.RoundTripper, log func(func(logr.Logger)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewWatchers(watches, log)[0]
+	return NewWatchers(watches, log, func() {})[0]
 }
 
 // whileWatching runs a watcher in a bubble while test looks.

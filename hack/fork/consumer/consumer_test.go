@@ -159,8 +159,8 @@ func TestTreeIsUpstreamsButForTheMapper(t *testing.T) {
 	gone := map[string]bool{apiutil + "restmapper.go": true, apiutil + "errors.go": true, apiutil + "restmapper_wb_test.go": true,
 		"pkg/client/client_rest_resources.go": true, "pkg/client/client.go": true, "pkg/client/watch.go": true,
 		"pkg/cache/internal/informers.go": true, "pkg/cache/internal/cache_reader.go": true,
-		"pkg/cache/multi_namespace_cache.go": true, "pkg/internal/source/kind.go": true,
-		"pkg/client/namespaced_client.go": true, "pkg/handler/enqueue_owner.go": true}
+		"pkg/cache/multi_namespace_cache.go": true,
+		"pkg/client/namespaced_client.go":    true, "pkg/handler/enqueue_owner.go": true}
 	kept := 0
 	for name, file := range want {
 		if _, ok := got[name]; !ok {

@@ -35,10 +35,10 @@ var clientEdits = []edit{
 	{file: watchFile, do: followWatch},
 	// The client of a namespace asks the client that it wraps for every scope. Before
 	// v0.22 it asks nowhere else.
-	{file: namespacedFile, since: "v0.22", do: listFollowing, changes: []change{
+	{file: namespacedFile, since: "v0.22", changes: []change{
 		{"", "apiutil.IsGVKNamespaced(gvk, n.RESTMapper())", "n.IsObjectNamespaced(ofKind(gvk))"},
 		{"", `"` + Module + "/" + apiutilDir + `"`, ""},
-	}, adds: []string{clientDir + "/namespaced_client_follow.go"}},
+	}},
 }
 
 // getter is the method by which the client finds what it keeps of a kind.
@@ -128,16 +128,4 @@ func followWatch(f *source.File, noted keys) {
 	f.Rename("(w *watchingClient) Watch", "watchOnce")
 	used := f.Either("w.base.typedClient.resources", "w.client.typedClient.resources")
 	noted["BASE"] = []string{strings.TrimSuffix(strings.TrimPrefix(used, "w."), ".typedClient.resources")}
-}
-
-// listFollowing makes the client of a namespace list again if the kind had another
-// scope than the client assumed. The first releases of v0.22 list in the namespace
-// whatever the scope.
-func listFollowing(f *source.File, _ keys) {
-	const list = "(n *namespacedClient) List"
-	f.Function(list, func(fn *ast.FuncDecl) {
-		if strings.Contains(f.Text(fn), "isNamespaceScoped, err := ") {
-			f.Change(list, "n.client.List(ctx, obj, opts...)", "n.listFollowing(ctx, obj, isNamespaceScoped, opts)")
-		}
-	})
 }

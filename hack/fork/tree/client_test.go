@@ -64,11 +64,10 @@ var editTests = map[string]editTest{
 	},
 	namespacedFile: {
 		[]string{
-			"return n.client.List(ctx, obj, opts...)", `"sigs.k8s.io/controller-runtime/pkg/client/apiutil"`,
+			`"sigs.k8s.io/controller-runtime/pkg/client/apiutil"`,
 			"isNamespaceScoped, err := apiutil.IsGVKNamespaced(gvk, n.RESTMapper())",
 		},
 		[]string{
-			"return n.listFollowing(ctx, obj, isNamespaceScoped, opts)",
 			"isNamespaceScoped, err := n.IsObjectNamespaced(ofKind(gvk))",
 		},
 	},
@@ -89,17 +88,8 @@ var editTests = map[string]editTest{
 		[]string{"storeKey := c.storeKey(key)"},
 	},
 	namespaceFile: {
-		[]string{"RESTMapper:       restMapper,", "clusterCache = newCache(*globalConfig, corev1.NamespaceAll)"},
-		[]string{
-			"RESTMapper:       atHome(restMapper),",
-			"clusterCache = confined(newCache(*globalConfig, corev1.NamespaceAll), namespaces)",
-			"if cache := c.unsplit(obj); cache != nil {", "return cache.Get(ctx, key, obj, opts...)", "}",
-			"if cache := c.unsplit(list); cache != nil {", "return cache.List(ctx, list, opts...)", "}",
-		},
-	},
-	sourceFile: {
-		[]string{"if err := wait.PollUntilContextCancel(ctx, 10*time.Second, true, func(ctx context.Context) (bool, error) {"},
-		[]string{"if err := wait.PollUntilContextCancel(ctx, 4*time.Second, true, func(ctx context.Context) (bool, error) {"},
+		[]string{"return &multiNamespaceCache{", "}"},
+		[]string{"return followNamespaces(&multiNamespaceCache{", "})"},
 	},
 }
 
@@ -245,26 +235,22 @@ func TestEditRefuses(t *testing.T) {
 
 		"another parameter": {clientFile, "getResource(obj any)", "getResource(object any)", "getResource(obj <type>)"},
 
-		"another field":         {fields, "typedClient        typedClient", "typedClient        *typedClient", `"typedClient typedClient" in client`},
-		"another literal":       {fields, "typedClient: typedClient{", "typedClient: newTypedClient{", `single "typedClient{"`},
-		"another mapper there":  {fields, "mapper:     options.Mapper,", "mapper:     mapper,", "mapper: options.Mapper"},
-		"another scope there":   {fields, "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)", "c.isNamespaced(obj)", "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)"},
-		"another List":          {namespacedFile, "n.client.List(ctx, obj, opts...)", "n.list(obj)", "n.client.List(ctx, obj, opts...)"},
-		"another Apply":         {namespacedFile, "apiutil.IsGVKNamespaced(gvk, n.RESTMapper())", "n.isNamespaced(gvk)", "apiutil.IsGVKNamespaced(gvk, n.RESTMapper())"},
-		"another import":        {namespacedFile, "\t\"sigs.k8s.io/controller-runtime/pkg/client/apiutil\"", "\tapiutil \"sigs.k8s.io/controller-runtime/pkg/client/apiutil\"", "alone on its lines"},
-		"another owner":         {ownerFile, "mapper:    mapper,", "mapper:    other,", "mapper: mapper"},
-		"another metadata":      {fields, "restMapper: options.Mapper,", "restMapper: mapper,", "restMapper: options.Mapper"},
-		"no Watch":              {watch, ") Watch(", ") Watches(", "function (w *watchingClient) Watch"},
-		"another base":          {watch, "w.base.typedClient.resources", "w.inner.typedClient.resources", "w.base.typedClient.resources"},
-		"another informers":     {informers, "mapper:     options.Mapper,", "mapper:     mapper,", "mapper: options.Mapper"},
-		"another list watcher":  {informers, "ip.makeListWatcher(gvk, obj)", "ip.newListWatcher(gvk, obj)", "ip.makeListWatcher(gvk, obj)"},
-		"another call of it":    {informers, "listWatcher.ListWithContextFunc(ctx, opts)", "listWatcher.List(opts)", "listWatcher.ListWithContextFunc"},
-		"another scope":         {reader, "if c.scopeName == apimeta.RESTScopeNameRoot {", "if c.isRoot() {", "c.scopeName == apimeta.RESTScopeNameRoot"},
-		"another key":           {reader, "storeKey := objectKeyToStoreKey(key)", "storeKey := keyOf(key)", "objectKeyToStoreKey(key)"},
-		"another namespaces":    {namespaceFile, "RESTMapper:       restMapper,", "RESTMapper:       mapper,", "RESTMapper: restMapper"},
-		"another cluster cache": {namespaceFile, "newCache(*globalConfig, corev1.NamespaceAll)", "newClusterCache()", "clusterCache = newCache"},
-		"another read of scope": {namespaceFile, "apiutil.IsObjectNamespaced(list, c.Scheme, c.RESTMapper)", "c.isNamespaced(list)", "in (c *multiNamespaceCache) List"},
-		"another poll":          {sourceFile, "10*time.Second", "ks.interval", "10*time.Second"},
+		"another field":        {fields, "typedClient        typedClient", "typedClient        *typedClient", `"typedClient typedClient" in client`},
+		"another literal":      {fields, "typedClient: typedClient{", "typedClient: newTypedClient{", `single "typedClient{"`},
+		"another mapper there": {fields, "mapper:     options.Mapper,", "mapper:     mapper,", "mapper: options.Mapper"},
+		"another scope there":  {fields, "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)", "c.isNamespaced(obj)", "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)"},
+		"another Apply":        {namespacedFile, "apiutil.IsGVKNamespaced(gvk, n.RESTMapper())", "n.isNamespaced(gvk)", "apiutil.IsGVKNamespaced(gvk, n.RESTMapper())"},
+		"another import":       {namespacedFile, "\t\"sigs.k8s.io/controller-runtime/pkg/client/apiutil\"", "\tapiutil \"sigs.k8s.io/controller-runtime/pkg/client/apiutil\"", "alone on its lines"},
+		"another owner":        {ownerFile, "mapper:    mapper,", "mapper:    other,", "mapper: mapper"},
+		"another metadata":     {fields, "restMapper: options.Mapper,", "restMapper: mapper,", "restMapper: options.Mapper"},
+		"no Watch":             {watch, ") Watch(", ") Watches(", "function (w *watchingClient) Watch"},
+		"another base":         {watch, "w.base.typedClient.resources", "w.inner.typedClient.resources", "w.base.typedClient.resources"},
+		"another informers":    {informers, "mapper:     options.Mapper,", "mapper:     mapper,", "mapper: options.Mapper"},
+		"another list watcher": {informers, "ip.makeListWatcher(gvk, obj)", "ip.newListWatcher(gvk, obj)", "ip.makeListWatcher(gvk, obj)"},
+		"another call of it":   {informers, "listWatcher.ListWithContextFunc(ctx, opts)", "listWatcher.List(opts)", "listWatcher.ListWithContextFunc"},
+		"another scope":        {reader, "if c.scopeName == apimeta.RESTScopeNameRoot {", "if c.isRoot() {", "c.scopeName == apimeta.RESTScopeNameRoot"},
+		"another namespaces":   {namespaceFile, "func newMultiNamespaceCache(", "func makeMultiNamespaceCache(", "function newMultiNamespaceCache"},
+		"another key":          {reader, "storeKey := objectKeyToStoreKey(key)", "storeKey := keyOf(key)", "objectKeyToStoreKey(key)"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

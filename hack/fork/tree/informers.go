@@ -13,7 +13,6 @@ const (
 	informersFile = "pkg/cache/internal/informers.go"
 	readerFile    = "pkg/cache/internal/cache_reader.go"
 	namespaceFile = "pkg/cache/multi_namespace_cache.go"
-	sourceFile    = "pkg/internal/source/kind.go"
 	ownerFile     = "pkg/handler/enqueue_owner.go"
 )
 
@@ -30,18 +29,9 @@ var informerEdits = []edit{
 		{"(c *CacheReader) Get", "if c.scopeName == apimeta.RESTScopeNameRoot {\n\t\tkey.Namespace = \"\"\n\t}", ""},
 		{"(c *CacheReader) Get", "storeKey := objectKeyToStoreKey(key)", "storeKey := c.storeKey(key)"},
 	}},
-	// A cache of several namespaces keeps to the informers that a kind had at first.
-	{file: namespaceFile, changes: []change{
-		{"multiNamespaceCache{", "RESTMapper: restMapper", "RESTMapper: atHome(restMapper)"},
-		{"", "clusterCache = newCache(*globalConfig, corev1.NamespaceAll)", "clusterCache = confined(newCache(*globalConfig, corev1.NamespaceAll), namespaces)"},
-		{"(c *multiNamespaceCache) Get", "isNamespaced, err := apiutil.IsObjectNamespaced(obj, c.Scheme, c.RESTMapper)",
-			"if cache := c.unsplit(obj); cache != nil {\n\t\treturn cache.Get(ctx, key, obj, opts...)\n\t}\n\n\t…"},
-		{"(c *multiNamespaceCache) List", "isNamespaced, err := apiutil.IsObjectNamespaced(list, c.Scheme, c.RESTMapper)",
-			"if cache := c.unsplit(list); cache != nil {\n\t\treturn cache.List(ctx, list, opts...)\n\t}\n\n\t…"},
-	}},
-	// A controller that waits for its CRD looks for it often enough to begin within 5 seconds.
-	{file: sourceFile, changes: []change{
-		{"(ks *Kind[object, request]) Start", "wait.PollUntilContextCancel(ctx, 10*time.Second, true, ", "wait.PollUntilContextCancel(ctx, 4*time.Second, true, "},
+	// A cache of several namespaces follows the scope of a kind.
+	{file: namespaceFile, do: func(f *source.File, _ keys) {
+		f.Wrap("newMultiNamespaceCache", "&multiNamespaceCache{", "followNamespaces(", ")")
 	}},
 	// The handler of owners uses the last known scope of a kind that is gone,
 	// because it needs the scope for each event of each object that has such an

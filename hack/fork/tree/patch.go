@@ -61,19 +61,17 @@ var patches = []patch{
 	{
 		name: "client", begin: putRequests, edits: clientEdits,
 		adds: []string{
-			"pkg/internal/follow/follow.go", "pkg/internal/follow/follow_test.go",
-			"pkg/client/client_follow.go", "pkg/client/client_follow_test.go", "pkg/client/client_follow_world_test.go",
-			"pkg/client/client_rest_resources_follow_test.go", "pkg/client/client_rest_resources_kept_test.go",
-			"pkg/client/client_rest_resources_mappers_test.go", "pkg/client/client_rest_resources_server_test.go",
-			"pkg/client/namespaced_client_follow_test.go",
+			"pkg/internal/mappermetrics/mappermetrics.go",
+			"pkg/internal/follow/follow.go", "pkg/internal/follow/keep.go", "pkg/internal/follow/follow_test.go",
+			"pkg/client/client_follow.go", "pkg/client/client_follow_test.go",
 		},
 	},
 	{
 		name: "informers", edits: informerEdits,
 		adds: []string{
 			"pkg/handler/handler_follow.go", "pkg/handler/handler_follow_test.go",
-			"pkg/cache/internal/informers_follow.go", "pkg/cache/internal/informers_follow_test.go", "pkg/cache/internal/informers_follow_scope_test.go",
-			"pkg/cache/multi_namespace_follow.go", "pkg/cache/multi_namespace_follow_test.go",
+			"pkg/cache/internal/informers_follow.go", "pkg/cache/internal/informers_follow_test.go",
+			"pkg/cache/multi_namespace_follow.go", "pkg/cache/multi_namespace_follow_test.go", "pkg/cache/follow_server_test.go",
 		},
 	},
 	{
@@ -84,7 +82,7 @@ var patches = []patch{
 		// would be registered as well.
 		name: "metrics", begin: dropDefaults,
 		adds: []string{
-			defaults, "pkg/internal/mappermetrics/mappermetrics.go", "pkg/metrics/restmapper.go", apiutilDir + "/metrics_registry_test.go",
+			defaults, "pkg/metrics/restmapper.go", apiutilDir + "/metrics_registry_test.go",
 		},
 	},
 }

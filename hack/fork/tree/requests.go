@@ -7,7 +7,6 @@ import (
 	"go/ast"
 	"go/format"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/fork/source"
@@ -86,8 +85,11 @@ func writeFollowing(out *strings.Builder, f *source.File, method *ast.FuncDecl, 
 		return
 	}
 	does := "writes"
-	if slices.Contains([]string{"Get", "List", "GetSubResource"}, method.Name.Name) {
+	switch method.Name.Name {
+	case "Get", "GetSubResource":
 		does = "reads"
+	case "List":
+		does = "lists"
 	}
 	call := fmt.Sprintf("c.%s.%s(%s)", typeName, method.Name.Name, strings.Join(args, ", "))
 	through := fmt.Sprintf("c.%sfollowing(ctx, obj, %s, func()", follower, does)

@@ -10,7 +10,7 @@ import (
 )
 
 // differing are those parts of pkg/ where something differs from upstream.
-var differing = []string{"pkg/cache/", "pkg/client/", "pkg/handler/", "pkg/internal/follow/", "pkg/internal/mappermetrics/", "pkg/internal/source/", "pkg/metrics/"}
+var differing = []string{"pkg/cache/", "pkg/client/", "pkg/handler/", "pkg/internal/follow/", "pkg/internal/mappermetrics/", "pkg/metrics/"}
 
 const (
 	// kinds has types like those of an API, which controller-gen takes for the user's:

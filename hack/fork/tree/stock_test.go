@@ -119,31 +119,7 @@ func (c *CacheReader) Get(key client.ObjectKey) {
 	storeKey := objectKeyToStoreKey(key)
 }
 `
-	stockNamespaces = `package cache
-
-func newMultiNamespaceCache(restMapper apimeta.RESTMapper) Cache {
-	clusterCache = newCache(*globalConfig, corev1.NamespaceAll)
-	return &multiNamespaceCache{
-		RESTMapper: restMapper,
-	}
-}
-
-func (c *multiNamespaceCache) Get(obj client.Object) error {
-	isNamespaced, err := apiutil.IsObjectNamespaced(obj, c.Scheme, c.RESTMapper)
-	return err
-}
-
-func (c *multiNamespaceCache) List(list client.ObjectList) error {
-	isNamespaced, err := apiutil.IsObjectNamespaced(list, c.Scheme, c.RESTMapper)
-	return err
-}
-`
-	stockSource = `package source
-
-func (ks *Kind[object, request]) Start(ctx context.Context) error {
-	return wait.PollUntilContextCancel(ctx, 10*time.Second, true, ks.informer)
-}
-`
+	stockNamespaces = "package cache\n\nfunc newMultiNamespaceCache() Cache { return &multiNamespaceCache{} }\n"
 )
 
 // stockRequests has the shape of one of the types that send requests.
@@ -167,7 +143,6 @@ func upstream() Files {
 		informersFile:                         {Data: []byte(stockInformers)},
 		readerFile:                            {Data: []byte(stockReader)},
 		namespaceFile:                         {Data: []byte(stockNamespaces)},
-		sourceFile:                            {Data: []byte(stockSource)},
 		clientFile:                            {Data: []byte(stockClient)},
 		"pkg/client/apiutil/apimachinery.go":  {Data: []byte("package apiutil\n")},
 		"pkg/client/apiutil/restmapper.go":    {Data: []byte(stock)},

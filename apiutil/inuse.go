@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// inUse is which kinds clients and informers use, so that the log tells of their changes
+// and of no others. A mapper cannot find that out itself: a client asks it for a kind
+// before each request, and stock's client only once.
+type inUse struct {
+	mu    sync.Mutex // held for lookups in memory only
+	kinds map[schema.GroupVersionKind]usage
+}
+
+// usage is what a client of a kind depends on.
+type usage struct {
+	resource, preferred string
+	scope               meta.RESTScopeName
+}
+
+// usageIn returns the zero usage if the kind is not served.
+func usageIn(s *snapshot.Snapshot, gvk schema.GroupVersionKind) usage {
+	mapping, _, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
+	if err != nil {
+		return usage{}
+	}
+	now := usage{resource: mapping.Resource.Resource, scope: mapping.Scope.Name()}
+	if preferred, _, err := s.RESTMapping(gvk.GroupKind(), nil); err == nil {
+		now.preferred = preferred.GroupVersionKind.Version
+	}
+	return now
+}
+
+// Use tells the mapper that a client or an informer uses a kind. The mapper then logs when
+// the kind's mapping changes. Clients and informers in a controller-runtime tree with this
+// mapper inside call it.
+func (m *DynamicRESTMapper) Use(gvk schema.GroupVersionKind) {
+	now := usageIn(m.reloader.Snapshot(), gvk)
+	m.used.mu.Lock()
+	defer m.used.mu.Unlock()
+	if _, known := m.used.kinds[gvk]; known || now == (usage{}) {
+		return
+	}
+	if m.used.kinds == nil {
+		m.used.kinds = map[schema.GroupVersionKind]usage{}
+	}
+	m.used.kinds[gvk] = now
+}
+
+// logInUse logs each kind in use whose mapping has changed. A kind that is gone has no
+// mapping. It is compared again when it comes back. logInUse reports whether any kind is
+// known to be in use.
+func (m *DynamicRESTMapper) logInUse() bool {
+	s := m.reloader.Snapshot()
+	type change struct {
+		gvk      schema.GroupVersionKind
+		was, now usage
+	}
+	var changes []change
+	m.used.mu.Lock()
+	used := len(m.used.kinds) > 0
+	for gvk, was := range m.used.kinds {
+		if now := usageIn(s, gvk); now != was && now != (usage{}) {
+			m.used.kinds[gvk] = now
+			changes = append(changes, change{gvk, was, now})
+		}
+	}
+	m.used.mu.Unlock()
+	for _, c := range changes {
+		m.logger().Info("the mapping of a kind in use has changed", "kind", c.gvk.String(),
+			"oldResource", c.was.resource, "oldScope", c.was.scope, "oldPreferredVersion", c.was.preferred,
+			"resource", c.now.resource, "scope", c.now.scope, "preferredVersion", c.now.preferred)
+	}
+	return used
+}
