@@ -24,7 +24,6 @@ var insteads = map[string]instead{
 	"-matrix":        {matrixUsage, "./hack/dev/matrix", "^TestUpstream$", []string{"lines", "packages"}, "hack/fork/MATRIX.md"},
 	"-compatibility": {compatibilityUsage, "./hack/ways", "^TestCompatibility$", []string{"lines"}, "docs/compatibility.md"},
 	"-measure":       {measureUsage, "./hack/stage/measure", "^TestWhatPatchesBuy$", []string{"rounds"}, "hack/stage/PROPOSAL.md"},
-	"-series":        {testUsage, "./hack/stage", sliceTest, nil, ""},
 }
 
 const matrixUsage = `usage: hack/test.sh -matrix [-lines V,V...] [-packages P,P...]
@@ -84,7 +83,7 @@ func (i instead) run(ctx context.Context, c *checkout, args []string) error {
 		passed = append(passed, "-page="+page)
 	}
 	_, err = proc.Command{
-		Dir: c.root, Env: []string{"FRESHMAPPER_SLICES=1"}, Stdout: c.stderr, Stderr: c.stderr, // what hack/stage asks for
+		Dir: c.root, Stdout: c.stderr, Stderr: c.stderr,
 		Args: append([]string{"go", "test", "-count=1", "-timeout", "12h", "-v", "-run", i.test, i.folder, "-args"}, passed...),
 	}.Run(ctx)
 	if ctx.Err() != nil {

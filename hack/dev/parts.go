@@ -42,18 +42,14 @@ var leftOut = []left{
 	{"-nightly", "each patch of the small series by itself, kubebuilder's make targets, the release as a consumer's module"},
 	{"hack/proof.sh", "fuzzing, the mutation of the engine, other people's operators; the campaigns at length"},
 	{"hack/bench.sh", "the benchmarks; their page is checked against their results here"},
-	{"-series", "the full series for upstream, slice by slice"},
 	{"-measure", "what each patch of the small series buys"},
 	{"-nightly", "the linter on nested modules, vet with the oldest Go and on forked trees"},
 	{"-matrix", "all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here"},
 	{"-compatibility", "both ways in with the oldest Go"},
 }
 
-// sliceTest is what -series runs.
-const sliceTest = "^TestEachSlicePasses$"
-
 // never are tests that other commands run. Here they would only be skipped.
-var never = []string{sliceTest, "^TestUpstream$", "^TestCompatibility$", "^TestWhatPatchesBuy$"}
+var never = []string{"^TestUpstream$", "^TestCompatibility$", "^TestWhatPatchesBuy$"}
 
 // nightTests are left to the night whole.
 var nightTests = []string{"TestEachPatchPasses", "TestKubebuilderProject", "TestConsumed", "TestOldestGo", "TestSlimIsVetted"}

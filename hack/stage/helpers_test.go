@@ -13,10 +13,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/freshmapper/freshmapper"
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 	"github.com/freshmapper/freshmapper/hack/stage/series"
+	"github.com/freshmapper/freshmapper/hack/stage/small"
 )
 
 const author = "A U Thor <author@example.com>"
@@ -36,10 +36,9 @@ func stock(t *testing.T) tree.Files {
 }
 
 // made makes a series for the newest release.
-func made(t *testing.T, name string) []series.Patch {
+func made(t *testing.T) []series.Patch {
 	t.Helper()
-	o := options{series: name, base: tree.Newest()}
-	changes, err := o.changes(stock(t), freshmapper.Source)
+	changes, err := small.Changes(stock(t))
 	if err != nil {
 		t.Fatal(err)
 	}

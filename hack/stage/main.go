@@ -15,17 +15,15 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/freshmapper/freshmapper"
 	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
-	"github.com/freshmapper/freshmapper/hack/stage/full"
 	"github.com/freshmapper/freshmapper/hack/stage/series"
 	"github.com/freshmapper/freshmapper/hack/stage/small"
 )
 
 const help = `stage writes a patch series for controller-runtime.
 
-  stage -o DIR [-series small|full] [-base V] [-author 'NAME <ADDRESS>']
+  stage -o DIR [-base V] [-author 'NAME <ADDRESS>']
 
 stage writes the patches to DIR. DIR must be absent or empty, or hold an earlier
 series, which stage replaces. To apply the patches, check out the tag V of
@@ -36,45 +34,39 @@ controller-runtime and run
 Each patch builds and passes its tests without those behind it. Upstream asks
 contributors to sign a CLA: as author, name somebody who has signed it.
 
-  -series S   small (the default) changes upstream's own mapper and client;
-              full puts this project's mapper in their place, in slices
   -base V     the controller-runtime release to change (default %[1]s)
   -author A   the author of the commits (default %[2]s)
 
 hack/stage/PROPOSAL.md says how to propose the patches. In a checkout of freshmapper,
-hack/test.sh -measure measures what each patch of the small series buys.
+hack/test.sh -measure measures what each patch buys.
 `
 
 const nobody = "freshmapper <freshmapper@example.invalid>"
 
 type options struct {
-	out, series, base, author string
+	out, base, author string
 }
 
 func main() {
-	os.Exit(run(os.Args[1:], freshmapper.Source, os.Stdout, os.Stderr))
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run is main with its surroundings given, and returns the exit code.
-func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
+func run(args []string, stdout, stderr io.Writer) int {
 	var o options
 	flags := flag.NewFlagSet("stage", flag.ContinueOnError)
 	flags.StringVar(&o.out, "o", "", "")
-	flags.StringVar(&o.series, "series", "small", "")
 	flags.StringVar(&o.base, "base", tree.Newest(), "")
 	flags.StringVar(&o.author, "author", nobody, "")
 	return cli.Command{
 		Flags: flags, Help: fmt.Sprintf(help, tree.Newest(), nobody), Valid: func() error { return o.valid() },
-		Do: func(ctx context.Context) error { return stage(ctx, o, ours, stdout) },
+		Do: func(ctx context.Context) error { return stage(ctx, o, stdout) },
 	}.Run(args, stdout, stderr)
 }
 
 // valid returns an error if the flags do not fit together.
 func (o options) valid() error {
-	switch {
-	case o.series != "small" && o.series != "full":
-		return fmt.Errorf("unknown -series %q: choose small or full", o.series)
-	case o.out == "":
+	if o.out == "" {
 		return errors.New("-o DIR is missing: name the folder for the patches")
 	}
 	if _, err := mail.ParseAddress(o.author); err != nil {
@@ -83,7 +75,7 @@ func (o options) valid() error {
 	return nil
 }
 
-func stage(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
+func stage(ctx context.Context, o options, stdout io.Writer) error {
 	if _, err := tree.LineOf(o.base); err != nil {
 		return err
 	}
@@ -95,9 +87,9 @@ func stage(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	changes, err := o.changes(upstream, ours)
+	changes, err := small.Changes(upstream)
 	if err != nil {
-		return fmt.Errorf("%s series on %s %s: %w", o.series, tree.Module, o.base, err)
+		return fmt.Errorf("series on %s %s: %w", tree.Module, o.base, err)
 	}
 	patches, err := series.Make(ctx, o.author, upstream, changes)
 	if err != nil {
@@ -119,13 +111,6 @@ func stage(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
 		fmt.Fprintf(stdout, "%s\n\t%s\n", name, patch.Size)
 	}
 	return nil
-}
-
-func (o options) changes(upstream tree.Files, ours fs.FS) ([]series.Change, error) {
-	if o.series == "full" {
-		return full.Changes(o.base, upstream, ours)
-	}
-	return small.Changes(upstream)
 }
 
 // earlier lists the patches of an earlier series in dir. Whatever else is there

@@ -15,10 +15,10 @@ import (
 
 func TestHelp(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run([]string{"-h"}, nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+	if code := run([]string{"-h"}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
 		t.Errorf("code %d, stderr %q", code, &stderr)
 	}
-	for _, want := range []string{"-o DIR", "-series small|full", "-base", "-author", "git am", tree.Newest()} {
+	for _, want := range []string{"-o DIR", "-base", "-author", "git am", tree.Newest()} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, &stdout)
 		}
@@ -32,14 +32,13 @@ func TestUsage(t *testing.T) {
 		"":                   "-o DIR is missing",
 		"-o a b":             `unexpected argument "b"`,
 		"-o a -base v0.19.0": "v0.19.0 is not supported",
-		"-o a -series big":   "small or full",
 		"-o a -author me":    "-author \"me\"",
 		"-o taken":           "notes.txt",
 		"-x":                 "not defined",
 	} {
 		t.Run(args, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			code := run(strings.Fields(args), forktest.Ours(), &stdout, &stderr)
+			code := run(strings.Fields(args), &stdout, &stderr)
 			said := stderr.String()
 			if code != 1 || !strings.Contains(said, want) || strings.Count(said, "\n") != 1 || stdout.Len() > 0 {
 				t.Errorf("code %d, stdout %q, stderr %q", code, &stdout, said)
@@ -56,7 +55,7 @@ func TestStageReplacesEarlierSeries(t *testing.T) {
 	forktest.Write(t, dir, "0009-old.patch", "")
 	for range 2 {
 		var stdout, stderr bytes.Buffer
-		if code := run([]string{"-o", dir}, forktest.Ours(), &stdout, &stderr); code != 0 {
+		if code := run([]string{"-o", dir}, &stdout, &stderr); code != 0 {
 			t.Fatal(&stderr)
 		}
 		entries, err := os.ReadDir(dir)

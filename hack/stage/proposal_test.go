@@ -32,7 +32,7 @@ func TestTextsToPaste(t *testing.T) {
 		t.Errorf("the issue has %d lines", n)
 	}
 	all := issue
-	for i, patch := range made(t, "small") {
+	for i, patch := range made(t) {
 		name := small.Patches()[i].Name
 		text := read(t, "proposal/"+name+".md")
 		title, _, _ := strings.Cut(changes[i].Message, "\n")

@@ -17,7 +17,7 @@ import (
 )
 
 func TestSeriesIsSmall(t *testing.T) {
-	patches := made(t, "small")
+	patches := made(t)
 	first, all := 0, 0
 	for i, patch := range patches {
 		t.Logf("%s: %s", patch.File, patch.Size)
@@ -34,7 +34,7 @@ func TestSeriesIsSmall(t *testing.T) {
 // Only three of upstream's files change; its own tests stay byte for byte. The
 // series exports nothing new but methods.
 func TestSeriesLeavesTheRestAlone(t *testing.T) {
-	upstream, patches := stock(t), made(t, "small")
+	upstream, patches := stock(t), made(t)
 	files := patches[len(patches)-1].Files
 	for name, was := range upstream {
 		is, stays := files[name]
@@ -91,7 +91,7 @@ func TestEachPatchPasses(t *testing.T) {
 	}
 	t.Setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "3m") // envtest gives 20 s, which a busy machine may need
 	dir := repository(t)
-	for _, patch := range made(t, "small") {
+	for _, patch := range made(t) {
 		apply(t, dir, patch)
 		forktest.Run(t, dir, "go", "build", "-trimpath", "./...")
 		forktest.Run(t, dir, "go", "vet", "-trimpath", "./pkg/client/...")

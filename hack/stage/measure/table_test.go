@@ -171,7 +171,7 @@ func TestInProposal(t *testing.T) {
 	if strings.Count(got, begin+"\n| new |\n\n"+end) != 1 || strings.Contains(got, "| full fork |") {
 		t.Errorf("got\n%s", got)
 	}
-	if !strings.HasPrefix(got, "<!-- SPDX") || !strings.Contains(got, "## The full series") {
+	if !strings.HasPrefix(got, "<!-- SPDX") || !strings.Contains(got, "## For whom the series is enough") {
 		t.Errorf("more than the table is gone:\n%s", got)
 	}
 }
