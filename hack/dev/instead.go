@@ -23,7 +23,6 @@ type instead struct {
 var insteads = map[string]instead{
 	"-matrix":        {matrixUsage, "./hack/dev/matrix", "^TestUpstream$", []string{"lines", "packages"}, "hack/fork/MATRIX.md"},
 	"-compatibility": {compatibilityUsage, "./hack/ways", "^TestCompatibility$", []string{"lines"}, "docs/compatibility.md"},
-	"-measure":       {measureUsage, "./hack/stage/measure", "^TestWhatPatchesBuy$", []string{"rounds"}, "hack/stage/PROPOSAL.md"},
 }
 
 const matrixUsage = `usage: hack/test.sh -matrix [-lines V,V...] [-packages P,P...]
@@ -49,16 +48,6 @@ that is installed. It writes docs/compatibility.md or, with -lines v0.20.4,v0.25
 only prints the page of those releases.
 
 An older Go comes from the Go module proxy, as GOTOOLCHAIN does it.
-`
-
-const measureUsage = `usage: hack/test.sh -measure [-rounds N]
-
-Measures what each patch of the small series for upstream buys, beside stock and
-the fork: replays on a real API server, benchmarks on one in memory. It writes the
-table into hack/stage/PROPOSAL.md. It takes a quarter of an hour or more.
-
-  -rounds N  how often each benchmark runs, default 3; 0 for the replays alone; with
-             it PROPOSAL.md is only printed, and not written
 `
 
 func (i instead) run(ctx context.Context, c *checkout, args []string) error {

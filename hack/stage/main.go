@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command stage writes this project's changes to controller-runtime as a series
-// of patches for upstream.
+// Command stage writes this project's changes to controller-runtime's own mapper and
+// client as a series of patches for upstream.
 package main
 
 import (
@@ -16,9 +16,6 @@ import (
 	"path/filepath"
 
 	"github.com/freshmapper/freshmapper/hack/fork/cli"
-	"github.com/freshmapper/freshmapper/hack/fork/tree"
-	"github.com/freshmapper/freshmapper/hack/stage/series"
-	"github.com/freshmapper/freshmapper/hack/stage/small"
 )
 
 const help = `stage writes a patch series for controller-runtime.
@@ -34,18 +31,17 @@ controller-runtime and run
 Each patch builds and passes its tests without those behind it. Upstream asks
 contributors to sign a CLA: as author, name somebody who has signed it.
 
-  -base V     the controller-runtime release to change (default %[1]s)
-  -author A   the author of the commits (default %[2]s)
+  -base V     the controller-runtime release to change (default ` + newest + `); the files
+              that the series changes must be those of the default
+  -author A   the author of the commits (default ` + nobody + `)
 
-hack/stage/PROPOSAL.md says how to propose the patches. In a checkout of freshmapper,
-hack/test.sh -measure measures what each patch buys.
+hack/stage/PROPOSAL.md says how to propose the patches.
 `
 
-const nobody = "freshmapper <freshmapper@example.invalid>"
-
-type options struct {
-	out, base, author string
-}
+const (
+	newest = "v0.25.2"
+	nobody = "freshmapper <freshmapper@example.invalid>"
+)
 
 func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
@@ -53,45 +49,33 @@ func main() {
 
 // run is main with its surroundings given, and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
-	var o options
+	var out, base, author string
 	flags := flag.NewFlagSet("stage", flag.ContinueOnError)
-	flags.StringVar(&o.out, "o", "", "")
-	flags.StringVar(&o.base, "base", tree.Newest(), "")
-	flags.StringVar(&o.author, "author", nobody, "")
+	flags.StringVar(&out, "o", "", "")
+	flags.StringVar(&base, "base", newest, "")
+	flags.StringVar(&author, "author", nobody, "")
+	var by *mail.Address
+	valid := func() (err error) {
+		if out == "" {
+			return errors.New("-o DIR is missing: name the folder for the patches")
+		}
+		if by, err = mail.ParseAddress(author); err != nil {
+			return fmt.Errorf("-author %q is not like 'NAME <ADDRESS>': %w", author, err)
+		}
+		return nil
+	}
 	return cli.Command{
-		Flags: flags, Help: fmt.Sprintf(help, tree.Newest(), nobody), Valid: func() error { return o.valid() },
-		Do: func(ctx context.Context) error { return stage(ctx, o, stdout) },
+		Flags: flags, Help: help, Valid: valid,
+		Do: func(ctx context.Context) error { return stage(ctx, out, base, by, stdout) },
 	}.Run(args, stdout, stderr)
 }
 
-// valid returns an error if the flags do not fit together.
-func (o options) valid() error {
-	if o.out == "" {
-		return errors.New("-o DIR is missing: name the folder for the patches")
-	}
-	if _, err := mail.ParseAddress(o.author); err != nil {
-		return fmt.Errorf("-author %q is not like 'NAME <ADDRESS>': %w", o.author, err)
-	}
-	return nil
-}
-
-func stage(ctx context.Context, o options, stdout io.Writer) error {
-	if _, err := tree.LineOf(o.base); err != nil {
-		return err
-	}
-	old, err := earlier(o.out)
+func stage(ctx context.Context, out, base string, author *mail.Address, stdout io.Writer) error {
+	old, err := earlier(out)
 	if err != nil {
 		return err
 	}
-	upstream, err := tree.Upstream(ctx, o.base, nil)
-	if err != nil {
-		return err
-	}
-	changes, err := small.Changes(upstream)
-	if err != nil {
-		return fmt.Errorf("series on %s %s: %w", tree.Module, o.base, err)
-	}
-	patches, err := series.Make(ctx, o.author, upstream, changes)
+	mails, err := makeSeries(ctx, base, author)
 	if err != nil {
 		return err
 	}
@@ -100,15 +84,15 @@ func stage(ctx context.Context, o options, stdout io.Writer) error {
 			return fmt.Errorf("remove an earlier patch: %w", err)
 		}
 	}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
+	if err := os.MkdirAll(out, 0o755); err != nil {
 		return fmt.Errorf("make the folder for the patches: %w", err)
 	}
-	for _, patch := range patches {
-		name := filepath.Join(o.out, patch.File)
-		if err := os.WriteFile(name, patch.Mail, 0o644); err != nil {
+	for _, mail := range mails {
+		name := filepath.Join(out, mail.file)
+		if err := os.WriteFile(name, mail.text, 0o644); err != nil {
 			return fmt.Errorf("write a patch: %w", err)
 		}
-		fmt.Fprintf(stdout, "%s\n\t%s\n", name, patch.Size)
+		fmt.Fprintf(stdout, "%s\n\t+%d lines of code, +%d of tests\n", name, mail.code, mail.tests)
 	}
 	return nil
 }
