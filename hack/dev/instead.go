@@ -23,8 +23,6 @@ type instead struct {
 var insteads = map[string]instead{
 	"-matrix":        {matrixUsage, "./hack/dev/matrix", "^TestUpstream$", []string{"lines", "packages"}, "hack/fork/MATRIX.md"},
 	"-compatibility": {compatibilityUsage, "./hack/ways", "^TestCompatibility$", []string{"lines"}, "docs/compatibility.md"},
-	"-measure":       {measureUsage, "./hack/stage/measure", "^TestWhatPatchesBuy$", []string{"rounds"}, "hack/stage/PROPOSAL.md"},
-	"-series":        {testUsage, "./hack/stage", sliceTest, nil, ""},
 }
 
 const matrixUsage = `usage: hack/test.sh -matrix [-lines V,V...] [-packages P,P...]
@@ -52,16 +50,6 @@ only prints the page of those releases.
 An older Go comes from the Go module proxy, as GOTOOLCHAIN does it.
 `
 
-const measureUsage = `usage: hack/test.sh -measure [-rounds N]
-
-Measures what each patch of the small series for upstream buys, beside stock and
-the fork: replays on a real API server, benchmarks on one in memory. It writes the
-table into hack/stage/PROPOSAL.md. It takes a quarter of an hour or more.
-
-  -rounds N  how often each benchmark runs, default 3; 0 for the replays alone; with
-             it PROPOSAL.md is only printed, and not written
-`
-
 func (i instead) run(ctx context.Context, c *checkout, args []string) error {
 	flags := flag.NewFlagSet("test", flag.ContinueOnError)
 	work, remove, err := scratch()
@@ -84,7 +72,7 @@ func (i instead) run(ctx context.Context, c *checkout, args []string) error {
 		passed = append(passed, "-page="+page)
 	}
 	_, err = proc.Command{
-		Dir: c.root, Env: []string{"FRESHMAPPER_SLICES=1"}, Stdout: c.stderr, Stderr: c.stderr, // what hack/stage asks for
+		Dir: c.root, Stdout: c.stderr, Stderr: c.stderr,
 		Args: append([]string{"go", "test", "-count=1", "-timeout", "12h", "-v", "-run", i.test, i.folder, "-args"}, passed...),
 	}.Run(ctx)
 	if ctx.Err() != nil {

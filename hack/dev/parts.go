@@ -39,21 +39,16 @@ var leftOut = []left{
 	{"-nightly", "short runs of chaos, soak, hostile and the herd: what they are made of is tested here"},
 	{"-nightly", "the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again; 10,000 Gets of absent objects: here 1,000"},
 	{"-nightly", "the fork as a way in with the lines between the oldest and the newest; with the provider, programs of these lines are compiled here and do not run"},
-	{"-nightly", "each patch of the small series by itself, kubebuilder's make targets, the release as a consumer's module"},
+	{"-nightly", "each patch of the series for upstream by itself, kubebuilder's make targets, the release as a consumer's module"},
 	{"hack/proof.sh", "fuzzing, the mutation of the engine, other people's operators; the campaigns at length"},
 	{"hack/bench.sh", "the benchmarks; their page is checked against their results here"},
-	{"-series", "the full series for upstream, slice by slice"},
-	{"-measure", "what each patch of the small series buys"},
 	{"-nightly", "the linter on nested modules, vet with the oldest Go and on forked trees"},
 	{"-matrix", "all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here"},
 	{"-compatibility", "both ways in with the oldest Go"},
 }
 
-// sliceTest is what -series runs.
-const sliceTest = "^TestEachSlicePasses$"
-
 // never are tests that other commands run. Here they would only be skipped.
-var never = []string{sliceTest, "^TestUpstream$", "^TestCompatibility$", "^TestWhatPatchesBuy$"}
+var never = []string{"^TestUpstream$", "^TestCompatibility$"}
 
 // nightTests are left to the night whole.
 var nightTests = []string{"TestEachPatchPasses", "TestKubebuilderProject", "TestConsumed", "TestOldestGo", "TestSlimIsVetted"}

@@ -19,7 +19,7 @@ import (
 )
 
 const testUsage = `usage: hack/test.sh [-quick | -nightly] [-only PATTERN]
-       hack/test.sh -matrix | -compatibility | -series | -measure
+       hack/test.sh -matrix | -compatibility
 
 Runs the tests, from a fresh clone, with nothing installed but Go, git and a C
 compiler. The first run also builds the linter and, where none can be downloaded,
@@ -34,12 +34,8 @@ the API servers; they are cached outside the checkout.
                   controller-runtime; writes hack/fork/MATRIX.md, takes an hour and a half
   -compatibility  instead: both ways in, with every supported controller-runtime, the
                   oldest Go and the newest; writes docs/compatibility.md
-  -series         instead: builds and tests the full series for upstream slice by
-                  slice, takes half an hour
-  -measure        instead: what each patch of the small series for upstream buys;
-                  writes a table into hack/stage/PROPOSAL.md, takes a quarter of an hour
 
-With -matrix, -compatibility and -measure, -h says how to run less of them.
+With -matrix and -compatibility, -h says how to run less of them.
 
 A part that fails does not stop the others. A table says how long each part took,
 then come the reasons for skips. The last line counts the tests of all parts:
