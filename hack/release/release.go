@@ -37,11 +37,6 @@ func release(ctx context.Context, o options) error {
 	if err != nil || author.Name == "" {
 		return fmt.Errorf("-author %q is not like %q", o.author, nobody)
 	}
-	unlock, err := tree.Lock(o.repo)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	repo, err := openRepository(ctx, o.repo)
 	if err != nil {
 		return err

@@ -218,18 +218,6 @@ func TestRenovateRule(t *testing.T) {
 	}
 }
 
-func TestAtOnce(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "fork")
-	unlock, err := tree.Lock(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unlock()
-	if err := release(context.Background(), request(t, dir, "v0.25")); err == nil || !strings.Contains(err.Error(), "another run is at work in "+dir) {
-		t.Errorf("error: %v", err)
-	}
-}
-
 func TestParseLines(t *testing.T) {
 	for text, want := range map[string]string{
 		"v0.25": "v0.25.2", "v0.20,v0.24": "v0.20.4 v0.24.1", "v0.24..v0.25": "v0.24.1 v0.25.2",

@@ -93,7 +93,7 @@ func (j *job) checked(version, dir string) *checked {
 
 func (c *checked) run(ctx context.Context) error {
 	if !isDir(c.dir) {
-		return fmt.Errorf("%s is missing: commit it (does a .gitignore hide it?), or run %s -force", c.shown, c.fix)
+		return fmt.Errorf("%s is missing: commit it (does a .gitignore hide it?), or run %s", c.shown, c.fix)
 	}
 	manifest, err := tree.Load(c.dir)
 	if errors.Is(err, tree.ErrNotOurs) {
@@ -125,8 +125,8 @@ func (c *checked) run(ctx context.Context) error {
 // whole returns an error unless the tree has all that this tool wrote, and nothing
 // else.
 func (c *checked) whole() error {
-	if left := (tree.Slot{Dir: c.dir}).Leftovers(); !c.manifest.Complete || len(left) > 0 {
-		return fmt.Errorf("a run that wrote %s was interrupted, or is at work: run %s -force", c.shown, c.fix)
+	if (tree.Slot{Dir: c.dir}).Interrupted() {
+		return fmt.Errorf("a run that wrote %s was interrupted, or is at work: run %s", c.shown, c.fix)
 	}
 	edits, err := c.manifest.Edits(c.dir)
 	if err != nil || len(edits) == 0 {
@@ -149,15 +149,11 @@ func (c *checked) upToDate(ctx context.Context) error {
 	if c.version != c.manifest.Version {
 		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", c.shown, tree.Module, c.manifest.Version, c.show(goMod), c.version, c.fix)
 	}
-	s, err := c.look()
+	s, err := c.look(ctx)
 	if err != nil {
 		return err
 	}
-	before, err := c.baseline(ctx, s)
-	if err != nil {
-		return err
-	}
-	made, err := tree.Make(ctx, c.version, before[goSum], c.Ours, c.manifest.Full())
+	made, err := tree.Make(ctx, c.version, s.before[goSum], c.Ours, c.manifest.Full())
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type module struct {
 	env   []string // for every go command in it
 	work  string   // the go.work that is in effect and uses it, or ""
 	used  []string // the folders of the modules that it uses
+	uses  modFile  // what it says
 	flags string   // GOFLAGS
 	mod   modFile
 }
@@ -44,6 +45,9 @@ type modFile struct {
 type modVersion struct{ Path, Version string }
 
 func (v modVersion) String() string { return strings.TrimSpace(v.Path + " " + v.Version) }
+
+// flag is how a flag of "go mod edit" names it.
+func (v modVersion) flag() string { return strings.TrimSuffix(v.Path+"@"+v.Version, "@") }
 
 func (f modFile) requires() bool {
 	return slices.ContainsFunc(f.Require, func(r modVersion) bool { return r.Path == tree.Module })
@@ -132,7 +136,7 @@ func (m *module) workspace(ctx context.Context, file string) error {
 		m.env = []string{"GOWORK=off"}
 		return nil
 	}
-	m.work, m.used = file, used
+	m.work, m.used, m.uses = file, used, work
 	if contains(used, m.path(place)) { // "go work use -r ." does that
 		return fmt.Errorf("%s uses the tree as a module of the workspace, so that no version of %s is selected: run go work edit -dropuse=./%s in %s",
 			file, tree.Module, relativeTo(root, m.path(place)), quoted(root))
@@ -217,17 +221,9 @@ func (m *module) vendor() (dir, command string) {
 	return "", ""
 }
 
-// vendored refuses a vendor folder, which the go command would build from
-// instead of the tree.
-func (m *module) vendored() error {
-	dir, command := m.vendor()
-	if dir == "" {
-		return nil
+// tellVendor says what the tree, or its end, makes stale.
+func (j *job) tellVendor() {
+	if dir, command := j.vendor(); dir != "" {
+		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which has another one now; run in %s:", j.show(j.relative(dir)), quoted(filepath.Dir(dir))), command)
 	}
-	flag := "-mod=mod"
-	if command == "go work vendor" {
-		flag = "-mod=readonly" // a workspace does not allow the other
-	}
-	return fmt.Errorf("%s would hide the fork: remove it, run this again, then %s (or set GOFLAGS=%s to build without it)",
-		m.show(m.relative(dir)), command, flag)
 }

@@ -154,7 +154,7 @@ func TestCheckOfTreeElsewhere(t *testing.T) {
 			}
 			forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"="+elsewhere)
 			check.must(t, dir, nil)
-			newer := with(forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n"))
+			newer := with(forktest.Edited("apiutil/more.go", "package apiutil\n"))
 			check.fails(t, dir, newer, "another mapper", "run fork -o "+elsewhere+" -version "+tree.Newest()+flags)
 		})
 	}
@@ -223,7 +223,7 @@ func TestCheckOfMissingTreeInWorkspace(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "third_party")); err != nil {
 		t.Fatal(err)
 	}
-	check.fails(t, dir, nil, "controller-runtime is missing: commit it", "-into "+dir+" -force")
+	check.fails(t, dir, nil, "controller-runtime is missing: commit it", "run fork -into "+dir)
 }
 
 func TestLinkedThirdParty(t *testing.T) {
