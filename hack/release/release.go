@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"maps"
 	"net/mail"
@@ -53,8 +54,12 @@ func release(ctx context.Context, o options) error {
 		if o.notes == "" {
 			continue
 		}
-		if err := (tree.File{Data: []byte(e.notes)}).Write(o.notes, e.tag+".md"); err != nil {
-			return fmt.Errorf("write the release notes: %w", err)
+		bill, err := o.bill(ctx, &e)
+		if err == nil {
+			err = errors.Join(tree.File{Data: []byte(e.notes)}.Write(o.notes, e.tag+".md"), tree.File{Data: bill}.Write(o.notes, e.tag+".cdx.json"))
+		}
+		if err != nil {
+			return fmt.Errorf("write the release notes of %s: %w", e.tag, err)
 		}
 	}
 	fmt.Fprintf(o.out, "\ndone: %s is ready; git -C %s push --atomic --follow-tags URL 'refs/heads/fresh-*' pushes it\n", o.repo, o.repo)

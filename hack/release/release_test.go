@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -124,6 +125,17 @@ func TestFurtherRelease(t *testing.T) {
 	}
 	if forktest.Text(t, r.notes, "v0.25.2-fresh.2.md") != forktest.Text(t, dir, "README.md") {
 		t.Error("the notes are not the tag's")
+	}
+	var bill struct {
+		BOMFormat  string
+		Metadata   struct{ Component component }
+		Components []component
+	}
+	if err := json.Unmarshal([]byte(forktest.Text(t, r.notes, "v0.25.2-fresh.2.cdx.json")), &bill); err != nil {
+		t.Fatal(err)
+	}
+	if bill.BOMFormat != "CycloneDX" || bill.Metadata.Component.PURL != "pkg:golang/"+home+"@v0.25.2-fresh.2" || !slices.Contains(bill.Components, module("k8s.io/client-go", "v0.37.0")) {
+		t.Errorf("the SBOM is %+v", bill)
 	}
 }
 

@@ -126,13 +126,9 @@ type state struct {
 }
 
 func (j *job) look(ctx context.Context) (*state, error) {
-	s := &state{tree: tree.Exists(j.slot.Dir)}
+	s := &state{tree: tree.Exists(j.slot.Dir), replaced: j.mod.forked()}
 	for _, r := range j.mod.Replace {
-		switch {
-		case r.Old.Path != tree.Module:
-		case r.Old.Version == "" && r.New == modVersion{Path: "./" + place}:
-			s.replaced = true
-		default:
+		if ours := (modVersion{Path: "./" + place}); r.Old.Path == tree.Module && (r.Old.Version != "" || r.New != ours) {
 			s.foreign = fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit -dropreplace=%s)",
 				j.show(goMod), tree.Module, r.New, r.Old.flag())
 		}
@@ -312,9 +308,7 @@ func (j *job) tellUndone(s *state) {
 	}
 	j.say("tree", "%s is gone", place)
 	// "go get" of a newer controller-runtime adds no sums of it while a folder replaces it.
-	for _, r := range j.mod.Require {
-		if r.Path == tree.Module && !bytes.Contains(s.before[goSum], []byte(r.Path+" "+r.Version+" h1:")) {
-			j.say(goSum, "note: it has no sum of %s %s, go mod tidy adds it", r.Path, r.Version)
-		}
+	if version := j.mod.required(); version != "" && !bytes.Contains(s.before[goSum], []byte(tree.Module+" "+version+" h1:")) {
+		j.say(goSum, "note: it has no sum of %s %s, go mod tidy adds it", tree.Module, version)
 	}
 }

@@ -166,13 +166,17 @@ func editMod(ctx context.Context, mod []byte, flag string) ([]byte, error) {
 func withSums(now, was []byte) []byte {
 	lines := gotool.SplitLines(string(unixLines(now)))
 	for _, line := range gotool.SplitLines(string(unixLines(was))) {
-		if strings.HasPrefix(line, tree.Module+" ") && !slices.Contains(lines, line) {
-			lines = append(lines, line)
+		if !strings.HasPrefix(line, tree.Module+" ") || slices.Contains(lines, line) {
+			continue
 		}
+		at := slices.IndexFunc(lines, func(other string) bool { return other > line })
+		if at < 0 {
+			at = len(lines)
+		}
+		lines = slices.Insert(lines, at, line)
 	}
 	if len(lines) == 0 {
 		return now
 	}
-	slices.Sort(lines)
 	return linesLike(now, []byte(strings.Join(lines, "")))
 }

@@ -49,8 +49,21 @@ func (v modVersion) String() string { return strings.TrimSpace(v.Path + " " + v.
 // flag is how a flag of "go mod edit" names it.
 func (v modVersion) flag() string { return strings.TrimSuffix(v.Path+"@"+v.Version, "@") }
 
-func (f modFile) requires() bool {
-	return slices.ContainsFunc(f.Require, func(r modVersion) bool { return r.Path == tree.Module })
+// required is the controller-runtime that a go.mod requires, "" if it requires none.
+func (f modFile) required() string {
+	for _, r := range f.Require {
+		if r.Path == tree.Module {
+			return r.Version
+		}
+	}
+	return ""
+}
+
+// forked reports whether a go.mod replaces controller-runtime with our tree.
+func (f modFile) forked() bool {
+	return slices.ContainsFunc(f.Replace, func(r struct{ Old, New modVersion }) bool {
+		return r.Old == modVersion{Path: tree.Module} && r.New == modVersion{Path: "./" + place}
+	})
 }
 
 func openModule(ctx context.Context, shown string) (*module, error) {
@@ -169,7 +182,7 @@ func (m *module) requires() error {
 	if m.mod.Module.Path == tree.Module {
 		return fmt.Errorf("%s is %s itself: name the folder of a program that uses it", m.shown, tree.Module)
 	}
-	if m.mod.requires() {
+	if m.mod.required() != "" {
 		return nil
 	}
 	return fmt.Errorf("%s does not require %s: nothing to fork (go get %s@%s adds it)",
@@ -192,6 +205,10 @@ func (m *module) list(ctx context.Context) (got listed, err error) {
 // sibling is the tree of this tool's that another module of the workspace has,
 // which serves this one, too.
 func (m *module) selected(ctx context.Context) (version, sibling string, err error) {
+	if version := m.mod.required(); m.mod.forked() && !isDir(m.path(place)) { // the tree is missing: the go command would fail
+		_, err := tree.LineOf(version)
+		return version, "", err
+	}
 	got, err := m.list(ctx)
 	if err != nil {
 		return "", "", err
