@@ -91,10 +91,15 @@ func (j *job) clear() error {
 	if err != nil {
 		return err
 	}
-	if m, err := tree.Load(j.slot.Dir); err == nil && m.Saved[goMod].Written == sumOf(mod) {
-		return j.slot.Keep()
+	if m, loaded := tree.Load(j.slot.Dir); loaded == nil && m.Saved[goMod].Written == sumOf(mod) {
+		err = j.slot.Keep()
+	} else {
+		err = j.slot.Clear()
 	}
-	return j.slot.Clear()
+	if !tree.Exists(j.slot.Dir) {
+		j.removeAbove()
+	}
+	return err
 }
 
 // say prints a line of progress.

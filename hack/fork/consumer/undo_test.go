@@ -148,7 +148,7 @@ func TestMissingSumsAreAdded(t *testing.T) {
 	dir := forktest.Consumer(t)
 	forktest.Write(t, dir, "go.sum", withoutLines(forktest.Text(t, dir, "go.sum"), "k8s.io/client-go "))
 	before := forktest.Snapshot(t, dir)
-	if out := into.must(t, dir, nil); !strings.Contains(out, "moved      go.sum: 1 lines\n") {
+	if out := into.must(t, dir, nil); !strings.Contains(out, "moved      go.sum: 2 lines\n") {
 		t.Errorf("said\n%s", out)
 	}
 	undo.must(t, dir, nil)
