@@ -34,16 +34,16 @@ func (j *job) build(ctx context.Context, with contents) (contents, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(aside)
-	env, flag, err := j.aside(ctx, aside, with)
+	env, flags, err := j.aside(ctx, aside, with)
 	if err != nil {
 		return nil, err
 	}
 	j.say("build", "go build ./... (the first one compiles all of controller-runtime; -nobuild leaves it out)")
 	start := time.Now()
-	err = j.goBuild(ctx, start, env, flag, "-mod=readonly")
+	err = j.goBuild(ctx, start, env, append(flags, "-mod=readonly"))
 	if j.lacksSums(err) {
 		j.say("build", "go.mod or go.sum lacks what the tree needs: go build -mod=mod ./... adds it")
-		err = j.goBuild(ctx, start, env, flag, "-mod=mod")
+		err = j.goBuild(ctx, start, env, append(flags, "-mod=mod"))
 	}
 	if err != nil {
 		return nil, j.buildFailed(err)
@@ -61,14 +61,14 @@ func (j *job) build(ctx context.Context, with contents) (contents, error) {
 
 // aside writes what the go command takes in place of the consumer's own files: go.mod and
 // go.sum or, in a workspace, where that can't be, go.work with the replace in it.
-func (j *job) aside(ctx context.Context, dir string, with contents) (env []string, flag string, err error) {
+func (j *job) aside(ctx context.Context, dir string, with contents) (env, flags []string, err error) {
 	if j.work == "" {
 		for name, data := range with {
 			if data != nil && err == nil {
 				err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
 			}
 		}
-		return j.env, "-modfile=" + filepath.Join(dir, goMod), err
+		return j.env, []string{"-modfile=" + filepath.Join(dir, goMod)}, err
 	}
 	args := []string{"work", "edit", "-print", "-replace=" + tree.Module + "=" + j.slot.Dir}
 	for i, folder := range j.uses.Use {
@@ -84,35 +84,29 @@ func (j *job) aside(ctx context.Context, dir string, with contents) (env []strin
 	if err == nil {
 		err = errors.Join(os.WriteFile(filepath.Join(dir, "go.work"), work, 0o600), os.WriteFile(filepath.Join(dir, "go.work.sum"), sums, 0o600))
 	}
-	return []string{"GOWORK=" + filepath.Join(dir, "go.work")}, "", err
+	return []string{"GOWORK=" + filepath.Join(dir, "go.work")}, nil, err
 }
 
 // goBuild compiles everything and keeps nothing: without -o a module with one
 // command would find a binary in its folder.
-func (j *job) goBuild(ctx context.Context, start time.Time, env []string, flag, mode string) error {
-	args := []string{"build", mode, "-v", "-x=false", "-buildvcs=false", "-o", os.DevNull}
-	if flag != "" {
-		args = append(args, flag)
-	}
-	w := &watched{}
-	ticker, done := time.NewTicker(beat), make(chan struct{})
-	var beats sync.WaitGroup
-	beats.Add(1)
+func (j *job) goBuild(ctx context.Context, start time.Time, env, flags []string) error {
+	w, done, said := &watched{}, make(chan struct{}), make(chan struct{})
 	go func() {
-		defer beats.Done()
+		defer close(said)
 		for {
 			select {
-			case <-ticker.C:
+			case <-time.After(beat):
 				j.say("build", "%s: %s", time.Since(start).Round(time.Second), w)
 			case <-done:
 				return
 			}
 		}
 	}()
-	err := gotool.Watch(ctx, j.dir, env, w, append(append([]string{"go"}, args...), "./...")...)
-	ticker.Stop()
+	// -v names packages; -x of GOFLAGS would be taken for the reason of a failure.
+	args := append([]string{"go", "build", "-v", "-x=false", "-buildvcs=false", "-o", os.DevNull}, flags...)
+	err := gotool.Watch(ctx, j.dir, env, w, append(args, "./...")...)
 	close(done)
-	beats.Wait()
+	<-said
 	return err
 }
 
@@ -146,7 +140,7 @@ func (w *watched) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.doing == "" {
-		return "reading packages"
+		return "reading packages, linking"
 	}
 	return fmt.Sprintf("%s (%d packages so far)", w.doing, w.count)
 }
@@ -188,43 +182,38 @@ func requirements(ctx context.Context, mod []byte) ([]modVersion, error) {
 // movedFrom names one requirement that moved, those of Kubernetes before all others and as
 // one, and counts the others: "k8s.io 0.36 → 0.37 and 12 more". It returns "" if none moved.
 func movedFrom(before, now []modVersion) string {
-	first, more := "", 0
-	kubernetes := func(m modVersion) bool {
-		return slices.Contains([]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"}, m.Path)
-	}
-	named := slices.IndexFunc(now, func(m modVersion) bool { return kubernetes(m) && !slices.Contains(before, m) })
-	for i, m := range now {
-		if slices.Contains(before, m) || named >= 0 && i != named && kubernetes(m) {
+	var moves []string
+	for _, m := range now {
+		move := m.String()
+		at := slices.IndexFunc(before, func(b modVersion) bool { return b.Path == m.Path })
+		switch {
+		case at < 0:
+		case before[at] == m:
 			continue
+		case slices.Contains([]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"}, m.Path):
+			move = "k8s.io " + minor(before[at].Version) + " → " + minor(m.Version)
+		default:
+			move = m.Path + " " + before[at].Version + " → " + m.Version
 		}
-		if first != "" && i != named {
-			more++
-			continue
-		}
-		if first != "" {
-			more++ // the one that was named so far
-		}
-		first = m.Path + " " + m.Version
-		if at := slices.IndexFunc(before, func(b modVersion) bool { return b.Path == m.Path }); at >= 0 {
-			first = m.Path + " " + before[at].Version + " → " + m.Version
-			if kubernetes(m) {
-				first = "k8s.io " + minor(before[at].Version) + " → " + minor(m.Version)
-			}
+		if !slices.Contains(moves, move) {
+			moves = append(moves, move)
 		}
 	}
-	if more > 0 {
-		first += fmt.Sprintf(" and %d more", more)
+	if at := slices.IndexFunc(moves, func(move string) bool { return strings.HasPrefix(move, "k8s.io ") }); at > 0 {
+		moves[0], moves[at] = moves[at], moves[0]
 	}
-	return first
+	switch len(moves) {
+	case 0:
+		return ""
+	case 1:
+		return moves[0]
+	}
+	return fmt.Sprintf("%s and %d more", moves[0], len(moves)-1)
 }
 
 // minor is "0.37" of "v0.37.1".
 func minor(version string) string {
-	version = strings.TrimPrefix(version, "v")
-	if at := strings.LastIndex(version, "."); at > 0 {
-		return version[:at]
-	}
-	return version
+	return strings.Join(strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)[:2], ".")
 }
 
 // lacksSums reports whether -mod=mod would help. A workspace doesn't allow it,

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
@@ -103,7 +105,7 @@ func (c *checked) run(ctx context.Context) error {
 		return fmt.Errorf("%w (%s -force gives the tree up)", err, c.fix)
 	}
 	c.manifest = manifest
-	if len(manifest.Saved) == 0 { // no module's own: -o wrote it
+	if len(manifest.Saved) == 0 && !sameFile(c.dir, c.slot.Dir) { // no module's own: -o wrote it
 		c.fix = c.Self + " -o " + quoted(c.shown) + " -version " + c.version
 		if manifest.Full() {
 			c.fix += " -full"
@@ -132,13 +134,9 @@ func (c *checked) whole() error {
 	if err != nil || len(edits) == 0 {
 		return err
 	}
-	first, missing := strings.CutPrefix(edits[0], "removed ")
-	for _, edit := range edits {
-		missing = missing && strings.HasPrefix(edit, "removed ")
-	}
-	if missing {
+	if !slices.ContainsFunc(edits, func(edit string) bool { return !strings.HasPrefix(edit, "removed ") }) {
 		return fmt.Errorf("%s lacks %d files, the first is %s: commit them (does a .gitignore hide them?), or run %s -force",
-			c.shown, len(edits), first, c.fix)
+			c.shown, len(edits), strings.TrimPrefix(edits[0], "removed "), c.fix)
 	}
 	return fmt.Errorf("%s is not as this tool wrote it (%d files, the first: %s): run %s -force", c.shown, len(edits), edits[0], c.fix)
 }
@@ -172,26 +170,19 @@ func (c *checked) sameInVendor() error {
 		return nil
 	}
 	copied := filepath.Join(vendor, filepath.FromSlash(tree.Module))
-	stale := "" // the first file in the copy that is not in the tree, or not so
-	err := fs.WalkDir(os.DirFS(copied), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(filepath.Join(copied, filepath.FromSlash(name)))
-		if err == nil && c.manifest.Files[name] != sumOf(data) {
-			stale, err = name, fs.SkipAll
-		}
-		return err
-	})
+	files, err := tree.Read(os.DirFS(copied))
 	shown, run := c.show(c.relative(copied)), command+" in "+quoted(filepath.Dir(vendor))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s has no %s, and the build takes it from there: run %s", c.show(c.relative(vendor)), tree.Module, run)
 	case err != nil:
 		return fmt.Errorf("compare %s with %s: %w", shown, c.shown, err)
-	case stale != "":
-		return fmt.Errorf("%s is not what is in %s, and the build takes it from there (the first file that differs: %s): run %s",
-			shown, c.shown, stale, run)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if sumOf(files[name].Data) != c.manifest.Files[name] {
+			return fmt.Errorf("%s is not what is in %s, and the build takes it from there (the first file that differs: %s): run %s",
+				shown, c.shown, name, run)
+		}
 	}
 	return nil
 }

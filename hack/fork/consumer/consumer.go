@@ -221,7 +221,7 @@ func (j *job) install(ctx context.Context, s *state, made *tree.Result) error {
 		return fmt.Errorf("%w; %s is as it was", err, j.Dir)
 	}
 	j.tellVendor()
-	fmt.Fprintf(j.Out, "\ndone: %s now builds with %s %s and this mapper inside.\n", j.mod.Module.Path, tree.Module, made.Version)
+	fmt.Fprintf(j.Out, "\ndone: %s now uses %s %s with this mapper inside.\n", j.mod.Module.Path, tree.Module, made.Version)
 	fmt.Fprintf(j.Out, "undo: %s\n", j.command("-undo"))
 	return j.slot.Keep()
 }
@@ -242,10 +242,8 @@ func (j *job) adopt(ctx context.Context, s *state, manifest *tree.Manifest) erro
 	for name, data := range s.before {
 		saved := tree.Saved{Written: sumOf(want[name])}
 		if data != nil {
-			saved.Copy = path.Base(name) + ".before" // not go.mod: that would make the folder a module
-			if err := (tree.File{Data: data}).Write(j.slot.Dir, path.Join(tree.Meta, saved.Copy)); err != nil {
-				return err
-			}
+			text := string(data)
+			saved.Before = &text
 		}
 		manifest.Saved[name] = saved
 	}
@@ -271,13 +269,14 @@ func Undo(ctx context.Context, r Request) error {
 		}
 		err := j.write(s.now, s.before)
 		if err == nil {
+			j.tellUndone(s)
 			err = j.slot.Remove()
 		}
 		if err != nil {
 			return fmt.Errorf("%w; when that is mended, run %s again", err, j.command("-undo"))
 		}
 		j.removeAbove()
-		j.tellUndone(s)
+		j.say("tree", "%s is gone", place)
 		if err := j.reload(ctx); err != nil {
 			return err
 		}
@@ -301,7 +300,7 @@ func (j *job) removeAbove() {
 // tellUndone says what became of go.mod and go.sum, and what they lack now.
 func (j *job) tellUndone(s *state) {
 	for _, name := range []string{goMod, goSum} {
-		was, known := j.saved(s, name)
+		was, known := s.saved(name)
 		switch {
 		case known && bytes.Equal(was, s.before[name]):
 			j.say(name, "as it was")
@@ -311,7 +310,6 @@ func (j *job) tellUndone(s *state) {
 			j.say(name, "your changes kept")
 		}
 	}
-	j.say("tree", "%s is gone", place)
 	// "go get" of a newer controller-runtime adds no sums of it while a folder replaces it.
 	if version := j.mod.required(); version != "" && !bytes.Contains(s.before[goSum], []byte(tree.Module+" "+version+" h1:")) {
 		j.say(goSum, "note: it has no sum of %s %s, go mod tidy adds it", tree.Module, version)

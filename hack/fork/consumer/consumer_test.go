@@ -137,7 +137,9 @@ func TestRoundTrip(t *testing.T) {
 	}
 	forktest.Same(t, after, forktest.Snapshot(t, dir))
 
-	undo.must(t, dir, nil)
+	if out := undo.must(t, dir, nil); !strings.Contains(out, "go.mod     as it was\ngo.sum     as it was\n") {
+		t.Errorf("undo said\n%s", out)
+	}
 	forktest.Same(t, before, forktest.Snapshot(t, dir))
 	forktest.Clean(t, dir)
 	if out := undo.must(t, dir, nil); !strings.Contains(out, "nothing to undo") {

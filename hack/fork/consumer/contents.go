@@ -98,7 +98,7 @@ func (j *job) baseline(ctx context.Context, s *state) (contents, error) {
 	}
 	before := contents{}
 	for name, now := range s.now {
-		was, known := j.saved(s, name)
+		was, known := s.saved(name)
 		var err error
 		switch {
 		case known && (sumOf(now) == sumOf(was) || sumOf(now) == s.manifest.Saved[name].Written):
@@ -117,18 +117,16 @@ func (j *job) baseline(ctx context.Context, s *state) (contents, error) {
 	return before, nil
 }
 
-// saved is a file as it was before the first run. It is not known if the copy is missing: a
-// .gitignore may have kept it out of the repository.
-func (j *job) saved(s *state, name string) (was []byte, known bool) {
+// saved is a file as it was before the first run.
+func (s *state) saved(name string) (was []byte, known bool) {
 	if s.manifest == nil {
 		return nil, false
 	}
 	saved, known := s.manifest.Saved[name]
-	if !known || saved.Copy == "" {
-		return nil, known
+	if saved.Before != nil {
+		was = []byte(*saved.Before)
 	}
-	was, err := os.ReadFile(filepath.Join(j.slot.Dir, tree.Meta, filepath.Base(saved.Copy)))
-	return was, err == nil
+	return was, known
 }
 
 func sumOf(data []byte) string {

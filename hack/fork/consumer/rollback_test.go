@@ -92,7 +92,7 @@ func TestAtOnce(t *testing.T) {
 // What the build says while it goes on.
 func TestProgress(t *testing.T) {
 	w := &watched{}
-	if got := w.String(); got != "reading packages" {
+	if got := w.String(); got != "reading packages, linking" {
 		t.Errorf("at first: %s", got)
 	}
 	for _, part := range []string{"go: downloading k8s.io/api v0.37.0\nk8s.io/api/", "core/v1\n# a heading\n"} {

@@ -37,10 +37,10 @@ type Manifest struct {
 	Saved map[string]Saved `json:"saved,omitempty"`
 }
 
-// Saved is a file of the consumer's as it was.
+// Saved is a file of the consumer's.
 type Saved struct {
-	Copy    string `json:"copy,omitempty"`    // its name in the manifest's folder; none if it did not exist
-	Written string `json:"written,omitempty"` // SHA-256 of what the run left; none if it left no file
+	Before  *string `json:"before"`  // as it was; nil if it was not there
+	Written string  `json:"written"` // SHA-256 of what the run left; "" if it left no file
 }
 
 // NewManifest describes a tree that is being written.
