@@ -31,12 +31,12 @@ const (
 func (j *job) build(ctx context.Context, with contents) (contents, error) {
 	aside, err := os.MkdirTemp("", "freshmapper-")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make a folder for the build: %w", err)
 	}
 	defer os.RemoveAll(aside)
 	env, flags, err := j.aside(ctx, aside, with)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("copy go.mod for the build: %w", err)
 	}
 	j.say("build", "go build ./... (the first one compiles all of controller-runtime; -nobuild leaves it out)")
 	start := time.Now()

@@ -80,7 +80,7 @@ func alone(ctx context.Context, r Request, run func(*job, *state) error) error {
 func (j *job) clear() error {
 	for _, name := range []string{goMod, goSum} {
 		if err := os.RemoveAll(tempName(j.path(name))); err != nil {
-			return err
+			return fmt.Errorf("clear away what an earlier run left: %w", err)
 		}
 	}
 	if !j.slot.Interrupted() {

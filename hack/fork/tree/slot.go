@@ -83,7 +83,10 @@ func (s Slot) Clear() error {
 	if err := s.Remove(); err != nil {
 		return err
 	}
-	return os.Rename(s.old(), s.Dir)
+	if err := os.Rename(s.old(), s.Dir); err != nil {
+		return fmt.Errorf("put the old tree back: %w", err)
+	}
+	return nil
 }
 
 // Remove empties the place.
