@@ -24,15 +24,15 @@ import (
 
 const help = `fork puts a RESTMapper that stays fresh into your controller-runtime.
 
-  fork -into DIR [-force]               fork controller-runtime into the module in DIR
+  fork -into DIR [-nobuild] [-force]    fork controller-runtime into the module in DIR
   fork -into DIR -undo [-force]         take all of it back
   fork -check DIR                       report whether the fork in DIR is whole and up to date
   fork -o DIR [-version V] [-full]      write only the patched tree, into DIR
   fork -V                               print the version of this tool
 
 -into reads the controller-runtime version that the module in DIR selects, writes
-DIR/third_party/controller-runtime, adds one replace line to DIR/go.mod and
-builds. If the build fails, or you interrupt it, everything is rolled back. Run it
+DIR/third_party/controller-runtime, builds, and adds one replace line to DIR/go.mod.
+go.mod comes last: if the build fails, or you interrupt it, DIR is as it was. Run it
 again when the controller-runtime version or this tool has changed: it updates the
 tree. Otherwise it changes nothing. -undo puts go.mod and go.sum back.
 
@@ -40,14 +40,14 @@ tree. Otherwise it changes nothing. -undo puts go.mod and go.sum back.
 go.mod requires, and has this tool's mapper; otherwise one line tells what to run.
 Use it in CI: "go get" of a newer controller-runtime leaves an old tree in use.
 
-  -force      give up edits made by hand in the tree, clear away what an
-              interrupted run left behind
+  -nobuild    do not build; "go build ./..." may then ask for "go mod tidy"
+  -force      give up edits made by hand in the tree
   -version V  the controller-runtime release for -o (default %s)
   -full       for -o: keep upstream's tests, examples and documents, too
 
 Supported releases of controller-runtime: %s.
-The source comes from your own module cache. The tree, the replace line and
-go.mod belong in your repository: commit them, or let CI run this command.
+The source comes from your own module cache. The tree, go.mod and go.sum belong
+in your repository: commit them, or let CI run this command.
 
 Examples
   %[3]s -into ~/src/my-operator
@@ -56,9 +56,9 @@ Examples
 `
 
 type options struct {
-	into, out, check, version string
-	undo, force, full         bool
-	tool                      bool // -V
+	into, out, check, version  string
+	undo, force, full, nobuild bool
+	tool                       bool // -V
 }
 
 func main() {
@@ -76,6 +76,7 @@ func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
 	flags.BoolVar(&o.tool, "V", false, "")
 	flags.BoolVar(&o.full, "full", false, "")
 	flags.BoolVar(&o.undo, "undo", false, "")
+	flags.BoolVar(&o.nobuild, "nobuild", false, "")
 	flags.BoolVar(&o.force, "force", false, "")
 	if len(args) == 1 && strings.TrimLeft(args[0], "-") == "version" {
 		args = []string{"-V"} // what -version is in most commands
@@ -87,7 +88,7 @@ func run(args []string, ours fs.FS, stdout, stderr io.Writer) int {
 }
 
 func do(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
-	r := consumer.Request{Dir: o.into, Ours: ours, Force: o.force, Self: self(), Out: stdout}
+	r := consumer.Request{Dir: o.into, Ours: ours, Force: o.force, NoBuild: o.nobuild, Self: self(), Out: stdout}
 	switch {
 	case o.tool:
 		_, err := fmt.Fprintln(stdout, toolVersion(ours))
@@ -123,6 +124,8 @@ func (o options) valid() error {
 		return errors.New("give one of -into, -check and -o, not both")
 	case o.undo && o.into == "":
 		return errors.New("-undo goes with -into")
+	case o.nobuild && (o.into == "" || o.undo):
+		return errors.New("-nobuild goes with -into")
 	case o.force && o.check != "":
 		return errors.New("-force goes with -into or -o: -check changes nothing")
 	case o.version != "" && o.out == "":

@@ -59,6 +59,7 @@ func TestUsage(t *testing.T) {
 		"-into a -version v1":   "-version goes with -o",
 		"-into a b":             `unexpected argument "b"`,
 		"-frobnicate":           "frobnicate",
+		"-o b -nobuild":         "-nobuild goes with -into",
 		"-into":                 "needs an argument",
 		"-o b -version v0.19.0": "v0.19.0 is not supported",
 		"-into absent":          "no folder absent",
@@ -135,11 +136,10 @@ func TestSignals(t *testing.T) {
 		dir := forktest.Consumer(t)
 		interrupt(t, dir, os.Kill)
 		var out, said bytes.Buffer
-		if code := run([]string{"-into", dir}, forktest.Ours(), &out, &said); code != 1 || !strings.Contains(said.String(), "-undo") {
-			t.Errorf("code %d, stderr %q", code, &said)
-		}
-		if code := run([]string{"-into", dir, "-undo"}, nil, &out, &said); code != 0 {
-			t.Errorf("undo: %s", &said)
+		for _, args := range [][]string{{"-into", dir}, {"-check", dir}, {"-into", dir, "-undo"}} {
+			if code := run(args, forktest.Ours(), &out, &said); code != 0 {
+				t.Errorf("%q after a run that was killed: %s", args, &said)
+			}
 		}
 		forktest.Clean(t, dir)
 	})

@@ -40,9 +40,9 @@ it the fork, and a tag (v0.25.2-fresh.1). DIR must be absent or empty, or hold s
 a repository without changes of yours: then release adds to its branches. It pushes
 nothing. The same sources give the same commits and tags.
 
-  -lines L    lines, one (v0.25), several (v0.24,v0.25) or a range (default %[1]s)
+  -lines L    which lines: one (v0.25), several (v0.24,v0.25) or a range (default %[1]s)
   -fresh N    the number in the tags, for a further release of the same version (default 1)
-  -notes DIR  write the release notes there, a file for each tag
+  -notes DIR  write the release notes and the SBOM (CycloneDX) of each tag there
   -module M   where the repository will be, for the replace line (default %[2]s)
   -author A   the author of the commits (default %[3]s); their date is that of upstream's release
 `

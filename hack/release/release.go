@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"maps"
 	"net/mail"
@@ -37,11 +38,6 @@ func release(ctx context.Context, o options) error {
 	if err != nil || author.Name == "" {
 		return fmt.Errorf("-author %q is not like %q", o.author, nobody)
 	}
-	unlock, err := tree.Lock(o.repo)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	repo, err := openRepository(ctx, o.repo)
 	if err != nil {
 		return err
@@ -58,8 +54,12 @@ func release(ctx context.Context, o options) error {
 		if o.notes == "" {
 			continue
 		}
-		if err := (tree.File{Data: []byte(e.notes)}).Write(o.notes, e.tag+".md"); err != nil {
-			return fmt.Errorf("write the release notes: %w", err)
+		bill, err := o.bill(ctx, &e)
+		if err == nil {
+			err = errors.Join(tree.File{Data: []byte(e.notes)}.Write(o.notes, e.tag+".md"), tree.File{Data: bill}.Write(o.notes, e.tag+".cdx.json"))
+		}
+		if err != nil {
+			return fmt.Errorf("write the release notes of %s: %w", e.tag, err)
 		}
 	}
 	fmt.Fprintf(o.out, "\ndone: %s is ready; git -C %s push --atomic --follow-tags URL 'refs/heads/fresh-*' pushes it\n", o.repo, o.repo)

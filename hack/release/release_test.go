@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,6 +126,17 @@ func TestFurtherRelease(t *testing.T) {
 	if forktest.Text(t, r.notes, "v0.25.2-fresh.2.md") != forktest.Text(t, dir, "README.md") {
 		t.Error("the notes are not the tag's")
 	}
+	var bill struct {
+		BOMFormat  string
+		Metadata   struct{ Component component }
+		Components []component
+	}
+	if err := json.Unmarshal([]byte(forktest.Text(t, r.notes, "v0.25.2-fresh.2.cdx.json")), &bill); err != nil {
+		t.Fatal(err)
+	}
+	if bill.BOMFormat != "CycloneDX" || bill.Metadata.Component.PURL != "pkg:golang/"+home+"@v0.25.2-fresh.2" || !slices.Contains(bill.Components, module("k8s.io/client-go", "v0.37.0")) {
+		t.Errorf("the SBOM is %+v", bill)
+	}
 }
 
 func TestRefuses(t *testing.T) {
@@ -215,18 +227,6 @@ func TestRenovateRule(t *testing.T) {
 	}
 	if versions.MatchString("v0.25.2") {
 		t.Error("upstream's versions count as the fork's")
-	}
-}
-
-func TestAtOnce(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "fork")
-	unlock, err := tree.Lock(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unlock()
-	if err := release(context.Background(), request(t, dir, "v0.25")); err == nil || !strings.Contains(err.Error(), "another run is at work in "+dir) {
-		t.Errorf("error: %v", err)
 	}
 }
 

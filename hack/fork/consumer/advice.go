@@ -180,7 +180,7 @@ func (j *job) otherModules(ctx context.Context) (map[string]bool, error) {
 			return nil
 		}
 		other := &module{dir: dir, env: j.env}
-		if err := other.reload(ctx); err != nil || !other.mod.requires() {
+		if err := other.reload(ctx); err != nil || other.mod.required() == "" {
 			return ctx.Err() // a go.mod that can't be read is left to its owner
 		}
 		forked, chosen := false, false

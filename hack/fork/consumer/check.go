@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
@@ -93,7 +95,7 @@ func (j *job) checked(version, dir string) *checked {
 
 func (c *checked) run(ctx context.Context) error {
 	if !isDir(c.dir) {
-		return fmt.Errorf("%s is missing: commit it (does a .gitignore hide it?), or run %s -force", c.shown, c.fix)
+		return fmt.Errorf("%s is missing: commit it (does a .gitignore hide it?), or run %s", c.shown, c.fix)
 	}
 	manifest, err := tree.Load(c.dir)
 	if errors.Is(err, tree.ErrNotOurs) {
@@ -103,7 +105,7 @@ func (c *checked) run(ctx context.Context) error {
 		return fmt.Errorf("%w (%s -force gives the tree up)", err, c.fix)
 	}
 	c.manifest = manifest
-	if len(manifest.Saved) == 0 { // no module's own: -o wrote it
+	if len(manifest.Saved) == 0 && !sameFile(c.dir, c.slot.Dir) { // no module's own: -o wrote it
 		c.fix = c.Self + " -o " + quoted(c.shown) + " -version " + c.version
 		if manifest.Full() {
 			c.fix += " -full"
@@ -125,20 +127,16 @@ func (c *checked) run(ctx context.Context) error {
 // whole returns an error unless the tree has all that this tool wrote, and nothing
 // else.
 func (c *checked) whole() error {
-	if left := (tree.Slot{Dir: c.dir}).Leftovers(); !c.manifest.Complete || len(left) > 0 {
-		return fmt.Errorf("a run that wrote %s was interrupted, or is at work: run %s -force", c.shown, c.fix)
+	if (tree.Slot{Dir: c.dir}).Interrupted() {
+		return fmt.Errorf("a run that wrote %s was interrupted, or is at work: run %s", c.shown, c.fix)
 	}
 	edits, err := c.manifest.Edits(c.dir)
 	if err != nil || len(edits) == 0 {
 		return err
 	}
-	first, missing := strings.CutPrefix(edits[0], "removed ")
-	for _, edit := range edits {
-		missing = missing && strings.HasPrefix(edit, "removed ")
-	}
-	if missing {
+	if !slices.ContainsFunc(edits, func(edit string) bool { return !strings.HasPrefix(edit, "removed ") }) {
 		return fmt.Errorf("%s lacks %d files, the first is %s: commit them (does a .gitignore hide them?), or run %s -force",
-			c.shown, len(edits), first, c.fix)
+			c.shown, len(edits), strings.TrimPrefix(edits[0], "removed "), c.fix)
 	}
 	return fmt.Errorf("%s is not as this tool wrote it (%d files, the first: %s): run %s -force", c.shown, len(edits), edits[0], c.fix)
 }
@@ -149,15 +147,11 @@ func (c *checked) upToDate(ctx context.Context) error {
 	if c.version != c.manifest.Version {
 		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", c.shown, tree.Module, c.manifest.Version, c.show(goMod), c.version, c.fix)
 	}
-	s, err := c.look()
+	s, err := c.look(ctx)
 	if err != nil {
 		return err
 	}
-	before, err := c.baseline(ctx, s)
-	if err != nil {
-		return err
-	}
-	made, err := tree.Make(ctx, c.version, before[goSum], c.Ours, c.manifest.Full())
+	made, err := tree.Make(ctx, c.version, s.before[goSum], c.Ours, c.manifest.Full())
 	if err != nil {
 		return err
 	}
@@ -176,26 +170,19 @@ func (c *checked) sameInVendor() error {
 		return nil
 	}
 	copied := filepath.Join(vendor, filepath.FromSlash(tree.Module))
-	stale := "" // the first file in the copy that is not in the tree, or not so
-	err := fs.WalkDir(os.DirFS(copied), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(filepath.Join(copied, filepath.FromSlash(name)))
-		if err == nil && c.manifest.Files[name] != sumOf(data) {
-			stale, err = name, fs.SkipAll
-		}
-		return err
-	})
+	files, err := tree.Read(os.DirFS(copied))
 	shown, run := c.show(c.relative(copied)), command+" in "+quoted(filepath.Dir(vendor))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s has no %s, and the build takes it from there: run %s", c.show(c.relative(vendor)), tree.Module, run)
 	case err != nil:
 		return fmt.Errorf("compare %s with %s: %w", shown, c.shown, err)
-	case stale != "":
-		return fmt.Errorf("%s is not what is in %s, and the build takes it from there (the first file that differs: %s): run %s",
-			shown, c.shown, stale, run)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if sumOf(files[name].Data) != c.manifest.Files[name] {
+			return fmt.Errorf("%s is not what is in %s, and the build takes it from there (the first file that differs: %s): run %s",
+				shown, c.shown, name, run)
+		}
 	}
 	return nil
 }

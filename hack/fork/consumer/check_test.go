@@ -23,7 +23,7 @@ func TestCheck(t *testing.T) {
 
 func TestCheckFails(t *testing.T) {
 	const replaceWith = "-replace=" + tree.Module + "="
-	newerMapper := with(forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n"))
+	newerMapper := with(forktest.Edited("apiutil/more.go", "package apiutil\n"))
 	edit := func(flags ...string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {
 			forktest.Run(t, dir, "go", append([]string{"mod", "edit"}, flags...)...)
@@ -44,11 +44,16 @@ func TestCheckFails(t *testing.T) {
 		"another mapper":                     {nil, newerMapper, []string{"another mapper", "run fork -into"}},
 		"edited":                             {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/alias.go", "") }, nil, []string{"changed alias.go", "-force"}},
 		"incomplete": {func(t *testing.T, dir string) { remove(t, dir, place+"/pkg/client") }, nil,
-			[]string{"lacks ", "pkg/client/", "gitignore", "-force"}},
-		"missing": {func(t *testing.T, dir string) { remove(t, dir, place) }, nil, []string{"is missing", "gitignore", "-force"}},
+			[]string{"lacks ", "pkg/client/", "gitignore", "run fork -into"}},
+		"missing": {func(t *testing.T, dir string) { remove(t, dir, place) }, nil, []string{"is missing", "gitignore", "run fork -into"}},
 		"interrupted": {func(t *testing.T, dir string) {
 			forktest.Write(t, dir, "third_party/.controller-runtime.freshmapper-tmp/x", "")
-		}, nil, []string{"interrupted", "-force"}},
+		}, nil, []string{"interrupted", "run fork -into"}},
+		"interrupted build": {func(t *testing.T, dir string) {
+			forktest.Write(t, dir, "third_party/.controller-runtime.freshmapper-old/x", "")
+			manifest := place + "/.freshmapper/manifest.json"
+			forktest.Write(t, dir, manifest, strings.Replace(forktest.Text(t, dir, manifest), `"saved"`, `"-"`, 1))
+		}, nil, []string{"interrupted", "run fork -into"}},
 		"another folder": {func(t *testing.T, dir string) {
 			forktest.Write(t, dir, "mine/go.mod", "module "+tree.Module+"\n")
 			edit(replaceWith+"./mine")(t, dir)
@@ -76,6 +81,10 @@ func TestCheckHelps(t *testing.T) {
 	remove(t, dir, place+"/pkg/client")
 	check.fails(t, dir, nil, "run fork -into "+dir+" -force")
 	into.must(t, dir, force)
+	check.must(t, dir, nil)
+	remove(t, dir, place)
+	check.fails(t, dir, nil, "or run fork -into "+dir)
+	into.must(t, dir, nil)
 	check.must(t, dir, nil)
 }
 

@@ -3,20 +3,22 @@
 // Package consumer puts a patched controller-runtime into somebody's module,
 // and takes it out again.
 //
-// Into writes third_party/controller-runtime and a replace directive, and
-// builds; whatever fails on the way, a signal included, is rolled back. The
-// order makes a killed run recognizable: the tree's manifest says "complete"
-// only when all is done, and holds copies of go.mod and go.sum from before they
-// were touched.
+// Into writes third_party/controller-runtime, builds with a copy of go.mod that replaces
+// controller-runtime with it, and writes go.mod last. So a run that fails, or is killed,
+// has changed nothing that the consumer's build uses, and the next run clears away what is
+// left. The tree's manifest knows what go.mod and go.sum were before.
 package consumer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -28,11 +30,12 @@ const place = "third_party/controller-runtime"
 
 // Request is what to do to which module.
 type Request struct {
-	Dir   string    // the folder of its go.mod
-	Ours  fs.FS     // apiutil and internal; not needed to undo
-	Force bool      // give up hand edits, clear away an interrupted run
-	Self  string    // the command the user started, for the hints
-	Out   io.Writer // progress
+	Dir     string    // the folder of its go.mod
+	Ours    fs.FS     // apiutil and internal; not needed to undo
+	Force   bool      // give up hand edits
+	NoBuild bool      // believe that it builds
+	Self    string    // the command the user started, for the hints
+	Out     io.Writer // progress
 }
 
 // job is one run.
@@ -50,18 +53,53 @@ func open(ctx context.Context, r Request) (*job, error) {
 	return &job{Request: r, module: m, slot: tree.Slot{Dir: m.path(place)}}, nil
 }
 
-// alone opens a module for a run while no other run is at work in it.
-func alone(ctx context.Context, r Request, run func(*job) error) error {
-	unlock, err := tree.Lock(r.Dir)
-	if err != nil {
-		return err
-	}
-	defer unlock()
+// alone opens a module for a run while no other run is at work in it, and clears away what
+// a killed run has left.
+func alone(ctx context.Context, r Request, run func(*job, *state) error) error {
 	j, err := open(ctx, r)
 	if err != nil {
 		return err
 	}
-	return run(j)
+	unlock, err := tree.Lock(j.dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := j.clear(); err != nil {
+		return err
+	}
+	s, err := j.look(ctx)
+	if err != nil {
+		return err
+	}
+	return run(j, s)
+}
+
+// clear ends what a killed run has begun: if go.mod is as that run wrote it, the run was
+// done, else what it did is taken back.
+func (j *job) clear() error {
+	for _, name := range []string{goMod, goSum} {
+		if err := os.RemoveAll(tempName(j.path(name))); err != nil {
+			return fmt.Errorf("clear away what an earlier run left: %w", err)
+		}
+	}
+	if !j.slot.Interrupted() {
+		return nil
+	}
+	j.say("clear", "an earlier run was interrupted: what it left is cleared away")
+	mod, err := os.ReadFile(j.path(goMod))
+	if err != nil {
+		return err
+	}
+	if m, loaded := tree.Load(j.slot.Dir); loaded == nil && m.Saved[goMod].Written == sumOf(mod) {
+		err = j.slot.Keep()
+	} else {
+		err = j.slot.Clear()
+	}
+	if !tree.Exists(j.slot.Dir) {
+		j.removeAbove()
+	}
+	return err
 }
 
 // say prints a line of progress.
@@ -82,12 +120,60 @@ func quoted(dir string) string {
 	return dir
 }
 
+// state is what an earlier run, or the user, has left in the consumer.
+type state struct {
+	now, before contents       // before is what undoing makes of now
+	manifest    *tree.Manifest // of the tree that is there; nil: none, or unreadable
+	tree        bool           // there is a tree of ours
+	replaced    bool           // go.mod has our replace directive
+	foreign     error          // go.mod replaces controller-runtime with something else
+	edits       []string       // what somebody changed in the tree
+}
+
+func (j *job) look(ctx context.Context) (*state, error) {
+	s := &state{tree: tree.Exists(j.slot.Dir), replaced: j.mod.forked()}
+	for _, r := range j.mod.Replace {
+		if ours := (modVersion{Path: "./" + place}); r.Old.Path == tree.Module && (r.Old.Version != "" || r.New != ours) {
+			s.foreign = fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit -dropreplace=%s)",
+				j.show(goMod), tree.Module, r.New, r.Old.flag())
+		}
+	}
+	if above := filepath.Dir(j.slot.Dir); tree.Exists(above) && !isDir(above) {
+		return nil, fmt.Errorf("%s is in the way, the tree goes into a folder of that name: move it away", j.show(path.Dir(place)))
+	}
+	var err error
+	if s.tree {
+		s.manifest, err = tree.Load(j.slot.Dir)
+		switch {
+		case errors.Is(err, tree.ErrNotOurs):
+			return nil, fmt.Errorf("%s is in the way, it %w: move it away", j.show(place), tree.ErrNotOurs)
+		case err != nil && !j.Force:
+			return nil, fmt.Errorf("%w (-force gives the tree up)", err)
+		case err == nil:
+			if s.edits, err = s.manifest.Edits(j.slot.Dir); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if s.now, err = j.current(); err == nil {
+		s.before, err = j.baseline(ctx, s)
+	}
+	return s, err
+}
+
+// edited refuses to touch a tree that somebody edited.
+func (j *job) edited(s *state) error {
+	if len(s.edits) > 0 && !j.Force {
+		return tree.EditedError(j.show(place), s.edits)
+	}
+	return nil
+}
+
 // Into forks controller-runtime into r.Dir. Run again, it updates the tree if
 // the sources or the version have changed since, and else changes nothing.
 func Into(ctx context.Context, r Request) error {
-	return alone(ctx, r, func(j *job) error {
-		s, err := j.ready(ctx)
-		if err != nil {
+	return alone(ctx, r, func(j *job, s *state) error {
+		if err := cmp.Or(j.requires(), s.foreign, j.edited(s)); err != nil {
 			return err
 		}
 		j.say("module", "%s in %s", j.mod.Module.Path, j.Dir)
@@ -102,103 +188,121 @@ func Into(ctx context.Context, r Request) error {
 			j.say("done", "nothing to do: the fork in %s serves all modules of the workspace; with GOWORK=off %s does not have it", j.relative(sibling), j.Dir)
 			return nil
 		}
-		return j.update(ctx, s, version)
+		j.say("upstream", "%s %s from the module cache", tree.Module, version)
+		made, err := tree.Make(ctx, version, s.before[goSum], j.Ours, false)
+		if err != nil {
+			return err
+		}
+		if s.replaced && s.manifest != nil && len(s.edits) == 0 && s.manifest.Describes(made) {
+			j.say("done", "nothing to do: %s is up to date; undo: %s", place, j.command("-undo"))
+		} else if err := j.install(ctx, s, made); err != nil {
+			return err
+		}
+		return j.advise(ctx)
 	})
 }
 
-// update makes the tree, in memory, and installs it unless it is there already.
-func (j *job) update(ctx context.Context, s *state, version string) error {
-	j.say("upstream", "%s %s from the module cache", tree.Module, version)
-	before, err := j.baseline(ctx, s)
+// install writes the tree, builds, and writes go.mod. If a step fails, or ctx ends, the
+// consumer is as it was.
+func (j *job) install(ctx context.Context, s *state, made *tree.Result) error {
+	manifest := tree.NewManifest(made)
+	err := j.slot.Put(ctx, made.Files, manifest)
+	if err == nil {
+		j.say("tree", "%s: %s", place, made)
+		if err = j.adopt(ctx, s, manifest); err != nil {
+			err = errors.Join(err, j.slot.Revert())
+		}
+	}
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
 	if err != nil {
-		return err
+		j.removeAbove()
+		return fmt.Errorf("%w; %s is as it was", err, j.Dir)
 	}
-	made, err := tree.Make(ctx, version, before[goSum], j.Ours, false)
-	if err != nil {
-		return err
-	}
-	if s.healthy() && s.manifest.Describes(made) {
-		j.say("done", "nothing to do: %s is up to date; undo: %s", place, j.command("-undo"))
-	} else if err := j.install(ctx, made, before); err != nil {
-		return err
-	}
-	return j.advise(ctx)
+	j.tellVendor()
+	fmt.Fprintf(j.Out, "\ndone: %s now uses %s %s with this mapper inside.\n", j.mod.Module.Path, tree.Module, made.Version)
+	fmt.Fprintf(j.Out, "undo: %s\n", j.command("-undo"))
+	return j.slot.Keep()
 }
 
-// ready looks at what is there and clears away an interrupted run if it may.
-func (j *job) ready(ctx context.Context) (*state, error) {
-	if err := j.requires(); err != nil {
-		return nil, err
+// adopt makes the consumer use the tree.
+func (j *job) adopt(ctx context.Context, s *state, manifest *tree.Manifest) error {
+	want, err := j.with(ctx, s.now)
+	if err == nil && !j.NoBuild {
+		want, err = j.build(ctx, want)
 	}
-	s, err := j.look()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = ctx.Err()
 	}
-	switch {
-	case s.foreign != "":
-		return nil, fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit %s)",
-			j.show(goMod), tree.Module, s.foreign, s.dropping)
-	case s.interrupted != "" && !j.Force:
-		return nil, fmt.Errorf("an earlier run in %s was interrupted (%s): run %s, or use -force to start over",
-			j.Dir, s.interrupted, j.command("-undo"))
-	case len(s.edits) > 0 && !j.Force:
-		return nil, tree.EditedError(j.show(place), s.edits)
-	case s.interrupted == "":
-		return s, nil
-	}
-	j.say("force", "clearing away an interrupted run (%s)", s.interrupted)
-	if err := j.undo(ctx, s); err != nil {
-		return nil, err
-	}
-	return j.look()
-}
-
-// Undo takes back what Into did, a run that was killed half way included.
-func Undo(ctx context.Context, r Request) error {
-	return alone(ctx, r, func(j *job) error { return j.takeOut(ctx) })
-}
-
-func (j *job) takeOut(ctx context.Context) error {
-	s, err := j.look()
 	if err != nil {
 		return err
 	}
-	if !s.tree && !s.replaced && s.interrupted == "" {
-		j.say("done", "nothing to undo: no fork of this tool's in %s", j.Dir)
-		return nil
+	manifest.Saved = map[string]tree.Saved{}
+	for name, data := range s.before {
+		saved := tree.Saved{Written: sumOf(want[name])}
+		if data != nil {
+			text := string(data)
+			saved.Before = &text
+		}
+		manifest.Saved[name] = saved
 	}
-	if len(s.edits) > 0 && !j.Force {
-		return tree.EditedError(j.show(place), s.edits)
-	}
-	if err := j.undo(ctx, s); err != nil {
-		return fmt.Errorf("%w; when that is mended, run %s again", err, j.command("-undo"))
-	}
-	if err := j.tellMissingSum(); err != nil {
+	if err := manifest.Save(j.slot.Dir); err != nil {
 		return err
 	}
-	if tree.Exists(j.path("vendor")) {
-		j.say("vendor", "vendor/ may still hold the fork: run go mod vendor")
-	}
-	if err := j.tellModules(ctx, true); err != nil {
+	if err := j.write(s.now, want); err != nil {
 		return err
 	}
-	j.say("done", "the fork is out of %s", j.Dir)
+	j.say(goMod, "replace %s => ./%s", tree.Module, place)
 	return nil
 }
 
-// undo puts the consumer's files back, and removes the tree.
-func (j *job) undo(ctx context.Context, s *state) error {
-	before, err := j.baseline(ctx, s)
-	if err != nil {
-		return err
+// Undo takes back what Into did.
+func Undo(ctx context.Context, r Request) error {
+	return alone(ctx, r, func(j *job, s *state) error {
+		if !s.tree && !s.replaced {
+			j.say("done", "nothing to undo: no fork of this tool's in %s", j.Dir)
+			return nil
+		}
+		if err := j.edited(s); err != nil {
+			return err
+		}
+		err := j.write(s.now, s.before)
+		if err == nil {
+			j.tellUndone(s)
+			err = j.slot.Remove()
+		}
+		if err != nil {
+			return fmt.Errorf("%w; when that is mended, run %s again", err, j.command("-undo"))
+		}
+		j.removeAbove()
+		j.say("tree", "%s is gone", place)
+		if err := j.reload(ctx); err != nil {
+			return err
+		}
+		j.tellVendor()
+		if err := j.tellModules(ctx, true); err != nil {
+			return err
+		}
+		j.say("done", "the fork is out of %s", j.Dir)
+		return nil
+	})
+}
+
+// removeAbove removes the folder above the tree if nothing is in it.
+func (j *job) removeAbove() {
+	above := filepath.Dir(j.slot.Dir)
+	if info, err := os.Lstat(above); err == nil && info.IsDir() { // a link was the user's before
+		os.Remove(above) //nolint:errcheck // It fails if something is in it. An empty folder does no harm.
 	}
-	if err := j.restore(before); err != nil {
-		return err
-	}
-	for _, name := range j.tracked() {
-		was, known := s.was[name]
+}
+
+// tellUndone says what became of go.mod and go.sum, and what they lack now.
+func (j *job) tellUndone(s *state) {
+	for _, name := range []string{goMod, goSum} {
+		was, known := s.saved(name)
 		switch {
-		case known && bytes.Equal(was, before[name]):
+		case known && bytes.Equal(was, s.before[name]):
 			j.say(name, "as it was")
 		case name == goMod:
 			j.say(name, "your changes kept, the replace line dropped; go mod tidy drops what nothing needs now")
@@ -206,21 +310,8 @@ func (j *job) undo(ctx context.Context, s *state) error {
 			j.say(name, "your changes kept")
 		}
 	}
-	if err := j.removeTree(); err != nil {
-		return err
+	// "go get" of a newer controller-runtime adds no sums of it while a folder replaces it.
+	if version := j.mod.required(); version != "" && !bytes.Contains(s.before[goSum], []byte(tree.Module+" "+version+" h1:")) {
+		j.say(goSum, "note: it has no sum of %s %s, go mod tidy adds it", tree.Module, version)
 	}
-	return j.reload(ctx)
-}
-
-// removeTree removes the tree, and third_party with it if nothing else is in it.
-func (j *job) removeTree() error {
-	if err := j.slot.Remove(); err != nil {
-		return err
-	}
-	above := filepath.Dir(j.slot.Dir)
-	if info, err := os.Lstat(above); err == nil && info.IsDir() { // a link was the user's before
-		os.Remove(above) //nolint:errcheck // It fails if something is in it. An empty folder does no harm.
-	}
-	j.say("tree", "%s is gone", place)
-	return nil
 }

@@ -18,11 +18,8 @@ type ignoreRule struct {
 	pattern *regexp.Regexp
 }
 
-// wildcard is a part of a pattern that stands for more than itself.
-var wildcard = regexp.MustCompile(`\*\*/|\*\*|\*|\?|\[.*?\]`)
-
-// meant is what such a part is in a regular expression.
-var meant = map[string]string{"**/": "(.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+// meant makes a regular expression of a quoted pattern.
+var meant = strings.NewReplacer(`\*\*/`, "(.*/)?", `\*\*`, ".*", `\*`, "[^/]*", `\?`, "[^/]", `\[`, "[", `\]`, "]")
 
 func parseDockerignore(text string) dockerignore {
 	var rules dockerignore
@@ -33,17 +30,8 @@ func parseDockerignore(text string) dockerignore {
 		}
 		pattern, include := strings.CutPrefix(line, "!")
 		pattern = strings.TrimPrefix(path.Clean(strings.TrimSpace(pattern)), "/")
-		expr, at := "^", 0
-		for _, found := range wildcard.FindAllStringIndex(pattern, -1) {
-			part := pattern[found[0]:found[1]]
-			if meant[part] != "" {
-				part = meant[part]
-			}
-			expr += regexp.QuoteMeta(pattern[at:found[0]]) + part
-			at = found[1]
-		}
 		// A pattern that can't be compiled is Docker's to complain about.
-		if compiled, err := regexp.Compile(expr + regexp.QuoteMeta(pattern[at:]) + "(/.*)?$"); err == nil {
+		if compiled, err := regexp.Compile("^" + meant.Replace(regexp.QuoteMeta(pattern)) + "(/.*)?$"); err == nil {
 			rules = append(rules, ignoreRule{line: i + 1, include: include, pattern: compiled})
 		}
 	}

@@ -29,6 +29,7 @@ type module struct {
 	env   []string // for every go command in it
 	work  string   // the go.work that is in effect and uses it, or ""
 	used  []string // the folders of the modules that it uses
+	uses  modFile  // what it says
 	flags string   // GOFLAGS
 	mod   modFile
 }
@@ -45,8 +46,24 @@ type modVersion struct{ Path, Version string }
 
 func (v modVersion) String() string { return strings.TrimSpace(v.Path + " " + v.Version) }
 
-func (f modFile) requires() bool {
-	return slices.ContainsFunc(f.Require, func(r modVersion) bool { return r.Path == tree.Module })
+// flag is how a flag of "go mod edit" names it.
+func (v modVersion) flag() string { return strings.TrimSuffix(v.Path+"@"+v.Version, "@") }
+
+// required is the controller-runtime that a go.mod requires, "" if it requires none.
+func (f modFile) required() string {
+	for _, r := range f.Require {
+		if r.Path == tree.Module {
+			return r.Version
+		}
+	}
+	return ""
+}
+
+// forked reports whether a go.mod replaces controller-runtime with our tree.
+func (f modFile) forked() bool {
+	return slices.ContainsFunc(f.Replace, func(r struct{ Old, New modVersion }) bool {
+		return r.Old == modVersion{Path: tree.Module} && r.New == modVersion{Path: "./" + place}
+	})
 }
 
 func openModule(ctx context.Context, shown string) (*module, error) {
@@ -132,7 +149,7 @@ func (m *module) workspace(ctx context.Context, file string) error {
 		m.env = []string{"GOWORK=off"}
 		return nil
 	}
-	m.work, m.used = file, used
+	m.work, m.used, m.uses = file, used, work
 	if contains(used, m.path(place)) { // "go work use -r ." does that
 		return fmt.Errorf("%s uses the tree as a module of the workspace, so that no version of %s is selected: run go work edit -dropuse=./%s in %s",
 			file, tree.Module, relativeTo(root, m.path(place)), quoted(root))
@@ -165,7 +182,7 @@ func (m *module) requires() error {
 	if m.mod.Module.Path == tree.Module {
 		return fmt.Errorf("%s is %s itself: name the folder of a program that uses it", m.shown, tree.Module)
 	}
-	if m.mod.requires() {
+	if m.mod.required() != "" {
 		return nil
 	}
 	return fmt.Errorf("%s does not require %s: nothing to fork (go get %s@%s adds it)",
@@ -188,6 +205,10 @@ func (m *module) list(ctx context.Context) (got listed, err error) {
 // sibling is the tree of this tool's that another module of the workspace has,
 // which serves this one, too.
 func (m *module) selected(ctx context.Context) (version, sibling string, err error) {
+	if version := m.mod.required(); m.mod.forked() && !isDir(m.path(place)) { // the tree is missing: the go command would fail
+		_, err := tree.LineOf(version)
+		return version, "", err
+	}
 	got, err := m.list(ctx)
 	if err != nil {
 		return "", "", err
@@ -217,17 +238,9 @@ func (m *module) vendor() (dir, command string) {
 	return "", ""
 }
 
-// vendored refuses a vendor folder, which the go command would build from
-// instead of the tree.
-func (m *module) vendored() error {
-	dir, command := m.vendor()
-	if dir == "" {
-		return nil
+// tellVendor says what the tree, or its end, makes stale.
+func (j *job) tellVendor() {
+	if dir, command := j.vendor(); dir != "" {
+		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which has another one now; run in %s:", j.show(j.relative(dir)), quoted(filepath.Dir(dir))), command)
 	}
-	flag := "-mod=mod"
-	if command == "go work vendor" {
-		flag = "-mod=readonly" // a workspace does not allow the other
-	}
-	return fmt.Errorf("%s would hide the fork: remove it, run this again, then %s (or set GOFLAGS=%s to build without it)",
-		m.show(m.relative(dir)), command, flag)
 }

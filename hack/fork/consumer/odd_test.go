@@ -154,7 +154,7 @@ func TestCheckOfTreeElsewhere(t *testing.T) {
 			}
 			forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"="+elsewhere)
 			check.must(t, dir, nil)
-			newer := with(forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n"))
+			newer := with(forktest.Edited("apiutil/more.go", "package apiutil\n"))
 			check.fails(t, dir, newer, "another mapper", "run fork -o "+elsewhere+" -version "+tree.Newest()+flags)
 		})
 	}
@@ -191,22 +191,6 @@ show:
 	}
 }
 
-// A .gitignore may keep the copies of go.mod and go.sum out of the repository.
-func TestCopiesAreMissing(t *testing.T) {
-	dir := forked(t)
-	forktest.Write(t, dir, ".gitignore", "*.before\n")
-	if out := into.must(t, dir, nil); !strings.Contains(out, ".gitignore line 1 (*.before) hides 2 files of the tree") {
-		t.Errorf("no word about .gitignore in\n%s", out)
-	}
-	for _, name := range []string{goMod, goSum} {
-		remove(t, dir, place+"/.freshmapper/"+name+".before")
-	}
-	check.must(t, dir, nil)
-	undo.must(t, dir, nil)
-	remove(t, dir, ".gitignore")
-	forktest.Clean(t, dir)
-}
-
 func TestBrokenWorkspace(t *testing.T) {
 	dir := forktest.Consumer(t)
 	forktest.Write(t, dir, "go.work", "go 1.26.0\n\njunk\n")
@@ -223,7 +207,7 @@ func TestCheckOfMissingTreeInWorkspace(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "third_party")); err != nil {
 		t.Fatal(err)
 	}
-	check.fails(t, dir, nil, "controller-runtime is missing: commit it", "-into "+dir+" -force")
+	check.fails(t, dir, nil, "controller-runtime is missing: commit it", "run fork -into "+dir)
 }
 
 func TestLinkedThirdParty(t *testing.T) {

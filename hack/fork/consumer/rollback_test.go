@@ -5,13 +5,15 @@ package consumer
 import (
 	"bytes"
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-func TestBuildFailureRollsBack(t *testing.T) {
+func TestBuildFailureChangesNothing(t *testing.T) {
 	broken := with(forktest.Edited("internal/answer/answer.go", "package answer\n"))
 	t.Run("first run", func(t *testing.T) {
 		out := into.fails(t, forktest.Consumer(t), broken, "does not build", "is as it was")
@@ -24,55 +26,127 @@ func TestBuildFailureRollsBack(t *testing.T) {
 	})
 }
 
-// canceling cancels when the build begins.
-type canceling struct {
-	bytes.Buffer
-	cancel context.CancelFunc
-}
-
-func (c *canceling) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte("go build")) {
-		c.cancel()
+// With -nobuild the tool believes that it builds.
+func TestNoBuild(t *testing.T) {
+	dir := forktest.Consumer(t)
+	out := into.must(t, dir, func(r *Request) {
+		r.NoBuild, r.Ours = true, forktest.Edited("internal/answer/answer.go", "package answer\n")
+	})
+	if strings.Contains(out, "go build") || !strings.Contains(forktest.Text(t, dir, "go.mod"), place) {
+		t.Errorf("said\n%s", out)
 	}
-	return c.Buffer.Write(p)
+	undo.must(t, dir, nil)
+	forktest.Clean(t, dir)
 }
 
-func TestCancelRollsBack(t *testing.T) {
+// atBuild does something when the build begins.
+type atBuild struct {
+	bytes.Buffer
+	do func()
+}
+
+func (a *atBuild) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("go build")) {
+		a.do()
+	}
+	return a.Buffer.Write(p)
+}
+
+func TestCancelChangesNothing(t *testing.T) {
 	dir := forktest.Consumer(t)
 	before := forktest.Snapshot(t, dir)
 	ctx, cancel := context.WithCancel(context.Background())
-	err := Into(ctx, Request{Dir: dir, Ours: forktest.Ours(), Self: "fork", Out: &canceling{cancel: cancel}})
+	err := Into(ctx, Request{Dir: dir, Ours: forktest.Ours(), Self: "fork", Out: &atBuild{do: cancel}})
 	if err == nil || !strings.Contains(err.Error(), "interrupted") {
 		t.Errorf("error: %v", err)
 	}
 	forktest.Same(t, before, forktest.Snapshot(t, dir))
 }
 
-// blocking puts a folder in the place of go.sum when the build begins, so that the
-// build and the roll back fail.
-type blocking struct {
-	bytes.Buffer
-	t   *testing.T
-	dir string
-}
-
-func (b *blocking) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte("go build")) {
-		remove(b.t, b.dir, goSum)
-		forktest.Write(b.t, b.dir, goSum+"/x", "")
-	}
-	return b.Buffer.Write(p)
-}
-
-// The tree has the only copies of go.mod and go.sum: it stays until they are back.
-func TestRollbackFails(t *testing.T) {
+// go.mod is the tool's to write only if it is still what the tool has read.
+func TestModEditedMeanwhile(t *testing.T) {
 	dir := forktest.Consumer(t)
-	_, err := into.run(t, dir, func(r *Request) { r.Out = &blocking{t: t, dir: dir} })
-	if err == nil || !strings.Contains(err.Error(), "rolling back failed too: write "+dir+"/go.sum") || !strings.Contains(err.Error(), "run fork -into "+dir+" -undo") {
+	edited := forktest.Text(t, dir, goMod) + "// mine\n"
+	_, err := into.run(t, dir, func(r *Request) { r.Out = &atBuild{do: func() { forktest.Write(t, dir, goMod, edited) }} })
+	if err == nil || !strings.Contains(err.Error(), "go.mod was changed by another program meanwhile") {
 		t.Errorf("error: %v", err)
 	}
-	undo.fails(t, dir, nil, "go.sum", "is a directory")
-	remove(t, dir, goSum)
-	undo.must(t, dir, nil)
-	forktest.Clean(t, dir)
+	if forktest.Text(t, dir, goMod) != edited || tree.Exists(filepath.Join(dir, "third_party")) {
+		t.Error("the other program's go.mod is gone, or the tree is there")
+	}
+}
+
+func TestAtOnce(t *testing.T) {
+	dir := forked(t)
+	unlock, err := tree.Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]fork{"into": into, "undo": undo} {
+		t.Run(name, func(t *testing.T) { f.fails(t, dir, nil, "another run is at work in "+dir) })
+	}
+	unlock()
+	into.must(t, dir, nil)
+}
+
+// What the build says while it goes on.
+func TestProgress(t *testing.T) {
+	w := &watched{}
+	if got := w.String(); got != "reading packages, linking" {
+		t.Errorf("at first: %s", got)
+	}
+	for _, part := range []string{"go: downloading k8s.io/api v0.37.0\nk8s.io/api/", "core/v1\n# a heading\n"} {
+		if _, err := w.Write([]byte(part)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := w.String(); got != "compiling k8s.io/api/core/v1 (1 packages so far)" {
+		t.Errorf("then: %s", got)
+	}
+}
+
+func TestMovedFrom(t *testing.T) {
+	list := func(lines ...string) (all []modVersion) {
+		for _, line := range lines {
+			name, version, _ := strings.Cut(line, " ")
+			all = append(all, modVersion{name, version})
+		}
+		return all
+	}
+	before := list("a.example v1.0.0", "k8s.io/api v0.36.1", "k8s.io/client-go v0.36.1")
+	for want, now := range map[string][]modVersion{
+		"":                              before,
+		"a.example v1.0.0 → v1.1.0":     list("a.example v1.1.0", "k8s.io/api v0.36.1", "k8s.io/client-go v0.36.1"),
+		"k8s.io 0.36 → 0.37 and 2 more": list("a.example v1.1.0", "b.example v1.0.0", "k8s.io/api v0.37.0", "k8s.io/client-go v0.37.0"),
+		"b.example v1.0.0":              append(list("b.example v1.0.0"), before...),
+	} {
+		if got := movedFrom(before, now); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// After "go get" of a newer controller-runtime the old tree still says which k8s.io is
+// used. The next run moves it, and says so in a line.
+func TestUpgradeMovesRequirements(t *testing.T) {
+	dir := t.TempDir()
+	forktest.Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\nrequire "+tree.Module+" v0.24.1\n")
+	forktest.Write(t, dir, "main.go", "package main\n\nimport _ \""+mapperPackage+"\"\n\nfunc main() {}\n")
+	forktest.Run(t, dir, "go", "mod", "tidy")
+	into.must(t, dir, func(r *Request) { r.NoBuild = true }) // client-go of that release would be compiled
+	forktest.Run(t, dir, "go", "get", tree.Module+"@v0.25.2")
+	if mod := forktest.Text(t, dir, goMod); !strings.Contains(mod, "k8s.io/apimachinery v0.36") {
+		t.Fatalf("go get has moved k8s.io:\n%s", mod)
+	}
+	check.fails(t, dir, nil, "is sigs.k8s.io/controller-runtime v0.24.1, but", "requires v0.25.2: run fork -into "+dir)
+	out := into.must(t, dir, nil)
+	if !strings.Contains(out, "moved      go.sum: ") || !strings.Contains(out, " lines; go.mod: k8s.io 0.36 → 0.37") {
+		t.Errorf("said\n%s", out)
+	}
+	for _, line := range strings.Split(out, "\n") {
+		if len(line) > 200 && !strings.Contains(line, dir) {
+			t.Errorf("a line of %d bytes: %.80s…", len(line), line)
+		}
+	}
+	check.must(t, dir, nil)
 }

@@ -26,7 +26,7 @@ func builtFrom(t *testing.T, dir string, flags ...string) string {
 	return strings.TrimSpace(forktest.Run(t, dir, "go", append(list, "./...")...))
 }
 
-// A vendor folder is made from the fork, and is in the way of an update only.
+// A vendor folder is made from the fork, and an update names what makes it anew.
 func TestVendored(t *testing.T) {
 	dir := forktest.Consumer(t)
 	into.must(t, dir, nil)
@@ -42,11 +42,13 @@ func TestVendored(t *testing.T) {
 		t.Errorf("the second run said\n%s", out)
 	}
 
-	newer := with(forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n"))
-	into.fails(t, dir, newer, "vendor", "go mod vendor")
-	remove(t, dir, "vendor")
-	into.must(t, dir, newer)
+	newer := with(forktest.Edited("apiutil/errors.go", forktest.Text(t, "../forktest/ours/apiutil", "errors.go.txt")+"\n// newer\n"))
+	if out := into.must(t, dir, newer); !strings.Contains(out, "run in "+dir+":\n              go mod vendor\n") {
+		t.Errorf("no word about vendor in\n%s", out)
+	}
+	check.fails(t, dir, newer, "run go mod vendor in "+dir)
 	forktest.Run(t, dir, "go", "mod", "vendor")
+	check.must(t, dir, newer)
 	forktest.Run(t, dir, "go", "build", "-trimpath", "-mod=vendor", "-o", os.DevNull, "./...")
 }
 

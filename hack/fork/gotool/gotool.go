@@ -54,13 +54,23 @@ func Run(ctx context.Context, dir string, env []string, args ...string) ([]byte,
 // returns its stdout, also when it fails. The error is an *Error, or the context's own
 // when ctx ended the command.
 func Exec(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
+	return execute(ctx, dir, env, stdin, io.Discard, args)
+}
+
+// Watch runs a command as Exec does, and copies its stderr while it runs.
+func Watch(ctx context.Context, dir string, env []string, stderr io.Writer, args ...string) error {
+	_, err := execute(ctx, dir, env, nil, stderr, args)
+	return err
+}
+
+func execute(ctx context.Context, dir string, env []string, stdin io.Reader, watching io.Writer, args []string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Stdin = dir, stdin
 	cmd.Env = append(cmd.Environ(), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = grace
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout, cmd.Stderr = &stdout, io.MultiWriter(&stderr, watching)
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:
@@ -98,12 +108,13 @@ func SplitLines(text string) []string {
 }
 
 // Lines splits what a command wrote to stderr into lines that matter to a reader: no
-// blank ones, no download progress of the go command's, no "# package" headings.
+// blank ones, no progress of the go command's (downloads, names of packages), no
+// "# package" headings.
 func Lines(output string) []string {
 	var lines []string
 	for _, line := range SplitLines(output) {
 		line = strings.TrimRight(line, "\r\n")
-		noise := strings.TrimSpace(line) == "" || strings.HasPrefix(line, "# ") ||
+		noise := !strings.ContainsAny(strings.TrimSpace(line), " \t") || strings.HasPrefix(line, "# ") ||
 			strings.HasPrefix(line, "go: downloading ") || strings.HasPrefix(line, "go: finding ")
 		if !noise {
 			lines = append(lines, line)

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // Request asks for a tree that belongs to no consumer.
@@ -18,8 +17,8 @@ type Request struct {
 	Dir     string // must be absent, empty, or an earlier tree of ours
 	Version string // of controller-runtime
 	Ours    fs.FS  // apiutil and internal
-	Full    bool   // with all of upstream's, not only packages and the tests of what differs
-	Force   bool   // give up hand edits and leftovers of an interrupted run
+	Full    bool   // with all of upstream's, not only what a program compiles
+	Force   bool   // give up hand edits
 	Out     io.Writer
 }
 
@@ -37,11 +36,6 @@ func Create(ctx context.Context, r Request) error {
 	} else if Exists(dir) {
 		return fmt.Errorf("make the folder that the link %s leads to: %w", r.Dir, err)
 	}
-	unlock, err := Lock(r.Dir)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	slot := Slot{Dir: dir}
 	earlier, err := r.look(slot)
 	if err != nil {
@@ -57,27 +51,22 @@ func Create(ctx context.Context, r Request) error {
 		fmt.Fprintf(r.Out, "nothing to do: %s is up to date\n", r.Dir)
 		return nil
 	}
-	if err := slot.Sweep(); err != nil {
-		return err
-	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("make the folder above %s: %w", r.Dir, err)
 	}
-	manifest := NewManifest(made)
-	manifest.Complete = true
-	if err := slot.Put(ctx, made.Files, manifest, nil); err != nil {
+	if err := slot.Clear(); err != nil {
+		return err
+	}
+	if err := slot.Put(ctx, made.Files, NewManifest(made)); err != nil {
 		return err
 	}
 	fmt.Fprintf(r.Out, "done: %s holds %s %s with this mapper inside\n", r.Dir, Module, r.Version)
-	return slot.Sweep()
+	return slot.Keep()
 }
 
 // look decides whether a tree may be written to the slot. It returns the
 // manifest of an earlier tree, if that is unedited.
 func (r Request) look(slot Slot) (*Manifest, error) {
-	if left := slot.Leftovers(); len(left) > 0 && !r.Force {
-		return nil, fmt.Errorf("an earlier run was interrupted: remove %s, or use -force", strings.Join(left, " and "))
-	}
 	entries, err := os.ReadDir(slot.Dir)
 	if errors.Is(err, fs.ErrNotExist) || (err == nil && len(entries) == 0) {
 		return nil, nil
@@ -96,13 +85,11 @@ func (r Request) look(slot Slot) (*Manifest, error) {
 		return nil, fmt.Errorf("%s is part of a program that was forked with -into: use -into again", r.Dir)
 	}
 	edits, err := earlier.Edits(slot.Dir)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(edits) == 0:
-		return earlier, nil
-	case r.Force:
-		return nil, nil
+	if err != nil || len(edits) == 0 {
+		return earlier, err
 	}
-	return nil, EditedError(r.Dir, edits)
+	if !r.Force {
+		err = EditedError(r.Dir, edits)
+	}
+	return nil, err
 }

@@ -110,8 +110,6 @@ func TestCreateRefuses(t *testing.T) {
 		"not ours":     {unsign, force, "not empty"},
 		"a consumer's": {func(t *testing.T, dir string) { edit(t, dir, `"files": {`, `"saved": {"go.mod": {}}, "files": {`) }, force, "-into"},
 		"edited":       {func(t *testing.T, dir string) { forktest.Write(t, dir, "alias.go", "") }, nil, "changed alias.go"},
-		"interrupted": {func(t *testing.T, dir string) { forktest.Write(t, dir, "../.tree.freshmapper-tmp/x", "") }, nil,
-			"interrupted"},
 		"below a file": {nil, func(r *tree.Request) { r.Dir += "/alias.go/x" }, "/alias.go/x: not a directory"},
 	}
 	dir := created(t)

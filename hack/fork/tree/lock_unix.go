@@ -6,37 +6,23 @@ package tree
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"syscall"
 )
 
-// takeLock opens a file and locks it. The kernel takes the lock back when the
-// process ends, however it ends.
-func takeLock(name string) (*os.File, error) {
-	for {
-		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil && isAt(file, name) {
-			return file, nil
-		}
-		if closed := file.Close(); err == nil {
-			err = closed // another run removed the file as it ended: try again
-		}
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errLocked
-		}
-		if err != nil {
-			return nil, err
-		}
+// Lock makes sure that only one run at a time works in a folder, which must be there. It
+// leaves nothing behind: the folder itself is locked, and the kernel takes the lock back
+// when the process ends, however it ends.
+func Lock(dir string) (unlock func(), err error) {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}
-}
-
-// isAt reports whether an open file is still the one of that name.
-func isAt(file *os.File, name string) bool {
-	opened, errOpened := file.Stat()
-	named, errNamed := os.Stat(name)
-	return errOpened == nil && errNamed == nil && os.SameFile(opened, named)
+	unlock = func() { folder.Close() } //nolint:errcheck // There is nothing to lose.
+	if errors.Is(syscall.Flock(int(folder.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
+		unlock()
+		return nil, fmt.Errorf("another run is at work in %s: wait for it to end", dir)
+	}
+	return unlock, nil // a file system without locks is no reason to fail
 }

@@ -28,20 +28,19 @@ var ErrNotOurs = errors.New("was not written by this tool")
 // Manifest is a list of what the tool wrote. It holds no time and no path of the
 // machine: the same input gives the same bytes.
 type Manifest struct {
-	Format   int    `json:"format"`
-	Version  string `json:"version"` // of controller-runtime
-	Complete bool   `json:"complete"`
+	Format  int    `json:"format"`
+	Version string `json:"version"` // of controller-runtime
 	// Files are the SHA-256 of every file of the tree but the manifest's folder.
 	Files map[string]string `json:"files"`
-	// Saved are the consumer's files that the tool changed or may have, by path
-	// relative to the consumer. Empty in a tree that belongs to no consumer.
+	// Saved are go.mod and go.sum of the consumer. It is empty in a tree that belongs to
+	// no consumer, or whose run did not end.
 	Saved map[string]Saved `json:"saved,omitempty"`
 }
 
-// Saved is a file of the consumer's as it was.
+// Saved is a file of the consumer's.
 type Saved struct {
-	Copy    string `json:"copy,omitempty"`    // its name in the manifest's folder; none if it did not exist
-	Written string `json:"written,omitempty"` // SHA-256 of what the run left; none if it left no file
+	Before  *string `json:"before"`  // as it was; nil if it was not there
+	Written string  `json:"written"` // SHA-256 of what the run left; "" if it left no file
 }
 
 // NewManifest describes a tree that is being written.
@@ -51,7 +50,7 @@ func NewManifest(r *Result) *Manifest {
 
 // Describes reports whether r is the tree that was written.
 func (m *Manifest) Describes(r *Result) bool {
-	return m.Complete && m.Version == r.Version && maps.Equal(m.Files, r.Files.Digests())
+	return m.Version == r.Version && maps.Equal(m.Files, r.Files.Digests())
 }
 
 // Full reports whether the tree has all of upstream's files, and is not slim.

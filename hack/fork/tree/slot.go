@@ -7,17 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"syscall"
 )
 
-// A Slot is the place of a tree on disk. A tree is staged beside its place and
-// renamed into it; the tree that was there waits, also beside it, until the
-// caller keeps the new one. So the place always holds a whole tree or none, and
-// what a killed run leaves behind can be told by its name.
+// A Slot is the place of a tree on disk. A tree is written beside its place and renamed
+// into it, so the place holds a whole tree or none. The tree that was there waits beside
+// it until Keep, so that Revert can put it back, also after a run that was killed.
 type Slot struct {
 	Dir string
 }
@@ -26,19 +23,8 @@ func (s Slot) beside(suffix string) string {
 	return filepath.Join(filepath.Dir(s.Dir), "."+filepath.Base(s.Dir)+".freshmapper-"+suffix)
 }
 
-func (s Slot) staged() string { return s.beside("tmp") }
+func (s Slot) staged() string { return s.beside("tmp") } // what is being written or removed
 func (s Slot) old() string    { return s.beside("old") }
-
-// Leftovers names what a run that did not end has left beside the place.
-func (s Slot) Leftovers() []string {
-	var names []string
-	for _, name := range []string{s.staged(), s.old()} {
-		if Exists(name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
 
 // Exists reports whether there is something of that name, even if it is a link to
 // nowhere.
@@ -47,95 +33,77 @@ func Exists(name string) bool {
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
 }
 
-// Put puts a tree in its place, with its manifest and with copies of the consumer's
-// files in the manifest's folder. After that comes Sweep or Revert. On failure the
-// place is as it was.
-func (s Slot) Put(ctx context.Context, files Files, manifest *Manifest, copies map[string][]byte) error {
-	if err := os.Mkdir(s.staged(), 0o755); err != nil {
-		return fmt.Errorf("make a place for the tree: %w", err)
+// Interrupted reports whether a run is at work, or was killed.
+func (s Slot) Interrupted() bool { return Exists(s.staged()) || Exists(s.old()) }
+
+// Put puts a tree in its place. After that comes Keep or Revert. On failure the place is as
+// it was.
+func (s Slot) Put(ctx context.Context, files Files, manifest *Manifest) error {
+	err := os.MkdirAll(s.staged(), 0o755)
+	for name, file := range files {
+		if err == nil {
+			err = errors.Join(file.Write(s.staged(), name), ctx.Err())
+		}
 	}
-	err := s.stage(ctx, files, manifest, copies)
 	if err == nil {
-		err = s.swap()
+		err = manifest.Save(s.staged())
 	}
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(s.staged()))
+	if err == nil && Exists(s.Dir) {
+		err = os.Rename(s.Dir, s.old())
 	}
-	return nil
+	if err == nil {
+		err = os.Rename(s.staged(), s.Dir)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	}
+	return errors.Join(fmt.Errorf("write the tree: %w", err), s.Clear())
 }
 
-func (s Slot) stage(ctx context.Context, files Files, manifest *Manifest, copies map[string][]byte) error {
-	all := maps.Clone(files)
-	for name, data := range copies {
-		all[path.Join(Meta, name)] = File{Data: data}
-	}
-	for name, file := range all {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := file.Write(s.staged(), name); err != nil {
-			return fmt.Errorf("write the tree: %w", err)
-		}
-	}
-	return manifest.Save(s.staged())
-}
-
-// swap puts the staged tree in its place. On failure the place is as it was.
-func (s Slot) swap() error {
-	had := Exists(s.Dir)
-	if had {
-		if err := os.Rename(s.Dir, s.old()); err != nil {
-			return fmt.Errorf("put the old tree aside: %w", err)
-		}
-	}
-	err := os.Rename(s.staged(), s.Dir)
-	if err != nil {
-		err = fmt.Errorf("put the new tree in its place: %w", err)
-	}
-	if err != nil && had {
-		err = errors.Join(err, os.Rename(s.old(), s.Dir))
-	}
-	return err
-}
+// Keep gives up the tree that was there before.
+func (s Slot) Keep() error { return s.remove(s.old()) }
 
 // Revert takes back a Put.
 func (s Slot) Revert() error {
-	if err := os.Rename(s.Dir, s.staged()); err != nil {
-		return fmt.Errorf("take the new tree out of its place: %w", err)
-	}
 	if Exists(s.old()) {
-		if err := os.Rename(s.old(), s.Dir); err != nil {
-			return fmt.Errorf("put the old tree back: %w", err)
-		}
+		return s.Clear()
 	}
-	return s.Sweep()
+	return s.Remove()
 }
 
-// Sweep removes what is beside the place. After that a Put cannot be taken back.
-func (s Slot) Sweep() error {
-	if err := errors.Join(os.RemoveAll(s.staged()), os.RemoveAll(s.old())); err != nil {
-		return fmt.Errorf("remove leftovers: %w", err)
+// Clear clears away what a Put without an end has left, and puts back the tree that was
+// there before it.
+func (s Slot) Clear() error {
+	if !Exists(s.old()) {
+		return s.remove(s.staged())
+	}
+	if err := s.Remove(); err != nil {
+		return err
+	}
+	if err := os.Rename(s.old(), s.Dir); err != nil {
+		return fmt.Errorf("put the old tree back: %w", err)
 	}
 	return nil
 }
 
-// Remove empties the place and sweeps. The rename comes first, so that being
-// killed half way leaves a leftover with our name and not half a tree.
-func (s Slot) Remove() error {
-	if err := s.Sweep(); err != nil {
-		return err
-	}
-	if err := os.Rename(s.Dir, s.staged()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the tree: %w", err)
-	}
-	return s.Sweep()
-}
+// Remove empties the place.
+func (s Slot) Remove() error { return s.remove(s.Dir) }
 
-// Current is where the tree is: in its place or, after a run that was killed in
-// the middle of a Put, beside it.
-func (s Slot) Current() string {
-	if !Exists(s.Dir) && Exists(s.old()) {
-		return s.old()
+// remove renames first: being killed half way leaves what Clear removes, and not half a
+// tree.
+func (s Slot) remove(dir string) error {
+	err := os.RemoveAll(s.staged())
+	if err == nil && dir != s.staged() && Exists(dir) {
+		err = os.Rename(dir, s.staged())
 	}
-	return s.Dir
+	if err == nil {
+		err = os.RemoveAll(s.staged())
+	}
+	if err != nil {
+		return fmt.Errorf("remove a tree: %w", err)
+	}
+	return nil
 }
