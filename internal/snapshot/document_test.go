@@ -51,7 +51,7 @@ func (d document) groups() []*Group {
 
 // snapshot makes the snapshot of a mapper that has read d.
 func (d document) snapshot() *Snapshot {
-	return new(Snapshot).WithDocument(NewList(d.groups(), true), 1, 1)
+	return new(Snapshot).WithDocument(NewList(d.groups(), true), 1)
 }
 
 // library makes what client-go's mapper is made of.
@@ -212,15 +212,15 @@ func group(name string, versions ...Version) *Group {
 
 // after is the snapshot of a mapper that has read groups.
 func after(groups ...*Group) *Snapshot {
-	return new(Snapshot).WithDocument(NewList(groups, true), 1, 1)
+	return new(Snapshot).WithDocument(NewList(groups, true), 1)
 }
 
 // asDocument is what the snapshot serves.
 func (s *Snapshot) asDocument() document {
 	var doc document
-	for _, g := range s.groups {
+	for _, g := range s.Groups() {
 		group := docGroup{name: g.name, preferred: g.preferred}
-		for _, v := range g.versions {
+		for _, v := range g.Versions() {
 			version := docVersion{name: v.Name, read: v.Table != nil}
 			if version.read {
 				version.resources = v.Table.rows
