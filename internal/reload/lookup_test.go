@@ -7,7 +7,6 @@ package reload
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -54,28 +53,6 @@ func paths(server *fakeapi.Server) string {
 func resource(kind string) fakeapi.Resource {
 	singular := strings.ToLower(kind)
 	return fakeapi.Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true}
-}
-
-// find looks for a kind and returns the version that it is found in.
-func find(ctx context.Context, r *Reloader, group, kind string, versions ...string) (string, error) {
-	gk := schema.GroupKind{Group: group, Kind: kind}
-	if m, current, _ := r.Snapshot().RESTMapping(gk, versions); current {
-		return m.GroupVersionKind.Version, nil
-	}
-	found := r.Lookup(ctx, snapshot.KindQuery(gk, versions), func(s *snapshot.Snapshot) (known, current bool) {
-		_, current, err := s.RESTMapping(gk, versions)
-		return err == nil, current
-	})
-	m, _, err := found.Snapshot.RESTMapping(gk, versions)
-	switch {
-	case err == nil:
-		return m.GroupVersionKind.Version, nil
-	case found.Err != nil:
-		return "", found.Err
-	case len(found.Failed) > 0:
-		return "", fmt.Errorf("failed: %v", found.Failed)
-	}
-	return "", err
 }
 
 // search looks for a resource in all groups.
