@@ -73,32 +73,6 @@ func TestIndexFollowsWhatIsPublished(t *testing.T) {
 	}
 }
 
-// TestIndexIsShared by snapshots of the same groups, and by no others.
-func TestIndexIsShared(t *testing.T) {
-	list := NewList([]*Group{group("a", read("v1", foos)), group("b", read("v1", foos), listed("v2"))}, false)
-	s := new(Snapshot).WithDocument(list, 1)
-	for name, next := range map[string]*Snapshot{
-		"of another mapper": new(Snapshot).WithDocument(list, 1),
-		"Reset":             s.Reset(2),
-		"WithDocument":      s.WithDocument(list, 2),
-		"there and back":    s.WithVersion("a", "v1", Found{Table: tableOf("Bar")}, 2, s).WithDocument(list, 3).Reset(4).WithDocument(list, 5),
-	} {
-		if next.names != s.names {
-			t.Errorf("%s: an index of its own for the same groups", name)
-		}
-	}
-	for name, next := range map[string]*Snapshot{
-		"WithVersion":       s.WithVersion("a", "v1", Found{Table: tableOf("Bar")}, 2, s),
-		"WithVersion, gone": s.WithVersion("a", "v1", Found{Table: nil}, 2, s),
-		"WithFailedVersion": s.WithVersion("b", "v2", Found{Err: errUnread}, 2, s),
-		"WithDocument":      s.WithDocument(list.Next([]*Group{group("a", read("v1", bars)), s.Group("b")}, false), 2),
-	} {
-		if next.names == s.names || next.names == list.names {
-			t.Errorf("%s: the index of other groups", name)
-		}
-	}
-}
-
 // TestIndexIsMadeOnDemand: a lookup that does not need the index does not pay for it.
 func TestIndexIsMadeOnDemand(t *testing.T) {
 	others := []query{
