@@ -30,10 +30,14 @@ func TestRefreshReadsWhatDiffers(t *testing.T) {
 		then func(*history)
 		want string
 	}{
-		"nothing":                   {func(*history) {}, "|"},
-		"a live answer":             {live("a/v1:Foo"), "a/v1 a/v2 a/ |"},
-		"an equal live answer":      {live("a/v1:Foo,Bar"), "|"},
-		"kinds in another order":    {live("a/v1:Bar,Foo"), "|"},
+		"nothing":                {func(*history) {}, "|"},
+		"a live answer":          {live("a/v1:Foo"), "a/v1 a/v2 a/ |"},
+		"an equal live answer":   {live("a/v1:Foo,Bar"), "|"},
+		"kinds in another order": {live("a/v1:Bar,Foo"), "|"},
+		"the same, before a document with them": {func(h *history) {
+			h.liveAt("a/v1:Baz,Foo", 9, h.Snapshot)
+			h.documentAt("a/v1:Foo,Baz a/v2:Foo b/v1:Bar", 8)
+		}, "|"},
 		"a version that is gone":    {live("a/v1"), "a/v2 a/ |"},
 		"a version that came":       {live("a/v3:Foo"), "a/v1 a/v3 a/v2 a/ |"},
 		"a failure":                 {live("a/v2!"), "a/v1 a/v2 a/ |"},

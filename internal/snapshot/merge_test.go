@@ -178,6 +178,11 @@ func TestTheLaterReadWins(t *testing.T) {
 			{func(h *history) { h.groupAt(5, "a", "v2", "v1") }, "a/v2:Foo a/v1:Foo"},
 			{func(h *history) { h.groupAt(4, "a", "v1", "v2") }, "a/v2:Foo a/v1:Foo"},
 		}},
+		{name: "a list that is later than the news", steps: []step{
+			{doc("a/v1:Foo a/v2:Foo"), "a/v1:Foo a/v2:Foo"},
+			{func(h *history) { h.groupAt(9, "a", "v2", "v1") }, "a/v2:Foo a/v1:Foo"},
+			{docAt(8, "a/v1:Foo a/v2:Bar"), "a/v2:Bar a/v1:Foo"},
+		}},
 		{name: "a stale version keeps its table", steps: []step{
 			{doc("a/v1:Foo a/v2:Foo"), "a/v1:Foo a/v2:Foo"},
 			{doc("a/v1! a/v2:Foo"), "a/v1!:Foo@1 a/v2:Foo"},
