@@ -23,7 +23,7 @@ func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)
 		server.SetLatency(time.Second)
-		r := newReloaderWith(t, server, Options{MaxAge: maxAge, UnhealthyAfter: time.Minute})
+		r := newReloaderWith(t, server, Options{MaxAge: maxAge})
 		if r.Due() {
 			t.Error("due before anything was read")
 		}
@@ -61,7 +61,7 @@ func TestAge(t *testing.T) {
 func TestAgeIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)
-		r := newReloaderWith(t, server, Options{MaxAge: maxAge, UnhealthyAfter: time.Minute})
+		r := newReloaderWith(t, server, Options{MaxAge: maxAge})
 		if err := r.Refresh(context.Background()); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestAgeIsIdle(t *testing.T) {
 func TestAgeBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)
-		r := newReloaderWith(t, server, Options{MaxAge: maxAge, UnhealthyAfter: time.Hour})
+		r := newReloaderWith(t, server, Options{MaxAge: maxAge})
 		if err := r.Refresh(context.Background()); err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestNoAge(t *testing.T) {
 
 // The timer keeps no mapper alive.
 func TestAgeLetsGo(t *testing.T) {
-	r := newReloaderWith(t, fakeapi.New(fakeapi.Typical(2, 1, 1)...), Options{MaxAge: time.Hour, UnhealthyAfter: time.Minute})
+	r := newReloaderWith(t, fakeapi.New(fakeapi.Typical(2, 1, 1)...), Options{MaxAge: time.Hour})
 	if err := r.Refresh(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -7,117 +7,80 @@ package reload
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// TestHealth: which errors are the server's, and which only a group's.
-func TestHealth(t *testing.T) {
-	document, ofGroup := snapshot.Read{Part: snapshot.PartDocument}, version(group, "v1")
+// Health has two sorts of reads, the document and live ones. Each is ended by its own
+// success only.
+func TestEachSortOfReadHasItsOwnHealth(t *testing.T) {
+	document, live := snapshot.Read{}, version(group, "v1")
 	answered, refused := errors.New("503"), &net.OpError{Op: "dial", Err: errors.New("refused")}
+	limited := fmt.Errorf("%w: limiter", discovery.ErrNotSent)
 	type read struct {
 		snapshot.Read
-		err error
+		err  error
+		wait time.Duration
 	}
 	for name, test := range map[string]struct {
-		reads     []read
-		failures  int
-		since     int // the read after which the server fails; 0 for never
-		wantError bool
+		reads          []read
+		document, live int           // failures in a row
+		since          time.Duration // of the document's
 	}{
-		"nothing was read":               {nil, 0, 0, false},
-		"a success":                      {[]read{{document, nil}}, 0, 0, false},
-		"the document fails":             {[]read{{document, answered}}, 1, 1, true},
-		"a group fails":                  {[]read{{ofGroup, answered}}, 1, 0, true},
-		"a group, and no connection":     {[]read{{ofGroup, refused}}, 1, 1, true},
-		"since the first failure":        {[]read{{document, nil}, {ofGroup, answered}, {document, answered}, {document, answered}}, 3, 3, true},
-		"any success ends it":            {[]read{{document, answered}, {ofGroup, nil}}, 0, 0, false},
-		"a group after a single failure": {[]read{{document, answered}, {document, nil}, {ofGroup, answered}}, 1, 0, true},
+		"nothing was read":             {nil, 0, 0, 0},
+		"a success":                    {[]read{{document, nil, 1}}, 0, 0, 0},
+		"the document fails":           {[]read{{document, answered, 1}}, 1, 0, 0},
+		"a version fails":              {[]read{{live, answered, 1}}, 0, 1, 0},
+		"a version, no connection":     {[]read{{live, refused, 1}}, 0, 1, 0},
+		"in a row":                     {[]read{{document, answered, 1}, {document, answered, time.Minute}}, 2, 0, time.Minute},
+		"a good version hides nothing": {[]read{{document, answered, 1}, {live, nil, 1}, {document, answered, time.Minute}}, 2, 0, time.Minute + 1},
+		"a good document ends it":      {[]read{{document, answered, 1}, {live, answered, 1}, {document, nil, 1}}, 0, 1, 0},
+		"an hour apart":                {[]read{{document, answered, 1}, {document, answered, time.Hour}}, 1, 0, 0},
+		"the program's own limiter":    {[]read{{document, limited, 1}, {live, limited, 1}}, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var h Health
-			start := time.Unix(1000, 0)
-			at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
+			now := time.Unix(1000, 0)
 			for i, r := range test.reads {
-				h = h.after(at(i+1), r.Read, snapshot.Outcome{Tick: snapshot.Tick(i + 1), Err: r.err})
+				now = now.Add(r.wait)
+				h = h.after(now, r.Part, snapshot.Outcome{Tick: snapshot.Tick(i + 1), Err: r.err})
 			}
-			if h.ConsecutiveFailures != test.failures || (h.LastError != nil) != test.wantError {
-				t.Errorf("%d failures, the last error is %v", h.ConsecutiveFailures, h.LastError)
+			if h.Document.Failures != test.document || h.Live.Failures != test.live {
+				t.Errorf("%d failures of the document, %d of live reads", h.Document.Failures, h.Live.Failures)
 			}
-			if (test.since == 0) != h.FailingSince.IsZero() || test.since > 0 && !h.FailingSince.Equal(at(test.since)) {
-				t.Errorf("failing since %v", h.FailingSince)
+			if (h.Document.Err != nil) != (test.document > 0) || (h.Live.Err != nil) != (test.live > 0) {
+				t.Errorf("errors %v, %v", h.Document.Err, h.Live.Err)
 			}
-			if len(test.reads) > 0 && !h.LastAttempt.Equal(at(len(test.reads))) {
-				t.Errorf("the last attempt was at %v", h.LastAttempt)
+			if test.document > 0 && now.Sub(h.Document.FailingSince) != test.since {
+				t.Errorf("the document fails since %v", now.Sub(h.Document.FailingSince))
+			}
+			if test.document == 0 && !h.Document.FailingSince.IsZero() {
+				t.Error("the document fails since a time, and does not fail")
 			}
 		})
 	}
 }
 
 // An answer to a read that began earlier is no news, whenever it comes.
-func TestLateAnswersSayNothing(t *testing.T) {
-	read := version(group, "v1")
+func TestLateFailureSaysNothing(t *testing.T) {
 	h := Health{}
 	for _, tick := range []snapshot.Tick{5, 3} { // the one that began last has ended first
-		h = h.after(time.Now(), read, snapshot.Outcome{Tick: tick})
+		h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: tick})
 	}
-	if h = h.after(time.Now(), read, snapshot.Outcome{Tick: 4, Err: errors.New("503")}); h.LastError != nil {
-		t.Errorf("a read that began before one that succeeded is taken for news: %v", h.LastError)
+	failed := errors.New("503")
+	if h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: 4, Err: failed}); h.Live.Err != nil {
+		t.Errorf("a read that began before one that succeeded is taken for news: %v", h.Live.Err)
 	}
-	if h = h.after(time.Now(), read, snapshot.Outcome{Tick: 6, Err: errors.New("503")}); h.LastError == nil {
+	if h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: 6, Err: failed}); h.Live.Err == nil {
 		t.Error("a read that began last has failed, and that is not kept")
 	}
-}
-
-// If there was no read for a long time, that is no reason for one.
-func TestNoDoubtWithoutFailure(t *testing.T) {
-	now := time.Now()
-	h := Health{LastSuccess: now.Add(-time.Hour)}
-	if h.doubtful(now, time.Minute) {
-		t.Error("a server that nobody asked for an hour is doubted")
-	}
-	h.LastError = errors.New("503")
-	if !h.doubtful(now, time.Minute) {
-		t.Error("reads fail, the server was last heard an hour ago, and it is not doubted")
-	}
-}
-
-// While only a group fails, the mapper checks from time to time whether the server works,
-// with the cheapest request. No lookup waits for that.
-func TestDoubtIsSettled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, r := known(t, fakeapi.Aggregated())
-		server.SetFault(fakeapi.Under("/apis/"+group), fakeapi.Status(401, 0))
-		absent(r, "v9")
-		synctest.Wait()
-		if got := paths(server); got != group+"/v9" {
-			t.Errorf("at first: requests %s", got)
-		}
-		time.Sleep(time.Minute / 4)
-		absent(r, "v9")
-		synctest.Wait()
-		if got := paths(server); got != group+"/v9 /api" {
-			t.Errorf("later: requests %s", got)
-		}
-		if h := r.Health(); h.LastError != nil || !h.FailingSince.IsZero() {
-			t.Errorf("%+v", h)
-		}
-		server.SetFault(fakeapi.At("/api"), fakeapi.Status(503, 0))
-		time.Sleep(time.Minute / 4)
-		absent(r, "v9")
-		synctest.Wait()
-		if h := r.Health(); h.FailingSince.IsZero() || h.FailedWith == nil {
-			t.Errorf("%+v", h)
-		}
-		if err := r.Refresh(context.Background()); err == nil {
-			t.Error("the document can be read")
-		}
-	})
 }
 
 // A flight that was given up says nothing of the server.
@@ -130,9 +93,8 @@ func TestGivenUpIsNoFailure(t *testing.T) {
 		if err := r.Refresh(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		synctest.Wait()
-		if h := r.Health(); h.LastError != nil {
-			t.Errorf("%+v", h)
+		if synctest.Wait(); r.Health().Document.Err != nil {
+			t.Errorf("%+v", r.Health())
 		}
 	})
 }

@@ -216,7 +216,7 @@ func BenchmarkPublish(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
-		next := s.WithVersion(gvk.Group, gvk.Version, tables[i%2], Tick(2+i))
+		next := s.WithVersion(gvk.Group, gvk.Version, Found{Table: tables[i%2]}, Tick(2+i), s)
 		if changes := Diff(s, next); len(changes) == 0 {
 			b.Fatal("nothing changed")
 		}
@@ -231,7 +231,7 @@ func BenchmarkPublishNew(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {
-		if next := s.WithVersion("new.example.com", "v1", table, 2); len(next.groups) != 2001 {
+		if next := s.WithVersion("new.example.com", "v1", Found{Table: table}, 2, s); len(next.groups) != 2001 {
 			b.Fatal("not added")
 		}
 	}

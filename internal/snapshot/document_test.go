@@ -51,7 +51,7 @@ func (d document) groups() []*Group {
 
 // snapshot makes the snapshot of a mapper that has read d.
 func (d document) snapshot() *Snapshot {
-	return new(Snapshot).WithDocument(NewList(d.groups(), true), 1, 1)
+	return new(Snapshot).WithDocument(NewList(d.groups(), true), 1)
 }
 
 // library makes what client-go's mapper is made of.
@@ -141,54 +141,6 @@ func (d document) String() string {
 	return b.String()
 }
 
-// smaller returns every document that is d with one thing less, the largest things first.
-func (d document) smaller() []document {
-	var all []document
-	for i := range d {
-		all = append(all, slices.Delete(d.clone(), i, i+1))
-	}
-	for i := range d {
-		for j := range d[i].versions {
-			less := d.clone()
-			less[i].versions = slices.Delete(less[i].versions, j, j+1)
-			all = append(all, less)
-		}
-	}
-	for i := range d {
-		for j := range d[i].versions {
-			for k := range d[i].versions[j].resources {
-				less := d.clone()
-				less[i].versions[j].resources = slices.Delete(less[i].versions[j].resources, k, k+1)
-				all = append(all, less)
-			}
-		}
-	}
-	return append(all, d.plainer()...)
-}
-
-// plainer returns every document that is d with one field less.
-func (d document) plainer() []document {
-	var all []document
-	change := func(differs bool, edit func(document)) {
-		if differs {
-			less := d.clone()
-			edit(less)
-			all = append(all, less)
-		}
-	}
-	for i, g := range d {
-		change(g.preferred != "", func(d document) { d[i].preferred = "" })
-		for j, v := range g.versions {
-			change(!v.read, func(d document) { d[i].versions[j].read = true })
-			for k, r := range v.resources {
-				change(r.Singular != "", func(d document) { d[i].versions[j].resources[k].Singular = "" })
-				change(r.Namespaced, func(d document) { d[i].versions[j].resources[k].Namespaced = false })
-			}
-		}
-	}
-	return all
-}
-
 func isNoMatch(err error) bool { return meta.IsNoMatchError(err) }
 
 var (
@@ -212,15 +164,15 @@ func group(name string, versions ...Version) *Group {
 
 // after is the snapshot of a mapper that has read groups.
 func after(groups ...*Group) *Snapshot {
-	return new(Snapshot).WithDocument(NewList(groups, true), 1, 1)
+	return new(Snapshot).WithDocument(NewList(groups, true), 1)
 }
 
 // asDocument is what the snapshot serves.
 func (s *Snapshot) asDocument() document {
 	var doc document
-	for _, g := range s.groups {
+	for _, g := range s.Groups() {
 		group := docGroup{name: g.name, preferred: g.preferred}
-		for _, v := range g.versions {
+		for _, v := range g.Versions() {
 			version := docVersion{name: v.Name, read: v.Table != nil}
 			if version.read {
 				version.resources = v.Table.rows

@@ -16,9 +16,14 @@ import (
 //
 //	a/v1:Foo,Bar  version v1 of group a with its kinds
 //	a/v1:         the same without any
-//	a/v1          a version that is only listed
-//	a/v1!         a version that is listed and that the document marks as stale
+//	a/v1          a version that is only listed; of a live read, one that is gone
+//	a/v1!         a version that fails, or that the document marks as stale
 //	/v1:Pod       a version of the core group
+//
+// and what is known with the tick of a read that is not the document's:
+//
+//	a/v1:Foo@3    read at 3
+//	a/v1-@3       found gone at 3
 //
 // The first version of a group is the preferred one.
 
@@ -36,7 +41,6 @@ func words(text string) (groups [][]string) {
 	return groups
 }
 
-// parseVersion takes a word apart.
 func parseVersion(word string) (group string, v Version) {
 	group, rest, _ := strings.Cut(word, "/")
 	name, kinds, isRead := strings.Cut(rest, ":")
@@ -75,13 +79,12 @@ type history struct {
 	*Snapshot
 	legacy bool
 	now    Tick              // of the last event
-	seen   map[string]*Group // in documents, by their words: those that are equal are the same
-	docs   map[string]*List  // the same of whole documents
+	seen   map[string]*Group // in documents, by their words: groups of the same bytes are the same
 }
 
 // newHistory begins with a read of the document, unless text is empty.
 func newHistory(legacy bool, text string) *history {
-	h := &history{Snapshot: new(Snapshot), legacy: legacy, seen: map[string]*Group{}, docs: map[string]*List{}}
+	h := &history{Snapshot: new(Snapshot), legacy: legacy, seen: map[string]*Group{}}
 	if text != "" {
 		h.document(text)
 	}
@@ -93,113 +96,53 @@ func (h *history) tick() Tick {
 	return h.now
 }
 
-// document reads the document.
-func (h *history) document(text string) { h.documentAt(text, h.tick()) }
+func (h *history) document(text string)             { h.documentAt(text, h.tick()) }
+func (h *history) documentAt(text string, now Tick) { h.Snapshot = h.WithDocument(h.list(text), now) }
+func (h *history) resetAll()                        { h.Snapshot = h.Reset(h.tick()) }
+func (h *history) resetGroup(group string)          { h.Snapshot = h.ResetGroup(group, h.tick()) }
+func (h *history) group(name string, v ...string)   { h.groupAt(h.tick(), name, v...) }
+func (h *history) live(text string)                 { each(text, func(w string) { h.liveAt(w, h.tick(), h.Snapshot) }) }
 
-func (h *history) documentAt(text string, now Tick) {
-	h.Snapshot = h.WithDocument(h.list(text), now, now)
-}
-
-// halfDocument reads half of the document; the other stays as it was read.
-func (h *history) halfDocument(text string, half Part) {
-	core, named := h.list(text).groups, h.doc.groups
-	if half == PartNamed {
-		core, named = named, core
-	}
-	groups := slices.DeleteFunc(slices.Clone(core), func(g *Group) bool { return g.name != "" })
-	for _, g := range named {
-		if g.name != "" {
-			groups = append(groups, g)
-		}
-	}
-	list := h.doc
-	if !slices.Equal(groups, list.groups) {
-		list = h.doc.Next(groups, !h.legacy)
-	}
-	if now := h.tick(); half == PartCore {
-		h.Snapshot = h.WithDocument(list, now, 0)
-	} else {
-		h.Snapshot = h.WithDocument(list, 0, now)
+func each(text string, visit func(word string)) {
+	for _, word := range strings.Fields(text) {
+		visit(word)
 	}
 }
 
-// list makes the document. Of a legacy server's each read makes new groups, which only list.
+// list makes the document. Each read of a legacy server's makes new groups, which only list.
 func (h *history) list(text string) *List {
-	if list := h.docs[text]; list != nil {
-		return list
-	}
 	var groups []*Group
 	for _, words := range words(text) {
-		key := strings.Join(words, " ")
 		if h.legacy {
 			for i, word := range words {
-				words[i], _, _ = strings.Cut(strings.TrimSuffix(word, "!"), ":")
+				words[i], _, _ = strings.Cut(strings.ReplaceAll(word, "!", ""), ":")
 			}
-			groups = append(groups, parseGroup(words))
-			continue
 		}
-		if h.seen[key] == nil {
+		key := strings.Join(words, " ")
+		if h.legacy || h.seen[key] == nil {
 			h.seen[key] = parseGroup(words)
 		}
 		groups = append(groups, h.seen[key])
 	}
-	list := h.doc.Next(groups, !h.legacy)
-	if !h.legacy {
-		h.docs[text] = list
-	}
-	return list
+	return h.doc.Next(groups, !h.legacy)
 }
 
-// live reads versions live. Those in words without kinds are found gone.
-func (h *history) live(text string) {
-	for _, word := range strings.Fields(text) {
-		h.liveAt(word, h.tick())
-	}
-}
-
-func (h *history) liveAt(word string, now Tick) {
+// liveAt reads a version live. The read began at now, when from was known.
+func (h *history) liveAt(word string, now Tick, from *Snapshot) {
 	group, v := parseVersion(word)
-	h.Snapshot = h.WithVersion(group, v.Name, v.Table, now)
+	h.Snapshot = h.WithVersion(group, v.Name, Found{Table: v.Table, Err: v.Err}, now, from)
 }
 
-// fails reads a version live in vain.
-func (h *history) fails(word string) {
-	group, v := parseVersion(word)
-	h.Snapshot = h.WithFailedVersion(group, v.Name, errUnread, h.tick())
-}
-
-// group reads the list of a group: of all versions in words, the first preferred.
-func (h *history) group(name string, versions ...string) {
+// groupAt reads the list of a group. The first version is the preferred one.
+func (h *history) groupAt(now Tick, name string, versions ...string) {
 	preferred := ""
 	if len(versions) > 0 {
 		preferred = versions[0]
 	}
-	h.Snapshot = h.WithList(name, versions, preferred, h.tick())
+	h.Snapshot = h.WithList(name, versions, preferred, nil, now)
 }
 
-// wholeGroup is what RefreshGroups reads.
-func (h *history) wholeGroup(text string) {
-	words := strings.Fields(text)
-	g := parseGroup(words)
-	h.group(g.name, g.names()...)
-	for _, r := range h.LiveReads(g.name)[1:] {
-		at := slices.IndexFunc(words, func(word string) bool {
-			_, v := parseVersion(word)
-			return v.Name == r.Version
-		})
-		if at < 0 {
-			h.live(r.Group + "/" + r.Version)
-		} else {
-			h.live(words[at])
-		}
-	}
-}
-
-func (h *history) resetAll()               { h.Snapshot = h.Reset(h.tick()) }
-func (h *history) resetGroup(group string) { h.Snapshot = h.ResetGroup(group, h.tick()) }
-
-// text writes down what is known, in the words of the tests; of versions that were
-// read live or whose table is older than the document, with the tick after it.
+// text writes down what is known.
 func (s *Snapshot) text() string {
 	var all []string
 	for _, g := range s.groups {
@@ -212,17 +155,17 @@ func (s *Snapshot) text() string {
 
 func (v *Version) text(group string) string {
 	text := group + "/" + v.Name
+	if v.Gone {
+		text += "-"
+	}
 	if v.Err != nil {
 		text += "!"
 	}
 	if v.Table != nil {
 		text += ":" + strings.Join(v.Table.spelledKinds(), ",")
 	}
-	switch {
-	case v.Live:
+	if v.Read > 0 {
 		text += fmt.Sprintf("@%d", v.Read)
-	case v.Read > 0:
-		text += fmt.Sprintf("~%d", v.Read)
 	}
 	return text
 }
@@ -238,8 +181,159 @@ func (h *history) check(t *testing.T, want string) {
 	}
 }
 
-// settles reports whether a kind is found and no read is needed.
-func (s *Snapshot) settles(group, kind string, versions ...string) bool {
-	_, settled, err := s.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, versions)
-	return settled && err == nil
+// finds returns the version in which a kind is found, and whether that needs no read.
+func (s *Snapshot) finds(group, kind string, versions ...string) (version string, current bool) {
+	m, current, err := s.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, versions)
+	if err != nil {
+		return "", current
+	}
+	return m.GroupVersionKind.Version, current
+}
+
+// server is what the reads of a lookup find.
+type server struct {
+	document string            // does not answer, if "!"
+	live     string            // what the document says, if empty
+	noLists  bool              // lists of groups do not answer
+	then     map[string]string // what is live after a read
+	changes  func() string     // what is live after each read; may be nil
+}
+
+// proof is a lookup, which makes the reads that are missing as package reload does.
+type proof struct {
+	*history
+	on    server
+	q     Query
+	p     Progress
+	reads []string
+	seen  *Snapshot // as the lookup sees it
+}
+
+// prove makes a lookup and writes down its reads and what it ends in:
+//
+//	document  /api and /apis
+//	a/        the list of a group's versions, /apis/a
+//	a/v1      what a version serves, /apis/a/v1
+func (h *history) prove(on server, q Query) string {
+	if on.live == "" {
+		on.live = on.document
+	}
+	p := &proof{history: h, on: on, q: q, p: Progress{Began: h.now, Cold: h.Cold(), Done: map[Read]Outcome{}}}
+	for len(p.reads) < 50 && !p.current() {
+		reads := p.seen.Missing(q, p.p)
+		if len(reads) == 0 {
+			break
+		}
+		if !slices.ContainsFunc(reads, func(r Read) bool { return r.Group != reads[0].Group }) {
+			reads = reads[:1]
+		}
+		for _, r := range reads {
+			p.make(r)
+		}
+	}
+	made := strings.Join(p.reads, ", ")
+	if made == "" {
+		made = "nothing"
+	}
+	return made + " → " + p.answer()
+}
+
+func (p *proof) current() bool {
+	p.seen = p.AsOf(p.p.Began)
+	_, current, err := p.find()
+	p.p.Found = err == nil
+	return current
+}
+
+// make makes one read and notes how it ended.
+func (p *proof) make(r Read) {
+	now, from := p.tick(), p.Snapshot
+	o := Outcome{Tick: now, Times: p.p.Done[r].Times + 1, Said: from.Group(r.Group).Said()}
+	text := "document"
+	switch r.Part {
+	case PartDocument:
+		if p.on.document == "!" {
+			o.Err = errUnread
+		} else {
+			p.documentAt(p.on.document, now)
+		}
+	case PartList:
+		text = r.Group + "/"
+		if p.on.noLists {
+			o.Err = errUnread
+			p.Snapshot = p.WithList(r.Group, nil, "", errUnread, now)
+		} else {
+			p.groupAt(now, r.Group, versionsIn(p.on.live, r.Group)...)
+		}
+	case PartVersion:
+		text = r.Group + "/" + r.Version
+		word := wordOf(p.on.live, text)
+		_, v := parseVersion(word)
+		o.Gone, o.Err = v.Table == nil && v.Err == nil && from.Serves(r.Group, r.Version), v.Err
+		p.liveAt(word, now, from)
+	}
+	o.Gone = o.Gone || p.p.Done[r].Gone
+	p.p.Done[r] = o
+	p.reads = append(p.reads, text)
+	if live, ok := p.on.then[text]; ok {
+		p.on.live = live
+	}
+	if p.on.changes != nil {
+		p.on.live = p.on.changes()
+	}
+}
+
+func versionsIn(text, group string) (versions []string) {
+	each(text, func(word string) {
+		if g, v := parseVersion(word); g == group {
+			versions = append(versions, v.Name)
+		}
+	})
+	return versions
+}
+
+// wordOf returns the word of a version, or its name if it is not among them.
+func wordOf(text, name string) string {
+	for _, word := range strings.Fields(text) {
+		if group, v := parseVersion(word); group+"/"+v.Name == name {
+			return word
+		}
+	}
+	return name
+}
+
+func (p *proof) find() (schema.GroupVersion, bool, error) {
+	if !p.q.ByResource {
+		m, current, err := p.seen.RESTMapping(schema.GroupKind{Group: p.q.Group, Kind: p.q.Name}, p.q.Versions)
+		if err != nil {
+			return schema.GroupVersion{}, current, err
+		}
+		return m.GroupVersionKind.GroupVersion(), current, nil
+	}
+	gvr := schema.GroupVersionResource{Group: p.q.Group, Version: strings.Join(p.q.Versions, ""), Resource: p.q.Name}
+	gvk, current, err := p.seen.KindFor(gvr)
+	return gvk.GroupVersion(), current, err
+}
+
+// answer is the version in which something is found, "failed" if what could not be read
+// may have it, or "no match".
+func (p *proof) answer() string {
+	gv, _, err := p.find()
+	if err == nil {
+		return gv.Group + "/" + gv.Version
+	}
+	for r, o := range p.p.Done {
+		if o.Err != nil && (r.Part != PartDocument || !p.q.Live()) {
+			return "failed"
+		}
+	}
+	for _, g := range p.seen.GroupsOf(p.q) {
+		if slices.ContainsFunc(g.Versions(), func(v Version) bool { return v.Err != nil && p.q.wants(v.Name) }) {
+			return "failed"
+		}
+	}
+	if p.q.anyVersion() && p.p.SawGone(p.q.Group) {
+		return "no match yet"
+	}
+	return "no match"
 }

@@ -7,64 +7,70 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/client-go/restmapper"
 )
 
 // checkInvariants returns what is wrong with s, worked out again from the groups alone.
 func checkInvariants(s *Snapshot) error {
-	incomplete, private, oldest := 0, 0, never
+	untried, apart, oldest := 0, 0, never
 	names := map[string]bool{}
 	for _, g := range s.groups {
 		if names[g.name] {
 			return fmt.Errorf("two groups %q", g.name)
 		}
 		names[g.name] = true
-		if err := cmp.Or(checkGroup(g), checkFacts(g), s.checkDocument(g)); err != nil {
+		if err := cmp.Or(checkVersions(g), checkRanks(g), s.checkDocument(g)); err != nil {
 			return fmt.Errorf("group %q: %w", g.name, err)
 		}
-		if !g.tried {
-			incomplete++
+		if !g.tried || g.reset > 0 {
+			untried++
 		}
-		if g.own != nil {
-			private++
+		if g.apart {
+			apart++
 			oldest = min(oldest, oldestOf(g))
 		}
 	}
-	if s.incomplete != incomplete || s.private != private || s.oldest != oldest && (s.doc != nil || private > 0) {
-		return fmt.Errorf("%d groups are incomplete and %d private, the oldest fact of %d, not %d, %d, %d",
-			incomplete, private, oldest, s.incomplete, s.private, s.oldest)
+	if s.untried != untried || s.apart != apart || s.doc != nil && s.oldest != oldest {
+		return fmt.Errorf("%d groups are untried and %d apart, the oldest fact is of %d; not %d, %d, %d",
+			untried, apart, oldest, s.untried, s.apart, s.oldest)
 	}
-	return cmp.Or(checkOrder(s), checkResets(s), checkNames(s))
+	switch {
+	case s.reset > s.anyReset:
+		return fmt.Errorf("reset at %d, after the last at %d", s.reset, s.anyReset)
+	case (s.doc == nil) != (s.document == 0):
+		return errors.New("a document without its tick, or the tick without it")
+	case s.Read() && s.generation == 0:
+		return errors.New("read, but of no generation")
+	}
+	return cmp.Or(checkOrder(s), checkNames(s))
 }
 
-// oldestOf returns the least tick of what g serves or was found not to serve, and of the
-// list that says in what order, as far as it is not the document's own.
+// oldestOf returns the least tick of what g serves or was found not to serve, as far as
+// that is not the document's.
 func oldestOf(g *Group) Tick {
 	oldest := never
-	if g.own.list > 0 && g.own.listLeads() {
-		oldest = g.own.list
-	}
-	for _, f := range g.own.versions {
-		if f.gone {
-			oldest = min(oldest, max(f.read, f.tried))
-		}
+	if g.document == nil {
+		oldest = g.listed
 	}
 	for _, v := range g.versions {
-		failed := slices.IndexFunc(g.own.versions, func(f fact) bool { return f.name == v.Name && f.tried > 0 })
 		switch {
 		case v.Read > 0:
 			oldest = min(oldest, v.Read)
-		case v.Table == nil && failed >= 0:
-			oldest = min(oldest, g.own.versions[failed].tried)
+		case v.Table == nil && v.Tried > 0:
+			oldest = min(oldest, v.Tried)
 		}
 	}
 	return oldest
 }
 
-func checkGroup(g *Group) error {
-	complete, tried := true, true
+func checkVersions(g *Group) error {
+	tried, gone := true, 0
 	names := map[string]bool{}
 	for i := range g.versions {
 		v := &g.versions[i]
@@ -72,72 +78,65 @@ func checkGroup(g *Group) error {
 			return fmt.Errorf("two versions %q", v.Name)
 		}
 		names[v.Name] = true
-		complete = complete && v.Table != nil && !v.doubted
-		tried = tried && (v.Table != nil && !v.doubted || v.Err != nil)
-		if i > 0 && v.Table != g.versions[i-1].Table && v.Table.equal(g.versions[i-1].Table) {
-			return fmt.Errorf("%s keeps a table of its own, equal to that of %s", v.Name, g.versions[i-1].Name)
+		tried = tried && (v.Table != nil || v.Err != nil || v.Gone)
+		if v.Gone {
+			gone++
 		}
-		if err := checkTable(v.Table); err != nil {
-			return fmt.Errorf("%s: %w", v.Name, err)
+		switch {
+		case v.Gone && v.Table != nil:
+			return fmt.Errorf("%s is gone and has a table", v.Name)
+		case v.Gone && v.Tried == 0:
+			return fmt.Errorf("%s is gone and was never tried", v.Name)
+		case v.Read > 0 && v.Table == nil && !v.Gone:
+			return fmt.Errorf("%s was read at %d, and nothing is known of it", v.Name, v.Read)
+		case i > 0 && v.Table != g.versions[i-1].Table && v.Table.equal(g.versions[i-1].Table):
+			return fmt.Errorf("%s has a table of its own, equal to that of %s", v.Name, g.versions[i-1].Name)
 		}
 	}
-	if g.complete != complete || g.tried != tried {
-		return fmt.Errorf("complete %v, tried %v, not %v, %v", complete, tried, g.complete, g.tried)
-	}
-	return checkRanks(g)
-}
-
-// checkRanks puts the versions in order by taking the best out, one after the other.
-func checkRanks(g *Group) error {
-	var ranked []string
-	left := slices.Clone(g.versions)
-	for len(left) > 0 {
-		best := slices.IndexFunc(left, func(v Version) bool { return g.name == "" && v.Name == "v1" })
-		if best < 0 {
-			best = max(0, slices.IndexFunc(left, func(v Version) bool { return v.Name == g.preferred }))
-		}
-		ranked = append(ranked, left[best].Name)
-		left = slices.Delete(left, best, best+1)
-	}
-	if len(g.ranked) != len(ranked) {
-		return fmt.Errorf("%d versions ranked, not %d", len(ranked), len(g.ranked))
-	}
-	for i, at := range g.ranked {
-		if g.versions[at].Name != ranked[i] {
-			return fmt.Errorf("rank %d is %s, not %s", i, ranked[i], g.versions[at].Name)
-		}
+	if g.tried != tried || g.gone != gone {
+		return fmt.Errorf("tried %v and %d gone, not %v and %d", tried, gone, g.tried, g.gone)
 	}
 	return nil
 }
 
-func checkTable(t *Table) error {
-	if t == nil {
+// checkRanks puts the versions in order by taking the best out, one after the other.
+func checkRanks(g *Group) error {
+	var want, got []string
+	for left := slices.Clone(g.versions); len(left) > 0; {
+		best := slices.IndexFunc(left, func(v Version) bool { return g.name == "" && v.Name == "v1" })
+		if best < 0 {
+			best = max(0, slices.IndexFunc(left, func(v Version) bool { return v.Name == g.preferred }))
+		}
+		want = append(want, left[best].Name)
+		left = slices.Delete(left, best, best+1)
+	}
+	for _, at := range g.ranked {
+		got = append(got, g.versions[at].Name)
+	}
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("ranked %q, not %q", got, want)
+	}
+	return nil
+}
+
+// checkDocument: what a group keeps of the document is what the document says.
+func (s *Snapshot) checkDocument(g *Group) error {
+	var said *Group
+	if s.doc != nil {
+		said = s.doc.group(g.name)
+	}
+	switch {
+	case g.Said() != said:
+		return errors.New("of another document")
+	case !g.apart:
 		return nil
+	case said == nil && len(g.versions) == 0 && g.reset == 0:
+		return errors.New("nothing is known of it")
 	}
-	kinds, names := map[string]int32{}, map[string]int32{}
-	for i, r := range t.rows {
-		if strings.Contains(r.Name, "/") {
-			return fmt.Errorf("subresource %s", r.Name)
+	for _, v := range g.versions {
+		if v.Table != nil && v.Read == 0 && (said.Version(v.Name) == nil || !said.Version(v.Name).Table.equal(v.Table)) {
+			return fmt.Errorf("%s is not the document's, and has no tick", v.Name)
 		}
-		kinds[r.Kind] = int32(i)
-		for _, name := range []string{r.Singular, r.Name} {
-			if name != "" {
-				names[name] = int32(i)
-			}
-		}
-	}
-	if !maps.Equal(kinds, t.kinds) || !maps.Equal(names, t.names) {
-		return errors.New("index is not of these rows")
-	}
-	if known := t.lower.Load(); known != nil {
-		for kind := range t.kinds {
-			if i, ok := (*known)[strings.ToLower(kind)]; !ok || !strings.EqualFold(t.rows[i].Kind, kind) {
-				return fmt.Errorf("the lower case of %s is not in the index", kind)
-			}
-		}
-	}
-	if t.odd != nil && len(t.odd.kinds)+len(t.odd.names)+len(t.odd.singulars) == 0 {
-		return errors.New("exceptions without an exception")
 	}
 	return nil
 }
@@ -156,14 +155,14 @@ func checkOrder(s *Snapshot) error {
 		if at, ok := s.order.position[g.name]; !ok || at != i {
 			return fmt.Errorf("group %q is at %d, not %d", g.name, i, at)
 		}
-		var beginning, got []int
+		var longer []int
 		for j, other := range s.groups {
-			if g.name != "" && strings.HasPrefix(other.name, g.name) {
-				beginning = append(beginning, j)
+			if i != j && g.name != "" && strings.HasPrefix(other.name, g.name) {
+				longer = append(longer, j)
 			}
 		}
-		if s.order.eachBeginning(g.name, func(j int) { got = append(got, j) }); g.name != "" && !slices.Equal(beginning, got) {
-			return fmt.Errorf("groups that begin with %q are %v, not %v", g.name, beginning, got)
+		if !slices.Equal(longer, s.order.longer[g.name]) {
+			return fmt.Errorf("groups longer than %q are %v, not %v", g.name, longer, s.order.longer[g.name])
 		}
 	}
 	return nil
@@ -177,24 +176,17 @@ func checkNames(s *Snapshot) error {
 		}
 		return nil
 	}
-	byStem := s.names.byStem.Load()
-	if byStem == nil {
+	if s.names.byStem.Load() == nil {
 		return nil
-	}
-	for key, groups := range *byStem {
-		last := -1
-		for _, g := range groups {
-			at := slices.IndexFunc(s.groups, func(other *Group) bool { return other.answersLike(g) })
-			if at <= last {
-				return fmt.Errorf("group %q, found by %q, is at %d, not after %d", g.name, key, at, last)
-			}
-			last = at
-		}
 	}
 	for _, g := range s.groups {
 		for name := range g.knownNames() {
-			if !slices.ContainsFunc(s.names.among(s.groups, name), func(other *Group) bool { return other.answersLike(g) }) {
+			found := s.names.among(s.groups, name)
+			if !slices.Contains(found, g) {
 				return fmt.Errorf("group %q is not found by %q, which it knows", g.name, name)
+			}
+			if !slices.IsSortedFunc(found, func(a, b *Group) int { return cmp.Compare(slices.Index(s.groups, a), slices.Index(s.groups, b)) }) {
+				return fmt.Errorf("groups with %q are out of order", name)
 			}
 		}
 	}
@@ -205,58 +197,197 @@ func checkNames(s *Snapshot) error {
 func (g *Group) knownNames() map[string]bool {
 	names := map[string]bool{}
 	for i := range g.versions {
-		t := g.versions[i].Table
-		if t == nil {
-			continue
-		}
-		for name := range spell(t.rows).kindOf {
-			_, ok := t.kindOf(name)
-			names[name] = ok || t.has(name)
+		if t := g.versions[i].Table; t != nil {
+			for name := range spell(t.rows).kindOf {
+				_, ok := t.kindOf(name)
+				names[name] = ok || t.has(name)
+			}
 		}
 	}
 	maps.DeleteFunc(names, func(_ string, known bool) bool { return !known })
 	return names
 }
 
-func checkResets(s *Snapshot) error {
-	switch {
-	case s.reset > s.resetOfAny:
-		return fmt.Errorf("reset at %d, after the last at %d", s.reset, s.resetOfAny)
-	case s.doc == nil && (s.Read() || s.aggregated || s.ordered):
-		return errors.New("read without a document")
-	case s.Read() && s.generation == 0:
-		return errors.New("read, but still of no generation")
-	}
-	for _, group := range slices.Sorted(maps.Keys(s.groupResets)) {
-		if reset := s.groupResets[group]; reset == 0 || reset > s.resetOfAny {
-			return fmt.Errorf("group %q waits for reset %d, after the last at %d", group, reset, s.resetOfAny)
-		}
-	}
-	return nil
-}
-
-// intact is a snapshot with something of everything: facts of the second group, and
-// the last one dropped by the document.
+// intact is a snapshot with something of everything: a group that was read live, one with
+// a reset, one dropped, and one of the document alone.
 func intact() *Snapshot {
-	h := newHistory(false, "/v2:Foo /v1:Foo,Foos apps.example/v1:Foo apps.example/v2:Foo apps.example/v3! apps/v1!")
-	h.document("/v2:Foo /v1:Foo,Foos apps.example/v1:Foo apps.example/v2:Foo apps.example/v3! apps/v1! z/v1:Foo")
-	h.document("/v2:Foo /v1:Foo,Foos apps.example/v1:Foo apps.example/v2:Foo apps.example/v3! apps/v1!")
-	h.live("apps.example/v1:Bar apps.example/v2")
-	h.fails("apps.example/v3")
+	const doc = "/v2:Foo /v1:Foo,Foos apps.example/v1:Foo apps.example/v2:Foo apps.example/v3! apps/v1!"
+	h := newHistory(false, doc+" z/v1:Foo")
+	h.document(doc)
+	h.live("apps.example/v1:Bar apps.example/v2 apps.example/v3!")
 	h.resetAll()
 	h.resetGroup("apps")
 	return h.indexed()
 }
 
-// nameIndex is what lookups without a group have left behind in s.
-func (s *Snapshot) nameIndex() map[string][]*Group { return *s.names.byStem.Load() }
+// TestCheckInvariants breaks a snapshot in every way that checkInvariants looks for.
+func TestCheckInvariants(t *testing.T) {
+	if err := cmp.Or(checkInvariants(intact()), checkInvariants(new(Snapshot))); err != nil {
+		t.Fatalf("intact: %v", err)
+	}
+	byStem := func(s *Snapshot) map[string][]*Group { return *s.names.byStem.Load() }
+	for name, test := range map[string]struct {
+		breakIt func(*Snapshot)
+		want    string
+	}{
+		"two groups":        {func(s *Snapshot) { s.groups[1].name = "" }, "two groups"},
+		"two versions":      {func(s *Snapshot) { s.groups[0].versions[1].Name = "v2" }, "two versions"},
+		"untried":           {func(s *Snapshot) { s.untried++ }, "are untried"},
+		"apart":             {func(s *Snapshot) { s.apart-- }, "apart"},
+		"oldest":            {func(s *Snapshot) { s.oldest = 0 }, "the oldest fact"},
+		"tried":             {func(s *Snapshot) { s.groups[0].tried = false }, "tried true"},
+		"gone":              {func(s *Snapshot) { s.groups[1].gone++ }, "1 gone"},
+		"gone and there":    {func(s *Snapshot) { s.groups[1].versions[1].Table = tableOf() }, "gone and has a table"},
+		"gone untried":      {func(s *Snapshot) { s.groups[1].versions[1].Tried = 0 }, "never tried"},
+		"read, nothing":     {func(s *Snapshot) { s.groups[1].versions[0].Table = nil }, "nothing is known"},
+		"own table":         {func(s *Snapshot) { g := s.groups[0]; g.versions[1].Table = NewTable(g.versions[0].Table.rows) }, "table of its own"},
+		"rank":              {func(s *Snapshot) { s.groups[0].ranked[0], s.groups[0].ranked[1] = 0, 1 }, "ranked"},
+		"rank missing":      {func(s *Snapshot) { s.groups[0].ranked = s.groups[0].ranked[:1] }, "ranked"},
+		"other document":    {func(s *Snapshot) { s.doc = intact().doc }, "another document"},
+		"nothing dropped":   {func(s *Snapshot) { s.groups[3].versions, s.groups[3].ranked = nil, nil }, "nothing is known of it"},
+		"no tick":           {func(s *Snapshot) { s.groups[1].versions[0].Read = 0 }, "has no tick"},
+		"no order":          {func(s *Snapshot) { s.order = nil }, "no order"},
+		"positions":         {func(s *Snapshot) { s.order.position["more"] = 3 }, "5 positions"},
+		"position":          {func(s *Snapshot) { s.order.position["apps"] = 1 }, `group "apps" is at 2`},
+		"longer":            {func(s *Snapshot) { delete(s.order.longer, "apps") }, "groups longer"},
+		"reset":             {func(s *Snapshot) { s.reset = 99 }, "after the last"},
+		"document":          {func(s *Snapshot) { s.document = 0 }, "without its tick"},
+		"generation":        {func(s *Snapshot) { s.generation = 0 }, "no generation"},
+		"no names":          {func(s *Snapshot) { s.names = nil }, "no index of names"},
+		"name missing":      {func(s *Snapshot) { delete(byStem(s), "foo") }, "not found by"},
+		"group missing":     {func(s *Snapshot) { byStem(s)["bar"] = nil }, "not found by"},
+		"names in disorder": {func(s *Snapshot) { slices.Reverse(byStem(s)["foo"]) }, "out of order"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := intact()
+			test.breakIt(s)
+			if err := checkInvariants(s); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want something of %q", err, test.want)
+			}
+		})
+	}
+}
 
-// TestTicks: no fact is later than the last event.
-func TestTicks(t *testing.T) {
-	if err := checkTicks(intact(), 8); err != nil {
-		t.Error(err)
+// sequence is a server that changes, and a mapper that reads it in any order: reads end
+// after others that began later, and fail.
+type sequence struct {
+	*history
+	dice   *rand.Rand
+	served string
+	begun  []func()
+	log    []string
+}
+
+// randomWords makes up what a server serves.
+func randomWords(dice *rand.Rand) string {
+	var all []string
+	for _, group := range []string{"", "a", "a.b", "b"} {
+		versions := []string{"v1", "v2", "v3"}
+		dice.Shuffle(len(versions), func(i, j int) { versions[i], versions[j] = versions[j], versions[i] })
+		for _, version := range versions[:dice.IntN(4)] {
+			all = append(all, group+"/"+version+":"+pick(dice, []string{"Foo", "Bar", "Foo,Bar", ""}))
+		}
 	}
-	if checkTicks(intact(), 7) == nil {
-		t.Error("a reset at 8 is not later than 7")
+	return strings.Join(all, " ")
+}
+
+// step is one event.
+func (q *sequence) step() string {
+	group, version := pick(q.dice, []string{"", "a", "a.b", "b", "z"}), pick(q.dice, []string{"v1", "v2", "v3", "v4"})
+	served := q.served
+	switch q.dice.IntN(10) {
+	case 0:
+		q.served = randomWords(q.dice)
+		return "served " + q.served
+	case 1:
+		q.resetAll()
+		return "reset"
+	case 2:
+		q.resetGroup(group)
+		return "reset of " + group
+	case 3, 4:
+		if ws := strings.Fields(served); len(ws) > 0 && oneIn(q.dice, 3) {
+			i := q.dice.IntN(len(ws))
+			ws[i], _, _ = strings.Cut(ws[i], ":")
+			ws[i] += "!"
+			served = strings.Join(ws, " ")
+		}
+		now, list := q.tick(), q.list(served)
+		q.begin(func() { q.Snapshot = q.WithDocument(list, now) })
+		return fmt.Sprintf("document at %d %s", now, served)
+	case 5:
+		now := q.tick()
+		q.begin(func() { q.groupAt(now, group, versionsIn(served, group)...) })
+		return fmt.Sprintf("list of %q at %d", group, now)
+	default:
+		word := wordOf(served, group+"/"+version)
+		if oneIn(q.dice, 5) {
+			word = group + "/" + version + "!"
+		}
+		now, from := q.tick(), q.Snapshot
+		q.begin(func() { q.liveAt(word, now, from) })
+		return fmt.Sprintf("version at %d %s", now, word)
 	}
+}
+
+// begin begins a read, which ends now or later.
+func (q *sequence) begin(end func()) {
+	q.begun = append(q.begun, end)
+	for len(q.begun) > 0 && !oneIn(q.dice, 4) {
+		i := q.dice.IntN(len(q.begun))
+		q.begun[i]()
+		q.begun = slices.Delete(q.begun, i, i+1)
+	}
+}
+
+// Whatever is read in whatever order, each snapshot is sound and answers as client-go does
+// over the versions that are not gone, and none changes the one before.
+func TestRandomSequencesKeepInvariants(t *testing.T) {
+	for _, seed := range []uint64{1, 2, 3, 4, uint64(time.Now().UnixNano())} {
+		dice := rand.New(rand.NewPCG(seed, 1))
+		for range 100 {
+			q := &sequence{history: newHistory(oneIn(dice, 3), ""), dice: dice, served: randomWords(dice)}
+			for range 40 {
+				before, text := q.Snapshot, q.text()
+				q.log = append(q.log, q.step())
+				err := checkInvariants(q.Snapshot)
+				if err == nil && !before.hasLost() && !q.hasLost() {
+					err = cmp.Or(q.checkAnswers(), checkDiff(before, q.Snapshot))
+				}
+				if before.text() != text {
+					err = fmt.Errorf("an event has changed the snapshot before it, from %s to %s", text, before.text())
+				}
+				if err != nil {
+					t.Fatalf("seed %d: %v\nknown %s\nafter\n%s", seed, err, q.text(), strings.Join(q.log, "\n"))
+				}
+			}
+		}
+	}
+}
+
+// hasLost reports whether a version has a table that is not served: of before a reset.
+func (s *Snapshot) hasLost() bool {
+	return slices.ContainsFunc(s.groups, func(g *Group) bool {
+		return slices.ContainsFunc(g.versions, func(v Version) bool { return v.Table != nil && s.table(g, &v) == nil })
+	})
+}
+
+func (q *sequence) checkAnswers() error {
+	if !oneIn(q.dice, 4) {
+		return nil
+	}
+	doc := q.asDocument()
+	library := restmapper.NewDiscoveryRESTMapper(doc.library())
+	for range 4 {
+		query := randomQuery(q.dice, doc)
+		got, current := query.ask(q.Snapshot)
+		expected := doc.expected(query, got, query.askLibrary(library))
+		if current && isNoMatch(got.err) {
+			expected = "never current"
+		}
+		if expected != "" {
+			return fmt.Errorf("%v", &disagreement{doc, query, got, expected})
+		}
+	}
+	return nil
 }

@@ -3,15 +3,15 @@
 package snapshot
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The queries of the table.
 func kind(group, name string, versions ...string) Query {
-	return Query{Group: group, Versions: versions, Name: name}
+	return KindQuery(schema.GroupKind{Group: group, Kind: name}, versions)
 }
 
 func resource(group, name string, versions ...string) Query {
@@ -21,227 +21,253 @@ func resource(group, name string, versions ...string) Query {
 // row is one lookup. A row that says nothing of a kind of server does not try it.
 type row struct {
 	name string
-	// known is what the document said when it was read last, and every version live
-	// after it where it only lists them. Empty: nothing is known.
-	known string
-	then  func(*history) // happened since; may be nil
-	// server is what the lookup finds; what is known, if empty.
-	server server
+	// known is what the document said when it was read last, and every version live after
+	// it where it only lists them. Empty: nothing is known.
+	known  string
+	then   func(*history) // happened since; may be nil
+	server server         // what the lookup finds; what is known, if empty
 	query  Query
-	// The reads, round by round, and what they end in. A round's reads are
-	//
-	//	document  /api and /apis
-	//	/apis     that half of it
-	//	a/        the list of a group's versions, /apis/a
-	//	a/v1      what a version serves, /apis/a/v1
-	//
-	// The number is that of the requests.
-	aggregated, legacy string
-}
-
-// check makes the lookup of a row on both kinds of server.
-func (r row) check(t *testing.T) {
-	for name, want := range map[string]string{"aggregated": r.aggregated, "legacy": r.legacy} {
-		if want == "" {
-			continue
-		}
-		h := newHistory(name == "legacy", r.known)
-		if h.legacy {
-			h.live(r.known)
-		}
-		if r.then != nil {
-			r.then(h)
-		}
-		if r.server.document == "" {
-			r.server.document = r.known
-		}
-		if got := h.prove(r.server, r.query); got != want {
-			t.Errorf("%s:\n got %s\nwant %s", name, got, want)
-		}
-		if err := checkInvariants(h.Snapshot); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
+	// The reads, and what they end in; see history.prove.
+	aggregated, legacy, both string
 }
 
 func checkRows(t *testing.T, rows []row) {
+	t.Helper()
 	for _, r := range rows {
-		t.Run(strings.ReplaceAll(r.name, " ", "_"), func(t *testing.T) { r.check(t) })
+		for mode, want := range map[string]string{"aggregated": r.aggregated + r.both, "legacy": r.legacy + r.both} {
+			if want == "" {
+				continue
+			}
+			t.Run(strings.ReplaceAll(r.name, " ", "_")+"/"+mode, func(t *testing.T) {
+				h := newHistory(mode == "legacy", r.known)
+				if h.legacy {
+					h.live(r.known)
+				}
+				if r.then != nil {
+					r.then(h)
+				}
+				on := r.server
+				if on.document == "" {
+					on.document = r.known
+				}
+				if got := h.prove(on, r.query); got != want {
+					t.Errorf("\n got %s\nwant %s\nknown %s", got, want, h.text())
+				}
+				if err := checkInvariants(h.Snapshot); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 	}
 }
 
-// TestFirstLookup: the very first lookup believes the document. It reads versions that
-// the document only lists.
-func TestFirstLookup(t *testing.T) {
-	on := server{document: "/v1:Pod a/v1:Foo a/v2:Foo b/v1:Bar"}
+const abc = "/v1:Pod a/v1:Foo a/v2:Foo b/v1:Bar"
+
+// Nothing was ever read: the document. The very first lookup believes that of an
+// aggregated server.
+func TestFirstLookupReadsTheDocument(t *testing.T) {
+	on := server{document: abc}
 	checkRows(t, []row{
-		{name: "found", server: on, query: kind("a", "Foo"), aggregated: "document → a/v1 (2)", legacy: "document; a/v1 a/v2 → a/v1 (4)"},
-		{name: "in the core group", server: on, query: kind("", "Pod"), aggregated: "document → /v1 (2)", legacy: "document; /v1 → /v1 (3)"},
-		{name: "in a version", server: on, query: kind("a", "Foo", "v2"), aggregated: "document → a/v2 (2)", legacy: "document; a/v2 → a/v2 (3)"},
-		{name: "no such kind", server: on, query: kind("a", "Bar"), aggregated: "document → no match (2)", legacy: "document; a/v1 a/v2 → no match (4)"},
-		{name: "not in the version", server: on, query: kind("a", "Bar", "v1"), aggregated: "document → no match (2)", legacy: "document; a/v1 → no match (3)"},
-		{name: "no such version", server: on, query: kind("a", "Foo", "v9"), aggregated: "document → no match (2)", legacy: "document; a/v9 → no match (3)"},
-		{name: "no such group", server: on, query: kind("z", "Foo"), aggregated: "document → no match (2)", legacy: "document → no match (2)"},
-		{name: "no such group, with a version", server: on, query: kind("z", "Foo", "v1"), aggregated: "document → no match (2)", legacy: "document; z/v1 → no match (3)"},
-		{name: "any group", server: on, query: resource("", "bars"), aggregated: "document → b/v1 (2)", legacy: "document; /v1 a/v1 a/v2 b/v1 → b/v1 (6)"},
-		{name: "any group, no such resource", server: on, query: resource("", "bazs"), aggregated: "document → no match (2)", legacy: "document; /v1 a/v1 a/v2 b/v1 → no match (6)"},
-		{
-			name: "the document is behind", server: server{document: "a/v1:", live: "a/v1:Foo"}, query: kind("a", "Foo"),
-			aggregated: "document → no match (2)", legacy: "document; a/v1 → a/v1 (3)",
-		},
-		{
-			name: "a stale version that answers", server: server{document: "a/v1! a/v2:Bar", live: "a/v1:Foo a/v2:Bar"}, query: kind("a", "Foo"),
-			aggregated: "document; a/v1 → a/v1 (3)", legacy: "document; a/v1 a/v2 → a/v1 (4)",
-		},
-		{
-			name: "a stale version that does not", server: server{document: "a/v1! a/v2:Bar"}, query: kind("a", "Foo"),
-			aggregated: "document; a/v1 → failed (3)", legacy: "document; a/v1 a/v2 → failed (4)",
-		},
-		{
-			name: "a stale version of another group", server: server{document: "a/v1:Foo b/v1!"}, query: kind("a", "Foo"),
-			aggregated: "document → a/v1 (2)", legacy: "document; a/v1 → a/v1 (3)",
-		},
-		{
-			name: "a version was read live before, and has changed since", then: func(h *history) { h.live("a/v1:Bar") }, server: on, query: kind("a", "Foo", "v1"),
-			aggregated: "document; a/v1 → a/v1 (3)", legacy: "document; a/v1 → a/v1 (3)",
-		},
-		{
-			name: "the same, without a version", then: func(h *history) { h.live("a/v1:Bar") }, server: server{document: "a/v1:Foo"}, query: kind("a", "Foo"),
-			aggregated: "document; a/v1 → a/v1 (3)", legacy: "document; a/v1 → a/v1 (3)",
-		},
-		{
-			name: "after a reset it is not believed", then: func(h *history) { h.resetAll() }, server: on, query: kind("a", "Bar", "v1"),
-			aggregated: "document; a/v1 → no match (3)", legacy: "document; a/v1 → no match (3)",
-		},
+		{name: "found", server: on, query: kind("a", "Foo"), aggregated: "document → a/v1", legacy: "document, a/v1, a/v2 → a/v1"},
+		{name: "in the core group", server: on, query: kind("", "Pod"), aggregated: "document → /v1", legacy: "document, /v1 → /v1"},
+		{name: "in a version", server: on, query: kind("a", "Foo", "v2"), aggregated: "document → a/v2", legacy: "document, a/v2 → a/v2"},
+		{name: "no such kind", server: on, query: kind("a", "Baz"), aggregated: "document → no match", legacy: "document, a/v1, a/v2 → no match"},
+		{name: "not in the version", server: on, query: kind("a", "Baz", "v1"), aggregated: "document → no match", legacy: "document, a/v1 → no match"},
+		{name: "no such version", server: on, query: kind("a", "Foo", "v9"), aggregated: "document → no match", legacy: "document, a/v9 → no match"},
+		{name: "no such group", server: on, query: kind("z", "Foo"), both: "document → no match"},
+		{name: "no such group, with a version", server: on, query: kind("z", "Foo", "v1"), aggregated: "document → no match", legacy: "document, z/v1 → no match"},
+		{name: "any group", server: on, query: resource("", "bars"), aggregated: "document → b/v1", legacy: "document, /v1, a/v1, a/v2, b/v1 → b/v1"},
+		{name: "any group, none has it", server: on, query: resource("", "bazs"), aggregated: "document → no match", legacy: "document, /v1, a/v1, a/v2, b/v1 → no match"},
+		{name: "a stale version that answers", server: server{document: "a/v1! a/v2:Bar", live: "a/v1:Foo a/v2:Bar"}, query: kind("a", "Foo"), aggregated: "document → failed", legacy: "document, a/v1, a/v2 → a/v1"},
+		{name: "a stale version that does not", server: server{document: "a/v1! a/v2:Bar"}, query: kind("a", "Foo", "v1"), aggregated: "document → failed", legacy: "document, a/v1 → failed"},
+		{name: "the server does not answer", server: server{document: "!", live: abc}, query: kind("a", "Foo"), both: "document → failed"},
+		{name: "the same, with a version", server: server{document: "!", live: abc}, query: kind("a", "Foo", "v1"), both: "document, a/v1 → a/v1"},
+		{name: "after a reset it is not believed", then: (*history).resetAll, server: on, query: kind("a", "Baz", "v1"), both: "document, a/v1 → no match"},
 	})
 }
 
-// TestHits cost nothing.
-func TestHits(t *testing.T) {
-	const known = "/v1:Pod a/v1:Foo a/v2:Foo,Bar b/v1:Bar"
+// A hit reads nothing.
+func TestHitReadsNothing(t *testing.T) {
 	checkRows(t, []row{
-		{name: "kind", known: known, query: kind("a", "Foo"), aggregated: "nothing → a/v1 (0)", legacy: "nothing → a/v1 (0)"},
-		{name: "in a later version", known: known, query: kind("a", "Bar"), aggregated: "nothing → a/v2 (0)", legacy: "nothing → a/v2 (0)"},
-		{name: "in a version", known: known, query: kind("a", "Foo", "v2"), aggregated: "nothing → a/v2 (0)", legacy: "nothing → a/v2 (0)"},
-		{name: "any group", known: known, query: resource("", "bars"), aggregated: "nothing → a/v2 (0)", legacy: "nothing → a/v2 (0)"},
-		{
-			name: "a stale version keeps what it had", known: "a/v1:Foo", then: func(h *history) { h.document("a/v1!") },
-			query: kind("a", "Foo"), aggregated: "nothing → a/v1 (0)", legacy: "nothing → a/v1 (0)",
-		},
-		{
-			name: "a group that the document has dropped", known: known, then: func(h *history) { h.document("/v1:Pod a/v1:Foo a/v2:Foo,Bar") },
-			query: kind("b", "Bar"), aggregated: "nothing → b/v1 (0)", legacy: "nothing → b/v1 (0)",
-		},
-		{
-			name: "any group, another has failed", known: "a/v1:Foo b/v1:Bar", then: func(h *history) { h.document("a/v1:Foo b/v1!"); h.fails("b/v1") },
-			query: resource("", "foos"), aggregated: "nothing → a/v1 (0)", legacy: "nothing → a/v1 (0)",
-		},
+		{name: "kind", known: abc, query: kind("a", "Foo"), both: "nothing → a/v1"},
+		{name: "version", known: abc, query: kind("a", "Foo", "v2"), both: "nothing → a/v2"},
+		{name: "resource", known: abc, query: resource("b", "bars"), both: "nothing → b/v1"},
+		{name: "any group", known: abc, query: resource("", "bars"), both: "nothing → b/v1"},
+		{name: "beside a failure", known: abc, then: func(h *history) { h.live("a/v2!") }, query: kind("a", "Foo"), both: "nothing → a/v1"},
+		{name: "beside a version that is gone", known: abc, then: func(h *history) { h.live("a/v1") }, query: kind("a", "Foo"), both: "nothing → a/v2"},
+		{name: "other group reset", known: abc, then: func(h *history) { h.resetGroup("b") }, query: kind("a", "Foo"), both: "nothing → a/v1"},
 	})
 }
 
-// TestMissWithVersion: it ends at the version itself, read live.
-func TestMissWithVersion(t *testing.T) {
-	const known = "a/v1:Foo a/v2:Foo"
+// Versions are named: each of these, and nothing else.
+func TestNamedVersionsAreRead(t *testing.T) {
 	checkRows(t, []row{
-		{name: "not there", known: known, query: kind("a", "Bar", "v1"), aggregated: "a/v1 → no match (1)", legacy: "a/v1 → no match (1)"},
-		{name: "by resource", known: known, query: resource("a", "bars", "v1"), aggregated: "a/v1 → no match (1)", legacy: "a/v1 → no match (1)"},
-		{name: "several", known: known, query: kind("a", "Bar", "v2", "v1"), aggregated: "a/v2 a/v1 → no match (2)", legacy: "a/v2 a/v1 → no match (2)"},
-		{name: "no such version", known: known, query: kind("a", "Foo", "v9"), aggregated: "a/v9 → no match (1)", legacy: "a/v9 → no match (1)"},
-		{name: "no such group", known: known, query: kind("z", "Foo", "v1"), aggregated: "z/v1 → no match (1)", legacy: "z/v1 → no match (1)"},
-		{
-			name: "a kind has come", known: known, server: server{document: known, live: "a/v1:Foo,Bar a/v2:Foo"}, query: kind("a", "Bar", "v1"),
-			aggregated: "a/v1 → a/v1 (1)", legacy: "a/v1 → a/v1 (1)",
-		},
-		{
-			name: "a version has come", known: known, server: server{document: known, live: known + " a/v3:Bar"}, query: kind("a", "Bar", "v3"),
-			aggregated: "a/v3 → a/v3 (1)", legacy: "a/v3 → a/v3 (1)",
-		},
-		{
-			name: "a group has come", known: known, server: server{document: known, live: known + " z/v1:Bar"}, query: kind("z", "Bar", "v1"),
-			aggregated: "z/v1 → z/v1 (1)", legacy: "z/v1 → z/v1 (1)",
-		},
-		{
-			name: "several, and the document has it: it may move just now", known: known, then: func(h *history) { h.live("a/v1: a/v2:") },
-			server: server{document: known, live: "a/v1: a/v2:"}, query: kind("a", "Foo", "v1", "v2"),
-			aggregated: "a/v1 a/v2; /apis; a/v1 a/v2; a/v1 a/v2 → no match (7)", legacy: "a/v1 a/v2 → no match (2)",
-		},
-		{
-			name: "several, and the document had it", known: known, then: func(h *history) { h.live("a/v1: a/v2:") },
-			server: server{document: "a/v1: a/v2:"}, query: kind("a", "Foo", "v1", "v2"),
-			aggregated: "a/v1 a/v2; /apis → no match (3)", legacy: "a/v1 a/v2 → no match (2)",
-		},
-		{
-			name: "it does not answer", known: known, server: server{document: known, live: "a/v1!"}, query: kind("a", "Bar", "v1"),
-			aggregated: "a/v1 → failed (1)", legacy: "a/v1 → failed (1)",
-		},
+		{name: "one", known: abc, query: kind("a", "Baz", "v1"), both: "a/v1 → no match"},
+		{name: "two", known: abc, query: kind("a", "Baz", "v2", "v1"), both: "a/v2, a/v1 → no match"},
+		{name: "one twice", known: abc, query: kind("a", "Baz", "v1", "v1"), both: "a/v1 → no match"},
+		{name: "unknown version", known: abc, query: kind("a", "Foo", "v9"), both: "a/v9 → no match"},
+		{name: "unknown group", known: abc, query: kind("z", "Foo", "v1"), both: "z/v1 → no match"},
+		{name: "resource", known: abc, query: resource("a", "bazs", "v1"), both: "a/v1 → no match"},
+		{name: "has come", known: abc, server: server{live: "a/v1:Foo,Baz"}, query: kind("a", "Baz", "v1"), both: "a/v1 → a/v1"},
+		{name: "new version", known: abc, server: server{live: "a/v9:Foo"}, query: kind("a", "Foo", "v9"), both: "a/v9 → a/v9"},
+		{name: "new group", known: abc, server: server{live: "z/v1:Foo"}, query: kind("z", "Foo", "v1"), both: "z/v1 → z/v1"},
+		{name: "fails", known: abc, server: server{live: "a/v1!"}, query: kind("a", "Baz", "v1"), both: "a/v1 → failed"},
+		{name: "another fails", known: abc, then: func(h *history) { h.live("a/v2!") }, query: kind("a", "Baz", "v1"), both: "a/v1 → no match"},
+		{name: "gone, and comes back", known: abc, then: func(h *history) { h.live("a/v1") }, query: kind("a", "Foo", "v1"), both: "a/v1 → a/v1"},
 	})
 }
 
-// TestMissWithoutVersion: in a known group, only a live read proves that something is
-// absent.
-func TestMissWithoutVersion(t *testing.T) {
-	const known = "/v1:Pod a/v1:Foo a/v2:Foo"
+// No version, a group that is known: every known version; then, unless one of them was
+// gone, the list, and the versions that only the list has.
+func TestKnownGroupIsReadLive(t *testing.T) {
 	checkRows(t, []row{
-		{name: "group unknown", known: known, query: kind("z", "Foo"), aggregated: "document → no match (2)", legacy: "document → no match (2)"},
-		{
-			name: "a group has come", known: known, server: server{document: known + " z/v1:Foo"}, query: kind("z", "Foo"),
-			aggregated: "document → z/v1 (2)", legacy: "document; z/v1 → z/v1 (3)",
-		},
-		{name: "group known", known: known, query: kind("a", "Bar"), aggregated: "/apis; a/; a/v1 a/v2 → no match (4)", legacy: "a/v1 a/v2; a/ → no match (3)"},
-		{name: "core group", known: known, query: kind("", "Foo"), aggregated: "/api; /; /v1 → no match (3)", legacy: "/v1; / → no match (2)"},
-		{
-			name: "the document has it", known: known, server: server{document: "/v1:Pod a/v1:Foo a/v2:Foo,Bar"}, query: kind("a", "Bar"),
-			aggregated: "/apis → a/v2 (1)", legacy: "a/v1 a/v2 → a/v2 (2)",
-		},
-		{
-			name: "the document has a new version", known: known, server: server{document: known + " a/v3:Bar"}, query: kind("a", "Bar"),
-			aggregated: "/apis → a/v3 (1)", legacy: "a/v1 a/v2; a/; a/v3 → a/v3 (4)",
-		},
-		{
-			name: "the document is behind", known: known, server: server{document: known, live: "/v1:Pod a/v1:Foo a/v2:Foo,Bar"}, query: kind("a", "Bar"),
-			aggregated: "/apis; a/; a/v1 a/v2 → a/v2 (4)", legacy: "a/v1 a/v2 → a/v2 (2)",
-		},
-		{
-			name: "and the version is new", known: known, server: server{document: known, live: "/v1:Pod a/v1:Foo a/v2:Foo a/v3:Bar"}, query: kind("a", "Bar"),
-			aggregated: "/apis; a/; a/v1 a/v2 a/v3 → a/v3 (5)", legacy: "a/v1 a/v2; a/; a/v3 → a/v3 (4)",
-		},
-		{
-			name: "a version does not answer", known: known, server: server{document: known, live: "/v1:Pod a/v1:Foo a/v2!"}, query: kind("a", "Bar"),
-			aggregated: "/apis; a/; a/v1 a/v2 → failed (4)", legacy: "a/v1 a/v2; a/ → failed (3)",
-		},
-		{
-			name: "the list does not answer", known: known, server: server{document: known, noLists: true}, query: kind("a", "Bar"),
-			aggregated: "/apis; a/; a/v1 a/v2 → failed (4)", legacy: "a/v1 a/v2; a/ → failed (3)",
-		},
-		{
-			name: "a stale version keeps what it had", known: known, then: func(h *history) { h.document("/v1:Pod a/v1! a/v2:Foo") },
-			server: server{document: "/v1:Pod a/v1! a/v2:Foo"}, query: kind("a", "Bar"),
-			aggregated: "/apis; a/; a/v1 a/v2 → failed (4)", legacy: "a/v1 a/v2; a/ → failed (3)",
-		},
+		{name: "absent", known: abc, query: kind("a", "Baz"), both: "a/v1, a/v2, a/ → no match"},
+		{name: "in the core group", known: abc, query: kind("", "Baz"), both: "/v1, / → no match"},
+		{name: "has come", known: abc, server: server{live: "a/v1:Foo a/v2:Foo,Baz"}, query: kind("a", "Baz"), both: "a/v1, a/v2 → a/v2"},
+		{name: "in a version that only the list has", known: abc, server: server{live: "a/v1:Foo a/v2:Foo a/v3:Baz"}, query: kind("a", "Baz"), both: "a/v1, a/v2, a/, a/v3 → a/v3"},
+		{name: "not in that version either", known: abc, server: server{live: "a/v1:Foo a/v2:Foo a/v3:Foo"}, query: kind("a", "Baz"), both: "a/v1, a/v2, a/, a/v3 → no match"},
+		{name: "a version is gone", known: abc, server: server{live: "a/v2:Foo"}, query: kind("a", "Baz"), both: "a/v1, a/v2 → no match yet"},
+		{name: "the group is gone", known: abc, server: server{live: "b/v1:Bar"}, query: kind("a", "Baz"), both: "a/v1, a/v2 → no match yet"},
+		{name: "a version fails", known: abc, server: server{live: "a/v1! a/v2:Foo"}, query: kind("a", "Baz"), both: "a/v1, a/v2, a/ → failed"},
+		{name: "a version fails, another has it", known: abc, server: server{live: "a/v1! a/v2:Baz"}, query: kind("a", "Baz"), both: "a/v1, a/v2 → a/v2"},
+		{name: "the list fails", known: abc, server: server{live: abc, noLists: true}, query: kind("a", "Baz"), both: "a/v1, a/v2, a/ → failed"},
+		{name: "the list no longer has the group", known: abc, then: func(h *history) { h.group("a") }, query: kind("a", "Baz"), both: "a/v1, a/v2, a/ → no match"},
+		{name: "one was found gone before", known: abc, then: func(h *history) { h.live("a/v1") }, query: kind("a", "Baz"), both: "a/v2, a/, a/v1 → no match"},
 	})
 }
 
-// TestMissInManyGroups: a lookup that names no group reads the document, and so all
-// groups.
-func TestMissInManyGroups(t *testing.T) {
-	const known = "a/v1:Foo a.example/v1:Foo b/v1:Foo"
+// If something that the group still serves changed while a lookup read it, the reads are
+// made once more, at most three times: a kind that moves between versions is found.
+func TestKindThatMovesIsFound(t *testing.T) {
+	const known = "a/v1:Baz a/v2:Foo"
+	moves := map[string]string{"a/v1": "a/v1:Qux,New a/v2:"}
 	checkRows(t, []row{
-		{name: "any group", known: known, query: resource("", "bars"), aggregated: "document → no match (2)", legacy: "document; a/v1 a.example/v1 b/v1 → no match (5)"},
-		{name: "any group, with a version", known: known, query: resource("", "bars", "v1"), aggregated: "document → no match (2)", legacy: "document; a/v1 a.example/v1 b/v1 → no match (5)"},
-		{
-			name: "a group has come", known: known, server: server{document: known + " z/v1:Bar"}, query: resource("", "bars"),
-			aggregated: "document → z/v1 (2)", legacy: "document; a/v1 a.example/v1 b/v1 z/v1 → z/v1 (6)",
-		},
-		{
-			name: "a version has failed for long", known: known, then: func(h *history) { h.document("a/v1:Foo a.example/v1:Foo b/v1!"); h.fails("b/v1") },
-			server: server{document: "a/v1:Foo a.example/v1:Foo b/v1!"}, query: resource("", "bars"),
-			aggregated: "document → failed (2)", legacy: "document; a/v1 a.example/v1 b/v1 → failed (5)",
-		},
-		{name: "beginning of a name, group known", known: known, query: resource("a", "bars"), aggregated: "/apis; a/; a/v1 → no match (3)", legacy: "/apis; a/v1 a.example/v1; a/ → no match (4)"},
-		{name: "beginning of a name, group unknown", known: known, query: resource("a.ex", "bars"), aggregated: "document → no match (2)", legacy: "document; a.example/v1 → no match (3)"},
-		{
-			name: "a group that begins like a known one", known: known, server: server{document: known + " a.new/v1:Bar"}, query: resource("a", "bars"),
-			aggregated: "/apis → a.new/v1 (1)", legacy: "/apis; a/v1 a.example/v1 a.new/v1 → a.new/v1 (4)",
-		},
+		{name: "moved to one that was read", known: known, server: server{live: "a/v1:Baz a/v2:New", then: moves}, query: kind("a", "New"), both: "a/v1, a/v2, a/v1 → a/v1"},
+		{name: "the same, named", known: known, server: server{live: "a/v1:Baz a/v2:New", then: moves}, query: kind("a", "New", "v1", "v2"), both: "a/v1, a/v2, a/v1 → a/v1"},
+		{name: "only changed", known: known, server: server{live: "a/v1:Baz a/v2:Qux"}, query: kind("a", "New"), both: "a/v1, a/v2, a/v1, a/ → no match"},
 	})
+}
+
+// A group that changes with every read is read three times, and no more.
+func TestGroupThatKeepsChangingIsReadThreeTimes(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo0 a/v2:Foo0")
+	p := server{live: "a/v1:Foo0 a/v2:Foo0"}
+	for _, q := range []Query{kind("a", "Baz"), kind("a", "Baz", "v1", "v2")} {
+		next := 0
+		p.changes = func() string { next++; return fmt.Sprintf("a/v1:Foo%d a/v2:Foo%d", next, next) }
+		if got := strings.Count(h.prove(p, q), "a/v1"); got != mostTimes {
+			t.Errorf("%q: %d reads of v1", q.Versions, got)
+		}
+	}
+}
+
+// No version, and a group that is not known: the document; if the group is there now, its
+// versions and list.
+func TestUnknownGroupIsLookedForInTheDocument(t *testing.T) {
+	has := func(word string) server { return server{document: abc + " " + word} }
+	checkRows(t, []row{
+		{name: "absent", known: abc, query: kind("z", "Foo"), both: "document → no match"},
+		{name: "has come", known: abc, server: has("z/v1:Foo"), query: kind("z", "Foo"), aggregated: "document → z/v1", legacy: "document, z/v1 → z/v1"},
+		{name: "has come without the kind", known: abc, server: has("z/v1:Bar"), query: kind("z", "Foo"), both: "document, z/v1, z/ → no match"},
+		{name: "fails", known: abc, server: server{document: "!", live: abc}, query: kind("z", "Foo"), both: "document → failed"},
+	})
+}
+
+// Many groups: the document; then those groups that differ from it. On a legacy server all.
+func TestManyGroups(t *testing.T) {
+	all := "document, /v1, a/v1, a/v2, b/v1"
+	differs := func(h *history) { h.live("a/v1:Foo,Qux") }
+	checkRows(t, []row{
+		{name: "absent", known: abc, query: resource("", "bazs"), aggregated: "document → no match", legacy: all + " → no match"},
+		{name: "has come", known: abc, server: server{document: abc + ",Baz"}, query: resource("", "bazs"), aggregated: "document → b/v1", legacy: all + " → b/v1"},
+		{name: "a group differs", known: abc, then: differs, server: server{document: abc, live: "/v1:Pod a/v1:Foo,Qux a/v2:Foo b/v1:Bar"}, query: resource("", "bazs"), aggregated: "document, a/v1, a/v2, a/ → no match"},
+		{name: "a group differs and has it", known: abc, then: differs, server: server{document: abc, live: "/v1:Pod a/v1:Foo,Qux a/v2:Baz b/v1:Bar"}, query: resource("", "bazs"), aggregated: "document, a/v1, a/v2 → a/v2"},
+		{name: "a dropped group", known: abc, server: server{document: "/v1:Pod a/v1:Foo a/v2:Foo", live: abc}, query: resource("", "bazs"), aggregated: "document, b/v1, b/ → no match"},
+		{name: "a stale version", known: abc, server: server{document: "/v1:Pod a/v1:Foo a/v2! b/v1:Bar"}, query: resource("", "bazs"), aggregated: "document, a/v1, a/v2, a/ → failed"},
+		{name: "named version", known: abc, query: resource("", "bazs", "v1"), aggregated: "document → no match", legacy: "document, /v1, a/v1, b/v1 → no match"},
+		{name: "the beginning of names", known: "a/v1:Foo a.b/v1:Foo b/v1:Bar", query: resource("a", "bars"), aggregated: "document, a/v1, a/ → no match", legacy: "document, a/v1, a/, a.b/v1 → no match"},
+		{name: "only the beginning", known: "a.b/v1:Foo b/v1:Bar", query: resource("a", "bars"), aggregated: "document → no match", legacy: "document, a.b/v1 → no match"},
+		{name: "the server does not answer", known: abc, server: server{document: "!", live: abc}, query: resource("", "bazs"), both: "document → failed"},
+	})
+}
+
+// Found, but a version of the group was never tried, on a legacy server.
+func TestFoundBesideUntriedVersions(t *testing.T) {
+	then := func(words string) func(h *history) { return func(h *history) { h.document(abc); h.live(words) } }
+	checkRows(t, []row{
+		{name: "a better version was never tried", then: then("a/v2:Foo"), server: server{document: abc}, query: kind("a", "Foo"), legacy: "a/v1 → a/v1"},
+		{name: "a worse version was never tried", then: then("a/v1:Foo"), server: server{document: abc}, query: kind("a", "Foo"), legacy: "a/v2 → a/v1"},
+		{name: "it fails", then: then("a/v1:Foo"), server: server{document: abc, live: "a/v1:Foo a/v2!"}, query: kind("a", "Foo"), legacy: "a/v2 → a/v1"},
+		{name: "it was tried in vain", then: then("a/v1:Foo a/v2!"), server: server{document: abc}, query: kind("a", "Foo"), legacy: "nothing → a/v1"},
+		{name: "another is named", then: then("a/v1:Foo"), server: server{document: abc}, query: kind("a", "Foo", "v1"), legacy: "nothing → a/v1"},
+		{name: "both are named", then: then("a/v1:Foo"), server: server{document: abc}, query: kind("a", "Foo", "v1", "v2"), legacy: "a/v2 → a/v1"},
+		{name: "the list was never read", then: func(h *history) { h.live("a/v1:Foo"); h.document("b/v1:Bar") }, server: server{document: "b/v1:Bar", live: "a/v1:Foo"}, query: kind("a", "Foo"), aggregated: "a/ → a/v1"},
+	})
+}
+
+// A reset: the document first, because the facts come from it. No lookup is weaker.
+func TestLookupAfterReset(t *testing.T) {
+	reset := (*history).resetAll
+	dead := server{document: "!", live: "a/v1! a/v2! b/v1!"}
+	checkRows(t, []row{
+		{name: "found", known: abc, then: reset, query: kind("a", "Foo"), aggregated: "document → a/v1", legacy: "document, a/v1 → a/v1"},
+		{name: "found in a version", known: abc, then: reset, query: kind("a", "Foo", "v2"), aggregated: "document → a/v2", legacy: "document, a/v2 → a/v2"},
+		{name: "found in any group", known: abc, then: reset, query: resource("", "bars"), aggregated: "document → b/v1", legacy: "document, /v1, a/v1, a/v2, b/v1 → b/v1"},
+		{name: "miss with a version", known: abc, then: reset, query: kind("a", "Baz", "v1"), both: "document, a/v1 → no match"},
+		{name: "miss in a known group", known: abc, then: reset, query: kind("a", "Baz"), both: "document, a/v1, a/v2, a/ → no match"},
+		{name: "miss in an unknown group", known: abc, then: reset, query: kind("z", "Baz"), both: "document → no match"},
+		{name: "gone from the document and live", known: abc, then: reset, server: server{document: "/v1:Pod a/v2:Foo b/v1:Bar"}, query: kind("a", "Foo", "v1"), both: "document, a/v1 → no match"},
+		{name: "gone from the document, served live", known: abc, then: reset, server: server{document: "/v1:Pod a/v2:Bar b/v1:Bar", live: abc}, query: kind("a", "Foo", "v1"), both: "document, a/v1 → a/v1"},
+		{name: "gone from the document, live fails", known: abc, then: reset, server: server{document: "/v1:Pod a/v2:Bar b/v1:Bar", live: "a/v1! a/v2:Bar"}, query: kind("a", "Foo", "v1"), both: "document, a/v1 → failed"},
+		{name: "the same in a group that went", known: abc, then: reset, server: server{document: "b/v1:Bar", live: "a/v1! a/v2! b/v1:Bar"}, query: kind("a", "Foo", "v1"), both: "document, a/v1 → failed"},
+		{name: "read live, then reset", known: abc, then: func(h *history) { h.live("a/v1:Foo,New"); h.resetAll() }, query: kind("a", "New", "v1"), both: "document, a/v1 → no match"},
+		{name: "the server does not answer", known: abc, then: reset, server: dead, query: kind("a", "Foo"), both: "document → a/v1"},
+		{name: "the server does not answer, with a version", known: abc, then: reset, server: dead, query: kind("a", "Foo", "v1"), both: "document → a/v1"},
+		{name: "only the version answers", known: abc, then: reset, server: server{document: "!", live: "a/v1:Foo"}, query: kind("a", "Baz", "v1"), both: "document, a/v1 → no match"},
+		{name: "of all, then of a group", known: abc, then: func(h *history) { h.resetAll(); h.resetGroup("a") }, query: kind("a", "Foo", "v1"), both: "document, a/v1 → a/v1"},
+	})
+}
+
+// ResetGroup: live reads of the group, and nothing of the others.
+func TestLookupAfterResetGroup(t *testing.T) {
+	reset := func(group string) func(*history) { return func(h *history) { h.resetGroup(group) } }
+	down := server{document: abc, live: "a/v1! a/v2! b/v1:Bar", noLists: true}
+	checkRows(t, []row{
+		{name: "found in a version", known: abc, then: reset("a"), query: kind("a", "Foo", "v1"), both: "a/v1 → a/v1"},
+		{name: "found", known: abc, then: reset("a"), query: kind("a", "Foo"), both: "a/v1, a/v2, a/ → a/v1"},
+		{name: "moved to a new version", known: abc, then: reset("a"), server: server{document: abc, live: "a/v1: a/v2: a/v3:Foo"}, query: kind("a", "Foo"), both: "a/v1, a/v2, a/v1, a/, a/v3 → a/v3"},
+		{name: "miss", known: abc, then: reset("a"), query: kind("a", "Baz"), both: "a/v1, a/v2, a/ → no match"},
+		{name: "miss with a version", known: abc, then: reset("a"), query: kind("a", "Baz", "v1"), both: "a/v1 → no match"},
+		{name: "the group is down", known: abc, then: reset("a"), server: down, query: kind("a", "Foo"), both: "a/v1, a/v2, a/ → a/v1"},
+		{name: "unknown group", known: abc, then: reset("z"), query: kind("z", "Foo"), both: "z/, document → no match"},
+		{name: "unknown group that has come", known: abc, then: reset("z"), server: server{document: abc, live: abc + " z/v1:Foo"}, query: kind("z", "Foo"), both: "z/, z/v1 → z/v1"},
+		{name: "any group", known: abc, then: reset("b"), query: resource("", "bars"), aggregated: "b/v1, b/ → b/v1"},
+		{name: "any group, tried in vain", known: abc, then: func(h *history) {
+			h.resetGroup("b")
+			h.live("b/v1!")
+			h.Snapshot = h.WithList("b", nil, "", errUnread, h.tick())
+		}, query: resource("", "foos"), both: "nothing → a/v1"},
+		{name: "any group, another that is down", known: abc, then: func(h *history) {
+			h.resetGroup("b")
+			h.live("b/v1!")
+			h.Snapshot = h.WithList("b", nil, "", errUnread, h.tick())
+		}, query: resource("", "pods"), both: "nothing → /v1"},
+	})
+}
+
+// A reset that comes after a lookup began does not take its own reads away from it.
+func TestLaterResetsLeaveALookupItsReads(t *testing.T) {
+	h := newHistory(false, abc)
+	began := h.now
+	h.document(abc)
+	h.live("a/v1:Foo,New a/v2:Foo")
+	h.group("a", "v1", "v2")
+	h.resetAll()
+	h.resetGroup("a")
+	if version, current := h.AsOf(began).finds("a", "New"); version != "v1" || !current {
+		t.Errorf("as of the beginning: %q, current %v", version, current)
+	}
+	if version, current := h.AsOf(h.now).finds("a", "New"); version != "v1" || current {
+		t.Errorf("as of now: %q, current %v", version, current)
+	}
 }

@@ -185,14 +185,8 @@ func TestOracleCatchesMutants(t *testing.T) {
 	}
 	for name, mutant := range mutants {
 		t.Run(name, func(t *testing.T) {
-			failed := compareRandom(rand.New(rand.NewPCG(1, 0)), documentsPerSeed, mutant, new(tally))
-			if failed == nil {
+			if compareRandom(rand.New(rand.NewPCG(1, 0)), documentsPerSeed, mutant, new(tally)) == nil {
 				t.Fatal("not caught")
-			}
-			failed = failed.shrink(mutant)
-			t.Log(failed)
-			if resources := failed.doc.resources(); len(failed.doc) > 2 || resources > 3 {
-				t.Errorf("shrunk to no less than %d groups with %d resources", len(failed.doc), resources)
 			}
 		})
 	}
@@ -200,19 +194,8 @@ func TestOracleCatchesMutants(t *testing.T) {
 		shared := func(d document) lookups {
 			return sharedAnswer{d.snapshot(), map[schema.GroupVersionResource][]schema.GroupVersionResource{}}
 		}
-		// Not shrunk: it takes two queries to see.
 		if compareRandom(rand.New(rand.NewPCG(1, 0)), documentsPerSeed, shared, new(tally)) == nil {
 			t.Fatal("not caught")
 		}
 	})
-}
-
-func (d document) resources() int {
-	n := 0
-	for _, g := range d {
-		for _, v := range g.versions {
-			n += len(v.resources)
-		}
-	}
-	return n
 }

@@ -37,20 +37,20 @@ func groupsWith(s *Snapshot, resource string) []string {
 // TestIndexFollowsWhatIsPublished: what was indexed before is not what is found after.
 func TestIndexFollowsWhatIsPublished(t *testing.T) {
 	list := NewList([]*Group{group("a", read("v1", foos)), group("b", read("v1", foos), listed("v2"))}, true)
-	s := new(Snapshot).WithDocument(list, 1, 1).indexed()
+	s := new(Snapshot).WithDocument(list, 1).indexed()
 	relisted := NewList([]*Group{group("b", read("v1", bars)), s.Group("a")}, true)
 	tests := map[string]struct {
 		next       *Snapshot
 		foos, bars []string
 	}{
-		"WithVersion, new group": {s.WithVersion("c", "v1", tableOf("Bar"), 2), []string{"a/v1", "b/v1"}, []string{"c/v1"}},
-		"WithVersion, first":     {s.WithVersion("b", "v2", tableOf("Bar"), 2), []string{"a/v1", "b/v1"}, []string{"b/v2"}},
-		"WithVersion, changed":   {s.WithVersion("b", "v1", tableOf("Bar"), 2), []string{"a/v1"}, []string{"b/v1"}},
-		"WithVersion, more":      {s.WithVersion("a", "v2", tableOf("Bar", "Foo"), 2), []string{"a/v2", "a/v1", "b/v1"}, []string{"a/v2"}},
-		"WithVersion, gone":      {s.WithVersion("b", "v1", nil, 2), []string{"a/v1"}, nil},
-		"WithoutDropped":         {s.WithDocument(NewList(list.groups[1:], true), 2, 2).WithoutDropped(), []string{"b/v1"}, nil},
-		"WithDocument":           {s.WithDocument(relisted, 2, 2), []string{"a/v1"}, []string{"b/v1"}},
-		"WithDocument and back":  {s.WithDocument(relisted, 2, 2).indexed().WithDocument(list, 3, 3), []string{"a/v1", "b/v1"}, nil},
+		"WithVersion, new group": {s.WithVersion("c", "v1", Found{Table: tableOf("Bar")}, 2, s), []string{"a/v1", "b/v1"}, []string{"c/v1"}},
+		"WithVersion, first":     {s.WithVersion("b", "v2", Found{Table: tableOf("Bar")}, 2, s), []string{"a/v1", "b/v1"}, []string{"b/v2"}},
+		"WithVersion, changed":   {s.WithVersion("b", "v1", Found{Table: tableOf("Bar")}, 2, s), []string{"a/v1"}, []string{"b/v1"}},
+		"WithVersion, more":      {s.WithVersion("a", "v2", Found{Table: tableOf("Bar", "Foo")}, 2, s), []string{"a/v2", "a/v1", "b/v1"}, []string{"a/v2"}},
+		"WithVersion, gone":      {s.WithVersion("b", "v1", Found{Table: nil}, 2, s), []string{"a/v1"}, nil},
+		"dropped and gone":       {s.WithDocument(NewList(list.groups[1:], true), 2).WithVersion("a", "v1", Found{}, 3, s), []string{"b/v1"}, nil},
+		"WithDocument":           {s.WithDocument(relisted, 2), []string{"a/v1"}, []string{"b/v1"}},
+		"WithDocument and back":  {s.WithDocument(relisted, 2).indexed().WithDocument(list, 3), []string{"a/v1", "b/v1"}, nil},
 		"Reset":                  {s.Reset(2), []string{"a/v1", "b/v1"}, nil},
 	}
 	for name, test := range tests {
@@ -70,36 +70,6 @@ func TestIndexFollowsWhatIsPublished(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a/v1", "b/v1"}, groupsWith(s, "foos")); diff != "" {
 		t.Errorf("foos of the first snapshot (-want +got):\n%s", diff)
-	}
-}
-
-// TestIndexIsShared by snapshots of the same groups, and by no others.
-func TestIndexIsShared(t *testing.T) {
-	list := NewList([]*Group{group("a", read("v1", foos)), group("b", read("v1", foos), listed("v2"))}, false)
-	s := new(Snapshot).WithDocument(list, 1, 1)
-	same := NewList([]*Group{s.Group("a"), s.Group("b")}, false)
-	for name, next := range map[string]*Snapshot{
-		"of another mapper": new(Snapshot).WithDocument(list, 1, 1),
-		"Reset":             s.Reset(2),
-		"ResetGroup":        s.ResetGroup("a", 2),
-		"WithVersion":       s.WithVersion("a", "v1", tableOf("Foo"), 2),
-		"WithDocument":      s.WithDocument(list, 2, 2),
-		"the same document": s.WithDocument(same, 2, 2),
-		"there and back":    s.WithDocument(NewList(list.groups[:1], false), 2, 2).WithoutDropped().WithDocument(list, 3, 3),
-	} {
-		if next.names != s.names {
-			t.Errorf("%s: an index of its own for the same groups", name)
-		}
-	}
-	for name, next := range map[string]*Snapshot{
-		"WithVersion":       s.WithVersion("a", "v1", tableOf("Bar"), 2),
-		"WithVersion, gone": s.WithVersion("a", "v1", nil, 2),
-		"WithFailedVersion": s.WithFailedVersion("b", "v2", errUnread, 2),
-		"WithDocument":      s.WithDocument(list.Next([]*Group{group("a", read("v1", bars)), s.Group("b")}, false), 2, 2),
-	} {
-		if next.names == s.names || next.names == list.names {
-			t.Errorf("%s: the index of other groups", name)
-		}
 	}
 }
 

@@ -86,7 +86,7 @@ func TestOracle(t *testing.T) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
 				if failed := compareRandom(rand.New(rand.NewPCG(seed, 0)), documentsPerSeed, soundSnapshot, &total); failed != nil {
-					t.Errorf("seed %d:\n%v", seed, failed.shrink(soundSnapshot))
+					t.Errorf("seed %d:\n%v", seed, failed)
 				}
 			})
 		}
@@ -113,7 +113,7 @@ func FuzzParity(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, bytes []byte) {
 		if failed := compareRandom(&fuzzDice{bytes}, 1, soundSnapshot, new(tally)); failed != nil {
-			t.Error(failed.shrink(soundSnapshot))
+			t.Error(failed)
 		}
 	})
 }
@@ -147,34 +147,6 @@ type disagreement struct {
 
 func (d *disagreement) String() string {
 	return fmt.Sprintf("%v\n%v\nours:    %v\nlibrary: %s", d.doc, d.query, d.ours, d.expected)
-}
-
-// shrink removes from d whatever is not needed for the failure.
-func (d *disagreement) shrink(make maker) *disagreement {
-	for {
-		less := d.smaller(make)
-		if less == nil {
-			return d
-		}
-		d = less
-	}
-}
-
-func (d *disagreement) smaller(make maker) *disagreement {
-	again := func(doc document, q query) *disagreement {
-		return compare(doc, make(doc), restmapper.NewDiscoveryRESTMapper(doc.library()), q, new(tally))
-	}
-	for _, doc := range d.doc.smaller() {
-		if failed := again(doc, d.query); failed != nil {
-			return failed
-		}
-	}
-	for _, q := range d.query.smaller() {
-		if failed := again(d.doc, q); failed != nil {
-			return failed
-		}
-	}
-	return nil
 }
 
 // compare puts q to both and returns how they disagree, or nil.

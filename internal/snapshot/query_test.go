@@ -4,7 +4,6 @@ package snapshot
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -55,17 +54,6 @@ func (q query) String() string {
 		return fmt.Sprintf("query{method: %v, gvr: schema.GroupVersionResource{Group: %q, Version: %q, Resource: %q}}",
 			q.method, q.gvr.Group, q.gvr.Version, q.gvr.Resource)
 	}
-}
-
-// smaller returns every query that is q with one version less.
-func (q query) smaller() []query {
-	var all []query
-	for i := range q.versions {
-		less := q
-		less.versions = slices.Delete(slices.Clone(q.versions), i, i+1)
-		all = append(all, less)
-	}
-	return all
 }
 
 // answer is what a lookup returned.

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// step is one event of a history, and what is known after it.
+type step struct {
+	do   func(*history)
+	want string
+}
+
+// sentence is one sentence of a rule as a history.
+type sentence struct {
+	name   string
+	legacy bool
+	steps  []step
+}
+
+func checkSentences(t *testing.T, sentences []sentence) {
+	t.Helper()
+	for _, s := range sentences {
+		t.Run(strings.ReplaceAll(s.name, " ", "_"), func(t *testing.T) {
+			h := newHistory(s.legacy, "")
+			for _, step := range s.steps {
+				step.do(h)
+				h.check(t, step.want)
+			}
+		})
+	}
+}
+
+func doc(text string) func(*history)              { return func(h *history) { h.document(text) } }
+func live(text string) func(*history)             { return func(h *history) { h.live(text) } }
+func resetOf(g string) func(*history)             { return func(h *history) { h.resetGroup(g) } }
+func listOf(g string, v ...string) func(*history) { return func(h *history) { h.group(g, v...) } }
+
+// R1: only the 404 of a version's own path removes it. Documents and lists add, update and
+// sort.
+func TestOnlyItsOwn404RemovesAVersion(t *testing.T) {
+	checkSentences(t, []sentence{
+		{name: "a document that drops a version", steps: []step{
+			{doc("a/v1:Foo a/v2:Foo"), "a/v1:Foo a/v2:Foo"},
+			{doc("a/v2:Foo"), "a/v2:Foo a/v1:Foo@1"},
+			{live("a/v1"), "a/v2:Foo a/v1-@3"},
+			{doc("a/v2:Foo"), "a/v2:Foo"},
+		}},
+		{name: "a document that drops a group", steps: []step{
+			{doc("a/v1:Foo a/v2:Bar b/v1:Bar"), "a/v1:Foo a/v2:Bar b/v1:Bar"},
+			{doc("b/v1:Bar"), "a/v1:Foo@1 a/v2:Bar@1 b/v1:Bar"},
+			{live("a/v1"), "a/v1-@3 a/v2:Bar@1 b/v1:Bar"},
+			{live("a/v2"), "a/v1-@3 a/v2-@4 b/v1:Bar"},
+			{doc("b/v1:Bar"), "b/v1:Bar"},
+		}},
+		{name: "a 404 of one version says nothing of another", steps: []step{
+			{doc("a/v1:Foo a/v2:Bar"), "a/v1:Foo a/v2:Bar"},
+			{live("a/v2"), "a/v1:Foo a/v2-@2"},
+		}},
+		{name: "a list adds and sorts", steps: []step{
+			{doc("a/v1:Foo a/v2:Bar"), "a/v1:Foo a/v2:Bar"},
+			{listOf("a", "v3", "v2", "v1"), "a/v3 a/v2:Bar a/v1:Foo"},
+		}},
+		{name: "a list removes nothing", steps: []step{
+			{doc("a/v1:Foo a/v2:Bar"), "a/v1:Foo a/v2:Bar"},
+			{listOf("a", "v1"), "a/v2:Bar a/v1:Foo"},
+			{listOf("a"), "a/v2:Bar a/v1:Foo"},
+		}},
+		{name: "a list that has a version again", steps: []step{
+			{doc("a/v1:Foo a/v2:Bar"), "a/v1:Foo a/v2:Bar"},
+			{live("a/v1"), "a/v1-@2 a/v2:Bar"},
+			{listOf("a", "v1", "v2"), "a/v1 a/v2:Bar"},
+		}},
+		{name: "nothing is kept of a version that nobody has seen", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{live("a/v9 z/v1 a/v8! z/v2!"), "a/v1:Foo"},
+			{listOf("z"), "a/v1:Foo"},
+		}},
+		{name: "a version that no list has stands in kube-aware order", steps: []step{
+			{doc("a/v2:Foo a/v1:Foo"), "a/v2:Foo a/v1:Foo"},
+			{live("a/v1beta1:Foo a/v3:Foo"), "a/v3:Foo@3 a/v2:Foo a/v1:Foo a/v1beta1:Foo@2"},
+		}},
+	})
+}
+
+// A dropped group keeps its place: lookups in many groups answer the same during a restart.
+func TestDroppedGroupKeepsItsPlace(t *testing.T) {
+	h := newHistory(false, "/v1:Pod a/v1:Foo b/v1:Foo c/v1:Foo")
+	for _, text := range []string{"/v1:Pod", "/v1:Pod c/v1:Foo", "/v1:Pod", "/v1:Pod b/v1:Foo c/v1:Foo"} {
+		h.document(text)
+		if names := fmt.Sprint(groupsWith(h.Snapshot, "foos")); names != "[a/v1 b/v1 c/v1]" {
+			t.Errorf("after %q: %s", text, names)
+		}
+	}
+	h.document("/v1:Pod a/v1:Foo b/v1:Foo c/v1:Foo")
+	if h.apart != 0 || fmt.Sprint(groupsWith(h.Snapshot, "foos")) != "[a/v1 b/v1 c/v1]" {
+		t.Errorf("when it is back: %s", h.text())
+	}
+}
+
+// Only so many dropped groups are kept.
+func TestDroppedGroupsAreBounded(t *testing.T) {
+	var all []string
+	for n := range mostDropped + 100 {
+		all = append(all, fmt.Sprintf("g%05d/v1:Foo", n))
+	}
+	h := newHistory(false, strings.Join(all, " ")+" a/v1:Foo")
+	h.document("a/v1:Foo")
+	if len(h.groups) != mostDropped+1 || h.Group("a") == nil {
+		t.Errorf("%d groups", len(h.groups))
+	}
+}
+
+// R2: of two reads the one that began later counts. A document that repeats what it said is
+// no news.
+func TestTheLaterReadWins(t *testing.T) {
+	at := func(now Tick, what string) func(*history) {
+		return func(h *history) { h.liveAt(what, now, h.Snapshot) }
+	}
+	docAt := func(now Tick, text string) func(*history) { return func(h *history) { h.documentAt(text, now) } }
+	checkSentences(t, []sentence{
+		{name: "a document that repeats itself is no news", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{live("a/v1:Bar"), "a/v1:Bar@2"},
+			{doc("a/v1:Foo"), "a/v1:Bar@2"},
+		}},
+		{name: "nor of a version that is gone", steps: []step{
+			{doc("a/v1:Foo a/v2:Bar"), "a/v1:Foo a/v2:Bar"},
+			{live("a/v1"), "a/v1-@2 a/v2:Bar"},
+			{doc("a/v1:Foo a/v2:Bar"), "a/v1-@2 a/v2:Bar"},
+		}},
+		{name: "news replaces what was read before", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{live("a/v1:Bar"), "a/v1:Bar@2"},
+			{doc("a/v1:Foo,Baz"), "a/v1:Foo,Baz"},
+		}},
+		{name: "news of one version is news of the group", steps: []step{
+			{doc("a/v1:Foo a/v2:Foo"), "a/v1:Foo a/v2:Foo"},
+			{live("a/v1"), "a/v1-@2 a/v2:Foo"},
+			{doc("a/v1:Foo a/v2:Bar"), "a/v1:Foo a/v2:Bar"},
+		}},
+		{name: "news that comes after a later live read", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{at(5, "a/v1:Bar"), "a/v1:Bar@5"},
+			{docAt(4, "a/v1:Foo,Baz"), "a/v1:Bar@5"},
+		}},
+		{name: "a live read that began before the news", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{func(h *history) {
+				from := h.Snapshot
+				h.documentAt("a/v1:Baz", 4)
+				h.liveAt("a/v1:Bar", 3, from)
+			}, "a/v1:Baz"},
+		}},
+		{name: "a live read that began before a document without news", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{func(h *history) {
+				from := h.Snapshot
+				h.documentAt("a/v1:Foo", 4)
+				h.liveAt("a/v1:Bar", 3, from)
+			}, "a/v1:Bar@3"},
+		}},
+		{name: "of two live reads the later one", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{at(5, "a/v1:Bar"), "a/v1:Bar@5"},
+			{at(4, "a/v1"), "a/v1:Bar@5"},
+			{at(6, "a/v1"), "a/v1-@6"},
+		}},
+		{name: "of two documents the later one", steps: []step{
+			{docAt(5, "a/v1:Foo"), "a/v1:Foo"},
+			{docAt(4, "a/v1:Bar"), "a/v1:Foo"},
+		}},
+		{name: "of two lists the later one", steps: []step{
+			{doc("a/v1:Foo a/v2:Foo"), "a/v1:Foo a/v2:Foo"},
+			{func(h *history) { h.groupAt(5, "a", "v2", "v1") }, "a/v2:Foo a/v1:Foo"},
+			{func(h *history) { h.groupAt(4, "a", "v1", "v2") }, "a/v2:Foo a/v1:Foo"},
+		}},
+		{name: "a list that is later than the news", steps: []step{
+			{doc("a/v1:Foo a/v2:Foo"), "a/v1:Foo a/v2:Foo"},
+			{func(h *history) { h.groupAt(9, "a", "v2", "v1") }, "a/v2:Foo a/v1:Foo"},
+			{docAt(8, "a/v1:Foo a/v2:Bar"), "a/v2:Bar a/v1:Foo"},
+		}},
+		{name: "a stale version keeps its table", steps: []step{
+			{doc("a/v1:Foo a/v2:Foo"), "a/v1:Foo a/v2:Foo"},
+			{doc("a/v1! a/v2:Foo"), "a/v1!:Foo@1 a/v2:Foo"},
+			{doc("a/v1:Bar a/v2:Foo"), "a/v1:Bar a/v2:Foo"},
+		}},
+		{name: "a stale version that is read live", steps: []step{
+			{doc("a/v1! a/v2:Foo"), "a/v1! a/v2:Foo"},
+			{live("a/v1:Foo"), "a/v1:Foo@2 a/v2:Foo"},
+			{doc("a/v1! a/v2:Bar"), "a/v1!:Foo@2 a/v2:Bar"},
+			{live("a/v1"), "a/v1-@4 a/v2:Bar"},
+		}},
+		{name: "a version that is only named keeps its table", legacy: true, steps: []step{
+			{doc("a/v1:Foo b/v1:Foo"), "a/v1 b/v1"},
+			{live("a/v1:Foo"), "a/v1:Foo@2 b/v1"},
+			{doc("a/v1:Foo b/v1:Foo"), "a/v1:Foo@2 b/v1"},
+			{doc("a/v2:Foo a/v1:Foo"), "a/v2 a/v1:Foo@2 b/v1"},
+		}},
+		{name: "news that names a version that was gone", legacy: true, steps: []step{
+			{doc("a/v1:Foo a/v2:Foo"), "a/v1 a/v2"},
+			{live("a/v1"), "a/v1-@2 a/v2"},
+			{doc("a/v1:Foo a/v2:Foo a/v3:Foo"), "a/v1 a/v2 a/v3"},
+		}},
+		{name: "a failure keeps the table and the tick", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{live("a/v1!"), "a/v1!:Foo"},
+			{live("a/v1:Bar"), "a/v1:Bar@3"},
+			{live("a/v1!"), "a/v1!:Bar@3"},
+		}},
+		{name: "what is served again as the document says is the document's", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{live("a/v1:Bar"), "a/v1:Bar@2"},
+			{live("a/v1:Foo"), "a/v1:Foo@3"},
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+		}},
+	})
+}
+
+// R4: what was read before a reset is not current. The first document after it is news of
+// every group.
+func TestFirstDocumentAfterAResetIsNews(t *testing.T) {
+	checkSentences(t, []sentence{
+		{name: "of what was read live", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{live("a/v1:Bar"), "a/v1:Bar@2"},
+			{(*history).resetAll, "a/v1:Bar@2"},
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+		}},
+		{name: "of what was gone", steps: []step{
+			{doc("a/v1:Foo a/v2:Foo"), "a/v1:Foo a/v2:Foo"},
+			{live("a/v1"), "a/v1-@2 a/v2:Foo"},
+			{(*history).resetAll, "a/v1-@2 a/v2:Foo"},
+			{doc("a/v1:Foo a/v2:Foo"), "a/v1:Foo a/v2:Foo"},
+		}},
+		{name: "but not of what was read live after it", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{(*history).resetAll, "a/v1:Foo"},
+			{func(h *history) { h.liveAt("a/v1:Bar", 9, h.Snapshot); h.documentAt("a/v1:Foo", 8) }, "a/v1:Bar@9"},
+		}},
+	})
+	h := newHistory(false, "a/v1:Foo")
+	h.resetAll()
+	if version, current := h.finds("a", "Foo"); version != "v1" || current {
+		t.Errorf("after the reset: %q, current %v", version, current)
+	}
+	h.document("a/v1:Foo")
+	if version, current := h.finds("a", "Foo"); version != "v1" || !current {
+		t.Errorf("after the document: %q, current %v", version, current)
+	}
+}
+
+// A version that the document after a reset no longer has, and whose own path fails, is
+// neither served nor absent.
+func TestLostVersionIsNotServed(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo a/v2:Bar")
+	h.resetAll()
+	h.document("a/v2:Bar")
+	h.live("a/v1!")
+	if version, _ := h.finds("a", "Foo"); version != "" {
+		t.Errorf("it is served in %s", version)
+	}
+	if !h.Serves("a", "v1") {
+		t.Error("it counts as absent")
+	}
+	h.live("a/v1:Foo")
+	if version, _ := h.finds("a", "Foo"); version != "v1" {
+		t.Error("it answers, and is not served")
+	}
+}
+
+// ResetGroup waits for live reads of the list and of each version, and is settled then.
+func TestResetGroupSettles(t *testing.T) {
+	for name, test := range map[string]struct {
+		then    func(*history)
+		pending bool
+	}{
+		"nothing was read":  {func(*history) {}, true},
+		"the document":      {doc("a/v1:Foo a/v2:Foo"), true},
+		"one version":       {live("a/v1:Foo"), true},
+		"both":              {live("a/v1:Foo a/v2:Foo"), true},
+		"all":               {func(h *history) { h.live("a/v1:Foo a/v2:Foo"); h.group("a", "v1", "v2") }, false},
+		"one is gone":       {func(h *history) { h.live("a/v1 a/v2:Foo"); h.group("a", "v2") }, false},
+		"one fails":         {func(h *history) { h.live("a/v1! a/v2:Foo"); h.group("a", "v1", "v2") }, true},
+		"the list adds one": {func(h *history) { h.live("a/v1:Foo a/v2:Foo"); h.group("a", "v1", "v2", "v3") }, true},
+	} {
+		h := newHistory(false, "a/v1:Foo a/v2:Foo b/v1:Bar")
+		h.resetGroup("a")
+		if test.then(h); (h.Group("a").reset > 0) != test.pending {
+			t.Errorf("%s: pending %v", name, !test.pending)
+		}
+		if version, current := h.finds("b", "Bar"); version != "v1" || !current {
+			t.Errorf("%s: another group is not current", name)
+		}
+		if err := checkInvariants(h.Snapshot); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	h := newHistory(false, "b/v1:Bar")
+	if h.resetGroup("z"); h.Group("z") == nil {
+		t.Error("an unknown group does not wait for its reset")
+	}
+	if h.group("z"); h.Group("z") != nil {
+		t.Error("a group that is not there is kept")
+	}
+}
+
+// A generation is what is served: it does not move for what changes no answer.
+func TestGenerationMovesWithWhatIsServed(t *testing.T) {
+	const known = "a/v1:Foo a/v2:Foo b/v1:Bar"
+	for name, test := range map[string]struct {
+		do    func(*history)
+		moves bool
+	}{
+		"the same document":     {doc(known), false},
+		"a new version":         {doc(known + " b/v2:Bar"), true},
+		"a dropped group":       {doc("a/v1:Foo a/v2:Foo"), false},
+		"a reset":               {(*history).resetAll, false},
+		"a reset of a group":    {resetOf("a"), false},
+		"a live read, the same": {live("a/v1:Foo"), false},
+		"a live read, another":  {live("a/v1:Bar"), true},
+		"a live read, gone":     {live("a/v1"), true},
+		"a failure":             {live("a/v1!"), false},
+		"the same list":         {listOf("a", "v1", "v2"), false},
+		"the list turned":       {listOf("a", "v2", "v1"), true},
+		"a stale mark":          {doc("a/v1! a/v2:Foo b/v1:Bar"), false},
+		"an unknown version":    {live("a/v9"), false},
+	} {
+		h := newHistory(false, known)
+		before := h.Generation()
+		if test.do(h); (h.Generation() != before) != test.moves {
+			t.Errorf("%s: the generation went from %d to %d", name, before, h.Generation())
+		}
+	}
+	h := newHistory(true, known)
+	before := h.Generation()
+	if h.live("a/v1:Foo"); h.Generation() != before {
+		t.Error("a listed version that is read for the first time moves the generation")
+	}
+}
