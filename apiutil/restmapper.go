@@ -223,7 +223,9 @@ func (m *DynamicRESTMapper) RESTMappingsWithContext(ctx context.Context, gk sche
 		return mappings, err
 	}
 	versions = slices.Clone(versions)
-	return recheck(ctx, m, snapshot.KindQuery(gk, versions), func(s *snapshot.Snapshot) ([]*meta.RESTMapping, bool, error) {
+	q := snapshot.KindQuery(gk, versions)
+	q.All = true
+	return recheck(ctx, m, q, func(s *snapshot.Snapshot) ([]*meta.RESTMapping, bool, error) {
 		return s.RESTMappings(gk, versions)
 	})
 }

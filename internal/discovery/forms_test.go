@@ -96,7 +96,7 @@ func TestLiveAgreesWithBulk(t *testing.T) {
 			t.Errorf("group %q: versions %q, %v", g.Name(), versions, err)
 			continue
 		}
-		live = live.WithList(g.Name(), versions, preferred, nil, 2)
+		live = live.WithList(g.Name(), versions, preferred, nil, 2, live)
 		for _, name := range versions {
 			if table, err := c.Version(context.Background(), g.Name(), name); err == nil {
 				live = live.WithVersion(g.Name(), name, snapshot.Found{Table: table}, 2, live)

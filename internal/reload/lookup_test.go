@@ -218,12 +218,12 @@ func TestNoMatchBesideAGoneVersionIsPartial(t *testing.T) {
 	}
 }
 
-// LookupAnew counts nothing that was read before.
-func TestLookupAnewReadsAgain(t *testing.T) {
+// LookupSince counts nothing that was read before.
+func TestLookupSinceReadsAgain(t *testing.T) {
 	server, r := known(t, fakeapi.Aggregated())
 	server.PutVersion(group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource("Other")}})
 	gk := schema.GroupKind{Group: group, Kind: "Kind0001A"}
-	found := r.LookupAnew(context.Background(), snapshot.KindQuery(gk, []string{"v1"}), func(s *snapshot.Snapshot) (known, current bool) {
+	found := r.LookupSince(context.Background(), r.Now(), snapshot.KindQuery(gk, []string{"v1"}), func(s *snapshot.Snapshot) (known, current bool) {
 		_, current, err := s.RESTMapping(gk, []string{"v1"})
 		return err == nil, current
 	})

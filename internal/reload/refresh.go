@@ -97,10 +97,15 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 }
 
 // KeepAll makes refreshes read every version of a server without the aggregated document,
-// until release is called.
+// until release is called. Then the versions count as unread that lookups do not ask for
+// again.
 func (r *Reloader) KeepAll() (release func()) {
 	r.whole.Add(1)
-	return func() { r.whole.Add(-1) }
+	return func() {
+		if r.whole.Add(-1) == 0 {
+			r.publish((*snapshot.Snapshot).Unread)
+		}
+	}
 }
 
 // ReadLive reads a version live, or the whole group if gv has no version. It returns the

@@ -131,7 +131,7 @@ func (r *Reloader) readList(f *flight) {
 	})
 	if f.outcome.Err = err; f.ctx.Err() == nil {
 		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
-			return s.WithList(f.read.Group, versions, preferred, err, f.outcome.Tick)
+			return s.WithList(f.read.Group, versions, preferred, err, f.outcome.Tick, f.from)
 		})
 	}
 }
@@ -174,19 +174,21 @@ func (r *Reloader) ofPeer(ctx context.Context, read snapshot.Read) (found snapsh
 		return snapshot.Found{Err: err}
 	}
 	if said := listed(); said != nil {
-		found.Table = said.Table
+		found.Table, found.Err = said.Table, said.Err // stale at the peer, if there is an error
 	}
 	return found
 }
 
 // twice calls do, which makes a live read. If do reports that something known is gone, and
-// the server failed less than doubtFor ago, twice calls do again after each of the pauses
+// the server failed less than doubtFor ago or the last read of the version failed, twice calls do again after each of the pauses
 // until it reports something else. A kube-apiserver that starts answers 404 for its custom
 // resources for a moment: after it has read their definitions, which ends the 503, and
 // before it has made their documents. Two loops in the server wait for the definitions,
 // and each checks every 100 ms.
 func (r *Reloader) twice(f *flight, known bool, do func() (gone bool)) {
-	if !do() || !known || time.Since(r.Health().Document.LastFailed) > doubtFor {
+	v := f.from.Group(f.read.Group).Version(f.read.Version)
+	failed := v != nil && v.Tried > 0 && v.Err != nil || time.Since(r.Health().Document.LastFailed) <= doubtFor
+	if !do() || !known || !failed {
 		return
 	}
 	for _, pause := range [...]time.Duration{300 * time.Millisecond, 700 * time.Millisecond} {

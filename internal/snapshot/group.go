@@ -199,3 +199,32 @@ func (g *Group) oldest() Tick {
 	}
 	return oldest
 }
+
+// saysLike reports whether two groups of documents say the same. Errors count as different:
+// they may have other texts.
+func (g *Group) saysLike(other *Group) bool {
+	return g == other || g.preferred == other.preferred && slices.EqualFunc(g.versions, other.versions, func(a, b Version) bool {
+		return a.Name == b.Name && a.Err == nil && b.Err == nil && a.Table.equal(b.Table)
+	})
+}
+
+// mostVersions bounds the versions of a group, those that the document names included. A
+// server that names others each time must not fill the memory.
+const mostVersions = 128
+
+// bound drops versions that the document does not name, those first that were read least
+// recently, if there are too many.
+func (g *Group) bound() {
+	for len(g.versions) > mostVersions {
+		oldest := -1
+		for i := range g.versions {
+			if g.document.Version(g.versions[i].Name) == nil && (oldest < 0 || g.versions[i].last() < g.versions[oldest].last()) {
+				oldest = i
+			}
+		}
+		if oldest < 0 {
+			return
+		}
+		g.versions = slices.Delete(g.versions, oldest, oldest+1)
+	}
+}

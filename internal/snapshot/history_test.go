@@ -139,7 +139,7 @@ func (h *history) groupAt(now Tick, name string, versions ...string) {
 	if len(versions) > 0 {
 		preferred = versions[0]
 	}
-	h.Snapshot = h.WithList(name, versions, preferred, nil, now)
+	h.Snapshot = h.WithList(name, versions, preferred, nil, now, h.Snapshot)
 }
 
 // text writes down what is known.
@@ -261,7 +261,7 @@ func (p *proof) make(r Read) {
 		text = r.Group + "/"
 		if p.on.noLists {
 			o.Err = errUnread
-			p.Snapshot = p.WithList(r.Group, nil, "", errUnread, now)
+			p.Snapshot = p.WithList(r.Group, nil, "", errUnread, now, p.Snapshot)
 		} else {
 			p.groupAt(now, r.Group, versionsIn(p.on.live, r.Group)...)
 		}

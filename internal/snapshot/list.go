@@ -66,9 +66,18 @@ func newList(groups []*Group, order *order, aggregated bool) *List {
 	return &List{groups: slices.Clip(groups), order: order, names: new(nameIndex), aggregated: aggregated}
 }
 
-// Next is NewList for the list that follows l, which may be nil. If only the contents of
-// groups have changed, the lists share their order.
+// Next is NewList for the list that follows l, which may be nil. Groups of which it says the
+// same stay the same ones. If only the contents of groups have changed, the lists share
+// their order.
 func (l *List) Next(groups []*Group, aggregated bool) *List {
+	if l != nil {
+		groups = slices.Clone(groups)
+		for i, g := range groups {
+			if old := l.group(g.name); old != nil && old.saysLike(g) {
+				groups[i] = old
+			}
+		}
+	}
 	if l == nil || !sameNames(groups, l.groups) {
 		return NewList(groups, aggregated)
 	}

@@ -100,6 +100,7 @@ func (g *Group) withDocument(said *Group, before, now Tick, first bool) *Group {
 	case said == nil && len(next.versions) == 0 && next.reset == 0:
 		return nil
 	}
+	next.bound()
 	next.index()
 	return next
 }
@@ -163,12 +164,13 @@ func (v *Version) takeNews(news *Version, now Tick) {
 	if v.Gone {
 		v.Gone, v.Read = false, 0
 	}
-	if v.Tried < now && (v.Table == nil || v.Err != nil) {
+	if v.Tried >= now {
+		return
+	}
+	if v.Table == nil || v.Err != nil {
 		v.Tried = 0 // what was found then is no longer what is known
 	}
-	if news.Err != nil || news.Table != nil {
-		v.Err = news.Err
-	}
+	v.Err = news.Err
 }
 
 func (g *Group) names() []string {
@@ -201,17 +203,17 @@ func (g *Group) arrange(names []string) {
 	}
 }
 
-// WithList records a live read of the list of a group that began at now. versions is
-// empty if the server answered that there is no such group. err is not nil if the read
-// failed.
-func (s *Snapshot) WithList(group string, versions []string, preferred string, err error, now Tick) *Snapshot {
+// WithList records a live read of the list of a group that began at now, when the snapshot
+// was from. versions is empty if the server answered that there is no such group. err is
+// not nil if the read failed.
+func (s *Snapshot) WithList(group string, versions []string, preferred string, err error, now Tick, from *Snapshot) *Snapshot {
 	g := s.Group(group)
 	if g == nil && len(versions) == 0 || g != nil && now <= g.listTried {
 		return s
 	}
 	next := g.fork(group)
 	next.listTried = now
-	if err == nil {
+	if err == nil && !s.newsSince(group, from, now) {
 		next.takeList(versions, preferred, now)
 	}
 	next.settle()
@@ -298,6 +300,10 @@ func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 	g := s.Group(group).fork(group)
 	g.reset = max(g.reset, now)
 	next := s.with(g)
+	if len(next.groups) > len(s.groups) && next.apart > mostDropped {
+		next.groups = bounded(next.groups)
+		next.index(s)
+	}
 	next.anyReset = max(now, s.anyReset)
 	return next
 }
@@ -305,6 +311,7 @@ func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 // with returns s with g instead of the group of that name, or after all others.
 func (s *Snapshot) with(g *Group) *Snapshot {
 	next := *s
+	g.bound()
 	g.index()
 	next.groups = slices.Clone(s.groups)
 	keep := g.document != nil || g.reset > 0 || len(g.versions) > 0

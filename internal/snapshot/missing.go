@@ -57,6 +57,9 @@ func (s *Snapshot) Missing(q Query, p Progress) (reads []Read) {
 		return s.missingVersions(q.Group, q.Versions, q, p)
 	}
 	for _, g := range s.GroupsOf(q) {
+		if g.Said() == nil && len(g.versions) == 0 && (q.anyGroup() || g.name != q.Group) {
+			continue // nobody has seen it served
+		}
 		reads = append(reads, s.missingIn(g, q, p)...)
 	}
 	return reads
@@ -104,19 +107,22 @@ func (p Progress) SawGone(group string) bool {
 	return false
 }
 
-// missingVersions lists the reads of those of the versions that the lookup still needs.
+// missingVersions lists the reads of those of the versions that the lookup still needs. If
+// the best version that it rests on is current, worse ones need only be tried once.
 func (s *Snapshot) missingVersions(group string, versions []string, q Query, p Progress) (reads []Read) {
 	g := s.Group(group)
+	changed, answered := g.changed(versions), false
 	for _, name := range versions {
 		read := Read{Part: PartVersion, Group: group, Version: name}
-		o := p.Done[read]
-		v := g.Version(name)
+		o, v := p.Done[read], g.Version(name)
 		if v != nil {
 			o.Tick = max(o.Tick, v.Tried)
 		}
+		news := o.Times > 0 && o.Tick < s.document && (o.Said != g.Said() || o.Tick < s.reset)
 		switch {
-		case p.Found && (v == nil || s.current(g, v) || s.tried(g, v) && !q.restsOn(v)), o.Times == mostTimes:
-		case o.Tick <= p.Began || o.Tick < s.changed(g, versions, o):
+		case p.Found && (v == nil || s.current(g, v) || s.tried(g, v) && !q.restsOn(v) || answered && v.attempted()):
+			answered = answered || !q.All && q.anyVersion() && v != nil && q.restsOn(v)
+		case o.Times < mostTimes && (o.Tick <= p.Began || o.Tick < changed || news):
 			reads = append(reads, read)
 		}
 	}
@@ -124,11 +130,9 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 }
 
 // changed returns when something that one of the versions still serves was last found
-// changed: since then, a kind may have moved to a version that was read before.
-func (s *Snapshot) changed(g *Group, versions []string, o Outcome) (last Tick) {
-	if o.Times > 0 && o.Said != g.Said() {
-		last = s.document
-	}
+// changed: since then, a kind may have moved to a version that was read before. g may be
+// nil.
+func (g *Group) changed(versions []string) (last Tick) {
 	for _, name := range versions {
 		if v := g.Version(name); v != nil && !v.Gone {
 			last = max(last, v.changed)

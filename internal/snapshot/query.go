@@ -17,6 +17,8 @@ type Query struct {
 	Group string
 	// Versions are the versions that the lookup names, each once; none stands for all.
 	Versions []string
+	// All reports whether every version that serves the kind is looked for, and not the best.
+	All bool
 	// Name is the kind that is looked for, or the resource.
 	Name string
 	// ByResource reports whether Name is a resource. Then Group matches as in client-go:
@@ -34,7 +36,7 @@ func KindQuery(gk schema.GroupKind, versions []string) Query {
 // matter, as in client-go.
 func ResourceQuery(resource schema.GroupVersionResource) Query {
 	q := coerce(resource)
-	return Query{Group: q.Group, Versions: specified([]string{q.Version}), Name: q.Resource, ByResource: true}
+	return Query{Group: q.Group, Versions: specified([]string{q.Version}), Name: q.Resource, ByResource: true, All: true}
 }
 
 // coerce follows coerceResourceForMatching in k8s.io/apimachinery/pkg/api/meta.

@@ -119,20 +119,22 @@ func (s *Snapshot) tried(g *Group, v *Version) bool {
 
 // readAt returns when the table of v was read.
 func (s *Snapshot) readAt(v *Version) Tick {
-	if v.Read == 0 && (v.Table != nil || v.Err != nil) {
+	if v.Read == 0 && (v.Table != nil || v.Err != nil && v.Tried == 0) {
 		return s.document
 	}
 	return v.Read
 }
 
 // currentList reports whether the list of a group's versions, and their order, were read
-// since the last reset.
+// since the last reset, or tried in vain.
 func (s *Snapshot) currentList(g *Group) bool {
 	listed := g.listed
 	if g.Said() != nil {
 		listed = max(listed, s.document)
 	}
-	return listed > s.since(s.reset) && (g.reset == 0 || g.listTried > s.since(g.reset))
+	reset := s.since(s.reset)
+	tried := listed > reset || g.listTried > reset && s.document > reset
+	return listed > 0 && tried && (g.reset == 0 || g.listTried > s.since(g.reset))
 }
 
 // lost reports whether a document that was read after the last reset no longer has a
