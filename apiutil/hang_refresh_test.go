@@ -37,25 +37,26 @@ func hangingServer(t *testing.T, server *fakeapi.Server, opts apiutil.DynamicRES
 	return m
 }
 
-// F4 and F9: what goes is noticed within the interval, although another group hangs.
+// What goes is noticed although another group hangs. A refresh waits for its reads, so the
+// next one is at most a RequestTimeout late.
 func TestRefreshBesideAHangingGroup(t *testing.T) {
-	const interval = 10 * time.Second
+	const interval, timeout = 10 * time.Second, 5 * time.Second
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := hangingServer(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
+		m := hangingServer(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval, RequestTimeout: timeout})
 		stop := startMapper(t, m)
 		for n := range 5 {
 			time.Sleep(37 * time.Second)
 			server.PutVersion("example.com", fakeVersion("v1", "Bar"))
-			time.Sleep(interval + time.Second)
+			time.Sleep(interval + timeout + time.Second)
 			wantAbsent(t, m, fooKind)
 			server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar"))
-			time.Sleep(interval + time.Second)
+			time.Sleep(interval + timeout + time.Second)
 			mapping, err := m.RESTMapping(fooKind.GroupKind(), "v1")
 			if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
 				t.Errorf("round %d: %s", n, answered(mappingText(mapping), err))
 			}
 			server.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar"))
-			time.Sleep(interval + time.Second)
+			time.Sleep(interval + timeout + time.Second)
 			wantServed(t, m, fooKind, schema.GroupVersionKind{Group: beforeHang, Version: "v1", Kind: "A"})
 		}
 		server.ClearFaults()
@@ -64,7 +65,8 @@ func TestRefreshBesideAHangingGroup(t *testing.T) {
 }
 
 // A group that is read live because the document and the mapper disagree about it,
-// and that hangs, does not keep a refresh from what the document has for others.
+// and that hangs, does not keep a refresh from what the document has for others. The next
+// refresh is at most a RequestTimeout late.
 func TestRefreshBesideAHangingDisagreement(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		ahead, behind := twoReplicas(fakeapi.Aggregated())
@@ -74,7 +76,8 @@ func TestRefreshBesideAHangingDisagreement(t *testing.T) {
 			}
 			return ahead
 		})
-		m := newMapperThrough(t, ahead, documents, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+		const interval, timeout = 5 * time.Second, 4 * time.Second
+		m := newMapperThrough(t, ahead, documents, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval, RequestTimeout: timeout})
 		readAll(t, m)
 		stop := startMapper(t, m)
 		synctest.Wait()
@@ -84,11 +87,11 @@ func TestRefreshBesideAHangingDisagreement(t *testing.T) {
 			time.Sleep(17 * time.Second)
 			behind.Remove(otherKind.Group)
 			ahead.Remove(otherKind.Group)
-			time.Sleep(6 * time.Second)
+			time.Sleep(interval + timeout + time.Second)
 			wantAbsent(t, m, otherKind)
 			serve(behind, otherKind)
 			serve(ahead, otherKind)
-			time.Sleep(6 * time.Second)
+			time.Sleep(interval + timeout + time.Second)
 			if got := m.Status().Groups; got != 4 {
 				t.Errorf("%d groups known, want 4", got)
 			}
