@@ -206,10 +206,10 @@ func TestHangingVersionsDoNotHideOthers(t *testing.T) {
 // A group that works again is read at once, although others still hang.
 func TestRecoveryBesideHangingGroups(t *testing.T) {
 	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.SetFault(fakeapi.InGroup("g0001.example.com"), fakeapi.Times(1, fakeapi.Timeout()))
 		server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
 		stop := keepAsking(m, hangingGroups, "v1")
 		time.Sleep(100 * time.Second)
+		server.SetFault(fakeapi.InGroup("g0001.example.com"), fakeapi.Times(1, fakeapi.Timeout()))
 		miss := func() error {
 			_, err := m.RESTMapping(schema.GroupKind{Group: "g0001.example.com", Kind: "Absent"}, "v1")
 			return err
@@ -221,7 +221,8 @@ func TestRecoveryBesideHangingGroups(t *testing.T) {
 			t.Errorf("the first lookup since it answers took %v", took)
 		}
 		for range 5 {
-			if took := timed(t, miss); took > latency*3/2 {
+			// A refresh may be reading the version: then the lookup takes the next flight.
+			if took := timed(t, miss); took > 2*latency {
 				t.Errorf("a lookup after that took %v", took)
 			}
 		}

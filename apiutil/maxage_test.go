@@ -172,16 +172,28 @@ func TestNoMaxAge(t *testing.T) {
 	})
 }
 
-// Any other read of the document counts as a confirmation, too.
-func TestMaxAgeCountsFromTheLastRead(t *testing.T) {
+// R5: only a refresh counts as a confirmation, and no other read.
+func TestMaxAgeCountsFromTheLastRefresh(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
 		for range 10 {
-			readAll(t, m)
+			if err := m.Refresh(context.Background()); err != nil {
+				t.Fatal(err)
+			}
 			server.TakeRequests()
 			time.Sleep(defaultMaxAge * 2 / 3)
 			wantImmediate(t, m, "young", fooKind)
 			wantRequests(t, server, "a young hit")
+			wantAbsent(t, m, newKind)
+			readAll(t, m)
+			server.TakeRequests()
+			time.Sleep(defaultMaxAge/3 + time.Second)
+			wantImmediate(t, m, "old", fooKind)
+			synctest.Wait()
+			if n := len(server.TakeRequests()); n == 0 {
+				t.Error("no refresh after MaxAge, because of what lookups have read")
+			}
 		}
 	})
 }

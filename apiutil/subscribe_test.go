@@ -222,10 +222,10 @@ func TestSubscriberHearsOfWhatLookupsListed(t *testing.T) {
 	})
 }
 
-// Without Start a subscriber receives what lookups find.
-func TestSubscribeWithoutStart(t *testing.T) {
+// Without any refresh a subscriber receives what lookups find.
+func TestSubscribeWithoutRefresh(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
 		s := subscribe(m)
 		if got := s.take(t); len(got) != 5 {
 			t.Errorf("at first: %q", got)

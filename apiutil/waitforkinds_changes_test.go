@@ -82,8 +82,8 @@ func TestWaitForKindsThatAreNeverThereTogether(t *testing.T) {
 		wantServed(t, m, fooKind)
 		first, second := fooKind, newKind
 		second.Version = ""
-		w, c := waitFor(m, first, second), runController(m, first, second)
 		server.SetGroups(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup(second.Group, fakeVersion("v1", second.Kind)))
+		w, c := waitFor(m, first, second), runController(m, first, second)
 		time.Sleep(10 * time.Minute)
 		w.wantStill(t)
 		c.want(t, 0, 0)
