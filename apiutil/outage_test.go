@@ -97,6 +97,30 @@ func TestVersionsAnswerBesideABrokenDocument(t *testing.T) {
 	}
 }
 
+// F3: nor does a reset leave what was read before it, if the version itself can be read.
+func TestResetBesideABrokenDocument(t *testing.T) {
+	for name, fault := range documentFaults() {
+		if name == "timeout" {
+			continue // a lookup of something known waits for that no longer than mostPatient
+		}
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
+				server.SetFault(fakeapi.At("/apis"), fault)
+				server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo:cluster"))
+				m.Reset()
+				mapping, err := m.RESTMapping(fooKind.GroupKind(), "v1")
+				if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
+					t.Errorf("answered from before the reset: %s", answered(mappingText(mapping), err))
+				}
+				m.Reset()
+				wantAbsent(t, m, barKind)
+			})
+		})
+	}
+}
+
 // A lookup that needs no document does not wait for one that hangs.
 func TestVersionsBesideAHangingDocument(t *testing.T) {
 	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
