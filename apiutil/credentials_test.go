@@ -3,17 +3,21 @@
 package apiutil_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -130,14 +134,15 @@ func wantSilence(t *testing.T, m meta.RESTMapper, secrets ...string) {
 }
 
 // A redirect is followed on the same host, and never to another one: client-go's
-// transport would send the credentials along.
+// transport would send the credentials along. A lookup with a version goes on to the
+// version's own path.
 func TestRedirects(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for to, want := range map[string]string{
 		"http://fake.invalid/apis?moved": "GET /api  v2+protobuf 200; GET /apis  Redirect 302; GET /apis  v2+protobuf 200",
-		"http://elsewhere.invalid/apis":  "GET /api  v2+protobuf 200; GET /apis  Redirect 302",
-		"http://fake.invalid:81/apis":    "GET /api  v2+protobuf 200; GET /apis  Redirect 302",
-		"//elsewhere.invalid/apis":       "GET /api  v2+protobuf 200; GET /apis  Redirect 302",
+		"http://elsewhere.invalid/apis":  "GET /api  v2+protobuf 200; GET /apis  Redirect 302; GET /apis/example.com/v1  legacy 200",
+		"http://fake.invalid:81/apis":    "GET /api  v2+protobuf 200; GET /apis  Redirect 302; GET /apis/example.com/v1  legacy 200",
+		"//elsewhere.invalid/apis":       "GET /api  v2+protobuf 200; GET /apis  Redirect 302; GET /apis/example.com/v1  legacy 200",
 	} {
 		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
@@ -145,7 +150,7 @@ func TestRedirects(t *testing.T) {
 			return &http.Response{StatusCode: 302, Body: http.NoBody, Header: http.Header{"Location": {to}}}, nil
 		})))
 		_, err := m.RESTMappingWithContext(context.Background(), schema.GroupKind{Group: "example.com", Kind: "Foo"}, "v1")
-		if followed := strings.Contains(to, "moved"); followed != (err == nil) || meta.IsNoMatchError(err) {
+		if err != nil {
 			t.Errorf("%s: %v", to, err)
 		}
 		requests := server.Requests()
@@ -230,4 +235,161 @@ func TestErrorsDoNotShowQuotedCredentials(t *testing.T) {
 	}
 	server.SetFault(fakeapi.All(), echo(200, "application/json", func(string) string { return `{"kind":"pass\"word\\one"}` }))
 	wantSilence(t, m, `word\one`, `word\\one`)
+}
+
+// Credentials in the URL stay out of errors, in whatever way the request fails.
+func TestErrorsDoNotShowUserinfo(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	const user, password = "user-of-the-url", "password-of-the-url"
+	for _, fault := range []fakeapi.Fault{
+		fakeapi.Refused(), fakeapi.ResetMidBody(), fakeapi.Truncated(), fakeapi.Timeout(), fakeapi.Unexpected304(),
+		fakeapi.Status(503, 0), fakeapi.StatusText(502), fakeapi.LoginPage(), fakeapi.Huge(1 << 20),
+		fakeapi.Redirect("http://elsewhere.invalid/apis"),
+		echo(403, "application/json", asStatus),
+	} {
+		t.Run(fault.String(), func(t *testing.T) {
+			server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
+			cfg := server.Config()
+			cfg.Host = "http://" + user + ":" + password + "@fake.invalid"
+			m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, &http.Client{Transport: cfg.Transport},
+				apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Millisecond, MaxResponseBytes: 64 << 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			server.SetFault(fakeapi.All(), fault)
+			wantSilence(t, m, user, password, base64.StdEncoding.EncodeToString([]byte(user+":"+password)))
+		})
+	}
+}
+
+// The other side may not even speak HTTP, and repeat what it receives.
+func TestErrorsDoNotShowWhatIsNoHTTP(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			buffer := make([]byte, 4096)
+			n, _ := conn.Read(buffer)
+			_, sent, _ := bytes.Cut(buffer[:n], []byte("Authorization: "))
+			line, _, _ := bytes.Cut(sent, []byte("\r\n"))
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n%s\r\n\r\n", line) // a header without a colon
+			_ = conn.Close()
+		}
+	}()
+	cfg := &rest.Config{Host: "http://" + listener.Addr().String(), BearerToken: fakeapi.Token}
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	m, err := apiutil.NewDynamicRESTMapper(cfg, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSilence(t, m, fakeapi.Token)
+}
+
+// A host that is no URL is named in the error without its user and password.
+func TestErrorsDoNotShowUserinfoOfMalformedHosts(t *testing.T) {
+	for _, host := range []string{
+		"https://admin:my secret@host", "https://admin:se/secret@host%zz", "admin:secret@host:443/path",
+		"https://admin:secret%zz@host", "https://admin:secret@host:port", "//admin:secret@host/path", "//admin:se/secret@host", "admin:secret@host%zz",
+	} {
+		for _, watch := range []bool{false, true} {
+			_, err := apiutil.NewDynamicRESTMapperWithOptions(&rest.Config{Host: host}, &http.Client{}, apiutil.DynamicRESTMapperOptions{WatchAPIs: watch})
+			if err == nil || !strings.Contains(err.Error(), "host") {
+				t.Errorf("%s: %v", host, err)
+				continue
+			}
+			for _, part := range []string{"admin", "my ", "secret", ":se", "zz@"} {
+				if strings.Contains(err.Error(), part) {
+					t.Errorf("%s: %q is in: %v", host, part, err)
+				}
+			}
+		}
+	}
+}
+
+// The watch logs no secrets either.
+func TestWatchDoesNotLogWhatWasSent(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	const token = "eyJhbGciOiJSUzI1NiJ9.of-the-watch.signature"
+	server := newServer(fakeapi.Aggregated())
+	next := server.Client().Transport
+	log, logger := newTestLog()
+	m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+		if req.URL.Path != crdsPath {
+			return next.RoundTrip(req)
+		}
+		req = req.Clone(req.Context()) // as by a transport that reads the token from a file
+		req.Header.Set("Authorization", "Bearer "+token)
+		return jsonAnswer(req, http.StatusInternalServerError, []byte(asStatus(fmt.Sprintf("no such token: %q", token)))), nil
+	}), apiutil.DynamicRESTMapperOptions{WatchAPIs: true, Logger: logger})
+	stop := startMapper(t, m)
+	for end := time.Now().Add(10 * time.Second); len(log.containing("no such token")) == 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if len(log.containing("no such token")) == 0 || len(log.containing(token)) > 0 {
+		t.Errorf("logged: %q", log.take(""))
+	}
+}
+
+// The watch does not follow a redirect to another host, which client-go's
+// transport would send the credentials to.
+func TestWatchRedirects(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	elsewhere := make(chan string, 100)
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		elsewhere <- req.Header.Get("Authorization")
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	defer other.Close()
+	server, asked := newServer(fakeapi.Aggregated()), make(chan struct{}, 100)
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == crdsPath || req.URL.Path == apiServicesPath {
+			asked <- struct{}{}
+			http.Redirect(w, req, strings.Replace(other.URL, "127.0.0.1", "localhost", 1)+req.URL.Path, http.StatusFound)
+			return
+		}
+		server.ServeHTTP(w, req)
+	}))
+	defer api.Close()
+	cfg := &rest.Config{Host: api.URL, BearerToken: "watch-token"}
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.CloseIdleConnections()
+	m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, client, apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- m.Start(ctx) }()
+	for range 2 { // of each resource
+		select {
+		case <-asked:
+		case <-time.After(10 * time.Second):
+			t.Error("nothing was asked for")
+		}
+	}
+	select {
+	case sent := <-elsewhere:
+		t.Errorf("another host was asked, with Authorization %q", sent)
+	case <-time.After(100 * time.Millisecond):
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }

@@ -6,10 +6,10 @@ package apiutil_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"path"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -23,65 +23,47 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// mostGroups is how many groups a mapper reads at a time, beside the document.
+// mostGroups is how many groups one lookup reads at a time.
 const mostGroups = 8
 
-// lanes lets at most one request a lane pass at a time: those of a group are a lane,
-// and those for the document; and at most mostGroups groups at once.
-type lanes struct {
+// overlaps fails the test if two requests for one path are under way at once: one read of
+// the server is one flight.
+type overlaps struct {
 	http.RoundTripper
 	t *testing.T
 
 	mu       sync.Mutex
-	underway map[string]int
-	most     int // lanes that were in use at once
+	underway map[string]bool
+	most     int // requests that were under way at once
 }
 
-// laneOf is the group that a request is for, or "the document".
-func laneOf(path string) string {
-	segments := strings.Split(path, "/")
-	switch {
-	case len(segments) == 2:
-		return "the document"
-	case segments[1] == "api":
-		return ""
-	default:
-		return segments[2]
+func (o *overlaps) RoundTrip(req *http.Request) (*http.Response, error) {
+	o.enter(req.URL.Path)
+	defer o.leave(req.URL.Path)
+	return o.RoundTripper.RoundTrip(req)
+}
+
+func (o *overlaps) enter(path string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.underway[path] {
+		o.t.Errorf("two requests at once for %s", path)
 	}
+	o.underway[path] = true
+	o.most = max(o.most, len(o.underway))
 }
 
-func (l *lanes) RoundTrip(req *http.Request) (*http.Response, error) {
-	lane := laneOf(req.URL.Path)
-	l.enter(lane)
-	defer l.leave(lane)
-	return l.RoundTripper.RoundTrip(req)
+func (o *overlaps) leave(path string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.underway, path)
 }
 
-func (l *lanes) enter(lane string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.underway[lane]++; l.underway[lane] != 1 {
-		l.t.Errorf("%d requests at once for %q", l.underway[lane], lane)
-	}
-	l.most = max(l.most, len(l.underway))
-	if groups := len(l.underway) - l.underway["the document"]; groups > mostGroups {
-		l.t.Errorf("%d groups are read at once", groups)
-	}
-}
-
-func (l *lanes) leave(lane string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.underway[lane]--; l.underway[lane] == 0 {
-		delete(l.underway, lane)
-	}
-}
-
-// newLanesMapper makes a mapper whose requests of one lane must not overlap.
-func newLanesMapper(t *testing.T, server *fakeapi.Server) (*apiutil.DynamicRESTMapper, *lanes) {
+// newFlightsMapper makes a mapper whose requests for one path must not overlap.
+func newFlightsMapper(t *testing.T, server *fakeapi.Server) (*apiutil.DynamicRESTMapper, *overlaps) {
 	t.Helper()
 	cfg := server.Config()
-	watched := &lanes{RoundTripper: cfg.Transport, t: t, underway: map[string]int{}}
+	watched := &overlaps{RoundTripper: cfg.Transport, t: t, underway: map[string]bool{}}
 	m, err := apiutil.NewDynamicRESTMapperWithOptions(&rest.Config{Host: cfg.Host, QPS: -1}, &http.Client{Transport: watched}, apiutil.DynamicRESTMapperOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -89,14 +71,14 @@ func newLanesMapper(t *testing.T, server *fakeapi.Server) (*apiutil.DynamicRESTM
 	return m, watched
 }
 
-// withLanes runs test in both modes, in a bubble, with a mapper whose lanes are
+// withFlights runs test in both modes, in a bubble, with a mapper whose requests are
 // watched and that knows all of a server with 50 groups.
-func withLanes(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
+func withFlights(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		synctest.Test(t, func(t *testing.T) {
 			server := fakeapi.New(fakeapi.Typical(50, 1, 2)...)
 			server.SetForms(forms)
-			m, _ := newLanesMapper(t, server)
+			m, _ := newFlightsMapper(t, server)
 			if _, err := m.ResourceSingularizer("pods"); err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +96,7 @@ func absentKind(n int) schema.GroupKind {
 }
 
 func TestHitsDoNotWait(t *testing.T) {
-	withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+	withFlights(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.SetLatency(300 * time.Millisecond)
 		var misses sync.WaitGroup
 		for i := range 10 {
@@ -129,8 +111,8 @@ func TestHitsDoNotWait(t *testing.T) {
 		if took != 0 {
 			t.Errorf("hits took %v", took)
 		}
-		if requests := server.TakeRequests(); len(requests) != 1 {
-			t.Errorf("%d requests, not the one under way: %v", len(requests), requests)
+		if requests := server.TakeRequests(); len(requests) > 2 {
+			t.Errorf("%d requests, not only those under way: %v", len(requests), requests)
 		}
 		misses.Wait()
 	})
@@ -142,7 +124,7 @@ func TestLookupsTakeTheNextFlight(t *testing.T) {
 	late := lookupForms(schema.GroupVersionKind{Group: typical.Group, Version: "v1", Kind: "Late"})
 	for _, form := range late {
 		t.Run(form.name, func(t *testing.T) {
-			withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+			withFlights(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 				var wg sync.WaitGroup
 				defer wg.Wait()
 				for range 3 {
@@ -162,11 +144,11 @@ func TestLookupsTakeTheNextFlight(t *testing.T) {
 	}
 }
 
-// Reads of different groups run side by side, 8 at a time, and that of the document
-// beside them.
+// Reads for different lookups run side by side: none waits for those of other groups, or
+// for the document.
 func TestGroupsAtOnce(t *testing.T) {
-	withLanes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
-		m, watched := newLanesMapper(t, server)
+	withFlights(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
+		m, watched := newFlightsMapper(t, server)
 		if _, err := m.ResourceSingularizer("pods"); err != nil {
 			t.Fatal(err)
 		}
@@ -180,11 +162,11 @@ func TestGroupsAtOnce(t *testing.T) {
 				t.Errorf("%s: %v; want NoMatch", gk, err)
 			}
 		})
-		if watched.most != mostGroups+1 {
-			t.Errorf("%d lanes in use at once, want %d", watched.most, mostGroups+1)
+		if want := 1 + 2*mostGroups; watched.most != want {
+			t.Errorf("%d requests at once, want %d", watched.most, want)
 		}
 		if took != 2*latency {
-			t.Errorf("a request for each of twice as many groups took %v, and the document's two", took)
+			t.Errorf("the document's two requests, and one for each of the groups, took %v", took)
 		}
 		if requests := server.TakeRequests(); len(requests) != 2+2*mostGroups {
 			t.Errorf("%d requests: %v", len(requests), requests)
@@ -194,8 +176,8 @@ func TestGroupsAtOnce(t *testing.T) {
 
 // The requests of one lookup that names a group follow each other.
 func TestRequestsOfOneLookupAreSequential(t *testing.T) {
-	withLanes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
-		m, watched := newLanesMapper(t, server)
+	withFlights(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
+		m, watched := newFlightsMapper(t, server)
 		for _, reset := range []func(){func() {}, m.Reset, func() { m.ResetGroup(typical.Group) }} {
 			for _, form := range lookupForms(schema.GroupVersionKind{Group: typical.Group, Version: "v1", Kind: "Absent"}) {
 				if form.group == "" {
@@ -219,8 +201,8 @@ func TestRequestsOfOneLookupAreSequential(t *testing.T) {
 // The requests of a lookup that searches all groups go side by side if each group has to
 // be read.
 func TestSearchOfAllGroups(t *testing.T) {
-	withLanes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
-		m, watched := newLanesMapper(t, server)
+	withFlights(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
+		m, watched := newFlightsMapper(t, server)
 		for _, form := range lookupForms(schema.GroupVersionKind{Group: typical.Group, Version: "v1", Kind: "Absent"}) {
 			if form.group != "" {
 				continue
@@ -238,6 +220,113 @@ func TestSearchOfAllGroups(t *testing.T) {
 		}
 		if want := map[string]int{"aggregated": 1, "legacy": mostGroups}[path.Base(t.Name())]; watched.most != want {
 			t.Errorf("%d requests at once, want %d", watched.most, want)
+		}
+	})
+}
+
+// A lookup whose context ends leaves. The flight goes on and publishes what it finds.
+func TestWaitersLeave(t *testing.T) {
+	withFlights(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+		server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A", "Late"))
+		late := schema.GroupKind{Group: typical.Group, Kind: "Late"}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := m.RESTMappingWithContext(ctx, late, "v1")
+		if took := time.Since(start); took != 10*time.Millisecond {
+			t.Errorf("left after %v", took)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || meta.IsNoMatchError(err) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		server.TakeRequests()
+		if _, err := m.RESTMapping(late, "v1"); err != nil || len(server.TakeRequests()) > 0 {
+			t.Errorf("what the flight found is not there: %v", err)
+		}
+	})
+}
+
+// A flight that everybody has left before it began does not start. It waited for the one
+// of the same read that was under way.
+func TestAbandonedFlights(t *testing.T) {
+	withFlights(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = m.RESTMapping(absentKind(0), "v1") })
+		synctest.Wait()
+		reason := errors.New("the caller has changed its mind")
+		for i := range 20 {
+			wg.Go(func() {
+				_, err := m.RESTMappingWithContext(ctx, absentKind(i), "v1", "v2")
+				if !errors.Is(err, reason) || meta.IsNoMatchError(err) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		cancel(reason)
+		wg.Wait()
+		time.Sleep(time.Second)
+		wantRequests(t, server, "of all lookups", "/apis/g0001.example.com/v1 200")
+	})
+}
+
+// A lookup whose context has ended already reads nothing, and returns what is known.
+func TestEndedContext(t *testing.T) {
+	withFlights(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		for _, form := range lookupForms(typical.WithVersion("v1")) {
+			if answer, err := form.ask(ctx, m); err != nil || answer != form.want {
+				t.Errorf("%s: %q, %v", form.name, answer, err)
+			}
+		}
+		if _, err := m.RESTMappingWithContext(ctx, absentKind(0)); !errors.Is(err, context.Canceled) || meta.IsNoMatchError(err) {
+			t.Errorf("got %v", err)
+		}
+		m.Reset()
+		if _, err := m.RESTMappingWithContext(ctx, typical, "v1"); !errors.Is(err, context.Canceled) {
+			t.Errorf("after a reset: %v", err)
+		}
+		synctest.Wait()
+		if requests := server.TakeRequests(); len(requests) > 0 {
+			t.Errorf("requests: %v", requests)
+		}
+	})
+}
+
+// The lookup that began a read may leave. The read goes on for the lookups that have
+// joined.
+func TestLeaderLeaves(t *testing.T) {
+	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+		for _, versions := range [][]string{{"v1"}, nil} {
+			for leaves := time.Millisecond; leaves < 8*latency; leaves += 5 * time.Millisecond {
+				server.Put(fakeGroup("g0001.example.com", fakeVersion("v1", "Kind0001A")))
+				m.ResetGroup("g0001.example.com")
+				if _, err := m.RESTMapping(schema.GroupKind{Group: "g0001.example.com", Kind: "Added"}); !meta.IsNoMatchError(err) {
+					t.Errorf("before it is there: %v", err)
+				}
+				server.Put(fakeGroup("g0001.example.com", fakeVersion("v1", "Kind0001A", "Added")))
+				added := schema.GroupKind{Group: "g0001.example.com", Kind: "Added"}
+				var all sync.WaitGroup
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(context.Background(), leaves)
+					defer cancel()
+					if _, err := m.RESTMappingWithContext(ctx, added, versions...); meta.IsNoMatchError(err) {
+						t.Errorf("left after %v: %v", leaves, err)
+					}
+				})
+				for range 3 {
+					all.Go(func() {
+						if _, err := m.RESTMapping(added, versions...); err != nil {
+							t.Errorf("the other one left after %v: %v", leaves, err)
+						}
+					})
+				}
+				all.Wait()
+			}
 		}
 	})
 }

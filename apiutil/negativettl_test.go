@@ -6,10 +6,10 @@ package apiutil_test
 
 import (
 	"context"
-	"net/http"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -151,40 +151,33 @@ func TestNegativeTTLIsNotForALateList(t *testing.T) {
 	})
 }
 
-// A document that was read while the lookup read a version may have overtaken that read.
-// Then nobody else knows what the lookup knows, and its answer is kept all the same until
-// something changes.
-func TestNegativeTTLBesideADocument(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		next := server.Client().Transport
-		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
-			resp, err := next.RoundTrip(req)
-			if req.URL.Path == "/apis/example.com/v1" {
-				time.Sleep(latency)
-			}
-			return resp, err
-		}), apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute, MaxAge: -1})
-		readAll(t, m)
-		absent := fooKind
-		absent.Kind = "Absent"
-		go wantAbsent(t, m, absent)
-		time.Sleep(latency / 2)
-		change := func(kinds ...string) {
+// NoMatch is kept if it was proven live: not that of the very first lookup, which believes
+// the document, and not that of a lookup that found a known version gone and left out the
+// list.
+func TestNegativeTTLKeepsWhatIsProven(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour, MaxAge: -1})
+		absent := schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}
+		asks := func(what string, want bool) {
 			t.Helper()
-			server.PutVersion(fooKind.Group, fakeVersion("v1", kinds...))
-			if err := m.Refresh(context.Background()); err != nil {
-				t.Error(err)
+			server.TakeRequests()
+			if _, err := m.RESTMapping(absent); !meta.IsNoMatchError(err) {
+				t.Errorf("%s: %v; want NoMatch", what, err)
+			}
+			if n := len(server.TakeRequests()); (n > 0) != want {
+				t.Errorf("%s: %d requests", what, n)
 			}
 		}
-		change("Foo", "Bar", "Extra")
-		time.Sleep(latency)
-		server.TakeRequests()
-		wantAbsent(t, m, absent)
-		wantRequests(t, server, "within the TTL")
-		change("Foo", "Bar")
-		server.TakeRequests()
-		wantAbsent(t, m, absent)
-		wantRequests(t, server, "after a change", "/apis/example.com/v1 200")
+		asks("the first lookup", true)
+		asks("after the first lookup", true)
+		asks("after a live read", false)
+		server.Put(fakeGroup(fooKind.Group, fakeVersion("v2", "Foo")))
+		m.Reset()
+		wantServed(t, m, otherKind)
+		m.ResetGroup(fooKind.Group)
+		server.Put(fakeGroup(fooKind.Group, fakeVersion("v3", "Foo")))
+		asks("a known version is gone", true)
+		asks("after a known version was gone", true)
+		asks("after all versions were read", false)
 	})
 }

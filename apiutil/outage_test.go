@@ -49,11 +49,7 @@ func TestOutageOfRefusals(t *testing.T) {
 						t.Error("Healthz is fine after 10 minutes")
 					}
 					heal()
-					wantAbsent(t, m, newKind)
-					time.Sleep(3 * time.Minute)
-					if err := m.Healthz(nil); err != nil {
-						t.Errorf("Healthz when all is well again: %v", err)
-					}
+					wantHealthyWithin(t, m, 2*defaultMaxAge+10*time.Second)
 					if lines := withoutVerbose(log.take("")); len(lines) != 2 {
 						t.Errorf("logged %q, want a line when it began and one when it ended", lines)
 					}
@@ -98,6 +94,30 @@ func TestVersionsAnswerBesideABrokenDocument(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// F3: nor does a reset leave what was read before it, if the version itself can be read.
+func TestResetBesideABrokenDocument(t *testing.T) {
+	for name, fault := range documentFaults() {
+		if name == "timeout" {
+			continue // a lookup of something known waits for that no longer than mostPatient
+		}
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
+				server.SetFault(fakeapi.At("/apis"), fault)
+				server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo:cluster"))
+				m.Reset()
+				mapping, err := m.RESTMapping(fooKind.GroupKind(), "v1")
+				if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
+					t.Errorf("answered from before the reset: %s", answered(mappingText(mapping), err))
+				}
+				m.Reset()
+				wantAbsent(t, m, barKind)
+			})
+		})
 	}
 }
 

@@ -5,8 +5,11 @@
 package apiutil_test
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,30 +99,26 @@ func TestLegacyRefresh(t *testing.T) {
 	})
 }
 
-// A refresh in which the server falls silent after its lists has failed, and is
-// tried again after a second; one silent version among others is no failure.
-func TestLegacyRefreshFails(t *testing.T) {
-	for name, test := range map[string]struct {
-		silent []string
-		fails  bool
-	}{
-		"all versions": {[]string{"/apis/example.com/v1", "/apis/other.example.com/v1"}, true},
-		"one version":  {[]string{"/apis/example.com/v1"}, false},
+// Versions that fall silent after the lists fail no refresh. The next one reads them again.
+func TestLegacyRefreshBesideSilentVersions(t *testing.T) {
+	for name, silent := range map[string][]string{
+		"all versions": {"/apis/example.com/v1", "/apis/other.example.com/v1"}, "one version": {"/apis/example.com/v1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				server := newServer(fakeapi.Legacy())
 				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour})
 				wantServed(t, m, fooKind, otherKind)
-				server.SetFault(fakeapi.At(test.silent...), fakeapi.Refused())
+				server.SetFault(fakeapi.At(silent...), fakeapi.Refused())
 				stop := startMapper(t, m)
 				time.Sleep(10 * time.Minute)
-				if failures := m.Status().ConsecutiveFailures; (failures > 0) != test.fails {
-					t.Errorf("%d failures", failures)
+				if status := m.Status(); len(status.FailedGroupVersions) != len(silent) || !status.UnhealthySince.IsZero() {
+					t.Errorf("beside silent versions: %+v", status)
 				}
 				server.ClearFaults()
-				time.Sleep(2*time.Minute + time.Second)
-				if status := m.Status(); test.fails && (status.LastError != nil || len(status.FailedGroupVersions) > 0) {
+				wantServed(t, m, fooKind, otherKind) // the hit after MaxAge starts a refresh
+				time.Sleep(time.Second)
+				if status := m.Status(); status.LastError != nil || len(status.FailedGroupVersions) > 0 {
 					t.Errorf("when all is well again: %+v", status)
 				}
 				wantServed(t, m, fooKind, otherKind)
@@ -251,4 +250,59 @@ func staleFor(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind, removed
 		time.Sleep(10 * time.Millisecond)
 	}
 	return time.Since(removed)
+}
+
+// Refresh reads now, everything or some groups, and returns an error if that failed.
+func TestRefresh(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		ctx := context.Background()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		wantServed(t, m, fooKind, otherKind)
+		server.PutVersion(fooKind.Group, fakeVersion("v1", "Bar"))
+		server.PutVersion(otherKind.Group, fakeVersion("v1", "Else"))
+		if err := m.Refresh(ctx, fooKind.Group); err != nil {
+			t.Fatal(err)
+		}
+		wantAbsent(t, m, fooKind)
+		wantServed(t, m, otherKind) // nobody has read that
+		if err := m.Refresh(ctx); err != nil {
+			t.Fatal(err)
+		}
+		wantAbsent(t, m, otherKind)
+
+		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Status(503, 0))
+		if err := m.Refresh(ctx); err != nil {
+			t.Errorf("everything, while a group fails: %v", err)
+		}
+		if err := m.Refresh(ctx, otherKind.Group); err != nil {
+			t.Errorf("another group: %v", err)
+		}
+		if err := m.Refresh(ctx, otherKind.Group, fooKind.Group); err == nil || !strings.Contains(err.Error(), "/apis/"+fooKind.Group) {
+			t.Errorf("that group: %v", err)
+		}
+		server.SetFault(fakeapi.All(), fakeapi.Refused())
+		if err := m.Refresh(ctx); err == nil || meta.IsNoMatchError(err) {
+			t.Errorf("everything, while nothing answers: %v", err)
+		}
+	})
+}
+
+// A group that hangs does not keep the others of the same call from being read.
+func TestRefreshOfGroupsBesideOneThatHangs(t *testing.T) {
+	more := schema.GroupVersionKind{Group: otherKind.Group, Version: "v2", Kind: "More"}
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		wantServed(t, m, fooKind, otherKind)
+		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Timeout())
+		serve(server, more)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		err := m.Refresh(ctx, fooKind.Group, more.Group, fooKind.Group, "absent.example.com")
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), fooKind.Group) {
+			t.Errorf("error %v", err)
+		}
+		server.TakeRequests()
+		wantServed(t, m, more)
+		wantRequests(t, server, "after the refresh")
+	})
 }

@@ -160,6 +160,9 @@ func TestResetGroupBesideALateList(t *testing.T) {
 	})
 }
 
+// A version that only the aggregated document has, and not the list of its group, is not
+// found by a lookup without a version in a known group: that reads no document. It is found
+// after a Reset, which ResetOnNoMatch makes.
 func TestResetGroupBesideALateListWithoutVersion(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
@@ -169,7 +172,12 @@ func TestResetGroupBesideALateListWithoutVersion(t *testing.T) {
 		server.SetFault(fakeapi.At("/apis/new.example.com"), fakeapi.Status(404, 0))
 		serve(server, schema.GroupVersionKind{Group: newKind.Group, Version: "v2", Kind: "Later"})
 		m.ResetGroup(newKind.Group)
-		if _, err := m.RESTMapping(schema.GroupKind{Group: newKind.Group, Kind: "Later"}); err != nil {
+		later := schema.GroupKind{Group: newKind.Group, Kind: "Later"}
+		_, err := m.RESTMapping(later)
+		if !apiutil.ResetOnNoMatch(err, m) {
+			t.Errorf("not reset on %v", err)
+		}
+		if _, err := m.RESTMapping(later); err != nil {
 			t.Error(err)
 		}
 	})
@@ -178,11 +186,12 @@ func TestResetGroupBesideALateListWithoutVersion(t *testing.T) {
 // A lookup that may find something in a group that was reset reads that group live, even
 // if it does not name the group and no document lists it.
 func TestResetGroupThatNoDocumentLists(t *testing.T) {
-	for name, query := range map[string]schema.GroupVersionResource{
-		"without a group":             {Resource: "news"},
-		"with a version alone":        {Version: newKind.Version, Resource: "news"},
-		"by the beginning of a group": {Group: "new.exam", Resource: "news"},
+	for query, live := range map[schema.GroupVersionResource]string{
+		{Resource: "news"}:                           "/apis/new.example.com 404",
+		{Version: newKind.Version, Resource: "news"}: "/apis/new.example.com/v1 404",
+		{Group: "new.exam", Resource: "news"}:        "/apis/new.example.com 404",
 	} {
+		name := map[bool]string{true: "in any group", false: "by the beginning of a group"}[query.Group == ""] + ", version " + query.Version
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				server := newServer(fakeapi.Aggregated())
@@ -191,7 +200,7 @@ func TestResetGroupThatNoDocumentLists(t *testing.T) {
 				server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
 				server.TakeRequests()
 				m.ResetGroup(newKind.Group)
-				for _, want := range [][]string{{"/api 304", "/apis 304", "/apis/new.example.com 404"}, {"/api 304", "/apis 304"}} {
+				for _, want := range [][]string{{"/api 304", "/apis 304", live}, {"/api 304", "/apis 304"}} {
 					if _, err := m.KindFor(query); !meta.IsNoMatchError(err) {
 						t.Error(err)
 					}
@@ -245,6 +254,6 @@ func TestRequestsAfterReset(t *testing.T) {
 		if _, err := m.RESTMapping(schema.GroupKind{Group: otherKind.Group, Kind: "Absent"}); !meta.IsNoMatchError(err) {
 			t.Error(err)
 		}
-		wantRequests(t, server, "a miss without a version", "/api 304", "/apis 304", "/apis/other.example.com 200", "/apis/other.example.com/v1 200")
+		wantRequests(t, server, "a miss without a version", "/api 304", "/apis 304", "/apis/other.example.com/v1 200", "/apis/other.example.com 200")
 	})
 }

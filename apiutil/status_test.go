@@ -7,11 +7,15 @@ package apiutil_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"path"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -57,7 +61,7 @@ func wantStatus(t *testing.T, what string, m *apiutil.DynamicRESTMapper, start t
 
 func TestStatus(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		const s = time.Second
+		const s = time.Second // between two steps; failures are those of the document and those of the version
 		start := time.Now()
 		server := newServer(fakeapi.Aggregated())
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
@@ -66,16 +70,16 @@ func TestStatus(t *testing.T) {
 		heal := server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
 		time.Sleep(s)
 		_ = lookUp(m, fooKind)
-		wantStatus(t, "after a failure", m, start, statusText{Failed: true, Failures: 1, Attempt: s, Success: -1, Since: s})
+		wantStatus(t, "after a failure", m, start, statusText{Failed: true, Failures: 2, Attempt: s, Success: -1, Since: s})
 		time.Sleep(s)
 		_ = lookUp(m, fooKind)
-		wantStatus(t, "after two failures", m, start, statusText{Failed: true, Failures: 2, Attempt: 2 * s, Success: -1, Since: s})
+		wantStatus(t, "after two failures", m, start, statusText{Failed: true, Failures: 4, Attempt: 2 * s, Success: -1, Since: s})
 
 		heal()
 		time.Sleep(s)
 		wantServed(t, m, fooKind)
-		good := statusText{Groups: 3, Kinds: 5, Attempt: 3 * s, Success: 3 * s, Since: -1}
-		wantStatus(t, "after a success", m, start, good)
+		good := statusText{Groups: 3, Kinds: 5, Failed: true, Failures: 2, Attempt: 3 * s, Success: 3 * s, Since: -1}
+		wantStatus(t, "after a success of the document", m, start, good)
 		time.Sleep(s)
 		wantServed(t, m, fooKind)
 		wantStatus(t, "after a hit", m, start, good)
@@ -85,7 +89,8 @@ func TestStatus(t *testing.T) {
 		good.Attempt, good.Success = 4*s, 4*s
 		wantStatus(t, "after a read that found no change", m, start, good)
 		wantAbsent(t, m, newKind)
-		wantStatus(t, "after a read that found nothing", m, start, good)
+		good.Failed, good.Failures = false, 0
+		wantStatus(t, "after a live read, which found nothing", m, start, good)
 
 		heal = server.SetFault(fakeapi.All(), fakeapi.Timeout())
 		time.Sleep(s)
@@ -102,7 +107,7 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// A version that fails says nothing against the server.
+// A version that fails says nothing against the health of the server.
 func TestStatusOfFailedGroupVersions(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: time.Second, RefreshInterval: time.Minute})
@@ -117,8 +122,11 @@ func TestStatusOfFailedGroupVersions(t *testing.T) {
 		if len(failed) != 1 || failed[newKind.GroupVersion()] == nil {
 			t.Errorf("failed group-versions: %v", failed)
 		}
-		if status.LastError != nil || status.ConsecutiveFailures != 0 || !status.UnhealthySince.IsZero() {
+		if !status.UnhealthySince.IsZero() {
 			t.Errorf("the server is healthy, but: %+v", status)
+		}
+		if aggregated := path.Base(t.Name()) == "aggregated"; aggregated && (status.LastError != nil || status.ConsecutiveFailures != 0) {
+			t.Errorf("no read has failed, but: %+v", status)
 		}
 		if err := m.Healthz(nil); err != nil {
 			t.Errorf("Healthz: %v", err)
@@ -143,5 +151,251 @@ func TestStatusOfFailedGroupVersions(t *testing.T) {
 			t.Errorf("failed group-versions after recovery: %v", failed)
 		}
 		stop()
+	})
+}
+
+// wantAlwaysHealthy looks up a kind of an APIService, and another one that is a hit, each
+// interval, and fails the test as soon as the mapper is not healthy.
+func wantAlwaysHealthy(t *testing.T, m *apiutil.DynamicRESTMapper, service schema.GroupVersionKind, interval, during time.Duration) {
+	t.Helper()
+	for start := time.Now(); time.Since(start) < during; time.Sleep(interval) {
+		if err := lookUp(m, service); meta.IsNoMatchError(err) {
+			t.Fatalf("a kind of an APIService that does not answer: %v", err)
+		}
+		if err := m.Healthz(nil); err != nil {
+			t.Fatalf("after %v: %v; the server itself is well: %+v", time.Since(start), err, m.Status())
+		}
+		wantServed(t, m, fooKind)
+	}
+}
+
+// One APIService does not make the server unhealthy, whatever it answers and whatever
+// else is read at the time.
+func TestHealthBesideOneDeadAPIService(t *testing.T) {
+	service := schema.GroupVersionKind{Group: otherKind.Group, Version: "v1", Kind: "Absent"}
+	for name, fault := range map[string]fakeapi.Fault{
+		"401": fakeapi.Status(401, 0), "403": fakeapi.Status(403, 0), "503": fakeapi.Status(503, 0), "503, later": fakeapi.Status(503, 5),
+		"a login page": fakeapi.LoginPage(), "an empty 404": fakeapi.Empty(404), "timeout": fakeapi.Timeout(), "reset": fakeapi.ResetMidBody(),
+	} {
+		for how, opts := range map[string]apiutil.DynamicRESTMapperOptions{
+			"on demand": {}, "with refreshes": {RefreshInterval: 10 * time.Second},
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+					m := newMapper(t, server, opts)
+					readAll(t, m)
+					server.SetFault(fakeapi.InGroup(service.Group), fault)
+					defer startMapper(t, m)()
+					wantAlwaysHealthy(t, m, service, 10*time.Second, 20*time.Minute)
+				})
+			})
+		}
+	}
+}
+
+// A server that fails once stays healthy: only its own failures count, not those of an
+// APIService.
+func TestHealthAfterOneFailure(t *testing.T) {
+	service := schema.GroupVersionKind{Group: otherKind.Group, Version: "v1", Kind: "Absent"}
+	for name, fault := range map[string]fakeapi.Fault{
+		"503": fakeapi.Status(503, 0), "401": fakeapi.Status(401, 0), "refused": fakeapi.Refused(), "timeout": fakeapi.Timeout(),
+	} {
+		for which, path := range map[string]string{"/api": "/api", "/apis": "/apis", "any": ""} {
+			t.Run(name+"/"+which, func(t *testing.T) {
+				eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+					readAll(t, m)
+					if path == "" {
+						server.SetFault(fakeapi.All(), fakeapi.Times(1, fault))
+					} else {
+						server.SetFault(fakeapi.At(path), fakeapi.Times(1, fault))
+					}
+					server.SetFault(fakeapi.InGroup(service.Group), fakeapi.Status(503, 0))
+					wantAlwaysHealthy(t, m, service, time.Second, 5*time.Minute)
+				})
+			})
+		}
+	}
+}
+
+// wantHealthyWithin fails the test unless the mapper is healthy within that time, in which
+// it looks something up now and then: without Start only that starts a refresh.
+func wantHealthyWithin(t *testing.T, m *apiutil.DynamicRESTMapper, most time.Duration) {
+	t.Helper()
+	for start := time.Now(); m.Healthz(nil) != nil; time.Sleep(5 * time.Second) {
+		if time.Since(start) > most {
+			t.Errorf("healed %v ago: %v", time.Since(start), m.Healthz(nil))
+			return
+		}
+		wantAbsent(t, m, newKind)
+	}
+}
+
+// A server that does fail is unhealthy in time, beside a dead APIService too, and
+// healthy again after the next refresh.
+func TestHealthOfADeadServer(t *testing.T) {
+	service := schema.GroupVersionKind{Group: otherKind.Group, Version: "v1", Kind: "Absent"}
+	for name, fault := range map[string]fakeapi.Fault{
+		"401": fakeapi.Status(401, 0), "503": fakeapi.Status(503, 0), "refused": fakeapi.Refused(), "timeout": fakeapi.Timeout(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: time.Minute})
+				readAll(t, m)
+				server.SetFault(fakeapi.InGroup(service.Group), fakeapi.Status(503, 0))
+				wantAlwaysHealthy(t, m, service, 10*time.Second, 5*time.Minute)
+				heal := server.SetFault(fakeapi.All(), fault)
+				start := time.Now()
+				for m.Healthz(nil) == nil && time.Since(start) < time.Hour {
+					_ = lookUp(m, service)
+					time.Sleep(time.Second)
+				}
+				// UnhealthyAfter, and as long again until the server itself is asked.
+				if took := time.Since(start); took < time.Minute || took > 4*time.Minute {
+					t.Errorf("unhealthy after %v", took)
+				}
+				heal()
+				if name == "timeout" {
+					time.Sleep(30 * time.Second) // for the refresh that hangs
+				}
+				wantHealthyWithin(t, m, 2*defaultMaxAge+10*time.Second)
+			})
+		})
+	}
+}
+
+// One version that hangs, an APIService that is down say, is no reason to restart
+// the program: the server answers when it is asked itself.
+func TestHangingVersionIsNotUnhealthy(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
+		server.SetFault(fakeapi.Under("/apis/example.com/v1"), fakeapi.Timeout())
+		absent := fooKind
+		absent.Kind = "Absent"
+		for range 20 {
+			if err := lookUp(m, absent); err == nil || meta.IsNoMatchError(err) {
+				t.Errorf("a lookup that cannot be answered: %v", err)
+			}
+			// At once: the next hit may start a refresh, whose document has the version.
+			if m.Status().FailedGroupVersions[fooKind.GroupVersion()] == nil {
+				t.Error("the version that hangs is not among those that failed")
+			}
+			wantServed(t, m, fooKind, otherKind)
+		}
+		if err := m.Healthz(nil); err != nil || !m.Status().UnhealthySince.IsZero() {
+			t.Errorf("Healthz: %v, status %+v", err, m.Status())
+		}
+		if lines := withoutVerbose(log.take("")); len(lines) != 0 {
+			t.Errorf("logged %q", lines)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// Healthz fails once reads of the document have failed for longer than UnhealthyAfter,
+// says since when and why, and is fine again when one of them succeeds.
+func TestHealthz(t *testing.T) {
+	for name, after := range map[string]time.Duration{"default": 0, "a second": time.Second, "ten minutes": 10 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: after, RefreshInterval: time.Minute})
+				if after == 0 {
+					after = 2 * time.Minute
+				}
+				stop := startMapper(t, m)
+				defer stop()
+				wantHealthy(t, m, "at first")
+				time.Sleep(10 * time.Minute)
+				wantHealthy(t, m, "after ten minutes of work")
+				for range 3 {
+					heal := server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
+					for m.Status().ConsecutiveFailures == 0 {
+						wantHealthy(t, m, "before the first failure")
+						time.Sleep(time.Second)
+					}
+					since := m.Status().UnhealthySince
+					if failing := time.Since(since); failing < 0 || failing > 2*time.Second {
+						t.Errorf("unhealthy for %v", failing)
+					}
+					time.Sleep(time.Until(since.Add(after)))
+					wantHealthy(t, m, "while failures are young")
+
+					// Only another failure shows that the server still fails. The next
+					// read comes after 2 minutes at most.
+					time.Sleep(133 * time.Second)
+					err := m.Healthz(&http.Request{})
+					if err == nil {
+						t.Fatalf("healthy after failures for %v", time.Since(since))
+					}
+					for _, want := range []string{since.UTC().Format(time.RFC3339), "503", "/api", "in a row"} {
+						if !strings.Contains(err.Error(), want) {
+							t.Errorf("no %q in: %v", want, err)
+						}
+					}
+					if strings.Contains(err.Error(), fakeapi.Token) {
+						t.Errorf("the token is in: %v", err)
+					}
+					if !errors.Is(err, m.Status().LastError) {
+						t.Errorf("%v does not wrap the last error", err)
+					}
+					heal()
+					wantAbsent(t, m, newKind)
+					if m.Healthz(nil) == nil {
+						t.Error("a live read of a version hides that the document fails")
+					}
+					time.Sleep(time.Minute) // until the next refresh
+					wantHealthy(t, m, "after the first success")
+				}
+			})
+		})
+	}
+}
+
+// Failures that are over soon are never reported.
+func TestHealthzForgivesShortFailures(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
+		stop := startMapper(t, m)
+		defer stop()
+		for range 20 {
+			heal := server.SetFault(fakeapi.All(), fakeapi.Refused())
+			for range 100 {
+				time.Sleep(time.Second)
+				wantHealthy(t, m, "during a short failure")
+			}
+			if m.Status().ConsecutiveFailures == 0 {
+				t.Error("nothing has failed")
+			}
+			heal()
+			time.Sleep(15 * time.Second)
+		}
+	})
+}
+
+func wantHealthy(t *testing.T, m *apiutil.DynamicRESTMapper, when string) {
+	t.Helper()
+	if err := m.Healthz(nil); err != nil {
+		t.Errorf("%s: %v", when, err)
+	}
+}
+
+// However short UnhealthyAfter is, the read that finds out whether the server fails does
+// not cause another such read.
+func TestTheLeastUnhealthyAfter(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: time.Nanosecond})
+		readAll(t, m)
+		server.SetLatency(10 * time.Millisecond)
+		server.SetFault(fakeapi.All(), fakeapi.Refused())
+		_ = lookUp(m, newKind)
+		server.TakeRequests()
+		time.Sleep(10 * time.Second)
+		if n := len(server.TakeRequests()); n > 1 {
+			t.Errorf("%d requests within 10 seconds in which nobody asked", n)
+		}
+		server.ClearFaults()
 	})
 }

@@ -90,7 +90,7 @@ func TestStormOfMisses(t *testing.T) {
 		}, map[string]int{"aggregated": 4, "legacy": 2 * 53}},
 	} {
 		t.Run(storm.name, func(t *testing.T) {
-			withLanes(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+			withFlights(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 				took := allAtOnce(200, func(i int) {
 					if err := storm.lookup(m, i); !meta.IsNoMatchError(err) {
 						t.Error(err)
@@ -107,8 +107,8 @@ func TestStormOfMisses(t *testing.T) {
 
 // The first lookups of a program come all at once.
 func TestStormOfFirstLookups(t *testing.T) {
-	withLanes(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
-		m, _ := newLanesMapper(t, server) // which knows nothing yet
+	withFlights(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
+		m, _ := newFlightsMapper(t, server) // which knows nothing yet
 		allAtOnce(200, func(int) {
 			if _, err := m.RESTMapping(typical, "v1"); err != nil {
 				t.Error(err)

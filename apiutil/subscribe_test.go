@@ -7,7 +7,9 @@ package apiutil_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -222,10 +224,10 @@ func TestSubscriberHearsOfWhatLookupsListed(t *testing.T) {
 	})
 }
 
-// Without Start a subscriber receives what lookups find.
-func TestSubscribeWithoutStart(t *testing.T) {
+// Without any refresh a subscriber receives what lookups find.
+func TestSubscribeWithoutRefresh(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
 		s := subscribe(m)
 		if got := s.take(t); len(got) != 5 {
 			t.Errorf("at first: %q", got)
@@ -287,4 +289,161 @@ func TestSubscribersShareNothing(t *testing.T) {
 		spoiler.close(t)
 		s.close(t)
 	})
+}
+
+// At first the server is read until that succeeds.
+func TestSubscribeDuringOutage(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		for _, opts := range []apiutil.DynamicRESTMapperOptions{{}, {RefreshInterval: time.Minute}} {
+			heal := server.SetFault(fakeapi.All(), fakeapi.Refused())
+			m := newMapper(t, server, opts)
+			stop := startMapper(t, m)
+			s, impatient := subscribe(m), subscribe(m)
+			time.Sleep(10 * time.Minute)
+			s.want(t, "during the outage")
+			impatient.close(t)
+			if n := len(server.TakeRequests()); n < 20 || n > 100 {
+				t.Errorf("%d requests in 10 minutes", n)
+			}
+			heal()
+			time.Sleep(time.Minute)
+			if got := s.take(t); len(got) != 5 {
+				t.Errorf("after the outage: %q", got)
+			}
+			s.close(t)
+			stop()
+		}
+	})
+}
+
+// A server may list its versions and answer for none: that is not all there is.
+func TestSubscribeWhileNoVersionAnswers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Legacy())
+		versions := []string{"/api/v1", "/apis/example.com/v1", "/apis/other.example.com/v1"}
+		heal := server.SetFault(fakeapi.At(versions...), fakeapi.Status(503, 0))
+		s := subscribe(newMapper(t, server, apiutil.DynamicRESTMapperOptions{}))
+		time.Sleep(10 * time.Minute)
+		s.want(t, "while no version answers")
+		heal()
+		time.Sleep(time.Minute)
+		if got := s.take(t); len(got) != 5 {
+			t.Errorf("afterwards: %q", got)
+		}
+		s.close(t)
+	})
+}
+
+// If the service of an API is down at first, a subscriber receives its kinds once it
+// answers.
+func TestSubscribeWithDeadVersion(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		dead := fakeVersion("v1", "New")
+		dead.Stale = true
+		server.PutVersion(newKind.Group, dead)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		stop := startMapper(t, m)
+		s := subscribe(m)
+		if got := s.take(t); len(got) != 5 || strings.Contains(fmt.Sprint(got), "New") {
+			t.Errorf("at first: %q", got)
+		}
+		serve(server, newKind)
+		time.Sleep(67 * time.Second)
+		s.want(t, "when it answers", "Added new.example.com/v1 New -> news, namespace")
+		server.PutVersion(newKind.Group, dead)
+		time.Sleep(67 * time.Second)
+		s.want(t, "when it is down again")
+		s.close(t)
+		stop()
+	})
+}
+
+// A client of random changes and a subscriber that receives now and then agree in
+// the end with what the server serves.
+func TestSubscriberEndsWhereServerIs(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+				stop := startMapper(t, m)
+				s := subscribe(m)
+				for range 100 {
+					changeAtRandom(server, random)
+					lookUpAtRandom(m, random)
+					time.Sleep(time.Duration(random.Int64N(int64(time.Minute))))
+					if random.IntN(4) == 0 {
+						s.take(t)
+					}
+				}
+				server.ClearFaults()
+				time.Sleep(5 * time.Minute) // until a refresh after the last failure
+				for s.take(t) != nil {
+				}
+				if diff := cmp.Diff(servedKinds(t, server), s.kinds); diff != "" {
+					t.Errorf("the server's kinds (-want +got):\n%s", diff)
+				}
+				s.close(t)
+				stop()
+			})
+		})
+	}
+}
+
+func changeAtRandom(server *fakeapi.Server, random *rand.Rand) {
+	group := fmt.Sprintf("g%d.example.com", random.IntN(4))
+	version := fmt.Sprintf("v%d", random.IntN(3))
+	switch random.IntN(6) {
+	case 0:
+		server.Remove(group)
+	case 1:
+		server.RemoveVersion(group, version)
+	case 2:
+		server.SetFault(fakeapi.Under("/apis"), fakeapi.Times(1+random.IntN(5), fakeapi.Status(503, 0)))
+	default:
+		var kinds []string
+		for _, kind := range []string{"A", "B", "C", "D"} {
+			if random.IntN(2) == 0 {
+				kinds = append(kinds, kind+[]string{"", ":cluster"}[random.IntN(2)])
+			}
+		}
+		server.PutVersion(group, fakeVersion(version, kinds...))
+	}
+}
+
+func lookUpAtRandom(m *apiutil.DynamicRESTMapper, random *rand.Rand) {
+	gk := schema.GroupKind{Group: fmt.Sprintf("g%d.example.com", random.IntN(5)), Kind: []string{"A", "B", "E"}[random.IntN(3)]}
+	switch random.IntN(5) {
+	case 0:
+		m.Reset()
+	case 1:
+		m.ResetGroup(gk.Group)
+	case 2:
+		_, _ = m.RESTMapping(gk)
+	case 3:
+		_, _ = m.RESTMapping(gk, fmt.Sprintf("v%d", random.IntN(4)))
+	}
+}
+
+// servedKinds reads what the server serves with a new mapper.
+func servedKinds(t *testing.T, server *fakeapi.Server) map[schema.GroupVersionKind]string {
+	t.Helper()
+	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+	kinds := map[schema.GroupVersionKind]string{}
+	groups := []string{"", fooKind.Group, otherKind.Group}
+	for n := range 4 {
+		groups = append(groups, fmt.Sprintf("g%d.example.com", n))
+	}
+	for _, group := range groups {
+		for _, kind := range []string{"Pod", "Node", "Foo", "Bar", "Other", "A", "B", "C", "D"} {
+			mappings, err := m.RESTMappings(schema.GroupKind{Group: group, Kind: kind})
+			if err != nil && !meta.IsNoMatchError(err) {
+				t.Error(err)
+			}
+			for _, mapping := range mappings {
+				kinds[mapping.GroupVersionKind] = mappingText(mapping)
+			}
+		}
+	}
+	return kinds
 }

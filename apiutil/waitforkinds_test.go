@@ -76,29 +76,39 @@ func (w *waiting) wantStill(t *testing.T) {
 	}
 }
 
-func TestWaitForKindsThatAreServed(t *testing.T) {
+// WaitForKinds asks the server, whatever is known: a kind may have gone long ago.
+func TestWaitForKindsThatAreKnown(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
 		anyVersion := fooKind
 		anyVersion.Version = ""
 		for range 2 {
 			w := waitFor(m, fooKind, otherKind, anyVersion, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
 			w.wantWithin(t, 0)
+			if n := len(server.TakeRequests()); n == 0 {
+				t.Error("returned without a request")
+			}
 		}
-		server.TakeRequests()
-		waitFor(m, fooKind, otherKind).wantWithin(t, 0)
 		waitFor(m).wantWithin(t, 0)
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := m.WaitForKinds(ended, fooKind); err != nil {
+		if err := m.WaitForKinds(ended, fooKind); !errors.Is(err, context.Canceled) {
 			t.Errorf("a kind that is known, a context that has ended: %v", err)
 		}
-		wantRequests(t, server, "what is known")
+		wantRequests(t, server, "no kind, and a context that has ended")
+
+		server.Remove(fooKind.Group)
+		time.Sleep(10 * time.Hour)
+		w := waitFor(m, fooKind)
+		time.Sleep(time.Minute)
+		w.wantStill(t)
+		serve(server, fooKind)
+		w.wantWithin(t, noticed)
 	})
 }
 
-// Without Start the mapper asks by itself, every second at first and every 30 s
-// in the end, and for as long as it takes.
+// A wait asks by itself, after a second at first and every 30 s in the end, and for as long
+// as it takes.
 func TestWaitForKindsPolls(t *testing.T) {
 	for _, after := range []time.Duration{500 * time.Millisecond, 10 * time.Second, 10 * time.Minute, 3 * time.Hour} {
 		t.Run(after.String(), func(t *testing.T) {
@@ -134,22 +144,6 @@ func TestWaitForKindsIsPromptAtFirst(t *testing.T) {
 	})
 }
 
-// With a refresh in the background it asks once and then leaves the asking to that.
-func TestWaitForKindsWithStart(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 30 * time.Second})
-		stop := startMapper(t, m)
-		defer stop()
-		w := waitFor(m, newKind, fooKind)
-		time.Sleep(5 * time.Second) // in which the first refresh may make it ask once more
-		server.TakeRequests()
-		time.Sleep(20 * time.Second)
-		wantRequests(t, server, "waiting between two refreshes")
-		serve(server, newKind)
-		w.wantWithin(t, 5*time.Second+time.Millisecond)
-	})
-}
-
 // A refresh every hour must not make it wait for longer than no refresh at all.
 func TestWaitForKindsBesideALongInterval(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
@@ -163,7 +157,7 @@ func TestWaitForKindsBesideALongInterval(t *testing.T) {
 	})
 }
 
-// When Start ends, it asks by itself again.
+// When Start ends, it asks on.
 func TestWaitForKindsAfterStart(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 20 * time.Second})
@@ -252,7 +246,7 @@ func TestWaitForKindsSaysWhatFailed(t *testing.T) {
 	})
 }
 
-// If the watch is not allowed, nothing refreshes, so WaitForKinds asks by itself.
+// The same if the watch is not allowed, so that nothing refreshes.
 func TestWaitForKindsWithoutPermissionToWatch(t *testing.T) {
 	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, func(s *watchServer) {
 		s.lists[crdsPath].setFailure(listFailure{code: http.StatusForbidden})
@@ -264,15 +258,113 @@ func TestWaitForKindsWithoutPermissionToWatch(t *testing.T) {
 	})
 }
 
+// An event of the watch ends a wait at once. Until then the wait asks every 30 s: an
+// APIService's resources come without an event.
 func TestWaitForKindsWithWatch(t *testing.T) {
 	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
 		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
 			w := waitFor(m, newKind)
 			settled(t, server, m)
 			time.Sleep(10 * time.Minute)
-			wantRequests(t, server, "waiting for an event")
+			if n := len(server.TakeRequests()); n < 10*2*2 || n > 10*3*3 { // 2 or 3 polls a minute of 2 or 3 requests
+				t.Errorf("%d requests in 10 minutes", n)
+			}
 			serve(server, newKind)
 			watched.lists[crdsPath].put("news")
 			w.wantWithin(t, 1400*time.Millisecond)
 		})
+}
+
+// WaitForKinds notices at once what another lookup finds.
+func TestWaitForKindsHearsOfOtherLookups(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		w := waitFor(m, newKind)
+		time.Sleep(10 * time.Minute)
+		serve(server, newKind)
+		w.wantStill(t)
+		wantServed(t, m, newKind)
+		w.wantWithin(t, 0)
+	})
+}
+
+// The same, while its own request hangs.
+func TestWaitForKindsHearsOfOthersWhileItAsks(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		heal := server.SetFault(fakeapi.InGroup(newKind.Group), fakeapi.Timeout())
+		w := waitFor(m, newKind)
+		heal()
+		serve(server, newKind)
+		if err := m.Refresh(context.Background()); err != nil {
+			t.Error(err)
+		}
+		w.wantWithin(t, 0)
+	})
+}
+
+// Changes of other APIs, however frequent, do not keep it from asking.
+func TestWaitForKindsAmongChanges(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		w := waitFor(m, newKind)
+		defer keepResetting(m, otherKind)()
+		time.Sleep(5 * time.Minute)
+		serve(server, newKind)
+		w.wantWithin(t, noticed)
+	})
+}
+
+// keepResetting resets the group of a kind every half second, and looks it up.
+func keepResetting(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) (stop func()) {
+	ended, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(500 * time.Millisecond):
+				m.ResetGroup(gvk.Group)
+				_ = lookUp(m, gvk)
+			}
+		}
+	}()
+	return func() { close(ended); <-stopped }
+}
+
+// All kinds must be served at the same time.
+func TestWaitForKindsThatAreNeverThereTogether(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		wantServed(t, m, fooKind)
+		first, second := fooKind, newKind
+		second.Version = ""
+		server.SetGroups(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup(second.Group, fakeVersion("v1", second.Kind)))
+		w, c := waitFor(m, first, second), runController(m, first, second)
+		time.Sleep(10 * time.Minute)
+		w.wantStill(t)
+		c.want(t, 0, 0)
+		serve(server, fooKind)
+		w.wantWithin(t, noticed)
+		time.Sleep(noticed)
+		c.want(t, 1, 0)
+		c.wantReturn(t, true, nil)
+	})
+}
+
+// After Reset what is known does not count: it may have gone.
+func TestWaitForKindsAfterReset(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		wantServed(t, m, fooKind)
+		server.Remove(fooKind.Group)
+		m.Reset()
+		w := waitFor(m, fooKind)
+		w.wantStill(t)
+		serve(server, fooKind)
+		w.wantWithin(t, 2*time.Second)
+	})
 }
