@@ -77,7 +77,7 @@ func newBulk(core, named *half, last *snapshot.List) *bulk {
 			return b
 		}
 	}
-	b.list = snapshot.NewList(merge(groups), aggregated)
+	b.list = last.Next(merge(groups), aggregated)
 	return b
 }
 

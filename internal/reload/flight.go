@@ -20,32 +20,35 @@ type flight struct {
 	outcome snapshot.Outcome
 	from    *snapshot.Snapshot // the snapshot when its last request began
 
-	waiters int // guarded by flights.mu
+	began   snapshot.Tick // guarded by flights.mu: when it started
+	waiters int           // guarded by flights.mu
 }
 
-// flights are the reads that callers wait for. Of one read one flight runs at a time. The
-// next one waits for it, and can be joined until it starts. So no caller gets a result that
-// is older than its call, and any number of callers at once make two reads. Nothing else
-// orders flights: the snapshot merges what they find by their ticks.
+// flights are the reads that callers wait for. Of one read one flight runs at a time, and the
+// next one waits for it. A caller joins a flight that began after the tick that it names, or
+// the next one. So no caller gets a result that is too old for it, and any number of callers
+// at once make two reads. Nothing else orders flights: the snapshot merges what they find by
+// their ticks.
 type flights struct {
-	perform func(*flight) // makes the read and fills in the flight's results
+	perform func(*flight)        // makes the read and fills in the flight's results
+	tick    func() snapshot.Tick // takes the next tick
 
 	mu      sync.Mutex // held for short work in memory only
 	running map[snapshot.Read]*flight
 	waiting map[snapshot.Read]*flight // each for the one that runs
 }
 
-func newFlights(perform func(*flight)) *flights {
-	return &flights{perform: perform, running: map[snapshot.Read]*flight{}, waiting: map[snapshot.Read]*flight{}}
+func newFlights(perform func(*flight), tick func() snapshot.Tick) *flights {
+	return &flights{perform: perform, tick: tick, running: map[snapshot.Read]*flight{}, waiting: map[snapshot.Read]*flight{}}
 }
 
-// do waits for a read that begins after the call of do. If ctx ends first, do returns
-// its cause, and the flight goes on without this waiter.
-func (fs *flights) do(ctx context.Context, r snapshot.Read) (*flight, error) {
+// do waits for a read that began after since, or begins after the call of do. If ctx ends
+// first, do returns its cause, and the flight goes on without this waiter.
+func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick) (*flight, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx) // otherwise a flight might start for nobody
 	}
-	f := fs.join(r)
+	f := fs.join(r, since)
 	select {
 	case <-f.done:
 		return f, nil
@@ -55,13 +58,16 @@ func (fs *flights) do(ctx context.Context, r snapshot.Read) (*flight, error) {
 	}
 }
 
-// doWhile is do, but it abandons the flight when ctx ends: the flight goes on only if
+// never is greater than every tick: for a caller that joins no flight that has begun.
+const never = ^snapshot.Tick(0)
+
+// doWhile is do for a read that begins after the call, but it abandons the flight when ctx ends: the flight goes on only if
 // another caller waits for it. Otherwise the flight has ended when doWhile returns.
 func (fs *flights) doWhile(ctx context.Context, r snapshot.Read) (*flight, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	f := fs.join(r)
+	f := fs.join(r, never)
 	select {
 	case <-f.done:
 		return f, nil
@@ -74,10 +80,15 @@ func (fs *flights) doWhile(ctx context.Context, r snapshot.Read) (*flight, error
 	}
 }
 
-// join returns the flight that waits to make r, or a new one.
-func (fs *flights) join(r snapshot.Read) *flight {
+// join returns the flight that makes r if it began after since, or else the one that waits
+// to make r, or a new one.
+func (fs *flights) join(r snapshot.Read, since snapshot.Tick) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	if f := fs.running[r]; f != nil && f.began > since {
+		f.waiters++
+		return f
+	}
 	f := fs.waiting[r]
 	if f == nil {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -96,7 +107,7 @@ func (fs *flights) start(r snapshot.Read) {
 		return
 	}
 	delete(fs.waiting, r)
-	fs.running[r] = f
+	fs.running[r], f.began = f, fs.tick()
 	go func() {
 		fs.perform(f)
 		f.cancel()

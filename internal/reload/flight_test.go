@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 // tower is flights that take a second each and are logged.
 type tower struct {
+	ticks atomic.Uint64
 	*flights
 	mu      sync.Mutex // of what follows
 	started []snapshot.Read
@@ -47,7 +49,7 @@ func newTower(t *testing.T) *tower {
 			f.outcome.Err = f.ctx.Err()
 		}
 		count(f.read, -1)
-	})
+	}, func() snapshot.Tick { return snapshot.Tick(tw.ticks.Add(1)) })
 	return tw
 }
 
@@ -64,7 +66,7 @@ func (tw *tower) under() (n int) {
 func (tw *tower) ask(r snapshot.Read) <-chan time.Duration {
 	took, start := make(chan time.Duration, 1), time.Now()
 	go func() {
-		_, _ = tw.do(context.Background(), r)
+		_, _ = tw.do(context.Background(), r, never)
 		took <- time.Since(start)
 	}()
 	synctest.Wait()
@@ -84,14 +86,14 @@ func TestFlightsAreShared(t *testing.T) {
 		join := func(want string) {
 			for range 100 {
 				wg.Go(func() {
-					if f, err := tw.do(context.Background(), version("a", "v1")); err != nil || f.outcome.Err.Error() != want {
+					if f, err := tw.do(context.Background(), version("a", "v1"), never); err != nil || f.outcome.Err.Error() != want {
 						t.Errorf("%v, want %s", err, want)
 					}
 				})
 			}
 			synctest.Wait()
 		}
-		wg.Go(func() { _, _ = tw.do(context.Background(), version("a", "v1")) })
+		wg.Go(func() { _, _ = tw.do(context.Background(), version("a", "v1"), never) })
 		synctest.Wait()
 		join("flight 2")
 		time.Sleep(1500 * time.Millisecond)
@@ -131,7 +133,7 @@ func TestLeavers(t *testing.T) {
 		var wg sync.WaitGroup
 		leave := func(r snapshot.Read) {
 			wg.Go(func() {
-				if _, err := tw.do(ctx, r); !errors.Is(err, reason) {
+				if _, err := tw.do(ctx, r, never); !errors.Is(err, reason) {
 					t.Errorf("%v: %v", r, err)
 				}
 			})
@@ -163,10 +165,10 @@ func TestJoinAfterOthersLeft(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
 		tw.ask(version("a", "v1"))
-		if _, err := tw.do(ctx, version("a", "v1")); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := tw.do(ctx, version("a", "v1"), never); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		if f, err := tw.do(context.Background(), version("a", "v1")); err != nil || f.outcome.Err.Error() != "flight 2" {
+		if f, err := tw.do(context.Background(), version("a", "v1"), never); err != nil || f.outcome.Err.Error() != "flight 2" {
 			t.Error(err)
 		}
 	})
@@ -177,7 +179,7 @@ func TestEndedBeforeItBegan(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	tw := newTower(t)
-	for name, do := range map[string]func(context.Context, snapshot.Read) (*flight, error){"do": tw.do, "doWhile": tw.doWhile} {
+	for name, do := range map[string]func(context.Context, snapshot.Read) (*flight, error){"do": func(ctx context.Context, r snapshot.Read) (*flight, error) { return tw.do(ctx, r, never) }, "doWhile": tw.doWhile} {
 		if _, err := do(ctx, version("a", "v1")); !errors.Is(err, context.Canceled) || len(tw.started) > 0 {
 			t.Errorf("%s: %v, flown %v", name, err, tw.started)
 		}
@@ -217,7 +219,7 @@ func TestDoWhile(t *testing.T) {
 			if shared && <-other != time.Second {
 				t.Errorf("%s: the other did not get its flight", name)
 			}
-			if f, err := tw.do(context.Background(), version("a", "v1")); err != nil || f.outcome.Err.Error() != "flight 2" {
+			if f, err := tw.do(context.Background(), version("a", "v1"), never); err != nil || f.outcome.Err.Error() != "flight 2" {
 				t.Errorf("%s: the read is blocked: %v", name, err)
 			}
 		})

@@ -107,15 +107,24 @@ func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 }
 
 // read makes a read and notes its outcome. It waits only for knownWait also if another read
-// of the lookup in the same group got no answer. It returns an error only if ctx ended.
+// of the lookup in the same group got no answer, and if the lookup waits no longer anyway,
+// it asks that group for nothing more. It returns an error only if ctx ended.
 func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
-	waiting := ctx
-	if l.brief || l.hangs(r.Group) {
+	waiting, hangs := ctx, l.hangs(r.Group)
+	if l.brief || hangs {
+		wait := knownWait
+		if l.brief && hangs {
+			wait = 0
+		}
 		var cancel context.CancelFunc
-		waiting, cancel = context.WithTimeout(ctx, knownWait)
+		waiting, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
 	}
-	f, err := l.r.flights.do(waiting, r)
+	since := l.p.Began
+	if l.times(r) > 0 {
+		since = never // the read is repeated because of a change
+	}
+	f, err := l.r.flights.do(waiting, r, since)
 	if err != nil && ctx.Err() != nil {
 		return err
 	}
@@ -129,8 +138,16 @@ func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
 	defer l.mu.Unlock()
 	o.Times = l.p.Done[r].Times + 1
 	o.Gone = o.Gone || l.p.Done[r].Gone
+	o.Silent = discovery.Unanswered(o.Err)
 	l.p.Done[r] = o
 	return nil
+}
+
+// times returns how often the lookup has made a read.
+func (l *lookup) times(r snapshot.Read) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.p.Done[r].Times
 }
 
 // hangs reports whether a read of the lookup in a group got no answer.
@@ -138,7 +155,7 @@ func (l *lookup) hangs(group string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for r, o := range l.p.Done {
-		if r.Group == group && r.Part != snapshot.PartDocument && discovery.Unanswered(o.Err) {
+		if r.Group == group && r.Part != snapshot.PartDocument && o.Silent {
 			return true
 		}
 	}

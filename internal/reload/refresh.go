@@ -97,15 +97,10 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 }
 
 // KeepAll makes refreshes read every version of a server without the aggregated document,
-// until release is called. Then the versions count as unread that lookups do not ask for
-// again.
+// until release is called.
 func (r *Reloader) KeepAll() (release func()) {
 	r.whole.Add(1)
-	return func() {
-		if r.whole.Add(-1) == 0 {
-			r.publish((*snapshot.Snapshot).Unread)
-		}
-	}
+	return func() { r.whole.Add(-1) }
 }
 
 // ReadLive reads a version live, or the whole group if gv has no version. It returns the
@@ -115,7 +110,7 @@ func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snaps
 		err := r.RefreshGroups(ctx, []string{gv.Group})
 		return r.Snapshot(), err
 	}
-	f, err := r.flights.do(ctx, snapshot.Read{Part: snapshot.PartVersion, Group: gv.Group, Version: gv.Version})
+	f, err := r.flights.do(ctx, snapshot.Read{Part: snapshot.PartVersion, Group: gv.Group, Version: gv.Version}, never)
 	if err != nil {
 		return nil, err
 	}

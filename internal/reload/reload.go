@@ -40,7 +40,7 @@ type Reloader struct {
 // goroutine. options.Report is called through the queue reports.
 func New(client *discovery.Client, reports *Queue, options Options) *Reloader {
 	r := &Reloader{client: client, options: options, reports: reports, age: newAge(options.MaxAge)}
-	r.flights = newFlights(r.perform)
+	r.flights = newFlights(r.perform, r.tick)
 	changed := make(chan struct{})
 	r.changed.Store(&changed)
 	r.health.Store(&Health{})
@@ -94,7 +94,7 @@ func (r *Reloader) publish(follow func(*snapshot.Snapshot) *snapshot.Snapshot) *
 // perform makes the read of a flight, publishes what it finds and records how it went.
 func (r *Reloader) perform(f *flight) {
 	start, from := time.Now(), r.Snapshot()
-	f.begin(r.Snapshot(), r.tick())
+	f.begin(from, f.began)
 	switch f.read.Part {
 	case snapshot.PartDocument:
 		r.readDocument(f)
@@ -169,7 +169,7 @@ func (r *Reloader) ofPeer(ctx context.Context, read snapshot.Read) (found snapsh
 	if err != nil || local {
 		return snapshot.Found{Err: err}
 	}
-	f, err := r.flights.do(ctx, snapshot.Read{})
+	f, err := r.flights.do(ctx, snapshot.Read{}, never)
 	if err = cmp.Or(err, outcomeOf(f)); err != nil {
 		return snapshot.Found{Err: err}
 	}

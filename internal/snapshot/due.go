@@ -33,7 +33,7 @@ func (s *Snapshot) Due(all bool) (differing, dropped [][]Read) {
 	for _, g := range s.groups {
 		reads := s.LiveReads(g.name)
 		switch {
-		case g.Said() == nil && len(g.versions) == 0: // only a lookup that names it needs it
+		case g.vain(): // only a lookup that names it needs it
 			continue
 		case g.Said() == nil && g.reset == 0:
 			left = append(left, g)
@@ -69,22 +69,4 @@ func (g *Group) lastTried() Tick {
 		last = max(last, g.versions[i].Tried)
 	}
 	return last
-}
-
-// Unread forgets what was read live of the groups that a document without resources names,
-// so that refreshes read only what lookups ask for from now on.
-func (s *Snapshot) Unread() *Snapshot {
-	if s.Aggregated() || s.apart == 0 {
-		return s
-	}
-	next := *s
-	next.groups = slices.Clone(s.groups)
-	for i, g := range next.groups {
-		if said := g.Said(); said != nil && g.reset == 0 {
-			next.groups[i] = said
-		}
-	}
-	next.index(s)
-	next.generation = s.generation // the same is served as before
-	return &next
 }

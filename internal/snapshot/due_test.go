@@ -47,7 +47,7 @@ func TestRefreshReadsWhatDiffers(t *testing.T) {
 		"an equal list":             {listOf("a", "v1", "v2"), "|"},
 		"a version dropped":         {doc("a/v1:Foo,Bar b/v1:Bar"), "a/v1 a/v2 a/ |"},
 		"a reset of a group":        {resetOf("b"), "b/v1 b/ |"},
-		"a reset of an unknown one": {resetOf("z"), "|"},
+		"a reset of an unknown one": {resetOf("z"), "z/ |"},
 		"a reset":                   {(*history).resetAll, "|"},
 		"groups dropped":            {doc("c/v1:Foo"), "| a/v1 a/v2 b/v1"},
 		"one of them tried":         {func(h *history) { h.document("c/v1:Foo"); h.live("a/v1!") }, "| b/v1 a/v1 a/v2"},

@@ -200,6 +200,11 @@ func (g *Group) oldest() Tick {
 	return oldest
 }
 
+// vain reports whether g is only known from a reset of it, and its list was tried in vain.
+func (g *Group) vain() bool {
+	return g.Said() == nil && len(g.versions) == 0 && g.listTried > g.reset
+}
+
 // saysLike reports whether two groups of documents say the same. Errors count as different:
 // they may have other texts.
 func (g *Group) saysLike(other *Group) bool {

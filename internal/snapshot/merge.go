@@ -250,7 +250,8 @@ type Found struct {
 func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, from *Snapshot) *Snapshot {
 	g := s.Group(group)
 	v := g.Version(version)
-	overtaken := g.Said().Version(version) != nil && s.newsSince(group, from, now)
+	said := g.Said().Version(version)
+	overtaken := said != nil && said.Table != nil && s.newsSince(group, from, now)
 	if v == nil && found.Table == nil || v != nil && now <= v.Tried || overtaken {
 		return s
 	}

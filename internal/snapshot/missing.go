@@ -24,11 +24,12 @@ type Read struct {
 
 // Outcome is how the last of a lookup's own reads of one part has ended.
 type Outcome struct {
-	Tick  Tick   // when it began
-	Times int    // how often the lookup has made this read
-	Said  *Group // what the document said of the group then
-	Err   error  // why it failed
-	Gone  bool   // it found a known version gone
+	Tick   Tick   // when it began
+	Times  int    // how often the lookup has made this read
+	Said   *Group // what the document said of the group then
+	Err    error  // why it failed
+	Silent bool   // it failed because it got no answer
+	Gone   bool   // it found a known version gone
 }
 
 // Progress is how far a lookup has come.
@@ -51,13 +52,13 @@ func (s *Snapshot) Missing(q Query, p Progress) (reads []Read) {
 	switch {
 	case !tried && s.needsDocument(q, p):
 		return []Read{{}}
-	case document.Err != nil && (p.Found || !q.Live()):
+	case document.Err != nil && (!q.Live() || p.Found && document.Silent):
 		return nil // what is known stands, or the error
 	case s.Group(q.Group) == nil && q.Live() && !(p.Cold && s.Aggregated() && s.document > p.Began):
 		return s.missingVersions(q.Group, q.Versions, q, p)
 	}
 	for _, g := range s.GroupsOf(q) {
-		if g.Said() == nil && len(g.versions) == 0 && (q.anyGroup() || g.name != q.Group) {
+		if g.vain() && (q.anyGroup() || g.name != q.Group) {
 			continue // nobody has seen it served
 		}
 		reads = append(reads, s.missingIn(g, q, p)...)
@@ -81,15 +82,19 @@ func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
 	if !p.Found && believed && s.Aggregated() && g.agrees() {
 		return nil
 	}
+	list := Read{Part: PartList, Group: g.name}
+	_, tried := p.Done[list]
+	if len(g.versions) == 0 && g.Said() == nil && !tried && (q.anyGroup() || g.name != q.Group) {
+		return []Read{list} // of a reset that nothing else can settle
+	}
 	versions := q.Versions
 	if q.anyVersion() {
 		versions = g.rankedNames()
 	}
 	reads := s.missingVersions(g.name, versions, q, p)
-	list := Read{Part: PartList, Group: g.name}
-	switch _, tried := p.Done[list]; {
+	switch {
 	case tried, !q.anyVersion() && (!p.Found || q.InOneGroup() && len(q.Versions) < 2):
-	case p.Found && s.currentList(g), !p.Found && (g.listTried > p.Began || believed && !s.Aggregated() && g.Said() != nil || p.SawGone(g.name)):
+	case p.Found && s.currentList(g), !p.Found && (g.listTried > p.Began || believed && !s.Aggregated() && g.Said() != nil && g.gone == 0 || p.SawGone(g.name)):
 	default:
 		reads = append(reads, list)
 	}
@@ -112,6 +117,7 @@ func (p Progress) SawGone(group string) bool {
 func (s *Snapshot) missingVersions(group string, versions []string, q Query, p Progress) (reads []Read) {
 	g := s.Group(group)
 	changed, answered := g.changed(versions), false
+	moving := len(versions) > 1 && changed > p.Began // the kind may have been on its way
 	for _, name := range versions {
 		read := Read{Part: PartVersion, Group: group, Version: name}
 		o, v := p.Done[read], g.Version(name)
@@ -122,7 +128,7 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 		switch {
 		case p.Found && (v == nil || s.current(g, v) || s.tried(g, v) && !q.restsOn(v) || answered && v.attempted()):
 			answered = answered || !q.All && q.anyVersion() && v != nil && q.restsOn(v)
-		case o.Times < mostTimes && (o.Tick <= p.Began || o.Tick < changed || news):
+		case o.Times < mostTimes && (o.Tick <= p.Began || o.Err == nil && (o.Tick < changed || news || moving && o.Tick == changed)):
 			reads = append(reads, read)
 		}
 	}
