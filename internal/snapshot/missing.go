@@ -94,7 +94,7 @@ func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
 	reads := s.missingVersions(g.name, versions, q, p)
 	switch {
 	case tried, !q.anyVersion() && (!p.Found || q.InOneGroup() && len(q.Versions) < 2):
-	case p.Found && s.currentList(g), !p.Found && (g.listTried > p.Began || believed && !s.Aggregated() && g.Said() != nil && g.gone == 0 || p.SawGone(g.name)):
+	case p.Found && s.currentList(g), !p.Found && (g.listed > p.Began || believed && !s.Aggregated() && g.Said() != nil && g.gone == 0 || p.SawGone(g.name)):
 	default:
 		reads = append(reads, list)
 	}

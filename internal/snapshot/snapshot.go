@@ -63,8 +63,8 @@ func (s *Snapshot) Generation() uint64 { return s.generation }
 // Read reports whether the document was ever read.
 func (s *Snapshot) Read() bool { return s.document > 0 }
 
-// Cold reports whether the document was never read and nothing was ever reset.
-func (s *Snapshot) Cold() bool { return s.document == 0 && s.anyReset == 0 }
+// Cold reports whether nothing was ever read or reset.
+func (s *Snapshot) Cold() bool { return s.document == 0 && s.anyReset == 0 && len(s.groups) == 0 }
 
 // Aggregated reports whether the document has the resources of every version.
 func (s *Snapshot) Aggregated() bool { return s.doc != nil && s.doc.aggregated }
