@@ -24,11 +24,11 @@ func BenchmarkPublish(b *testing.B) {
 	// The changed group alternates between two forms, with and without one more
 	// kind.
 	turns := [2]*snapshot.Group{groups[changed], decoded(groupsOf(count)[1+changed], 1)}
-	start := new(snapshot.Snapshot).WithDocument(snapshot.NewList(groups, true), 1, 1)
+	start := new(snapshot.Snapshot).WithDocument(snapshot.NewList(groups, true), 1)
 	live := func(s *snapshot.Snapshot, turn int, now snapshot.Tick) *snapshot.Snapshot {
 		g := turns[turn]
 		for _, v := range g.Versions() {
-			s = s.WithVersion(g.Name(), v.Name, v.Table, now)
+			s = s.WithVersion(g.Name(), v.Name, snapshot.Found{Table: v.Table}, now, s)
 		}
 		return s
 	}
@@ -58,7 +58,7 @@ func BenchmarkPublish(b *testing.B) {
 			binary.LittleEndian.PutUint64(keys[changed][:], uint64(unique))
 			b.StartTimer()
 			list = share.List(all, share.KeyOfAll(keys...), list)
-			s = s.WithDocument(list, now, now)
+			s = s.WithDocument(list, now)
 		}
 		if s.Generation() == start.Generation() {
 			b.Fatal("nothing was published")
