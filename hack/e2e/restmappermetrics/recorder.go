@@ -21,6 +21,7 @@
 //	controller_runtime_restmapper_groups
 //	controller_runtime_restmapper_kinds
 //	controller_runtime_restmapper_last_success_timestamp_seconds
+//	controller_runtime_restmapper_watching
 //
 // Two alerts that are worth having:
 //
@@ -44,6 +45,7 @@ type Recorder struct {
 	requests, reloads, misses              *prometheus.CounterVec
 	durations                              *prometheus.HistogramVec
 	generation, groups, kinds, lastSuccess prometheus.Gauge
+	watching                               *prometheus.GaugeVec // no series without WatchAPIs
 }
 
 var _ apiutil.DynamicRESTMapperMetrics = (*Recorder)(nil)
@@ -59,6 +61,10 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 		groups:      gauge("groups", "API groups that are known to be served."),
 		kinds:       gauge("kinds", "Kinds that are known to be served; one counts once for each version."),
 		lastSuccess: gauge("last_success_timestamp_seconds", "When the API server was last read with success, 0 if never."),
+		watching: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Subsystem: subsystem, Name: "watching",
+			Help: "Whether all watches of WatchAPIs are open (1) or not (0).",
+		}, nil),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Subsystem: subsystem,
 			Name:      "reload_duration_seconds",
@@ -67,7 +73,7 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 		}, []string{"reason"}),
 	}
 	for _, c := range []prometheus.Collector{
-		r.requests, r.reloads, r.misses, r.durations, r.generation, r.groups, r.kinds, r.lastSuccess,
+		r.requests, r.reloads, r.misses, r.durations, r.generation, r.groups, r.kinds, r.lastSuccess, r.watching,
 	} {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("register the RESTMapper's metrics: %w", err)
@@ -116,4 +122,13 @@ func (r *Recorder) Served(generation uint64, groups, kinds int, lastSuccess time
 	if !lastSuccess.IsZero() {
 		r.lastSuccess.Set(float64(lastSuccess.UnixMilli()) / 1000)
 	}
+}
+
+// Watching sets whether all watches are open.
+func (r *Recorder) Watching(open bool) {
+	value := 0.0
+	if open {
+		value = 1
+	}
+	r.watching.WithLabelValues().Set(value)
 }
