@@ -137,14 +137,14 @@ func (s *Snapshot) currentList(g *Group) bool {
 	return listed > 0 && tried && (g.reset == 0 || g.listTried > s.since(g.reset))
 }
 
-// lost reports whether a document that was read after the last reset no longer has a
+// lost reports whether a document that was read after the last Reset no longer has a
 // version that was known before it, and no read of the version has succeeded since. Such a
 // version is neither served nor absent.
 func (s *Snapshot) lost(g *Group, v *Version) bool {
-	if s.anyReset == 0 || v.Read == 0 {
+	if s.reset == 0 || v.Read == 0 {
 		return false
 	}
-	reset := s.since(max(s.reset, g.reset))
+	reset := s.since(s.reset)
 	return v.Read <= reset && s.document > reset && g.Said().Version(v.Name) == nil
 }
 
