@@ -109,6 +109,8 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (s *server) arrive(req *http.Request) (*Request, *rand.Rand) {
 	r := newRequest(req.URL.Path)
+	// The document without peers is asked about one version, and not believed beyond that.
+	r.Doc = r.Doc && !strings.Contains(req.Header.Get("Accept"), "profile=nopeer")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[r.Path]++
