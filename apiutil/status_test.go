@@ -342,10 +342,7 @@ func TestHealthz(t *testing.T) {
 					}
 					heal()
 					wantAbsent(t, m, newKind)
-					if m.Healthz(nil) == nil {
-						t.Error("a live read of a version hides that the document fails")
-					}
-					time.Sleep(time.Minute) // until the next refresh
+					time.Sleep(time.Minute) // until the next refresh, at the latest
 					wantHealthy(t, m, "after the first success")
 				}
 			})

@@ -51,7 +51,7 @@ var leftOut = []left{
 var never = []string{"^TestUpstream$", "^TestCompatibility$"}
 
 // nightTests are left to the night whole.
-var nightTests = []string{"TestEachPatchPasses", "TestKubebuilderProject", "TestConsumed", "TestOldestGo", "TestSlimIsVetted"}
+var nightTests = []string{"TestEachPatchPasses", "TestKubebuilderProject", "TestConsumed", "TestOldestGo"}
 
 // skipped are tests of the root module that are not run.
 func (t *tester) skipped() string {
@@ -117,7 +117,7 @@ func (t *tester) beside(ctx context.Context) error {
 // virtual time.
 const longest = "^(TestCapturedDocuments|TestServedThroughout|TestHealthAfterOneFailure|TestFailedVersionIsNeverNoMatch|" +
 	"TestGroupThatTheDocumentBringsBack|TestResetsBesideOlderReads|TestHealthBesideOneDeadAPIService|TestSubscriberEndsWhereServerIs|" +
-	"TestHerd|TestLookupsBesideOlderReads|TestNegativeTTLOfManyNames|TestFleetChurn|TestLogOfFailures|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded)$"
+	"TestHerd|TestNoDocumentCostsMinutes|TestLookupsBesideOlderReads|TestNegativeTTLOfManyNames|TestFleetChurn|TestLogOfFailures|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded)$"
 
 // Tests in hack/proof: shortRun is the name of those that run a campaign, which is short
 // unless flags make it longer. onlyProof are those that do nothing without flags: hack/proof.sh
