@@ -326,10 +326,12 @@ type allowedBody struct {
 // Read implements io.Reader. It does not let a panic of the transport through: nobody
 // recovers from it in client-go's goroutine.
 func (b *allowedBody) Read(p []byte) (n int, err error) {
-	if b.left.Load() <= 0 {
+	left := b.left.Load()
+	if left <= 0 {
 		b.exceeded.Store(true)
 		return 0, errNoEvent
 	}
+	p = p[:min(int64(len(p)), left)] // a large buffer must not take more at once
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the HTTP transport panicked: %v", p)
