@@ -79,7 +79,8 @@ func TestFleetReadsOncePerKey(t *testing.T) {
 // Without a key nothing is shared, and nothing is kept.
 func TestFleetWithoutKey(t *testing.T) {
 	f, server := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{}), newServer(fakeapi.Aggregated())
-	if forKey(t, f, "", server) == forKey(t, f, "", server) {
+	first, second := forKey(t, f, "", server), forKey(t, f, "", server)
+	if first == second {
 		t.Error("one mapper twice")
 	}
 	if len(f.Status()) > 0 {
@@ -88,7 +89,8 @@ func TestFleetWithoutKey(t *testing.T) {
 	if err := f.Engage(t.Context(), "", forKey(t, f, "", server)); err != nil || len(f.Status()) != 1 {
 		t.Errorf("a cluster of no name: %v, %v", err, f.Status())
 	}
-	if forKey(t, f, "", server) == forKey(t, f, "", server) {
+	first, second = forKey(t, f, "", server), forKey(t, f, "", server)
+	if first == second {
 		t.Error("one mapper twice, because a cluster has no name")
 	}
 }
@@ -295,8 +297,8 @@ func TestFleetBackoffOfEach(t *testing.T) {
 			wantServed(t, m, fooKind)
 		}
 		synctest.Wait()
-		down, healthy := f.Status()["up"], f.Status()["up"]
-		if down = f.Status()["down"]; down.ConsecutiveFailures == 0 || healthy.ConsecutiveFailures != 0 || time.Since(healthy.LastSuccess) > time.Minute {
+		down, healthy := f.Status()["down"], f.Status()["up"]
+		if down.ConsecutiveFailures == 0 || healthy.ConsecutiveFailures != 0 || time.Since(healthy.LastSuccess) > time.Minute {
 			t.Errorf("down: %d failures; up: %d failures, read %v ago", down.ConsecutiveFailures, healthy.ConsecutiveFailures, time.Since(healthy.LastSuccess))
 		}
 		f.Remove("up") // else it ends when the bubble does: it was used a minute ago

@@ -4,7 +4,6 @@ package apiutil_test
 
 import (
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +22,7 @@ func TestConstructorsDoNothing(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
 	cfg, client := server.Config(), server.Client()
-	before := runtime.NumGoroutine()
+	others := goleak.IgnoreCurrent()
 	mappers := []meta.RESTMapper{}
 	keep := func(m meta.RESTMapper, err error) {
 		if err != nil {
@@ -41,9 +40,7 @@ func TestConstructorsDoNothing(t *testing.T) {
 	for _, m := range mappers {
 		meta.MaybeResetRESTMapper(m)
 	}
-	if after := runtime.NumGoroutine(); after > before {
-		t.Errorf("%d goroutines, %d before", after, before)
-	}
+	goleak.VerifyNone(t, others)
 	if requests := server.TakeRequests(); len(requests) > 0 {
 		t.Errorf("requests: %v", requests)
 	}

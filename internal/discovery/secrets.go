@@ -112,11 +112,15 @@ func sentRequest(resp *http.Response, req *http.Request) *http.Request {
 	return req
 }
 
-// harmless lists the request headers that hold no credentials. Any other may: gateways ask
-// for keys under names of their own.
-var harmless = map[string]bool{
-	"Accept": true, "Accept-Encoding": true, "Content-Length": true, "Content-Type": true, "If-None-Match": true, "User-Agent": true,
-	"Impersonate-User": true, "Impersonate-Uid": true, "Impersonate-Group": true, // an error about permissions names these
+// harmless reports whether a request header holds no credentials. Any other may: gateways
+// ask for keys under names of their own.
+func harmless(header string) bool {
+	switch header {
+	case "Accept", "Accept-Encoding", "Content-Length", "Content-Type", "If-None-Match", "User-Agent",
+		"Impersonate-User", "Impersonate-Uid", "Impersonate-Group": // an error about permissions names these
+		return true
+	}
+	return false
 }
 
 // sentBy lists the credentials that were sent with a request.
@@ -124,7 +128,7 @@ func sentBy(resp *http.Response, req *http.Request) []string {
 	sent := sentRequest(resp, req)
 	var secrets []string
 	for name, values := range sent.Header {
-		if harmless[name] {
+		if harmless(name) {
 			continue
 		}
 		for _, value := range values {

@@ -3,7 +3,6 @@
 package reload
 
 import (
-	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -170,7 +169,10 @@ func (r *Reloader) ofPeer(ctx context.Context, read snapshot.Read) (found snapsh
 		return snapshot.Found{Err: err}
 	}
 	f, err := r.flights.do(ctx, snapshot.Read{}, never)
-	if err = cmp.Or(err, outcomeOf(f)); err != nil {
+	if err == nil {
+		err = outcomeOf(f)
+	}
+	if err != nil {
 		return snapshot.Found{Err: err}
 	}
 	if said := listed(); said != nil {

@@ -155,8 +155,6 @@ func read(name string, resources ...Resource) Version {
 
 func listed(name string) Version { return Version{Name: name} }
 
-func failed(name string) Version { return Version{Name: name, Err: errUnread} }
-
 // group is a group as the server lists it, its first version preferred.
 func group(name string, versions ...Version) *Group {
 	return NewGroup(name, versions[0].Name, versions)

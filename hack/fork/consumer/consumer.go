@@ -11,7 +11,6 @@ package consumer
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -173,8 +172,10 @@ func (j *job) edited(s *state) error {
 // the sources or the version have changed since, and else changes nothing.
 func Into(ctx context.Context, r Request) error {
 	return alone(ctx, r, func(j *job, s *state) error {
-		if err := cmp.Or(j.requires(), s.foreign, j.edited(s)); err != nil {
-			return err
+		for _, err := range []error{j.requires(), s.foreign, j.edited(s)} {
+			if err != nil {
+				return err
+			}
 		}
 		j.say("module", "%s in %s", j.mod.Module.Path, j.Dir)
 		if j.work != "" {
