@@ -145,7 +145,9 @@ func (m *DynamicRESTMapper) KindsForWithContext(ctx context.Context, resource sc
 		m.hit()
 		return kinds, err
 	}
-	return recheck(ctx, m, snapshot.ResourceQuery(resource), func(s *snapshot.Snapshot) ([]schema.GroupVersionKind, bool, error) {
+	q := snapshot.ResourceQuery(resource)
+	q.All = true
+	return recheck(ctx, m, q, func(s *snapshot.Snapshot) ([]schema.GroupVersionKind, bool, error) {
 		return s.KindsFor(resource)
 	})
 }
@@ -181,7 +183,9 @@ func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input s
 		m.hit()
 		return resources, err
 	}
-	return recheck(ctx, m, snapshot.ResourceQuery(input), func(s *snapshot.Snapshot) ([]schema.GroupVersionResource, bool, error) {
+	q := snapshot.ResourceQuery(input)
+	q.All = true
+	return recheck(ctx, m, q, func(s *snapshot.Snapshot) ([]schema.GroupVersionResource, bool, error) {
 		return s.ResourcesFor(input)
 	})
 }

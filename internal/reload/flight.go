@@ -20,6 +20,7 @@ type flight struct {
 	outcome snapshot.Outcome
 	from    *snapshot.Snapshot // the snapshot when its last request began
 
+	asked   bool          // guarded by flights.mu: whether more needs it than a refresh of everything
 	began   snapshot.Tick // guarded by flights.mu: when it started
 	waiters int           // guarded by flights.mu
 }
@@ -48,7 +49,7 @@ func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx) // otherwise a flight might start for nobody
 	}
-	f := fs.join(r, since)
+	f := fs.join(r, since, true)
 	select {
 	case <-f.done:
 		return f, nil
@@ -63,11 +64,11 @@ const never = ^snapshot.Tick(0)
 
 // doWhile is do for a read that begins after the call, but it abandons the flight when ctx ends: the flight goes on only if
 // another caller waits for it. Otherwise the flight has ended when doWhile returns.
-func (fs *flights) doWhile(ctx context.Context, r snapshot.Read) (*flight, error) {
+func (fs *flights) doWhile(ctx context.Context, r snapshot.Read, asked bool) (*flight, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	f := fs.join(r, never)
+	f := fs.join(r, never, asked)
 	select {
 	case <-f.done:
 		return f, nil
@@ -82,15 +83,15 @@ func (fs *flights) doWhile(ctx context.Context, r snapshot.Read) (*flight, error
 
 // join returns the flight that makes r if it began after since, or else the one that waits
 // to make r, or a new one.
-func (fs *flights) join(r snapshot.Read, since snapshot.Tick) *flight {
+func (fs *flights) join(r snapshot.Read, since snapshot.Tick, asked bool) (f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	defer func() { f.asked = f.asked || asked }()
 	if f := fs.running[r]; f != nil && f.began > since {
 		f.waiters++
 		return f
 	}
-	f := fs.waiting[r]
-	if f == nil {
+	if f = fs.waiting[r]; f == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		f = &flight{read: r, ctx: ctx, cancel: cancel, done: make(chan struct{})}
 		fs.waiting[r] = f
@@ -117,6 +118,13 @@ func (fs *flights) start(r snapshot.Read) {
 		close(f.done)
 		fs.start(r)
 	}()
+}
+
+// needed reports whether more than a refresh of everything waits for f.
+func (fs *flights) needed(f *flight) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return f.asked
 }
 
 // leave gives up waiting for f. A flight that nobody waits for does not start. alone

@@ -179,7 +179,7 @@ func TestEndedBeforeItBegan(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	tw := newTower(t)
-	for name, do := range map[string]func(context.Context, snapshot.Read) (*flight, error){"do": func(ctx context.Context, r snapshot.Read) (*flight, error) { return tw.do(ctx, r, never) }, "doWhile": tw.doWhile} {
+	for name, do := range map[string]func(context.Context, snapshot.Read) (*flight, error){"do": func(ctx context.Context, r snapshot.Read) (*flight, error) { return tw.do(ctx, r, never) }, "doWhile": func(ctx context.Context, r snapshot.Read) (*flight, error) { return tw.doWhile(ctx, r, false) }} {
 		if _, err := do(ctx, version("a", "v1")); !errors.Is(err, context.Canceled) || len(tw.started) > 0 {
 			t.Errorf("%s: %v, flown %v", name, err, tw.started)
 		}
@@ -197,7 +197,7 @@ func TestDoWhile(t *testing.T) {
 			start, ended := time.Now(), make(chan error, 1)
 			var other <-chan time.Duration
 			go func() {
-				_, err := tw.doWhile(ctx, version("a", "v1"))
+				_, err := tw.doWhile(ctx, version("a", "v1"), false)
 				ended <- err
 			}()
 			synctest.Wait()

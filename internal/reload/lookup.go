@@ -32,7 +32,8 @@ type lookup struct {
 	r *Reloader
 	q snapshot.Query
 
-	brief bool // wait only knownWait for each read
+	brief    bool        // wait only knownWait for each read
+	answered func() bool // whether the snapshot has a current answer by now
 
 	mu sync.Mutex // guards p.Done: reads of several groups are made side by side
 	p  snapshot.Progress
@@ -63,9 +64,13 @@ func (r *Reloader) lookup(
 ) Finding {
 	l := &lookup{r: r, q: q, p: snapshot.Progress{Began: began, Done: map[snapshot.Read]snapshot.Outcome{}}}
 	s := r.Snapshot()
-	l.p.Cold = s.Cold()
+	l.p.Start = s
 	known, _ := find(s)
 	l.brief = known && r.unanswered(s, q)
+	l.answered = func() bool {
+		_, current := find(view(r.Snapshot(), began))
+		return current
+	}
 	for ; ; s = r.Snapshot() {
 		s = view(s, began)
 		var current bool
@@ -90,20 +95,32 @@ func (r *Reloader) unanswered(s *snapshot.Snapshot, q snapshot.Query) bool {
 }
 
 // make makes the first of reads if they are of one group: upstream's counting transport
-// allows one request at a time. The groups of a lookup in several are read side by side.
+// allows one request at a time. The groups of a lookup in several are read side by side,
+// and no longer than knownWait after one that suffices.
 func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 	first := reads[0]
 	if !slices.ContainsFunc(reads, func(r snapshot.Read) bool { return r.Group != first.Group }) {
 		return l.read(ctx, first)
 	}
-	return inParallel(byGroup(reads), func(reads []snapshot.Read) error {
+	enough, stop := context.WithCancel(ctx)
+	defer stop()
+	var once sync.Once
+	var timer *time.Timer
+	_ = inParallel(byGroup(reads), func(reads []snapshot.Read) error {
 		for _, r := range reads {
-			if err := l.read(ctx, r); err != nil {
+			if err := l.read(enough, r); err != nil {
 				return err
 			}
 		}
+		if l.answered() {
+			once.Do(func() { timer = time.AfterFunc(knownWait, stop) })
+		}
 		return nil
 	})
+	if timer != nil {
+		timer.Stop()
+	}
+	return context.Cause(ctx)
 }
 
 // read makes a read and notes its outcome. It waits only for knownWait also if another read
@@ -184,7 +201,7 @@ func (l *lookup) finding(s *snapshot.Snapshot) Finding {
 	}
 	return Finding{
 		Snapshot: s, Failed: failed, Err: document.Err,
-		Partial: l.p.Cold || len(l.q.Versions) == 0 && l.p.SawGone(l.q.Group),
+		Partial: l.p.Start.Cold() || len(l.q.Versions) == 0 && l.p.SawGone(l.q.Group),
 	}
 }
 

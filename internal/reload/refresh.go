@@ -19,14 +19,14 @@ import (
 // the versions that fail are in the snapshot. Only a refresh that succeeds confirms what
 // is known.
 func (r *Reloader) Refresh(ctx context.Context) error {
-	f, err := r.flights.doWhile(ctx, snapshot.Read{})
+	f, err := r.flights.doWhile(ctx, snapshot.Read{}, false)
 	if err = errors.Join(err, outcomeOf(f)); err != nil {
 		return err
 	}
-	differing, dropped := r.Snapshot().Due(r.whole.Load() > 0)
+	differing, dropped := r.Snapshot().Due()
 	ended := make(chan error, 1)
 	go func() { ended <- r.readDropped(ctx, dropped) }()
-	_ = inParallel(differing, func(reads []snapshot.Read) error { return r.readInOrder(ctx, reads) })
+	_ = inParallel(differing, func(reads []snapshot.Read) error { return r.readInOrder(ctx, reads, false) })
 	<-ended
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -47,7 +47,7 @@ func outcomeOf(f *flight) error {
 func (r *Reloader) readDropped(ctx context.Context, groups [][]snapshot.Read) error {
 	for _, reads := range groups {
 		for _, read := range reads {
-			f, err := r.flights.doWhile(ctx, read)
+			f, err := r.flights.doWhile(ctx, read, false)
 			if err != nil {
 				return err
 			}
@@ -62,10 +62,10 @@ func (r *Reloader) readDropped(ctx context.Context, groups [][]snapshot.Read) er
 // readInOrder makes the reads of one group one after the other. It joins the errors of
 // those that failed. It stops when ctx ends, and at the first that gets no answer: the
 // others would most likely hang as long.
-func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read) error {
+func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read, asked bool) error {
 	var errs []error
 	for _, read := range reads {
-		f, err := r.flights.doWhile(ctx, read)
+		f, err := r.flights.doWhile(ctx, read, asked)
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("read group %q: %w", read.Group, err))...)
 		}
@@ -86,12 +86,12 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 		lists[i] = []snapshot.Read{{Part: snapshot.PartList, Group: group}}
 	}
 	return inParallel(lists, func(list []snapshot.Read) error {
-		err := r.readInOrder(ctx, list)
+		err := r.readInOrder(ctx, list, true)
 		if ctx.Err() != nil {
 			return err
 		}
 		versions := r.Snapshot().LiveReads(list[0].Group)
-		failed := r.readInOrder(ctx, versions[:len(versions)-1])
+		failed := r.readInOrder(ctx, versions[:len(versions)-1], true)
 		return errors.Join(err, failed)
 	})
 }
@@ -99,8 +99,12 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 // KeepAll makes refreshes read every version of a server without the aggregated document,
 // until release is called.
 func (r *Reloader) KeepAll() (release func()) {
-	r.whole.Add(1)
-	return func() { r.whole.Add(-1) }
+	add := func(n int64) {
+		r.whole.Add(n)
+		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.Whole(r.whole.Load() > 0) })
+	}
+	add(1)
+	return func() { add(-1) }
 }
 
 // ReadLive reads a version live, or the whole group if gv has no version. It returns the

@@ -110,7 +110,7 @@ func (r *Reloader) perform(f *flight) {
 // begin is called before the first request of a read, and again before each one that is
 // made because the answer is doubted: the last one counts.
 func (f *flight) begin(s *snapshot.Snapshot, now snapshot.Tick) {
-	f.from, f.outcome.Tick, f.outcome.Said = s, now, s.Group(f.read.Group).Said()
+	f.from, f.outcome.Tick, f.outcome.From = s, now, s.Group(f.read.Group)
 }
 
 func (r *Reloader) readDocument(f *flight) {
@@ -141,12 +141,13 @@ func (r *Reloader) readVersion(f *flight) {
 	var found snapshot.Found
 	r.twice(f, known, func() (gone bool) {
 		found.Table, found.Err = r.client.Version(f.ctx, group, version)
-		return found == snapshot.Found{}
+		return found.None()
 	})
-	if found == (snapshot.Found{}) && f.ctx.Err() == nil {
+	if found.None() && f.ctx.Err() == nil {
 		found = r.ofPeer(f.ctx, f.read)
 	}
-	f.outcome.Err, f.outcome.Gone = found.Err, known && found == snapshot.Found{}
+	f.outcome.Err, f.outcome.Gone = found.Err, known && found.None()
+	found.Spare = !r.flights.needed(f)
 	if f.ctx.Err() == nil {
 		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
 			return s.WithVersion(group, version, found, f.outcome.Tick, f.from)

@@ -20,13 +20,13 @@ func (s *Snapshot) LiveReads(group string) (reads []Read) {
 
 // Due lists the live reads that a refresh makes after it has read the document: of each
 // group that differs from the document. Without the aggregated document it lists the
-// versions that were ever tried, or all if all is true.
+// versions that were ever tried for a lookup, or all while there is a subscriber.
 //
 // dropped are the reads of the groups that the document does not have, those first that
 // were tried least recently. Make them in turn, and stop at the first group that is not
 // gone: then the document is behind, as that of a server that starts.
-func (s *Snapshot) Due(all bool) (differing, dropped [][]Read) {
-	if s.apart == 0 && (s.Aggregated() || !all) {
+func (s *Snapshot) Due() (differing, dropped [][]Read) {
+	if s.apart == 0 && (s.Aggregated() || !s.whole) {
 		return nil, nil
 	}
 	var left []*Group
@@ -42,7 +42,7 @@ func (s *Snapshot) Due(all bool) (differing, dropped [][]Read) {
 			continue
 		case !s.Aggregated() && g.listsLikeDocument():
 			reads = slices.DeleteFunc(reads, func(r Read) bool {
-				return r.Part == PartList || !all && !g.Version(r.Version).attempted()
+				return r.Part == PartList || !s.whole && !s.needed(g.Version(r.Version))
 			})
 		}
 		if len(reads) > 0 {

@@ -18,7 +18,7 @@ func (h *history) due(all bool) string {
 		}
 		return strings.Join(text, " ")
 	}
-	differing, dropped := h.Due(all)
+	differing, dropped := h.Whole(all).Due()
 	return strings.TrimSpace(lines(differing) + " | " + lines(dropped))
 }
 

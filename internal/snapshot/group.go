@@ -27,10 +27,12 @@ type Version struct {
 	Err   error
 
 	changed Tick // when a read last found something else than what was known
+	named   bool // it is gone, but the document or the list still names it: a lookup asks it again
+	spare   bool // only a subscriber has needed it so far
 }
 
 // attempted reports whether the version was ever read, or tried in vain.
-func (v *Version) attempted() bool { return v.Table != nil || v.Err != nil || v.Gone }
+func (v *Version) attempted() bool { return v.Table != nil || v.Err != nil || v.Gone && !v.named }
 
 // last returns the greatest tick of what is known of v apart from the document.
 func (v *Version) last() Tick { return max(v.Read, v.Tried) }
@@ -45,6 +47,7 @@ type Group struct {
 	ranked    []int32   // positions in versions in client-go's order of priority
 	tried     bool      // every version was read, or tried in vain
 	gone      int       // how many versions are gone
+	spare     bool      // only a subscriber has needed some version so far
 
 	apart     bool
 	document  *Group // what the document says of the group; nil if it has no such group
@@ -64,13 +67,13 @@ func NewGroup(name, preferred string, versions []Version) *Group {
 
 // index fills in what follows from the versions.
 func (g *Group) index() {
-	g.tried, g.gone = true, 0
+	g.tried, g.gone, g.spare = true, 0, false
 	for i := range g.versions {
 		v := &g.versions[i]
 		if i > 0 && v.Table.equal(g.versions[i-1].Table) {
 			v.Table = g.versions[i-1].Table
 		}
-		g.tried = g.tried && v.attempted()
+		g.tried, g.spare = g.tried && v.attempted(), g.spare || v.spare
 		if v.Gone {
 			g.gone++
 		}

@@ -157,6 +157,9 @@ func (v *Version) text(group string) string {
 	text := group + "/" + v.Name
 	if v.Gone {
 		text += "-"
+		if v.named {
+			text += "?"
+		}
 	}
 	if v.Err != nil {
 		text += "!"
@@ -218,7 +221,7 @@ func (h *history) prove(on server, q Query) string {
 	if on.live == "" {
 		on.live = on.document
 	}
-	p := &proof{history: h, on: on, q: q, p: Progress{Began: h.now, Cold: h.Cold(), Done: map[Read]Outcome{}}}
+	p := &proof{history: h, on: on, q: q, p: Progress{Began: h.now, Start: h.Snapshot, Done: map[Read]Outcome{}}}
 	for len(p.reads) < 50 && !p.current() {
 		reads := p.seen.Missing(q, p.p)
 		if len(reads) == 0 {
@@ -248,7 +251,7 @@ func (p *proof) current() bool {
 // make makes one read and notes how it ended.
 func (p *proof) make(r Read) {
 	now, from := p.tick(), p.Snapshot
-	o := Outcome{Tick: now, Times: p.p.Done[r].Times + 1, Said: from.Group(r.Group).Said()}
+	o := Outcome{Tick: now, Times: p.p.Done[r].Times + 1, From: from.Group(r.Group)}
 	text := "document"
 	switch r.Part {
 	case PartDocument:

@@ -161,8 +161,12 @@ func (v *Version) takeNews(news *Version, now Tick) {
 		}
 		v.Table, v.Read = news.Table, 0
 	}
-	if v.Gone {
-		v.Gone, v.Read = false, 0
+	switch {
+	case v.Gone && news.Table == nil && news.Err == nil:
+		v.named = true
+		return
+	case v.Gone:
+		v.Gone, v.named, v.Read = false, false, 0
 	}
 	if v.Tried >= now {
 		return
@@ -230,7 +234,7 @@ func (g *Group) takeList(versions []string, preferred string, now Tick) {
 		if v := g.Version(name); v == nil {
 			g.versions = append(g.versions, Version{Name: name})
 		} else if v.Gone && v.Tried < now {
-			*v = Version{Name: name}
+			v.named = true
 		}
 	}
 	g.preferred = preferred
@@ -242,7 +246,11 @@ func (g *Group) takeList(versions []string, preferred string, now Tick) {
 type Found struct {
 	Table *Table
 	Err   error
+	Spare bool // no lookup has asked for it, but a refresh for a subscriber
 }
+
+// None reports whether the server answered that there is no such version.
+func (f Found) None() bool { return f.Table == nil && f.Err == nil }
 
 // WithVersion records a live read of a version that began at now, when the snapshot was
 // from. It changes nothing if a later read is known already. Nothing is kept of a version
@@ -260,6 +268,7 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 		next.versions = insert(next.versions, Version{Name: version})
 	}
 	v = next.Version(version)
+	found.Spare = found.Spare && s.whole && !s.Aggregated()
 	v.take(found, now)
 	if said := next.document.Version(version); said != nil && said.Table != nil && v.Table != nil && said.Table.servesLike(v.Table) {
 		v.Table = said.Table // one copy for all mappers
@@ -269,11 +278,13 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 }
 
 func (v *Version) take(found Found, now Tick) {
-	v.Tried, v.Err = now, found.Err
+	v.spare = found.Spare && (v.spare || !v.attempted())
+	returned := v.Gone && !v.named && found.Table != nil
+	v.Tried, v.Err, v.named = now, found.Err, false
 	if found.Err != nil {
 		return
 	}
-	if v.Gone != (found.Table == nil) || v.Table != nil && !v.Table.equal(found.Table) {
+	if returned || !v.Gone && found.Table == nil || v.Table != nil && !v.Table.equal(found.Table) {
 		v.changed = now
 	}
 	v.Table, v.Read, v.Gone = found.Table, now, found.Table == nil
@@ -292,6 +303,18 @@ func (s *Snapshot) newsSince(group string, from *Snapshot, now Tick) bool {
 func (s *Snapshot) Reset(now Tick) *Snapshot {
 	next := *s
 	next.reset, next.anyReset = max(now, s.reset), max(now, s.anyReset)
+	return &next
+}
+
+// Whole says whether a subscriber needs every version. If none does, what only a subscriber
+// has needed so far is known, but not current: the next lookup reads it, and no refresh does.
+func (s *Snapshot) Whole(whole bool) *Snapshot {
+	if s.whole == whole {
+		return s
+	}
+	next := *s
+	next.whole = whole
+	next.index(s)
 	return &next
 }
 
@@ -348,7 +371,7 @@ func (next *Snapshot) index(s *Snapshot) {
 	}
 	next.untried, next.apart, next.oldest = 0, 0, never
 	for _, g := range next.groups {
-		if !g.tried || g.reset > 0 {
+		if !g.tried || g.reset > 0 || g.spare && !next.whole {
 			next.untried++
 		}
 		if g.apart {

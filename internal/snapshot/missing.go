@@ -2,6 +2,8 @@
 
 package snapshot
 
+import "slices"
+
 // Part is the part of the server that a read is about.
 type Part int
 
@@ -26,7 +28,7 @@ type Read struct {
 type Outcome struct {
 	Tick   Tick   // when it began
 	Times  int    // how often the lookup has made this read
-	Said   *Group // what the document said of the group then
+	From   *Group // what was known of the group then
 	Err    error  // why it failed
 	Silent bool   // it failed because it got no answer
 	Gone   bool   // it found a known version gone
@@ -35,7 +37,7 @@ type Outcome struct {
 // Progress is how far a lookup has come.
 type Progress struct {
 	Began Tick             // reads that began later count
-	Cold  bool             // the mapper knew nothing when the lookup began
+	Start *Snapshot        // what was known then
 	Found bool             // the snapshot has an answer, current or not
 	Done  map[Read]Outcome // the reads that it has made
 }
@@ -54,16 +56,32 @@ func (s *Snapshot) Missing(q Query, p Progress) (reads []Read) {
 		return []Read{{}}
 	case document.Err != nil && (!q.Live() || p.Found && document.Silent):
 		return nil // what is known stands, or the error
-	case s.Group(q.Group) == nil && q.Live() && !(p.Cold && s.Aggregated() && s.document > p.Began):
+	case s.Group(q.Group) == nil && q.Live() && !(p.Start.Cold() && s.Aggregated() && s.document > p.Began):
 		return s.missingVersions(q.Group, q.Versions, q, p)
 	}
+	best := s.bestGroup(q)
 	for _, g := range s.GroupsOf(q) {
 		if g.vain() && (q.anyGroup() || g.name != q.Group) {
 			continue // nobody has seen it served
 		}
 		reads = append(reads, s.missingIn(g, q, p)...)
+		if g == best {
+			break // it does not matter what the groups after it serve
+		}
 	}
 	return reads
+}
+
+// bestGroup returns the group that a lookup of the best answer is answered from, as far as
+// is known: core, or the first. It returns nil for a lookup of all.
+func (s *Snapshot) bestGroup(q Query) (best *Group) {
+	for _, g := range s.GroupsOf(q) {
+		serves := !q.All && slices.ContainsFunc(g.versions, func(v Version) bool { return q.wants(v.Name) && q.restsOn(&v) })
+		if serves && (best == nil || g.name == "") {
+			best = g
+		}
+	}
+	return best
 }
 
 // needsDocument reports whether a lookup needs the document first: nothing was ever read,
@@ -78,7 +96,7 @@ func (s *Snapshot) needsDocument(q Query, p Progress) bool {
 // needs what was never tried, or not since the last reset. One that has found nothing
 // needs a live read of each version that it searches, and of the list.
 func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
-	believed := s.document > p.Began && (p.Cold || q.anyGroup() || g.name != q.Group)
+	believed := s.document > p.Began && (p.Start.Cold() || q.anyGroup() || g.name != q.Group)
 	if !p.Found && believed && s.Aggregated() && g.agrees() {
 		return nil
 	}
@@ -116,35 +134,35 @@ func (p Progress) SawGone(group string) bool {
 // the best version that it rests on is current, worse ones need only be tried once.
 func (s *Snapshot) missingVersions(group string, versions []string, q Query, p Progress) (reads []Read) {
 	g := s.Group(group)
-	changed, answered := g.changed(versions), false
-	moving := len(versions) > 1 && changed > p.Began // the kind may have been on its way
+	answered := false
 	for _, name := range versions {
 		read := Read{Part: PartVersion, Group: group, Version: name}
-		o, v := p.Done[read], g.Version(name)
+		o, v, from := p.Done[read], g.Version(name), p.Start.Group(group)
+		if o.Times > 0 {
+			from = o.From
+		}
 		if v != nil {
 			o.Tick = max(o.Tick, v.Tried)
 		}
-		news := o.Times > 0 && o.Tick < s.document && (o.Said != g.Said() || o.Tick < s.reset)
+		news := o.Times > 0 && o.Tick < s.document && (from.Said() != g.Said() || o.Tick < s.reset)
 		switch {
 		case p.Found && (v == nil || s.current(g, v) || s.tried(g, v) && !q.restsOn(v) || answered && v.attempted()):
-			answered = answered || !q.All && q.anyVersion() && v != nil && q.restsOn(v)
-		case o.Times < mostTimes && (o.Tick <= p.Began || o.Err == nil && (o.Tick < changed || news || moving && o.Tick == changed)):
+			answered = answered || !q.All && !q.ByResource && q.anyVersion() && v != nil && q.restsOn(v)
+		case o.Times < mostTimes && (o.Tick <= p.Began || o.Err == nil && (news || len(versions) > 1 && g.changedSince(from, versions))):
 			reads = append(reads, read)
 		}
 	}
 	return reads
 }
 
-// changed returns when something that one of the versions still serves was last found
-// changed: since then, a kind may have moved to a version that was read before. g may be
-// nil.
-func (g *Group) changed(versions []string) (last Tick) {
-	for _, name := range versions {
-		if v := g.Version(name); v != nil && !v.Gone {
-			last = max(last, v.changed)
-		}
-	}
-	return last
+// changedSince reports whether something that one of the versions still serves was found
+// changed since from was known: the kind may have moved to a version that was read before.
+// g and from may be nil.
+func (g *Group) changedSince(from *Group, versions []string) bool {
+	return slices.ContainsFunc(versions, func(name string) bool {
+		v, old := g.Version(name), from.Version(name)
+		return v != nil && !v.Gone && (old == nil && v.changed > 0 || old != nil && v.changed > old.changed)
+	})
 }
 
 // restsOn reports whether a lookup may be answered from v.
@@ -161,7 +179,7 @@ func (q Query) restsOn(v *Version) bool {
 
 func (g *Group) rankedNames() (names []string) {
 	for _, i := range g.ranked {
-		if !g.versions[i].Gone {
+		if v := &g.versions[i]; !v.Gone || v.named {
 			names = append(names, g.versions[i].Name)
 		}
 	}

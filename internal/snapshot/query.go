@@ -17,7 +17,7 @@ type Query struct {
 	Group string
 	// Versions are the versions that the lookup names, each once; none stands for all.
 	Versions []string
-	// All reports whether every version that serves the kind is looked for, and not the best.
+	// All reports whether everything that matches is looked for, and not only the best.
 	All bool
 	// Name is the kind that is looked for, or the resource.
 	Name string
@@ -32,11 +32,11 @@ func KindQuery(gk schema.GroupKind, versions []string) Query {
 	return Query{Group: gk.Group, Versions: distinct(specified(versions)), Name: gk.Kind}
 }
 
-// ResourceQuery is the query of a lookup by resource. The case of its name does not
-// matter, as in client-go.
+// ResourceQuery is the query of a lookup by resource, of the best one that matches. The
+// case of its name does not matter, as in client-go.
 func ResourceQuery(resource schema.GroupVersionResource) Query {
 	q := coerce(resource)
-	return Query{Group: q.Group, Versions: specified([]string{q.Version}), Name: q.Resource, ByResource: true, All: true}
+	return Query{Group: q.Group, Versions: specified([]string{q.Version}), Name: q.Resource, ByResource: true}
 }
 
 // coerce follows coerceResourceForMatching in k8s.io/apimachinery/pkg/api/meta.

@@ -28,6 +28,8 @@ type Snapshot struct {
 	anyReset Tick  // the last reset of everything or of a group
 	asOf     Tick  // resets after it do not count; 0: all count
 
+	whole    bool // a subscriber needs every version
+
 	generation uint64
 
 	// What follows from groups, to answer lookups in many groups without a walk:
@@ -99,23 +101,26 @@ func (s *Snapshot) since(reset Tick) Tick {
 // current reports whether a version was read since the last reset, so that a lookup may be
 // answered from what is known of it.
 func (s *Snapshot) current(g *Group, v *Version) bool {
-	if s.anyReset == 0 {
-		return v.attempted()
+	if s.anyReset == 0 || !s.needed(v) {
+		return s.needed(v)
 	}
-	return v.attempted() && s.readAt(v) > s.since(s.reset) && (g.reset == 0 || v.Err == nil && v.Tried > s.since(g.reset))
+	return s.readAt(v) > s.since(s.reset) && (g.reset == 0 || v.Err == nil && v.Tried > s.since(g.reset))
 }
 
 // tried reports whether a version was read since the last reset, or tried in vain: then it
 // keeps no answer from being current that does not rest on it. After a reset of everything
 // a try counts only if the server could be read.
 func (s *Snapshot) tried(g *Group, v *Version) bool {
-	if s.anyReset == 0 {
-		return v.attempted()
+	if s.anyReset == 0 || !s.needed(v) {
+		return s.needed(v)
 	}
 	reset := s.since(s.reset)
 	tried := s.readAt(v) > reset || v.Tried > reset && s.document > reset
-	return v.attempted() && tried && (g.reset == 0 || v.Tried > s.since(g.reset))
+	return tried && (g.reset == 0 || v.Tried > s.since(g.reset))
 }
+
+// needed reports whether v was read, or tried in vain, for who needs it now.
+func (s *Snapshot) needed(v *Version) bool { return v.attempted() && (s.whole || !v.spare) }
 
 // readAt returns when the table of v was read.
 func (s *Snapshot) readAt(v *Version) Tick {
@@ -213,7 +218,7 @@ func (s *Snapshot) complete(sel selection, last *Group, found ...match) bool {
 }
 
 func (s *Snapshot) completeGroup(g *Group) bool {
-	if !g.apart && g.tried {
+	if !g.apart && g.tried && !g.spare {
 		return true
 	}
 	return s.currentList(g) && !slices.ContainsFunc(g.versions, func(v Version) bool { return !s.tried(g, &v) })
