@@ -106,23 +106,6 @@ func TestFlightsAreShared(t *testing.T) {
 	})
 }
 
-// Flights of different reads do not wait for each other.
-func TestFlightsOfOtherReadsDoNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tw := newTower(t)
-		var all []<-chan time.Duration
-		for n := range 100 {
-			all = append(all, tw.ask(version("a", fmt.Sprint("v", n))))
-		}
-		all = append(all, tw.ask(snapshot.Read{}), tw.ask(snapshot.Read{Part: snapshot.PartList, Group: "a"}))
-		for n, took := range all {
-			if got := <-took; got != time.Second {
-				t.Errorf("flight %d took %v", n, got)
-			}
-		}
-	})
-}
-
 // A waiter leaves when its own context ends, with the cause of that. The flight goes on
 // for the others; a flight that has started goes on even for nobody.
 func TestLeavers(t *testing.T) {
@@ -156,34 +139,6 @@ func TestLeavers(t *testing.T) {
 			t.Errorf("flown %v, %d still waiting", tw.started, len(tw.waiting))
 		}
 	})
-}
-
-// Somebody may ask again for a read that all others have given up.
-func TestJoinAfterOthersLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tw := newTower(t)
-		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
-		defer cancel()
-		tw.ask(version("a", "v1"))
-		if _, err := tw.do(ctx, version("a", "v1"), never); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		if f, err := tw.do(context.Background(), version("a", "v1"), never); err != nil || f.outcome.Err.Error() != "flight 2" {
-			t.Error(err)
-		}
-	})
-}
-
-// A caller whose context has ended starts no flight.
-func TestEndedBeforeItBegan(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	tw := newTower(t)
-	for name, do := range map[string]func(context.Context, snapshot.Read) (*flight, error){"do": func(ctx context.Context, r snapshot.Read) (*flight, error) { return tw.do(ctx, r, never) }, "doWhile": func(ctx context.Context, r snapshot.Read) (*flight, error) { return tw.doWhile(ctx, r, false) }} {
-		if _, err := do(ctx, version("a", "v1")); !errors.Is(err, context.Canceled) || len(tw.started) > 0 {
-			t.Errorf("%s: %v, flown %v", name, err, tw.started)
-		}
-	}
 }
 
 // doWhile ends a flight that nobody else waits for, and returns when it has ended.

@@ -8,9 +8,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,67 +39,9 @@ func known(t *testing.T, forms fakeapi.Forms) (*fakeapi.Server, *Reloader) {
 	return server, r
 }
 
-// paths forgets the requests and returns their paths, without what most begin with.
-func paths(server *fakeapi.Server) string {
-	var all []string
-	for _, r := range server.TakeRequests() {
-		all = append(all, strings.TrimPrefix(r.Path, "/apis/"))
-	}
-	return strings.Join(all, " ")
-}
-
 func resource(kind string) fakeapi.Resource {
 	singular := strings.ToLower(kind)
 	return fakeapi.Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true}
-}
-
-// search looks for a resource in all groups.
-func search(r *Reloader, name string) (kinds []schema.GroupVersionKind, found Finding) {
-	gvr := schema.GroupVersionResource{Resource: name}
-	found = r.Lookup(context.Background(), snapshot.ResourceQuery(gvr), func(s *snapshot.Snapshot) (known, current bool) {
-		_, current, err := s.KindsFor(gvr)
-		return err == nil, current
-	})
-	kinds, _, _ = found.Snapshot.KindsFor(gvr)
-	return kinds, found
-}
-
-// A lookup makes the reads that are missing, one after the other.
-func TestLookupMakesItsReadsInTurn(t *testing.T) {
-	server, r := known(t, fakeapi.Aggregated())
-	for _, test := range []struct{ kind, version, want string }{
-		{"Absent", "", group + "/v3 " + group + "/v2 " + group + "/v1 " + group},
-		{"Absent", "v9", group + "/v9"},
-		{"Kind0001A", "", ""},
-	} {
-		_, err := find(context.Background(), r, group, test.kind, slices.DeleteFunc([]string{test.version}, func(v string) bool { return v == "" })...)
-		if got := paths(server); got != test.want || meta.IsNoMatchError(err) != (test.kind == "Absent") {
-			t.Errorf("%s %s: requests %q, %v", test.kind, test.version, got, err)
-		}
-	}
-}
-
-// Reads that others made before a lookup began do not count for it; those that begin later do.
-func TestOnlyLaterReadsCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, r := known(t, fakeapi.Aggregated())
-		server.SetLatency(time.Second)
-		go func() { _, _ = find(context.Background(), r, group, "Late", "v1") }()
-		time.Sleep(time.Second / 2) // its read is under way
-		server.PutVersion(group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource("Late")}})
-		var wg sync.WaitGroup
-		for range 200 {
-			wg.Go(func() {
-				if v, err := find(context.Background(), r, group, "Late", "v1"); v != "v1" {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-		if got := len(server.TakeRequests()); got > 2 {
-			t.Errorf("%d requests for 201 lookups", got)
-		}
-	})
 }
 
 // A lookup of something known waits 3 s for a server, or a group, that gave no answer the
@@ -132,103 +72,6 @@ func TestLookupOfSomethingKnownDoesNotWaitLong(t *testing.T) {
 			}
 			time.Sleep(5 * time.Minute)
 		})
-	}
-}
-
-// A lookup that names a version waits for nothing else of its group, and for no refresh.
-func TestNamedVersionWaitsForNothingElse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, r := known(t, fakeapi.Legacy())
-		server.SetFault(fakeapi.At("/apis/"+group+"/v2", "/apis/"+group, "/apis/"+other+"/v1"), fakeapi.Timeout())
-		go func() { _, _ = find(context.Background(), r, group, "Absent") }()
-		go func() { _ = r.Refresh(context.Background()) }()
-		synctest.Wait()
-		start := time.Now()
-		if _, err := find(context.Background(), r, group, "Absent", "v1"); !meta.IsNoMatchError(err) || time.Since(start) != 0 {
-			t.Errorf("%v after %v", err, time.Since(start))
-		}
-		time.Sleep(5 * time.Minute)
-	})
-}
-
-// A lookup in many groups reads so many side by side, and no more.
-func TestGroupsAreReadSideBySide(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const groups = 50
-		server := fakeapi.New(fakeapi.Typical(groups, 1, 1)...)
-		server.SetForms(fakeapi.Legacy())
-		r := newReloader(t, server)
-		server.SetLatency(time.Second)
-		start := time.Now()
-		if kinds, found := search(r, "kind0050as"); len(kinds) != 1 || found.Err != nil {
-			t.Error(kinds, found.Err)
-		}
-		want := time.Duration(2+(groups+1+mostParallel-1)/mostParallel) * time.Second
-		if got := len(server.TakeRequests()); got != groups+3 || time.Since(start) != want {
-			t.Errorf("%d requests in %v, not in %v", got, time.Since(start), want)
-		}
-	})
-}
-
-// A lookup whose context ends returns its cause at once.
-func TestLookupGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, r := known(t, fakeapi.Aggregated())
-		server.SetFault(fakeapi.All(), fakeapi.Timeout())
-		reason := errors.New("changed its mind")
-		ctx, cancel := context.WithTimeoutCause(context.Background(), time.Second, reason)
-		defer cancel()
-		start := time.Now()
-		if _, err := find(ctx, r, group, "Absent"); !errors.Is(err, reason) || time.Since(start) != time.Second {
-			t.Errorf("%v after %v", err, time.Since(start))
-		}
-		time.Sleep(time.Minute)
-	})
-}
-
-// A version that fails is an error that names it, and only for lookups that need it.
-func TestFailureIsNoAbsence(t *testing.T) {
-	server, r := known(t, fakeapi.Aggregated())
-	server.SetFault(fakeapi.At("/apis/"+group+"/v2"), fakeapi.Status(503, 0))
-	if _, err := find(context.Background(), r, group, "Absent"); err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "/apis/"+group+"/v2") {
-		t.Error(err)
-	}
-	if _, err := find(context.Background(), r, group, "Absent", "v1"); !meta.IsNoMatchError(err) {
-		t.Error(err)
-	}
-	if v, err := find(context.Background(), r, group, "Kind0001A", "v2"); v != "v2" {
-		t.Errorf("what is known is not served: %v", err)
-	}
-	if kinds, found := search(r, "pods"); len(kinds) != 1 || len(found.Failed) > 0 {
-		t.Error(kinds, found.Failed)
-	}
-}
-
-// A NoMatch after a known version was found gone must not be kept.
-func TestNoMatchBesideAGoneVersionIsPartial(t *testing.T) {
-	server, r := known(t, fakeapi.Aggregated())
-	server.RemoveVersion(group, "v3")
-	q := snapshot.Query{Group: group, Name: "Absent"}
-	never := func(*snapshot.Snapshot) (bool, bool) { return false, false }
-	if found := r.Lookup(context.Background(), q, never); !found.Partial {
-		t.Errorf("%+v", found)
-	}
-	if found := r.Lookup(context.Background(), q, never); found.Partial || len(found.Failed) > 0 || found.Err != nil {
-		t.Errorf("the next one: %+v", found)
-	}
-}
-
-// LookupSince counts nothing that was read before.
-func TestLookupSinceReadsAgain(t *testing.T) {
-	server, r := known(t, fakeapi.Aggregated())
-	server.PutVersion(group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource("Other")}})
-	gk := schema.GroupKind{Group: group, Kind: "Kind0001A"}
-	found := r.LookupSince(context.Background(), r.Now(), snapshot.KindQuery(gk, []string{"v1"}), func(s *snapshot.Snapshot) (known, current bool) {
-		_, current, err := s.RESTMapping(gk, []string{"v1"})
-		return err == nil, current
-	})
-	if _, _, err := found.Snapshot.RESTMapping(gk, []string{"v1"}); !meta.IsNoMatchError(err) || found.Err != nil {
-		t.Errorf("%v, %v after %s", err, found.Err, paths(server))
 	}
 }
 
@@ -306,3 +149,39 @@ func TestVersionOfAPeerStays(t *testing.T) {
 		})
 	}
 }
+
+// LookupSince counts nothing that was read before.
+func TestLookupSinceReadsAgain(t *testing.T) {
+	server, r := known(t, fakeapi.Aggregated())
+	server.PutVersion(group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource("Other")}})
+	gk := schema.GroupKind{Group: group, Kind: "Kind0001A"}
+	found := r.LookupSince(context.Background(), r.Now(), snapshot.KindQuery(gk, []string{"v1"}), func(s *snapshot.Snapshot) (known, current bool) {
+		_, current, err := s.RESTMapping(gk, []string{"v1"})
+		return err == nil, current
+	})
+	if _, _, err := found.Snapshot.RESTMapping(gk, []string{"v1"}); !meta.IsNoMatchError(err) || found.Err != nil {
+		t.Errorf("%v, %v; want NoMatch", err, found.Err)
+	}
+}
+
+// Whoever's context has ended reads nothing, and gets its cause.
+func TestEndedContextReadsNothing(t *testing.T) {
+	server, r := known(t, fakeapi.Legacy())
+	reason := errors.New("changed its mind")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(reason)
+	for name, read := range map[string]func() error{
+		"a lookup":    func() error { _, err := find(ctx, r, group, "Absent"); return err },
+		"a version":   func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group, Version: "v1"}); return err },
+		"a group":     func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group}); return err },
+		"two groups":  func() error { return r.RefreshGroups(ctx, []string{group, other}) },
+		"all":         func() error { return r.Refresh(ctx) },
+		"many groups": func() error { return r.Lookup(ctx, snapshot.Query{ByResource: true, Name: "absents"}, notFound).Err },
+	} {
+		if err := read(); !errors.Is(err, reason) || len(server.TakeRequests()) > 0 {
+			t.Errorf("%s: %v; want %v, and no request", name, err, reason)
+		}
+	}
+}
+
+func notFound(*snapshot.Snapshot) (known, current bool) { return false, false }

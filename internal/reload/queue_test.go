@@ -5,11 +5,14 @@
 package reload
 
 import (
+	"context"
 	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
 // Calls are made in their order and one at a time, and Add does not wait for them.
@@ -55,20 +58,30 @@ func TestQueueIsReentrant(t *testing.T) {
 	})
 }
 
-// A call that ends its goroutine, as t.FailNow does, ends none of those behind it.
-func TestQueueSurvivesGoexit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var q Queue
-		made := 0
-		q.Add(runtime.Goexit)
-		q.Add(func() { made++ })
-		synctest.Wait()
-		q.Add(func() { made++ })
-		synctest.Wait()
-		if made != 2 || q.running {
-			t.Errorf("%d calls of 2 were made, running %v", made, q.running)
-		}
-	})
+// A call that panics, or ends its goroutine as t.FailNow does, ends none of those behind it.
+// A panic is reported.
+func TestQueueSurvivesItsCalls(t *testing.T) {
+	var told []any
+	handlers := utilruntime.PanicHandlers
+	utilruntime.PanicHandlers = []func(context.Context, any){func(_ context.Context, p any) { told = append(told, p) }}
+	defer func() { utilruntime.PanicHandlers = handlers }()
+	for name, call := range map[string]func(){"panic": func() { panic("out of order") }, "exit": runtime.Goexit} {
+		synctest.Test(t, func(t *testing.T) {
+			var q Queue
+			made := 0
+			q.Add(call)
+			q.Add(func() { made++ })
+			synctest.Wait()
+			q.Add(func() { made++ })
+			synctest.Wait()
+			if made != 2 || q.running {
+				t.Errorf("%s: %d calls of 2 were made, running %v", name, made, q.running)
+			}
+		})
+	}
+	if len(told) != 1 || told[0] != "out of order" {
+		t.Errorf("panics reported: %v, want one", told)
+	}
 }
 
 // Only so many calls wait. The oldest are dropped; the one under way is not.

@@ -8,12 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"weak"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
@@ -102,31 +102,6 @@ func TestRefreshStopsAtTheFirstDroppedGroupThatIsStillServed(t *testing.T) {
 	}
 }
 
-// Only a refresh that succeeds confirms what is known: neither lookups, whatever they read,
-// nor refreshes of groups.
-func TestOnlyARefreshMovesTheClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)
-		r := newReloaderWith(t, server, Options{MaxAge: maxAge})
-		if err := r.Refresh(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		for range 29 {
-			time.Sleep(maxAge / 29)
-			_, _ = find(context.Background(), r, "absent.example.com", "Absent")
-			_, _ = find(context.Background(), r, group, "Absent")
-			_ = r.RefreshGroups(context.Background(), []string{group})
-		}
-		time.Sleep(time.Second)
-		if synctest.Wait(); !r.Due() {
-			t.Error("lookups have confirmed what is known")
-		}
-		if err := r.Refresh(context.Background()); err != nil || r.Due() {
-			t.Errorf("%v; after a refresh it is due: %v", err, r.Due())
-		}
-	})
-}
-
 // While somebody keeps all, a refresh of a legacy server reads every version. Otherwise it
 // reads those that were asked for.
 func TestKeepAll(t *testing.T) {
@@ -172,39 +147,6 @@ func TestRefreshEndsAmongLiveReads(t *testing.T) {
 	}
 }
 
-// RefreshGroups reads each group live, also one that is new, and joins the errors.
-func TestRefreshGroups(t *testing.T) {
-	server, r := known(t, fakeapi.Aggregated())
-	server.PutVersion("new.example.com", fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource("New")}})
-	if err := r.RefreshGroups(context.Background(), []string{"new.example.com", "absent.example.com", group, group}); err != nil {
-		t.Error(err)
-	}
-	if v := r.Snapshot().Group("new.example.com").Version("v1"); v == nil || v.Table == nil {
-		t.Error("the new group is not known")
-	}
-	if got := len(server.TakeRequests()); got != 2+1+4 {
-		t.Errorf("%d requests", got)
-	}
-	server.SetFault(fakeapi.At("/apis/"+group+"/v2", "/apis/"+other), fakeapi.Status(503, 0))
-	if err := r.RefreshGroups(context.Background(), []string{group, other}); err == nil {
-		t.Error("no error")
-	}
-}
-
-// A live read that is not waited for is an error, and no snapshot.
-func TestReadLiveGivesUp(t *testing.T) {
-	_, r := known(t, fakeapi.Aggregated())
-	gone := errors.New("gone")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(gone)
-	for _, version := range []string{"v1", ""} {
-		s, err := r.ReadLive(ctx, schema.GroupVersion{Group: group, Version: version})
-		if !errors.Is(err, gone) || version != "" && s != nil {
-			t.Errorf("version %q: %v, a snapshot: %v", version, err, s != nil)
-		}
-	}
-}
-
 // Reports of reads are made in their order, may look something up themselves, and keep no
 // lookup waiting.
 func TestReports(t *testing.T) {
@@ -234,19 +176,52 @@ func TestReports(t *testing.T) {
 	})
 }
 
-// A change of the snapshot closes the channel that Changed has returned before.
-func TestChanged(t *testing.T) {
-	_, r := known(t, fakeapi.Aggregated())
-	changed := r.Changed()
-	select {
-	case <-changed:
-		t.Error("closed without a change")
-	default:
+const maxAge = 30 * time.Second
+
+// After a failure it is due after twice the time, and no later.
+func TestAgeBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)
+		r := newReloaderWith(t, server, Options{MaxAge: maxAge})
+		if err := r.Refresh(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		// becomesDue returns how long it takes after a confirmation.
+		becomesDue := func() time.Duration {
+			for start := time.Now(); ; time.Sleep(time.Second) {
+				if synctest.Wait(); r.Due() {
+					return time.Since(start)
+				}
+			}
+		}
+		becomesDue()
+		server.SetFault(fakeapi.All(), fakeapi.Refused())
+		for i, want := range []time.Duration{2 * maxAge, 2 * maxAge, 2 * maxAge} {
+			r.Confirm()
+			if got := becomesDue(); got != want {
+				t.Errorf("after %d failures due in %v, not %v", i+1, got, want)
+			}
+		}
+		server.ClearFaults()
+		r.Confirm()
+		if got := becomesDue(); got != maxAge {
+			t.Errorf("after a success due in %v, not %v", got, maxAge)
+		}
+	})
+}
+
+// The timer keeps no mapper alive.
+func TestAgeLetsGo(t *testing.T) {
+	r := newReloaderWith(t, fakeapi.New(fakeapi.Typical(2, 1, 1)...), Options{MaxAge: time.Hour})
+	if err := r.Refresh(context.Background()); err != nil {
+		t.Fatal(err)
 	}
-	r.Reset()
-	select {
-	case <-changed:
-	default:
-		t.Error("not closed")
+	left := weak.Make(r)
+	for range 100 {
+		if runtime.GC(); left.Value() == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
+	t.Error("the mapper is still there")
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"testing"
 
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/restmapper"
@@ -181,3 +183,5 @@ func (s *Snapshot) asDocument() document {
 	}
 	return doc
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

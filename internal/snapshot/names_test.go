@@ -4,8 +4,11 @@ package snapshot
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -165,6 +168,46 @@ func TestUnusualNames(t *testing.T) {
 					t.Error(failed)
 				}
 			}
+		}
+	}
+}
+
+// TestOrderOfPrefixes compares the order of many groups that begin with one another
+// with what checkInvariants finds by trying every pair.
+func TestOrderOfPrefixes(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 3))
+	for range 200 {
+		var doc document
+		seen := map[string]bool{}
+		for range random.IntN(20) {
+			name := strings.Repeat("a", random.IntN(4)) + strings.Repeat("b", random.IntN(3)) + strings.Repeat("a", random.IntN(2))
+			if !seen[name] {
+				seen[name] = true
+				doc = append(doc, docGroup{name: name})
+			}
+		}
+		if err := checkInvariants(doc.snapshot()); err != nil {
+			t.Fatalf("%v\n%v", err, doc)
+		}
+	}
+}
+
+// A resource is found by its own name, also if that is another's singular that sorts before it.
+func TestOwnNameFirst(t *testing.T) {
+	s := document{{name: "a", versions: []docVersion{{name: "v1", read: true, resources: []Resource{
+		{Name: "deer", Singular: "stag", Kind: "Deer"}, {Name: "antlers", Singular: "deer", Kind: "Antlers"},
+	}}}}}.snapshot()
+	found, _, err := s.ResourceFor(schema.GroupVersionResource{Group: "a", Version: "v1", Resource: "deer"})
+	if err != nil || found.Resource != "deer" {
+		t.Errorf("%v, %v", found, err)
+	}
+}
+
+// TestLowerIsFinal is what lastOfLowerKind relies on: lower case does not change in lower case.
+func TestLowerIsFinal(t *testing.T) {
+	for r := range unicode.MaxRune + 1 {
+		if lower := unicode.ToLower(r); unicode.ToLower(lower) != lower {
+			t.Errorf("%U becomes %U, and that becomes %U", r, lower, unicode.ToLower(lower))
 		}
 	}
 }

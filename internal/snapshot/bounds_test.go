@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A list takes memory for its groups, however many of their names begin with others.
+func TestNamesThatBeginWithOthersTakeNoMemory(t *testing.T) {
+	var groups []*Group
+	for i := range 240 {
+		groups = append(groups, NewGroup(strings.Repeat("x", i+1), "", nil))
+	}
+	for i := range 60_000 {
+		groups = append(groups, NewGroup(fmt.Sprintf("%s%05d", strings.Repeat("x", 240), i), "", nil))
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	list := NewList(groups, true)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 32<<20 {
+		t.Errorf("%d groups took %d MiB", len(groups), took>>20)
+	}
+	n := 0
+	list.order.eachBeginning("xx", func(int) { n++ })
+	if n != len(groups)-1 {
+		t.Errorf("%d of %d groups begin with xx", n, len(groups))
+	}
+}
+
+// The work never grows with the square of what a server sends: these rows would hang.
+func TestWorkIsLinearInWhatIsReceived(t *testing.T) {
+	foos := Resource{Name: "foos", Singular: "foo", Kind: "Foo"}
+	longName := document{
+		{name: "a", versions: []docVersion{{name: "v1", read: true, resources: []Resource{foos}}}},
+		{name: strings.Repeat("a", 8<<20), versions: []docVersion{{name: "v1", read: true, resources: []Resource{foos}}}},
+	}
+	for i := range 20 { // small maps do not hash
+		longName = append(longName, docGroup{name: fmt.Sprint(i)})
+	}
+	kinds := []Resource{foos}
+	for i := range 30_000 {
+		kinds = append(kinds, Resource{Name: fmt.Sprintf("foo%ds", i), Singular: fmt.Sprintf("foo%d", i), Kind: fmt.Sprintf("Foo%d", i)})
+	}
+	clashes := []Resource{foos} // of all forms
+	for i := range 20_000 {
+		clashes = append(clashes, Resource{Name: fmt.Sprintf("list%d", i), Singular: "list", Kind: strings.Repeat("List", i%20)})
+	}
+	inVersion := func(resources []Resource) document {
+		return document{{name: "a", versions: []docVersion{{name: "v1", read: true, resources: resources}}}}
+	}
+	for name, test := range map[string]struct {
+		doc  document
+		want int
+	}{"a long name": {longName, 2}, "many kinds": {inVersion(kinds), 1}, "many clashes": {inVersion(clashes), 1}} {
+		found, _, err := test.doc.snapshot().KindsFor(schema.GroupVersionResource{Group: "a", Resource: "foos"})
+		if err != nil || len(found) != test.want {
+			t.Errorf("%s: %d kinds, %v; want %d", name, len(found), err, test.want)
+		}
+	}
+}
