@@ -13,6 +13,9 @@ import (
 func (v *view) checkNoMatch(o *Op) []Violation {
 	var list []Violation
 	for _, group := range o.groups() {
+		if v.Peer && group == groupBatch && v.troubled(o) {
+			continue // without a document nobody knows of peers
+		}
 		p := proof{v, o, group, v.within(o)}
 		if why := p.missing(); why != "" {
 			list = append(list, Violation{p.rule(), o, why})
@@ -55,7 +58,7 @@ func (p proof) missing() string {
 // byDocument reports whether the document alone may be believed: by lookups that
 // search groups which they do not name, and by the first of all.
 func (p proof) byDocument() bool {
-	return groupNames[p.group] != p.op.Group || p.op.Call.before(p.answered)
+	return groupNames[p.group] != p.op.Group || p.op.Call.before(p.read)
 }
 
 // document reports whether a document that was read does not have the kind; on a

@@ -41,7 +41,7 @@
 //     told of it, and no read has told since that it is gone. A document that never
 //     listed the group does not tell that it is gone.
 //   - The document is enough for groups that a KindFor does not name in full, and
-//     for lookups that begin before the first lookup has been answered. On a legacy
+//     for lookups that begin before the first document was read. On a legacy
 //     server it needs live reads of the versions that it lists, too.
 //   - One exception: where a legacy server answers 404 for a version that was
 //     listed, or an aggregated one for a version that its document has just lost,

@@ -4,6 +4,7 @@ package lincheck
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 	"time"
 )
@@ -16,27 +17,25 @@ type view struct {
 	clean    map[int]bool          // periods without a failed request
 	ends     map[int]time.Duration // of periods
 	previous map[*Request]*Request // the document before a document
-	answered Stamp                 // the first lookup that was answered with anything but an error
+	read     Stamp                 // the end of the first document that was read
 }
 
 func newView(h *History) *view {
 	v := &view{
 		History: h, period: map[*Request]int{}, clean: map[int]bool{}, ends: map[int]time.Duration{},
-		previous: map[*Request]*Request{}, answered: Stamp{Seq: 1 << 60},
+		previous: map[*Request]*Request{}, read: Stamp{Seq: 1 << 60},
 	}
 	for _, r := range h.Requests {
 		if r.End != (Stamp{}) {
 			v.requests = append(v.requests, r)
+			if r.Doc && !r.failed() && r.End.before(v.read) {
+				v.read = r.End
+			}
 		}
 	}
 	slices.SortFunc(v.requests, func(a, b *Request) int { return cmp.Compare(a.Start.Seq, b.Start.Seq) })
 	v.findPeriods()
 	v.findPrevious()
-	for _, o := range h.Ops {
-		if o.lookup() && o.Err == nil && o.Return.before(v.answered) {
-			v.answered = o.Return
-		}
-	}
 	return v
 }
 
@@ -127,11 +126,20 @@ func (v *view) binding(r *Request, o *Op, group, version int) bool {
 		return false
 	}
 	if r.live() {
-		return r.Version >= 0
+		return r.Version >= 0 && !v.askedAgain(r)
 	}
 	before := v.previous[r]
 	has := r.World.versions(group)&(1<<version) != 0
 	return !v.Legacy && v.news(r, group) && has && (before == nil || v.clean[v.period[before]])
+}
+
+// askedAgain reports whether r answered 404 and was made again at once, as rule R6 has it for
+// 404s after a failure.
+func (v *view) askedAgain(r *Request) bool {
+	return r.Code == http.StatusNotFound && !v.Calm && slices.ContainsFunc(v.requests, func(again *Request) bool {
+		after := again.Start.At - r.End.At
+		return again.Path == r.Path && after > 0 && after <= 700*time.Millisecond
+	})
 }
 
 // resets returns the last Reset and the last ResetGroup of a group that had

@@ -25,6 +25,7 @@ type History struct {
 	Seed     uint64
 	Legacy   bool
 	Calm     bool // without faults
+	Peer     bool // a peer alone serves Gadget in batch
 	Document Lag
 
 	Ops      []*Op
@@ -203,6 +204,9 @@ func (h *History) String() string {
 	trouble := "faults"
 	if h.Calm {
 		trouble = "no faults"
+	}
+	if h.Peer {
+		trouble += ", a peer"
 	}
 	return fmt.Sprintf("%s seed %d (document %s, %s)", h.mode(), h.Seed, h.Document, trouble)
 }

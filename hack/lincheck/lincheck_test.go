@@ -27,12 +27,12 @@ var (
 )
 
 // record makes one history in a bubble of its own.
-func record(t *testing.T, seed uint64, legacy bool, newMapper Maker) *History {
+func record(t *testing.T, seed uint64, legacy, peers bool, newMapper Maker) *History {
 	t.Helper()
 	var h *History
 	synctest.Test(t, func(t *testing.T) {
 		var err error
-		if h, err = Run(seed, legacy, newMapper); err != nil {
+		if h, err = Run(seed, legacy, peers, newMapper); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute) // requests that nobody waits for end by their timeouts
@@ -71,7 +71,7 @@ func checkMany(t *testing.T, first uint64, legacy bool) {
 		newMapper = newReference(mutation{})
 	}
 	for n := range *histories {
-		h := record(t, first+uint64(n), legacy, newMapper)
+		h := record(t, first+uint64(n), legacy, *mapper == "real", newMapper)
 		sum.add(h)
 		violations := filter(Check(h), func(v Violation) bool { return *onlyRule == "" || string(v.Rule) == *onlyRule })
 		if len(violations) == 0 {

@@ -21,7 +21,7 @@ const mutantHistories = 60 // in each mode
 func TestReference(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		for seed := range uint64(*histories) {
-			h := record(t, seed, legacy, newReference(mutation{}))
+			h := record(t, seed, legacy, false, newReference(mutation{}))
 			for _, v := range Check(h) {
 				t.Errorf("%s: %s", h, v)
 			}
@@ -63,7 +63,7 @@ func brokenBy(t *testing.T, newMapper Maker) (broken map[Rule]int, caught int) {
 	broken = map[Rule]int{}
 	for _, legacy := range []bool{false, true} {
 		for seed := range uint64(mutantHistories) {
-			violations := Check(record(t, seed, legacy, newMapper))
+			violations := Check(record(t, seed, legacy, false, newMapper))
 			for _, v := range violations {
 				broken[v.Rule]++
 			}

@@ -4,9 +4,8 @@ package lincheck
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
-	"time"
+	"strings"
 )
 
 // checkFound checks that each mapping in an answer is one that the mapper was
@@ -69,12 +68,14 @@ func (v *view) shows(r *Request, f Found) bool {
 
 // counts reports whether r, which began after the resets, settles a ResetGroup: r
 // must be a live read, or a document beside a live read. Without a Reset since
-// then, a document that is no news cannot replace what that live read found.
+// then, a document that is no news cannot replace what that live read found, but in a
+// built-in group, where it may tell what a peer serves.
 func (v *view) counts(o *Op, r *Request, group int, all, one Stamp) bool {
 	if one == (Stamp{}) || r.live() {
 		return true
 	}
-	return (one.before(all) || v.firstSeen(r, group, v.lastReset(o.Return)) == r) && v.readLive(group, one, o.Return)
+	builtIn := !strings.Contains(groupNames[group], ".")
+	return (one.before(all) || builtIn || v.firstSeen(r, group, v.lastReset(o.Return)) == r) && v.readLive(group, one, o.Return)
 }
 
 // readLive reports whether a group was read live in a time.
@@ -93,57 +94,13 @@ func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
 	seen := v.firstSeen(r, f.Group, reset)
 	for _, newer := range v.requests {
 		told := v.says(newer, f.Group, f.Version, f.Kind)
-		if v.period[newer] > v.period[seen] && told != unknown && !v.shows(newer, f) && !v.doubted(newer) && v.binding(newer, o, f.Group, f.Version) && (newer.live() || !seen.live()) &&
+		if v.period[newer] > v.period[seen] && told != unknown && !v.shows(newer, f) && v.binding(newer, o, f.Group, f.Version) && (newer.live() || !seen.live()) &&
 			reset.before(newer.Start) && !during(v.Worlds, newer.End, o.Return, f.served) {
 			return newer
 		}
 	}
 	return nil
 }
-
-// doubted reports whether r is a live 404 soon after a failure and not the third in
-// a row. A mapper that knew the version reads again before it believes such a 404.
-// A row begins anew when a read tells that the version is served.
-func (v *view) doubted(r *Request) bool {
-	if !r.live() || r.failed() || r.Code != http.StatusNotFound {
-		return false
-	}
-	shaken := slices.ContainsFunc(v.requests, func(other *Request) bool {
-		return other.failed() && other.End.before(r.End) && r.End.At-other.End.At <= doubtful
-	})
-	before := filter(v.requests, func(other *Request) bool {
-		return other.End.before(r.Start) && r.Start.At-other.End.At <= thrice
-	})
-	again := 0
-	for _, other := range slices.Backward(before) {
-		same := other.Path == r.Path
-		if v.lists(other, r.Group, r.Version) || same && other.failed() {
-			break
-		}
-		if same && other.Code == http.StatusNotFound {
-			again++
-		}
-	}
-	return shaken && again < 2
-}
-
-// lists reports whether r tells that a group has a version; or, if that is below 0, any.
-func (v *view) lists(r *Request, group, version int) bool {
-	if r.failed() || r.live() && r.Group != group || !r.live() && !r.Doc {
-		return false
-	}
-	if version < 0 {
-		return r.World.lists(group)
-	}
-	return (!r.live() || r.Version < 0 || r.Version == version) && r.World.versions(group)&(1<<version) != 0
-}
-
-// How long after a failure a 404 is doubted, and in which time it must be said three
-// times to be believed.
-const (
-	doubtful = 30 * time.Second
-	thrice   = 2 * time.Second
-)
 
 // checkOrder checks that an answer leaves out no version that is known to serve
 // the kind: none at all from RESTMappings, none that comes first from RESTMapping.

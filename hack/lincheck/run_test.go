@@ -50,14 +50,15 @@ type run struct {
 	stop    chan struct{} // closed when all clients are done
 }
 
-// Run makes a history. It returns when all that it started has ended.
-func Run(seed uint64, legacy bool, newMapper Maker) (*History, error) {
+// Run makes a history; with peers some have one, of which the reference knows nothing. It returns when all that it started has ended.
+func Run(seed uint64, legacy, peers bool, newMapper Maker) (*History, error) {
 	rnd := source(seed, 0)
 	h := &History{Seed: seed, Legacy: legacy, Calm: rnd.IntN(2) == 0, Document: Lag(rnd.IntN(3)), start: time.Now()}
 	r := &run{history: h, stop: make(chan struct{})}
 	r.pace = [...]time.Duration{60 * time.Millisecond, 200 * time.Millisecond, time.Second, 20 * time.Second}[rnd.IntN(4)]
 	latency := [...]time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond}[rnd.IntN(3)]
-	r.server = newServer(h, latency, firstWorld(rnd))
+	h.Peer = peers && !legacy && rnd.IntN(4) == 0
+	r.server = newServer(h, latency, firstWorld(rnd, h.Peer))
 	var err error
 	if r.mapper, err = newMapper(r.server.config(), r.server); err != nil {
 		return nil, err
@@ -95,6 +96,9 @@ func (r *run) changeWorld(rnd *rand.Rand) {
 	worlds, published := []World{r.server.world}, 0
 	for r.wait(rnd, 3*r.pace/2) {
 		next := worlds[len(worlds)-1].next(rnd)
+		if rnd.IntN(5) == 0 { // what went comes back, perhaps before a document has noticed
+			next = worlds[max(len(worlds)-2, 0)]
+		}
 		if rnd.IntN(3) > 0 || follow == LagNone {
 			worlds = append(worlds, next)
 			r.server.change(next)
@@ -135,7 +139,7 @@ func faults() []fakeapi.Fault {
 func (r *run) client(n int, rnd *rand.Rand) {
 	for range opsPerClient {
 		r.wait(rnd, r.pace)
-		r.call(randomOp(n, rnd))
+		r.call(randomOp(n, rnd, r.history.Peer))
 	}
 }
 
@@ -217,10 +221,13 @@ func (o *Op) found(kind schema.GroupVersionKind, mapping *meta.RESTMapping) {
 }
 
 // randomOp picks a call. Kinds of one group are asked for most, so that there are hits.
-func randomOp(client int, rnd *rand.Rand) *Op {
+func randomOp(client int, rnd *rand.Rand, peer bool) *Op {
 	o := &Op{Client: client, Name: rnd.IntN(2), Group: groupNames[[...]int{0, 0, 0, 1, 3, 3}[rnd.IntN(6)]]}
 	if rnd.IntN(15) == 0 {
 		o.Group, o.Name = groupNames[groupBatch], kindJob
+	}
+	if peer && rnd.IntN(5) == 0 {
+		o.Group, o.Name = groupNames[groupBatch], rnd.IntN(2) // kindOfPeer, or one that is absent
 	}
 	versions := rnd.Perm(len(versionNames))
 	switch n := rnd.IntN(20); {

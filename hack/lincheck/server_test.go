@@ -38,12 +38,14 @@ func newServer(h *History, latency time.Duration, first World) *server {
 	s := &server{
 		history: h, latency: latency, forms: fakeapi.Aggregated(),
 		world: first, behind: first,
-		live: fakeapi.New(first.groups()...), doc: fakeapi.New(first.groups()...),
+		live: fakeapi.New(), doc: fakeapi.New(),
 		broken: map[*Fault]fakeapi.Fault{}, counts: map[string]uint64{},
 	}
 	if h.Legacy {
 		s.forms = fakeapi.Legacy()
 	}
+	first.serveAt(s.live, false)
+	first.serveAt(s.doc, true)
 	s.live.SetForms(s.forms)
 	s.doc.SetForms(s.forms)
 	h.note(func(now Stamp) {
@@ -62,7 +64,7 @@ func (s *server) change(w World) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.world = w
-	s.live.SetGroups(w.groups()...)
+	w.serveAt(s.live, false)
 	s.history.note(func(now Stamp) { s.history.Worlds = append(s.history.Worlds, Change{now, w}) })
 }
 
@@ -71,7 +73,7 @@ func (s *server) publish(w World) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.behind = w
-	s.doc.SetGroups(w.groups()...)
+	w.serveAt(s.doc, true)
 	s.history.note(func(now Stamp) { s.history.Docs = append(s.history.Docs, Change{now, w}) })
 }
 
@@ -156,7 +158,8 @@ func (s *server) route(r *Request) http.RoundTripper {
 	for _, f := range s.faults {
 		if f.Group == r.Group || f.Group == theDocument && !r.live() {
 			r.Fault = f
-			target = fakeapi.New(r.World.groups()...)
+			target = fakeapi.New()
+			r.World.serveAt(target, !r.live())
 			target.SetForms(s.forms)
 			target.SetFault(fakeapi.All(), s.broken[f])
 		}

@@ -91,7 +91,7 @@ func (v *view) reads(group, kind int) []porcupine.Operation {
 		if !o.lookup() || o.Name != kind || !slices.Contains(o.groups(), group) {
 			continue
 		}
-		if o.NoMatch {
+		if o.NoMatch && !(v.Peer && group == groupBatch && v.troubled(o)) {
 			list = append(list, v.absentReads(o, group)...)
 		}
 		for _, f := range o.Found {

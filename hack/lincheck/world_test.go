@@ -5,6 +5,7 @@ package lincheck
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -21,6 +22,7 @@ var (
 const (
 	groupBatch = 2
 	kindJob    = 2
+	kindOfPeer = 1 // in batch
 )
 
 // A State is how one kind of one group is served: as a CustomResourceDefinition
@@ -88,8 +90,11 @@ func (w World) String() string {
 	return strings.Join(parts, " | ")
 }
 
-func firstWorld(rnd *rand.Rand) World {
+func firstWorld(rnd *rand.Rand, peer bool) World {
 	var w World
+	if peer {
+		w[groupBatch][kindOfPeer] = State{Versions: 1, Namespaced: true}
+	}
 	w[groupBatch][kindJob] = State{Versions: 1 << 1, Namespaced: true}
 	for range 6 {
 		w = w.next(rnd)
@@ -132,6 +137,28 @@ func moved(rnd *rand.Rand, old uint8) uint8 {
 		if old == 7 {
 			return 1 << rnd.IntN(3)
 		}
+	}
+}
+
+// serveAt makes a fake server serve the world, as one API server of a cluster: what a peer
+// serves alone is in its documents only. A list of kinds has them in the order of kindNames,
+// a document in the opposite one: the order is no change.
+func (w World) serveAt(server *fakeapi.Server, document bool) {
+	peer := w[groupBatch][kindOfPeer]
+	w[groupBatch][kindOfPeer] = State{}
+	groups := w.groups()
+	if document {
+		for _, g := range groups {
+			for _, v := range g.Versions {
+				slices.Reverse(v.Resources)
+			}
+		}
+	}
+	server.SetGroups(groups...)
+	if peer.Versions != 0 {
+		var alone World
+		alone[groupBatch][kindOfPeer] = peer
+		server.SetPeers(alone.groups()[1])
 	}
 }
 

@@ -64,5 +64,5 @@ func (b *Booting) respond(req *http.Request, w *world) (*http.Response, error) {
 // without returns the world without those groups.
 func (w *world) without(groups []string) *world {
 	rest := slices.DeleteFunc(slices.Clone(w.groups), func(g Group) bool { return slices.Contains(groups, g.Name) })
-	return newWorld(rest, w.forms)
+	return newWorld(rest, w.peers, w.forms)
 }

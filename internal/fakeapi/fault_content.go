@@ -143,14 +143,14 @@ func WrongKind() Fault {
 // groups, versions or resources, depending on the path. It has its own ETag.
 func EmptyGroupList() Fault {
 	return Fault{name: "EmptyGroupList", respond: func(e exchange) (*http.Response, error) {
-		return newWorld(nil, e.world.forms).serve(e.target(), e.form(), "")
+		return newWorld(nil, nil, e.world.forms).serve(e.target(), e.form(), "")
 	}}
 }
 
 // NullItems is the same in JSON, with null for each empty list.
 func NullItems() Fault {
 	return Fault{name: "NullItems", respond: func(e exchange) (*http.Response, error) {
-		resp, err := newWorld(nil, e.world.forms).serve(e.target(), e.form().json(), "")
+		resp, err := newWorld(nil, nil, e.world.forms).serve(e.target(), e.form().json(), "")
 		if err != nil {
 			return nil, err
 		}
@@ -163,7 +163,7 @@ func NullItems() Fault {
 // DuplicateGroups lists every group twice. It has its own ETag.
 func DuplicateGroups() Fault {
 	return Fault{name: "DuplicateGroups", respond: func(e exchange) (*http.Response, error) {
-		twice := newWorld(slices.Concat(e.world.groups, e.world.groups), e.world.forms)
+		twice := newWorld(slices.Concat(e.world.groups, e.world.groups), nil, e.world.forms)
 		return exchange{e.req, twice}.honest()
 	}}
 }

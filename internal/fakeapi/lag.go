@@ -63,7 +63,7 @@ func (s *Server) setWorld(w *world) {
 // speak makes the worlds of the past speak other forms. s.mu is held.
 func (p *past) speak(forms Forms) {
 	for i := range p.worlds {
-		p.worlds[i].world = newWorld(p.worlds[i].world.groups, forms)
+		p.worlds[i].world = newWorld(p.worlds[i].world.groups, p.worlds[i].world.peers, forms)
 	}
 }
 

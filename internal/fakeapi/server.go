@@ -24,14 +24,14 @@ type Server struct {
 // New makes a server that sends the forms of Aggregated. The slices inside groups belong
 // to the server from then on, as do those that its methods get.
 func New(groups ...Group) *Server {
-	return &Server{world: newWorld(groups, Aggregated())}
+	return &Server{world: newWorld(groups, nil, Aggregated())}
 }
 
 // SetForms changes the forms that the server sends, as an upgrade or a proxy would.
 func (s *Server) SetForms(forms Forms) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.world = newWorld(s.world.groups, forms)
+	s.world = newWorld(s.world.groups, s.world.peers, forms)
 	for i := range s.pasts {
 		s.pasts[i].speak(forms)
 	}
@@ -47,6 +47,15 @@ func (s *Server) SetLatency(d time.Duration) {
 // SetGroups replaces all that is served.
 func (s *Server) SetGroups(groups ...Group) {
 	s.change(func([]Group) []Group { return groups })
+}
+
+// SetPeers sets versions that only another API server of the cluster serves. From 1.36
+// (KEP-4020) they are in the aggregated documents, but for who asks for profile=nopeer, and
+// not at their own paths nor in the lists.
+func (s *Server) SetPeers(groups ...Group) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setWorld(newWorld(s.world.groups, groups, s.world.forms))
 }
 
 // Put adds a group at the end, or replaces the one of that name in its place.
@@ -74,7 +83,7 @@ func (s *Server) RemoveVersion(group, version string) {
 func (s *Server) change(edit func([]Group) []Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setWorld(newWorld(edit(s.world.groups), s.world.forms))
+	s.setWorld(newWorld(edit(s.world.groups), s.world.peers, s.world.forms))
 }
 
 func (s *Server) changeVersions(name string, edit func([]Version) []Version) {

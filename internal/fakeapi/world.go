@@ -15,6 +15,7 @@ import (
 // documents, which it writes when they are first requested.
 type world struct {
 	groups []Group
+	peers  []Group // what only another API server serves; see SetPeers
 	forms  Forms
 	index  map[string]int // a group's name to its place in groups
 
@@ -33,9 +34,10 @@ type document struct {
 	err  error
 }
 
-func newWorld(groups []Group, forms Forms) *world {
+func newWorld(groups, peers []Group, forms Forms) *world {
 	w := &world{
 		groups:    groups,
+		peers:     peers,
 		forms:     forms,
 		index:     make(map[string]int, len(groups)),
 		documents: map[documentKey]func() document{},
@@ -50,6 +52,7 @@ func newWorld(groups []Group, forms Forms) *world {
 // A target is what a path leads to: a root (/api, /apis), a group or a version.
 type target struct {
 	core           bool // below /api
+	alone          bool // a root without the peers
 	group, version string
 }
 
@@ -94,6 +97,7 @@ func (w *world) respond(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return statusResponse(http.StatusNotAcceptable, 0)
 	}
+	t.alone = f.aggregated() && strings.Contains(req.Header.Get("Accept"), "profile=nopeer")
 	return w.serve(t, f, req.Header.Get("If-None-Match"))
 }
 
@@ -162,6 +166,8 @@ func (w *world) etag(t target) string {
 // object returns the document of a target, in the given aggregated version, or legacy.
 func (w *world) object(t target, aggregated string) object {
 	switch {
+	case aggregated != "" && !t.alone:
+		return aggregatedList(w.withPeers().below(t), aggregated)
 	case aggregated != "":
 		return aggregatedList(w.below(t), aggregated)
 	case t.root() && t.core:
@@ -176,6 +182,21 @@ func (w *world) object(t target, aggregated string) object {
 		version, _ := w.version(t)
 		return legacyResourceList(t.group, version)
 	}
+}
+
+// withPeers is the world of all API servers together. What a peer serves stands behind what
+// the server serves itself.
+func (w *world) withPeers() *world {
+	all := slices.Clone(w.groups)
+	for _, peer := range w.peers {
+		group := Group{Name: peer.Name}
+		if i := find(all, peer.Name, Group.name); i >= 0 {
+			group = all[i]
+		}
+		group.Versions = slices.Concat(group.Versions, peer.Versions)
+		all = put(all, group, Group.name)
+	}
+	return newWorld(all, nil, w.forms)
 }
 
 // below lists the groups of a root: the core group of /api, all others of /apis.

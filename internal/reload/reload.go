@@ -110,7 +110,7 @@ func (r *Reloader) perform(f *flight) {
 // begin is called before the first request of a read, and again before each one that is
 // made because the answer is doubted: the last one counts.
 func (f *flight) begin(s *snapshot.Snapshot, now snapshot.Tick) {
-	f.from, f.outcome.Tick, f.outcome.From = s, now, s.Group(f.read.Group)
+	f.from, f.outcome.Tick, f.outcome.From = s, now, s
 }
 
 func (r *Reloader) readDocument(f *flight) {

@@ -251,7 +251,7 @@ func (p *proof) current() bool {
 // make makes one read and notes how it ended.
 func (p *proof) make(r Read) {
 	now, from := p.tick(), p.Snapshot
-	o := Outcome{Tick: now, Times: p.p.Done[r].Times + 1, From: from.Group(r.Group)}
+	o := Outcome{Tick: now, Times: p.p.Done[r].Times + 1, From: from}
 	text := "document"
 	switch r.Part {
 	case PartDocument:

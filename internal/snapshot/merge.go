@@ -91,8 +91,11 @@ func (g *Group) withDocument(said *Group, before, now Tick, first bool) *Group {
 	if first || said != g.Said() {
 		next.takeNews(said, before, now)
 	}
+	if said == nil && g.Said() != nil {
+		next.listed = max(g.listed, before)
+	}
 	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool {
-		return v.Gone && v.Tried < now && said.Version(v.Name) == nil
+		return v.Gone && !v.named && v.Tried < now && said.Version(v.Name) == nil
 	})
 	switch {
 	case next.agrees() && next.readBefore(now):
@@ -134,7 +137,6 @@ func (g *Group) takeNews(said *Group, before, now Tick) {
 		}
 	}
 	if said == nil {
-		g.listed = max(g.listed, before)
 		return
 	}
 	for _, v := range said.versions {
@@ -279,6 +281,9 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 
 func (v *Version) take(found Found, now Tick) {
 	v.spare = found.Spare && (v.spare || !v.attempted())
+	if v.named && found.Err != nil {
+		*v = Version{Name: v.Name} // nobody knows whether it is still gone
+	}
 	returned := v.Gone && !v.named && found.Table != nil
 	v.Tried, v.Err, v.named = now, found.Err, false
 	if found.Err != nil {

@@ -204,6 +204,7 @@ func TestTheLaterReadWins(t *testing.T) {
 			{doc("a/v1:Foo a/v2:Foo"), "a/v1 a/v2"},
 			{live("a/v1"), "a/v1-@2 a/v2"},
 			{doc("a/v1:Foo a/v2:Foo a/v3:Foo"), "a/v1-?@2 a/v2 a/v3"},
+			{live("a/v1!"), "a/v1! a/v2 a/v3"},
 		}},
 		{name: "a failure keeps the table and the tick", steps: []step{
 			{doc("a/v1:Foo"), "a/v1:Foo"},

@@ -26,12 +26,12 @@ type Read struct {
 
 // Outcome is how the last of a lookup's own reads of one part has ended.
 type Outcome struct {
-	Tick   Tick   // when it began
-	Times  int    // how often the lookup has made this read
-	From   *Group // what was known of the group then
-	Err    error  // why it failed
-	Silent bool   // it failed because it got no answer
-	Gone   bool   // it found a known version gone
+	Tick   Tick      // when it began
+	Times  int       // how often the lookup has made this read
+	From   *Snapshot // what was known then
+	Err    error     // why it failed
+	Silent bool      // it failed because it got no answer
+	Gone   bool      // it found a known version gone
 }
 
 // Progress is how far a lookup has come.
@@ -137,18 +137,17 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 	answered := false
 	for _, name := range versions {
 		read := Read{Part: PartVersion, Group: group, Version: name}
-		o, v, from := p.Done[read], g.Version(name), p.Start.Group(group)
+		o, v, from := p.Done[read], g.Version(name), p.Start
 		if o.Times > 0 {
 			from = o.From
 		}
 		if v != nil {
 			o.Tick = max(o.Tick, v.Tried)
 		}
-		news := o.Times > 0 && o.Tick < s.document && (from.Said() != g.Said() || o.Tick < s.reset)
 		switch {
 		case p.Found && (v == nil || s.current(g, v) || s.tried(g, v) && !q.restsOn(v) || answered && v.attempted()):
 			answered = answered || !q.All && !q.ByResource && q.anyVersion() && v != nil && q.restsOn(v)
-		case o.Times < mostTimes && (o.Tick <= p.Began || o.Err == nil && (news || len(versions) > 1 && g.changedSince(from, versions))):
+		case o.Times < mostTimes && (o.Tick <= p.Began || o.Err == nil && (s.newsSince(group, from, o.Tick) || len(versions) > 1 && g.changedSince(from.Group(group), versions))):
 			reads = append(reads, read)
 		}
 	}

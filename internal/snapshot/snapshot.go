@@ -28,7 +28,7 @@ type Snapshot struct {
 	anyReset Tick  // the last reset of everything or of a group
 	asOf     Tick  // resets after it do not count; 0: all count
 
-	whole    bool // a subscriber needs every version
+	whole bool // a subscriber needs every version
 
 	generation uint64
 
