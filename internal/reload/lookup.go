@@ -196,7 +196,7 @@ func (l *lookup) finding(s *snapshot.Snapshot) Finding {
 		}
 	}
 	document := l.p.Done[snapshot.Read{}]
-	if document.Err != nil && l.q.Live() && !l.p.Found {
+	if l.q.Live() && !l.p.Found {
 		document.Err = nil // its versions were read live all the same
 	}
 	return Finding{

@@ -4,6 +4,7 @@ package reload
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -170,10 +171,7 @@ func (r *Reloader) ofPeer(ctx context.Context, read snapshot.Read) (found snapsh
 		return snapshot.Found{Err: err}
 	}
 	f, err := r.flights.do(ctx, snapshot.Read{}, never)
-	if err == nil {
-		err = outcomeOf(f)
-	}
-	if err != nil {
+	if err = errors.Join(err, outcomeOf(f)); err != nil {
 		return snapshot.Found{Err: err}
 	}
 	if said := listed(); said != nil {
@@ -195,12 +193,10 @@ func (r *Reloader) twice(f *flight, known bool, do func() (gone bool)) {
 		return
 	}
 	for _, pause := range [...]time.Duration{300 * time.Millisecond, 700 * time.Millisecond} {
-		timer := time.NewTimer(pause)
 		select {
 		case <-f.ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(pause):
 		}
 		f.begin(f.from, r.tick())
 		if !do() {

@@ -44,6 +44,7 @@ func TestRefreshReadsWhatDiffers(t *testing.T) {
 		"a failure that is over":    {live("a/v2! a/v2:Foo"), "|"},
 		"a stale version":           {doc("a/v1:Foo,Bar a/v2! b/v1:Bar"), "a/v1 a/v2 a/ |"},
 		"a list that differs":       {listOf("a", "v2", "v1"), "a/v2 a/v1 a/ |"},
+		"a list of equal versions":  {func(h *history) { h.document("a/v1:Foo a/v2:Foo"); h.group("a", "v2", "v1") }, "a/v2 a/v1 a/ | b/v1"},
 		"an equal list":             {listOf("a", "v1", "v2"), "|"},
 		"a version dropped":         {doc("a/v1:Foo,Bar b/v1:Bar"), "a/v1 a/v2 a/ |"},
 		"a reset of a group":        {resetOf("b"), "b/v1 b/ |"},

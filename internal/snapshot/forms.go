@@ -55,7 +55,7 @@ func (f *forms) equal(other *forms) bool {
 func (f *forms) exceptionsTo(t *Table) *exceptions {
 	odd := &exceptions{kinds: map[string]target{}, names: map[string]named{}, singulars: map[string]string{}}
 	for kind, want := range f.kinds {
-		if got, ok := t.target(kind); !ok || got != want {
+		if got, _ := t.target(kind); got != want {
 			odd.kinds[kind] = want
 		}
 	}

@@ -306,6 +306,13 @@ func wordOf(text, name string) string {
 }
 
 func (p *proof) find() (schema.GroupVersion, bool, error) {
+	if p.q.All && !p.q.ByResource {
+		ms, current, err := p.seen.RESTMappings(schema.GroupKind{Group: p.q.Group, Kind: p.q.Name}, p.q.Versions)
+		if err != nil {
+			return schema.GroupVersion{}, current, err
+		}
+		return ms[0].GroupVersionKind.GroupVersion(), current, nil
+	}
 	if !p.q.ByResource {
 		m, current, err := p.seen.RESTMapping(schema.GroupKind{Group: p.q.Group, Kind: p.q.Name}, p.q.Versions)
 		if err != nil {

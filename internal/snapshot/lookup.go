@@ -196,7 +196,7 @@ func missingResource(q schema.GroupVersionResource) error {
 
 // exact returns the group and version of a query that names both, if it was read.
 func (s *Snapshot) exact(q schema.GroupVersionResource) (*Group, *Version) {
-	if q.Group == "" || q.Version == "" || q.Resource == "" {
+	if q.Group == "" || q.Version == "" {
 		return nil, nil
 	}
 	g := s.Group(q.Group)

@@ -20,7 +20,7 @@ func (s *Snapshot) WithDocument(doc *List, now Tick) *Snapshot {
 	next := *s
 	next.doc, next.document = doc, now
 	first := s.document <= s.reset
-	if doc == s.doc && !first && s.apart == 0 {
+	if doc == s.doc && s.apart == 0 {
 		return &next
 	}
 	groups := make([]*Group, 0, len(doc.groups))
@@ -95,7 +95,7 @@ func (g *Group) withDocument(said *Group, before, now Tick, first bool) *Group {
 		next.listed = max(g.listed, before)
 	}
 	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool {
-		return v.Gone && !v.named && v.Tried < now && said.Version(v.Name) == nil
+		return v.Gone && !v.named && said.Version(v.Name) == nil
 	})
 	switch {
 	case next.agrees() && next.readBefore(now):
@@ -120,7 +120,7 @@ func (g *Group) covers(other *Group) bool {
 // read before now.
 func (g *Group) readBefore(now Tick) bool {
 	later := func(v Version) bool { return v.last() >= now }
-	return max(g.listed, g.listTried) < now && !slices.ContainsFunc(g.versions, later)
+	return g.listTried < now && !slices.ContainsFunc(g.versions, later)
 }
 
 // takeNews replaces what was read before the document's read began. A version that the

@@ -114,6 +114,17 @@ func TestDroppedGroupsAreBounded(t *testing.T) {
 	}
 }
 
+// Only so many versions of a group are kept, and those that the document has before others.
+func TestVersionsAreBounded(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo")
+	for n := range mostVersions + 10 {
+		h.live(fmt.Sprintf("a/v1beta%d:Foo", n+1))
+	}
+	if g := h.Group("a"); len(g.versions) != mostVersions || g.Version("v1") == nil || g.Version("v1beta1") != nil {
+		t.Errorf("%d versions", len(g.versions))
+	}
+}
+
 // R2: of two reads the one that began later counts. A document that repeats what it said is
 // no news.
 func TestTheLaterReadWins(t *testing.T) {
@@ -141,6 +152,15 @@ func TestTheLaterReadWins(t *testing.T) {
 			{doc("a/v1:Foo a/v2:Foo"), "a/v1:Foo a/v2:Foo"},
 			{live("a/v1"), "a/v1-@2 a/v2:Foo"},
 			{doc("a/v1:Foo a/v2:Bar"), "a/v1:Foo a/v2:Bar"},
+		}},
+		{name: "news that comes after a later 404", steps: []step{
+			{doc("a/v1:Foo a/v2:Foo"), "a/v1:Foo a/v2:Foo"},
+			{at(5, "a/v1"), "a/v1-@5 a/v2:Foo"},
+			{docAt(4, "a/v1:Foo a/v2:Bar"), "a/v1-@5 a/v2:Bar"},
+		}},
+		{name: "a mark alone is news", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{doc("a/v1!:Foo"), "a/v1!:Foo"},
 		}},
 		{name: "news that comes after a later live read", steps: []step{
 			{doc("a/v1:Foo"), "a/v1:Foo"},

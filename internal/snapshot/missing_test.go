@@ -14,6 +14,11 @@ func kind(group, name string, versions ...string) Query {
 	return KindQuery(schema.GroupKind{Group: group, Kind: name}, versions)
 }
 
+func allOf(q Query) Query {
+	q.All = true
+	return q
+}
+
 func resource(group, name string, versions ...string) Query {
 	return ResourceQuery(schema.GroupVersionResource{Group: group, Version: strings.Join(versions, ""), Resource: name})
 }
@@ -224,6 +229,12 @@ func TestLookupAfterReset(t *testing.T) {
 		{name: "the server does not answer", known: abc, then: reset, server: dead, query: kind("a", "Foo"), both: "document → a/v1"},
 		{name: "the server does not answer, with a version", known: abc, then: reset, server: dead, query: kind("a", "Foo", "v1"), both: "document, a/v1 → a/v1"},
 		{name: "only the version answers", known: abc, then: reset, server: server{document: "!", live: "a/v1:Foo"}, query: kind("a", "Baz", "v1"), both: "document, a/v1 → no match"},
+		{name: "a version failed since", known: abc, then: func(h *history) {
+			h.resetAll()
+			h.document(abc)
+			h.live("a/v1! a/v2:Foo")
+		}, server: server{document: abc, live: "a/v1! a/v2:Foo"}, query: allOf(kind("a", "Foo")), legacy: "a/v1 → a/v1", aggregated: "nothing → a/v1"},
+		{name: "best in many groups", known: abc, then: reset, query: resource("", "foos"), aggregated: "document → a/v1", legacy: "document, /v1, a/v1, a/v2 → a/v1"},
 		{name: "of all, then of a group", known: abc, then: func(h *history) { h.resetAll(); h.resetGroup("a") }, query: kind("a", "Foo", "v1"), both: "document, a/v1 → a/v1"},
 	})
 }

@@ -139,7 +139,7 @@ func (s *Snapshot) currentList(g *Group) bool {
 	}
 	reset := s.since(s.reset)
 	tried := listed > reset || g.listTried > reset && s.document > reset
-	return listed > 0 && tried && (g.reset == 0 || g.listTried > s.since(g.reset))
+	return tried && (g.reset == 0 || g.listTried > s.since(g.reset))
 }
 
 // lost reports whether a document that was read after the last Reset no longer has a
