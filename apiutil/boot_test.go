@@ -160,26 +160,6 @@ func TestSubscribeThroughABoot(t *testing.T) {
 	})
 }
 
-// A kind that went for good while the server was down is noticed once the server says so.
-func TestGoneThroughABoot(t *testing.T) {
-	booting(t, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second}, func(
-		t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() func(),
-	) {
-		stop := startMapper(t, m)
-		server.Remove(otherKind.Group)
-		ready := boot()
-		time.Sleep(5 * time.Second)
-		ready()
-		time.Sleep(3 * time.Second)
-		if got := m.Status().Groups; got != 3 {
-			t.Errorf("%d groups", got)
-		}
-		wantAbsent(t, m, otherKind)
-		wantServed(t, m, fooKind, barKind)
-		stop()
-	})
-}
-
 // restart makes the server go down, then answer 503, and then, for a moment, answer 404
 // for custom resources, as a kube-apiserver does when it starts.
 func restart(server *fakeapi.Server, moment time.Duration, meanwhile func()) {

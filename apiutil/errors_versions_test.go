@@ -144,23 +144,6 @@ func TestOneVersionFails(t *testing.T) {
 	})
 }
 
-// A version that is down at first does not hide its sibling.
-func TestOneVersionFailsAtFirst(t *testing.T) {
-	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
-		for i, form := range lookupForms(inV2) {
-			server := serverWithAPIService(forms)
-			heal := breakVersion(server, "stale", inV1.GroupVersion(), "Old")
-			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			form.wantAnswer(t, m, "with a dead sibling")
-			old := lookupForms(inV1)[i]
-			answer, err := old.ask(context.Background(), m)
-			wantFailed(t, inV1.GroupVersion(), old.name, answer, err)
-			heal()
-			old.wantAnswer(t, m, "healed")
-		}
-	})
-}
-
 // A version that stays dead costs nothing to lookups of something else.
 func TestDeadVersionCostsOthersNothing(t *testing.T) {
 	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {

@@ -7,7 +7,7 @@ package apiutil_test
 import (
 	"context"
 	"fmt"
-	"sync"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,36 +102,6 @@ func TestLiveReadsOutliveALaggingDocument(t *testing.T) {
 	}
 }
 
-// The same of a lookup of several versions, while others read the document between
-// its requests: the one that was read first is not forgotten for the next.
-func TestSeveralVersionsBesideALaggingDocument(t *testing.T) {
-	added := schema.GroupKind{Group: fooKind.Group, Kind: "Added"}
-	for _, versions := range [][]string{{"v1", "v2"}, {"v2", "v1"}, {"v1", "v2", "v3"}, {"v3", "v1", "v2"}} {
-		for _, moment := range moments() {
-			inBubble(t, func(t *testing.T) {
-				server := newServer(fakeapi.Aggregated())
-				m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
-				server.PutVersion(added.Group, fakeVersion("v1", "Foo", "Bar", added.Kind))
-				server.SetLatency(latency)
-				var others sync.WaitGroup
-				for n := range 3 {
-					others.Go(func() {
-						gk := schema.GroupKind{Group: fmt.Sprintf("absent%d.example.com", n), Kind: "Absent"}
-						for range 5 {
-							_, _ = m.RESTMapping(gk)
-						}
-					})
-				}
-				time.Sleep(moment)
-				if _, err := m.RESTMapping(added, versions...); err != nil {
-					t.Errorf("versions %q, begun at %v: %v", versions, moment, err)
-				}
-				others.Wait()
-			})
-		}
-	}
-}
-
 // A reset makes no lookup weaker: one with a version still ends at that version.
 // So NoMatch, ResetOnNoMatch and another try heal, however late the document is.
 func TestResetWhileTheDocumentLags(t *testing.T) {
@@ -191,25 +161,6 @@ func TestLiveAbsenceOutlivesALaggingDocument(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A program that runs while its kind is served runs on while that is so, however
-// far the document is behind.
-func TestRunWhileServedWithALaggingDocument(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
-		defer startMapper(t, m)()
-		server.SetLag(fakeapi.PartDocument, time.Minute)
-		serve(server, newKind)
-		c := runController(m, newKind)
-		for range 60 {
-			time.Sleep(2 * time.Second)
-			_, _ = m.RESTMapping(newKind.GroupKind()) // a lookup now and then, too
-		}
-		c.want(t, 1, 0)
-		c.wantReturn(t, true, nil)
-	})
 }
 
 // A document that drops a kind, or its group, ends no program as long as the kind
@@ -298,4 +249,109 @@ func TestReturnsUnderTheSameETag(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Two replicas of an API server behind one address, one of which has heard of a
+// new kind and the other has not.
+func twoReplicas(forms fakeapi.Forms) (ahead, behind *fakeapi.Server) {
+	ahead, behind = newServer(forms), newServer(forms)
+	serve(ahead, lateKind)
+	serve(ahead, newKind)
+	return ahead, behind
+}
+
+// documentsInTurn sends requests for the documents to one server and the other in
+// turn, and all others to the one ahead.
+func documentsInTurn(ahead, behind *fakeapi.Server) fakeapi.Balancer {
+	turns := fakeapi.RoundRobin(ahead, ahead, behind, behind) // /api and /apis each
+	return func(req *http.Request) *fakeapi.Server {
+		if req.URL.Path == "/api" || req.URL.Path == "/apis" {
+			return turns(req)
+		}
+		return ahead
+	}
+}
+
+// What live reads have found stays, whichever replica the document comes from.
+func TestDocumentsOfTwoReplicas(t *testing.T) {
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		for when, meanwhile := range meanwhiles {
+			t.Run(when, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					ahead, behind := twoReplicas(forms)
+					m := newMapperThrough(t, ahead, documentsInTurn(ahead, behind), apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+					readAll(t, m)
+					defer startMapper(t, m)()
+					for n := range 8 {
+						for _, gvk := range []schema.GroupVersionKind{lateKind, fooKind, newKind} {
+							if err := lookUp(m, gvk); err != nil {
+								t.Errorf("round %d, %s: %v", n, gvk, err)
+							}
+						}
+						if _, err := m.RESTMapping(lateKind.GroupKind()); err != nil {
+							t.Errorf("round %d, without a version: %v", n, err)
+						}
+						meanwhile(t, m)
+					}
+				})
+			})
+		}
+	})
+}
+
+// Whatever a load balancer does, a kind that both replicas have is always found, a kind
+// that neither has never is, and no lookup returns another error.
+func TestRoundRobin(t *testing.T) {
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		inBubble(t, func(t *testing.T) {
+			ahead, behind := twoReplicas(forms)
+			m := newMapperThrough(t, ahead, fakeapi.RoundRobin(ahead, behind), apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+			defer startMapper(t, m)()
+			readAll(t, m)
+			resets := []func(){func() {}, m.Reset, func() { m.ResetGroup(fooKind.Group) }}
+			for n := range 60 {
+				resets[n%3]()
+				for _, form := range lookupForms(fooKind) {
+					if n%2 == 0 && (form.group == "" || form.version == "") {
+						continue // so that an odd number of requests shifts the turns
+					}
+					form.wantAnswer(t, m, fmt.Sprintf("round %d", n))
+				}
+				for _, gvk := range []schema.GroupVersionKind{lateKind, newKind} {
+					if err := lookUp(m, gvk); err != nil && !meta.IsNoMatchError(err) {
+						t.Errorf("round %d, %s: %v", n, gvk, err)
+					}
+				}
+				wantAbsent(t, m, schema.GroupVersionKind{Group: fooKind.Group, Version: "v1", Kind: "Absent"})
+				time.Sleep(time.Second)
+			}
+			// In the end both have heard of it.
+			serve(behind, lateKind)
+			serve(behind, newKind)
+			time.Sleep(12 * time.Second)
+			wantServed(t, m, lateKind, newKind, fooKind)
+		})
+	})
+}
+
+// A validator of one replica means nothing to the other, and each replica is believed
+// only for its own content. As long as no new kind is seen, nothing moves.
+func TestSameContentOfTwoReplicas(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, b := newServer(fakeapi.Aggregated()), newServer(fakeapi.Aggregated())
+		m := newMapperThrough(t, a, fakeapi.RoundRobin(a, b), apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second})
+		readAll(t, m)
+		generation := m.Generation()
+		stop := startMapper(t, m)
+		time.Sleep(time.Minute)
+		for _, r := range append(a.TakeRequests()[1:], b.TakeRequests()[1:]...) {
+			if r.Code != http.StatusNotModified {
+				t.Errorf("%s, although both have the same content", r)
+			}
+		}
+		if m.Generation() != generation {
+			t.Error("the generation has moved")
+		}
+		stop()
+	})
 }

@@ -91,22 +91,6 @@ func TestLogOfManyChanges(t *testing.T) {
 	})
 }
 
-// A lookup without a version finds a new group in two steps where there is no
-// aggregated document. What appeared is named all the same.
-func TestLogOfChangesFoundByLookup(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		log, logger := newTestLog()
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
-		readAll(t, m)
-		serve(server, newKind)
-		if _, err := m.RESTMapping(newKind.GroupKind()); err != nil {
-			t.Error(err)
-		}
-		synctest.Wait()
-		wantLine(t, log.take("INFO"), "new.example.com/v1")
-	})
-}
-
 // Reloads are logged at level 1 with their reason, which is what was read. Of lookups only
 // those that find nothing are logged.
 func TestLogOfReloads(t *testing.T) {
@@ -213,20 +197,6 @@ func TestLogOfFailedVersion(t *testing.T) {
 	})
 }
 
-// The zero Logger logs nothing.
-func TestNoLogger(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		readAll(t, m)
-		server.Remove(fooKind.Group)
-		readAll(t, m)
-		server.SetFault(fakeapi.All(), fakeapi.Refused())
-		_ = lookUp(m, newKind)
-		synctest.Wait()
-	})
-}
-
 func withoutVerbose(lines []string) []string {
 	var rest []string
 	for _, line := range lines {
@@ -284,4 +254,34 @@ func TestUnstartedWarning(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A mapper that knows which kinds are in use logs a line when one of them changes, also if
+// it was gone meanwhile. Changes of others are logged at level 1.
+func TestLogOfKindsInUse(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
+		m.Use(fooKind)
+		m.Use(fooKind)
+		change := func(kinds ...string) []string {
+			t.Helper()
+			server.PutVersion(fooKind.Group, fakeVersion(fooKind.Version, kinds...))
+			readAll(t, m)
+			synctest.Wait()
+			return log.take("INFO")
+		}
+		for _, kinds := range [][]string{{"Foo", "Bar", "Baz"}, {"Bar"}, {"Foo", "Bar"}} {
+			if lines := change(kinds...); len(lines) > 0 {
+				t.Errorf("%q: logged %q", kinds, lines)
+			}
+		}
+		change("Bar")
+		lines := change("Foo:cluster", "Bar")
+		wantLine(t, lines, "the mapping of a kind in use has changed", `"oldScope"="namespace"`, `"scope"="root"`, `"resource"="foos"`)
+		if lines := change("Foo:cluster", "Bar"); len(lines) > 0 {
+			t.Errorf("nothing has changed: %q", lines)
+		}
+	})
 }

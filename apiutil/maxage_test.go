@@ -26,6 +26,7 @@ var maxAges = map[string]struct {
 	opts apiutil.DynamicRESTMapperOptions
 	age  time.Duration
 }{
+
 	"by default": {apiutil.DynamicRESTMapperOptions{}, defaultMaxAge},
 	"as said":    {apiutil.DynamicRESTMapperOptions{MaxAge: 5 * time.Minute}, 5 * time.Minute},
 }
@@ -83,20 +84,6 @@ func TestMaxAge(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The refresh also notices what has changed.
-func TestMaxAgeOfAChange(t *testing.T) {
-	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
-		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar"))
-		time.Sleep(age + time.Second)
-		wantImmediate(t, m, "the first hit", fooKind)
-		time.Sleep(time.Second)
-		mapping, err := m.RESTMapping(fooKind.GroupKind(), "v1")
-		if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
-			t.Errorf("the hit after the refresh: %v", answered(mappingText(mapping), err))
-		}
-	})
 }
 
 // Without lookups there is no request and no goroutine.
@@ -198,58 +185,6 @@ func TestMaxAgeCountsFromTheLastRefresh(t *testing.T) {
 	})
 }
 
-// Start refreshes often enough: a hit adds nothing to that.
-func TestMaxAgeBesideRefreshInterval(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		clock := newRequestClock(server, "/apis")
-		m := newMapperThrough(t, server, clock, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
-		readAll(t, m)
-		stop := startMapper(t, m)
-		before := clock.count()
-		for range 600 {
-			time.Sleep(time.Second)
-			wantImmediate(t, m, "refreshed", fooKind)
-		}
-		stop()
-		if n := clock.count() - before; n > 68 { // 60, with the jitter and that of the beginning
-			t.Errorf("%d refreshes in 10 minutes", n)
-		}
-	})
-}
-
-// The refresh goes on when the lookup that started it has ended, and when that lookup's
-// context has ended.
-func TestMaxAgeOfEndedLookup(t *testing.T) {
-	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
-		server.PutVersion("example.com", fakeVersion("v1", "Bar"))
-		time.Sleep(age + time.Second)
-		ctx, cancel := context.WithCancel(context.Background())
-		if _, err := m.RESTMappingWithContext(ctx, fooKind.GroupKind(), "v1"); err != nil {
-			t.Error(err)
-		}
-		cancel()
-		time.Sleep(time.Second)
-		wantAbsent(t, m, fooKind)
-	})
-}
-
-// What Refresh has read of a group is confirmed, too, if nothing else was ever read.
-func TestMaxAgeOfRefreshedGroup(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		if err := m.Refresh(context.Background(), fooKind.Group); err != nil {
-			t.Fatal(err)
-		}
-		server.TakeRequests()
-		wantServed(t, m, fooKind)
-		server.PutVersion(fooKind.Group, fakeVersion(fooKind.Version, "Bar"))
-		time.Sleep(31 * time.Second)
-		wantServed(t, m, fooKind) // the hit that starts a refresh
-		time.Sleep(time.Second)
-		wantAbsent(t, m, fooKind)
-	})
-}
-
 // A server that does not answer costs hits nothing and is not asked again and again.
 func TestMaxAgeDuringAnOutage(t *testing.T) {
 	for name, fault := range map[string]fakeapi.Fault{
@@ -313,19 +248,5 @@ func TestMaxAgeBesideALaggingDocument(t *testing.T) {
 		_ = lookUp(m, lateKind)
 		time.Sleep(time.Second)
 		wantAbsent(t, m, lateKind)
-	})
-}
-
-// Nothing goes while a server boots.
-func TestMaxAgeThroughABoot(t *testing.T) {
-	booting(t, apiutil.DynamicRESTMapperOptions{}, func(t *testing.T, _ *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() func()) {
-		ready := boot()
-		for range 5 {
-			time.Sleep(defaultMaxAge + time.Second)
-			wantServed(t, m, fooKind, otherKind)
-			synctest.Wait()
-		}
-		ready()
-		wantServed(t, m, fooKind, otherKind)
 	})
 }

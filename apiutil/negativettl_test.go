@@ -134,23 +134,6 @@ func TestNegativeTTLOfManyNames(t *testing.T) {
 	})
 }
 
-// A NoMatch that may be one lookup late, because a legacy server's list is behind, is not
-// kept.
-func TestNegativeTTLIsNotForALateList(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Legacy())
-		server.Put(fakeGroup("example.com", fakeVersion("v2", "Foo"), fakeVersion("v1", "Bar")))
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
-		readAll(t, m)
-		server.Put(fakeGroup("example.com", fakeVersion("v3", "Later"), fakeVersion("v1", "Bar")))
-		later := schema.GroupKind{Group: "example.com", Kind: "Later"}
-		_, _ = m.RESTMapping(later)
-		if _, err := m.RESTMapping(later); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // NoMatch is kept if it was proven live: not that of the very first lookup, which believes
 // the document, and not that of a lookup that found a known version gone and left out the
 // list.

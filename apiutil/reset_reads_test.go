@@ -17,40 +17,6 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// A read that began before the reset does not answer a lookup after it, even if
-// it ends later.
-func TestResetDuringRead(t *testing.T) {
-	for name, reset := range waysToReset {
-		t.Run(name, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				readAll(t, m)
-				server.SetLatency(time.Second)
-				for _, read := range []func() error{
-					func() error { return lookUp(m, newKind) },
-					func() error { _, err := m.RESTMapping(newKind.GroupKind()); return err },
-					func() error { absent := fooKind; absent.Kind = "Absent"; return lookUp(m, absent) },
-					func() error { m.Reset(); return lookUp(m, fooKind) },
-					func() error { m.ResetGroup(fooKind.Group); return lookUp(m, fooKind) },
-				} {
-					for during := 100 * time.Millisecond; during < 5*time.Second; during += 500 * time.Millisecond {
-						done := make(chan error, 1)
-						go func() { done <- read() }()
-						time.Sleep(during)
-						server.PutVersion("example.com", fakeVersion("v1", "Bar"))
-						reset(m)
-						wantAbsent(t, m, fooKind)
-						<-done
-						server.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar"))
-						reset(m)
-						wantServed(t, m, fooKind)
-					}
-				}
-			})
-		})
-	}
-}
-
 // Reset does not wait for the server.
 func TestResetDoesNotWait(t *testing.T) {
 	for name, reset := range waysToReset {
@@ -75,25 +41,6 @@ func TestResetDoesNotWait(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A refresh settles the resets before it.
-func TestRefreshSettlesResets(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		stop := startMapper(t, m)
-		defer stop()
-		time.Sleep(time.Second)
-		m.Reset()
-		m.ResetGroup(fooKind.Group)
-		server.Remove(otherKind.Group)
-		time.Sleep(70 * time.Second)
-		server.TakeRequests()
-		wantServed(t, m, fooKind, barKind)
-		wantRequests(t, server, "hits after a refresh")
-		wantAbsent(t, m, otherKind)
-	})
 }
 
 // F3: while the server does not answer after a Reset, known kinds are served, and
@@ -217,44 +164,53 @@ func TestResetGroupThatNoDocumentLists(t *testing.T) {
 	}
 }
 
-// A lookup that only the group it names may answer reads no other group that was reset.
-func TestResetGroupOfALongerName(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
-		m.ResetGroup(newKind.Group)
-		if _, err := m.RESTMapping(schema.GroupKind{Group: "new.exam", Kind: newKind.Kind}); !meta.IsNoMatchError(err) {
-			t.Error(err)
-		}
-		wantRequests(t, server, "another group was reset", "/api 304", "/apis 304")
+// The very first lookup believes the document, but not after a reset: a program that
+// resets the mapper knows that something has come, and the document may be behind.
+func TestResetBeforeTheFirstLookup(t *testing.T) {
+	resets := map[string]func(*apiutil.DynamicRESTMapper){
+		"all":   (*apiutil.DynamicRESTMapper).Reset,
+		"group": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(lateKind.Group) },
+	}
+	for name, reset := range resets {
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
+				server.SetLag(fakeapi.PartLists, fakeapi.Forever)
+				serve(server, lateKind)
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				reset(m)
+				wantServed(t, m, lateKind)
+			})
+		})
+	}
+}
+
+// The order of a group's versions was read live and differs from the document's.
+// After a reset that order is as old as anything else, for lookups without a group too.
+func TestResetOfTheOrderOfVersions(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		first, second := fakeVersion("v1", "Foo"), fakeVersion("v2", "Foo")
+		server.Put(fakeGroup("example.com", first, second))
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
+		readAll(t, m)
+
+		server.Put(fakeGroup("example.com", second, first))
+		m.ResetGroup("example.com")
+		wantVersionOfFoos(t, m, "v2")
+
+		server.Put(fakeGroup("example.com", first, second))
+		m.Reset()
+		wantVersionOfFoos(t, m, "v1")
+		server.TakeRequests()
+		wantVersionOfFoos(t, m, "v1")
+		wantRequests(t, server, "the second lookup")
 	})
 }
 
-// After a Reset a lookup reads the document, and the version only if it is not in
-// there; what is known costs two answers without a body.
-func TestRequestsAfterReset(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		readAll(t, m)
-		server.TakeRequests()
-		m.Reset()
-		wantServed(t, m, fooKind, barKind, otherKind)
-		wantRequests(t, server, "known kinds", "/api 304", "/apis 304")
-		m.Reset()
-		wantAbsent(t, m, schema.GroupVersionKind{Group: fooKind.Group, Version: "v1", Kind: "Absent"})
-		wantRequests(t, server, "a miss", "/api 304", "/apis 304", "/apis/example.com/v1 200")
-		m.Reset()
-		wantAbsent(t, m, newKind)
-		wantRequests(t, server, "a miss in an absent group", "/api 304", "/apis 304", "/apis/new.example.com/v1 404")
-		serve(server, lateKind)
-		m.Reset()
-		wantServed(t, m, lateKind)
-		wantRequests(t, server, "a kind that the document has", "/api 304", "/apis 200")
-		m.Reset()
-		if _, err := m.RESTMapping(schema.GroupKind{Group: otherKind.Group, Kind: "Absent"}); !meta.IsNoMatchError(err) {
-			t.Error(err)
-		}
-		wantRequests(t, server, "a miss without a version", "/api 304", "/apis 304", "/apis/other.example.com/v1 200", "/apis/other.example.com 200")
-	})
+func wantVersionOfFoos(t *testing.T, m *apiutil.DynamicRESTMapper, version string) {
+	t.Helper()
+	kind, err := m.KindFor(schema.GroupVersionResource{Resource: "foos"})
+	if err != nil || kind.Version != version {
+		t.Errorf("foos are in %v, %v; want %s", kind, err, version)
+	}
 }

@@ -4,10 +4,7 @@ package apiutil_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -142,52 +139,6 @@ func TestResetGroupLeavesOthers(t *testing.T) {
 		wantRequests(t, server, "hits in other groups")
 		m.ResetGroup("other.example.com")
 		wantAbsent(t, m, otherKind)
-	})
-}
-
-// Many goroutines change the server, reset and look up. Whoever has reset the
-// mapper never gets an answer that is older than his change.
-func TestResetFromManyGoroutines(t *testing.T) {
-	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
-		server := newServer(forms)
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		var changing sync.Mutex
-		last := 0
-		change := func() int { // the resource's name tells the change
-			changing.Lock()
-			defer changing.Unlock()
-			last++
-			v := fakeVersion("v1", "Foo", "Bar")
-			v.Resources[0].Name = fmt.Sprintf("foos%d", last)
-			server.PutVersion("example.com", v)
-			return last
-		}
-		change()
-		var wrong atomic.Int32
-		var all sync.WaitGroup
-		for worker := range 16 {
-			all.Add(1)
-			go func() {
-				defer all.Done()
-				for range 30 {
-					n, seen := change(), 0
-					if worker%2 == 0 {
-						m.Reset()
-					} else {
-						m.ResetGroup("example.com")
-					}
-					mapping, err := m.RESTMapping(fooKind.GroupKind(), []string{"v1"}[worker/2%2:]...)
-					if err == nil {
-						_, err = fmt.Sscanf(mapping.Resource.Resource, "foos%d", &seen)
-					}
-					if (err != nil || seen < n) && wrong.Add(1) < 5 {
-						t.Errorf("after change %d: %d, %v", n, seen, err)
-					}
-				}
-			}()
-		}
-		all.Wait()
-		wantServed(t, m, fooKind, otherKind)
 	})
 }
 

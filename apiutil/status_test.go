@@ -264,36 +264,6 @@ func TestHealthOfADeadServer(t *testing.T) {
 	}
 }
 
-// One version that hangs, an APIService that is down say, is no reason to restart
-// the program: the server answers when it is asked itself.
-func TestHangingVersionIsNotUnhealthy(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		log, logger := newTestLog()
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
-		readAll(t, m)
-		server.SetFault(fakeapi.Under("/apis/example.com/v1"), fakeapi.Timeout())
-		absent := fooKind
-		absent.Kind = "Absent"
-		for range 20 {
-			if err := lookUp(m, absent); err == nil || meta.IsNoMatchError(err) {
-				t.Errorf("a lookup that cannot be answered: %v", err)
-			}
-			// At once: the next hit may start a refresh, whose document has the version.
-			if m.Status().FailedGroupVersions[fooKind.GroupVersion()] == nil {
-				t.Error("the version that hangs is not among those that failed")
-			}
-			wantServed(t, m, fooKind, otherKind)
-		}
-		if err := m.Healthz(nil); err != nil || !m.Status().UnhealthySince.IsZero() {
-			t.Errorf("Healthz: %v, status %+v", err, m.Status())
-		}
-		if lines := withoutVerbose(log.take("")); len(lines) != 0 {
-			t.Errorf("logged %q", lines)
-		}
-		time.Sleep(time.Minute)
-	})
-}
-
 // Healthz fails once reads of the document have failed for longer than UnhealthyAfter,
 // says since when and why, and is fine again when one of them succeeds.
 func TestHealthz(t *testing.T) {
@@ -350,28 +320,6 @@ func TestHealthz(t *testing.T) {
 	}
 }
 
-// Failures that are over soon are never reported.
-func TestHealthzForgivesShortFailures(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
-		stop := startMapper(t, m)
-		defer stop()
-		for range 20 {
-			heal := server.SetFault(fakeapi.All(), fakeapi.Refused())
-			for range 100 {
-				time.Sleep(time.Second)
-				wantHealthy(t, m, "during a short failure")
-			}
-			if m.Status().ConsecutiveFailures == 0 {
-				t.Error("nothing has failed")
-			}
-			heal()
-			time.Sleep(15 * time.Second)
-		}
-	})
-}
-
 func wantHealthy(t *testing.T, m *apiutil.DynamicRESTMapper, when string) {
 	t.Helper()
 	if err := m.Healthz(nil); err != nil {
@@ -379,20 +327,74 @@ func wantHealthy(t *testing.T, m *apiutil.DynamicRESTMapper, when string) {
 	}
 }
 
-// However short UnhealthyAfter is, the read that finds out whether the server fails does
-// not cause another such read.
-func TestTheLeastUnhealthyAfter(t *testing.T) {
+// Generation moves when the served API changes, and only then.
+func TestGeneration(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: time.Nanosecond})
-		readAll(t, m)
-		server.SetLatency(10 * time.Millisecond)
-		server.SetFault(fakeapi.All(), fakeapi.Refused())
-		_ = lookUp(m, newKind)
-		server.TakeRequests()
-		time.Sleep(10 * time.Second)
-		if n := len(server.TakeRequests()); n > 1 {
-			t.Errorf("%d requests within 10 seconds in which nobody asked", n)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		last := m.Generation()
+		check := func(what string, moves bool) {
+			t.Helper()
+			readAll(t, m)
+			now := m.Generation()
+			if (now != last) != moves || now < last {
+				t.Errorf("%s: generation %d after %d", what, now, last)
+			}
+			if m.Status().Generation != now {
+				t.Errorf("%s: generation %d, Status says %d", what, now, m.Status().Generation)
+			}
+			last = now
 		}
-		server.ClearFaults()
+		foo := func(edit func(*fakeapi.Resource)) {
+			v := fakeVersion("v1", "Foo", "Bar")
+			edit(&v.Resources[0])
+			server.PutVersion("example.com", v)
+		}
+		check("the first read", true)
+		check("a read again", false)
+		server.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar"))
+		check("the same again", false)
+		foo(func(r *fakeapi.Resource) {
+			r.ShortNames, r.Categories, r.Subresources = []string{"f"}, []string{"all"}, nil
+		})
+		check("what is no part of the mapping", false)
+
+		server.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar", "Baz"))
+		check("a new kind", true)
+		server.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar"))
+		check("without it", true)
+		foo(func(r *fakeapi.Resource) { r.Namespaced = false })
+		check("another scope", true)
+		foo(func(r *fakeapi.Resource) { r.Name = "phooeys" })
+		check("another resource name", true)
+		server.PutVersion("example.com", fakeVersion("v2", "Foo"))
+		check("a new version", true)
+		server.Put(fakeGroup("example.com", fakeVersion("v2", "Foo"), fakeVersion("v1", "Foo")))
+		check("another order of versions", true)
+		server.RemoveVersion("example.com", "v1")
+		check("a version less", true)
+		serve(server, newKind)
+		check("a new group", true)
+		server.Remove(newKind.Group)
+		check("a group less", true)
+
+		heal := server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
+		m.Reset()
+		m.ResetGroup("example.com")
+		for range 3 {
+			_ = lookUp(m, newKind)
+			_, _ = m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Foo"})
+		}
+		if m.Generation() != last {
+			t.Errorf("resets and failures: generation %d after %d", m.Generation(), last)
+		}
+		heal()
+		check("recovery", false)
+
+		dead := fakeVersion("v2", "Foo")
+		dead.Stale = true
+		server.PutVersion("example.com", dead)
+		check("a service that is down", false)
+		server.PutVersion("example.com", fakeVersion("v2", "Foo"))
+		check("a service that is up again", false)
 	})
 }

@@ -7,9 +7,7 @@ package apiutil_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,23 +186,6 @@ func TestSlowSubscriber(t *testing.T) {
 	})
 }
 
-// What came and went again is not sent, and neither is what changed back.
-func TestSubscriberMissesDetours(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		stop := startMapper(t, m)
-		s := subscribe(m)
-		s.take(t)
-		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Baz"))
-		time.Sleep(67 * time.Second)
-		server.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar"))
-		time.Sleep(67 * time.Second)
-		s.want(t, "there and back")
-		s.close(t)
-		stop()
-	})
-}
-
 // In a lookup's answer a server without the aggregated document may list a new
 // group that nobody has asked for. The subscriber is told of it all the same.
 func TestSubscriberHearsOfWhatLookupsListed(t *testing.T) {
@@ -332,118 +313,4 @@ func TestSubscribeWhileNoVersionAnswers(t *testing.T) {
 		}
 		s.close(t)
 	})
-}
-
-// If the service of an API is down at first, a subscriber receives its kinds once it
-// answers.
-func TestSubscribeWithDeadVersion(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		dead := fakeVersion("v1", "New")
-		dead.Stale = true
-		server.PutVersion(newKind.Group, dead)
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		stop := startMapper(t, m)
-		s := subscribe(m)
-		if got := s.take(t); len(got) != 5 || strings.Contains(fmt.Sprint(got), "New") {
-			t.Errorf("at first: %q", got)
-		}
-		serve(server, newKind)
-		time.Sleep(67 * time.Second)
-		s.want(t, "when it answers", "Added new.example.com/v1 New -> news, namespace")
-		server.PutVersion(newKind.Group, dead)
-		time.Sleep(67 * time.Second)
-		s.want(t, "when it is down again")
-		s.close(t)
-		stop()
-	})
-}
-
-// A client of random changes and a subscriber that receives now and then agree in
-// the end with what the server serves.
-func TestSubscriberEndsWhereServerIs(t *testing.T) {
-	for seed := range uint64(10) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				random := rand.New(rand.NewPCG(seed, 0))
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-				stop := startMapper(t, m)
-				s := subscribe(m)
-				for range 100 {
-					changeAtRandom(server, random)
-					lookUpAtRandom(m, random)
-					time.Sleep(time.Duration(random.Int64N(int64(time.Minute))))
-					if random.IntN(4) == 0 {
-						s.take(t)
-					}
-				}
-				server.ClearFaults()
-				time.Sleep(5 * time.Minute) // until a refresh after the last failure
-				for s.take(t) != nil {
-				}
-				if diff := cmp.Diff(servedKinds(t, server), s.kinds); diff != "" {
-					t.Errorf("the server's kinds (-want +got):\n%s", diff)
-				}
-				s.close(t)
-				stop()
-			})
-		})
-	}
-}
-
-func changeAtRandom(server *fakeapi.Server, random *rand.Rand) {
-	group := fmt.Sprintf("g%d.example.com", random.IntN(4))
-	version := fmt.Sprintf("v%d", random.IntN(3))
-	switch random.IntN(6) {
-	case 0:
-		server.Remove(group)
-	case 1:
-		server.RemoveVersion(group, version)
-	case 2:
-		server.SetFault(fakeapi.Under("/apis"), fakeapi.Times(1+random.IntN(5), fakeapi.Status(503, 0)))
-	default:
-		var kinds []string
-		for _, kind := range []string{"A", "B", "C", "D"} {
-			if random.IntN(2) == 0 {
-				kinds = append(kinds, kind+[]string{"", ":cluster"}[random.IntN(2)])
-			}
-		}
-		server.PutVersion(group, fakeVersion(version, kinds...))
-	}
-}
-
-func lookUpAtRandom(m *apiutil.DynamicRESTMapper, random *rand.Rand) {
-	gk := schema.GroupKind{Group: fmt.Sprintf("g%d.example.com", random.IntN(5)), Kind: []string{"A", "B", "E"}[random.IntN(3)]}
-	switch random.IntN(5) {
-	case 0:
-		m.Reset()
-	case 1:
-		m.ResetGroup(gk.Group)
-	case 2:
-		_, _ = m.RESTMapping(gk)
-	case 3:
-		_, _ = m.RESTMapping(gk, fmt.Sprintf("v%d", random.IntN(4)))
-	}
-}
-
-// servedKinds reads what the server serves with a new mapper.
-func servedKinds(t *testing.T, server *fakeapi.Server) map[schema.GroupVersionKind]string {
-	t.Helper()
-	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-	kinds := map[schema.GroupVersionKind]string{}
-	groups := []string{"", fooKind.Group, otherKind.Group}
-	for n := range 4 {
-		groups = append(groups, fmt.Sprintf("g%d.example.com", n))
-	}
-	for _, group := range groups {
-		for _, kind := range []string{"Pod", "Node", "Foo", "Bar", "Other", "A", "B", "C", "D"} {
-			mappings, err := m.RESTMappings(schema.GroupKind{Group: group, Kind: kind})
-			if err != nil && !meta.IsNoMatchError(err) {
-				t.Error(err)
-			}
-			for _, mapping := range mappings {
-				kinds[mapping.GroupVersionKind] = mappingText(mapping)
-			}
-		}
-	}
-	return kinds
 }

@@ -7,7 +7,6 @@ package apiutil_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -134,52 +133,6 @@ func TestWaitForKindsPolls(t *testing.T) {
 	}
 }
 
-func TestWaitForKindsIsPromptAtFirst(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		w := waitFor(m, newKind)
-		time.Sleep(5 * time.Second)
-		serve(server, newKind)
-		w.wantWithin(t, 5*time.Second)
-	})
-}
-
-// A refresh every hour must not make it wait for longer than no refresh at all.
-func TestWaitForKindsBesideALongInterval(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour})
-		stop := startMapper(t, m)
-		defer stop()
-		w := waitFor(m, newKind)
-		time.Sleep(5 * time.Minute)
-		serve(server, newKind)
-		w.wantWithin(t, noticed)
-	})
-}
-
-// When Start ends, it asks on.
-func TestWaitForKindsAfterStart(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 20 * time.Second})
-		stop := startMapper(t, m)
-		w := waitFor(m, newKind)
-		time.Sleep(time.Minute)
-		stop()
-		serve(server, newKind)
-		w.wantWithin(t, noticed)
-	})
-}
-
-func TestWaitForKindsIgnoresNegativeTTL(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: 24 * time.Hour})
-		w := waitFor(m, newKind)
-		time.Sleep(10 * time.Second)
-		serve(server, newKind)
-		w.wantWithin(t, noticed)
-	})
-}
-
 func TestWaitForKindsThroughOutage(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for _, opts := range []apiutil.DynamicRESTMapperOptions{{}, {RefreshInterval: time.Minute}} {
@@ -246,18 +199,6 @@ func TestWaitForKindsSaysWhatFailed(t *testing.T) {
 	})
 }
 
-// The same if the watch is not allowed, so that nothing refreshes.
-func TestWaitForKindsWithoutPermissionToWatch(t *testing.T) {
-	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, func(s *watchServer) {
-		s.lists[crdsPath].setFailure(listFailure{code: http.StatusForbidden})
-	}, func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-		w := waitFor(m, newKind)
-		time.Sleep(10 * time.Minute)
-		serve(server, newKind)
-		w.wantWithin(t, noticed)
-	})
-}
-
 // An event of the watch ends a wait at once. Until then the wait asks every 30 s: an
 // APIService's resources come without an event.
 func TestWaitForKindsWithWatch(t *testing.T) {
@@ -284,23 +225,6 @@ func TestWaitForKindsHearsOfOtherLookups(t *testing.T) {
 		serve(server, newKind)
 		w.wantStill(t)
 		wantServed(t, m, newKind)
-		w.wantWithin(t, 0)
-	})
-}
-
-// The same, while its own request hangs.
-func TestWaitForKindsHearsOfOthersWhileItAsks(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		readAll(t, m)
-		heal := server.SetFault(fakeapi.InGroup(newKind.Group), fakeapi.Timeout())
-		w := waitFor(m, newKind)
-		heal()
-		serve(server, newKind)
-		if err := m.Refresh(context.Background()); err != nil {
-			t.Error(err)
-		}
 		w.wantWithin(t, 0)
 	})
 }
@@ -352,19 +276,5 @@ func TestWaitForKindsThatAreNeverThereTogether(t *testing.T) {
 		time.Sleep(noticed)
 		c.want(t, 1, 0)
 		c.wantReturn(t, true, nil)
-	})
-}
-
-// After Reset what is known does not count: it may have gone.
-func TestWaitForKindsAfterReset(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		wantServed(t, m, fooKind)
-		server.Remove(fooKind.Group)
-		m.Reset()
-		w := waitFor(m, fooKind)
-		w.wantStill(t)
-		serve(server, fooKind)
-		w.wantWithin(t, 2*time.Second)
 	})
 }
