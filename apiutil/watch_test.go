@@ -244,35 +244,6 @@ func wantWatching(t *testing.T, server *fakeapi.Server, list *watchedList, m *ap
 	wantRequests(t, server, "what the watch has found")
 }
 
-// An event of the watch is looked into for 70 seconds, whatever else rings
-// meanwhile: a watch that opens again, say.
-func TestEchoIsNotLostToAPlainRing(t *testing.T) {
-	for _, reopened := range []time.Duration{0, 10 * time.Second, 30 * time.Second, 60 * time.Second} {
-		t.Run(reopened.String(), func(t *testing.T) {
-			watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
-				func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-					settled(t, server, m)
-					time.Sleep(5 * time.Minute)
-					server.SetLag(fakeapi.PartDocument, 65*time.Second)
-					serve(server, newKind)
-					groups := m.Status().Groups
-					watched.lists[apiServicesPath].put("v1.new.example.com")
-					time.Sleep(reopened)
-					crds := watched.lists[crdsPath]
-					if reopened > 0 {
-						crds.setFailure(listFailure{code: 500})
-					}
-					time.Sleep(time.Second)
-					crds.setFailure(listFailure{})
-					time.Sleep(75*time.Second - reopened)
-					if got := m.Status().Groups; got != groups+1 {
-						t.Errorf("%d groups known 76 seconds after the event, %d before", got, groups)
-					}
-				})
-		})
-	}
-}
-
 // A server ends watches all the time; what happened in between is not lost.
 func TestWatchGoesOn(t *testing.T) {
 	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
@@ -396,33 +367,6 @@ func closerInBubble(
 }
 
 const watchFailure = `{"type":"ERROR","object":{"kind":"Status","code":500}}`
-
-// However a watch ends at once, again and again, it costs less than a request in 4
-// seconds.
-func TestWatchThatEndsAtOnce(t *testing.T) {
-	for name, tt := range map[string]struct {
-		line       string
-		reads, own float64 // most requests a second
-	}{
-		"in order":       {"", 0, 0.12},
-		"after an event": {string(eventLine("ADDED", objectMeta("news", 7))), 0.22, 0.12},
-		"in a page":      {"<html>", 0.11, 0.11},
-		"expired":        {`{"type":"ERROR","object":{"kind":"Status","code":410}}`, 0.11, 0.11},
-		"in an error":    {watchFailure, 0.11, 0.11},
-	} {
-		t.Run(name, func(t *testing.T) {
-			closerInBubble(t, []byte(tt.line), 0,
-				func(t *testing.T, server *fakeapi.Server, gateway *watchCloser, _ *apiutil.DynamicRESTMapper) {
-					time.Sleep(5 * time.Hour)
-					const seconds = 5 * 3600
-					reads, own := float64(len(server.TakeRequests()))/seconds, float64(gateway.asked.Load())/seconds
-					if reads > tt.reads || own > tt.own {
-						t.Errorf("%.3f discovery requests a second, and %.3f lists and watches; want at most %.2f and %.2f", reads, own, tt.reads, tt.own)
-					}
-				})
-		})
-	}
-}
 
 // Even if watches end at once, a change is seen when the next one opens. If the document
 // shows the change a minute later, it is seen by then or soon after, whether the watches
