@@ -3,12 +3,14 @@
 package apiutil_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -233,6 +235,29 @@ func TestBodiesOfTheWatchAreBounded(t *testing.T) {
 		stop()
 		if n := read.Load(); n > 4*limit {
 			t.Errorf("%s: %d bytes were read", name, n)
+		}
+	}
+}
+
+// The causes that a caller may want to tell apart can be told apart.
+func TestCauses(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
+	for _, test := range []struct {
+		fault   fakeapi.Fault
+		timeout time.Duration
+		is      error
+	}{
+		{fakeapi.Refused(), time.Minute, syscall.ECONNREFUSED},
+		{fakeapi.ResetMidBody(), time.Minute, syscall.ECONNRESET},
+		{fakeapi.Timeout(), time.Millisecond, context.DeadlineExceeded},
+		{fakeapi.Truncated(), time.Minute, io.ErrUnexpectedEOF},
+	} {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: test.timeout})
+		server.ClearFaults()
+		server.SetFault(fakeapi.All(), test.fault)
+		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); !errors.Is(err, test.is) {
+			t.Errorf("%s: %v is not %v", test.fault, err, test.is)
 		}
 	}
 }

@@ -6,7 +6,6 @@ package apiutil_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,35 +73,6 @@ func TestNewsOfAnotherGroupIsNoNews(t *testing.T) {
 	})
 }
 
-// Subscribers hear of each change once, however late the document is.
-func TestSubscribeBesideALaggingDocument(t *testing.T) {
-	eachDocument(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		s := subscribe(m)
-		s.take(t)
-		server.SetLag(fakeapi.PartDocument, time.Minute)
-		serve(server, lateKind)
-		wantServed(t, m, lateKind)
-		s.want(t, "a version that comes", "Added example.com/v2 Late -> lates, namespace")
-		generation := m.Generation()
-		time.Sleep(2 * time.Minute)
-		s.want(t, "when the document has it")
-		if m.Generation() != generation {
-			t.Error("the generation has moved without a change")
-		}
-		server.RemoveVersion(lateKind.Group, lateKind.Version)
-		m.ResetGroup(lateKind.Group)
-		wantAbsent(t, m, lateKind)
-		s.want(t, "a version that goes", "Removed example.com/v2 Late -> lates, namespace")
-		generation = m.Generation()
-		time.Sleep(2 * time.Minute)
-		s.want(t, "when the document has heard of it")
-		if m.Generation() != generation {
-			t.Error("the generation has moved without a change")
-		}
-		s.close(t)
-	})
-}
-
 // A server that contradicts itself gets a limited number of requests, and the lookup
 // returns an answer all the same.
 func TestContradictions(t *testing.T) {
@@ -129,141 +99,6 @@ func TestContradictions(t *testing.T) {
 			}
 		}
 		wantServed(t, m, otherKind)
-	})
-}
-
-// The group of a lookup by resource may be the beginning of a name. A group that is
-// new is found by it, although another one has just that name.
-func TestNewGroupByTheBeginningOfItsName(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		server.PutVersion("apps", fakeVersion("v1", "Deployment"))
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		readAll(t, m)
-		server.PutVersion("apps.example.com", fakeVersion("v1", "New"))
-		for n := range 3 {
-			kind, err := m.KindFor(schema.GroupVersionResource{Group: "apps", Resource: "news"})
-			if err != nil || kind != (schema.GroupVersionKind{Group: "apps.example.com", Version: "v1", Kind: "New"}) {
-				t.Errorf("try %d: %v, %v", n, kind, err)
-			}
-		}
-		server.PutVersion("apps.example.com", fakeVersion("v2", "Newer"))
-		kind, err := m.KindFor(schema.GroupVersionResource{Group: "app", Resource: "newers"})
-		if err != nil || kind != (schema.GroupVersionKind{Group: "apps.example.com", Version: "v2", Kind: "Newer"}) {
-			t.Errorf("a new version: %v, %v", kind, err)
-		}
-	})
-}
-
-// If a document drops known groups, live reads of these groups decide whether they have
-// gone. If such a read fails, the group stays, but after a reset it is an error (R4).
-
-// dropFromDocuments makes the documents of a server lack the group, which is served.
-func dropFromDocuments(server *fakeapi.Server, group string, versions ...fakeapi.Version) {
-	server.Remove(group)
-	server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
-	server.Put(fakeGroup(group, versions...))
-}
-
-func TestDocumentDropsAGroup(t *testing.T) {
-	const served, gone, fails = "is served", "is gone", "fails"
-	foo := fakeVersion("v1", "Foo", "Bar")
-	for _, test := range []struct {
-		name string
-		drop func(*fakeapi.Server)
-		then string
-	}{
-		{"which is served", func(s *fakeapi.Server) { dropFromDocuments(s, fooKind.Group, foo) }, served},
-		{"which is not served", func(s *fakeapi.Server) { s.Remove(fooKind.Group) }, gone},
-		{"which is 503", func(s *fakeapi.Server) {
-			s.Remove(fooKind.Group)
-			s.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Status(503, 5))
-		}, fails},
-		{"which hangs", func(s *fakeapi.Server) {
-			s.Remove(fooKind.Group)
-			s.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Timeout())
-		}, fails},
-		{"which a gateway has lost", func(s *fakeapi.Server) {
-			s.Remove(fooKind.Group)
-			s.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Empty(404))
-		}, fails},
-		{"of which only the versions answer", func(s *fakeapi.Server) {
-			dropFromDocuments(s, fooKind.Group, foo)
-			s.SetFault(fakeapi.At("/apis/example.com"), fakeapi.Status(503, 5))
-		}, served},
-	} {
-		for when, meanwhile := range map[string]func(*testing.T, *apiutil.DynamicRESTMapper){
-			"a miss elsewhere": func(t *testing.T, m *apiutil.DynamicRESTMapper) {
-				wantAbsent(t, m, newKind)
-				_, _ = m.RESTMapping(newKind.GroupKind())
-			},
-			"Reset":          func(_ *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset() },
-			"Reset, refresh": func(t *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset(); time.Sleep(2 * time.Minute) },
-			"a refresh":      func(*testing.T, *apiutil.DynamicRESTMapper) { time.Sleep(2 * time.Minute) },
-		} {
-			t.Run(test.name+"/"+when, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					server := newServer(fakeapi.Aggregated())
-					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
-					readAll(t, m)
-					stop := startMapper(t, m)
-					synctest.Wait()
-					s := subscribe(m)
-					s.take(t)
-					test.drop(server)
-					meanwhile(t, m)
-					switch {
-					case test.then == gone:
-						time.Sleep(time.Minute) // a miss elsewhere does not depend on the group
-						wantAbsent(t, m, fooKind, barKind)
-						if _, err := m.RESTMapping(fooKind.GroupKind()); !meta.IsNoMatchError(err) {
-							t.Errorf("without a version: %v", err)
-						}
-						s.want(t, "in the end",
-							"Removed example.com/v1 Foo -> foos, namespace", "Removed example.com/v1 Bar -> bars, namespace")
-					case test.then == fails && strings.HasPrefix(when, "Reset"):
-						for _, form := range append(lookupForms(fooKind), lookupForms(barKind)...) {
-							form.wantOutage(t, m, "after a reset")
-						}
-						s.want(t, "after a reset")
-					default:
-						wantServed(t, m, fooKind, barKind)
-						for _, form := range lookupForms(fooKind) {
-							form.wantAnswer(t, m, "in the end")
-						}
-						s.want(t, "in the end")
-					}
-					wantServed(t, m, otherKind)
-					server.ClearFaults()
-					s.close(t)
-					stop()
-				})
-			})
-		}
-	}
-}
-
-// F9: nobody waits for a group that the document has dropped and that hangs.
-func TestDroppedGroupThatHangs(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		readAll(t, m)
-		server.SetLatency(latency)
-		server.Remove(fooKind.Group)
-		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Timeout())
-		for n := range 3 {
-			m.Reset()
-			start := time.Now()
-			wantServed(t, m, otherKind, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
-			if _, err := m.RESTMapping(newKind.GroupKind()); !meta.IsNoMatchError(err) {
-				t.Error(err)
-			}
-			if took := time.Since(start); took > 5*latency {
-				t.Errorf("try %d took %v", n, took)
-			}
-		}
-		server.ClearFaults()
-		time.Sleep(time.Minute)
 	})
 }
 
@@ -299,35 +134,5 @@ func TestDocumentDropsManyGroupsOfWhichSomeHang(t *testing.T) {
 				stop()
 			})
 		})
-	}
-}
-
-// If a document drops a version or a kind of a known group, a lookup believes that only
-// after a live read.
-func TestDocumentDropsAKind(t *testing.T) {
-	for what, dropped := range map[string][]fakeapi.Version{
-		"kind": {fakeVersion("v1", "Bar")}, "version": {fakeVersion("v2", "Bar")},
-	} {
-		for when, meanwhile := range map[string]func(*testing.T, *apiutil.DynamicRESTMapper){
-			"misses": missElsewhere, "Reset": meanwhiles["Reset"], "ResetGroup": meanwhiles["ResetGroup"],
-		} {
-			for _, form := range lookupForms(fooKind) {
-				if form.group == "" {
-					continue // a lookup of any group believes the document
-				}
-				t.Run(what+"/"+when+"/"+form.name, func(t *testing.T) {
-					inBubble(t, func(t *testing.T) {
-						server := newServer(fakeapi.Aggregated())
-						m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-						readAll(t, m)
-						server.Put(fakeGroup(fooKind.Group, dropped...))
-						server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
-						server.Put(fakeGroup(fooKind.Group, fakeVersion("v1", "Foo", "Bar")))
-						meanwhile(t, m)
-						form.wantAnswer(t, m, "served, whatever the document says")
-					})
-				})
-			}
-		}
 	}
 }

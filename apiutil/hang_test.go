@@ -120,35 +120,6 @@ func TestResetBesideHangingGroups(t *testing.T) {
 	}
 }
 
-// In the hanging group itself, a known kind is still served. A lookup of anything else
-// returns an error when its request has timed out, and not later.
-func TestLookupInHangingGroup(t *testing.T) {
-	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		group := hangingGroups[0]
-		server.SetFault(fakeapi.InGroup(group), fakeapi.Timeout())
-		stop := keepAsking(m, []string{group}, "v1")
-		for n := range 3 {
-			start := time.Now()
-			_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Other"}, "v1")
-			if err == nil || meta.IsNoMatchError(err) {
-				t.Errorf("try %d: %v", n, err)
-			}
-			// One flight may be under way, and the lookup takes the next.
-			if took := time.Since(start); took > 61*time.Second {
-				t.Errorf("try %d took %v", n, took)
-			}
-			wantServed(t, m, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Kind0010A"})
-		}
-		server.ClearFaults()
-		stop()
-		start := time.Now()
-		_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Other"}, "v1")
-		if took := time.Since(start); !meta.IsNoMatchError(err) || took > 2*latency {
-			t.Errorf("healed: %v after %v", err, took)
-		}
-	})
-}
-
 // Lookups that have ended leave nothing behind in a group that hangs.
 func TestEndedLookupsOfAHangingGroup(t *testing.T) {
 	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
@@ -181,53 +152,8 @@ func TestEndedLookupsOfAHangingGroup(t *testing.T) {
 	})
 }
 
-// After a reset a group hangs. Lookups of kinds in other groups read it only if they
-// search all groups. The first such lookup has to wait for it.
-func TestResetWhileAGroupHangsBesidesTheAnswer(t *testing.T) {
-	resets := map[string]func(*apiutil.DynamicRESTMapper){
-		"all":   (*apiutil.DynamicRESTMapper).Reset,
-		"group": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup("example.com") },
-	}
-	for name, reset := range resets {
-		t.Run(name, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
-				readAll(t, m)
-				heal := server.SetFault(fakeapi.InGroup("example.com"), fakeapi.Timeout())
-				reset(m)
-				kindFor(t, m, "others")
-				if took := kindFor(t, m, "others"); took > mostPatient {
-					t.Errorf("a known kind takes %v while another group hangs", took)
-				}
-				if took := kindFor(t, m, "foos"); took > mostPatient {
-					t.Errorf("a known kind of the group that hangs takes %v", took)
-				}
-				if name == "all" {
-					return // the aggregated document settles it
-				}
-				heal()
-				server.PutVersion("example.com", fakeVersion("v1", "New"))
-				time.Sleep(time.Minute)
-				if _, err := m.KindFor(schema.GroupVersionResource{Resource: "foos"}); err == nil {
-					t.Error("the reset is forgotten: what went since is still mapped")
-				}
-			})
-		})
-	}
-}
-
 // mostPatient is for how long a lookup of something known waits for what hangs.
 const mostPatient = 3 * time.Second
-
-// kindFor looks up a resource in any group, and returns how long that takes.
-func kindFor(t *testing.T, m *apiutil.DynamicRESTMapper, resource string) time.Duration {
-	t.Helper()
-	start := time.Now()
-	if _, err := m.KindFor(schema.GroupVersionResource{Resource: resource}); err != nil {
-		t.Errorf("%s: %v", resource, err)
-	}
-	return time.Since(start)
-}
 
 // Work in the background goes on beside groups that hang.
 
@@ -274,25 +200,4 @@ func TestRefreshBesideAHangingGroup(t *testing.T) {
 		server.ClearFaults()
 		stop()
 	})
-}
-
-// A wait for a kind does not wait for another group that hangs.
-func TestWaitForKindsBesideAHangingGroup(t *testing.T) {
-	for how, others := range askings {
-		t.Run(how, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				m := hangingServer(t, server, apiutil.DynamicRESTMapperOptions{})
-				stop := keepAsking(m, []string{beforeHang}, others...)
-				time.Sleep(5 * time.Second)
-				waitFor(m, fooKind, otherKind).wantWithin(t, 0)
-				w := waitFor(m, newKind)
-				time.Sleep(500 * time.Millisecond)
-				w.wantStill(t)
-				serve(server, newKind)
-				w.wantWithin(t, 2*time.Second)
-				server.ClearFaults()
-				stop()
-			})
-		})
-	}
 }

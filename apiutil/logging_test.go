@@ -137,66 +137,6 @@ func TestLogOfReloads(t *testing.T) {
 	})
 }
 
-// A failure is logged once when it begins and once when it is over.
-func TestLogOfFailures(t *testing.T) {
-	for name, fault := range map[string]fakeapi.Fault{"refused": fakeapi.Refused(), "503": fakeapi.Status(503, 0), "login page": fakeapi.LoginPage()} {
-		t.Run(name, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				log, logger := newTestLog()
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger, RefreshInterval: time.Minute})
-				stop := startMapper(t, m)
-				time.Sleep(10 * time.Minute)
-				log.take("")
-				for range 3 {
-					heal := server.SetFault(fakeapi.All(), fault)
-					for range 100 {
-						m.Reset()
-						_ = lookUp(m, fooKind)
-						_ = lookUp(m, newKind)
-						time.Sleep(10 * time.Second)
-					}
-					lines := log.take("ERROR")
-					wantLine(t, lines, "API discovery fails", "/api")
-					if strings.Contains(fmt.Sprint(lines), fakeapi.Token) {
-						t.Errorf("the token is in: %q", lines)
-					}
-					_, failures, _ := strings.Cut(m.Healthz(nil).Error(), ", ") // those of the document
-					failures, _, _ = strings.Cut(failures, " times in a row")
-					heal()
-					time.Sleep(10 * time.Minute)
-					wantLine(t, log.take("INFO"), "API discovery works again", `"failures"=`+failures)
-					time.Sleep(time.Hour)
-					if lines := append(log.take("INFO"), log.take("ERROR")...); len(lines) != 0 {
-						t.Errorf("an hour later: %q", lines)
-					}
-				}
-				stop()
-			})
-		})
-	}
-}
-
-// One version that fails is no failure of the server, and makes no line for each lookup.
-func TestLogOfFailedVersion(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		log, logger := newTestLog()
-		dead := fakeVersion("v1", "New")
-		dead.Stale = true
-		server.PutVersion(newKind.Group, dead)
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
-		readAll(t, m)
-		for range 10 {
-			_ = lookUp(m, newKind)
-		}
-		synctest.Wait()
-		for _, line := range log.take("") {
-			if !strings.HasPrefix(line, "V1") {
-				t.Errorf("logged %s", line)
-			}
-		}
-	})
-}
-
 func withoutVerbose(lines []string) []string {
 	var rest []string
 	for _, line := range lines {

@@ -5,7 +5,6 @@
 package apiutil_test
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,67 +16,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
-
-// documentFaults are what may be wrong with the document while single groups and
-// versions answer.
-func documentFaults() map[string]fakeapi.Fault {
-	return map[string]fakeapi.Fault{
-		"503": fakeapi.Status(503, 5), "timeout": fakeapi.Timeout(), "truncated": fakeapi.Truncated(),
-		"empty list": fakeapi.EmptyGroupList(), "empty 404": fakeapi.Empty(404), "login page": fakeapi.LoginPage(),
-	}
-}
-
-// A reset makes no lookup weaker: what a version serves is found, although the
-// document, which comes first, cannot be read.
-func TestVersionsAnswerBesideABrokenDocument(t *testing.T) {
-	for name, fault := range documentFaults() {
-		for when, reset := range map[string]func(*apiutil.DynamicRESTMapper){
-			"no reset":   func(*apiutil.DynamicRESTMapper) {},
-			"Reset":      func(m *apiutil.DynamicRESTMapper) { m.Reset() },
-			"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(lateKind.Group) },
-		} {
-			t.Run(name+"/"+when, func(t *testing.T) {
-				eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-					readAll(t, m)
-					serve(server, lateKind)
-					serve(server, newKind)
-					heal := server.SetFault(fakeapi.At("/apis"), fault)
-					for range 2 {
-						reset(m)
-						wantServed(t, m, lateKind, newKind, fooKind)
-					}
-					heal()
-					wantServed(t, m, lateKind, newKind, fooKind)
-				})
-			})
-		}
-	}
-}
-
-// F3: nor does a reset leave what was read before it, if the version itself can be read.
-func TestResetBesideABrokenDocument(t *testing.T) {
-	for name, fault := range documentFaults() {
-		if name == "timeout" {
-			continue // a lookup of something known waits for that no longer than mostPatient
-		}
-		t.Run(name, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				readAll(t, m)
-				server.SetFault(fakeapi.At("/apis"), fault)
-				server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo:cluster"))
-				m.Reset()
-				mapping, err := m.RESTMapping(fooKind.GroupKind(), "v1")
-				if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
-					t.Errorf("answered from before the reset: %s", answered(mappingText(mapping), err))
-				}
-				m.Reset()
-				wantAbsent(t, m, barKind)
-			})
-		})
-	}
-}
 
 // A lookup that needs no document does not wait for one that hangs.
 func TestVersionsBesideAHangingDocument(t *testing.T) {
@@ -97,28 +35,6 @@ func TestVersionsBesideAHangingDocument(t *testing.T) {
 		}
 		server.ClearFaults()
 		stop()
-	})
-}
-
-// F3: what Refresh has read of a group is served during an outage, too, even if nothing
-// else was ever read.
-func TestOutageAfterRefreshOfAGroup(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		if err := m.Refresh(context.Background(), fooKind.Group); err != nil {
-			t.Fatal(err)
-		}
-		server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
-		m.Reset()
-		wantServed(t, m, fooKind, barKind)
-		if _, err := m.RESTMapping(fooKind.GroupKind()); err != nil {
-			t.Error(err)
-		}
-		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "foos"}); err == nil || meta.IsNoMatchError(err) {
-			t.Errorf("a lookup in all groups, of which it knows one: %v", err)
-		}
-		server.ClearFaults()
-		wantServed(t, m, otherKind)
 	})
 }
 

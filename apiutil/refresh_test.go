@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -186,41 +185,6 @@ func staleFor(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind, removed
 		time.Sleep(10 * time.Millisecond)
 	}
 	return time.Since(removed)
-}
-
-// Refresh reads now, everything or some groups, and returns an error if that failed.
-func TestRefresh(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		ctx := context.Background()
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		wantServed(t, m, fooKind, otherKind)
-		server.PutVersion(fooKind.Group, fakeVersion("v1", "Bar"))
-		server.PutVersion(otherKind.Group, fakeVersion("v1", "Else"))
-		if err := m.Refresh(ctx, fooKind.Group); err != nil {
-			t.Fatal(err)
-		}
-		wantAbsent(t, m, fooKind)
-		wantServed(t, m, otherKind) // nobody has read that
-		if err := m.Refresh(ctx); err != nil {
-			t.Fatal(err)
-		}
-		wantAbsent(t, m, otherKind)
-
-		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Status(503, 0))
-		if err := m.Refresh(ctx); err != nil {
-			t.Errorf("everything, while a group fails: %v", err)
-		}
-		if err := m.Refresh(ctx, otherKind.Group); err != nil {
-			t.Errorf("another group: %v", err)
-		}
-		if err := m.Refresh(ctx, otherKind.Group, fooKind.Group); err == nil || !strings.Contains(err.Error(), "/apis/"+fooKind.Group) {
-			t.Errorf("that group: %v", err)
-		}
-		server.SetFault(fakeapi.All(), fakeapi.Refused())
-		if err := m.Refresh(ctx); err == nil || meta.IsNoMatchError(err) {
-			t.Errorf("everything, while nothing answers: %v", err)
-		}
-	})
 }
 
 // A group that hangs does not keep the others of the same call from being read.

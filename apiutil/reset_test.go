@@ -4,7 +4,6 @@ package apiutil_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -68,77 +67,6 @@ func TestResetMakesFresh(t *testing.T) {
 				wantRequests(t, server, "hits after the first lookup")
 			})
 		}
-	})
-}
-
-// As long as the server cannot be read, known kinds are served and the reset
-// stays pending.
-func TestResetStaysPending(t *testing.T) {
-	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
-		for name, reset := range waysToReset {
-			for _, fault := range []fakeapi.Fault{fakeapi.Refused(), fakeapi.Status(503, 0), fakeapi.Truncated(), fakeapi.LoginPage()} {
-				t.Run(name+"/"+fault.String(), func(t *testing.T) {
-					defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-					server := newServer(forms)
-					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-					readAll(t, m)
-					heal := server.SetFault(fakeapi.All(), fault)
-					reset(m)
-					for range 3 {
-						wantServed(t, m, fooKind, barKind)
-						if err := lookUp(m, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Absent"}); err == nil || meta.IsNoMatchError(err) {
-							t.Errorf("a kind that is not known: %v", err)
-						}
-						if name == "ResetGroup" {
-							server.TakeRequests()
-							wantServed(t, m, otherKind)
-							wantRequests(t, server, "a hit in another group")
-						}
-					}
-					server.PutVersion("example.com", fakeVersion("v1", "Bar:cluster"))
-					heal()
-					wantAbsent(t, m, fooKind)
-					mapping, err := m.RESTMapping(barKind.GroupKind(), "v1")
-					if got := answered(mappingText(mapping), err); got != "example.com/v1 Bar -> bars, root" {
-						t.Errorf("after recovery: %s", got)
-					}
-				})
-			}
-		}
-	})
-}
-
-// ResetGroup costs the other groups nothing.
-func TestResetGroupLeavesOthers(t *testing.T) {
-	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
-		server := newServer(forms)
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		readAll(t, m)
-		server.Remove("other.example.com")
-		server.TakeRequests()
-		for _, group := range []string{"example.com", "absent.example.com"} {
-			m.ResetGroup(group)
-		}
-		wantServed(t, m, otherKind, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
-		if _, err := m.RESTMapping(otherKind.GroupKind()); err != nil {
-			t.Error(err)
-		}
-		wantRequests(t, server, "hits in other groups")
-		wantServed(t, m, fooKind)
-		for _, r := range server.TakeRequests() {
-			if !strings.HasPrefix(r.Path, "/apis/example.com") {
-				t.Errorf("%s, for the sake of example.com", r)
-			}
-		}
-		m.ResetGroup("")
-		wantServed(t, m, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
-		if n := len(server.TakeRequests()); n == 0 {
-			t.Error("no request after the reset of the core group")
-		}
-		wantServed(t, m, fooKind, barKind)
-		wantRequests(t, server, "hits in other groups")
-		m.ResetGroup("other.example.com")
-		wantAbsent(t, m, otherKind)
 	})
 }
 
