@@ -6,9 +6,12 @@ package apiutil_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"io"
+	"net/http"
 	"runtime"
-	"sync"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,6 +21,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -181,59 +185,174 @@ func TestSlowReports(t *testing.T) {
 	})
 }
 
-// Refreshes do not wait for reports that take longer than the interval, nor does Start
-// when it ends.
-func TestReportsSlowerThanRefreshes(t *testing.T) {
+// brokenTransport breaks instead of sending a request, while broken is set.
+type brokenTransport struct {
+	next   http.RoundTripper
+	fail   func(*http.Response)
+	broken atomic.Bool
+}
+
+func (b *brokenTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(req)
+	if b.broken.Load() {
+		b.fail(resp)
+	}
+	return resp, err
+}
+
+// brokenBody panics when it is read.
+type brokenBody struct{ io.ReadCloser }
+
+func (brokenBody) Read([]byte) (int, error) { panic("broken") }
+
+// countPanics counts the panics that are reported until the test ends.
+func countPanics(t *testing.T) *atomic.Int32 {
+	var reported atomic.Int32
+	before := utilruntime.PanicHandlers
+	utilruntime.PanicHandlers = []func(context.Context, any){func(context.Context, any) { reported.Add(1) }}
+	t.Cleanup(func() { utilruntime.PanicHandlers = before })
+	return &reported
+}
+
+// A transport that panics, or that ends its goroutine as t.FailNow does, is an outage: it
+// ends neither the program nor the mapper.
+func TestTransportThatPanics(t *testing.T) {
+	for name, fail := range map[string]func(*http.Response){
+		"panic":         func(*http.Response) { panic("broken") },
+		"panic in body": func(resp *http.Response) { resp.Body = brokenBody{resp.Body} },
+		"Goexit":        func(*http.Response) { runtime.Goexit() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			panics := countPanics(t)
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				transport := &brokenTransport{next: newWatchServer(server), fail: fail}
+				m := newMapperThrough(t, server, transport, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true})
+				defer startMapper(t, m)()
+				synctest.Wait()
+				wantServed(t, m, fooKind)
+				serve(server, newKind)
+
+				transport.broken.Store(true)
+				m.Reset()
+				wantServed(t, m, fooKind)
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+				defer cancel()
+				_, err := m.RESTMappingWithContext(ctx, newKind.GroupKind(), newKind.Version)
+				if err == nil || meta.IsNoMatchError(err) || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("while it is broken: %v", err)
+				}
+				time.Sleep(15 * time.Minute) // until the watches have ended, too
+				if m.Status().Watching {
+					t.Error("watching while it is broken")
+				}
+				if reported := panics.Swap(0); (reported > 0) != strings.HasPrefix(name, "panic") {
+					t.Errorf("%d panics were reported", reported)
+				}
+
+				transport.broken.Store(false)
+				wantServed(t, m, newKind, fooKind)
+				time.Sleep(5 * time.Minute)
+				if err := m.Healthz(nil); err != nil || !m.Status().Watching {
+					t.Errorf("after it: %v, watching %v", err, m.Status().Watching)
+				}
+			})
+		})
+	}
+}
+
+// panickyMetrics panics at each call that nobody waits for.
+type panickyMetrics struct{}
+
+func (panickyMetrics) Request(string, int) { panic("Request") }
+
+func (panickyMetrics) Reload(string, time.Duration, error) { panic("Reload") }
+
+func (panickyMetrics) Miss(string) {}
+
+func (panickyMetrics) Served(uint64, int, int, time.Time) { panic("Served") }
+
+// Metrics that panic end neither the program nor the reports after them.
+func TestMetricsThatPanic(t *testing.T) {
+	panics := countPanics(t)
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		metrics := &slowMetrics{takes: time.Minute, ends: make(chan struct{})}
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics, RefreshInterval: 10 * time.Second})
-		stop := startMapper(t, m)
-		for n := range 20 {
-			serve(server, schema.GroupVersionKind{Group: fmt.Sprintf("new%d.example.com", n), Version: "v1", Kind: "New"})
-			time.Sleep(10 * time.Second)
-			if got := m.Status().Groups; got != 4+n {
-				t.Errorf("%d groups known an interval after the next, want %d", got, 4+n)
-			}
-		}
-		start := time.Now()
-		stop()
-		if took := time.Since(start); took > 3*time.Second {
-			t.Errorf("Start returned %v after its context ended", took)
-		}
-		close(metrics.ends)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: panickyMetrics{}})
+		wantServed(t, m, fooKind)
 		synctest.Wait()
+		if reported := panics.Swap(0); reported < 3 {
+			t.Errorf("%d panics were reported; want one of each of two requests, and one of the read", reported)
+		}
+		wantAbsent(t, m, newKind)
 	})
 }
 
-// If several reports wait, the last one is made, so metrics are right in the end.
-func TestLastReportIsMade(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		metrics := &slowRecordedMetrics{}
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
-		for n := range 50 {
-			gvk := schema.GroupVersionKind{Group: fmt.Sprintf("new%d.example.com", n), Version: "v1", Kind: "New"}
-			serve(server, gvk)
-			wantServed(t, m, gvk)
-			time.Sleep(time.Millisecond)
+// panickySink is a Logger that panics.
+type panickySink struct{ logr.LogSink }
+
+func (panickySink) Init(logr.RuntimeInfo) {}
+
+func (panickySink) Enabled(int) bool { return true }
+
+func (s panickySink) WithValues(...any) logr.LogSink { return s }
+
+func (s panickySink) WithName(string) logr.LogSink { return s }
+
+func (panickySink) Info(int, string, ...any) { panic("Info") }
+
+func (panickySink) Error(_ error, what string, _ ...any) { panic(what) }
+
+// A Logger that panics ends neither the program nor the refreshes and watches.
+func TestLoggerThatPanics(t *testing.T) {
+	panics := countPanics(t)
+	opts := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, Logger: logr.New(panickySink{})}
+	watchInBubble(t, opts, func(s *watchServer) { s.lists[crdsPath].setFailure(listFailure{code: http.StatusForbidden}) },
+		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+			time.Sleep(5 * time.Minute)
+			if reported := panics.Swap(0); reported < 2 {
+				t.Errorf("%d panics were reported; want those of a read and of a watch", reported)
+			}
+			watched.lists[crdsPath].setFailure(listFailure{})
+			time.Sleep(time.Minute)
+			wantWatching(t, server, watched.lists[crdsPath], m)
+		})
+}
+
+// Transports of tests and gateways return answers without a body, or no answer at all.
+// http.Client forgives that, and so does the mapper.
+func TestTransportWithoutBodies(t *testing.T) {
+	panics := countPanics(t)
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		next := server.Client().Transport
+		var nothing atomic.Bool
+		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			switch {
+			case nothing.Load():
+				return nil, nil //nolint:nilnil // That is the fault.
+			case err == nil && resp.StatusCode != http.StatusOK:
+				resp.Body = nil
+			}
+			return resp, err
+		}), apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true})
+		defer startMapper(t, m)()
+		readAll(t, m)
+		server.TakeRequests()
+		readAll(t, m)
+		if !slices.ContainsFunc(server.TakeRequests(), func(r fakeapi.Request) bool { return strings.Contains(r.String(), "/apis  304") }) {
+			t.Error("there was no 304")
 		}
-		time.Sleep(time.Hour)
-		metrics.mu.Lock()
-		defer metrics.mu.Unlock()
-		if metrics.generation != m.Generation() {
-			t.Errorf("the last report is of generation %d, the mapper is at %d", metrics.generation, m.Generation())
+		if status := m.Status(); status.LastError != nil {
+			t.Errorf("after a 304 without a body: %v", status.LastError)
 		}
+		nothing.Store(true)
+		m.Reset()
+		wantServed(t, m, fooKind)
+		if err := m.Status().LastError; err == nil || !strings.Contains(err.Error(), "no response") {
+			t.Errorf("without an answer: %v", err)
+		}
+		nothing.Store(false)
 	})
-}
-
-type slowRecordedMetrics struct {
-	recordedMetrics
-	mu         sync.Mutex
-	generation uint64
-}
-
-func (m *slowRecordedMetrics) Served(generation uint64, _, _ int, _ time.Time) {
-	time.Sleep(time.Second)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.generation = generation
+	if n := panics.Load(); n > 0 {
+		t.Errorf("%d panics", n)
+	}
 }

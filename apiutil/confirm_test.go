@@ -6,7 +6,6 @@ package apiutil_test
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -129,28 +128,6 @@ func TestConfirmDoubtsAfterChange(t *testing.T) {
 	})
 }
 
-// A kind that changes its scope again and again is seen each time, at the latest
-// after the 4 seconds that a reader waits once it has used up its burst.
-func TestConfirmFollowsManyChanges(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		d := newDoubter(t, server)
-		scopes := []meta.RESTScopeName{meta.RESTScopeNameRoot, meta.RESTScopeNameNamespace}
-		for n := range 20 {
-			d.serve([]string{"Foo:cluster", "Foo"}[n%2], "Bar")
-			start := time.Now()
-			for d.used.Scope.Name() != scopes[n%2] {
-				if _, err := d.confirm(certain); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(100 * time.Millisecond)
-			}
-			if took := time.Since(start); took > 4200*time.Millisecond {
-				t.Errorf("change %d was seen after %v", n, took)
-			}
-		}
-	})
-}
-
 // Whatever reasons there are: a burst of 4 reads, then one every 4 seconds. Each is one
 // request, also for a kind that is gone.
 func TestConfirmBoundsContradictions(t *testing.T) {
@@ -172,37 +149,6 @@ func TestConfirmBoundsContradictions(t *testing.T) {
 			}
 			d.serve("Foo", "Bar")
 		}
-	})
-}
-
-const confirmBurst = 4
-
-// Each version has its own burst of 4 reads.
-func TestConfirmBoundsEachVersion(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		d := newDoubter(t, server)
-		other, err := d.mapper.RESTMapping(otherKind.GroupKind(), otherKind.Version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		server.TakeRequests()
-		foo := d.used
-		for n := range confirmBurst + 1 {
-			for _, d.used = range []*meta.RESTMapping{foo, other} {
-				d.want(fmt.Sprintf("number %d of %s", n, d.used.Resource), certain, n < confirmBurst, meta.RESTScopeNameNamespace)
-			}
-		}
-	})
-}
-
-func TestConfirmKindThatIsGone(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		d := newDoubter(t, server)
-		d.serve("Bar")
-		d.want("gone", certain, true, "")
-		d.want("still gone", certain, true, "")
-		d.serve("Foo:cluster", "Bar")
-		d.want("back", certain, true, meta.RESTScopeNameRoot)
 	})
 }
 

@@ -5,7 +5,7 @@
 package apiutil_test
 
 import (
-	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,93 +73,6 @@ func TestNewsOfAnotherGroupIsNoNews(t *testing.T) {
 	})
 }
 
-// Subscribers hear of each change once, however late the document is.
-func TestSubscribeBesideALaggingDocument(t *testing.T) {
-	eachDocument(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		s := subscribe(m)
-		s.take(t)
-		server.SetLag(fakeapi.PartDocument, time.Minute)
-		serve(server, lateKind)
-		wantServed(t, m, lateKind)
-		s.want(t, "a version that comes", "Added example.com/v2 Late -> lates, namespace")
-		generation := m.Generation()
-		time.Sleep(2 * time.Minute)
-		s.want(t, "when the document has it")
-		if m.Generation() != generation {
-			t.Error("the generation has moved without a change")
-		}
-		server.RemoveVersion(lateKind.Group, lateKind.Version)
-		m.ResetGroup(lateKind.Group)
-		wantAbsent(t, m, lateKind)
-		s.want(t, "a version that goes", "Removed example.com/v2 Late -> lates, namespace")
-		generation = m.Generation()
-		time.Sleep(2 * time.Minute)
-		s.want(t, "when the document has heard of it")
-		if m.Generation() != generation {
-			t.Error("the generation has moved without a change")
-		}
-		s.close(t)
-	})
-}
-
-// The same holds for a scope that was read live: it stays.
-func TestLiveScopeOutlivesALaggingDocument(t *testing.T) {
-	for when, meanwhile := range map[string]func(*testing.T, *apiutil.DynamicRESTMapper){
-		"nothing": meanwhiles["nothing"], "misses": missElsewhere, "a refresh": refreshOnce, "ResetGroup": meanwhiles["ResetGroup"],
-	} {
-		t.Run(when, func(t *testing.T) {
-			eachDocument(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-				server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
-				server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo:cluster", "Bar"))
-				m.ResetGroup(fooKind.Group)
-				for n := range 3 {
-					for _, versions := range [][]string{nil, {"v1"}} {
-						mapping, err := m.RESTMapping(fooKind.GroupKind(), versions...)
-						if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
-							t.Errorf("round %d, versions %q: %s", n, versions, answered(mappingText(mapping), err))
-						}
-					}
-					meanwhile(t, m)
-				}
-			})
-		})
-	}
-}
-
-// A kind went and came back before the document showed either. When the document then
-// drops the kind, lookups still find it.
-func TestReturnedKindBesideALaggingDocument(t *testing.T) {
-	for what, remove := range map[string]func(*fakeapi.Server){
-		"kind":    func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Bar")) },
-		"version": func(s *fakeapi.Server) { s.Put(fakeGroup("example.com", fakeVersion("v2", "Bar"))) },
-		"group":   func(s *fakeapi.Server) { s.Remove("example.com") },
-	} {
-		t.Run(what, func(t *testing.T) {
-			eachDocument(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-				server.SetLag(fakeapi.PartDocument, time.Minute)
-				remove(server)
-				time.Sleep(10 * time.Second)
-				server.Put(fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")))
-				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-				defer cancel()
-				if err := m.WaitForKinds(ctx, fooKind); err != nil {
-					t.Fatal(err)
-				}
-				c := runController(m, fooKind)
-				for n := range 90 {
-					time.Sleep(time.Second)
-					wantServed(t, m, fooKind)
-					if _, err := m.RESTMapping(fooKind.GroupKind()); err != nil {
-						t.Errorf("without a version, %d: %v", n, err)
-					}
-				}
-				c.want(t, 1, 0)
-				c.wantReturn(t, true, nil)
-			})
-		})
-	}
-}
-
 // A server that contradicts itself gets a limited number of requests, and the lookup
 // returns an answer all the same.
 func TestContradictions(t *testing.T) {
@@ -189,24 +102,37 @@ func TestContradictions(t *testing.T) {
 	})
 }
 
-// The group of a lookup by resource may be the beginning of a name. A group that is
-// new is found by it, although another one has just that name.
-func TestNewGroupByTheBeginningOfItsName(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		server.PutVersion("apps", fakeVersion("v1", "Deployment"))
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		readAll(t, m)
-		server.PutVersion("apps.example.com", fakeVersion("v1", "New"))
-		for n := range 3 {
-			kind, err := m.KindFor(schema.GroupVersionResource{Group: "apps", Resource: "news"})
-			if err != nil || kind != (schema.GroupVersionKind{Group: "apps.example.com", Version: "v1", Kind: "New"}) {
-				t.Errorf("try %d: %v, %v", n, kind, err)
-			}
-		}
-		server.PutVersion("apps.example.com", fakeVersion("v2", "Newer"))
-		kind, err := m.KindFor(schema.GroupVersionResource{Group: "app", Resource: "newers"})
-		if err != nil || kind != (schema.GroupVersionKind{Group: "apps.example.com", Version: "v2", Kind: "Newer"}) {
-			t.Errorf("a new version: %v, %v", kind, err)
-		}
-	})
+// The same if some of the groups hang. Each refresh ends with the first that hangs, and
+// the next one begins with those that were not asked. Those that hang stay until they
+// answer.
+func TestDocumentDropsManyGroupsOfWhichSomeHang(t *testing.T) {
+	const groups, interval = 30, 10 * time.Second
+	const timeout = 10 * time.Second
+	for _, hanging := range []int{1, 2, 5} {
+		t.Run(fmt.Sprint(hanging), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				server := fakeapi.New(fakeapi.Typical(groups, 1, 1)...)
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval, RequestTimeout: timeout})
+				readAll(t, m)
+				stop := startMapper(t, m)
+				synctest.Wait()
+				for n := 2; n <= groups; n++ {
+					name := fmt.Sprintf("g%04d.example.com", n)
+					if server.Remove(name); n%2 == 0 && n <= 2*hanging {
+						server.SetFault(fakeapi.InGroup(name), fakeapi.Timeout())
+					}
+				}
+				time.Sleep(time.Duration(hanging+1) * (interval + timeout + time.Second)) // a 404 is doubted for a second
+				if got := m.Status().Groups; got != 2+hanging {
+					t.Errorf("%d groups are known after %d refreshes, want %d", got, hanging+1, 2+hanging)
+				}
+				server.ClearFaults()
+				time.Sleep(2 * time.Minute)
+				if got := m.Status().Groups; got != 2 {
+					t.Errorf("%d groups are known in the end, want 2", got)
+				}
+				stop()
+			})
+		})
+	}
 }

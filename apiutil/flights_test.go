@@ -144,36 +144,6 @@ func TestLookupsTakeTheNextFlight(t *testing.T) {
 	}
 }
 
-// Reads for different lookups run side by side: none waits for those of other groups, or
-// for the document.
-func TestGroupsAtOnce(t *testing.T) {
-	withFlights(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
-		m, watched := newFlightsMapper(t, server)
-		if _, err := m.ResourceSingularizer("pods"); err != nil {
-			t.Fatal(err)
-		}
-		server.TakeRequests()
-		took := allAtOnce(1+2*mostGroups, func(i int) {
-			gk, versions := schema.GroupKind{Group: "absent.example.com", Kind: "Absent"}, []string(nil)
-			if i > 0 {
-				gk.Group, versions = fmt.Sprintf("g%04d.example.com", i), []string{"v1"}
-			}
-			if _, err := m.RESTMapping(gk, versions...); !meta.IsNoMatchError(err) {
-				t.Errorf("%s: %v; want NoMatch", gk, err)
-			}
-		})
-		if want := 1 + 2*mostGroups; watched.most != want {
-			t.Errorf("%d requests at once, want %d", watched.most, want)
-		}
-		if took != 2*latency {
-			t.Errorf("the document's two requests, and one for each of the groups, took %v", took)
-		}
-		if requests := server.TakeRequests(); len(requests) != 2+2*mostGroups {
-			t.Errorf("%d requests: %v", len(requests), requests)
-		}
-	})
-}
-
 // The requests of one lookup that names a group follow each other.
 func TestRequestsOfOneLookupAreSequential(t *testing.T) {
 	withFlights(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
@@ -248,85 +218,89 @@ func TestWaitersLeave(t *testing.T) {
 	})
 }
 
-// A flight that everybody has left before it began does not start. It waited for the one
-// of the same read that was under way.
-func TestAbandonedFlights(t *testing.T) {
-	withFlights(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		ctx, cancel := context.WithCancelCause(context.Background())
-		var wg sync.WaitGroup
-		wg.Go(func() { _, _ = m.RESTMapping(absentKind(0), "v1") })
-		synctest.Wait()
-		reason := errors.New("the caller has changed its mind")
-		for i := range 20 {
-			wg.Go(func() {
-				_, err := m.RESTMappingWithContext(ctx, absentKind(i), "v1", "v2")
-				if !errors.Is(err, reason) || meta.IsNoMatchError(err) {
-					t.Errorf("got %v", err)
-				}
-			})
-		}
-		synctest.Wait()
-		cancel(reason)
-		wg.Wait()
-		time.Sleep(time.Second)
-		wantRequests(t, server, "of all lookups", "/apis/g0001.example.com/v1 200")
-	})
-}
-
-// A lookup whose context has ended already reads nothing, and returns what is known.
-func TestEndedContext(t *testing.T) {
-	withFlights(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		for _, form := range lookupForms(typical.WithVersion("v1")) {
-			if answer, err := form.ask(ctx, m); err != nil || answer != form.want {
-				t.Errorf("%s: %q, %v", form.name, answer, err)
-			}
-		}
-		if _, err := m.RESTMappingWithContext(ctx, absentKind(0)); !errors.Is(err, context.Canceled) || meta.IsNoMatchError(err) {
-			t.Errorf("got %v", err)
-		}
-		m.Reset()
-		if _, err := m.RESTMappingWithContext(ctx, typical, "v1"); !errors.Is(err, context.Canceled) {
-			t.Errorf("after a reset: %v", err)
-		}
-		synctest.Wait()
-		if requests := server.TakeRequests(); len(requests) > 0 {
-			t.Errorf("requests: %v", requests)
-		}
-	})
-}
-
-// The lookup that began a read may leave. The read goes on for the lookups that have
-// joined.
-func TestLeaderLeaves(t *testing.T) {
-	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		for _, versions := range [][]string{{"v1"}, nil} {
-			for leaves := time.Millisecond; leaves < 8*latency; leaves += 5 * time.Millisecond {
-				server.Put(fakeGroup("g0001.example.com", fakeVersion("v1", "Kind0001A")))
-				m.ResetGroup("g0001.example.com")
-				if _, err := m.RESTMapping(schema.GroupKind{Group: "g0001.example.com", Kind: "Added"}); !meta.IsNoMatchError(err) {
-					t.Errorf("before it is there: %v", err)
-				}
-				server.Put(fakeGroup("g0001.example.com", fakeVersion("v1", "Kind0001A", "Added")))
-				added := schema.GroupKind{Group: "g0001.example.com", Kind: "Added"}
-				var all sync.WaitGroup
-				all.Go(func() {
-					ctx, cancel := context.WithTimeout(context.Background(), leaves)
-					defer cancel()
-					if _, err := m.RESTMappingWithContext(ctx, added, versions...); meta.IsNoMatchError(err) {
-						t.Errorf("left after %v: %v", leaves, err)
+// Misses in different groups go side by side.
+func TestMissesInDifferentGroups(t *testing.T) {
+	for _, test := range []struct {
+		name      string
+		group     string
+		versions  []string
+		latencies float64 // that all may take
+	}{
+		{"absent groups, a version", "absent%d.example.com", []string{"v1"}, 2.5},
+		{"absent groups, no version", "absent%d.example.com", nil, 5},
+		{"known groups, a version", "g%04d.example.com", []string{"v1"}, 2.5},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			eachWarmMapper(t, func(t *testing.T, _ *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+				took := allAtOnce(10, func(i int) {
+					gk := schema.GroupKind{Group: fmt.Sprintf(test.group, i+1), Kind: "Absent"}
+					if _, err := m.RESTMapping(gk, test.versions...); !meta.IsNoMatchError(err) {
+						t.Error(err)
 					}
 				})
-				for range 3 {
-					all.Go(func() {
-						if _, err := m.RESTMapping(added, versions...); err != nil {
-							t.Errorf("the other one left after %v: %v", leaves, err)
-						}
-					})
+				if most := time.Duration(test.latencies * float64(latency)); took > most {
+					t.Errorf("took %v, want at most %v", took, most)
 				}
-				all.Wait()
+			})
+		})
+	}
+}
+
+func TestStormOfMisses(t *testing.T) {
+	for _, storm := range []struct {
+		name     string
+		lookup   func(m *apiutil.DynamicRESTMapper, i int) error
+		requests map[string]int // at most
+	}{
+		{"one kind, one version", func(m *apiutil.DynamicRESTMapper, _ int) error {
+			_, err := m.RESTMapping(absentKind(0), "v1")
+			return err
+		}, map[string]int{"aggregated": 3, "legacy": 3}},
+		{"200 kinds, one version", func(m *apiutil.DynamicRESTMapper, i int) error {
+			_, err := m.RESTMapping(absentKind(i), "v1")
+			return err
+		}, map[string]int{"aggregated": 3, "legacy": 3}},
+		{"one kind, any version", func(m *apiutil.DynamicRESTMapper, _ int) error {
+			_, err := m.RESTMapping(absentKind(0))
+			return err
+		}, map[string]int{"aggregated": 8, "legacy": 4}},
+		{"200 kinds, any version", func(m *apiutil.DynamicRESTMapper, i int) error {
+			_, err := m.RESTMapping(absentKind(i))
+			return err
+		}, map[string]int{"aggregated": 8, "legacy": 4}},
+		{"200 resources, any group", func(m *apiutil.DynamicRESTMapper, i int) error {
+			_, err := m.KindFor(schema.GroupVersionResource{Resource: fmt.Sprintf("absent%ds", i)})
+			return err
+		}, map[string]int{"aggregated": 4, "legacy": 2 * 53}},
+	} {
+		t.Run(storm.name, func(t *testing.T) {
+			withFlights(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+				took := allAtOnce(200, func(i int) {
+					if err := storm.lookup(m, i); !meta.IsNoMatchError(err) {
+						t.Error(err)
+					}
+				})
+				requests := server.TakeRequests()
+				if most := storm.requests[path.Base(t.Name())]; len(requests) > most {
+					t.Errorf("%d requests in %v, at most %d: %v", len(requests), took, most, requests)
+				}
+			})
+		})
+	}
+}
+
+// The first lookups of a program come all at once.
+func TestStormOfFirstLookups(t *testing.T) {
+	withFlights(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
+		m, _ := newFlightsMapper(t, server) // which knows nothing yet
+		allAtOnce(200, func(int) {
+			if _, err := m.RESTMapping(typical, "v1"); err != nil {
+				t.Error(err)
 			}
+		})
+		// The first of them starts the first flight at once, the others share the second.
+		if requests := server.TakeRequests(); len(requests) > 6 {
+			t.Errorf("%d requests: %v", len(requests), requests)
 		}
 	})
 }

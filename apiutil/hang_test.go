@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"runtime"
 	"sync"
 	"testing"
@@ -92,31 +91,6 @@ func TestMissBesideHangingGroups(t *testing.T) {
 	}
 }
 
-// The same with many hanging groups: more than there are flights at once.
-func TestMissBesideManyHangingGroups(t *testing.T) {
-	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		var hanging []string
-		for n := 2; n <= 20; n++ {
-			hanging = append(hanging, fmt.Sprintf("g%04d.example.com", n))
-		}
-		miss := func() error {
-			_, err := m.RESTMapping(schema.GroupKind{Group: "g0001.example.com", Kind: "Absent"}, "v1")
-			return err
-		}
-		undisturbed := timed(t, miss)
-		server.SetFault(fakeapi.InGroup(hanging...), fakeapi.Timeout())
-		stop := keepAsking(m, hanging, "v1")
-		time.Sleep(100 * time.Second) // until all of them are known to hang
-		for n := range 10 {
-			if took := timed(t, miss); took > undisturbed*3/2 {
-				t.Errorf("try %d took %v, and %v undisturbed", n, took, undisturbed)
-			}
-			time.Sleep(13 * time.Second)
-		}
-		stop()
-	})
-}
-
 // F9: nor does the first lookup of a known kind after a Reset.
 func TestResetBesideHangingGroups(t *testing.T) {
 	for how, others := range askings {
@@ -144,92 +118,6 @@ func TestResetBesideHangingGroups(t *testing.T) {
 			})
 		})
 	}
-}
-
-// In the hanging group itself, a known kind is still served. A lookup of anything else
-// returns an error when its request has timed out, and not later.
-func TestLookupInHangingGroup(t *testing.T) {
-	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		group := hangingGroups[0]
-		server.SetFault(fakeapi.InGroup(group), fakeapi.Timeout())
-		stop := keepAsking(m, []string{group}, "v1")
-		for n := range 3 {
-			start := time.Now()
-			_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Other"}, "v1")
-			if err == nil || meta.IsNoMatchError(err) {
-				t.Errorf("try %d: %v", n, err)
-			}
-			// One flight may be under way, and the lookup takes the next.
-			if took := time.Since(start); took > 61*time.Second {
-				t.Errorf("try %d took %v", n, took)
-			}
-			wantServed(t, m, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Kind0010A"})
-		}
-		server.ClearFaults()
-		stop()
-		start := time.Now()
-		_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Other"}, "v1")
-		if took := time.Since(start); !meta.IsNoMatchError(err) || took > 2*latency {
-			t.Errorf("healed: %v after %v", err, took)
-		}
-	})
-}
-
-// Two versions in a row that hang do not hide what comes after them.
-func TestHangingVersionsDoNotHideOthers(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := fakeapi.New(
-			fakeGroup("", fakeVersion("v1", "Pod")),
-			fakeGroup("a.example.com", fakeVersion("v1", "A")),
-			fakeGroup("b.example.com", fakeVersion("v1", "B")),
-			fakeGroup("c.example.com", fakeVersion("v1", "C", "D")),
-		)
-		server.SetForms(fakeapi.Legacy())
-		heal := server.SetFault(fakeapi.At("/apis/a.example.com/v1", "/apis/b.example.com/v1"), fakeapi.Timeout())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Minute})
-		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "cs"}); err != nil {
-			t.Error(err)
-		}
-		stop := startMapper(t, m)
-		server.PutVersion("c.example.com", fakeVersion("v1", "D")) // C goes
-		time.Sleep(10 * time.Minute)
-		if err := lookUp(m, schema.GroupVersionKind{Group: "c.example.com", Version: "v1", Kind: "C"}); !meta.IsNoMatchError(err) {
-			t.Errorf("a kind that went two intervals ago: %v", err)
-		}
-		heal()
-		stop()
-		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "as"}); err != nil {
-			t.Errorf("healed: %v", err)
-		}
-	})
-}
-
-// A group that works again is read at once, although others still hang.
-func TestRecoveryBesideHangingGroups(t *testing.T) {
-	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
-		stop := keepAsking(m, hangingGroups, "v1")
-		time.Sleep(100 * time.Second)
-		server.SetFault(fakeapi.InGroup("g0001.example.com"), fakeapi.Times(1, fakeapi.Timeout()))
-		miss := func() error {
-			_, err := m.RESTMapping(schema.GroupKind{Group: "g0001.example.com", Kind: "Absent"}, "v1")
-			return err
-		}
-		if err := miss(); err == nil || meta.IsNoMatchError(err) {
-			t.Errorf("while it hangs: %v", err)
-		}
-		if took := timed(t, miss); took > 31*time.Second {
-			t.Errorf("the first lookup since it answers took %v", took)
-		}
-		for range 5 {
-			// A refresh may be reading the version: then the lookup takes the next flight.
-			if took := timed(t, miss); took > 2*latency {
-				t.Errorf("a lookup after that took %v", took)
-			}
-		}
-		server.ClearFaults()
-		stop()
-	})
 }
 
 // Lookups that have ended leave nothing behind in a group that hangs.
@@ -264,53 +152,8 @@ func TestEndedLookupsOfAHangingGroup(t *testing.T) {
 	})
 }
 
-// After a reset a group hangs. Lookups of kinds in other groups read it only if they
-// search all groups. The first such lookup has to wait for it.
-func TestResetWhileAGroupHangsBesidesTheAnswer(t *testing.T) {
-	resets := map[string]func(*apiutil.DynamicRESTMapper){
-		"all":   (*apiutil.DynamicRESTMapper).Reset,
-		"group": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup("example.com") },
-	}
-	for name, reset := range resets {
-		t.Run(name, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
-				readAll(t, m)
-				heal := server.SetFault(fakeapi.InGroup("example.com"), fakeapi.Timeout())
-				reset(m)
-				kindFor(t, m, "others")
-				if took := kindFor(t, m, "others"); took > mostPatient {
-					t.Errorf("a known kind takes %v while another group hangs", took)
-				}
-				if took := kindFor(t, m, "foos"); took > mostPatient {
-					t.Errorf("a known kind of the group that hangs takes %v", took)
-				}
-				if name == "all" {
-					return // the aggregated document settles it
-				}
-				heal()
-				server.PutVersion("example.com", fakeVersion("v1", "New"))
-				time.Sleep(time.Minute)
-				if _, err := m.KindFor(schema.GroupVersionResource{Resource: "foos"}); err == nil {
-					t.Error("the reset is forgotten: what went since is still mapped")
-				}
-			})
-		})
-	}
-}
-
 // mostPatient is for how long a lookup of something known waits for what hangs.
 const mostPatient = 3 * time.Second
-
-// kindFor looks up a resource in any group, and returns how long that takes.
-func kindFor(t *testing.T, m *apiutil.DynamicRESTMapper, resource string) time.Duration {
-	t.Helper()
-	start := time.Now()
-	if _, err := m.KindFor(schema.GroupVersionResource{Resource: resource}); err != nil {
-		t.Errorf("%s: %v", resource, err)
-	}
-	return time.Since(start)
-}
 
 // Work in the background goes on beside groups that hang.
 
@@ -357,63 +200,4 @@ func TestRefreshBesideAHangingGroup(t *testing.T) {
 		server.ClearFaults()
 		stop()
 	})
-}
-
-// A group that is read live because the document and the mapper disagree about it,
-// and that hangs, does not keep a refresh from what the document has for others. The next
-// refresh is at most a RequestTimeout late.
-func TestRefreshBesideAHangingDisagreement(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		ahead, behind := twoReplicas(fakeapi.Aggregated())
-		documents := fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
-			if req.URL.Path == "/api" || req.URL.Path == "/apis" {
-				return behind
-			}
-			return ahead
-		})
-		const interval, timeout = 5 * time.Second, 4 * time.Second
-		m := newMapperThrough(t, ahead, documents, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval, RequestTimeout: timeout})
-		readAll(t, m)
-		stop := startMapper(t, m)
-		synctest.Wait()
-		wantServed(t, m, lateKind, newKind)
-		ahead.SetFault(fakeapi.InGroup(lateKind.Group, newKind.Group), fakeapi.Timeout())
-		for range 5 {
-			time.Sleep(17 * time.Second)
-			behind.Remove(otherKind.Group)
-			ahead.Remove(otherKind.Group)
-			time.Sleep(interval + timeout + time.Second)
-			wantAbsent(t, m, otherKind)
-			serve(behind, otherKind)
-			serve(ahead, otherKind)
-			time.Sleep(interval + timeout + time.Second)
-			if got := m.Status().Groups; got != 4 {
-				t.Errorf("%d groups known, want 4", got)
-			}
-			wantServed(t, m, otherKind, lateKind, newKind)
-		}
-		ahead.ClearFaults()
-		stop()
-	})
-}
-
-// A wait for a kind does not wait for another group that hangs.
-func TestWaitForKindsBesideAHangingGroup(t *testing.T) {
-	for how, others := range askings {
-		t.Run(how, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				m := hangingServer(t, server, apiutil.DynamicRESTMapperOptions{})
-				stop := keepAsking(m, []string{beforeHang}, others...)
-				time.Sleep(5 * time.Second)
-				waitFor(m, fooKind, otherKind).wantWithin(t, 0)
-				w := waitFor(m, newKind)
-				time.Sleep(500 * time.Millisecond)
-				w.wantStill(t)
-				serve(server, newKind)
-				w.wantWithin(t, 2*time.Second)
-				server.ClearFaults()
-				stop()
-			})
-		})
-	}
 }

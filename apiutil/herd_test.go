@@ -5,14 +5,27 @@
 package apiutil_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -131,4 +144,251 @@ func (r herdResult) check(t *testing.T, replicas int) {
 	if r.Quiet > 0.2 {
 		t.Errorf("%.3f requests a second and replica while nothing happens", r.Quiet)
 	}
+}
+
+const (
+	herdInterval = 30 * time.Second
+	herdSpread   = herdInterval      // in which the replicas start
+	herdWarm     = 2 * time.Minute   // until something happens
+	herdLead     = 20 * time.Second  // of that is shown
+	herdAfter    = 150 * time.Second // is looked at once all is done
+	herdTakes    = 5 * time.Millisecond
+)
+
+// A herd is many replicas of an operator on one API server, or on several behind
+// a balancer that sends each request to the next of those that listen.
+type herd struct {
+	t        *testing.T
+	servers  []*herdServer
+	watched  *watchServer // of all servers: they have one etcd
+	replicas []*apiutil.DynamicRESTMapper
+	turn     atomic.Uint64
+
+	mu       sync.Mutex
+	requests []herdRequest
+
+	lookups, wrong, failed atomic.Int64
+}
+
+type herdRequest struct {
+	at   time.Time
+	sort string
+}
+
+// A herdServer is an API server that may be down.
+type herdServer struct {
+	*fakeapi.Server
+
+	mu     sync.Mutex
+	down   bool
+	living context.Context // of its connections
+	kill   context.CancelFunc
+}
+
+func newHerd(t *testing.T, replicas, servers int) *herd {
+	h := &herd{t: t}
+	for range servers {
+		s := &herdServer{Server: newServer(fakeapi.Aggregated())}
+		s.SetLatency(herdTakes)
+		s.living, s.kill = context.WithCancel(context.Background())
+		h.servers = append(h.servers, s)
+	}
+	h.watched = newWatchServer(h.servers[0].Server)
+	for range replicas {
+		h.replicas = append(h.replicas, newMapperThrough(t, h.servers[0].Server, through(h.roundTrip), apiutil.DynamicRESTMapperOptions{
+			RefreshInterval: herdInterval, WatchAPIs: true,
+		}))
+	}
+	return h
+}
+
+// roundTrip is the way of every request of every replica.
+func (h *herd) roundTrip(req *http.Request) (*http.Response, error) {
+	s, living := h.next()
+	h.note(req, s)
+	if s == nil {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	context.AfterFunc(living, cancel)
+	req = req.WithContext(ctx)
+	if h.watched.lists[req.URL.Path] == nil {
+		return s.Client().Transport.RoundTrip(req)
+	}
+	time.Sleep(herdTakes)
+	return h.watched.RoundTrip(req)
+}
+
+// next is the server whose turn it is; nil if none listens.
+func (h *herd) next() (s *herdServer, living context.Context) {
+	first := int(h.turn.Add(1))
+	for n := range h.servers {
+		s := h.servers[(first+n)%len(h.servers)]
+		s.mu.Lock()
+		down, living := s.down, s.living
+		s.mu.Unlock()
+		if !down {
+			return s, living
+		}
+	}
+	return nil, nil
+}
+
+func (h *herd) note(req *http.Request, s *herdServer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.requests = append(h.requests, herdRequest{time.Now(), sortOf(req, s)})
+}
+
+// sortOf names what is asked for, as the legend of the plot has it.
+func sortOf(req *http.Request, s *herdServer) string {
+	switch {
+	case s == nil:
+		return "refused"
+	case strings.HasPrefix(req.URL.Path, crdsPath), strings.HasPrefix(req.URL.Path, apiServicesPath):
+		return "lists and watches"
+	case req.URL.Path == "/api" || req.URL.Path == "/apis":
+		return "document"
+	}
+	return "live"
+}
+
+// restart cuts all connections. The server is down for a while, and boots for another.
+func (s *herdServer) restart(down, booting time.Duration) {
+	s.mu.Lock()
+	s.down = down > 0
+	kill := s.kill
+	s.living, s.kill = context.WithCancel(context.Background())
+	s.mu.Unlock()
+	kill()
+	time.Sleep(down)
+	if booting > 0 {
+		defer s.Boot(fakeapi.Booting{Unknown: []string{"example.com", "other.example.com", "new.example.com"}})()
+	}
+	s.mu.Lock()
+	s.down = false
+	s.mu.Unlock()
+	time.Sleep(booting)
+}
+
+// installCRD makes the server serve a kind a moment after the event of its CRD. A second
+// event comes with that.
+func (h *herd) installCRD(n int) {
+	group := fmt.Sprintf("crd%03d.example.com", n)
+	list := h.watched.lists[crdsPath]
+	list.put("things." + group)
+	time.AfterFunc(80*time.Millisecond, func() {
+		for _, s := range h.servers {
+			serve(s.Server, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Thing"})
+		}
+		list.put("things." + group)
+	})
+}
+
+// run lets the replicas run, lets something happen, and says what was seen.
+func (h *herd) run(happen func(*herd)) herdResult {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, m := range h.replicas {
+		running.Go(func() {
+			time.Sleep(rand.N(herdSpread))
+			var parts sync.WaitGroup
+			parts.Go(func() { _ = m.Start(ctx) })
+			parts.Go(func() { h.use(ctx, m) })
+			parts.Wait()
+		})
+	}
+	time.Sleep(herdWarm)
+	begin := time.Now()
+	happen(h)
+	converged := h.converge()
+	time.Sleep(time.Until(begin.Add(herdAfter)))
+	cancel()
+	running.Wait()
+
+	result := h.count(begin)
+	result.Converged = converged
+	return result
+}
+
+// use looks up, again and again, what is served by all servers at all times. A
+// version that is missing at first makes the group one that was read live.
+func (h *herd) use(ctx context.Context, m *apiutil.DynamicRESTMapper) {
+	_ = lookUp(m, lateKind)
+	for ctx.Err() == nil {
+		_, err := m.RESTMapping(barKind.GroupKind())
+		for _, err := range []error{err, lookUp(m, fooKind), lookUp(m, otherKind)} {
+			h.lookups.Add(1)
+			switch {
+			case meta.IsNoMatchError(err):
+				h.wrong.Add(1)
+			case err != nil:
+				h.failed.Add(1)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200*time.Millisecond + rand.N(100*time.Millisecond)):
+		}
+	}
+}
+
+// converge waits until every replica knows as many groups as the servers have.
+func (h *herd) converge() (seconds float64) {
+	time.Sleep(100 * time.Millisecond) // the last CRD
+	begin, reference := time.Now(), newMapper(h.t, h.servers[0].Server, apiutil.DynamicRESTMapperOptions{})
+	readAll(h.t, reference)
+	want := reference.Status()
+	for time.Since(begin) < 2*time.Minute {
+		if !slices.ContainsFunc(h.replicas, func(m *apiutil.DynamicRESTMapper) bool {
+			got := m.Status()
+			return got.Groups != want.Groups || got.Kinds != want.Kinds
+		}) {
+			return time.Since(begin).Seconds()
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return -1
+}
+
+// count counts the requests by when they came.
+func (h *herd) count(begin time.Time) herdResult {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := herdResult{
+		Requests: map[string][]int{}, Peaks: map[string]float64{},
+		Lookups: int(h.lookups.Load()), Wrong: int(h.wrong.Load()), Failed: int(h.failed.Load()),
+	}
+	from := begin.Add(-herdLead)
+	bins := int((herdLead + herdAfter) / (100 * time.Millisecond))
+	var times []time.Time
+	for _, request := range h.requests {
+		bin := int(request.at.Sub(from) / (100 * time.Millisecond))
+		if request.at.Before(from) || bin >= bins {
+			continue
+		}
+		if r.Requests[request.sort] == nil {
+			r.Requests[request.sort] = make([]int, bins)
+		}
+		r.Requests[request.sort][bin]++
+		times = append(times, request.at)
+	}
+	quiet, _ := slices.BinarySearchFunc(times, begin, time.Time.Compare)
+	r.Quiet = float64(quiet) / float64(len(h.replicas)) / herdLead.Seconds()
+	for _, limit := range herdLimits {
+		r.Peaks[limit.window.String()] = float64(most(times, limit.window)) / float64(len(h.replicas))
+	}
+	return r
+}
+
+// most returns how many times lie in a window at most, its end not included.
+func most(times []time.Time, window time.Duration) int {
+	found, first := 0, 0
+	for last, at := range times {
+		for at.Sub(times[first]) >= window {
+			first++
+		}
+		found = max(found, last-first+1)
+	}
+	return found
 }

@@ -91,22 +91,6 @@ func TestLogOfManyChanges(t *testing.T) {
 	})
 }
 
-// A lookup without a version finds a new group in two steps where there is no
-// aggregated document. What appeared is named all the same.
-func TestLogOfChangesFoundByLookup(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		log, logger := newTestLog()
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
-		readAll(t, m)
-		serve(server, newKind)
-		if _, err := m.RESTMapping(newKind.GroupKind()); err != nil {
-			t.Error(err)
-		}
-		synctest.Wait()
-		wantLine(t, log.take("INFO"), "new.example.com/v1")
-	})
-}
-
 // Reloads are logged at level 1 with their reason, which is what was read. Of lookups only
 // those that find nothing are logged.
 func TestLogOfReloads(t *testing.T) {
@@ -150,80 +134,6 @@ func TestLogOfReloads(t *testing.T) {
 		want("a refresh", "document")
 		stop()
 		want("the end")
-	})
-}
-
-// A failure is logged once when it begins and once when it is over.
-func TestLogOfFailures(t *testing.T) {
-	for name, fault := range map[string]fakeapi.Fault{"refused": fakeapi.Refused(), "503": fakeapi.Status(503, 0), "login page": fakeapi.LoginPage()} {
-		t.Run(name, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				log, logger := newTestLog()
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger, RefreshInterval: time.Minute})
-				stop := startMapper(t, m)
-				time.Sleep(10 * time.Minute)
-				log.take("")
-				for range 3 {
-					heal := server.SetFault(fakeapi.All(), fault)
-					for range 100 {
-						m.Reset()
-						_ = lookUp(m, fooKind)
-						_ = lookUp(m, newKind)
-						time.Sleep(10 * time.Second)
-					}
-					lines := log.take("ERROR")
-					wantLine(t, lines, "API discovery fails", "/api")
-					if strings.Contains(fmt.Sprint(lines), fakeapi.Token) {
-						t.Errorf("the token is in: %q", lines)
-					}
-					_, failures, _ := strings.Cut(m.Healthz(nil).Error(), ", ") // those of the document
-					failures, _, _ = strings.Cut(failures, " times in a row")
-					heal()
-					time.Sleep(10 * time.Minute)
-					wantLine(t, log.take("INFO"), "API discovery works again", `"failures"=`+failures)
-					time.Sleep(time.Hour)
-					if lines := append(log.take("INFO"), log.take("ERROR")...); len(lines) != 0 {
-						t.Errorf("an hour later: %q", lines)
-					}
-				}
-				stop()
-			})
-		})
-	}
-}
-
-// One version that fails is no failure of the server, and makes no line for each lookup.
-func TestLogOfFailedVersion(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		log, logger := newTestLog()
-		dead := fakeVersion("v1", "New")
-		dead.Stale = true
-		server.PutVersion(newKind.Group, dead)
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
-		readAll(t, m)
-		for range 10 {
-			_ = lookUp(m, newKind)
-		}
-		synctest.Wait()
-		for _, line := range log.take("") {
-			if !strings.HasPrefix(line, "V1") {
-				t.Errorf("logged %s", line)
-			}
-		}
-	})
-}
-
-// The zero Logger logs nothing.
-func TestNoLogger(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		readAll(t, m)
-		server.Remove(fooKind.Group)
-		readAll(t, m)
-		server.SetFault(fakeapi.All(), fakeapi.Refused())
-		_ = lookUp(m, newKind)
-		synctest.Wait()
 	})
 }
 
@@ -284,4 +194,34 @@ func TestUnstartedWarning(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A mapper that knows which kinds are in use logs a line when one of them changes, also if
+// it was gone meanwhile. Changes of others are logged at level 1.
+func TestLogOfKindsInUse(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
+		m.Use(fooKind)
+		m.Use(fooKind)
+		change := func(kinds ...string) []string {
+			t.Helper()
+			server.PutVersion(fooKind.Group, fakeVersion(fooKind.Version, kinds...))
+			readAll(t, m)
+			synctest.Wait()
+			return log.take("INFO")
+		}
+		for _, kinds := range [][]string{{"Foo", "Bar", "Baz"}, {"Bar"}, {"Foo", "Bar"}} {
+			if lines := change(kinds...); len(lines) > 0 {
+				t.Errorf("%q: logged %q", kinds, lines)
+			}
+		}
+		change("Bar")
+		lines := change("Foo:cluster", "Bar")
+		wantLine(t, lines, "the mapping of a kind in use has changed", `"oldScope"="namespace"`, `"scope"="root"`, `"resource"="foos"`)
+		if lines := change("Foo:cluster", "Bar"); len(lines) > 0 {
+			t.Errorf("nothing has changed: %q", lines)
+		}
+	})
 }

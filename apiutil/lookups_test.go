@@ -188,27 +188,3 @@ func TestMissesSeeWhatWasServedBefore(t *testing.T) {
 		}
 	})
 }
-
-// A lookup of a kind that is always served always finds it, whatever the others do.
-func TestOthersDoNotDisturb(t *testing.T) {
-	eachTenant(t, 40, func(t *testing.T, who *tenant, round int) {
-		switch who.rnd.IntN(4) {
-		case 0:
-			who.mapper.Reset()
-		case 1:
-			who.mapper.ResetGroup(who.group)
-		case 2:
-			if form, answer, err := who.ask("Never"); !meta.IsNoMatchError(err) {
-				t.Errorf("%s: %q, %v", form.name, answer, err)
-			}
-		}
-		for _, versions := range [][]string{nil, {"v1"}} {
-			if _, err := who.mapper.RESTMapping(schema.GroupKind{Group: who.group, Kind: "Always"}, versions...); err != nil {
-				t.Errorf("%q: %v", versions, err)
-			}
-		}
-		if kind, err := who.mapper.KindFor(schema.GroupVersionResource{Resource: "pods"}); err != nil || kind.Kind != "Pod" {
-			t.Errorf("%v, %v", kind, err)
-		}
-	})
-}

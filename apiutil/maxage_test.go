@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -26,6 +25,7 @@ var maxAges = map[string]struct {
 	opts apiutil.DynamicRESTMapperOptions
 	age  time.Duration
 }{
+
 	"by default": {apiutil.DynamicRESTMapperOptions{}, defaultMaxAge},
 	"as said":    {apiutil.DynamicRESTMapperOptions{MaxAge: 5 * time.Minute}, 5 * time.Minute},
 }
@@ -55,48 +55,6 @@ func wantImmediate(t *testing.T, m *apiutil.DynamicRESTMapper, when string, gvk 
 	if took := time.Since(start); took > 0 {
 		t.Errorf("%s: a hit took %v", when, took)
 	}
-}
-
-// F4: the first hit after MaxAge starts a refresh and does not wait for it; the hits
-// after it get what it found.
-func TestMaxAge(t *testing.T) {
-	for what, remove := range map[string]func(*fakeapi.Server){
-		"kind":    func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Bar")) },
-		"version": func(s *fakeapi.Server) { s.Put(fakeGroup("example.com", fakeVersion("v2", "Bar"))) },
-		"group":   func(s *fakeapi.Server) { s.Remove("example.com") },
-	} {
-		t.Run(what, func(t *testing.T) {
-			withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
-				remove(server)
-				time.Sleep(age - time.Second)
-				wantImmediate(t, m, "before MaxAge", fooKind)
-				time.Sleep(time.Second / 2)
-				wantRequests(t, server, "before MaxAge")
-				time.Sleep(time.Second)
-				wantImmediate(t, m, "the first hit after MaxAge", fooKind)
-				time.Sleep(time.Second)
-				if n := len(server.TakeRequests()); n == 0 {
-					t.Error("no refresh after MaxAge")
-				}
-				wantAbsent(t, m, fooKind)
-				wantServed(t, m, otherKind)
-			})
-		})
-	}
-}
-
-// The refresh also notices what has changed.
-func TestMaxAgeOfAChange(t *testing.T) {
-	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
-		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar"))
-		time.Sleep(age + time.Second)
-		wantImmediate(t, m, "the first hit", fooKind)
-		time.Sleep(time.Second)
-		mapping, err := m.RESTMapping(fooKind.GroupKind(), "v1")
-		if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
-			t.Errorf("the hit after the refresh: %v", answered(mappingText(mapping), err))
-		}
-	})
 }
 
 // Without lookups there is no request and no goroutine.
@@ -158,20 +116,6 @@ func TestMaxAgeOfEveryLookup(t *testing.T) {
 	}
 }
 
-// With a negative MaxAge no hit starts a refresh.
-func TestNoMaxAge(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
-		readAll(t, m)
-		server.TakeRequests()
-		for range 100 {
-			time.Sleep(time.Minute)
-			wantImmediate(t, m, "without MaxAge", fooKind)
-		}
-		wantRequests(t, server, "hits without MaxAge")
-	})
-}
-
 // R5: only a refresh counts as a confirmation, and no other read.
 func TestMaxAgeCountsFromTheLastRefresh(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
@@ -195,137 +139,5 @@ func TestMaxAgeCountsFromTheLastRefresh(t *testing.T) {
 				t.Error("no refresh after MaxAge, because of what lookups have read")
 			}
 		}
-	})
-}
-
-// Start refreshes often enough: a hit adds nothing to that.
-func TestMaxAgeBesideRefreshInterval(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		clock := newRequestClock(server, "/apis")
-		m := newMapperThrough(t, server, clock, apiutil.DynamicRESTMapperOptions{RefreshInterval: 10 * time.Second})
-		readAll(t, m)
-		stop := startMapper(t, m)
-		before := clock.count()
-		for range 600 {
-			time.Sleep(time.Second)
-			wantImmediate(t, m, "refreshed", fooKind)
-		}
-		stop()
-		if n := clock.count() - before; n > 68 { // 60, with the jitter and that of the beginning
-			t.Errorf("%d refreshes in 10 minutes", n)
-		}
-	})
-}
-
-// The refresh goes on when the lookup that started it has ended, and when that lookup's
-// context has ended.
-func TestMaxAgeOfEndedLookup(t *testing.T) {
-	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
-		server.PutVersion("example.com", fakeVersion("v1", "Bar"))
-		time.Sleep(age + time.Second)
-		ctx, cancel := context.WithCancel(context.Background())
-		if _, err := m.RESTMappingWithContext(ctx, fooKind.GroupKind(), "v1"); err != nil {
-			t.Error(err)
-		}
-		cancel()
-		time.Sleep(time.Second)
-		wantAbsent(t, m, fooKind)
-	})
-}
-
-// What Refresh has read of a group is confirmed, too, if nothing else was ever read.
-func TestMaxAgeOfRefreshedGroup(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		if err := m.Refresh(context.Background(), fooKind.Group); err != nil {
-			t.Fatal(err)
-		}
-		server.TakeRequests()
-		wantServed(t, m, fooKind)
-		server.PutVersion(fooKind.Group, fakeVersion(fooKind.Version, "Bar"))
-		time.Sleep(31 * time.Second)
-		wantServed(t, m, fooKind) // the hit that starts a refresh
-		time.Sleep(time.Second)
-		wantAbsent(t, m, fooKind)
-	})
-}
-
-// A server that does not answer costs hits nothing and is not asked again and again.
-func TestMaxAgeDuringAnOutage(t *testing.T) {
-	for name, fault := range map[string]fakeapi.Fault{
-		"timeout": fakeapi.Timeout(), "503": fakeapi.Status(503, 5), "refused": fakeapi.Refused(), "empty 404": fakeapi.Empty(404),
-	} {
-		t.Run(name, func(t *testing.T) {
-			withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
-				heal := server.SetFault(fakeapi.All(), fault)
-				for range 1000 {
-					wantImmediate(t, m, "during an outage", fooKind)
-					time.Sleep(age / 100)
-				}
-				if n := len(server.TakeRequests()); n == 0 || n > 50 {
-					t.Errorf("%d requests in 10 times MaxAge", n)
-				}
-				server.PutVersion("example.com", fakeVersion("v1", "Bar"))
-				heal()
-				for start := time.Now(); time.Since(start) < 3*age && lookUp(m, fooKind) == nil; {
-					time.Sleep(age / 10)
-				}
-				wantAbsent(t, m, fooKind)
-			})
-		})
-	}
-}
-
-// F9: a group that hangs does not keep other mappings from being confirmed.
-func TestMaxAgeBesideAHangingGroup(t *testing.T) {
-	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
-		server.SetFault(fakeapi.InGroup(otherKind.Group), fakeapi.Timeout())
-		stop := keepAsking(m, []string{otherKind.Group}, "v1")
-		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar"))
-		time.Sleep(age + time.Second)
-		wantImmediate(t, m, "the first hit", fooKind)
-		time.Sleep(time.Second)
-		mapping, err := m.RESTMapping(fooKind.GroupKind(), "v1")
-		if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
-			t.Errorf("the hit after the refresh: %v", answered(mappingText(mapping), err))
-		}
-		wantImmediate(t, m, "a kind of the group that hangs", otherKind)
-		server.ClearFaults()
-		stop()
-	})
-}
-
-// For a refresh of MaxAge, too, a repeated document is no news: what was read live stays,
-// and is confirmed live.
-func TestMaxAgeBesideALaggingDocument(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := laggingServer(t, server, false, apiutil.DynamicRESTMapperOptions{})
-		serve(server, lateKind)
-		wantServed(t, m, lateKind)
-		for range 5 {
-			time.Sleep(defaultMaxAge + time.Second)
-			wantImmediate(t, m, "a kind that the document lacks", lateKind)
-			synctest.Wait()
-		}
-		server.RemoveVersion(lateKind.Group, lateKind.Version)
-		time.Sleep(defaultMaxAge + time.Second)
-		_ = lookUp(m, lateKind)
-		time.Sleep(time.Second)
-		wantAbsent(t, m, lateKind)
-	})
-}
-
-// Nothing goes while a server boots.
-func TestMaxAgeThroughABoot(t *testing.T) {
-	booting(t, apiutil.DynamicRESTMapperOptions{}, func(t *testing.T, _ *fakeapi.Server, m *apiutil.DynamicRESTMapper, boot func() func()) {
-		ready := boot()
-		for range 5 {
-			time.Sleep(defaultMaxAge + time.Second)
-			wantServed(t, m, fooKind, otherKind)
-			synctest.Wait()
-		}
-		ready()
-		wantServed(t, m, fooKind, otherKind)
 	})
 }

@@ -34,7 +34,8 @@ func (m *recordedMetrics) add(format string, args ...any) {
 }
 
 func (m *recordedMetrics) Request(path string, code int) { m.add("request %s %d", path, code) }
-func (m *recordedMetrics) Miss(outcome string)           { m.add("miss %s", outcome) }
+
+func (m *recordedMetrics) Miss(outcome string) { m.add("miss %s", outcome) }
 
 func (m *recordedMetrics) Reload(reason string, duration time.Duration, err error) {
 	m.add("reload %s %v %t", reason, duration, err == nil)
@@ -184,4 +185,35 @@ func (p withoutPrefix) RoundTrip(req *http.Request) (*http.Response, error) {
 	inner := req.Clone(req.Context())
 	inner.URL.Path = strings.TrimPrefix(req.URL.Path, p.prefix)
 	return p.next.RoundTrip(inner)
+}
+
+type watchingMetrics struct{ recordedMetrics }
+
+func (m *watchingMetrics) Watching(open bool) { m.add("watching %t", open) }
+
+// lastState returns what was said of watches last, or "" if nothing was.
+func (m *watchingMetrics) lastState() (said string) {
+	for _, line := range m.take() {
+		if strings.HasPrefix(line, "watching") {
+			said = line
+		}
+	}
+	return said
+}
+
+// A watch that is lost is seen in the metrics, even if nobody looks anything up.
+func TestMetricsOfWatches(t *testing.T) {
+	metrics := &watchingMetrics{}
+	watchInBubble(t, apiutil.DynamicRESTMapperOptions{Metrics: metrics}, nil,
+		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+			settled(t, server, m)
+			if said := metrics.lastState(); said != "watching true" {
+				t.Errorf("begun: %q", said)
+			}
+			watched.lists[apiServicesPath].setFailure(listFailure{refused: true})
+			time.Sleep(time.Minute)
+			if said := metrics.lastState(); said != "watching false" {
+				t.Errorf("lost: %q", said)
+			}
+		})
 }

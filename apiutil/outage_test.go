@@ -5,8 +5,8 @@
 package apiutil_test
 
 import (
-	"context"
-	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,110 +16,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
-
-// A server that refuses everything is unhealthy, whatever is looked up meanwhile, and one
-// line of the log tells since when.
-func TestOutageOfRefusals(t *testing.T) {
-	for _, code := range []int{401, 403, 429, 500, 503} {
-		for name, opts := range map[string]apiutil.DynamicRESTMapperOptions{
-			"refreshed": {RefreshInterval: time.Minute}, "asked for one version": {},
-		} {
-			t.Run(fmt.Sprintf("%d %s", code, name), func(t *testing.T) {
-				eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-					log, logger := newTestLog()
-					opts.Logger = logger
-					m := newMapper(t, server, opts)
-					readAll(t, m)
-					stop := startMapper(t, m)
-					time.Sleep(5 * time.Minute)
-					log.take("")
-					heal := server.SetFault(fakeapi.All(), fakeapi.Status(code, 0))
-					since := time.Now()
-					for range 20 {
-						time.Sleep(30 * time.Second)
-						if err := lookUp(m, newKind); err == nil || meta.IsNoMatchError(err) {
-							t.Errorf("a lookup that cannot be answered: %v", err)
-						}
-					}
-					status := m.Status()
-					if status.LastSuccess.After(since) || status.LastError == nil || status.UnhealthySince.Sub(since) > time.Minute {
-						t.Errorf("after 10 minutes: %+v", status)
-					}
-					if m.Healthz(nil) == nil {
-						t.Error("Healthz is fine after 10 minutes")
-					}
-					heal()
-					wantHealthyWithin(t, m, 2*defaultMaxAge+10*time.Second)
-					if lines := withoutVerbose(log.take("")); len(lines) != 2 {
-						t.Errorf("logged %q, want a line when it began and one when it ended", lines)
-					}
-					stop()
-				})
-			})
-		}
-	}
-}
-
-// documentFaults are what may be wrong with the document while single groups and
-// versions answer.
-func documentFaults() map[string]fakeapi.Fault {
-	return map[string]fakeapi.Fault{
-		"503": fakeapi.Status(503, 5), "timeout": fakeapi.Timeout(), "truncated": fakeapi.Truncated(),
-		"empty list": fakeapi.EmptyGroupList(), "empty 404": fakeapi.Empty(404), "login page": fakeapi.LoginPage(),
-	}
-}
-
-// A reset makes no lookup weaker: what a version serves is found, although the
-// document, which comes first, cannot be read.
-func TestVersionsAnswerBesideABrokenDocument(t *testing.T) {
-	for name, fault := range documentFaults() {
-		for when, reset := range map[string]func(*apiutil.DynamicRESTMapper){
-			"no reset":   func(*apiutil.DynamicRESTMapper) {},
-			"Reset":      func(m *apiutil.DynamicRESTMapper) { m.Reset() },
-			"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(lateKind.Group) },
-		} {
-			t.Run(name+"/"+when, func(t *testing.T) {
-				eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-					readAll(t, m)
-					serve(server, lateKind)
-					serve(server, newKind)
-					heal := server.SetFault(fakeapi.At("/apis"), fault)
-					for range 2 {
-						reset(m)
-						wantServed(t, m, lateKind, newKind, fooKind)
-					}
-					heal()
-					wantServed(t, m, lateKind, newKind, fooKind)
-				})
-			})
-		}
-	}
-}
-
-// F3: nor does a reset leave what was read before it, if the version itself can be read.
-func TestResetBesideABrokenDocument(t *testing.T) {
-	for name, fault := range documentFaults() {
-		if name == "timeout" {
-			continue // a lookup of something known waits for that no longer than mostPatient
-		}
-		t.Run(name, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				readAll(t, m)
-				server.SetFault(fakeapi.At("/apis"), fault)
-				server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo:cluster"))
-				m.Reset()
-				mapping, err := m.RESTMapping(fooKind.GroupKind(), "v1")
-				if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
-					t.Errorf("answered from before the reset: %s", answered(mappingText(mapping), err))
-				}
-				m.Reset()
-				wantAbsent(t, m, barKind)
-			})
-		})
-	}
-}
 
 // A lookup that needs no document does not wait for one that hangs.
 func TestVersionsBesideAHangingDocument(t *testing.T) {
@@ -142,24 +38,175 @@ func TestVersionsBesideAHangingDocument(t *testing.T) {
 	})
 }
 
-// F3: what Refresh has read of a group is served during an outage, too, even if nothing
-// else was ever read.
-func TestOutageAfterRefreshOfAGroup(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		if err := m.Refresh(context.Background(), fooKind.Group); err != nil {
-			t.Fatal(err)
+// asBody is a 404 with that body.
+func asBody(contentType, body string) fakeapi.Fault {
+	return echo(404, contentType, func(string) string { return body })
+}
+
+// notFounds are answers with code 404 that do not come from an API server, or that do not
+// say what it serves.
+func notFounds() map[string]fakeapi.Fault {
+	const page = "<!DOCTYPE html>\n<title>404</title>"
+	status := asStatus("the server could not find the requested resource")
+	return map[string]fakeapi.Fault{
+		"nothing":                   fakeapi.Empty(404),
+		"nothing that says JSON":    asBody("application/json", ""),
+		"blanks":                    fakeapi.Text(404, " \r\n\t\n"),
+		"a page":                    fakeapi.StatusText(404),
+		"a page with a charset":     asBody("Text/HTML; charset=utf-8", page),
+		"a page without a type":     asBody("", " \r\n"+page),
+		"a page that says plain":    asBody("text/plain", "\n"+page),
+		"a page that says JSON":     asBody("application/json", page),
+		"a page with a broken type": asBody("html; ;", page),
+		"an empty page":             asBody("text/html", ""),
+		"default backend - 404":     fakeapi.Text(404, "default backend - 404"),
+		"the text and more":         fakeapi.Text(404, "404 page not found: no route to /apis/example.com"),
+		"not found":                 fakeapi.Text(404, "404 Not Found\n"),
+		"no route, JSON":            asBody("application/json", `{"message":"no Route matched with those values"}`),
+		"an empty object":           asBody("application/json", "{}"),
+		"null":                      asBody("application/json", "null"),
+		"a string":                  asBody("application/json", `"404 page not found"`),
+		"another kind":              asBody("application/json", strings.Replace(status, `"Status"`, `"Error"`, 1)),
+		"half a Status":             asBody("application/json", status[:len(status)/2]),
+		"a Status, then a page":     asBody("application/json", status+"<html></html>"),
+		"fault filter abort":        fakeapi.Text(404, "fault filter abort"),
+		"a list where none can be":  asBody("application/json", `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[]}`),
+		"protobuf without a Status": asBody("application/vnd.kubernetes.protobuf", "k8s\x00"),
+	}
+}
+
+// absences are what an API server says of a path that it does not serve.
+func absences() map[string]fakeapi.Fault {
+	status := asStatus("the server could not find the requested resource")
+	return map[string]fakeapi.Fault{
+		"a Status":              fakeapi.Status(404, 0),
+		"a Status and blanks":   asBody("application/json", "\n"+status+" \n"),
+		"a Status of no type":   asBody("", status),
+		"the text":              fakeapi.Text(404, "404 page not found\n"),
+		"the text without end":  fakeapi.Text(404, "404 page not found"),
+		"the text with blanks":  fakeapi.Text(404, " 404 page not found\r\n\n"),
+		"the text of no type":   asBody("", "404 page not found\n"),
+		"the text, as unknown":  asBody("application/octet-stream", "404 page not found\n"),
+		"the text, as any JSON": asBody("application/json", "404 page not found\n"),
+	}
+}
+
+// Only the API server itself can say that something is not served. Of any other 404 known
+// kinds are still served, and a lookup of any other kind is an error.
+func TestOnlyTheServerSaysAbsent(t *testing.T) {
+	absent := schema.GroupVersionKind{Group: fooKind.Group, Version: "v1", Kind: "Absent"}
+	for name, fault := range notFounds() {
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
+				for _, match := range []string{"/apis/example.com", "/apis"} {
+					heal := server.SetFault(fakeapi.Under(match), fault)
+					for _, reset := range []func(){func() {}, func() { m.ResetGroup(fooKind.Group) }, m.Reset} {
+						reset()
+						wantOutage(t, m, absent)
+						wantServed(t, m, fooKind, barKind)
+						if _, err := m.RESTMapping(fooKind.GroupKind()); err != nil {
+							t.Errorf("a known kind: %v", err)
+						}
+					}
+					heal()
+					wantAbsent(t, m, absent)
+				}
+			})
+		})
+	}
+}
+
+// wantOutage fails the test unless lookups of an absent kind say that the server
+// could not be read, and which part of it.
+func wantOutage(t *testing.T, m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) {
+	t.Helper()
+	for _, versions := range [][]string{{gvk.Version}, nil, {gvk.Version, "v9"}} {
+		_, err := m.RESTMapping(gvk.GroupKind(), versions...)
+		if err == nil || meta.IsNoMatchError(err) {
+			t.Errorf("versions %q: %v; want an error that is not NoMatch", versions, err)
+		} else if !strings.Contains(err.Error(), "/apis") {
+			t.Errorf("versions %q: no path in %v", versions, err)
 		}
-		server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
-		m.Reset()
-		wantServed(t, m, fooKind, barKind)
-		if _, err := m.RESTMapping(fooKind.GroupKind()); err != nil {
+	}
+}
+
+// An answer of an API server is believed, whatever its Content-Type.
+func TestTheServerSaysAbsent(t *testing.T) {
+	for name, fault := range absences() {
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
+				server.Remove(fooKind.Group)
+				server.SetFault(fakeapi.InGroup(fooKind.Group), fault)
+				m.ResetGroup(fooKind.Group)
+				wantAbsent(t, m, fooKind, barKind)
+				if _, err := m.RESTMapping(fooKind.GroupKind()); !meta.IsNoMatchError(err) {
+					t.Errorf("without a version: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A cache that drops Vary hands the aggregated form of /api to everybody.
+func TestCacheWithoutVary(t *testing.T) {
+	for name, accept := range map[string]string{
+		"JSON":     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+		"protobuf": "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+	} {
+		inBubble(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			next := server.Client().Transport
+			m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+				if req.URL.Path == "/api" {
+					req = req.Clone(req.Context())
+					req.Header.Set("Accept", accept)
+				}
+				return next.RoundTrip(req)
+			}), apiutil.DynamicRESTMapperOptions{})
+			readAll(t, m)
+			for range 2 {
+				if _, err := m.RESTMapping(schema.GroupKind{Kind: "Absent"}); !meta.IsNoMatchError(err) {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			server.PutVersion("", fakeVersion("v1", "Pod", "Later"))
+			if _, err := m.RESTMapping(schema.GroupKind{Kind: "Later"}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
+// A gateway that answers every conditional request with 304 and the ETag of what it has
+// says that this has changed.
+func TestNotModifiedWithAnotherETag(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		next := server.Client().Transport
+		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+			if req.Header.Get("If-None-Match") == "" {
+				return next.RoundTrip(req)
+			}
+			asked := req.Clone(req.Context())
+			asked.Header.Del("If-None-Match")
+			resp, err := next.RoundTrip(asked)
+			if err == nil {
+				resp.StatusCode, resp.Status, resp.Body, resp.ContentLength = 304, "304 Not Modified", http.NoBody, 0
+			}
+			return resp, err
+		}), apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		serve(server, newKind)
+		server.TakeRequests()
+		if _, err := m.RESTMapping(newKind.GroupKind()); err != nil {
 			t.Error(err)
 		}
-		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "foos"}); err == nil || meta.IsNoMatchError(err) {
-			t.Errorf("a lookup in all groups, of which it knows one: %v", err)
+		if n := len(server.TakeRequests()); n != 3 {
+			t.Errorf("%d requests; want /api, and /apis twice", n)
 		}
-		server.ClearFaults()
-		wantServed(t, m, otherKind)
 	})
 }

@@ -5,10 +5,7 @@
 package apiutil_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"runtime"
 	"slices"
@@ -179,124 +176,6 @@ func TestResetsBesideOlderReads(t *testing.T) {
 	}
 }
 
-// Somebody else's reads of new versions keep no lookup from reading the list.
-func TestLookupsBesideReadsOfNewVersions(t *testing.T) {
-	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-		for _, first := range moments() {
-			for _, second := range moments()[:5] {
-				inBubble(t, func(t *testing.T) {
-					s := newRaceStage(t, forms)
-					s.server.PutVersion(fooKind.Group, fakeVersion("v2", "Second"))
-					s.server.PutVersion(fooKind.Group, fakeVersion("v3", "Third"))
-					for n := range 3 {
-						s.others.Go(func() {
-							time.Sleep(second + time.Duration(n)*latency)
-							_, _ = s.mapper.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}, "v2")
-						})
-					}
-					time.Sleep(first)
-					if _, err := s.mapper.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Third"}); err != nil {
-						t.Errorf("begun at %v, the others at %v: %v", first, second, err)
-					}
-					s.others.Wait()
-				})
-			}
-		}
-	})
-}
-
-// A version that fails is never NoMatch, whatever others read and reset meanwhile.
-func TestFailedVersionIsNeverNoMatch(t *testing.T) {
-	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-		for seed := range uint64(100) {
-			inBubble(t, func(t *testing.T) { failedVersionHistory(t, forms, seed) })
-		}
-	})
-}
-
-// failedVersionHistory has somebody look for what may be in a version that does not
-// answer, and others do all kinds of things.
-func failedVersionHistory(t *testing.T, forms fakeapi.Forms, seed uint64) {
-	s := newRaceStage(t, forms)
-	s.server.PutVersion(fooKind.Group, fakeapi.Version{Name: "v2", Stale: true})
-	if seed%2 == 0 {
-		_, _ = s.mapper.RESTMapping(fooKind.GroupKind(), "v2") // it is known to fail
-	}
-	s.server.SetFault(fakeapi.At("/apis/example.com/v1"), fakeapi.Status(503, 0))
-	ctx, cancel := context.WithCancel(context.Background())
-	for n := range 4 {
-		random := rand.New(rand.NewPCG(seed, uint64(n)))
-		s.others.Go(func() {
-			for ctx.Err() == nil {
-				time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
-				switch random.IntN(5) {
-				case 0:
-					s.mapper.Reset()
-				case 1:
-					s.mapper.ResetGroup(fooKind.Group)
-				case 2:
-					_, _ = s.mapper.RESTMapping(schema.GroupKind{Kind: "Absent"})
-				case 3:
-					_, _ = s.mapper.RESTMapping(schema.GroupKind{Group: "absent.example.com", Kind: "Absent"})
-				default:
-					_, _ = s.mapper.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}, "v1")
-				}
-			}
-		})
-	}
-	for _, versions := range [][]string{nil, {"v1"}, {"v2"}, {"v1", "v2"}, {"v1", "v9"}, {"v9", "v1"}, nil, {"v1", "v9"}} {
-		if seed%3 == 0 {
-			s.mapper.ResetGroup(fooKind.Group)
-		}
-		_, err := s.mapper.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}, versions...)
-		if err == nil || meta.IsNoMatchError(err) {
-			t.Errorf("history %d, versions %q: %v; want an error that is not NoMatch", seed, versions, err)
-		}
-		time.Sleep(7 * time.Millisecond)
-	}
-	cancel()
-	s.others.Wait()
-}
-
-// These run in real time and at no latency, where goroutines meet in between any
-// two steps of each other.
-
-// noMisses runs lookup in as many goroutines until stop is closed, and counts the
-// answers and those that are wrong. A panic is one of these.
-func noMisses(t *testing.T, goroutines int, stop <-chan struct{}, lookup func() error) (answers, wrong *atomic.Int64, wait func()) {
-	t.Helper()
-	answers, wrong = new(atomic.Int64), new(atomic.Int64)
-	report := func(text string) {
-		if wrong.Add(1) <= 3 {
-			t.Error(text)
-		}
-	}
-	var all sync.WaitGroup
-	for range goroutines {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			defer func() {
-				if r := recover(); r != nil {
-					report(fmt.Sprintf("panic: %v", r))
-				}
-			}()
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				answers.Add(1)
-				if err := lookup(); err != nil {
-					report(err.Error())
-				}
-			}
-		}()
-	}
-	return answers, wrong, all.Wait
-}
-
 // A kind that moves from one version to another and back, and is served by one of
 // them at any moment, is never NoMatch for a lookup that takes either, if the mapper knew
 // before where it was.
@@ -329,44 +208,6 @@ func TestMovingKindIsNeverAbsent(t *testing.T) {
 	if n := wrong.Load(); n > 0 {
 		t.Errorf("%d wrong answers in %d tries", n, tries)
 	}
-}
-
-// A group that has gone, which the document still lists: each lookup with a version
-// drops it, each one without puts it back, and nothing panics in between.
-func TestGroupThatTheDocumentBringsBack(t *testing.T) {
-	server := fakeapi.New(
-		fakeGroup("", fakeVersion("v1", "Pod")),
-		fakeGroup("example.com", fakeVersion("v1", "Foo")), fakeGroup("other.example.com", fakeVersion("v1", "Other")),
-	)
-	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-	readAll(t, m)
-	server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
-	server.Remove("example.com")
-	most := int64(40_000)
-	if testing.Short() {
-		most = 4_000
-	}
-	stop := make(chan struct{})
-	var turn atomic.Int64
-	answers, wrong, wait := noMisses(t, 64, stop, func() error {
-		versions := [][]string{nil, nil, nil, {"v1"}}[turn.Add(1)%4]
-		_, err := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Absent"}, versions...)
-		switch {
-		case err == nil:
-			return errors.New("a kind that is not served was found")
-		case meta.IsNoMatchError(err):
-			return nil
-		default:
-			return err
-		}
-	})
-	for start := time.Now(); answers.Load() < most && wrong.Load() == 0 && time.Since(start) < time.Minute; {
-		time.Sleep(10 * time.Millisecond)
-		server.TakeRequests()
-	}
-	close(stop)
-	wait()
-	t.Logf("%d lookups", answers.Load())
 }
 
 // A kind that moves from one version to another is served by one of them at any

@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -85,49 +84,6 @@ func TestIdleRefreshIsTwo304s(t *testing.T) {
 	})
 }
 
-// A server without the aggregated document is asked again for what was read, and no more.
-func TestLegacyRefresh(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Legacy())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		wantServed(t, m, fooKind)
-		server.TakeRequests()
-		stop := startMapper(t, m)
-		synctest.Wait()
-		wantRequests(t, server, "a refresh", "/api 200", "/apis 200", "/apis/example.com/v1 200")
-		stop()
-	})
-}
-
-// Versions that fall silent after the lists fail no refresh. The next one reads them again.
-func TestLegacyRefreshBesideSilentVersions(t *testing.T) {
-	for name, silent := range map[string][]string{
-		"all versions": {"/apis/example.com/v1", "/apis/other.example.com/v1"}, "one version": {"/apis/example.com/v1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				server := newServer(fakeapi.Legacy())
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour})
-				wantServed(t, m, fooKind, otherKind)
-				server.SetFault(fakeapi.At(silent...), fakeapi.Refused())
-				stop := startMapper(t, m)
-				time.Sleep(10 * time.Minute)
-				if status := m.Status(); len(status.FailedGroupVersions) != len(silent) || !status.UnhealthySince.IsZero() {
-					t.Errorf("beside silent versions: %+v", status)
-				}
-				server.ClearFaults()
-				wantServed(t, m, fooKind, otherKind) // the hit after MaxAge starts a refresh
-				time.Sleep(time.Second)
-				if status := m.Status(); status.LastError != nil || len(status.FailedGroupVersions) > 0 {
-					t.Errorf("when all is well again: %+v", status)
-				}
-				wantServed(t, m, fooKind, otherKind)
-				stop()
-			})
-		})
-	}
-}
-
 // After a failure the server is asked again after 1 s, 2 s, 4 s and so on, up to
 // 2 minutes or the interval; and at the interval from the first success on.
 func TestBackoff(t *testing.T) {
@@ -193,27 +149,6 @@ func wantIntervals(t *testing.T, gaps []time.Duration, interval time.Duration) {
 	}
 }
 
-// What came, changed or went is known after a refresh, and costs a lookup nothing.
-func TestStartFindsAPIs(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		readAll(t, m)
-		stop := startMapper(t, m)
-		defer stop()
-		synctest.Wait()
-		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster"))
-		server.Remove("other.example.com")
-		time.Sleep(67 * time.Second)
-		server.TakeRequests()
-		mapping, err := m.RESTMapping(fooKind.GroupKind())
-		if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
-			t.Errorf("%v, %v", mapping, err)
-		}
-		wantRequests(t, server, "a hit after a refresh")
-		wantAbsent(t, m, otherKind, barKind)
-	})
-}
-
 // F4: a kind that went is mapped for no longer than the interval and the requests
 // of one refresh, even where nothing else would confirm it.
 func TestStalePositivesEnd(t *testing.T) {
@@ -252,41 +187,6 @@ func staleFor(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind, removed
 	return time.Since(removed)
 }
 
-// Refresh reads now, everything or some groups, and returns an error if that failed.
-func TestRefresh(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		ctx := context.Background()
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		wantServed(t, m, fooKind, otherKind)
-		server.PutVersion(fooKind.Group, fakeVersion("v1", "Bar"))
-		server.PutVersion(otherKind.Group, fakeVersion("v1", "Else"))
-		if err := m.Refresh(ctx, fooKind.Group); err != nil {
-			t.Fatal(err)
-		}
-		wantAbsent(t, m, fooKind)
-		wantServed(t, m, otherKind) // nobody has read that
-		if err := m.Refresh(ctx); err != nil {
-			t.Fatal(err)
-		}
-		wantAbsent(t, m, otherKind)
-
-		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Status(503, 0))
-		if err := m.Refresh(ctx); err != nil {
-			t.Errorf("everything, while a group fails: %v", err)
-		}
-		if err := m.Refresh(ctx, otherKind.Group); err != nil {
-			t.Errorf("another group: %v", err)
-		}
-		if err := m.Refresh(ctx, otherKind.Group, fooKind.Group); err == nil || !strings.Contains(err.Error(), "/apis/"+fooKind.Group) {
-			t.Errorf("that group: %v", err)
-		}
-		server.SetFault(fakeapi.All(), fakeapi.Refused())
-		if err := m.Refresh(ctx); err == nil || meta.IsNoMatchError(err) {
-			t.Errorf("everything, while nothing answers: %v", err)
-		}
-	})
-}
-
 // A group that hangs does not keep the others of the same call from being read.
 func TestRefreshOfGroupsBesideOneThatHangs(t *testing.T) {
 	more := schema.GroupVersionKind{Group: otherKind.Group, Version: "v2", Kind: "More"}
@@ -305,4 +205,94 @@ func TestRefreshOfGroupsBesideOneThatHangs(t *testing.T) {
 		wantServed(t, m, more)
 		wantRequests(t, server, "after the refresh")
 	})
+}
+
+// A refresh that is abandoned in the middle proves nothing about what it has not read.
+func TestStoppedRefreshFailsNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Legacy())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		readAll(t, m)
+		server.SetLatency(time.Second)
+		stop := startMapper(t, m)
+		time.Sleep(2500 * time.Millisecond)
+		stop()
+		if failed := m.Status().FailedGroupVersions; len(failed) > 0 {
+			t.Errorf("failed: %v", failed)
+		}
+	})
+}
+
+func TestStartTwice(t *testing.T) {
+	for name, opts := range map[string]apiutil.DynamicRESTMapperOptions{"idle": {}, "interval": {RefreshInterval: time.Minute}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				m := newMapper(t, newServer(fakeapi.Aggregated()), opts)
+				stop := startMapper(t, m)
+				synctest.Wait()
+				if err := m.Start(context.Background()); err == nil {
+					t.Error("Start is not told that the mapper runs already")
+				}
+				stop()
+				if err := m.Start(context.Background()); err == nil {
+					t.Error("Start is not told that the mapper has run")
+				}
+			})
+		})
+	}
+}
+
+func TestStartWithoutOptionsWaits(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		if err := m.Start(ctx); err != nil || time.Since(start) != time.Hour {
+			t.Errorf("Start returned %v after %v", err, time.Since(start))
+		}
+		wantRequests(t, server, "Start without options")
+		if m.NeedLeaderElection() {
+			t.Error("Start would wait for leader election")
+		}
+	})
+}
+
+func TestStartWithEndedContext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := m.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		wantRequests(t, server, "Start after the end")
+	})
+}
+
+// When its context ends, Start abandons its own request at once.
+func TestStartEndsInRequest(t *testing.T) {
+	for name, fault := range map[string]fakeapi.Fault{"timeout": fakeapi.Timeout(), "slow drip": fakeapi.SlowDrip(time.Second)} {
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+				server.SetFault(fakeapi.All(), fault)
+				stop := startMapper(t, m)
+				time.Sleep(10 * time.Second)
+				if len(server.Requests()) == 0 {
+					t.Error("no request is under way")
+				}
+				start := time.Now()
+				stop()
+				if took := time.Since(start); took > 0 {
+					t.Errorf("Start returned %v after its context ended", took)
+				}
+				status := m.Status()
+				if status.ConsecutiveFailures != 0 || status.LastError != nil {
+					t.Errorf("a request that was given up counts as a failure: %+v", status)
+				}
+			})
+		})
+	}
 }

@@ -4,10 +4,6 @@ package apiutil_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -71,123 +67,6 @@ func TestResetMakesFresh(t *testing.T) {
 				wantRequests(t, server, "hits after the first lookup")
 			})
 		}
-	})
-}
-
-// As long as the server cannot be read, known kinds are served and the reset
-// stays pending.
-func TestResetStaysPending(t *testing.T) {
-	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
-		for name, reset := range waysToReset {
-			for _, fault := range []fakeapi.Fault{fakeapi.Refused(), fakeapi.Status(503, 0), fakeapi.Truncated(), fakeapi.LoginPage()} {
-				t.Run(name+"/"+fault.String(), func(t *testing.T) {
-					defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-					server := newServer(forms)
-					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-					readAll(t, m)
-					heal := server.SetFault(fakeapi.All(), fault)
-					reset(m)
-					for range 3 {
-						wantServed(t, m, fooKind, barKind)
-						if err := lookUp(m, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Absent"}); err == nil || meta.IsNoMatchError(err) {
-							t.Errorf("a kind that is not known: %v", err)
-						}
-						if name == "ResetGroup" {
-							server.TakeRequests()
-							wantServed(t, m, otherKind)
-							wantRequests(t, server, "a hit in another group")
-						}
-					}
-					server.PutVersion("example.com", fakeVersion("v1", "Bar:cluster"))
-					heal()
-					wantAbsent(t, m, fooKind)
-					mapping, err := m.RESTMapping(barKind.GroupKind(), "v1")
-					if got := answered(mappingText(mapping), err); got != "example.com/v1 Bar -> bars, root" {
-						t.Errorf("after recovery: %s", got)
-					}
-				})
-			}
-		}
-	})
-}
-
-// ResetGroup costs the other groups nothing.
-func TestResetGroupLeavesOthers(t *testing.T) {
-	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
-		server := newServer(forms)
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		readAll(t, m)
-		server.Remove("other.example.com")
-		server.TakeRequests()
-		for _, group := range []string{"example.com", "absent.example.com"} {
-			m.ResetGroup(group)
-		}
-		wantServed(t, m, otherKind, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
-		if _, err := m.RESTMapping(otherKind.GroupKind()); err != nil {
-			t.Error(err)
-		}
-		wantRequests(t, server, "hits in other groups")
-		wantServed(t, m, fooKind)
-		for _, r := range server.TakeRequests() {
-			if !strings.HasPrefix(r.Path, "/apis/example.com") {
-				t.Errorf("%s, for the sake of example.com", r)
-			}
-		}
-		m.ResetGroup("")
-		wantServed(t, m, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
-		if n := len(server.TakeRequests()); n == 0 {
-			t.Error("no request after the reset of the core group")
-		}
-		wantServed(t, m, fooKind, barKind)
-		wantRequests(t, server, "hits in other groups")
-		m.ResetGroup("other.example.com")
-		wantAbsent(t, m, otherKind)
-	})
-}
-
-// Many goroutines change the server, reset and look up. Whoever has reset the
-// mapper never gets an answer that is older than his change.
-func TestResetFromManyGoroutines(t *testing.T) {
-	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
-		server := newServer(forms)
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		var changing sync.Mutex
-		last := 0
-		change := func() int { // the resource's name tells the change
-			changing.Lock()
-			defer changing.Unlock()
-			last++
-			v := fakeVersion("v1", "Foo", "Bar")
-			v.Resources[0].Name = fmt.Sprintf("foos%d", last)
-			server.PutVersion("example.com", v)
-			return last
-		}
-		change()
-		var wrong atomic.Int32
-		var all sync.WaitGroup
-		for worker := range 16 {
-			all.Add(1)
-			go func() {
-				defer all.Done()
-				for range 30 {
-					n, seen := change(), 0
-					if worker%2 == 0 {
-						m.Reset()
-					} else {
-						m.ResetGroup("example.com")
-					}
-					mapping, err := m.RESTMapping(fooKind.GroupKind(), []string{"v1"}[worker/2%2:]...)
-					if err == nil {
-						_, err = fmt.Sscanf(mapping.Resource.Resource, "foos%d", &seen)
-					}
-					if (err != nil || seen < n) && wrong.Add(1) < 5 {
-						t.Errorf("after change %d: %d, %v", n, seen, err)
-					}
-				}
-			}()
-		}
-		all.Wait()
-		wantServed(t, m, fooKind, otherKind)
 	})
 }
 

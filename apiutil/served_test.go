@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -105,96 +106,6 @@ func (c *controller) wantReturn(t *testing.T, cancel bool, want error) {
 
 // On its own the mapper asks every 30 seconds, or a tenth more.
 const noticed = 34 * time.Second
-
-func TestRunWhileServed(t *testing.T) {
-	for name, opts := range map[string]apiutil.DynamicRESTMapperOptions{
-		"alone": {}, "interval": {RefreshInterval: 20 * time.Second}, "long interval": {RefreshInterval: time.Hour}, "negative TTL": {NegativeTTL: 24 * time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newMapper(t, server, opts)
-				stop := startMapper(t, m)
-				defer stop()
-				versionless := schema.GroupVersionKind{Group: otherKind.Group, Kind: otherKind.Kind}
-				c := runController(m, newKind, versionless)
-				for n := range int32(3) {
-					time.Sleep(10 * time.Minute)
-					c.want(t, 2*n, 2*n)
-					serve(server, newKind)
-					time.Sleep(noticed)
-					c.want(t, 2*n+1, 2*n)
-					time.Sleep(10 * time.Minute)
-					c.want(t, 2*n+1, 2*n)
-
-					server.Remove(otherKind.Group)
-					time.Sleep(noticed)
-					c.want(t, 2*n+1, 2*n+1)
-					serve(server, otherKind)
-					time.Sleep(noticed)
-					c.want(t, 2*n+2, 2*n+1)
-
-					server.Remove(newKind.Group)
-					time.Sleep(noticed)
-					c.want(t, 2*n+2, 2*n+2)
-				}
-				c.wantReturn(t, true, nil)
-			})
-		})
-	}
-}
-
-func TestRunWhileServedRestartsOnChange(t *testing.T) {
-	renamed := fakeVersion("v1", "Foo")
-	renamed.Resources[0].Name = "phooeys"
-	for name, change := range map[string]fakeapi.Version{
-		"scope": fakeVersion("v1", "Foo:cluster"), "resource name": renamed,
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				c := runController(m, fooKind)
-				time.Sleep(5 * time.Minute)
-				c.want(t, 1, 0)
-				server.PutVersion(fooKind.Group, change)
-				time.Sleep(noticed)
-				c.want(t, 2, 1)
-				time.Sleep(5 * time.Minute)
-				c.want(t, 2, 1)
-				c.wantReturn(t, true, nil)
-			})
-		})
-	}
-}
-
-// Changes of other kinds, and outages, do not stop run.
-func TestRunWhileServedGoesOn(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		for _, opts := range []apiutil.DynamicRESTMapperOptions{{}, {RefreshInterval: time.Minute}} {
-			m := newMapper(t, server, opts)
-			stop := startMapper(t, m)
-			c := runController(m, fooKind, otherKind)
-			for _, fault := range []fakeapi.Fault{fakeapi.Refused(), fakeapi.Status(503, 0), fakeapi.LoginPage(), fakeapi.Timeout()} {
-				heal := server.SetFault(fakeapi.All(), fault)
-				time.Sleep(5 * time.Minute)
-				m.Reset()
-				_ = lookUp(m, fooKind)
-				time.Sleep(5 * time.Minute)
-				c.want(t, 1, 0)
-				heal()
-				time.Sleep(5 * time.Minute)
-			}
-			server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo", "Bar:cluster", "Baz"))
-			server.PutVersion(fooKind.Group, fakeVersion("v2", "Foo"))
-			serve(server, newKind)
-			time.Sleep(5 * time.Minute)
-			m.Reset()
-			time.Sleep(5 * time.Minute)
-			c.want(t, 1, 0)
-			c.wantReturn(t, true, nil)
-			stop()
-		}
-	})
-}
 
 // RunWhileServed waits for run, however long that takes to end, and never calls it twice
 // at once.
@@ -327,43 +238,6 @@ func TestRunWhileServedAsksOnceAVersion(t *testing.T) {
 
 const mostDoubt = 31 * time.Second // as often as RunWhileServed asks in the end
 
-// F9: a kind that goes is noticed just as soon if the group of another kind hangs.
-func TestRunWhileServedBesideAKindThatHangs(t *testing.T) {
-	besideAKindThatHangs(t, func(_ *fakeapi.Server, _ *apiutil.DynamicRESTMapper, c *controller) {
-		time.Sleep(mostDoubt)
-		c.want(t, 1, 1)
-	})
-}
-
-// The same, if both seem to have gone.
-func TestRunWhileServedBesideADoubtThatHangs(t *testing.T) {
-	besideAKindThatHangs(t, func(server *fakeapi.Server, m *apiutil.DynamicRESTMapper, c *controller) {
-		server.PutVersion(otherKind.Group, fakeVersion("v1", "Unlike"))
-		if err := m.Refresh(context.Background()); err != nil {
-			t.Error(err)
-		}
-		c.want(t, 1, 1)
-	})
-}
-
-// besideAKindThatHangs runs a controller of two kinds: the group of one hangs, and the
-// other has gone.
-func besideAKindThatHangs(t *testing.T, test func(*fakeapi.Server, *apiutil.DynamicRESTMapper, *controller)) {
-	t.Helper()
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		c := runController(m, otherKind, fooKind)
-		server.SetFault(fakeapi.InGroup(otherKind.Group), fakeapi.Timeout())
-		server.PutVersion(fooKind.Group, fakeVersion("v1", "Bar"))
-		test(server, m, c)
-		c.cancel()
-		if err := <-c.returned; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // A run that returns nil by itself is logged once, with a Logger or without, and
 // no other end is.
 func TestRunWhileServedLogsSilentEnd(t *testing.T) {
@@ -394,4 +268,90 @@ func TestRunWhileServedLogsSilentEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// That a kind has gone is noticed even if other APIs change all the time.
+func TestRunWhileServedAmongChanges(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		c := runController(m, fooKind)
+		stop := keepResetting(m, otherKind)
+		time.Sleep(5 * time.Minute)
+		c.want(t, 1, 0)
+		server.Remove(fooKind.Group)
+		time.Sleep(noticed)
+		c.want(t, 1, 1)
+		serve(server, fooKind)
+		time.Sleep(noticed)
+		c.want(t, 2, 1)
+		stop()
+		c.wantReturn(t, true, nil)
+	})
+}
+
+// RunWhileServed in rare cases: see the names.
+func TestRunWhileServedEdges(t *testing.T) {
+	serve := func(t *testing.T, run func(*apiutil.DynamicRESTMapper, *fakeapi.Server, context.Context, context.CancelFunc)) {
+		inBubble(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second})
+			stop := startMapper(t, m)
+			defer stop()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			run(m, server, ctx, cancel)
+		})
+	}
+	until := func(result func(error) error) func(context.Context) error {
+		return func(ctx context.Context) error { <-ctx.Done(); return result(ctx.Err()) }
+	}
+	t.Run("its own error beside the cancellation", func(t *testing.T) {
+		serve(t, func(m *apiutil.DynamicRESTMapper, server *fakeapi.Server, ctx context.Context, _ context.CancelFunc) {
+			own := errors.New("could not flush")
+			time.AfterFunc(time.Minute, func() { server.Remove("example.com") })
+			err := m.RunWhileServed(ctx, until(func(err error) error { return fmt.Errorf("stopping: %w", errors.Join(err, own)) }), fooKind)
+			if !errors.Is(err, own) {
+				t.Errorf("returned %v", err)
+			}
+		})
+	})
+	t.Run("another version is preferred, then its own goes", func(t *testing.T) {
+		serve(t, func(m *apiutil.DynamicRESTMapper, server *fakeapi.Server, ctx context.Context, cancel context.CancelFunc) {
+			runs := 0
+			v1, v2 := fakeVersion("v1", "Foo", "Bar"), fakeVersion("v2", "Foo")
+			time.AfterFunc(1*time.Minute, func() { server.Put(fakeGroup("example.com", v2, v1)) })
+			time.AfterFunc(2*time.Minute, func() {
+				if runs != 1 {
+					t.Errorf("%d runs while the kind never went", runs)
+				}
+				server.Put(fakeGroup("example.com", v2))
+			})
+			time.AfterFunc(3*time.Minute, cancel)
+			err := m.RunWhileServed(ctx, func(ctx context.Context) error { runs++; <-ctx.Done(); return nil },
+				schema.GroupVersionKind{Group: "example.com", Kind: "Foo"})
+			if err != nil || runs != 2 {
+				t.Errorf("%v after %d runs", err, runs)
+			}
+		})
+	})
+	t.Run("ctx has ended", func(t *testing.T) {
+		serve(t, func(m *apiutil.DynamicRESTMapper, _ *fakeapi.Server, ctx context.Context, cancel context.CancelFunc) {
+			wantServed(t, m, fooKind)
+			cancel()
+			err := m.RunWhileServed(ctx, func(context.Context) error { return errors.New("it was run") }, fooKind)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	t.Run("run panics", func(t *testing.T) {
+		serve(t, func(m *apiutil.DynamicRESTMapper, _ *fakeapi.Server, ctx context.Context, _ context.CancelFunc) {
+			defer func() {
+				if recover() != "from run" {
+					t.Error("the panic did not reach the caller")
+				}
+			}()
+			_ = m.RunWhileServed(ctx, func(context.Context) error { panic("from run") }, fooKind)
+		})
+	})
 }

@@ -7,7 +7,6 @@ package apiutil_test
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -76,37 +75,6 @@ func (w *waiting) wantStill(t *testing.T) {
 	}
 }
 
-// WaitForKinds asks the server, whatever is known: a kind may have gone long ago.
-func TestWaitForKindsThatAreKnown(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
-		anyVersion := fooKind
-		anyVersion.Version = ""
-		for range 2 {
-			w := waitFor(m, fooKind, otherKind, anyVersion, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
-			w.wantWithin(t, 0)
-			if n := len(server.TakeRequests()); n == 0 {
-				t.Error("returned without a request")
-			}
-		}
-		waitFor(m).wantWithin(t, 0)
-		ended, cancel := context.WithCancel(context.Background())
-		cancel()
-		if err := m.WaitForKinds(ended, fooKind); !errors.Is(err, context.Canceled) {
-			t.Errorf("a kind that is known, a context that has ended: %v", err)
-		}
-		wantRequests(t, server, "no kind, and a context that has ended")
-
-		server.Remove(fooKind.Group)
-		time.Sleep(10 * time.Hour)
-		w := waitFor(m, fooKind)
-		time.Sleep(time.Minute)
-		w.wantStill(t)
-		serve(server, fooKind)
-		w.wantWithin(t, noticed)
-	})
-}
-
 // A wait asks by itself, after a second at first and every 30 s in the end, and for as long
 // as it takes.
 func TestWaitForKindsPolls(t *testing.T) {
@@ -132,70 +100,6 @@ func TestWaitForKindsPolls(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestWaitForKindsIsPromptAtFirst(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		w := waitFor(m, newKind)
-		time.Sleep(5 * time.Second)
-		serve(server, newKind)
-		w.wantWithin(t, 5*time.Second)
-	})
-}
-
-// A refresh every hour must not make it wait for longer than no refresh at all.
-func TestWaitForKindsBesideALongInterval(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour})
-		stop := startMapper(t, m)
-		defer stop()
-		w := waitFor(m, newKind)
-		time.Sleep(5 * time.Minute)
-		serve(server, newKind)
-		w.wantWithin(t, noticed)
-	})
-}
-
-// When Start ends, it asks on.
-func TestWaitForKindsAfterStart(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 20 * time.Second})
-		stop := startMapper(t, m)
-		w := waitFor(m, newKind)
-		time.Sleep(time.Minute)
-		stop()
-		serve(server, newKind)
-		w.wantWithin(t, noticed)
-	})
-}
-
-func TestWaitForKindsIgnoresNegativeTTL(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: 24 * time.Hour})
-		w := waitFor(m, newKind)
-		time.Sleep(10 * time.Second)
-		serve(server, newKind)
-		w.wantWithin(t, noticed)
-	})
-}
-
-func TestWaitForKindsThroughOutage(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		for _, opts := range []apiutil.DynamicRESTMapperOptions{{}, {RefreshInterval: time.Minute}} {
-			server.Remove(newKind.Group)
-			heal := server.SetFault(fakeapi.All(), fakeapi.Refused())
-			m := newMapper(t, server, opts)
-			stop := startMapper(t, m)
-			w := waitFor(m, newKind, fooKind)
-			time.Sleep(3 * time.Minute)
-			serve(server, newKind)
-			w.wantStill(t)
-			heal()
-			w.wantWithin(t, 67*time.Second)
-			stop()
-		}
-	})
 }
 
 func TestWaitForKindsEndsWithContext(t *testing.T) {
@@ -246,18 +150,6 @@ func TestWaitForKindsSaysWhatFailed(t *testing.T) {
 	})
 }
 
-// The same if the watch is not allowed, so that nothing refreshes.
-func TestWaitForKindsWithoutPermissionToWatch(t *testing.T) {
-	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, func(s *watchServer) {
-		s.lists[crdsPath].setFailure(listFailure{code: http.StatusForbidden})
-	}, func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-		w := waitFor(m, newKind)
-		time.Sleep(10 * time.Minute)
-		serve(server, newKind)
-		w.wantWithin(t, noticed)
-	})
-}
-
 // An event of the watch ends a wait at once. Until then the wait asks every 30 s: an
 // APIService's resources come without an event.
 func TestWaitForKindsWithWatch(t *testing.T) {
@@ -273,48 +165,6 @@ func TestWaitForKindsWithWatch(t *testing.T) {
 			watched.lists[crdsPath].put("news")
 			w.wantWithin(t, 1400*time.Millisecond)
 		})
-}
-
-// WaitForKinds notices at once what another lookup finds.
-func TestWaitForKindsHearsOfOtherLookups(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		w := waitFor(m, newKind)
-		time.Sleep(10 * time.Minute)
-		serve(server, newKind)
-		w.wantStill(t)
-		wantServed(t, m, newKind)
-		w.wantWithin(t, 0)
-	})
-}
-
-// The same, while its own request hangs.
-func TestWaitForKindsHearsOfOthersWhileItAsks(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		readAll(t, m)
-		heal := server.SetFault(fakeapi.InGroup(newKind.Group), fakeapi.Timeout())
-		w := waitFor(m, newKind)
-		heal()
-		serve(server, newKind)
-		if err := m.Refresh(context.Background()); err != nil {
-			t.Error(err)
-		}
-		w.wantWithin(t, 0)
-	})
-}
-
-// Changes of other APIs, however frequent, do not keep it from asking.
-func TestWaitForKindsAmongChanges(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		w := waitFor(m, newKind)
-		defer keepResetting(m, otherKind)()
-		time.Sleep(5 * time.Minute)
-		serve(server, newKind)
-		w.wantWithin(t, noticed)
-	})
 }
 
 // keepResetting resets the group of a kind every half second, and looks it up.
@@ -333,38 +183,4 @@ func keepResetting(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) (s
 		}
 	}()
 	return func() { close(ended); <-stopped }
-}
-
-// All kinds must be served at the same time.
-func TestWaitForKindsThatAreNeverThereTogether(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		wantServed(t, m, fooKind)
-		first, second := fooKind, newKind
-		second.Version = ""
-		server.SetGroups(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup(second.Group, fakeVersion("v1", second.Kind)))
-		w, c := waitFor(m, first, second), runController(m, first, second)
-		time.Sleep(10 * time.Minute)
-		w.wantStill(t)
-		c.want(t, 0, 0)
-		serve(server, fooKind)
-		w.wantWithin(t, noticed)
-		time.Sleep(noticed)
-		c.want(t, 1, 0)
-		c.wantReturn(t, true, nil)
-	})
-}
-
-// After Reset what is known does not count: it may have gone.
-func TestWaitForKindsAfterReset(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		wantServed(t, m, fooKind)
-		server.Remove(fooKind.Group)
-		m.Reset()
-		w := waitFor(m, fooKind)
-		w.wantStill(t)
-		serve(server, fooKind)
-		w.wantWithin(t, 2*time.Second)
-	})
 }

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -241,31 +244,150 @@ func wantWatching(t *testing.T, server *fakeapi.Server, list *watchedList, m *ap
 	wantRequests(t, server, "what the watch has found")
 }
 
-// An event of the watch is looked into for 70 seconds, whatever else rings
-// meanwhile: a watch that opens again, say.
-func TestEchoIsNotLostToAPlainRing(t *testing.T) {
-	for _, reopened := range []time.Duration{0, 10 * time.Second, 30 * time.Second, 60 * time.Second} {
-		t.Run(reopened.String(), func(t *testing.T) {
-			watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
-				func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-					settled(t, server, m)
-					time.Sleep(5 * time.Minute)
-					server.SetLag(fakeapi.PartDocument, 65*time.Second)
-					serve(server, newKind)
-					groups := m.Status().Groups
-					watched.lists[apiServicesPath].put("v1.new.example.com")
-					time.Sleep(reopened)
-					crds := watched.lists[crdsPath]
-					if reopened > 0 {
-						crds.setFailure(listFailure{code: 500})
-					}
-					time.Sleep(time.Second)
-					crds.setFailure(listFailure{})
-					time.Sleep(75*time.Second - reopened)
-					if got := m.Status().Groups; got != groups+1 {
-						t.Errorf("%d groups known 76 seconds after the event, %d before", got, groups)
-					}
+// A server ends watches all the time; what happened in between is not lost.
+func TestWatchGoesOn(t *testing.T) {
+	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
+		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+			settled(t, server, m)
+			list := watched.lists[crdsPath]
+			for n := range 10 {
+				list.drop()
+				serve(server, newKind)
+				list.put(fmt.Sprintf("news%d", n))
+				time.Sleep(5 * time.Second)
+				server.TakeRequests()
+				wantServed(t, m, newKind)
+				wantRequests(t, server, "what happened while the watch was closed")
+				server.Remove(newKind.Group)
+				list.put(fmt.Sprintf("news%d", n))
+				time.Sleep(time.Minute)
+			}
+		})
+}
+
+// Start ends at once even if the watch waits between two tries at that moment.
+func TestWatchEndsWhileServerIsDown(t *testing.T) {
+	for name, failure := range map[string]listFailure{
+		"refused": {refused: true}, "429": {code: http.StatusTooManyRequests}, "403": {code: http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			watchInBubble(t, apiutil.DynamicRESTMapperOptions{},
+				func(s *watchServer) {
+					s.lists[crdsPath].setFailure(failure)
+					s.lists[apiServicesPath].setFailure(failure)
+				},
+				func(t *testing.T, server *fakeapi.Server, _ *watchServer, _ *apiutil.DynamicRESTMapper) {
+					server.SetFault(fakeapi.All(), fakeapi.Refused())
+					time.Sleep(10*time.Minute + 7*time.Second)
 				})
 		})
+	}
+}
+
+// eventually waits in real time for what other goroutines are about to do.
+func eventually(t *testing.T, what string, happened func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(time.Minute)
+	for !happened() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// A watch in real time: first the role is missing, then it is there, then an event comes,
+// then the end.
+func TestWatchInRealTime(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	log, logger := newTestLog()
+	server := newServer(fakeapi.Aggregated())
+	watched := newWatchServer(server)
+	crds := watched.lists[crdsPath]
+	crds.setFailure(listFailure{code: http.StatusForbidden})
+	m := newMapperThrough(t, server, watched, apiutil.DynamicRESTMapperOptions{WatchAPIs: true, Logger: logger})
+	stop := startMapper(t, m)
+	eventually(t, "the missing role is logged", func() bool { return len(log.containing("ClusterRole")) > 0 })
+	crds.setFailure(listFailure{})
+	eventually(t, "the watch opens", func() bool { return m.Status().Watching })
+	eventually(t, "the server is read", func() bool { return m.Status().Kinds > 0 })
+
+	serve(server, newKind)
+	before := m.Generation()
+	crds.put("news.new.example.com")
+	eventually(t, "the event is answered", func() bool { return m.Generation() > before })
+	wantServed(t, m, newKind)
+	wantLine(t, log.containing("ClusterRole"), "customresourcedefinitions")
+
+	start := time.Now()
+	stop()
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("Start returned %v after its context ended", took)
+	}
+}
+
+// A watchCloser is a gateway that opens watches, sends a line, and ends them at once.
+type watchCloser struct {
+	*watchServer
+	line   []byte
+	mended atomic.Bool
+	asked  atomic.Int32 // lists and watches
+}
+
+func (c *watchCloser) RoundTrip(req *http.Request) (*http.Response, error) {
+	if c.lists[req.URL.Path] != nil {
+		c.asked.Add(1)
+		if req.URL.Query().Get("watch") != "" && !c.mended.Load() {
+			return jsonAnswer(req, http.StatusOK, c.line), nil
+		}
+	}
+	return c.watchServer.RoundTrip(req)
+}
+
+// closerInBubble runs test with a mapper that has been watching through a gateway which
+// closes streams, for 10 minutes.
+func closerInBubble(
+	t *testing.T, line []byte, interval time.Duration,
+	test func(t *testing.T, server *fakeapi.Server, gateway *watchCloser, m *apiutil.DynamicRESTMapper),
+) {
+	t.Helper()
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		gateway := &watchCloser{watchServer: newWatchServer(server), line: line}
+		m := newMapperThrough(t, server, gateway, apiutil.DynamicRESTMapperOptions{WatchAPIs: true, RefreshInterval: interval})
+		defer startMapper(t, m)()
+		time.Sleep(10 * time.Minute)
+		server.TakeRequests()
+		gateway.asked.Store(0)
+		test(t, server, gateway, m)
+	})
+}
+
+const watchFailure = `{"type":"ERROR","object":{"kind":"Status","code":500}}`
+
+// Even if watches end at once, a change is seen when the next one opens. If the document
+// shows the change a minute later, it is seen by then or soon after, whether the watches
+// stay open in the meantime or not.
+func TestChangeWhileWatchesEndAtOnce(t *testing.T) {
+	for name, mended := range map[string]time.Duration{"never": time.Hour, "at once": 0, "later": 30 * time.Second} {
+		for _, lag := range []time.Duration{0, time.Minute} {
+			t.Run("mended "+name+"/lag "+lag.String(), func(t *testing.T) {
+				closerInBubble(t, []byte(watchFailure), 0,
+					func(t *testing.T, server *fakeapi.Server, gateway *watchCloser, m *apiutil.DynamicRESTMapper) {
+						server.SetLag(fakeapi.PartDocument, lag)
+						groups := m.Status().Groups
+						serve(server, newKind)
+						gateway.lists[crdsPath].put("news")
+						time.AfterFunc(mended, func() { gateway.mended.Store(true) })
+						time.Sleep(62*time.Second + lag + lag/4) // a pause; and lateEcho
+						if got := m.Status().Groups; got != groups+1 {
+							t.Errorf("%d groups, %d before", got, groups)
+						}
+					})
+			})
+		}
 	}
 }

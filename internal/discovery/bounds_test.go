@@ -69,6 +69,18 @@ func TestTooMuchIsNotDecoded(t *testing.T) {
 			t.Errorf("%s: %d bytes were taken for %d, and the error is %v", name, took, len(test.body), err)
 		}
 	}
+	groups := message{}
+	for i := range maxGroups + 1 {
+		groups = groups.with(listItems, group(i))
+	}
+	for name, body := range map[string][]byte{
+		"groups": aggregatedProtobuf(groups), "in JSON": inJSON(strings.Repeat("{},", maxGroups) + "{}"),
+		"listed": []byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[` + strings.Repeat("{},", maxGroups) + `{}]}`),
+	} {
+		if _, err := decodeBulk(body, namedPath); err == nil || !strings.Contains(err.Error(), "more than 65536 groups") {
+			t.Errorf("too many %s: %v", name, err)
+		}
+	}
 	status := []byte(`{"kind":"Status","message":"why","details":{"causes":[{}` + strings.Repeat(",{}", size/3) + `]}}`)
 	var said briefStatus
 	if took := allocated(func() { said, _ = statusOf(status) }); said.Message != "why" || took > 1<<20 {
@@ -203,6 +215,9 @@ func TestNoDocumentCostsMinutes(t *testing.T) {
 			return repeat(n, func(i int) string {
 				return fmt.Sprintf(`{"metadata":{"name":"%s%d"}}`, strings.Repeat("x", i%200), i/200)
 			})
+		},
+		"long names": func(n int) string {
+			return fmt.Sprintf(`{"metadata":{"name":"%s"}},`, strings.Repeat("x", 1<<20)) + repeat(n, func(i int) string { return fmt.Sprintf(`{"metadata":{"name":"g%d"}}`, i) })
 		},
 		"groups of one table": func(n int) string {
 			return repeat(n, func(i int) string {

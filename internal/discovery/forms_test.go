@@ -215,29 +215,3 @@ func TestOddNames(t *testing.T) {
 		}
 	}
 }
-
-// Names and paths of versions that an odd document lists are not asked for either.
-func TestOddDocument(t *testing.T) {
-	server := fakeapi.New(append(fakeapi.Typical(1, 1, 1),
-		fakeapi.Group{Name: "a/b", Versions: []fakeapi.Version{{Name: "v1"}}},
-		fakeapi.Group{Name: "..", Versions: []fakeapi.Version{{Name: "../.."}, {Name: ""}}},
-	)...)
-	server.SetForms(fakeapi.Legacy())
-	c := newClient(t, server)
-	bulk, err := c.Document(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := new(snapshot.Snapshot).WithDocument(bulk, 1)
-	server.TakeRequests()
-	for _, name := range []string{"a/b", ".."} {
-		for _, v := range s.Group(name).Versions() {
-			if table, err := c.Version(context.Background(), name, v.Name); table != nil || err != nil {
-				t.Errorf("%q %q: %v, %v", name, v.Name, table != nil, err)
-			}
-		}
-	}
-	if requests := server.TakeRequests(); len(requests) > 0 {
-		t.Errorf("requests: %v", requests)
-	}
-}

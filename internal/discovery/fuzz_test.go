@@ -3,13 +3,10 @@
 package discovery
 
 import (
-	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -127,75 +124,4 @@ func (m message) with(field protowire.Number, value string) message {
 func aggregatedProtobuf(list message) []byte {
 	typeMeta := message{}.with(typeAPIVersion, "apidiscovery.k8s.io/v2").with(typeKind, aggregatedKind)
 	return append([]byte(protobufMagic), message{}.with(unknownTypeMeta, string(typeMeta)).with(unknownRaw, string(list))...)
-}
-
-// Documents that are small on the wire and meant to be large, or slow, in memory.
-func TestHostileDocuments(t *testing.T) {
-	aggregated := func(items string) []byte {
-		return []byte(`{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[` + items + `]}`)
-	}
-	repeat := func(n int, text func(i int) string) string {
-		var b strings.Builder
-		for i := range n {
-			if i > 0 {
-				b.WriteByte(',')
-			}
-			b.WriteString(text(i))
-		}
-		return b.String()
-	}
-	versions := repeat(5_000, func(i int) string { return fmt.Sprintf(`{"version":"v%d"}`, i) })
-	groups := message{}
-	for i := range maxGroups + 1 {
-		groups = groups.with(listItems, string(message{}.with(groupMeta, string(message{}.with(metaName, fmt.Sprint(i))))))
-	}
-	for name, test := range map[string]struct {
-		body []byte
-		want string // of the error; empty: it is taken
-	}{
-		"many versions":        {aggregated(`{"metadata":{"name":"g"},"versions":[` + versions + `]}`), ""},
-		"many versions, stale": {aggregated(`{"metadata":{"name":"g"},"versions":[` + strings.ReplaceAll(versions, `"}`, `","freshness":"Stale"}`) + `]}`), ""},
-		"many versions listed": {[]byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"g","versions":[` + versions + `]}]}`), ""},
-		"one group many times": {aggregated(repeat(5_000, func(i int) string {
-			return fmt.Sprintf(`{"metadata":{"name":"g"},"versions":[{"version":"v%d"}]}`, i)
-		})), ""},
-		"a long name":         {aggregated(`{"metadata":{"name":"` + strings.Repeat("x", 1<<20) + `"}},` + repeat(20, func(i int) string { return fmt.Sprintf(`{"metadata":{"name":"g%d"}}`, i) })), ""},
-		"a long name, listed": {[]byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"` + strings.Repeat("x", 1<<20) + `"}]}`), ""},
-		"names in names":      {aggregated(repeat(253, func(i int) string { return fmt.Sprintf(`{"metadata":{"name":"%s"}}`, strings.Repeat("x", i+1)) })), ""},
-		"many elements":       {aggregated(strings.Repeat("{},", maxElements+1) + "{}"), "elements"},
-		"many groups":         {aggregatedProtobuf(groups), "more than 65536 groups"},
-		"many groups in JSON": {aggregated(strings.Repeat("{},", maxGroups) + "{}"), "more than 65536 groups"},
-		"many groups listed":  {[]byte(`{"kind":"APIGroupList","apiVersion":"v1","groups":[` + strings.Repeat("{},", maxGroups) + `{}]}`), "more than 65536 groups"},
-		"deep nesting":        {aggregated(strings.Repeat("[", 1<<20)), "not a discovery document"},
-		"resources of one name": {aggregated(`{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[` + repeat(5_000, func(i int) string {
-			return fmt.Sprintf(`{"resource":"r%d","singularResource":"x","responseKind":{"kind":"K%dList"}}`, i, i)
-		}) + `]}]}`), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			start := time.Now()
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			err := decodeAndUse(test.body)
-			runtime.ReadMemStats(&after)
-			if text := fmt.Sprint(err); test.want == "" && err != nil || !strings.Contains(text, test.want) {
-				t.Errorf("%.200s, want %q", text, test.want)
-			}
-			if took := time.Since(start); took > 20*time.Second {
-				t.Errorf("took %v", took)
-			}
-			if most := uint64(256<<20 + 64*len(test.body)); after.TotalAlloc-before.TotalAlloc > most {
-				t.Errorf("%d bytes of document took %d bytes of memory", len(test.body), after.TotalAlloc-before.TotalAlloc)
-			}
-		})
-	}
-}
-
-func decodeAndUse(body []byte) error {
-	doc, err := decodeBulk(body, namedPath)
-	if err != nil {
-		return err
-	}
-	bulk := newBulk(&half{}, &half{Document: *doc}, nil)
-	new(snapshot.Snapshot).WithDocument(bulk.list, 1).Reset(2).WithDocument(bulk.list, 3)
-	return nil
 }

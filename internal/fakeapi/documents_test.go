@@ -168,43 +168,6 @@ func describeResources(lists map[schema.GroupVersion]*metav1.APIResourceList) ma
 	return all
 }
 
-func TestFormsHaveTheSameContent(t *testing.T) {
-	s := New(Typical(3, 2, 2)...)
-	s.SetForms(Forms{V2: true, V2beta1: true, Protobuf: true})
-	o := inMemoryOrigin(s)
-	for _, path := range []string{"/api", "/apis"} {
-		var want apidiscoveryv2.APIGroupDiscoveryList
-		if err := json.Unmarshal([]byte(o.get(t, path, v2JSON, "").Body), &want); err != nil {
-			t.Fatal(err)
-		}
-		beta := decodeJSON(t, o.get(t, path, v2beta1JSON, "").Body)
-		if beta.APIVersion != "apidiscovery.k8s.io/v2beta1" || beta.Kind != "APIGroupDiscoveryList" {
-			t.Errorf("v2beta1 calls itself %v", beta.TypeMeta)
-		}
-		beta.APIVersion = want.APIVersion
-		if diff := cmp.Diff(want, beta); diff != "" {
-			t.Errorf("%s in v2beta1 (-v2 +v2beta1):\n%s", path, diff)
-		}
-		for accept, apiVersion := range map[string]string{
-			v2Protobuf:      "apidiscovery.k8s.io/v2",
-			v2beta1Protobuf: "apidiscovery.k8s.io/v2beta1",
-		} {
-			message := decodeProtobuf(t, o.get(t, path, accept, "").Body)
-			wantType := runtime.TypeMeta{APIVersion: apiVersion, Kind: "APIGroupDiscoveryList"}
-			if diff := cmp.Diff(wantType, message.TypeMeta); diff != "" {
-				t.Errorf("envelope (-want +got):\n%s", diff)
-			}
-			got := apidiscoveryv2.APIGroupDiscoveryList{TypeMeta: want.TypeMeta}
-			if err := got.Unmarshal(message.Raw); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s in protobuf (-JSON +protobuf):\n%s", path, diff)
-			}
-		}
-	}
-}
-
 func decodeJSON(t *testing.T, body string) apidiscoveryv2.APIGroupDiscoveryList {
 	t.Helper()
 	var list apidiscoveryv2.APIGroupDiscoveryList
@@ -225,40 +188,4 @@ func decodeProtobuf(t *testing.T, body string) runtime.Unknown {
 		t.Fatal(err)
 	}
 	return envelope
-}
-
-// What the real server's documents look like, byte for byte: kinds and API
-// versions are there or not there for historical reasons.
-func TestLegacyDocuments(t *testing.T) {
-	foo := Resource{Name: "foos", Singular: "foo", Kind: "Foo", Namespaced: true, ShortNames: []string{"f"}, Subresources: []string{"status"}}
-	s := New(
-		Group{Versions: []Version{{Name: "v1"}}},
-		Group{Name: "example.com", Versions: []Version{{Name: "v1", Resources: []Resource{foo}}}},
-	)
-	for path, want := range map[string]string{
-		"/api":                 `{"kind":"APIVersions","versions":["v1"],"serverAddressByClientCIDRs":[{"clientCIDR":"0.0.0.0/0","serverAddress":"192.0.2.1:6443"}]}`,
-		"/api/v1":              `{"kind":"APIResourceList","groupVersion":"v1","resources":[]}`,
-		"/apis":                `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"example.com","versions":[{"groupVersion":"example.com/v1","version":"v1"}],"preferredVersion":{"groupVersion":"example.com/v1","version":"v1"}}]}`,
-		"/apis/example.com":    `{"kind":"APIGroup","apiVersion":"v1","name":"example.com","versions":[{"groupVersion":"example.com/v1","version":"v1"}],"preferredVersion":{"groupVersion":"example.com/v1","version":"v1"}}`,
-		"/apis/example.com/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"example.com/v1","resources":[{"name":"foos","singularName":"foo","namespaced":true,"kind":"Foo","verbs":["delete","deletecollection","get","list","patch","create","update","watch"],"shortNames":["f"]},{"name":"foos/status","singularName":"","namespaced":true,"kind":"Foo","verbs":["get","patch","update"]}]}`,
-	} {
-		if got := inMemoryOrigin(s).get(t, path, plainJSON, "").Body; got != want+"\n" {
-			t.Errorf("%s\n got %s\nwant %s", path, got, want)
-		}
-	}
-}
-
-func TestTypical(t *testing.T) {
-	groups := Typical(2, 2, 28)
-	if len(groups) != 3 || groups[0].Name != "" || groups[2].Name != "g0002.example.com" {
-		t.Fatalf("groups: %v", groups)
-	}
-	versions := groups[2].Versions
-	if len(versions) != 2 || versions[0].Name != "v2" || versions[1].Name != "v1" {
-		t.Fatalf("versions: %v", versions)
-	}
-	last := versions[1].Resources[27]
-	if last.Kind != "Kind0002AB" || last.Name != "kind0002abs" || last.Singular != "kind0002ab" {
-		t.Errorf("resource: %+v", last)
-	}
 }

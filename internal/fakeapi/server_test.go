@@ -3,16 +3,15 @@
 package fakeapi
 
 import (
-	"net/http/httptest"
+	"encoding/json"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/rest"
 )
 
 func TestNegotiation(t *testing.T) {
@@ -108,49 +107,6 @@ func TestETag(t *testing.T) {
 	}
 }
 
-func TestChanges(t *testing.T) {
-	shared := []Version{{Name: "v2"}, {Name: "v1"}}
-	s := New()
-	served := func() string {
-		var list []string
-		for _, group := range s.world.groups {
-			names := make([]string, 0, len(group.Versions))
-			for _, version := range group.Versions {
-				names = append(names, version.Name)
-			}
-			list = append(list, group.Name+":"+strings.Join(names, ","))
-		}
-		return strings.Join(list, " ")
-	}
-	for _, step := range []struct {
-		change func()
-		want   string
-	}{
-		{func() {}, ""},
-		{func() { s.Put(Group{Name: "a", Versions: shared}) }, "a:v2,v1"},
-		{func() { s.Put(Group{Name: "b", Versions: shared}) }, "a:v2,v1 b:v2,v1"},
-		{func() { s.PutVersion("a", Version{Name: "v3"}) }, "a:v2,v1,v3 b:v2,v1"},
-		{func() { s.PutVersion("a", Version{Name: "v2", Stale: true}) }, "a:v2,v1,v3 b:v2,v1"},
-		{func() { s.RemoveVersion("a", "v2") }, "a:v1,v3 b:v2,v1"},
-		{func() { s.RemoveVersion("a", "v2") }, "a:v1,v3 b:v2,v1"},
-		{func() { s.PutVersion("c", Version{Name: "v1"}) }, "a:v1,v3 b:v2,v1 c:v1"},
-		{func() { s.Put(Group{Name: "a", Versions: shared}) }, "a:v2,v1 b:v2,v1 c:v1"},
-		{func() { s.Remove("b") }, "a:v2,v1 c:v1"},
-		{func() { s.Remove("b") }, "a:v2,v1 c:v1"},
-		{func() { s.RemoveVersion("b", "v1") }, "a:v2,v1 c:v1"},
-		{func() { s.RemoveVersion("c", "v1") }, "a:v2,v1"},
-		{func() { s.SetGroups(Group{Name: "d"}) }, "d:"},
-	} {
-		step.change()
-		if got := served(); got != step.want {
-			t.Fatalf("got %q, want %q", got, step.want)
-		}
-	}
-	if diff := cmp.Diff([]Version{{Name: "v2"}, {Name: "v1"}}, shared); diff != "" {
-		t.Errorf("the caller's versions were changed (-before +after):\n%s", diff)
-	}
-}
-
 func TestErrors(t *testing.T) {
 	const (
 		notFound    = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}` + "\n"
@@ -191,78 +147,67 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestRequests(t *testing.T) {
-	s := New(sample()...)
-	o := inMemoryOrigin(s)
-	etag := o.get(t, "/apis", v2Protobuf, "").Header.Get("ETag")
-	o.get(t, "/apis", v2Protobuf, etag)
-	body := o.get(t, "/apis/example.com/v1?timeout=32s", plainJSON, "").Body
-	o.get(t, "/apis/absent", plainJSON, "")
-	s.SetFault(At("/api"), Status(503, 0))
-	o.get(t, "/api", plainJSON, "")
-	s.SetFault(At("/api"), Refused())
-	o.get(t, "/api", plainJSON, "")
-
-	requests := s.TakeRequests()
-	want := []string{
-		"GET /apis  v2+protobuf 200",
-		"GET /apis  304",
-		"GET /apis/example.com/v1  legacy 200",
-		"GET /apis/absent  404",
-		"GET /api  Status(503) 503",
-		"GET /api  Refused",
-	}
-	if diff := cmp.Diff(want, lines(requests)); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(Request{
-		Method: "GET", Host: "fake.invalid", Path: "/apis",
-		Accept: v2Protobuf, IfNoneMatch: etag, Authorization: "Bearer " + Token,
-		Code: 304, Form: "304",
-	}, requests[1]); diff != "" {
-		t.Errorf("second request (-want +got):\n%s", diff)
-	}
-	if requests[2].BodyBytes != len(body) {
-		t.Errorf("%d bytes of the body read, not %d", requests[2].BodyBytes, len(body))
-	}
-	if left := s.Requests(); len(left) != 0 {
-		t.Errorf("left: %v", left)
-	}
-}
-
-// All at once, over TCP: what the race detector is for.
-func TestConcurrency(t *testing.T) {
-	s := New(Typical(20, 1, 2)...)
-	server := httptest.NewServer(s)
-	defer server.Close()
-	client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL, BearerToken: Token, QPS: -1})
-	if err != nil {
+func legacyGroupNames(t *testing.T, r result) []string {
+	t.Helper()
+	var list metav1.APIGroupList
+	if err := json.Unmarshal([]byte(r.Body), &list); err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Add(2)
-		go func() {
-			defer wg.Done()
-			for range 20 {
-				if _, _, _, err := client.GroupsAndMaybeResources(); err != nil {
-					t.Error(err)
+	var names []string
+	for _, group := range list.Groups {
+		names = append(names, group.Name)
+	}
+	return names
+}
+
+func TestBoot(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		booting Booting
+		unknown int // the code of the paths of the group that is unknown
+	}{
+		{"silent", Booting{}, 503},
+		{"answering", Booting{Answering: true}, 200},
+		{"absent", Booting{Absent: true}, 404},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := New(sample()...)
+			o := inMemoryOrigin(s)
+			etag := o.get(t, "/apis", v2JSON, "").Header.Get("ETag")
+			test.booting.Unknown = []string{"example.com"}
+			ready := s.Boot(test.booting)
+			if diff := cmp.Diff([]string{"metrics.example.com"}, legacyGroupNames(t, o.get(t, "/apis", plainJSON, ""))); diff != "" {
+				t.Errorf("groups (-want +got):\n%s", diff)
+			}
+			codes := map[string]int{
+				"/readyz": 500, "/api": 200, "/api/v1": 200, "/apis": 200,
+				"/apis/example.com": test.unknown, "/apis/example.com/v1": test.unknown,
+				"/apis/example.com/v9": 503, "/apis/absent": 503, "/absent": 503,
+			}
+			if test.booting.Absent {
+				codes["/apis/example.com/v9"] = 404
+			}
+			for path, code := range codes {
+				r := o.get(t, path, plainJSON, "")
+				if r.Code != code {
+					t.Errorf("%s: %d, want %d", path, r.Code, code)
 				}
-				s.Requests()
+				if r.Code == 503 && r.Header.Get("Retry-After") != "5" {
+					t.Errorf("%s: %v", path, r.Header)
+				}
 			}
-		}()
-		go func() {
-			defer wg.Done()
-			for i := range 20 {
-				s.PutVersion("g0001.example.com", Version{Name: "v1", Stale: i%2 == 0})
-				s.SetForms([]Forms{Aggregated(), Legacy()}[i%2])
-				s.SetFault(At("/healthz"), Refused())()
+			if r := o.get(t, "/apis", v2JSON, etag); r.Code != 200 {
+				t.Errorf("the ETag of the whole document: %d", r.Code)
 			}
-		}()
+			ready()
+			if r := o.get(t, "/apis", v2JSON, etag); r.Code != 304 {
+				t.Errorf("when it is ready: %d", r.Code)
+			}
+			for path, code := range map[string]int{"/readyz": 200, "/apis/example.com/v1": 200, "/apis/absent": 404} {
+				if r := o.get(t, path, plainJSON, ""); r.Code != code {
+					t.Errorf("%s, when it is ready: %d", path, r.Code)
+				}
+			}
+		})
 	}
-	wg.Wait()
-	if got := len(s.TakeRequests()); got != 4*20*2 {
-		t.Errorf("%d requests", got)
-	}
-	client.RESTClient().(*rest.RESTClient).Client.CloseIdleConnections()
 }

@@ -7,7 +7,6 @@ package refresh
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -154,48 +153,6 @@ func TestAnswersAreSpread(t *testing.T) {
 	}
 }
 
-// Whatever rings, and whenever: events, their echoes and watches that open again do
-// not make two refreshes within a second.
-func TestRefreshesKeepTheirDistance(t *testing.T) {
-	r := &recorder{}
-	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
-		time.Sleep(time.Hour)
-		start := time.Now()
-		for range 500 {
-			if rand.IntN(2) == 0 {
-				bell.RingEvent()
-			} else {
-				bell.Ring()
-			}
-			time.Sleep(rand.N(3 * time.Second))
-		}
-		times := r.since(start)
-		for i := 1; i < len(times); i++ {
-			if gap := times[i] - times[i-1]; gap < spacing {
-				t.Errorf("%v between two refreshes, the second after %v", gap, times[i])
-			}
-		}
-		if len(times) < 200 {
-			t.Errorf("only %d refreshes", len(times))
-		}
-	})
-}
-
-// Rings that come before the answer begins are one.
-func TestRingsBeforeTheAnswer(t *testing.T) {
-	r := &recorder{}
-	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
-		time.Sleep(time.Hour)
-		start := time.Now()
-		for range 190 {
-			bell.Ring()
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(time.Hour)
-		wantTimes(t, r.since(start), settle)
-	})
-}
-
 // A ring while a refresh is under way may be about what that has missed.
 func TestRingDuringRefresh(t *testing.T) {
 	r := &recorder{takes: 3 * time.Second}
@@ -238,27 +195,4 @@ func TestBurst(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Rings neither stop the interval nor are lost to it.
-func TestRingsBetweenIntervals(t *testing.T) {
-	r := &recorder{}
-	inLoop(t, time.Minute, r, func(t *testing.T, bell *Doorbell) {
-		start := time.Now()
-		time.Sleep(30 * time.Second)
-		bell.Ring()
-		time.Sleep(10 * time.Minute)
-		times := r.since(start)
-		if times[0] < 30*time.Second+settle || times[0] > 30*time.Second+settle+spread {
-			t.Errorf("the ring was answered after %v", times[0])
-		}
-		for i := 1; i < len(times); i++ {
-			if gap := times[i] - times[i-1]; gap < 54*time.Second || gap > time.Minute {
-				t.Errorf("%v after %v", gap, times[i-1])
-			}
-		}
-		if len(times) < 9 {
-			t.Errorf("refreshes after %v", times)
-		}
-	})
 }

@@ -6,6 +6,7 @@ package refresh
 
 import (
 	"context"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,66 +47,6 @@ func TestFailureWithoutInterval(t *testing.T) {
 	})
 }
 
-func TestRunEndsWhileWaiting(t *testing.T) {
-	for name, during := range map[string]time.Duration{"refresh": 0, "interval": 2 * time.Second, "settling": 5100 * time.Millisecond} {
-		t.Run(name, func(t *testing.T) {
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-			synctest.Test(t, func(t *testing.T) {
-				r := &recorder{takes: time.Second}
-				ctx, cancel := context.WithCancel(context.Background())
-				bell, ended := NewDoorbell(), make(chan struct{})
-				go func() {
-					defer close(ended)
-					loop(ctx, time.Minute, bell, r.refresh)
-				}()
-				time.AfterFunc(5*time.Second, bell.Ring)
-				time.Sleep(during)
-				start := time.Now()
-				cancel()
-				<-ended
-				if took := time.Since(start); took > 0 {
-					t.Errorf("took %v to end", took)
-				}
-				time.Sleep(time.Minute)
-			})
-		})
-	}
-}
-
-func TestRunWithoutOptionsOnlyWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &recorder{}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
-		defer cancel()
-		start := time.Now()
-		Run(ctx, Options{}, r.refresh)
-		if took := time.Since(start); took != time.Hour || r.count() != 0 {
-			t.Errorf("%d refreshes in %v", r.count(), took)
-		}
-	})
-}
-
-// An interval, or a watcher, is enough to refresh.
-func TestRunWithOneOption(t *testing.T) {
-	for name, watches := range map[string]bool{"an interval": false, "a watcher": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				options := Options{Interval: time.Minute}
-				if watches {
-					options = Options{Watchers: []*Watcher{watcherOf(t, &watchAPI{watches: []answer{{}}}, unlogged)}}
-				}
-				r := &recorder{}
-				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				defer cancel()
-				Run(ctx, options, r.refresh)
-				if r.count() == 0 {
-					t.Error("no refresh")
-				}
-			})
-		})
-	}
-}
-
 func TestRingNeverBlocks(t *testing.T) {
 	bell := NewDoorbell()
 	for range 1000 {
@@ -118,4 +59,42 @@ func TestRingNeverBlocks(t *testing.T) {
 	default:
 	}
 	bell.drain()
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// A watcher that runs again has nothing in common with what its last run gave up.
+func TestWatcherRunsAgainBesideStuckOne(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	synctest.Test(t, func(t *testing.T) {
+		api, free := &watchAPI{watches: []answer{{}}}, make(chan struct{})
+		until := time.Now().Add(time.Minute)
+		w := watcherOf(t, transport(func(req *http.Request) (*http.Response, error) {
+			if time.Now().Before(until) {
+				<-free
+			}
+			return api.RoundTrip(req)
+		}), unlogged)
+		run := func(d time.Duration) {
+			ctx, cancel := context.WithTimeout(context.Background(), d)
+			defer cancel()
+			start := time.Now()
+			Run(ctx, Options{Watchers: []*Watcher{w}}, func(context.Context) error { return nil })
+			if took := time.Since(start) - d; took > time.Second {
+				t.Errorf("returned %v after ctx ended", took)
+			}
+		}
+		run(10 * time.Second)
+		time.Sleep(time.Minute)
+		time.AfterFunc(10*time.Second, func() {
+			close(free)
+			synctest.Wait()
+			if !w.Watching() {
+				t.Error("not watching, after what the first run gave up has ended")
+			}
+		})
+		run(time.Minute)
+	})
 }

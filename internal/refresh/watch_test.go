@@ -5,7 +5,6 @@
 package refresh
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -220,25 +219,4 @@ func TestWatcherGoesOnAtOnce(t *testing.T) {
 			t.Errorf("asked for %d seconds, and again after %v", asked, took)
 		}
 	})
-}
-
-// Two watchers whose server comes back do not ask at the same moment.
-func TestWatchersDoNotReopenInLockstep(t *testing.T) {
-	var firsts []string
-	for range 8 {
-		api := &watchAPI{watches: []answer{{end: io.EOF}, {}}}
-		whileWatching(t, api, func(t *testing.T, _ *watcherTest) {
-			time.Sleep(time.Minute)
-			seen := api.seen()
-			pause := seen[2].at.Sub(seen[1].at)
-			if pause < 500*time.Millisecond || pause > 3*time.Second {
-				t.Errorf("a pause of %v", pause)
-			}
-			firsts = append(firsts, fmt.Sprint(pause))
-		})
-	}
-	slices.Sort(firsts)
-	if n := len(slices.Compact(firsts)); n < 4 {
-		t.Errorf("%d different pauses of 8", n)
-	}
 }

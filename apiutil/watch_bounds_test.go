@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -139,48 +140,114 @@ func TestWatchOfEndlessEvents(t *testing.T) {
 	})
 }
 
-// 5,000 CRDs, each of them changed, with metadata as kubectl and controllers leave
-// it, take up next to nothing.
-func TestWatchOf5000CRDs(t *testing.T) {
-	fields := `"managedFields":[{"manager":"kubectl","operation":"Update","apiVersion":"apiextensions.k8s.io/v1","fieldsType":"FieldsV1","fieldsV1":{` +
-		strings.Repeat(`"f:spec":{"f:group":{}},`, 100) + `"f:end":{}}}]`
-	object := func(n int) string {
-		return fmt.Sprintf(`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"foos.group%d.example.com",`+
-			`"uid":"c8bf5c5a-0000-4000-8000-%012d","resourceVersion":"%d",%s}}`, n, n, n+2, fields)
+// A stuckBody cannot be cancelled. What is nil does not get stuck.
+type stuckBody struct {
+	io.ReadCloser
+	read, closed <-chan struct{}
+}
+
+func (b stuckBody) Read(p []byte) (int, error) {
+	if b.read != nil {
+		<-b.read
 	}
-	list := func(req *http.Request) *generated {
-		most := 5000
-		if req.URL.Query().Get("limit") == "1" {
-			most = 1
-		}
-		return &generated{
-			pending: `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[`,
-			more: func(n int) string {
-				switch {
-				case n < most-1:
-					return object(n) + ","
-				case n == most-1:
-					return object(n) + "]}"
-				}
-				return ""
-			},
-		}
+	return b.ReadCloser.Read(p)
+}
+
+func (b stuckBody) Close() error {
+	if b.closed != nil {
+		<-b.closed
 	}
-	watch := func(req *http.Request) *generated {
-		return &generated{stream: req, more: func(n int) string {
-			if n == 5000 {
-				return ""
+	return b.ReadCloser.Close()
+}
+
+// When its context ends, Start gives up a list or a watch whose transport does not stop.
+// A watch that opens later is closed.
+func TestStartEndsBesideStuckWatch(t *testing.T) {
+	type stuck = func(req *http.Request, next http.RoundTripper, free <-chan struct{}) (*http.Response, error)
+	opening := func(verb string) stuck {
+		return func(req *http.Request, next http.RoundTripper, free <-chan struct{}) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			if (req.URL.Query().Get("watch") == "") == (verb == "list") {
+				<-free
 			}
-			return `{"type":"MODIFIED","object":` + object(n) + "}\n"
-		}}
+			return resp, err
+		}
 	}
-	watchGenerated(t, list, watch, func(_ *fakeapi.Server, read, live, _ int64, watching bool) {
-		t.Logf("%d KiB read, %d KiB live", read>>10, live>>10)
-		if read < 5000*2000 {
-			t.Errorf("%d bytes were read, not all events", read)
+	body := func(read, closed bool) stuck {
+		return func(req *http.Request, next http.RoundTripper, free <-chan struct{}) (*http.Response, error) {
+			resp, err := next.RoundTrip(req)
+			if err == nil && read {
+				resp.Body = stuckBody{ReadCloser: resp.Body, read: free}
+			}
+			if err == nil && closed {
+				resp.Body = stuckBody{ReadCloser: resp.Body, closed: free}
+			}
+			return resp, err
 		}
-		if live > 2<<20 || !watching {
-			t.Errorf("%d bytes are kept", live)
-		}
-	})
+	}
+	for name, transport := range map[string]stuck{
+		"list": opening("list"), "watch": opening("watch"), "reading": body(true, false), "closing": body(false, true), "reading and closing": body(true, true),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Aggregated())
+				watched, free := newWatchServer(server), make(chan struct{})
+				m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+					if watched.lists[req.URL.Path] != nil {
+						return transport(req, watched, free)
+					}
+					return watched.RoundTrip(req)
+				}), apiutil.DynamicRESTMapperOptions{WatchAPIs: true, RefreshInterval: time.Minute})
+				time.AfterFunc(time.Hour, func() { close(free) })
+				stop := startMapper(t, m)
+				time.Sleep(20 * time.Second)
+				start := time.Now()
+				stop()
+				if took := time.Since(start); took > time.Second {
+					t.Errorf("Start returned %v after its context ended", took)
+				}
+				if m.Status().Watching {
+					t.Error("watching after Start has returned")
+				}
+				time.Sleep(2 * time.Hour)
+				synctest.Wait()
+				for path, list := range watched.lists {
+					if n := list.watches(); n != 0 {
+						t.Errorf("%d watches left open at %s", n, path)
+					}
+				}
+			})
+		})
+	}
+}
+
+// An opening that gets stuck is given up after RequestTimeout, and tried again. A body
+// that gets stuck is given up soon after the watch should have ended.
+func TestStuckWatchIsOpenedAgain(t *testing.T) {
+	for name, opens := range map[string]bool{"opening": false, "reading": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Aggregated())
+				watched, free := newWatchServer(server), make(chan struct{})
+				time.AfterFunc(time.Hour, func() { close(free) })
+				until := time.Now().Add(time.Minute)
+				m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+					resp, err := watched.RoundTrip(req)
+					if watched.lists[req.URL.Path] == nil || time.Now().After(until) || req.URL.Query().Get("watch") == "" {
+						return resp, err
+					}
+					if !opens {
+						<-free
+					}
+					resp.Body = stuckBody{ReadCloser: resp.Body, read: free}
+					return resp, err
+				}), apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
+				stop := startMapper(t, m)
+				time.Sleep(15 * time.Minute)
+				wantWatching(t, server, watched.lists[crdsPath], m)
+				stop()
+				time.Sleep(2 * time.Hour)
+			})
+		})
+	}
 }
