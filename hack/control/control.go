@@ -42,6 +42,7 @@ type Plane struct {
 type Process struct {
 	Address string // host and port
 
+	host string // the name of its machine; "" is that of this one
 	args []string
 	log  string // file
 	cmd  *exec.Cmd
@@ -196,9 +197,16 @@ func (s *Process) Start() error {
 		return err
 	}
 	defer func() { _ = log.Close() }() // the process has its own
-	s.cmd = exec.Command(s.args[0], s.args[1:]...)
+	args := s.args
+	if s.host != "" {
+		args = append([]string{"/bin/sh", "-c", `hostname "$0" && exec "$@"`, s.host}, args...)
+	}
+	s.cmd = exec.Command(args[0], args[1:]...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it must not outlive us
+	if s.host != "" {
+		s.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUTS
+	}
 	return s.cmd.Start()
 }
 
