@@ -122,25 +122,6 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-func TestMetricsOfLegacyServer(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Legacy())
-		metrics := &recordedMetrics{}
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
-		server.SetLatency(100 * time.Millisecond) // so that a report is over before the next one
-		wantServed(t, m, fooKind)
-		metrics.want(t, "the first lookup",
-			"request bulk 200", "request bulk 200", "reload document 200ms true", "served 1 3 0",
-			"request version 200", "reload version 100ms true", "served 1 3 2", "miss found")
-		wantServed(t, m, fooKind, barKind)
-		metrics.want(t, "hits")
-		_, _ = m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"})
-		metrics.want(t, "a miss without a version",
-			"request version 200", "reload version 100ms true", "served 1 3 2",
-			"request group 200", "reload group 100ms true", "served 1 3 2", "miss absent")
-	})
-}
-
 // A server behind a path of a proxy has the same classes of paths.
 func TestMetricsBehindPrefix(t *testing.T) {
 	for _, prefix := range []string{"/k8s/clusters/c-1", "/apis-of/mine", "/api"} {

@@ -156,26 +156,6 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// 500 CRDs in a minute cost no more than a read each second.
-func TestWatchBurst(t *testing.T) {
-	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
-		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-			settled(t, server, m)
-			for n := range 500 {
-				server.Put(fakeGroup(fmt.Sprintf("g%d.example.com", n), fakeVersion("v1", "Foo")))
-				watched.lists[crdsPath].put(fmt.Sprintf("foos.g%d.example.com", n))
-				time.Sleep(time.Minute / 500)
-			}
-			time.Sleep(2 * time.Second)
-			if n := len(server.TakeRequests()); n > 2*62 {
-				t.Errorf("%d discovery requests", n)
-			}
-			if n := m.Status().Groups; n != 503 {
-				t.Errorf("%d groups", n)
-			}
-		})
-}
-
 // If the program may not watch, or the resource is not served, one line for each resource
 // names what is missing, and the mapper refreshes by interval. When the watch works, the
 // mapper notices.
