@@ -63,65 +63,6 @@ func (m *recordedMetrics) take() []string {
 	return lines
 }
 
-func (m *recordedMetrics) want(t *testing.T, what string, want ...string) {
-	t.Helper()
-	if got := m.take(); !slices.Equal(got, want) {
-		t.Errorf("%s:\n got %q\nwant %q", what, got, want)
-	}
-}
-
-func TestMetrics(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		metrics := &recordedMetrics{}
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics, NegativeTTL: time.Minute, RefreshInterval: time.Hour})
-		metrics.want(t, "the constructor")
-		server.SetLatency(100 * time.Millisecond)
-		wantServed(t, m, fooKind)
-		metrics.want(t, "the first lookup", "request bulk 200", "request bulk 200", "reload document 200ms true", "served 1 3 5", "miss found")
-		if !metrics.last.Equal(m.Status().LastSuccess) {
-			t.Errorf("the last success was at %v, they are told %v", m.Status().LastSuccess, metrics.last)
-		}
-		wantServed(t, m, fooKind, barKind, otherKind)
-		metrics.want(t, "hits")
-
-		wantAbsent(t, m, newKind)
-		metrics.want(t, "a miss", "request version 404", "reload version 100ms true", "served 1 3 5", "miss absent")
-		wantAbsent(t, m, newKind)
-		metrics.want(t, "a miss that is remembered")
-		core := schema.GroupVersionKind{Version: "v1", Kind: "Absent"}
-		wantAbsent(t, m, core)
-		metrics.want(t, "a miss in the core group", "request version 200", "reload version 100ms true", "served 1 3 5", "miss absent")
-		_, _ = m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"})
-		metrics.want(t, "a miss without a version",
-			"request version 200", "reload version 100ms true", "served 1 3 5",
-			"request group 200", "reload group 100ms true", "served 1 3 5", "miss absent")
-
-		serve(server, newKind)
-		m.Reset()
-		metrics.want(t, "a reset")
-		wantServed(t, m, newKind)
-		metrics.want(t, "a lookup after it", "request bulk 304", "request bulk 200", "reload document 200ms true", "served 2 4 6", "miss found")
-
-		server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
-		_ = lookUp(m, core) // remembered, but for the change
-		metrics.want(t, "a 503", "request version 503", "reload version 100ms false", "served 2 4 6", "miss failed")
-		success := m.Status().LastSuccess
-		server.SetFault(fakeapi.All(), fakeapi.Refused())
-		m.Reset()
-		wantServed(t, m, fooKind)
-		metrics.want(t, "no connection, a known kind", "request bulk 0", "reload document 100ms false", "served 2 4 6", "miss found")
-		if !metrics.last.Equal(success) {
-			t.Errorf("the last success was at %v, they are told %v", success, metrics.last)
-		}
-		server.ClearFaults()
-		stop := startMapper(t, m)
-		time.Sleep(time.Second)
-		metrics.want(t, "a refresh", "request bulk 304", "request bulk 304", "reload document 200ms true", "served 2 4 6")
-		stop()
-	})
-}
-
 // A server behind a path of a proxy has the same classes of paths.
 func TestMetricsBehindPrefix(t *testing.T) {
 	for _, prefix := range []string{"/k8s/clusters/c-1", "/apis-of/mine", "/api"} {

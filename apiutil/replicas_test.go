@@ -18,20 +18,6 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// laggingServer is a server of which mapper m knows everything, with documents
-// that stand still from now on. Its lists do so as well, if they are given.
-func laggingServer(t *testing.T, server *fakeapi.Server, lists bool, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
-	t.Helper()
-	m := newMapper(t, server, opts)
-	readAll(t, m)
-	server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
-	if lists {
-		server.SetLag(fakeapi.PartLists, fakeapi.Forever)
-	}
-	server.TakeRequests()
-	return m
-}
-
 // missElsewhere makes lookups that read the whole document and find nothing.
 func missElsewhere(t *testing.T, m *apiutil.DynamicRESTMapper) {
 	t.Helper()

@@ -59,3 +59,24 @@ func TestRingNeverBlocks(t *testing.T) {
 	}
 	bell.drain()
 }
+
+// Without an interval and a watcher, Run only waits.
+func TestRunRefreshesOnlyIfAsked(t *testing.T) {
+	for name, options := range map[string]func() Options{
+		"nothing":     func() Options { return Options{} },
+		"an interval": func() Options { return Options{Interval: time.Minute} },
+		"a watcher": func() Options {
+			return Options{Watchers: []*Watcher{watcherOf(t, &watchAPI{watches: []answer{{}}}, unlogged)}}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r, start := &recorder{}, time.Now()
+			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+			defer cancel()
+			Run(ctx, options(), r.refresh)
+			if took := time.Since(start); took != time.Hour || (r.count() == 0) != (name == "nothing") {
+				t.Errorf("%s: %d refreshes in %v", name, r.count(), took)
+			}
+		})
+	}
+}
