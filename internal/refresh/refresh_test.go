@@ -7,6 +7,7 @@ package refresh
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -193,6 +194,34 @@ func TestBurst(t *testing.T) {
 					t.Errorf("the last ring, after %v, was not answered: %v", last, times)
 				}
 			})
+		})
+	}
+}
+
+// Whatever rings, and whenever: events, their echoes, the interval and watches that open
+// again do not make two refreshes within a second.
+func TestRefreshesKeepTheirDistance(t *testing.T) {
+	for _, interval := range []time.Duration{0, time.Minute} {
+		r := &recorder{}
+		inLoop(t, interval, r, func(t *testing.T, bell *Doorbell) {
+			start := time.Now()
+			for range 500 {
+				if rand.IntN(2) == 0 {
+					bell.RingEvent()
+				} else {
+					bell.Ring()
+				}
+				time.Sleep(rand.N(3 * time.Second))
+			}
+			times := r.since(start)
+			for i := 1; i < len(times); i++ {
+				if gap := times[i] - times[i-1]; gap < spacing {
+					t.Errorf("%v between two refreshes, the second after %v; want at least %v", gap, times[i], spacing)
+				}
+			}
+			if len(times) < 200 {
+				t.Errorf("only %d refreshes for 500 rings", len(times))
+			}
 		})
 	}
 }
