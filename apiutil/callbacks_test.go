@@ -141,7 +141,7 @@ func (m *slowMetrics) Served(uint64, int, int, time.Time) {}
 
 // Reports that take longer than their reads do not pile up. Neither lookups nor the end
 // of Start wait for them.
-func TestSlowReports(t *testing.T) {
+func TestNobodyWaitsForSlowReports(t *testing.T) {
 	const misses, pause = 3000, 20 * time.Millisecond // 50 a second for a minute
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		metrics := &slowMetrics{takes: 100 * time.Millisecond, ends: make(chan struct{})}
@@ -216,7 +216,7 @@ func countPanics(t *testing.T) *atomic.Int32 {
 
 // A transport that panics, or that ends its goroutine as t.FailNow does, is an outage: it
 // ends neither the program nor the mapper.
-func TestTransportThatPanics(t *testing.T) {
+func TestTransportThatPanicsIsAnOutage(t *testing.T) {
 	for name, fail := range map[string]func(*http.Response){
 		"panic":         func(*http.Response) { panic("broken") },
 		"panic in body": func(resp *http.Response) { resp.Body = brokenBody{resp.Body} },
@@ -262,7 +262,7 @@ func TestTransportThatPanics(t *testing.T) {
 
 // Transports of tests and gateways return answers without a body, or no answer at all.
 // http.Client forgives that, and so does the mapper.
-func TestTransportWithoutBodies(t *testing.T) {
+func TestTransportWithoutBodiesIsForgiven(t *testing.T) {
 	panics := countPanics(t)
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())

@@ -77,7 +77,7 @@ func TestNewsOfAnotherGroupIsNoNews(t *testing.T) {
 
 // A server that contradicts itself gets a limited number of requests, and the lookup
 // returns an answer all the same.
-func TestContradictions(t *testing.T) {
+func TestServerThatContradictsItselfGetsFewRequests(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		for _, version := range []string{"v2", "v3", "v4", "v5"} {
 			server.PutVersion(fooKind.Group, fakeVersion(version, "In"+version))

@@ -63,7 +63,7 @@ var askings = map[string][]string{"without a version": nil, "with a version": {"
 
 // F9: a miss in one group does not wait for others that hang, however often they
 // are asked for.
-func TestMissBesideHangingGroups(t *testing.T) {
+func TestMissDoesNotWaitForHangingGroups(t *testing.T) {
 	for how, others := range askings {
 		for what, versions := range askings {
 			for where, group := range map[string]string{"known": "g0001.example.com", "absent": "nowhere.example.com", "core": ""} {
@@ -92,7 +92,7 @@ func TestMissBesideHangingGroups(t *testing.T) {
 }
 
 // F9: nor does the first lookup of a known kind after a Reset.
-func TestResetBesideHangingGroups(t *testing.T) {
+func TestHitAfterResetDoesNotWaitForHangingGroups(t *testing.T) {
 	for how, others := range askings {
 		t.Run(how, func(t *testing.T) {
 			eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
@@ -121,7 +121,7 @@ func TestResetBesideHangingGroups(t *testing.T) {
 }
 
 // Lookups that have ended leave nothing behind in a group that hangs.
-func TestEndedLookupsOfAHangingGroup(t *testing.T) {
+func TestEndedLookupsLeaveNothingBehind(t *testing.T) {
 	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
 		before := runtime.NumGoroutine()

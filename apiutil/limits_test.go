@@ -99,7 +99,7 @@ func TestErrorsAreBounded(t *testing.T) {
 
 // The mapper reports a Retry-After and does not wait: client-go would sleep inside the
 // request, while others wait for it. The next lookup asks at once.
-func TestRetryAfter(t *testing.T) {
+func TestRetryAfterIsReportedAndNotAwaited(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for _, test := range []struct {
 		name  string
@@ -146,7 +146,7 @@ func TestRetryAfter(t *testing.T) {
 // A request has RequestTimeout, and a lookup waits only mostPatient for the next one in a
 // group that has not answered. Versions that do not answer, here two in each of two groups,
 // keep no others from being read.
-func TestRequestTimeout(t *testing.T) {
+func TestRequestsEndByTheirTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		groups := fakeapi.Typical(50, 2, 1)
 		server := fakeapi.New(groups...)
@@ -170,7 +170,7 @@ func TestRequestTimeout(t *testing.T) {
 }
 
 // A rate limit of the rest.Config counts for discovery, too.
-func TestRateLimit(t *testing.T) {
+func TestRateLimitOfTheConfigHolds(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))

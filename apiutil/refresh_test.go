@@ -62,7 +62,7 @@ func TestIdleRefreshIsTwo304s(t *testing.T) {
 
 // After a failure the server is asked again after 1 s, 2 s, 4 s and so on, up to
 // 2 minutes or the interval; and at the interval from the first success on.
-func TestBackoff(t *testing.T) {
+func TestFailedRefreshIsRetriedWithBackoff(t *testing.T) {
 	for name, fault := range map[string]fakeapi.Fault{
 		"503": fakeapi.Status(503, 0), "refused": fakeapi.Refused(), "login page": fakeapi.LoginPage(),
 	} {
@@ -199,7 +199,7 @@ func TestStoppedRefreshFailsNothing(t *testing.T) {
 	})
 }
 
-func TestStartTwice(t *testing.T) {
+func TestStartRunsOnlyOnce(t *testing.T) {
 	for name, opts := range map[string]apiutil.DynamicRESTMapperOptions{"idle": {}, "interval": {RefreshInterval: time.Minute}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestMaxAgeWhileNobodyAsks(t *testing.T) {
 }
 
 // Hits all the time, from many goroutines, refresh once each MaxAge.
-func TestMaxAgeOfBusyMapper(t *testing.T) {
+func TestBusyMapperRefreshesOnceEachMaxAge(t *testing.T) {
 	withAge(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, age time.Duration) {
 		const ages = 10
 		for start := time.Now(); time.Since(start) < ages*age; time.Sleep(age / 100) {
@@ -354,7 +354,7 @@ func TestMaxAgeOfBusyMapper(t *testing.T) {
 }
 
 // Every kind of hit starts a refresh, also lookups by resource and without a group.
-func TestMaxAgeOfEveryLookup(t *testing.T) {
+func TestEveryLookupConfirmsAfterMaxAge(t *testing.T) {
 	for _, form := range lookupForms(fooKind) {
 		t.Run(form.name, func(t *testing.T) {
 			eachServer(t, func(t *testing.T, server *fakeapi.Server) {

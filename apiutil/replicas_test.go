@@ -114,7 +114,7 @@ func TestDocumentsOfTwoReplicas(t *testing.T) {
 
 // Whatever a load balancer does, a kind that both replicas have is always found, a kind
 // that neither has never is, and no lookup returns another error.
-func TestRoundRobin(t *testing.T) {
+func TestKindOfBothReplicasIsAlwaysFound(t *testing.T) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		inBubble(t, func(t *testing.T) {
 			ahead, behind := twoReplicas(forms)

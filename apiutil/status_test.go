@@ -35,7 +35,7 @@ func statusText(m *apiutil.DynamicRESTMapper, start time.Time) string {
 }
 
 // A version that fails says nothing against the health of the server.
-func TestStatusOfFailedGroupVersions(t *testing.T) {
+func TestFailedVersionSaysNothingOfTheServer(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: time.Second, RefreshInterval: time.Minute})
 		dead := fakeVersion("v1", "New")
@@ -83,7 +83,7 @@ func TestStatusOfFailedGroupVersions(t *testing.T) {
 
 // Healthz fails once reads of the document have failed for longer than UnhealthyAfter,
 // says since when and why, and is fine again when one of them succeeds.
-func TestHealthz(t *testing.T) {
+func TestHealthzFailsWhileTheDocumentFails(t *testing.T) {
 	for name, after := range map[string]time.Duration{"default": 0, "a second": time.Second, "ten minutes": 10 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			eachServer(t, func(t *testing.T, server *fakeapi.Server) {

@@ -267,7 +267,7 @@ func (s *subscriber) close(t *testing.T) {
 }
 
 // The channel is closed when the context ends, whatever goes on.
-func TestSubscribeEnds(t *testing.T) {
+func TestSubscriptionEndsWithItsContext(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		pending := subscribe(m) // is never received from

@@ -78,7 +78,7 @@ func settleEchoes(t *testing.T, server *fakeapi.Server, what string) {
 	}
 }
 
-func TestWatch(t *testing.T) {
+func TestEventIsAnsweredWithinSeconds(t *testing.T) {
 	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, func(s *watchServer) {
 		for n := range 100 {
 			s.lists[crdsPath].put(fmt.Sprintf("old%d", n))
@@ -133,7 +133,7 @@ func TestWatch(t *testing.T) {
 // If the program may not watch, or the resource is not served, one line for each resource
 // names what is missing, and the mapper refreshes by interval. When the watch works, the
 // mapper notices.
-func TestWatchRefused(t *testing.T) {
+func TestRefusedWatchIsLoggedOnceAndTriedAgain(t *testing.T) {
 	tests := map[string]struct {
 		failure listFailure
 		says    []string

@@ -16,7 +16,7 @@ import (
 
 // Each fault, in memory and over TCP, for a client that knows the document
 // already and accepts every form.
-func TestFaults(t *testing.T) {
+func TestFaultsAnswerAsTheySay(t *testing.T) {
 	const (
 		target = "/apis"
 		accept = v2Protobuf + "," + v2JSON + "," + plainJSON

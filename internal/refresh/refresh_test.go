@@ -100,7 +100,7 @@ func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *test
 
 // A ring is answered 200 ms later, or up to 1.1 s after that; the answer to the next
 // one keeps a distance of a second.
-func TestRing(t *testing.T) {
+func TestRingIsAnsweredOnceAndSoon(t *testing.T) {
 	r := &recorder{}
 	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
 		time.Sleep(time.Hour)
@@ -171,7 +171,7 @@ func TestRingDuringRefresh(t *testing.T) {
 }
 
 // 500 events in a minute cost a refresh a second, and the last one is answered.
-func TestBurst(t *testing.T) {
+func TestBurstCostsARefreshASecond(t *testing.T) {
 	for name, r := range map[string]*recorder{
 		"fast": {}, "slow": {takes: 400 * time.Millisecond}, "slower": {takes: 5 * time.Second}, "failing": {fails: true},
 	} {

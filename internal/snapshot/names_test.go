@@ -103,8 +103,8 @@ func TestIndexIsMadeMeanwhile(t *testing.T) {
 	}
 }
 
-// TestUnusualNames are found whether they are looked up in the index or not.
-func TestUnusualNames(t *testing.T) {
+// TestUnusualNamesAreFound are found whether they are looked up in the index or not.
+func TestUnusualNamesAreFound(t *testing.T) {
 	resources := []Resource{
 		{Name: "classes", Singular: "class", Kind: "Class"},
 		{Name: "dns", Singular: "dns", Kind: "DNS"},
@@ -138,7 +138,7 @@ func TestUnusualNames(t *testing.T) {
 }
 
 // A resource is found by its own name, also if that is another's singular that sorts before it.
-func TestOwnNameFirst(t *testing.T) {
+func TestResourceIsFoundByItsOwnNameFirst(t *testing.T) {
 	s := document{{name: "a", versions: []docVersion{{name: "v1", read: true, resources: []Resource{
 		{Name: "deer", Singular: "stag", Kind: "Deer"}, {Name: "antlers", Singular: "deer", Kind: "Antlers"},
 	}}}}}.snapshot()
