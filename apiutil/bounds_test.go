@@ -240,7 +240,7 @@ func TestBodiesOfTheWatchAreBounded(t *testing.T) {
 }
 
 // The causes that a caller may want to tell apart can be told apart.
-func TestCauses(t *testing.T) {
+func TestCausesCanBeToldApart(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
 	for _, test := range []struct {

@@ -141,7 +141,7 @@ func (m *slowMetrics) Served(uint64, int, int, time.Time) {}
 
 // Reports that take longer than their reads do not pile up. Neither lookups nor the end
 // of Start wait for them.
-func TestSlowReports(t *testing.T) {
+func TestNobodyWaitsForSlowReports(t *testing.T) {
 	const misses, pause = 3000, 20 * time.Millisecond // 50 a second for a minute
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		metrics := &slowMetrics{takes: 100 * time.Millisecond, ends: make(chan struct{})}
@@ -216,7 +216,7 @@ func countPanics(t *testing.T) *atomic.Int32 {
 
 // A transport that panics, or that ends its goroutine as t.FailNow does, is an outage: it
 // ends neither the program nor the mapper.
-func TestTransportThatPanics(t *testing.T) {
+func TestTransportThatPanicsIsAnOutage(t *testing.T) {
 	for name, fail := range map[string]func(*http.Response){
 		"panic":         func(*http.Response) { panic("broken") },
 		"panic in body": func(resp *http.Response) { resp.Body = brokenBody{resp.Body} },
@@ -260,65 +260,9 @@ func TestTransportThatPanics(t *testing.T) {
 	}
 }
 
-// panickyMetrics panics at each call that nobody waits for.
-type panickyMetrics struct{}
-
-func (panickyMetrics) Request(string, int) { panic("Request") }
-
-func (panickyMetrics) Reload(string, time.Duration, error) { panic("Reload") }
-
-func (panickyMetrics) Miss(string) {}
-
-func (panickyMetrics) Served(uint64, int, int, time.Time) { panic("Served") }
-
-// Metrics that panic end neither the program nor the reports after them.
-func TestMetricsThatPanic(t *testing.T) {
-	panics := countPanics(t)
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: panickyMetrics{}})
-		wantServed(t, m, fooKind)
-		synctest.Wait()
-		if reported := panics.Swap(0); reported < 3 {
-			t.Errorf("%d panics were reported; want one of each of two requests, and one of the read", reported)
-		}
-		wantAbsent(t, m, newKind)
-	})
-}
-
-// panickySink is a Logger that panics.
-type panickySink struct{ logr.LogSink }
-
-func (panickySink) Init(logr.RuntimeInfo) {}
-
-func (panickySink) Enabled(int) bool { return true }
-
-func (s panickySink) WithValues(...any) logr.LogSink { return s }
-
-func (s panickySink) WithName(string) logr.LogSink { return s }
-
-func (panickySink) Info(int, string, ...any) { panic("Info") }
-
-func (panickySink) Error(_ error, what string, _ ...any) { panic(what) }
-
-// A Logger that panics ends neither the program nor the refreshes and watches.
-func TestLoggerThatPanics(t *testing.T) {
-	panics := countPanics(t)
-	opts := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, Logger: logr.New(panickySink{})}
-	watchInBubble(t, opts, func(s *watchServer) { s.lists[crdsPath].setFailure(listFailure{code: http.StatusForbidden}) },
-		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-			time.Sleep(5 * time.Minute)
-			if reported := panics.Swap(0); reported < 2 {
-				t.Errorf("%d panics were reported; want those of a read and of a watch", reported)
-			}
-			watched.lists[crdsPath].setFailure(listFailure{})
-			time.Sleep(time.Minute)
-			wantWatching(t, server, watched.lists[crdsPath], m)
-		})
-}
-
 // Transports of tests and gateways return answers without a body, or no answer at all.
 // http.Client forgives that, and so does the mapper.
-func TestTransportWithoutBodies(t *testing.T) {
+func TestTransportWithoutBodiesIsForgiven(t *testing.T) {
 	panics := countPanics(t)
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())

@@ -136,7 +136,7 @@ func wantSilence(t *testing.T, m meta.RESTMapper, secrets ...string) {
 // A redirect is followed on the same host, and never to another one: client-go's
 // transport would send the credentials along. A lookup with a version goes on to the
 // version's own path.
-func TestRedirects(t *testing.T) {
+func TestRedirectsStayOnTheHost(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for to, want := range map[string]string{
 		"http://fake.invalid/apis?moved": "GET /api  v2+protobuf 200; GET /apis  Redirect 302; GET /apis  v2+protobuf 200",
@@ -345,7 +345,7 @@ func TestWatchDoesNotLogWhatWasSent(t *testing.T) {
 
 // The watch does not follow a redirect to another host, which client-go's
 // transport would send the credentials to.
-func TestWatchRedirects(t *testing.T) {
+func TestRedirectsOfTheWatchStayOnTheHost(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	elsewhere := make(chan string, 100)
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -200,7 +200,7 @@ func TestDebugBesideLateReports(t *testing.T) {
 }
 
 // The page is HTML that no group, kind or error can break out of.
-func TestDebugPage(t *testing.T) {
+func TestDebugPageEscapesWhatItShows(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const evil = "<script>alert(1)</script>"
 		server := newServer(fakeapi.Aggregated())

@@ -77,10 +77,10 @@ func unconditional(req *http.Request) bool { return req.Header.Get("If-None-Matc
 // What has happened to a mapper when the fault begins.
 var faultStages = []string{"at first use", "after warm-up", "after Reset"}
 
-// TestFaults meets each fault with each form of lookup, at each stage, on both
+// TestFaultIsNeverNoMatch meets each fault with each form of lookup, at each stage, on both
 // kinds of server: never NoMatch for what the fault hid, what is known is served,
 // and the first lookup after the fault is right again.
-func TestFaults(t *testing.T) {
+func TestFaultIsNeverNoMatch(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // after the parallel ones
 	for mode, forms := range bothModes {

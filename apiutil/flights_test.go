@@ -170,7 +170,7 @@ func TestRequestsOfOneLookupAreSequential(t *testing.T) {
 
 // The requests of a lookup that searches all groups go side by side if each group has to
 // be read.
-func TestSearchOfAllGroups(t *testing.T) {
+func TestSearchOfAllGroupsReadsSideBySide(t *testing.T) {
 	withFlights(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
 		m, watched := newFlightsMapper(t, server)
 		for _, form := range lookupForms(schema.GroupVersionKind{Group: typical.Group, Version: "v1", Kind: "Absent"}) {
@@ -195,7 +195,7 @@ func TestSearchOfAllGroups(t *testing.T) {
 }
 
 // A lookup whose context ends leaves. The flight goes on and publishes what it finds.
-func TestWaitersLeave(t *testing.T) {
+func TestLookupLeavesWhenItsContextEnds(t *testing.T) {
 	withFlights(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A", "Late"))
 		late := schema.GroupKind{Group: typical.Group, Kind: "Late"}
@@ -219,7 +219,7 @@ func TestWaitersLeave(t *testing.T) {
 }
 
 // Misses in different groups go side by side.
-func TestMissesInDifferentGroups(t *testing.T) {
+func TestMissesInDifferentGroupsGoSideBySide(t *testing.T) {
 	for _, test := range []struct {
 		name      string
 		group     string
@@ -246,7 +246,7 @@ func TestMissesInDifferentGroups(t *testing.T) {
 	}
 }
 
-func TestStormOfMisses(t *testing.T) {
+func TestStormOfMissesCostsFewRequests(t *testing.T) {
 	for _, storm := range []struct {
 		name     string
 		lookup   func(m *apiutil.DynamicRESTMapper, i int) error
@@ -290,7 +290,7 @@ func TestStormOfMisses(t *testing.T) {
 }
 
 // The first lookups of a program come all at once.
-func TestStormOfFirstLookups(t *testing.T) {
+func TestStormOfFirstLookupsCostsFewRequests(t *testing.T) {
 	withFlights(t, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
 		m, _ := newFlightsMapper(t, server) // which knows nothing yet
 		allAtOnce(200, func(int) {

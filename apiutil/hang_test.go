@@ -63,7 +63,7 @@ var askings = map[string][]string{"without a version": nil, "with a version": {"
 
 // F9: a miss in one group does not wait for others that hang, however often they
 // are asked for.
-func TestMissBesideHangingGroups(t *testing.T) {
+func TestMissDoesNotWaitForHangingGroups(t *testing.T) {
 	for how, others := range askings {
 		for what, versions := range askings {
 			for where, group := range map[string]string{"known": "g0001.example.com", "absent": "nowhere.example.com", "core": ""} {
@@ -92,7 +92,7 @@ func TestMissBesideHangingGroups(t *testing.T) {
 }
 
 // F9: nor does the first lookup of a known kind after a Reset.
-func TestResetBesideHangingGroups(t *testing.T) {
+func TestHitAfterResetDoesNotWaitForHangingGroups(t *testing.T) {
 	for how, others := range askings {
 		t.Run(how, func(t *testing.T) {
 			eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
@@ -121,7 +121,7 @@ func TestResetBesideHangingGroups(t *testing.T) {
 }
 
 // Lookups that have ended leave nothing behind in a group that hangs.
-func TestEndedLookupsOfAHangingGroup(t *testing.T) {
+func TestEndedLookupsLeaveNothingBehind(t *testing.T) {
 	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
 		before := runtime.NumGoroutine()
@@ -154,50 +154,3 @@ func TestEndedLookupsOfAHangingGroup(t *testing.T) {
 
 // mostPatient is for how long a lookup of something known waits for what hangs.
 const mostPatient = 3 * time.Second
-
-// Work in the background goes on beside groups that hang.
-
-// beforeHang is a group that the tests' server lists before all others that change.
-const beforeHang = "a.example.com"
-
-// hangingServer is a server of which m knows all, and one group of which hangs.
-func hangingServer(t *testing.T, server *fakeapi.Server, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
-	t.Helper()
-	server.SetGroups(
-		fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")),
-		fakeGroup(beforeHang, fakeVersion("v1", "A"), fakeVersion("v2", "A"), fakeVersion("v3", "A")),
-		fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")),
-		fakeGroup("other.example.com", fakeVersion("v1", "Other")),
-	)
-	m := newMapper(t, server, opts)
-	readAll(t, m)
-	server.SetFault(fakeapi.InGroup(beforeHang), fakeapi.Timeout())
-	return m
-}
-
-// What goes is noticed although another group hangs. A refresh waits for its reads, so the
-// next one is at most a RequestTimeout late.
-func TestRefreshBesideAHangingGroup(t *testing.T) {
-	const interval, timeout = 10 * time.Second, 5 * time.Second
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := hangingServer(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval, RequestTimeout: timeout})
-		stop := startMapper(t, m)
-		for n := range 5 {
-			time.Sleep(37 * time.Second)
-			server.PutVersion("example.com", fakeVersion("v1", "Bar"))
-			time.Sleep(interval + timeout + time.Second)
-			wantAbsent(t, m, fooKind)
-			server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar"))
-			time.Sleep(interval + timeout + time.Second)
-			mapping, err := m.RESTMapping(fooKind.GroupKind(), "v1")
-			if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
-				t.Errorf("round %d: %s", n, answered(mappingText(mapping), err))
-			}
-			server.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar"))
-			time.Sleep(interval + timeout + time.Second)
-			wantServed(t, m, fooKind, schema.GroupVersionKind{Group: beforeHang, Version: "v1", Kind: "A"})
-		}
-		server.ClearFaults()
-		stop()
-	})
-}

@@ -99,7 +99,7 @@ func TestErrorsAreBounded(t *testing.T) {
 
 // The mapper reports a Retry-After and does not wait: client-go would sleep inside the
 // request, while others wait for it. The next lookup asks at once.
-func TestRetryAfter(t *testing.T) {
+func TestRetryAfterIsReportedAndNotAwaited(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for _, test := range []struct {
 		name  string
@@ -146,7 +146,7 @@ func TestRetryAfter(t *testing.T) {
 // A request has RequestTimeout, and a lookup waits only mostPatient for the next one in a
 // group that has not answered. Versions that do not answer, here two in each of two groups,
 // keep no others from being read.
-func TestRequestTimeout(t *testing.T) {
+func TestRequestsEndByTheirTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		groups := fakeapi.Typical(50, 2, 1)
 		server := fakeapi.New(groups...)
@@ -170,7 +170,7 @@ func TestRequestTimeout(t *testing.T) {
 }
 
 // A rate limit of the rest.Config counts for discovery, too.
-func TestRateLimit(t *testing.T) {
+func TestRateLimitOfTheConfigHolds(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
@@ -247,5 +247,51 @@ func TestTransportThatCannotBeCancelled(t *testing.T) {
 		serve(server, newKind)
 		wantServed(t, m, newKind)
 		time.Sleep(hang)
+	})
+}
+
+// The error is the same as that of the server, in every form of lookup.
+func TestNegativeTTLOfEveryLookup(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute})
+		plain := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		forms := lookupForms(newKind)
+		for _, form := range forms {
+			_, want := form.ask(context.Background(), plain)
+			for range 2 {
+				if _, err := form.ask(context.Background(), m); err == nil || err.Error() != want.Error() {
+					t.Errorf("%s: %v; want %v", form.name, err, want)
+				}
+			}
+		}
+		server.TakeRequests()
+		for _, form := range forms {
+			if _, err := form.ask(context.Background(), m); err == nil {
+				t.Errorf("%s: found", form.name)
+			}
+		}
+		wantRequests(t, server, "what was asked before")
+		serve(server, newKind)
+		m.Reset()
+		for _, form := range forms {
+			form.wantAnswer(t, m, "after a reset")
+		}
+	})
+}
+
+// The memory of absences is bounded.
+func TestNegativeTTLOfManyNames(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
+		for n := range 10000 {
+			gvk := fooKind
+			gvk.Kind = "Absent" + time.Duration(n).String()
+			wantAbsent(t, m, gvk)
+		}
+		server.TakeRequests()
+		wantAbsent(t, m, newKind)
+		wantAbsent(t, m, newKind)
+		wantRequests(t, server, "after ten thousand", "/apis/new.example.com/v1 404")
 	})
 }

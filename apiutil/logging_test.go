@@ -6,7 +6,6 @@ package apiutil_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,60 +16,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
-
-// A change of the served API is logged with what came, went and changed: in one line
-// if one read has found it.
-func TestLogOfChanges(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		log, logger := newTestLog()
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
-		readAll(t, m)
-		synctest.Wait()
-		if lines := log.take("INFO"); len(lines) != 0 {
-			t.Errorf("at the first read: %q", lines)
-		}
-		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Baz"))
-		server.Remove(otherKind.Group)
-		readAll(t, m)
-		synctest.Wait()
-		lines := log.take("INFO")
-		wantLogged(t, lines, "added", "example.com/v1.Baz")
-		wantLogged(t, lines, "removed", "example.com/v1.Bar", "other.example.com/v1.Other")
-		wantLogged(t, lines, "changed", "example.com/v1.Foo")
-		wantLine(t, lines[len(lines)-1:], "served APIs changed", fmt.Sprintf(`"generation"=%d`, m.Generation()))
-
-		serve(server, newKind)
-		wantServed(t, m, newKind)
-		synctest.Wait()
-		wantLine(t, log.take("INFO"), `"added"=["new.example.com/v1.New"]`)
-		readAll(t, m)
-		synctest.Wait()
-		if lines := log.take("INFO"); len(lines) != 0 {
-			t.Errorf("nothing has changed: %q", lines)
-		}
-		server.Remove(newKind.Group)
-		m.Reset()
-		wantAbsent(t, m, newKind)
-		synctest.Wait()
-		wantLine(t, log.take("INFO"), `"removed"=["new.example.com/v1.New"]`)
-	})
-}
-
-// wantLogged fails the test unless the lines together, each of which may tell of some
-// of the changes, name these under key, in whatever order, and no others.
-func wantLogged(t *testing.T, lines []string, key string, want ...string) {
-	t.Helper()
-	var got []string
-	for _, line := range lines {
-		_, list, _ := strings.Cut(line, `"`+key+`"=[`)
-		list, _, _ = strings.Cut(list, "]")
-		got = append(got, strings.Fields(strings.ReplaceAll(list, `"`, ""))...)
-	}
-	slices.Sort(got)
-	if len(lines) == 0 || !slices.Equal(got, want) {
-		t.Errorf("%s: %q; want %q in:\n%s", key, got, want, strings.Join(lines, "\n"))
-	}
-}
 
 // If very much has changed, the line names a part of it.
 func TestLogOfManyChanges(t *testing.T) {
@@ -145,83 +90,4 @@ func withoutVerbose(lines []string) []string {
 		}
 	}
 	return rest
-}
-
-func TestUnstartedWarning(t *testing.T) {
-	for name, test := range map[string]struct {
-		options apiutil.DynamicRESTMapperOptions
-		start   bool
-		want    int
-	}{
-		"interval":          {apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour}, false, 1},
-		"watch":             {apiutil.DynamicRESTMapperOptions{WatchAPIs: true}, false, 1},
-		"interval, started": {apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour}, true, 0},
-		"neither":           {apiutil.DynamicRESTMapperOptions{}, false, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				server := newServer(fakeapi.Aggregated())
-				log, logger := newTestLog()
-				test.options.Logger = logger
-				m := newMapper(t, server, test.options)
-				if test.start {
-					defer startMapper(t, m)()
-				}
-				warnings := func() int {
-					synctest.Wait()
-					n := 0
-					for _, line := range log.take("INFO") {
-						if strings.Contains(line, "Start was not called") {
-							n++
-						}
-					}
-					return n
-				}
-				for range 5 {
-					readAll(t, m)
-					time.Sleep(10 * time.Second)
-				}
-				if n := warnings(); n > 0 {
-					t.Errorf("%d warnings in the first minute", n)
-				}
-				for range 5 {
-					time.Sleep(time.Minute)
-					readAll(t, m)
-				}
-				if n := warnings(); n != test.want {
-					t.Errorf("%d warnings, want %d", n, test.want)
-				}
-			})
-		})
-	}
-}
-
-// A mapper that knows which kinds are in use logs a line when one of them changes, also if
-// it was gone meanwhile. Changes of others are logged at level 1.
-func TestLogOfKindsInUse(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		log, logger := newTestLog()
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
-		readAll(t, m)
-		m.Use(fooKind)
-		m.Use(fooKind)
-		change := func(kinds ...string) []string {
-			t.Helper()
-			server.PutVersion(fooKind.Group, fakeVersion(fooKind.Version, kinds...))
-			readAll(t, m)
-			synctest.Wait()
-			return log.take("INFO")
-		}
-		for _, kinds := range [][]string{{"Foo", "Bar", "Baz"}, {"Bar"}, {"Foo", "Bar"}} {
-			if lines := change(kinds...); len(lines) > 0 {
-				t.Errorf("%q: logged %q", kinds, lines)
-			}
-		}
-		change("Bar")
-		lines := change("Foo:cluster", "Bar")
-		wantLine(t, lines, "the mapping of a kind in use has changed", `"oldScope"="namespace"`, `"scope"="root"`, `"resource"="foos"`)
-		if lines := change("Foo:cluster", "Bar"); len(lines) > 0 {
-			t.Errorf("nothing has changed: %q", lines)
-		}
-	})
 }

@@ -96,14 +96,6 @@ func (f lookupForm) wantAnswer(t *testing.T, m *apiutil.DynamicRESTMapper, when 
 	}
 }
 
-// wantOutage asks and fails the test unless the answer is an error other than NoMatch.
-func (f lookupForm) wantOutage(t *testing.T, m *apiutil.DynamicRESTMapper, when string) {
-	t.Helper()
-	if answer, err := f.ask(context.Background(), m); err == nil || meta.IsNoMatchError(err) {
-		t.Errorf("%s, %s: %q, %v; want an error that is not NoMatch", f.name, when, answer, err)
-	}
-}
-
 func answered(answer string, err error) string {
 	switch {
 	case meta.IsNoMatchError(err):

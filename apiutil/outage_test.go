@@ -18,7 +18,7 @@ import (
 )
 
 // A lookup that needs no document does not wait for one that hangs.
-func TestVersionsBesideAHangingDocument(t *testing.T) {
+func TestNamedVersionDoesNotWaitForTheDocument(t *testing.T) {
 	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.SetFault(fakeapi.At("/api", "/apis"), fakeapi.Timeout())
 		stop := keepAsking(m, []string{"absent.example.com"})
@@ -152,7 +152,7 @@ func TestTheServerSaysAbsent(t *testing.T) {
 }
 
 // A cache that drops Vary hands the aggregated form of /api to everybody.
-func TestCacheWithoutVary(t *testing.T) {
+func TestCacheWithoutVaryDoesNoHarm(t *testing.T) {
 	for name, accept := range map[string]string{
 		"JSON":     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
 		"protobuf": "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
@@ -183,7 +183,7 @@ func TestCacheWithoutVary(t *testing.T) {
 
 // A gateway that answers every conditional request with 304 and the ETag of what it has
 // says that this has changed.
-func TestNotModifiedWithAnotherETag(t *testing.T) {
+func TestNotModifiedWithAnotherETagIsAChange(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
 		next := server.Client().Transport

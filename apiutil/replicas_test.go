@@ -18,20 +18,6 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// laggingServer is a server of which mapper m knows everything, with documents
-// that stand still from now on. Its lists do so as well, if they are given.
-func laggingServer(t *testing.T, server *fakeapi.Server, lists bool, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
-	t.Helper()
-	m := newMapper(t, server, opts)
-	readAll(t, m)
-	server.SetLag(fakeapi.PartDocument, fakeapi.Forever)
-	if lists {
-		server.SetLag(fakeapi.PartLists, fakeapi.Forever)
-	}
-	server.TakeRequests()
-	return m
-}
-
 // missElsewhere makes lookups that read the whole document and find nothing.
 func missElsewhere(t *testing.T, m *apiutil.DynamicRESTMapper) {
 	t.Helper()
@@ -128,7 +114,7 @@ func TestDocumentsOfTwoReplicas(t *testing.T) {
 
 // Whatever a load balancer does, a kind that both replicas have is always found, a kind
 // that neither has never is, and no lookup returns another error.
-func TestRoundRobin(t *testing.T) {
+func TestKindOfBothReplicasIsAlwaysFound(t *testing.T) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		inBubble(t, func(t *testing.T) {
 			ahead, behind := twoReplicas(forms)

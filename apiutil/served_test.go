@@ -315,25 +315,6 @@ func TestRunWhileServedEdges(t *testing.T) {
 			}
 		})
 	})
-	t.Run("another version is preferred, then its own goes", func(t *testing.T) {
-		serve(t, func(m *apiutil.DynamicRESTMapper, server *fakeapi.Server, ctx context.Context, cancel context.CancelFunc) {
-			runs := 0
-			v1, v2 := fakeVersion("v1", "Foo", "Bar"), fakeVersion("v2", "Foo")
-			time.AfterFunc(1*time.Minute, func() { server.Put(fakeGroup("example.com", v2, v1)) })
-			time.AfterFunc(2*time.Minute, func() {
-				if runs != 1 {
-					t.Errorf("%d runs while the kind never went", runs)
-				}
-				server.Put(fakeGroup("example.com", v2))
-			})
-			time.AfterFunc(3*time.Minute, cancel)
-			err := m.RunWhileServed(ctx, func(ctx context.Context) error { runs++; <-ctx.Done(); return nil },
-				schema.GroupVersionKind{Group: "example.com", Kind: "Foo"})
-			if err != nil || runs != 2 {
-				t.Errorf("%v after %d runs", err, runs)
-			}
-		})
-	})
 	t.Run("ctx has ended", func(t *testing.T) {
 		serve(t, func(m *apiutil.DynamicRESTMapper, _ *fakeapi.Server, ctx context.Context, cancel context.CancelFunc) {
 			wantServed(t, m, fooKind)

@@ -5,8 +5,8 @@
 package apiutil_test
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"path"
 	"strings"
@@ -14,100 +14,28 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// statusText is a status without its errors' text.
-type statusText struct {
-	Groups, Kinds, Failures              int
-	Attempt, Success, Since              time.Duration // after start; -1: zero
-	Failed, Watching                     bool
-	FailedGroupVersions, FailedWithError int
-}
-
-func statusOf(m *apiutil.DynamicRESTMapper, start time.Time) statusText {
+// statusText writes down a status. Times count from start; "-" is one that is zero.
+func statusText(m *apiutil.DynamicRESTMapper, start time.Time) string {
 	synctest.Wait()
 	s := m.Status()
-	after := func(t time.Time) time.Duration {
+	at := func(t time.Time) string {
 		if t.IsZero() {
-			return -1
+			return "-"
 		}
-		return t.Sub(start)
+		return t.Sub(start).String()
 	}
-	text := statusText{
-		Groups: s.Groups, Kinds: s.Kinds, Failures: s.ConsecutiveFailures, Failed: s.LastError != nil, Watching: s.Watching,
-		Attempt: after(s.LastAttempt), Success: after(s.LastSuccess), Since: after(s.UnhealthySince),
-		FailedGroupVersions: len(s.FailedGroupVersions),
-	}
-	for _, err := range s.FailedGroupVersions {
-		if err != nil {
-			text.FailedWithError++
-		}
-	}
-	return text
-}
-
-func wantStatus(t *testing.T, what string, m *apiutil.DynamicRESTMapper, start time.Time, want statusText) {
-	t.Helper()
-	if diff := cmp.Diff(want, statusOf(m, start)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-func TestStatus(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		const s = time.Second // between two steps; failures are those of the document and those of the version
-		start := time.Now()
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		wantStatus(t, "of a new mapper", m, start, statusText{Attempt: -1, Success: -1, Since: -1})
-
-		heal := server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
-		time.Sleep(s)
-		_ = lookUp(m, fooKind)
-		wantStatus(t, "after a failure", m, start, statusText{Failed: true, Failures: 2, Attempt: s, Success: -1, Since: s})
-		time.Sleep(s)
-		_ = lookUp(m, fooKind)
-		wantStatus(t, "after two failures", m, start, statusText{Failed: true, Failures: 4, Attempt: 2 * s, Success: -1, Since: s})
-
-		heal()
-		time.Sleep(s)
-		wantServed(t, m, fooKind)
-		good := statusText{Groups: 3, Kinds: 5, Failed: true, Failures: 2, Attempt: 3 * s, Success: 3 * s, Since: -1}
-		wantStatus(t, "after a success of the document", m, start, good)
-		time.Sleep(s)
-		wantServed(t, m, fooKind)
-		wantStatus(t, "after a hit", m, start, good)
-		m.Reset()
-		wantStatus(t, "after a reset", m, start, good)
-		wantServed(t, m, fooKind)
-		good.Attempt, good.Success = 4*s, 4*s
-		wantStatus(t, "after a read that found no change", m, start, good)
-		wantAbsent(t, m, newKind)
-		good.Failed, good.Failures = false, 0
-		wantStatus(t, "after a live read, which found nothing", m, start, good)
-
-		heal = server.SetFault(fakeapi.All(), fakeapi.Timeout())
-		time.Sleep(s)
-		m.Reset()
-		ctx, cancel := context.WithTimeout(context.Background(), s)
-		defer cancel()
-		_, _ = m.RESTMappingWithContext(ctx, newKind.GroupKind(), "v1")
-		wantStatus(t, "after a lookup that gave up", m, start, good)
-		time.Sleep(time.Minute)
-		bad := good
-		bad.Failed, bad.Failures, bad.Attempt, bad.Since = true, 1, 35*s, 35*s
-		wantStatus(t, "after the request timed out", m, start, bad)
-		heal()
-	})
+	return fmt.Sprintf("%d groups, %d kinds; %d failures, failed %t; attempt %s, success %s, unhealthy %s; %d versions failed; watching %t",
+		s.Groups, s.Kinds, s.ConsecutiveFailures, s.LastError != nil, at(s.LastAttempt), at(s.LastSuccess), at(s.UnhealthySince), len(s.FailedGroupVersions), s.Watching)
 }
 
 // A version that fails says nothing against the health of the server.
-func TestStatusOfFailedGroupVersions(t *testing.T) {
+func TestFailedVersionSaysNothingOfTheServer(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: time.Second, RefreshInterval: time.Minute})
 		dead := fakeVersion("v1", "New")
@@ -155,7 +83,7 @@ func TestStatusOfFailedGroupVersions(t *testing.T) {
 
 // Healthz fails once reads of the document have failed for longer than UnhealthyAfter,
 // says since when and why, and is fine again when one of them succeeds.
-func TestHealthz(t *testing.T) {
+func TestHealthzFailsWhileTheDocumentFails(t *testing.T) {
 	for name, after := range map[string]time.Duration{"default": 0, "a second": time.Second, "ten minutes": 10 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			eachServer(t, func(t *testing.T, server *fakeapi.Server) {

@@ -121,6 +121,10 @@ type storyStage struct {
 	subscribers map[string]*subscriber
 	waits       map[string]*waiting
 	controllers map[string]*controller
+	metrics     *recordedMetrics
+	watched     *watchServer
+	began       time.Time
+	used        map[string]*meta.RESTMapping // what confirm and doubt are about
 }
 
 // do does what a command says, and returns what it prints.
@@ -193,6 +197,8 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 	case "groups":
 		synctest.Wait()
 		return strconv.Itoa(s.mapper.Status().Groups), nil
+	case "status", "metrics", "use", "confirm", "doubt", "watching", "crd":
+		return s.observe(name, args)
 	case "subscribe", "changes", "wait", "waits", "run", "runs", "log":
 		return s.background(name, args), nil
 	default:
@@ -214,9 +220,11 @@ func (s *storyStage) begin(args []string) error {
 	durations := map[string]*time.Duration{
 		"RefreshInterval": &opts.RefreshInterval, "MaxAge": &opts.MaxAge, "NegativeTTL": &opts.NegativeTTL, "UnhealthyAfter": &opts.UnhealthyAfter,
 	}
+	s.metrics, s.began, s.used = &recordedMetrics{}, time.Now(), map[string]*meta.RESTMapping{}
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok {
+			opts.WatchAPIs = opts.WatchAPIs || arg == "watch"
 			continue
 		}
 		d, err := time.ParseDuration(value)
@@ -226,11 +234,13 @@ func (s *storyStage) begin(args []string) error {
 		*durations[name] = d
 	}
 	s.log, opts.Logger = newTestLog()
+	opts.Metrics = s.metrics
 	s.server, s.groups = newServer(s.forms), []fakeapi.Group{
 		fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")), fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")),
 		fakeGroup("other.example.com", fakeVersion("v1", "Other")),
 	}
-	s.mapper = newMapper(s.t, s.server, opts)
+	s.watched = newWatchServer(s.server)
+	s.mapper = newMapperThrough(s.t, s.server, s.watched, opts)
 	s.subscribers, s.waits, s.controllers = map[string]*subscriber{}, map[string]*waiting{}, map[string]*controller{}
 	return nil
 }
@@ -324,7 +334,14 @@ func (s *storyStage) background(command string, args []string) string {
 		return fmt.Sprintf("begun %d, ended %d", c.begun.Load(), c.ended.Load())
 	case "log":
 		synctest.Wait()
-		return strings.Join(messages(withoutVerbose(s.log.take(""))), "; ")
+		lines := withoutVerbose(s.log.take(""))
+		if len(lines) == 0 {
+			return "none"
+		}
+		if len(args) == 0 {
+			lines = messages(lines)
+		}
+		return strings.Join(lines, "; ")
 	}
 	return ""
 }
@@ -336,10 +353,73 @@ func messages(lines []string) (all []string) {
 		message, _ := strconv.QuotedPrefix(rest)
 		all = append(all, strings.TrimSpace(level)+" "+message)
 	}
-	if len(all) == 0 {
-		return []string{"none"}
-	}
 	return all
+}
+
+// observe does the commands about single parts of a mapper.
+func (s *storyStage) observe(command string, args []string) (told string, err error) {
+	switch command {
+	case "status":
+		return statusText(s.mapper, s.began), nil
+	case "metrics":
+		told = strings.Join(s.metrics.take(), "; ")
+		if last := s.mapper.Status().LastSuccess; !s.metrics.last.Equal(last) {
+			s.t.Errorf("the last success was at %v, metrics are told %v", last, s.metrics.last)
+		}
+		return told, nil
+	case "watching":
+		return fmt.Sprint(s.mapper.Status().Watching), nil
+	case "use":
+		gvk := kindOf(args[0])
+		s.used[args[0]], err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		s.mapper.Use(gvk)
+	case "confirm", "doubt":
+		return s.confirm(args[0], command == "confirm")
+	case "crd":
+		list := s.watched.lists[crdsPath]
+		switch args[0] {
+		case "put":
+			list.put("any")
+		case "drop":
+			list.drop()
+		case "fail":
+			code, _ := strconv.Atoi(args[1])
+			list.setFailure(listFailure{code: code, refused: args[1] == "refuse"})
+		}
+	}
+	return "", err
+}
+
+// confirm confirms or doubts the mapping of a kind that was used last, and prints the scope.
+func (s *storyStage) confirm(kind string, certain bool) (told string, err error) {
+	gvk := kindOf(kind)
+	if s.used[kind] == nil {
+		if s.used[kind], err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
+			return "", err
+		}
+		s.server.TakeRequests()
+	}
+	var now *meta.RESTMapping
+	if certain {
+		now, err = s.mapper.Confirm(context.Background(), s.used[kind])
+	} else {
+		s.mapper.Doubt(s.used[kind])
+	}
+	synctest.Wait()
+	if len(s.server.TakeRequests()) > 0 {
+		told = " (asked)"
+	}
+	if !certain {
+		now, err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	}
+	switch {
+	case meta.IsNoMatchError(err):
+		return "no match" + told, nil
+	case err != nil:
+		return "failed" + told, nil
+	}
+	s.used[kind] = now
+	return string(now.Scope.Name()) + told, nil
 }
 
 // upset changes what the server serves, or how.
@@ -361,6 +441,10 @@ func (s *storyStage) upset(name string, args []string) error {
 			return errors.New("no such fault")
 		}
 		s.server.SetFault(faultPlace(args[1]), fault)
+	case "latency":
+		latency, err := time.ParseDuration(args[0])
+		s.server.SetLatency(latency)
+		return err
 	case "boot":
 		s.ready = s.server.Boot(fakeapi.Booting{Unknown: args[1:], Answering: args[0] == "answering", Absent: args[0] == "absent"})
 	case "ready":

@@ -115,9 +115,8 @@ func (t *tester) beside(ctx context.Context) error {
 // longest are the tests of the library that take much longer with the race
 // detector, minutes together. They run without it. Most have one goroutine in
 // virtual time.
-const longest = "^(TestCapturedDocuments|TestServedThroughout|TestHealthAfterOneFailure|TestFailedVersionIsNeverNoMatch|" +
-	"TestGroupThatTheDocumentBringsBack|TestResetsBesideOlderReads|TestHealthBesideOneDeadAPIService|TestSubscriberEndsWhereServerIs|" +
-	"TestHerd|TestNoDocumentCostsMinutes|TestLookupsBesideOlderReads|TestNegativeTTLOfManyNames|TestFleetChurn|TestLogOfFailures|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded)$"
+const longest = "^(TestCapturedDocuments|TestResetsBesideOlderReads|TestLookupsBesideOlderReads|TestHerd|TestFleetChurn|" +
+	"TestNoDocumentCostsMinutes|TestNegativeTTLOfManyNames|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded)$"
 
 // Tests in hack/proof: shortRun is the name of those that run a campaign, which is short
 // unless flags make it longer. onlyProof are those that do nothing without flags: hack/proof.sh

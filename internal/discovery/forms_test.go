@@ -85,7 +85,7 @@ func TestFormsAgree(t *testing.T) {
 }
 
 // Live reads agree with the document, too.
-func TestLiveAgreesWithBulk(t *testing.T) {
+func TestLiveReadsAgreeWithTheDocument(t *testing.T) {
 	server := fakeapi.New(oddities()...)
 	c := newClient(t, server)
 	s := everything(t, c)
@@ -187,7 +187,7 @@ func TestSpoiledDocumentsAreNotRemembered(t *testing.T) {
 
 // Names that are no names of groups or versions are not served, and no request
 // goes astray for them.
-func TestOddNames(t *testing.T) {
+func TestNamesThatAreNoneAreNotAskedFor(t *testing.T) {
 	server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
 	c := newClient(t, server)
 	for _, name := range []string{"a/b", "..", ".", "x?y", "x#y", "%2e%2e", "../../api/v1/secrets", "/", "a/../b", "?", "..%2fapi"} {

@@ -96,7 +96,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 // Every document of a real form, cut off and damaged at each of its bytes.
-func TestDamagedDocuments(t *testing.T) {
+func TestDamagedDocumentIsNeverTakenForWhole(t *testing.T) {
 	const trailer = 4 // in protobuf two empty fields follow the document, in JSON a newline does
 	server := fakeapi.New(fakeapi.Typical(1, 2, 1)[1:]...)
 	for _, accept := range strings.Split(acceptBulk, ",")[:2] {

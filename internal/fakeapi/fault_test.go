@@ -3,7 +3,6 @@
 package fakeapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,14 +10,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 // Each fault, in memory and over TCP, for a client that knows the document
 // already and accepts every form.
-func TestFaults(t *testing.T) {
+func TestFaultsAnswerAsTheySay(t *testing.T) {
 	const (
 		target = "/apis"
 		accept = v2Protobuf + "," + v2JSON + "," + plainJSON
@@ -184,22 +182,6 @@ func TestFaults(t *testing.T) {
 					t.Errorf("after the fault: %d", code)
 				}
 			})
-		})
-	}
-}
-
-// The faults that end only with the request's context.
-func TestEndlessFaults(t *testing.T) {
-	for _, fault := range []Fault{Timeout(), SlowDrip(time.Millisecond), SlowDrip(time.Hour)} {
-		forBothOrigins(t, func(t *testing.T, s *Server, o origin, _ bool) {
-			s.SetFault(All(), fault)
-			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-			defer cancel()
-			got := o.getContext(ctx, t, "/apis", v2JSON, "")
-			wantError(t, got, context.DeadlineExceeded)
-			if len(got.Body) > 100 {
-				t.Errorf("%s sent %d bytes", fault, len(got.Body))
-			}
 		})
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // The document may show the change of an event late: each event is answered again for
 // more than a minute. A watch that opens is no event.
-func TestEchoes(t *testing.T) {
+func TestEventIsAnsweredAgainForAMinute(t *testing.T) {
 	r := &recorder{}
 	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
 		time.Sleep(time.Hour)

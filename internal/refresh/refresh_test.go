@@ -7,6 +7,7 @@ package refresh
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -99,7 +100,7 @@ func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *test
 
 // A ring is answered 200 ms later, or up to 1.1 s after that; the answer to the next
 // one keeps a distance of a second.
-func TestRing(t *testing.T) {
+func TestRingIsAnsweredOnceAndSoon(t *testing.T) {
 	r := &recorder{}
 	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
 		time.Sleep(time.Hour)
@@ -170,7 +171,7 @@ func TestRingDuringRefresh(t *testing.T) {
 }
 
 // 500 events in a minute cost a refresh a second, and the last one is answered.
-func TestBurst(t *testing.T) {
+func TestBurstCostsARefreshASecond(t *testing.T) {
 	for name, r := range map[string]*recorder{
 		"fast": {}, "slow": {takes: 400 * time.Millisecond}, "slower": {takes: 5 * time.Second}, "failing": {fails: true},
 	} {
@@ -193,6 +194,34 @@ func TestBurst(t *testing.T) {
 					t.Errorf("the last ring, after %v, was not answered: %v", last, times)
 				}
 			})
+		})
+	}
+}
+
+// Whatever rings, and whenever: events, their echoes, the interval and watches that open
+// again do not make two refreshes within a second.
+func TestRefreshesKeepTheirDistance(t *testing.T) {
+	for _, interval := range []time.Duration{0, time.Minute} {
+		r := &recorder{}
+		inLoop(t, interval, r, func(t *testing.T, bell *Doorbell) {
+			start := time.Now()
+			for range 500 {
+				if rand.IntN(2) == 0 {
+					bell.RingEvent()
+				} else {
+					bell.Ring()
+				}
+				time.Sleep(rand.N(3 * time.Second))
+			}
+			times := r.since(start)
+			for i := 1; i < len(times); i++ {
+				if gap := times[i] - times[i-1]; gap < spacing {
+					t.Errorf("%v between two refreshes, the second after %v; want at least %v", gap, times[i], spacing)
+				}
+			}
+			if len(times) < 200 {
+				t.Errorf("only %d refreshes for 500 rings", len(times))
+			}
 		})
 	}
 }

@@ -108,7 +108,7 @@ func TestFlightsAreShared(t *testing.T) {
 
 // A waiter leaves when its own context ends, with the cause of that. The flight goes on
 // for the others; a flight that has started goes on even for nobody.
-func TestLeavers(t *testing.T) {
+func TestWaiterLeavesWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := newTower(t)
 		reason := errors.New("changed its mind")
@@ -143,7 +143,7 @@ func TestLeavers(t *testing.T) {
 
 // doWhile ends a flight that nobody else waits for, and returns when it has ended.
 // One that others wait for goes on.
-func TestDoWhile(t *testing.T) {
+func TestAbandonedFlightEnds(t *testing.T) {
 	for name, shared := range map[string]bool{"alone": false, "shared": true} {
 		synctest.Test(t, func(t *testing.T) {
 			tw := newTower(t)

@@ -168,7 +168,7 @@ func (c *chaos) use(t *testing.T, rnd *rand.Rand) {
 
 // Whatever happens at once: what is always served is never absent, every snapshot is sound,
 // and once it is quiet the mapper knows exactly what the server serves.
-func TestChaos(t *testing.T) {
+func TestWhatIsAlwaysServedIsNeverAbsent(t *testing.T) {
 	for _, forms := range []fakeapi.Forms{fakeapi.Aggregated(), fakeapi.Legacy()} {
 		c := &chaos{server: fakeapi.New(fakeapi.Typical(0, 0, 0)...)}
 		for n := range chaosGroups {

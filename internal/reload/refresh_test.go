@@ -104,7 +104,7 @@ func TestRefreshStopsAtTheFirstDroppedGroupThatIsStillServed(t *testing.T) {
 
 // While somebody keeps all, a refresh of a legacy server reads every version. Otherwise it
 // reads those that were asked for.
-func TestKeepAll(t *testing.T) {
+func TestKeepAllReadsEveryVersion(t *testing.T) {
 	server := fakeapi.New(fakeapi.Typical(4, 3, 1)...)
 	server.SetForms(fakeapi.Legacy())
 	r := newReloader(t, server)
@@ -149,7 +149,7 @@ func TestRefreshEndsAmongLiveReads(t *testing.T) {
 
 // Reports of reads are made in their order, may look something up themselves, and keep no
 // lookup waiting.
-func TestReports(t *testing.T) {
+func TestReportsKeepNoLookupWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)
 		var r *Reloader

@@ -9,7 +9,7 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-func TestKeys(t *testing.T) {
+func TestEqualBytesHaveEqualKeys(t *testing.T) {
 	a := KeyOf("json", []byte("group"))
 	if a != KeyOf("json", []byte("group")) {
 		t.Error("equal bytes have different keys")

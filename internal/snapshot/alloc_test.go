@@ -32,8 +32,8 @@ func typical(groups int) document {
 	return doc
 }
 
-// TestAllocations pins what a hit allocates: the answer.
-func TestAllocations(t *testing.T) {
+// TestHitAllocatesOnlyItsAnswer pins what a hit allocates: the answer.
+func TestHitAllocatesOnlyItsAnswer(t *testing.T) {
 	s := typical(50).snapshot().indexed()
 	versions := []string{"v1"}
 	gk := schema.GroupKind{Group: "group33.example.com", Kind: "Kind1Of33"}

@@ -100,16 +100,3 @@ func BenchmarkPublish(b *testing.B) {
 		s = next
 	}
 }
-
-// BenchmarkPublishNew adds a group to 2,000.
-func BenchmarkPublishNew(b *testing.B) {
-	s := typical(2000).snapshot()
-	table := NewTable([]Resource{{Name: "foos", Singular: "foo", Kind: "Foo"}})
-	b.ReportAllocs()
-	b.ResetTimer()
-	for range b.N {
-		if next := s.WithVersion("new.example.com", "v1", Found{Table: table}, 2, s); len(next.groups) != 2001 {
-			b.Fatal("not added")
-		}
-	}
-}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestDiff(t *testing.T) {
+func TestDiffListsWhatComesGoesAndChanges(t *testing.T) {
 	type change struct {
 		Type     ChangeType
 		Kind     string
@@ -168,7 +168,7 @@ func (s *Snapshot) kindOrder() []schema.GroupVersionKind {
 }
 
 // Two tables serve alike if every form leads to the same.
-func TestServesLike(t *testing.T) {
+func TestTablesThatServeAlikeAreEqual(t *testing.T) {
 	table := NewTable([]Resource{{Name: "foos", Singular: "foo", Kind: "Foo"}, {Name: "bars", Singular: "bar", Kind: "Foo"}})
 	for name, test := range map[string]struct {
 		other []Resource

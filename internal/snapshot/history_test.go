@@ -96,12 +96,17 @@ func (h *history) tick() Tick {
 	return h.now
 }
 
-func (h *history) document(text string)             { h.documentAt(text, h.tick()) }
+func (h *history) document(text string) { h.documentAt(text, h.tick()) }
+
 func (h *history) documentAt(text string, now Tick) { h.Snapshot = h.WithDocument(h.list(text), now) }
-func (h *history) resetAll()                        { h.Snapshot = h.Reset(h.tick()) }
-func (h *history) resetGroup(group string)          { h.Snapshot = h.ResetGroup(group, h.tick()) }
-func (h *history) group(name string, v ...string)   { h.groupAt(h.tick(), name, v...) }
-func (h *history) live(text string)                 { each(text, func(w string) { h.liveAt(w, h.tick(), h.Snapshot) }) }
+
+func (h *history) resetAll() { h.Snapshot = h.Reset(h.tick()) }
+
+func (h *history) resetGroup(group string) { h.Snapshot = h.ResetGroup(group, h.tick()) }
+
+func (h *history) group(name string, v ...string) { h.groupAt(h.tick(), name, v...) }
+
+func (h *history) live(text string) { each(text, func(w string) { h.liveAt(w, h.tick(), h.Snapshot) }) }
 
 func each(text string, visit func(word string)) {
 	for _, word := range strings.Fields(text) {

@@ -34,9 +34,12 @@ func checkSentences(t *testing.T, sentences []sentence) {
 	}
 }
 
-func doc(text string) func(*history)              { return func(h *history) { h.document(text) } }
-func live(text string) func(*history)             { return func(h *history) { h.live(text) } }
-func resetOf(g string) func(*history)             { return func(h *history) { h.resetGroup(g) } }
+func doc(text string) func(*history) { return func(h *history) { h.document(text) } }
+
+func live(text string) func(*history) { return func(h *history) { h.live(text) } }
+
+func resetOf(g string) func(*history) { return func(h *history) { h.resetGroup(g) } }
+
 func listOf(g string, v ...string) func(*history) { return func(h *history) { h.group(g, v...) } }
 
 // R1: only the 404 of a version's own path removes it. Documents and lists add, update and
@@ -326,39 +329,5 @@ func TestResetGroupSettles(t *testing.T) {
 	}
 	if h.group("z"); h.Group("z") != nil {
 		t.Error("a group that is not there is kept")
-	}
-}
-
-// A generation is what is served: it does not move for what changes no answer.
-func TestGenerationMovesWithWhatIsServed(t *testing.T) {
-	const known = "a/v1:Foo a/v2:Foo b/v1:Bar"
-	for name, test := range map[string]struct {
-		do    func(*history)
-		moves bool
-	}{
-		"the same document":     {doc(known), false},
-		"a new version":         {doc(known + " b/v2:Bar"), true},
-		"a dropped group":       {doc("a/v1:Foo a/v2:Foo"), false},
-		"a reset":               {(*history).resetAll, false},
-		"a reset of a group":    {resetOf("a"), false},
-		"a live read, the same": {live("a/v1:Foo"), false},
-		"a live read, another":  {live("a/v1:Bar"), true},
-		"a live read, gone":     {live("a/v1"), true},
-		"a failure":             {live("a/v1!"), false},
-		"the same list":         {listOf("a", "v1", "v2"), false},
-		"the list turned":       {listOf("a", "v2", "v1"), true},
-		"a stale mark":          {doc("a/v1! a/v2:Foo b/v1:Bar"), false},
-		"an unknown version":    {live("a/v9"), false},
-	} {
-		h := newHistory(false, known)
-		before := h.Generation()
-		if test.do(h); (h.Generation() != before) != test.moves {
-			t.Errorf("%s: the generation went from %d to %d", name, before, h.Generation())
-		}
-	}
-	h := newHistory(true, known)
-	before := h.Generation()
-	if h.live("a/v1:Foo"); h.Generation() != before {
-		t.Error("a listed version that is read for the first time moves the generation")
 	}
 }

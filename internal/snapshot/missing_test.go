@@ -179,7 +179,7 @@ func TestUnknownGroupIsLookedForInTheDocument(t *testing.T) {
 }
 
 // Many groups: the document; then those groups that differ from it. On a legacy server all.
-func TestManyGroups(t *testing.T) {
+func TestManyGroupsAreReadWhereTheyDiffer(t *testing.T) {
 	all := "document, /v1, a/v1, a/v2, b/v1"
 	differs := func(h *history) { h.live("a/v1:Foo,Qux") }
 	checkRows(t, []row{

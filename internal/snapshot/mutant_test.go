@@ -13,189 +13,128 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Each mutant answers wrongly in one way. TestOracleCatchesMutants shows that the
-// oracle would see it.
-
-// worstVersion answers a lookup without a version from the last version of the group.
-type worstVersion struct{ *Snapshot }
-
-func (m worstVersion) RESTMapping(gk schema.GroupKind, versions []string) (*meta.RESTMapping, bool, error) {
-	if all, settled, err := m.RESTMappings(gk, nil); err == nil && len(versions) == 0 {
-		return all[len(all)-1], settled, nil
-	}
-	return m.Snapshot.RESTMapping(gk, versions)
+// wrong answers wrongly in one way. TestOracleCatchesMutants shows that the oracle sees it.
+type wrong struct {
+	*Snapshot
+	how    string
+	doc    document
+	shared map[schema.GroupVersionResource][]schema.GroupVersionResource
 }
 
-// otherScope takes every kind for namespaced.
-type otherScope struct{ *Snapshot }
-
-func (m otherScope) RESTMapping(gk schema.GroupKind, versions []string) (*meta.RESTMapping, bool, error) {
-	mapping, settled, err := m.Snapshot.RESTMapping(gk, versions)
-	if mapping != nil {
+func (w wrong) RESTMapping(gk schema.GroupKind, versions []string) (*meta.RESTMapping, bool, error) {
+	mapping, current, err := w.Snapshot.RESTMapping(gk, versions)
+	if all, _, _ := w.Snapshot.RESTMappings(gk, nil); w.how == "worst version" && len(all) > 0 && len(versions) == 0 {
+		mapping = all[len(all)-1]
+	}
+	if w.how == "other scope" && mapping != nil {
 		mapping.Scope = meta.RESTScopeNamespace
 	}
-	return mapping, settled, err
+	return mapping, current, err
 }
 
-// otherOrder lists the kinds from the end.
-type otherOrder struct{ *Snapshot }
-
-func (m otherOrder) KindsFor(query schema.GroupVersionResource) ([]schema.GroupVersionKind, bool, error) {
-	kinds, settled, err := m.Snapshot.KindsFor(query)
-	slices.Reverse(kinds)
-	return kinds, settled, err
-}
-
-// otherErrorType wraps the errors of KindFor: the text stays.
-type otherErrorType struct{ *Snapshot }
-
-func (m otherErrorType) KindFor(query schema.GroupVersionResource) (schema.GroupVersionKind, bool, error) {
-	kind, settled, err := m.Snapshot.KindFor(query)
-	if err != nil {
-		err = fmt.Errorf("%w", err)
-	}
-	return kind, settled, err
-}
-
-// otherErrorText forgets in its errors which versions were asked for.
-type otherErrorText struct{ *Snapshot }
-
-func (m otherErrorText) RESTMappings(gk schema.GroupKind, versions []string) ([]*meta.RESTMapping, bool, error) {
-	mappings, settled, err := m.Snapshot.RESTMappings(gk, versions)
-	if err != nil {
+func (w wrong) RESTMappings(gk schema.GroupKind, versions []string) ([]*meta.RESTMapping, bool, error) {
+	mappings, current, err := w.Snapshot.RESTMappings(gk, versions)
+	if w.how == "other error text" && err != nil {
 		err = noKind(gk, nil)
 	}
-	return mappings, settled, err
+	return mappings, current, err
 }
 
-// neverAmbiguous takes the first of several resources.
-type neverAmbiguous struct{ *Snapshot }
-
-func (m neverAmbiguous) ResourceFor(query schema.GroupVersionResource) (schema.GroupVersionResource, bool, error) {
-	resource, settled, err := m.Snapshot.ResourceFor(query)
-	if meta.IsAmbiguousError(err) {
-		all, _, _ := m.ResourcesFor(query)
-		return all[0], settled, nil
+func (w wrong) KindFor(query schema.GroupVersionResource) (schema.GroupVersionKind, bool, error) {
+	kind, current, err := w.Snapshot.KindFor(query)
+	if w.how == "other error type" && err != nil {
+		err = fmt.Errorf("%w", err)
 	}
-	return resource, settled, err
+	return kind, current && w.how != "never current", err
 }
 
-// anyResource takes, among the answers that depend on map order, one that is not possible.
-type anyResource struct {
-	*Snapshot
-	doc document
-}
-
-func (m anyResource) ResourceFor(gvr schema.GroupVersionResource) (schema.GroupVersionResource, bool, error) {
-	resource, settled, err := m.Snapshot.ResourceFor(gvr)
-	if m.doc.mapOrdered(query{method: resourceFor, gvr: gvr}) != nil {
-		resource.Resource += "s"
+func (w wrong) KindsFor(query schema.GroupVersionResource) ([]schema.GroupVersionKind, bool, error) {
+	kinds, current, err := w.Snapshot.KindsFor(query)
+	if w.how == "other order" {
+		slices.Reverse(kinds)
 	}
-	return resource, settled, err
+	return kinds, current || w.how == "current absence", err
 }
 
-// caseSensitive does not put singularized names in lower case.
-type caseSensitive struct{ *Snapshot }
-
-func (m caseSensitive) ResourceSingularizer(resource string) (string, bool, error) {
-	if resource != strings.ToLower(resource) {
-		resource += "-"
+func (w wrong) ResourceFor(query schema.GroupVersionResource) (schema.GroupVersionResource, bool, error) {
+	resource, current, err := w.Snapshot.ResourceFor(query)
+	if w.how == "never ambiguous" && meta.IsAmbiguousError(err) {
+		all, _, _ := w.Snapshot.ResourcesFor(query)
+		resource, err = all[0], nil
 	}
-	return m.Snapshot.ResourceSingularizer(resource)
+	if w.how == "any resource" && w.doc.mapOrdered(resourceFor.of(query)) != nil {
+		resource.Resource += "s" // among the answers that depend on map order, one that is not possible
+	}
+	return resource, current, err
 }
 
-// sharedAnswer hands out the same slice every time.
-type sharedAnswer struct {
-	*Snapshot
-	answers map[schema.GroupVersionResource][]schema.GroupVersionResource
-}
+func (m method) of(gvr schema.GroupVersionResource) query { return query{method: m, gvr: gvr} }
 
-func (m sharedAnswer) ResourcesFor(query schema.GroupVersionResource) ([]schema.GroupVersionResource, bool, error) {
-	if resources, ok := m.answers[query]; ok {
+func (w wrong) ResourcesFor(query schema.GroupVersionResource) ([]schema.GroupVersionResource, bool, error) {
+	if resources, ok := w.shared[query]; ok && w.how == "shared answer" {
 		return resources, true, nil
 	}
-	resources, settled, err := m.Snapshot.ResourcesFor(query)
+	resources, current, err := w.Snapshot.ResourcesFor(query)
 	if err == nil {
-		m.answers[query] = resources
+		w.shared[query] = resources
 	}
-	return resources, settled, err
+	return resources, current, err
 }
 
-// settledAbsence reports that no read is needed, for every lookup.
-type settledAbsence struct{ *Snapshot }
-
-func (m settledAbsence) KindsFor(query schema.GroupVersionResource) ([]schema.GroupVersionKind, bool, error) {
-	kinds, _, err := m.Snapshot.KindsFor(query)
-	return kinds, true, err
+func (w wrong) ResourceSingularizer(resource string) (string, bool, error) {
+	if w.how == "case sensitive" && resource != strings.ToLower(resource) {
+		resource += "-"
+	}
+	return w.Snapshot.ResourceSingularizer(resource)
 }
 
-// neverSettled asks the server about everything.
-type neverSettled struct{ *Snapshot }
-
-func (m neverSettled) KindFor(query schema.GroupVersionResource) (schema.GroupVersionKind, bool, error) {
-	kind, _, err := m.Snapshot.KindFor(query)
-	return kind, false, err
-}
-
-// oldIndex looks names up as they were before the last group came.
-type oldIndex struct{ *Snapshot }
-
-func withOldIndex(d document) lookups {
+// misread returns what a mapper makes of a document that it reads wrongly.
+func misread(d document, how string) *Snapshot {
+	d = d.clone()
+	for i := range d {
+		if how == "no preference" {
+			d[i].preferred = ""
+		}
+		for _, v := range d[i].versions {
+			for k := range v.resources {
+				if how == "subresources" {
+					v.resources[k].Name, _, _ = strings.Cut(v.resources[k].Name, "/")
+				}
+			}
+		}
+	}
+	switch how {
+	case "other group order":
+		slices.Reverse(d)
+	case "no second group":
+		d = d[:min(len(d), 1)]
+	}
 	s := d.snapshot()
-	if len(d) > 1 {
+	if how == "old index" && len(d) > 1 {
 		s.names = d[:len(d)-1].snapshot().indexed().names
 	}
-	return oldIndex{s}
+	return s
 }
 
 func TestOracleCatchesMutants(t *testing.T) {
-	mutants := map[string]maker{
-		"worst version":     func(d document) lookups { return worstVersion{d.snapshot()} },
-		"other scope":       func(d document) lookups { return otherScope{d.snapshot()} },
-		"other order":       func(d document) lookups { return otherOrder{d.snapshot()} },
-		"other error type":  func(d document) lookups { return otherErrorType{d.snapshot()} },
-		"other error text":  func(d document) lookups { return otherErrorText{d.snapshot()} },
-		"never ambiguous":   func(d document) lookups { return neverAmbiguous{d.snapshot()} },
-		"any resource":      func(d document) lookups { return anyResource{d.snapshot(), d} },
-		"case sensitive":    func(d document) lookups { return caseSensitive{d.snapshot()} },
-		"settled absence":   func(d document) lookups { return settledAbsence{d.snapshot()} },
-		"never settled":     func(d document) lookups { return neverSettled{d.snapshot()} },
-		"old index":         withOldIndex,
-		"other group order": func(d document) lookups { d = d.clone(); slices.Reverse(d); return d.snapshot() },
-		"no preference": func(d document) lookups {
-			d = d.clone()
-			for i := range d {
-				d[i].preferred = ""
+	for _, how := range []string{
+		"worst version", "other scope", "other order", "other error type", "other error text", "never ambiguous", "any resource",
+		"case sensitive", "shared answer", "current absence", "never current",
+		"old index", "other group order", "no preference", "no second group", "subresources",
+	} {
+		t.Run(how, func(t *testing.T) {
+			mutant := func(d document) lookups {
+				return wrong{misread(d, how), how, d, map[schema.GroupVersionResource][]schema.GroupVersionResource{}}
 			}
-			return d.snapshot()
-		},
-		"no second group": func(d document) lookups { return d[:min(len(d), 1)].snapshot() },
-		"subresources": func(d document) lookups {
-			d = d.clone()
-			for i := range d {
-				for j := range d[i].versions {
-					for k := range d[i].versions[j].resources {
-						r := &d[i].versions[j].resources[k]
-						r.Name, _, _ = strings.Cut(r.Name, "/")
-					}
-				}
-			}
-			return d.snapshot()
-		},
-	}
-	for name, mutant := range mutants {
-		t.Run(name, func(t *testing.T) {
 			if compareRandom(rand.New(rand.NewPCG(1, 0)), documentsPerSeed, mutant, new(tally)) == nil {
 				t.Fatal("not caught")
 			}
 		})
 	}
-	t.Run("shared answer", func(t *testing.T) {
-		shared := func(d document) lookups {
-			return sharedAnswer{d.snapshot(), map[schema.GroupVersionResource][]schema.GroupVersionResource{}}
-		}
-		if compareRandom(rand.New(rand.NewPCG(1, 0)), documentsPerSeed, shared, new(tally)) == nil {
-			t.Fatal("not caught")
-		}
-	})
+	sound := func(d document) lookups {
+		return wrong{d.snapshot(), "", d, map[schema.GroupVersionResource][]schema.GroupVersionResource{}}
+	}
+	if failed := compareRandom(rand.New(rand.NewPCG(1, 0)), documentsPerSeed, sound, new(tally)); failed != nil {
+		t.Errorf("without a fault: %v", failed)
+	}
 }

@@ -4,8 +4,6 @@ package snapshot
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"unicode"
@@ -76,39 +74,6 @@ func TestIndexFollowsWhatIsPublished(t *testing.T) {
 	}
 }
 
-// TestIndexIsMadeOnDemand: a lookup that does not need the index does not pay for it.
-func TestIndexIsMadeOnDemand(t *testing.T) {
-	others := []query{
-		{method: restMapping, gk: schema.GroupKind{Group: "group3.example.com", Kind: "Kind0Of3"}},
-		{method: kindFor, gvr: schema.GroupVersionResource{Group: "group3.example.com", Version: "v1", Resource: "kind0of3s"}},
-		{method: kindsFor, gvr: schema.GroupVersionResource{Group: "group3", Resource: "kind0of3s"}},
-		{method: kindFor, gvr: schema.GroupVersionResource{Resource: "pods"}}, // v1 of the core group comes first
-	}
-	for _, q := range withoutGroup("kind0of3s") {
-		t.Run(q.method.String(), func(t *testing.T) {
-			s := typical(5).snapshot()
-			for range 2 * walksBeforeIndex {
-				for _, other := range others {
-					if a, _ := other.askOnce(s); a.err != nil {
-						t.Fatalf("%v: %v", other, a)
-					}
-				}
-			}
-			for i := range walksBeforeIndex {
-				if s.names.byStem.Load() != nil {
-					t.Fatalf("made after %d lookups", i)
-				}
-				if a, _ := q.askOnce(s); a.err != nil {
-					t.Fatal(a)
-				}
-			}
-			if s.names.byStem.Load() == nil {
-				t.Errorf("not made after %d lookups", walksBeforeIndex)
-			}
-		})
-	}
-}
-
 // TestIndexIsMadeMeanwhile: one of many concurrent lookups makes the index. The others do
 // not wait, and all get the same answers.
 func TestIndexIsMadeMeanwhile(t *testing.T) {
@@ -138,8 +103,8 @@ func TestIndexIsMadeMeanwhile(t *testing.T) {
 	}
 }
 
-// TestUnusualNames are found whether they are looked up in the index or not.
-func TestUnusualNames(t *testing.T) {
+// TestUnusualNamesAreFound are found whether they are looked up in the index or not.
+func TestUnusualNamesAreFound(t *testing.T) {
 	resources := []Resource{
 		{Name: "classes", Singular: "class", Kind: "Class"},
 		{Name: "dns", Singular: "dns", Kind: "DNS"},
@@ -172,28 +137,8 @@ func TestUnusualNames(t *testing.T) {
 	}
 }
 
-// TestOrderOfPrefixes compares the order of many groups that begin with one another
-// with what checkInvariants finds by trying every pair.
-func TestOrderOfPrefixes(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 3))
-	for range 200 {
-		var doc document
-		seen := map[string]bool{}
-		for range random.IntN(20) {
-			name := strings.Repeat("a", random.IntN(4)) + strings.Repeat("b", random.IntN(3)) + strings.Repeat("a", random.IntN(2))
-			if !seen[name] {
-				seen[name] = true
-				doc = append(doc, docGroup{name: name})
-			}
-		}
-		if err := checkInvariants(doc.snapshot()); err != nil {
-			t.Fatalf("%v\n%v", err, doc)
-		}
-	}
-}
-
 // A resource is found by its own name, also if that is another's singular that sorts before it.
-func TestOwnNameFirst(t *testing.T) {
+func TestResourceIsFoundByItsOwnNameFirst(t *testing.T) {
 	s := document{{name: "a", versions: []docVersion{{name: "v1", read: true, resources: []Resource{
 		{Name: "deer", Singular: "stag", Kind: "Deer"}, {Name: "antlers", Singular: "deer", Kind: "Antlers"},
 	}}}}}.snapshot()

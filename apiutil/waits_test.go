@@ -7,11 +7,13 @@ package apiutil_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -183,4 +185,125 @@ func keepResetting(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) (s
 		}
 	}()
 	return func() { close(ended); <-stopped }
+}
+
+// A subscriber keeps what it is sent.
+type subscriber struct {
+	changes <-chan []apiutil.APIChange
+	cancel  context.CancelFunc
+	kinds   map[schema.GroupVersionKind]string // the mappings of what is served, as text
+}
+
+func subscribe(m *apiutil.DynamicRESTMapper) *subscriber {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &subscriber{changes: m.Subscribe(ctx), cancel: cancel, kinds: map[schema.GroupVersionKind]string{}}
+}
+
+// take returns what has been sent by now as text, a line each; nil if nothing has been.
+func (s *subscriber) take(t *testing.T) []string {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case batch, open := <-s.changes:
+		if !open {
+			t.Error("the channel is closed")
+		}
+		return s.apply(t, batch)
+	default:
+		return nil
+	}
+}
+
+// apply takes over a batch, which must be a difference to what was sent before.
+func (s *subscriber) apply(t *testing.T, batch []apiutil.APIChange) []string {
+	t.Helper()
+	if len(batch) == 0 {
+		t.Error("an empty batch")
+	}
+	var lines []string
+	removing := true
+	for _, change := range batch {
+		gvk, text := change.Mapping.GroupVersionKind, mappingText(&change.Mapping)
+		before, known := s.kinds[gvk]
+		switch change.Type {
+		case apiutil.APIAdded, apiutil.APIChanged:
+			if removing = false; known != (change.Type == apiutil.APIChanged) {
+				t.Errorf("%s of %s, which was %q", change.Type, gvk, before)
+			}
+			s.kinds[gvk] = text
+		case apiutil.APIRemoved:
+			if !known || !removing || text != before {
+				t.Errorf("removal of %q, which was %q; or after an addition", text, before)
+			}
+			delete(s.kinds, gvk)
+		default:
+			t.Errorf("a change of type %q", change.Type)
+		}
+		lines = append(lines, fmt.Sprintf("%s %s", change.Type, text))
+	}
+	return lines
+}
+
+func (s *subscriber) want(t *testing.T, what string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, s.take(t)); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// close ends the subscription and waits until the channel is closed.
+func (s *subscriber) close(t *testing.T) {
+	t.Helper()
+	s.cancel()
+	synctest.Wait()
+	select {
+	case batch, open := <-s.changes:
+		if open {
+			t.Errorf("%v was sent after the end", batch)
+		}
+	default:
+		t.Error("the channel is still open")
+	}
+}
+
+// The channel is closed when the context ends, whatever goes on.
+func TestSubscriptionEndsWithItsContext(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		pending := subscribe(m) // is never received from
+		synctest.Wait()
+		pending.cancel()
+		synctest.Wait()
+		for range pending.changes {
+			t.Error("sent after the end")
+		}
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		for range m.Subscribe(ended) {
+			t.Error("sent after the end")
+		}
+		server.SetLatency(time.Second)
+		reading := subscribe(m)
+		synctest.Wait()
+		reading.close(t)
+		time.Sleep(time.Minute)
+	})
+}
+
+// What is sent belongs to the receiver.
+func TestSubscribersShareNothing(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		spoiler := subscribe(m)
+		batch := <-spoiler.changes
+		for i := range batch {
+			batch[i] = apiutil.APIChange{}
+		}
+		s := subscribe(m)
+		if got := s.take(t); len(got) != 5 {
+			t.Errorf("at first: %q", got)
+		}
+		spoiler.close(t)
+		s.close(t)
+	})
 }
