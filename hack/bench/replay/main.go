@@ -11,6 +11,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"flag"
 	"fmt"
@@ -48,10 +49,11 @@ func run(addresses []string) error {
 		return fmt.Errorf("-kind must be KIND.VERSION.GROUP, not %q, and an address must be given", *kind)
 	}
 	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
+	input := bufio.NewReader(os.Stdin)
 	before := heap()
 	for round := range *rounds {
 		if *pause {
-			if _, err := fmt.Scanln(); err != nil {
+			if _, err := input.ReadString('\n'); err != nil {
 				return err
 			}
 		}
