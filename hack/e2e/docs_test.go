@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/freshmapper/freshmapper/hack/e2e/restmappermetrics"
+	"github.com/freshmapper/freshmapper/manager/restmappermetrics"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
