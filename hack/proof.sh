@@ -5,7 +5,7 @@
 #
 # Tests at length what DESIGN.md promises (hack/proof): chaos and soak on real API
 # servers, hostile servers, a herd of replicas, random histories, fuzzing,
-# mutation, other people's operators. Writes a page with tables and plots for each.
+# other people's operators. Writes a page with tables and plots for each.
 # A campaign that fails does not stop the others.
 #
 #   -o DIR   where to write, default hack/proof/results
@@ -31,10 +31,10 @@ while (($# > 0)); do
 	shift
 done
 
-chaos=(-kills 100 -etcd 20) soak=(-time 30m) hostile=(-time 10m) herd=(-replicas 500) histories=(-n 5000) fuzz=(-time 10m) mutate=(-n 200)
+chaos=(-kills 100 -etcd 20) soak=(-time 30m) hostile=(-time 10m) herd=(-replicas 500) histories=(-n 5000) fuzz=(-time 10m)
 adopters=()
 if $quick; then
-	chaos=(-kills 4 -etcd 2) soak=(-time 1m) hostile=(-time 30s) herd=(-replicas 200) histories=(-n 100) fuzz=(-time 10s) mutate=(-n 5)
+	chaos=(-kills 4 -etcd 2) soak=(-time 1m) hostile=(-time 30s) herd=(-replicas 200) histories=(-n 100) fuzz=(-time 10s)
 	out=${out:-$(mktemp -d)}
 	adopters=(-test.run TestOwnTests/JobSet -packages 2 -page "$out/adopters.md")
 fi
@@ -57,7 +57,6 @@ campaign soak "${soak[@]}"
 campaign hostile "${hostile[@]}"
 campaign histories "${histories[@]}"
 campaign fuzz "${fuzz[@]}"
-campaign mutate "${mutate[@]}"
 campaign adopters ${adopters[@]+"${adopters[@]}"}
 say "the pages are in $out"
 ((${#broken[@]} == 0)) || die "failed: ${broken[*]}"

@@ -40,7 +40,7 @@ var leftOut = []left{
 	{"-nightly", "the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again; 10,000 Gets of absent objects: here 1,000"},
 	{"-nightly", "the fork as a way in with the lines between the oldest and the newest; with the provider, programs of these lines are compiled here and do not run"},
 	{"-nightly", "each patch of the series for upstream by itself, kubebuilder's make targets, the release as a consumer's module"},
-	{"hack/proof.sh", "fuzzing, the mutation of the engine, other people's operators; the campaigns at length"},
+	{"hack/proof.sh", "fuzzing, other people's operators; the campaigns at length"},
 	{"hack/bench.sh", "the benchmarks; their page is checked against their results here"},
 	{"-nightly", "the linter on nested modules, vet with the oldest Go and on forked trees"},
 	{"-matrix", "all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here"},
@@ -123,7 +123,7 @@ const longest = "^(TestCapturedDocuments|TestResetsBesideOlderReads|TestLookupsB
 // runs them.
 const (
 	shortRun  = "^TestCampaign$"
-	onlyProof = "^(TestTargets|TestMutants|TestOwnTests|TestLive)$"
+	onlyProof = "^(TestTargets|TestOwnTests|TestLive)$"
 )
 
 // goTest is a part that is one run of go test in a folder of the checkout.
