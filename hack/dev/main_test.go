@@ -55,8 +55,8 @@ func TestNightTestsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := append(slices.Concat(nightTests, never), "TestCheckout", shortRun)
-	for _, pattern := range append(names, strings.Split(longest+"|"+onlyProof, "|")...) {
+	names := append(slices.Concat(nightTests, never), "TestCheckout")
+	for _, pattern := range append(names, strings.Split(longest+"|"+shortRun+"|"+onlyProof, "|")...) {
 		name := strings.Trim(pattern, "^()$")
 		if !bytes.Contains(all.Bytes(), []byte("\nfunc "+name+"(t *testing.T)")) {
 			t.Errorf("there is no test %s", name)

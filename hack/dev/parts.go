@@ -117,8 +117,8 @@ const longest = "^(TestCapturedDocuments|TestResetsBesideOlderReads|TestLookupsB
 // unless flags make it longer. onlyProof are those that do nothing without flags: hack/proof.sh
 // runs them.
 const (
-	shortRun  = "^TestCampaign$"
-	onlyProof = "^(TestTargets|TestOwnTests|TestLive)$"
+	shortRun  = "^(TestChaos|TestSoak|TestHostile|TestHerd|TestHistories)$"
+	onlyProof = "^(TestFuzz|TestAdopters)$"
 )
 
 // goTest is a part that is one run of go test in a folder of the checkout.
