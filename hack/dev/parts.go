@@ -41,7 +41,7 @@ var leftOut = []left{
 	{".github/workflows/nightly.yml", "both ways in with the lines between the oldest and the newest, and with the oldest Go, which also vets the root module"},
 	{"-nightly", "each patch of the series for upstream by itself, kubebuilder's make targets, the release as a consumer's module"},
 	{"hack/proof.sh", "fuzzing, other people's operators; the campaigns at length"},
-	{"hack/bench.sh", "the benchmarks; their page is checked against their results here"},
+	{"hack/bench.sh", "the benchmarks"},
 	{"-nightly", "the linter on nested modules, vet on forked trees"},
 	{"-matrix", "all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here"},
 }
@@ -140,7 +140,7 @@ func (t *tester) untimed(ctx context.Context) {
 	t.goTest(ctx, "random histories", "hack/lincheck", "-count=1", ".", "-seed", "1")
 	t.goTest(ctx, "tools in hack"+t.raced(), ".", t.race("-timeout", "60m", "-skip", t.skipped(), "./hack/ways", "./hack/...")...) // the longest first
 	t.goTest(ctx, "proofs", "hack/proof", "-count=1", "-skip", notProven, "./...")
-	t.goTest(ctx, "the benchmarks' own tests", "hack/bench", "-run", "^Test(Report|SameAnswers)$", ".")
+	t.goTest(ctx, "the benchmarks' own tests", "hack/bench", "-run", "^Test(Figures|SameAnswers)$", ".")
 	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
 	t.goTest(ctx, "verify", ".", "-count=1", "-timeout", "60m", "-run", "^TestCheckout$", "./hack/dev/verify", "-args", "-modules", "-lint="+lint)
 }
