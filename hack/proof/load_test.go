@@ -87,10 +87,10 @@ func (l *load) call(ctx context.Context, m *apiutil.DynamicRESTMapper, r *rand.R
 	case of(l.missing):
 		l.misses.Add(1)
 		never := l.never[r.IntN(len(l.never))]
-		l.timed(ctx, "lookup of "+never.String(), func(ctx context.Context) error { return l.miss(ctx, m, never) })
+		_ = l.timed(ctx, "lookup of "+never.String(), func(ctx context.Context) error { return l.miss(ctx, m, never) })
 	case of(l.churning):
 		c := l.churned[r.IntN(len(l.churned))]
-		l.timed(ctx, "lookup of "+c.Kind, func(ctx context.Context) error {
+		_ = l.timed(ctx, "lookup of "+c.Kind, func(ctx context.Context) error {
 			_, err := m.RESTMappingWithContext(ctx, c.GroupKind())
 			return err
 		})
