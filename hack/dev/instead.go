@@ -21,8 +21,7 @@ type instead struct {
 }
 
 var insteads = map[string]instead{
-	"-matrix":        {matrixUsage, "./hack/dev/matrix", "^TestUpstream$", []string{"lines", "packages"}, "hack/fork/MATRIX.md"},
-	"-compatibility": {compatibilityUsage, "./hack/ways", "^TestCompatibility$", []string{"lines"}, "docs/compatibility.md"},
+	"-matrix": {matrixUsage, "./hack/dev/matrix", "^TestUpstream$", []string{"lines", "packages"}, "hack/fork/MATRIX.md"},
 }
 
 const matrixUsage = `usage: hack/test.sh -matrix [-lines V,V...] [-packages P,P...]
@@ -38,16 +37,6 @@ run of everything writes it to hack/fork/MATRIX.md.
 
 With either nothing is written but the table to stdout. All of it
 takes about a quarter of an hour for each release, most of it compiling.
-`
-
-const compatibilityUsage = `usage: hack/test.sh -compatibility [-lines V,V...]
-
-Builds and runs a program with each way in (MapperProvider, the fork), with every
-supported controller-runtime, with the oldest Go that it takes and with the one
-that is installed. It writes docs/compatibility.md or, with -lines v0.20.4,v0.25.2 say,
-only prints the page of those releases.
-
-An older Go comes from the Go module proxy, as GOTOOLCHAIN does it.
 `
 
 func (i instead) run(ctx context.Context, c *checkout, args []string) error {

@@ -22,7 +22,7 @@ import (
 func TestUsage(t *testing.T) {
 	for _, words := range []string{
 		"", "dance", "-x", "test -x", "test more", "test -only (", "test -quick -nightly", "test -matrix -lines", "test -matrix more",
-		"test -compatibility -x", "test -compatibility v0.25.2", "test -series", "test -measure", "envtest", "envtest newest", "envtest legacy-store",
+		"test -compatibility", "test -series", "test -measure", "envtest", "envtest newest", "envtest legacy-store",
 	} {
 		args := append([]string{t.TempDir()}, strings.Fields(words)...)
 		if err := dispatch(context.Background(), args, io.Discard, io.Discard); !errors.Is(err, errUsage) {
@@ -30,7 +30,7 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	for script, words := range map[string]string{
-		"test.sh [": "test -h", "test.sh -matrix": "test -matrix -h", "test.sh -compatibility": "test -compatibility -h",
+		"test.sh [": "test -h", "test.sh -matrix": "test -matrix -h",
 	} {
 		var said strings.Builder
 		err := dispatch(context.Background(), append([]string{t.TempDir()}, strings.Fields(words)...), &said, io.Discard)
@@ -55,8 +55,8 @@ func TestNightTestsExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := append(slices.Concat(nightTests, never), "TestProvider", "TestFork", "TestCheckout", shortRun)
-	for _, pattern := range append(names, strings.Split(longest+"|"+onlyProof, "|")...) {
+	names := append(slices.Concat(nightTests, never), "TestCheckout")
+	for _, pattern := range append(names, strings.Split(longest+"|"+shortRun+"|"+onlyProof, "|")...) {
 		name := strings.Trim(pattern, "^()$")
 		if !bytes.Contains(all.Bytes(), []byte("\nfunc "+name+"(t *testing.T)")) {
 			t.Errorf("there is no test %s", name)
@@ -84,7 +84,7 @@ func TestSum(t *testing.T) {
 	if err := tested.sum(time.Second, false); err != nil || !strings.HasSuffix(out.String(), "\n1 passed, 0 failed, 1 skipped\n") {
 		t.Errorf("%v\n%s", err, &out)
 	}
-	for _, want := range []string{"skipped: p TestB: b_test.go:1: no moon\n", "not run: what needs an API server (-quick)\n", "not run: both ways in with the oldest Go (hack/test.sh -compatibility)\n"} {
+	for _, want := range []string{"skipped: p TestB: b_test.go:1: no moon\n", "not run: what needs an API server (-quick)\n", "(.github/workflows/nightly.yml)\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}

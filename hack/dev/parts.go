@@ -38,30 +38,25 @@ var leftOut = []left{
 	{"-nightly", "upstream's tests in the fork of the oldest line: the newest has them here"},
 	{"-nightly", "short runs of chaos, soak, hostile and the herd: what they are made of is tested here"},
 	{"-nightly", "the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again; 10,000 Gets of absent objects: here 1,000"},
-	{"-nightly", "the fork as a way in with the lines between the oldest and the newest; with the provider, programs of these lines are compiled here and do not run"},
+	{".github/workflows/nightly.yml", "both ways in with the lines between the oldest and the newest, and with the oldest Go, which also vets the root module"},
 	{"-nightly", "each patch of the series for upstream by itself, kubebuilder's make targets, the release as a consumer's module"},
-	{"hack/proof.sh", "fuzzing, the mutation of the engine, other people's operators; the campaigns at length"},
-	{"hack/bench.sh", "the benchmarks; their page is checked against their results here"},
-	{"-nightly", "the linter on nested modules, vet with the oldest Go and on forked trees"},
+	{"hack/proof.sh", "fuzzing, other people's operators; the campaigns at length"},
+	{"hack/bench.sh", "the benchmarks"},
+	{"-nightly", "the linter on nested modules, vet on forked trees"},
 	{"-matrix", "all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here"},
-	{"-compatibility", "both ways in with the oldest Go"},
 }
 
 // never are tests that other commands run. Here they would only be skipped.
-var never = []string{"^TestUpstream$", "^TestCompatibility$"}
+var never = []string{"^TestUpstream$"}
 
 // nightTests are left to the night whole.
-var nightTests = []string{"TestEachPatchPasses", "TestKubebuilderProject", "TestConsumed", "TestOldestGo"}
+var nightTests = []string{"TestEachPatchPasses", "TestKubebuilderProject", "TestConsumed"}
 
 // skipped are tests of the root module that are not run.
 func (t *tester) skipped() string {
 	skipped := slices.Clone(never)
 	if !t.nightly {
 		skipped = append(skipped, "^("+strings.Join(nightTests, "|")+")$")
-		for _, line := range tree.Lines[1 : len(tree.Lines)-1] {
-			name := "/^" + strings.ReplaceAll(line.Newest, ".", `\.`) + "$"
-			skipped = append(skipped, "^TestFork$"+name, "^TestProvider$"+name+"/^runs$")
-		}
 	}
 	return strings.Join(skipped, "|")
 }
@@ -122,8 +117,8 @@ const longest = "^(TestCapturedDocuments|TestResetsBesideOlderReads|TestLookupsB
 // unless flags make it longer. onlyProof are those that do nothing without flags: hack/proof.sh
 // runs them.
 const (
-	shortRun  = "^TestCampaign$"
-	onlyProof = "^(TestTargets|TestMutants|TestOwnTests|TestLive)$"
+	shortRun  = "^(TestChaos|TestSoak|TestHostile|TestHerd|TestHistories)$"
+	onlyProof = "^(TestFuzz|TestAdopters)$"
 )
 
 // goTest is a part that is one run of go test in a folder of the checkout.
@@ -145,7 +140,7 @@ func (t *tester) untimed(ctx context.Context) {
 	t.goTest(ctx, "random histories", "hack/lincheck", "-count=1", ".", "-seed", "1")
 	t.goTest(ctx, "tools in hack"+t.raced(), ".", t.race("-timeout", "60m", "-skip", t.skipped(), "./hack/ways", "./hack/...")...) // the longest first
 	t.goTest(ctx, "proofs", "hack/proof", "-count=1", "-skip", notProven, "./...")
-	t.goTest(ctx, "the benchmarks' own tests", "hack/bench", "-run", "^Test(Report|SameAnswers)$", ".")
+	t.goTest(ctx, "the benchmarks' own tests", "hack/bench", "-run", "^Test(Figures|SameAnswers)$", ".")
 	t.part(ctx, "the examples' own tests", func(r *row) error { return t.examples(ctx, r) })
 	t.goTest(ctx, "verify", ".", "-count=1", "-timeout", "60m", "-run", "^TestCheckout$", "./hack/dev/verify", "-args", "-modules", "-lint="+lint)
 }

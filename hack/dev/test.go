@@ -19,7 +19,7 @@ import (
 )
 
 const testUsage = `usage: hack/test.sh [-quick | -nightly] [-only PATTERN]
-       hack/test.sh -matrix | -compatibility
+       hack/test.sh -matrix
 
 Runs the tests, from a fresh clone, with nothing installed but Go, git and a C
 compiler. The first run also builds the linter and, where none can be downloaded,
@@ -32,10 +32,8 @@ the API servers; they are cached outside the checkout.
                   needs API servers, PATTERN must match "API servers", too
   -matrix         instead: upstream's tests on stock and fork of every supported
                   controller-runtime; writes hack/fork/MATRIX.md, takes an hour and a half
-  -compatibility  instead: both ways in, with every supported controller-runtime, the
-                  oldest Go and the newest; writes docs/compatibility.md
 
-With -matrix and -compatibility, -h says how to run less of them.
+With -matrix, -h says how to run less of it.
 
 A part that fails does not stop the others. A table says how long each part took,
 then come the reasons for skips. The last line counts the tests of all parts:
