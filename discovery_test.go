@@ -4,7 +4,7 @@ package freshmapper_test
 
 import (
 	"bytes"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,21 +27,21 @@ import (
 
 // captured answers requests with the documents that hack/capture.sh has written.
 type captured struct {
-	dir  string
-	form string // "pb", "json", or "" for a server without aggregated discovery
+	dir   string
+	plain map[string]json.RawMessage // of each path
+	form  string                     // "pb", "json", or "" for a server without aggregated discovery
 }
 
 func (c captured) RoundTrip(req *http.Request) (*http.Response, error) {
-	file := "plain" + strings.ReplaceAll(req.URL.Path, "/", "_") + ".json"
+	body, code := []byte(c.plain[req.URL.Path]), http.StatusOK
 	if bulk := req.URL.Path == "/api" || req.URL.Path == "/apis"; bulk && c.form != "" && strings.Contains(req.Header.Get("Accept"), "apidiscovery") {
-		file = "aggregated." + strings.TrimPrefix(req.URL.Path, "/") + "." + c.form
+		var err error
+		if body, err = os.ReadFile(filepath.Join(c.dir, "aggregated."+strings.TrimPrefix(req.URL.Path, "/")+"."+c.form)); err != nil {
+			return nil, err
+		}
 	}
-	body, err := os.ReadFile(filepath.Join(c.dir, file))
-	code := http.StatusOK
-	if errors.Is(err, os.ErrNotExist) {
+	if body == nil {
 		code, body = http.StatusNotFound, []byte("404 page not found\n")
-	} else if err != nil {
-		return nil, err
 	}
 	return &http.Response{
 		StatusCode: code, Status: http.StatusText(code), Header: http.Header{}, Request: req,
@@ -56,6 +56,13 @@ func TestCapturedDocuments(t *testing.T) {
 		for _, form := range []string{"pb", "json", ""} {
 			t.Run(server+"/"+cmpOr(form, "plain"), func(t *testing.T) {
 				c := captured{dir: filepath.Join("testdata", "discovery", server), form: form}
+				text, err := os.ReadFile(filepath.Join(c.dir, "plain.json"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := json.Unmarshal(text, &c.plain); err != nil {
+					t.Fatal(err)
+				}
 				groups := c.groups(t)
 				cfg := &rest.Config{Host: "http://captured.invalid", QPS: -1}
 				mapper, err := apiutil.NewDynamicRESTMapper(cfg, &http.Client{Transport: c})
@@ -84,7 +91,7 @@ func cmpOr(s, otherwise string) string {
 // groups reads the plain documents with client-go, in the server's order.
 func (c captured) groups(t *testing.T) []*restmapper.APIGroupResources {
 	cfg := &rest.Config{Host: "http://captured.invalid", QPS: -1}
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &http.Client{Transport: captured{dir: c.dir}})
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &http.Client{Transport: captured{plain: c.plain}})
 	if err != nil {
 		t.Fatal(err)
 	}
