@@ -1,7 +1,280 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs the tests; see hack/test.sh -h.
+# usage: hack/test.sh [-quick | -nightly] [-only PATTERN]
+#        hack/test.sh -matrix [-lines V,V...] [-packages P,P...]
+#
+# Runs the tests, from a fresh clone, with nothing installed but Go, git and a C
+# compiler. The first run also builds gotestsum, the linter and, where none can be
+# downloaded, the API servers, which are cached outside the checkout.
+#
+#   (nothing)       what every commit must pass
+#   -quick          the same without what needs an API server
+#   -nightly        everything, with the race detector throughout
+#   -only PATTERN   only the parts whose names, in the table at the end, match
+#   -matrix         instead: upstream's tests on stock and fork of every supported
+#                   controller-runtime; writes hack/fork/MATRIX.md, takes an hour and a half
+#
+# With -lines (v0.20.4,v0.25.2 say) or -packages (folders, pkg/client/apiutil say, or with
+# /... below) a page is only printed.
+#
+# A part that fails does not stop the others. A table says how long each part took, then
+# come failures, and the reasons for skips. The last line counts the tests of all parts
+# and says whether all is well: "N passed, N failed, N skipped; all N parts are ok".
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-dev test "$@"
+case " $* " in *' -h '* | *' --help '*) usage && exit ;; esac
+
+# The names of tests in these lists must exist, or nothing would be left out.
+
+# longest are the tests of the library that take much longer with the race detector, minutes
+# together. They run without it. Most have one goroutine in virtual time.
+longest='TestCapturedDocuments|TestResetsBesideOlderReads|TestLookupsBesideOlderReads|TestHerd|TestFleetChurn'
+longest+='|TestNoDocumentCostsMinutes|TestNegativeTTLOfManyNames|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded'
+elsewhere='TestUpstream'                                            # run by -matrix
+nights='TestEachPatchPasses|TestKubebuilderProject|TestConsumed' # left to the night whole
+campaigns='TestChaos|TestSoak|TestHostile|TestHerd|TestHistories'   # hack/proof, short unless flags make it longer: by night
+proof='TestFuzz|TestAdopters'                                       # they do nothing without flags: hack/proof.sh
+upstreams='TestApiMachinery|TestSource|TestLazyRestMapperProvider'  # upstream's, in the mapper's package
+
+# not_run lists what the tests of a commit leave out, and who tests it. Each takes long, and
+# proves again, elsewhere or in more places, what a commit's tests prove once.
+not_run() {
+	cat <<-END
+		the race detector on the tools in hack, on the replays, on the forked tree and on the library's longest tests: the rest of the library has it here (hack/test.sh -nightly)
+		our own tests of the mapper in the forked tree, which have run in the root module; upstream's of the cache there (hack/test.sh -nightly)
+		upstream's tests in the fork of the oldest line: the newest has them here (hack/test.sh -nightly)
+		short runs of chaos, soak, hostile and the herd: what they are made of is tested here (hack/test.sh -nightly)
+		the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again; 10,000 Gets of absent objects: here 1,000 (hack/test.sh -nightly)
+		both ways in with the lines between the oldest and the newest, and with the oldest Go, which also vets the root module (.github/workflows/nightly.yml)
+		each patch of the series for upstream by itself, kubebuilder's make targets, the release as a consumer's module (hack/test.sh -nightly)
+		the linter on nested modules, vet on forked trees (hack/test.sh -nightly)
+		fuzzing, other people's operators; the campaigns at length (hack/proof.sh)
+		the benchmarks (hack/bench.sh)
+		all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here (hack/test.sh -matrix)
+	END
+}
+
+# untimed are the parts without a limit for their time. Each row has a name, and then a folder
+# and arguments for go test, or another command.
+untimed() {
+	lane=b
+	if $nightly; then
+		part 'library, -race' gotest . -timeout 60m -race "${library[@]}"
+	else
+		part 'library, -race' gotest . -timeout 60m -race -skip "^($longest)$" "${library[@]}"
+		part 'library, its longest tests' gotest . -timeout 60m -run "^($longest)$" "${library[@]}"
+	fi
+	part 'random histories' gotest hack/lincheck -count=1 . -seed 1
+	part 'tools in hack' gotest . $race -timeout 60m -skip "$skipped" ./hack/ways ./hack/... # the longest first
+	part 'proofs' gotest hack/proof -count=1 -skip "$unproven" ./...
+	part "the benchmarks' own tests" gotest hack/bench -run '^Test(Figures|SameAnswers)$' .
+	part "the examples' own tests" examples
+	part 'late kinds and metrics' gotest hack/e2e -race github.com/freshmapper/freshmapper/manager/...
+	part 'verify' $nice "$root/hack/verify.sh" $lint
+}
+
+# timed are the parts that measure how long something takes, or whose tests expect answers in time.
+timed() {
+	local version
+	lane=c
+	FRESHMAPPER_E2E_RESULTS=$work/results part 'replays on an API server' gotest hack/e2e $race -count=1 -timeout 30m -parallel 4 -skip "$replays" ./...
+	for version in $forked; do
+		part "the forked $version, built" build "$version" "$work/$version"
+		part "upstream's tests in the forked $version" upstream "$work/$version"
+	done
+}
+
+# servers finds or builds the API servers, and notes the environment that leads to them.
+servers() {
+	local latest legacy
+	latest=$("$root/hack/envtest.sh" latest) && legacy=$("$root/hack/envtest.sh" legacy) &&
+		"$root/hack/envtest.sh" legacy-store "$work/store" >"$work/store.env" &&
+		printf 'export KUBEBUILDER_ASSETS=%q\nlegacy=%q\n' "$latest" "$legacy" >>"$work/store.env" && mv "$work/store.env" "$work/env"
+}
+
+# examples runs the examples' own unit tests. Unforked, they take the way for stock.
+examples() {
+	local folder status=0
+	for folder in "$root"/testdata/consumers/*/; do
+		gotest "${folder#"$root"/}" -tags stock ./... || status=1
+	done
+	return $status
+}
+
+# build writes the forked tree of a release, and compiles it. Examples are not linked: that
+# takes longer than all else.
+build() { # VERSION FOLDER
+	local stock same=pkg/client/apiutil/restmapper_test.go
+	go -C "$root" run ./hack/fork -o "$2" -version "$1" -full || return
+	stock=$(go -C "$root" mod download -json "sigs.k8s.io/controller-runtime@$1" | sed -n 's/^\t"Dir": "\(.*\)",*$/\1/p') || return
+	cmp "$stock/$same" "$2/$same" || return # upstream's own test
+	(cd "$2" && go build . ./pkg/... && go vet ./examples/... $vetted)
+}
+
+# upstream runs upstream's own tests of the mapper and the client, unmodified, in a forked
+# tree, by night ours beside them. The cache's suite, TestSource, takes minutes: the night
+# and the matrix have it. In v0.20 both parts of the mapper's test take the same server,
+# which has to be the old one; a test of the client needs the same.
+upstream() { # FOLDER
+	local status=0 name
+	grep -q DownloadBinaryAssets "$1/pkg/client/apiutil/restmapper_test.go" || local -x KUBEBUILDER_ASSETS=$legacy
+	set -- "$1" $race -count=1 -timeout 15m
+	if $nightly; then
+		gotest "$@" ./pkg/client ./pkg/client/apiutil/... ./pkg/cache/... ./pkg/handler ./pkg/internal/follow || status=1
+	else
+		gotest "$@" ./pkg/client ./pkg/cache/internal ./pkg/handler ./pkg/internal/follow || status=1
+		gotest "$@" -skip '^TestSource$' ./pkg/cache || status=1
+		gotest "$@" -run "^($upstreams)$" ./pkg/client/apiutil || status=1
+	fi
+	for name in ${upstreams//|/ }; do # go test passes if no test has the name
+		grep -q "\"Action\":\"pass\".*\"Test\":\"$name\"" "$row".*.json || { echo "error: upstream's $name did not pass" >&2 && status=1; }
+	done
+	return $status
+}
+
+# part runs a command as a part with this name, and notes how it ended (hack/dev/sum.go).
+part() {
+	local name=$1 begun=$SECONDS status=0 took said=ok
+	[[ -z $only || $name =~ $only ]] || return 0
+	count=$((count + 1)) row=$work/rows/$lane$((count + 10)) runs=0
+	printf '%s\n' "$name" >"$row.part"
+	say "$name"
+	shift
+	"$@" || status=$?
+	took=$((SECONDS - begun))
+	printf '%s\t%s\t%s\n' "$name" "$status" "$took" >"$row.part"
+	((status == 0)) || said=FAILED
+	say "$name: $said ($took s)"
+}
+
+# gotest runs go test in a folder. It shows a line for each package and then what failed,
+# and keeps all that go test says.
+gotest() {
+	local dir=$1
+	[[ $dir == /* ]] || dir=$root/$dir
+	runs=$((runs + 1))
+	shift
+	(cd "$dir" && $nice "$root/.cache/gotestsum" --format standard-quiet --hide-summary skipped \
+		--ignore-non-json-output-lines --jsonfile "$row.$runs.json" -- "$@")
+}
+
+# instead runs a long test in place of the others. With flags its page is only printed.
+instead() { # FOLDER TEST PAGE FLAGS...
+	local folder=$1 test=$2 page=$3 status=0
+	shift 3
+	start go -C "$root" test -count=1 -timeout 12h -v -run "^$test\$" "$folder" -args -page "$work/page.md" "$@" >&2
+	finish || status=1
+	[[ -e $work/page.md ]] || exit 1
+	cat "$work/page.md"
+	(($#)) || cp "$work/page.md" "$root/$page" # a page that says what failed is worth having, too
+	exit $status
+}
+
+# start starts a command in a process group of its own, and finish waits for all of these.
+start() {
+	set -m
+	"$@" </dev/null &
+	groups+=" $!"
+	set +m
+}
+
+finish() {
+	local group status=0
+	for group in $groups; do wait "$group" || status=1; done
+	groups=''
+	return $status
+}
+
+# end ends all groups, and waits before it kills: tests stop their API servers first.
+end() {
+	local group i
+	trap '' INT TERM HUP
+	for group in $groups; do kill -TERM -- "-$group" 2>/dev/null || true; done
+	for group in $groups; do
+		for ((i = 0; i < 200; i++)); do
+			kill -0 -- "-$group" 2>/dev/null || continue 2
+			sleep 0.1
+		done
+		kill -KILL -- "-$group" 2>/dev/null || true
+	done
+}
+
+# report prints what all parts came to, and then ends the script. Its argument is the
+# reason why the run has ended early.
+report() {
+	local status=0
+	trap 'exit 130' INT TERM HUP
+	if [[ -e $work/results.table ]]; then cat "$work/results.table"; fi
+	printf '\nthe slowest tests:\n'
+	cat "$work"/rows/*.json 2>/dev/null | "$root/.cache/gotestsum" tool slowest --num 12 2>/dev/null || true
+	if $quick; then echo 'not run: what needs an API server (-quick)'; fi
+	if [[ -n $only ]]; then echo "not run: parts whose names do not match $only (-only)"; fi
+	not_run | { if $nightly; then grep -v -e '-nightly)$'; else cat; fi; } | sed 's/^/not run: /'
+	(dev sum "$work/rows" "$@") || status=1
+	exit $status
+}
+
+quick=false nightly=false only=''
+work=$(mktemp -d) groups='' count=0
+trap 'end; chmod -R u+w "$work" && rm -rf "$work"' EXIT
+trap 'end; exit 130' INT TERM HUP
+# Tests that are interrupted leave folders. They build programs and trees in such folders: if
+# these paths are not in the compiled code, Go's build cache can be used the next time. Nobody
+# debugs these programs, and without symbols they are linked in two thirds of the time.
+export TMPDIR=$work GOFLAGS="${GOFLAGS:-} -trimpath -ldflags=-s"
+command -v go >/dev/null || die "no go command: install Go first, see go.dev/dl"
+
+case ${1:-} in
+-matrix) instead ./hack/dev/matrix TestUpstream hack/fork/MATRIX.md "${@:2}" ;;
+esac
+while (($#)); do
+	case $1 in
+	-quick) quick=true ;;
+	-nightly) nightly=true ;;
+	-only) only=${2:-} && shift && [[ -n $only ]] || wrong '-only without a pattern' ;;
+	*) wrong "$1" ;;
+	esac
+	shift
+done
+! ($quick && $nightly) || wrong '-quick with -nightly'
+
+for name in ${longest//|/ } ${elsewhere//|/ } ${nights//|/ } ${campaigns//|/ } ${proof//|/ } TestPlain TestUnmanaged; do
+	git -C "$root" grep -q --untracked "^func $name(t \*testing\.T)" -- '*_test.go' || die "there is no test $name: correct the lists in hack/test.sh"
+done
+releases=$(sed -n 's/.*Newest: *"\(v[^"]*\)".*/\1/p' "$root/hack/fork/tree/lines.go")
+forked=${releases##*$'\n'}
+library=(. ./apiutil/... ./internal/...)
+skipped="^($elsewhere)$" unproven="^($proof)$" replays='^$' lint='' vetted='' race='' nice='' legacy=''
+if $nightly; then
+	race=-race forked+=" ${releases%%$'\n'*}" vetted='./pkg/client/... ./pkg/cache/... ./pkg/handler ./pkg/internal/follow ./pkg/metrics/...'
+else
+	skipped+="|^($nights)$" unproven+="|^($campaigns)$" lint=-root
+	replays='^TestPlain$/^S2-cluster-namespaces$|^TestUnmanaged$/^NotFound-minute$'
+fi
+
+say 'gotestsum'
+go -C "$root/hack/tools" build -o "$root/.cache/gotestsum" gotest.tools/gotestsum
+mkdir "$work/rows"
+trap 'end; report INTERRUPTED' INT TERM HUP
+early=()
+if ! $quick; then
+	lane=a only='' start part 'API servers' servers
+	finish || early=('hack/test.sh BROKE')
+	if [[ -e $work/env ]]; then source "$work/env"; fi
+fi
+if $quick; then
+	start untimed
+elif $nightly; then
+	start untimed
+	finish || early=('hack/test.sh BROKE')
+	start timed
+else # the timed parts wait most of the time, and what needs the processor has lower priority
+	nice='nice -n 10'
+	start untimed
+	nice=''
+	start timed
+fi
+finish || early=('hack/test.sh BROKE')
+if [[ -n $only ]] && ! ls "$work"/rows/[bc]* >/dev/null 2>&1; then early=("NO PART's name matches $only"); fi
+report ${early[@]+"${early[@]}"}

@@ -6,7 +6,7 @@
 # Checks everything about the checkout that needs no test run: formatting, vet,
 # go.mod and go.sum, lint, script syntax, paths of this machine left in files.
 # Files not yet added to git are checked too. A failed check does not stop the
-# others; the exit status is 1 if any failed. It is a test, hack/dev/verify.
+# others; the exit status is 1 if any failed.
 #
 #   -fast    without golangci-lint, which the first run builds in a few minutes
 #   -root    with golangci-lint for the root module alone, as hack/test.sh has it
@@ -15,9 +15,80 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 offer_help "$@"
 
 case "$*" in
-'') lint=all ;;
--fast) lint=none ;;
--root) lint=root ;;
+'' | -fast | -root) lint=${1:-all} ;;
 *) wrong "$*" ;;
 esac
-exec go -C "$root" test -count=1 -timeout 60m -v -run '^TestCheckout$' ./hack/dev/verify -args -modules "-lint=$lint"
+
+cd "$root"
+files=$(mktemp)
+trap 'rm -f "$files"' EXIT
+passed=0 failed=()
+
+# check runs a command. What it says is shown if it fails.
+check() { # NAME COMMAND...
+	local name=$1 said
+	shift
+	if said=$("$@" 2>&1); then
+		passed=$((passed + 1))
+	else
+		failed+=("$name")
+		printf 'FAILED %s: %s\n%s\n' "$name" "$*" "$said"
+	fi
+}
+
+# list prints the files whose names match, those not in git yet included, but neither
+# deleted nor ignored ones, nor links. Names end with a zero byte.
+list() {
+	local file
+	git ls-files -z --cached --others --exclude-standard "$@" | while IFS= read -r -d '' file; do
+		if [[ -f $file && ! -L $file ]]; then printf '%s\0' "$file"; fi
+	done
+}
+
+gofmt_() {
+	local said
+	said=$(xargs -0 gofmt -l <"$files") && [[ -z $said ]] || { printf 'format these:\n%s\n' "$said" && return 1; }
+}
+
+# paths finds paths of the machine that a file was written on. They mean nothing on others.
+paths() {
+	local here=$root said
+	if [[ -n ${HOME:-} && $HOME != / ]]; then here+="|${HOME%/}"; fi
+	said=$(xargs -0 grep -nIE "(^|[^[:alnum:]_./-])(${here//./\\.})(/|[^[:alnum:]_.-]|$)" /dev/null <"$files" 2>&1 || true)
+	[[ -z $said ]] || { echo "$said" && return 1; }
+}
+
+list '*.go' >"$files"
+check gofmt gofmt_
+list >"$files"
+check paths paths
+while IFS= read -r -d '' file; do check "$file" bash -n "$file"; done < <(list '*.sh' .ci/run)
+
+linter=(go tool "-modfile=$root/hack/tools/go.mod" golangci-lint)
+[[ $lint == -fast ]] || check 'lint config' "${linter[@]}" config verify
+# A go.mod in a testdata folder is a test's input and no module to check, but for
+# testdata/consumers, which are programs that must build.
+while IFS= read -r -d '' mod; do
+	module=$(dirname "$mod") tags=''
+	case /$module in
+	/testdata/consumers/*) tags=stock ;; # they import the fork's API, and build with stock by a tag
+	*/testdata/*) continue ;;
+	esac
+	cd "$root/$module"
+	check "tidy $module" go mod tidy -diff
+	list '*.go' >"$files"
+	if [[ -s $files ]]; then # the others pin other projects' programs
+		check "vet $module" go vet "-tags=$tags" ./...
+		case $lint$module in # those in hack/envtest only start another project's main
+		-fast* | -root[!.]* | allhack/envtest/*) ;;
+		*) check "lint $module" "${linter[@]}" run --allow-serial-runners --build-tags "$tags" ./... ;;
+		esac
+	fi
+done < <(list go.mod '*/go.mod')
+cd "$root"
+((passed > 0)) || die 'no check was run'
+if ((${#failed[@]} > 0)); then
+	printf -v names '%s; ' "${failed[@]}"
+	die "$passed checks passed, ${#failed[@]} failed: ${names%; }"
+fi
+echo "verify: all $passed checks passed"

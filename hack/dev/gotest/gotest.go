@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gotest runs go test and reads what it says.
+// Package gotest reads what go test -json says: hack/test.sh counts tests, and the
+// matrix compares them by name.
 package gotest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/freshmapper/freshmapper/hack/dev/proc"
@@ -38,130 +40,114 @@ type Test struct {
 	Said          string // what it printed, if it did not pass
 }
 
-// Report is what a run of go test came to.
-type Report struct {
-	Tests []*Test
-	CPU   time.Duration
-}
+// Report is what runs of go test came to.
+type Report struct{ Tests []*Test }
 
 // Command is "go test -json args...".
 type Command struct {
 	Dir      string
 	Env      []string
 	Args     []string
-	Progress io.Writer // gets a line for each package, and what failed tests have printed
+	Progress io.Writer // gets what the go command and failed tests have printed
 }
 
 // Run runs the command. It returns an error if go test failed.
 func (c Command) Run(ctx context.Context) (*Report, error) {
-	progress := &locked{to: c.Progress}
-	r := &reader{progress: progress, known: map[string]*Test{}, failed: map[string]bool{}}
+	var events bytes.Buffer
 	args := append([]string{"go", "test", "-json"}, c.Args...)
-	cpu, err := proc.Command{Dir: c.Dir, Env: c.Env, Args: args, Stdout: r, Stderr: progress}.Run(ctx)
-	r.report.CPU = cpu
-	for _, test := range r.report.Tests {
-		if test.State == Absent { // its process ended without a word about it
-			test.State = Failed
+	_, failed := proc.Command{Dir: c.Dir, Env: c.Env, Args: args, Stdout: &events, Stderr: c.Progress}.Run(ctx)
+	report := &Report{}
+	err := report.Read(&events)
+	for _, test := range report.Tests {
+		if test.State == Failed {
+			fmt.Fprintf(c.Progress, "FAIL %s %s\n%s", test.Package, test.Name, test.Said)
 		}
 	}
-	return &r.report, err
-}
-
-// locked is for two: the reader, and what the go command says on stderr meanwhile.
-type locked struct {
-	mu sync.Mutex
-	to io.Writer
-}
-
-func (l *locked) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.to.Write(p)
-}
-
-// reader is what go test -json writes to.
-type reader struct {
-	report   Report
-	progress io.Writer
-	rest     []byte           // of a line, the beginning
-	known    map[string]*Test // by package and name
-	failed   map[string]bool  // packages with a test that did
-}
-
-func (r *reader) Write(p []byte) (int, error) {
-	r.rest = append(r.rest, p...)
-	for {
-		line, rest, whole := bytes.Cut(r.rest, []byte("\n"))
-		if !whole {
-			return len(p), nil
-		}
-		r.rest = rest
-		var e event
-		if json.Unmarshal(line, &e) != nil || e.Action == "" { // the go command's own
-			fmt.Fprintf(r.progress, "%s\n", line)
-			continue
-		}
-		r.event(e)
-	}
+	return report, errors.Join(failed, err)
 }
 
 // event is a line of go test -json.
 type event struct {
 	Action, Package, Test, Output string
+	ImportPath, FailedBuild       string // of what was built
 	Elapsed                       float64
 }
 
 var states = map[string]State{"pass": Passed, "fail": Failed, "skip": Skipped}
 
-func (r *reader) event(e event) {
+// Read adds the tests of one run of go test. A test whose end is missing has failed: its
+// process ended without a word about it. Lines that are no events are the go command's own.
+func (r *Report) Read(events io.Reader) error {
+	run := &run{known: map[string]*Test{}, built: map[string]string{}}
+	for lines := bufio.NewReader(events); ; {
+		line, err := lines.ReadBytes('\n')
+		var e event
+		if json.Unmarshal(line, &e) == nil {
+			run.add(e)
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("read what go test said: %w", err)
+		}
+	}
+	for _, test := range run.tests {
+		if test.State == Absent {
+			test.State = Failed
+		}
+	}
+	r.Tests = append(r.Tests, run.tests...)
+	return nil
+}
+
+// run is one run of go test.
+type run struct {
+	tests []*Test
+	known map[string]*Test  // by package and name; a package by itself is one without a name
+	built map[string]string // what the compiler said, by what it built
+}
+
+func (r *run) add(e event) {
+	if e.Action == "build-output" {
+		r.built[e.ImportPath] += e.Output
+		return
+	}
 	key := e.Package + " " + e.Test
 	test := r.known[key]
 	if test == nil {
 		test = &Test{Package: e.Package, Name: e.Test}
 		r.known[key] = test
 		if e.Test != "" {
-			r.report.Tests = append(r.report.Tests, test)
+			r.tests = append(r.tests, test)
 		}
 	}
-	switch state, ends := states[e.Action]; {
-	case e.Action == "build-output":
-		fmt.Fprint(r.progress, e.Output)
+	state, ends := states[e.Action]
+	switch {
 	case e.Action == "output":
 		test.Said += e.Output
 	case ends && e.Test != "":
-		r.end(test, state, e.Elapsed)
-	case ends:
-		r.endPackage(test, state, e.Elapsed)
+		test.State, test.Time = state, time.Duration(e.Elapsed*float64(time.Second))
+		if state == Passed {
+			test.Said = ""
+		}
+	case ends && state == Failed:
+		r.endPackage(test, r.built[e.FailedBuild])
 	}
 }
 
-func (r *reader) end(test *Test, state State, seconds float64) {
-	test.State, test.Time = state, time.Duration(seconds*float64(time.Second))
-	switch state {
-	case Passed:
-		test.Said = ""
-	case Failed:
-		r.failed[test.Package] = true
-		fmt.Fprintf(r.progress, "FAIL %s (%.1fs)\n%s", strings.TrimSpace(test.Package+" "+test.Name), seconds, test.Said)
-	}
-}
-
-// endPackage also ends tests that were running when their process ended.
-func (r *reader) endPackage(all *Test, state State, seconds float64) {
-	for _, test := range r.report.Tests {
-		if test.Package == all.Package && test.State == Absent {
-			r.end(test, Failed, 0)
+// endPackage is for a package that failed: because of a test, of one whose end is
+// missing, or else by itself.
+func (r *run) endPackage(all *Test, built string) {
+	explained := false
+	for _, test := range r.tests {
+		if test.Package == all.Package && test.State <= Failed {
+			test.State, explained = Failed, true
 		}
 	}
-	switch {
-	case state == Passed:
-		fmt.Fprintf(r.progress, "ok   %s (%.1fs)\n", all.Package, seconds)
-	case state == Failed && r.failed[all.Package]:
-		fmt.Fprintf(r.progress, "FAIL %s (%.1fs)\n", all.Package, seconds)
-	case state == Failed:
-		r.report.Tests = append(r.report.Tests, all)
-		r.end(all, Failed, seconds)
-	} // a package that is skipped has no tests
+	if !explained {
+		all.State, all.Said = Failed, built+all.Said
+		r.tests = append(r.tests, all)
+	}
 }
 
 // Count is how many tests came to a state.

@@ -12,36 +12,30 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/hack/e2e/internal/examplev1"
+	"github.com/freshmapper/freshmapper/manager/latekinds"
 )
 
-// TestRunWhileServedExample runs the example of docs/options.md: the operator
-// survives two deletions of its CRD, and sends no request for the kind while the
-// CRD is gone.
-func TestRunWhileServedExample(t *testing.T) {
+// TestLateKindsExample runs the example of docs/options.md. Its CRD comes late, goes, comes
+// back cluster-wide and comes back as it was: the operator, with its cached client, works each
+// time, and its manager never ends.
+func TestLateKindsExample(t *testing.T) {
 	s, cfg := startServer(t.Context(), t)
 	mgr, mapper := exampleManager(t, cfg)
 	seen := &names{}
-	reconciler := reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
-		seen.add(req.Name)
-		return reconcile.Result{}, nil
-	})
-	addExample(t, mgr, mapper, reconciler)
+	addExample(t, mgr, seen)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
@@ -52,12 +46,17 @@ func TestRunWhileServedExample(t *testing.T) {
 		}
 	})
 	kind := Kind{Group: examplev1.GroupVersion.Group, Kind: "Widget", Versions: []string{"v1"}}
-	for _, name := range []string{"first", "second", "third"} {
+	for i, name := range []string{"first", "second", "third"} {
+		kind.Cluster = i == 1
 		must(t, s.Install(ctx, kind))
 		must(t, s.Make(ctx, kind, name, ""))
 		took := eventually(t, time.Minute, name+" is reconciled", func() bool { return seen.has(name) })
 		t.Logf("%s: reconciled after %v", name, took.Round(10*time.Millisecond))
 		must(t, s.Uninstall(ctx, kind))
+		eventually(t, time.Minute, "the mapper knows that the kind is gone", func() bool {
+			_, err := mapper.RESTMapping(examplev1.GroupVersion.WithKind("Widget").GroupKind(), "v1")
+			return meta.IsNoMatchError(err)
+		})
 	}
 	select {
 	case err := <-ended:
@@ -70,14 +69,14 @@ func TestRunWhileServedExample(t *testing.T) {
 func exampleManager(t *testing.T, cfg *rest.Config) (manager.Manager, *apiutil.DynamicRESTMapper) {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
-	scheme := runtime.NewScheme()
-	must(t, examplev1.AddToScheme(scheme))
+	types := runtime.NewScheme()
+	must(t, examplev1.AddToScheme(types), scheme.AddToScheme(types))
 	httpClient, err := rest.HTTPClientFor(cfg)
 	must(t, err)
 	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
 	must(t, err)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme: scheme, Metrics: server.Options{BindAddress: "0"},
+		Scheme: types, Metrics: server.Options{BindAddress: "0"},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 	})
 	must(t, err)
@@ -85,40 +84,40 @@ func exampleManager(t *testing.T, cfg *rest.Config) (manager.Manager, *apiutil.D
 	return mgr, mapper
 }
 
-func addExample(t *testing.T, mgr manager.Manager, mapper *apiutil.DynamicRESTMapper, reconciler reconcile.Reconciler) {
+func addExample(t *testing.T, mgr manager.Manager, seen *names) {
 	t.Helper()
-	widgetKind := examplev1.GroupVersion.WithKind("Widget")
 	// The example of docs/options.md begins.
-	runWidgets := func(ctx context.Context) error {
-		widgets, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
-		if err != nil {
-			return err
-		}
-		c, err := controller.NewUnmanaged("widget", controller.Options{
-			Reconciler: reconciler, SkipNameValidation: ptr.To(true), // its name may be used again
-		})
-		if err != nil {
-			return err
-		}
-		err = c.Watch(source.Kind(widgets, &examplev1.Widget{}, &handler.TypedEnqueueRequestForObject[*examplev1.Widget]{}))
-		if err != nil {
-			return err
-		}
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return widgets.Start(ctx) })
-		group.Go(func() error { return c.Start(ctx) })
-		return group.Wait() // blocks until ctx ends
-	}
-	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		return mapper.RunWhileServed(ctx, runWidgets, widgetKind)
-	}))
+	err := latekinds.Add(mgr, latekinds.Options{
+		Name:  "widget",
+		Kinds: []schema.GroupVersionKind{examplev1.GroupVersion.WithKind("Widget")},
+	}, func(mgr ctrl.Manager) error {
+		return (&widgetReconciler{Client: mgr.GetClient(), seen: seen}).SetupWithManager(mgr)
+	})
 	// The example of docs/options.md ends.
 	must(t, err)
 }
 
+// widgetReconciler is as kubebuilder scaffolds it.
+type widgetReconciler struct {
+	client.Client
+	seen *names
+}
+
+func (r *widgetReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).For(&examplev1.Widget{}).Owns(&corev1.ConfigMap{}).Complete(r)
+}
+
+func (r *widgetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if err := r.Get(ctx, req.NamespacedName, &examplev1.Widget{}); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	r.seen.add(req.Name)
+	return ctrl.Result{}, nil
+}
+
 // docs/options.md shows what is run above.
-func TestRunWhileServedInDocs(t *testing.T) {
-	source, err := os.ReadFile("whileserved_test.go")
+func TestLateKindsInDocs(t *testing.T) {
+	source, err := os.ReadFile("latekinds_test.go")
 	must(t, err)
 	_, rest, _ := strings.Cut(string(source), "\t// The example of docs/options.md begins.\n")
 	example, _, found := strings.Cut(rest, "\t// The example of docs/options.md ends.\n")

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/freshmapper/freshmapper/apiutil"
-	"github.com/freshmapper/freshmapper/hack/e2e/restmappermetrics"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/manager/restmappermetrics"
 )
 
 // After one lookup that finds, two hits, one lookup that does not find, and one
@@ -78,7 +78,7 @@ func TestRecorder(t *testing.T) {
 	}
 
 	var names []string
-	for line := range strings.Lines(scrape) {
+	for _, line := range strings.Split(scrape, "\n") {
 		if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
 			names = append(names, strings.Fields(name)[0])
 		}

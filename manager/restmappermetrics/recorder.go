@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package restmappermetrics shows the work of a DynamicRESTMapper in Prometheus,
-// under names like those of controller-runtime's own metrics. Copy it into a
-// program that gets the mapper through MapperProvider:
+// under names like those of controller-runtime's own metrics. It is for programs that
+// get the mapper through MapperProvider:
 //
 //	recorder, err := restmappermetrics.New(metrics.Registry) // sigs.k8s.io/controller-runtime/pkg/metrics
 //	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, apiutil.DynamicRESTMapperOptions{Metrics: recorder})
