@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/freshmapper/freshmapper/manager/restmappermetrics"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
+	"github.com/freshmapper/freshmapper/manager/restmappermetrics"
 )
 
 const top = "../.."
