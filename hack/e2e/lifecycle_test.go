@@ -257,3 +257,11 @@ func (l *logged) count(parts ...string) int {
 	}
 	return n
 }
+
+// Some interfaces are newer than the oldest apimachinery, which the root module
+// requires. They are asserted here, because this module requires the newest.
+var (
+	_ meta.RESTMapperWithContext           = (*apiutil.DynamicRESTMapper)(nil)
+	_ meta.ResettableRESTMapper            = (*apiutil.DynamicRESTMapper)(nil)
+	_ meta.ResettableRESTMapperWithContext = (*apiutil.DynamicRESTMapper)(nil)
+)

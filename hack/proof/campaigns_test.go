@@ -17,8 +17,7 @@ import (
 	"github.com/freshmapper/freshmapper/hack/bench/chart"
 )
 
-// These campaigns are tests of other packages, at length.
-
+// The campaigns of this file are tests of other packages, at length.
 var (
 	replicas  = flag.Int("replicas", 20, "replicas of an operator in the herd")
 	histories = flag.Int("n", 5, "how many histories, of each kind of server and each number of processors")

@@ -42,7 +42,6 @@ const (
 	soakInterval = 10 * time.Second
 	soakUsers    = 8
 	crdsAtMost   = 10
-
 	// warm is the part of the run in which things fill up. It is drawn, but does not
 	// count for the slopes.
 	warm = 0.25
@@ -317,8 +316,7 @@ func TestSlope(t *testing.T) {
 	for _, want := range []float64{0, 20} {
 		var points []chart.Point
 		for n := range 100 {
-			hours, noise := float64(n)/100, float64(n%3-1)
-			points = append(points, chart.Point{X: hours, Y: 50 + want*hours + noise})
+			points = append(points, chart.Point{X: float64(n) / 100, Y: 50 + want*float64(n)/100 + float64(n%3-1)})
 		}
 		if s := slopeOf(points); math.Abs(s.perHour-want) > 2*s.err || s.err > 1 {
 			t.Errorf("a line that rises by %v: %+v", want, s)

@@ -87,7 +87,7 @@ func TestAdopters(t *testing.T) {
 	own.Text("Each side has an API server of its own. Times depend on what else the machine does; what counts is whether the operator acts at all, within %v.\n", giveUp)
 	own.Text("%s\n", live.String())
 	own.Text("Machine: %s.", report.Machine())
-	if err := own.Write(*page, string(head[:bytes.Index(head, []byte("\n| "))+1])); err != nil {
+	if err := own.Write(*page, string(head[:bytes.Index(head, []byte("\n| "))])); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -112,7 +112,15 @@ clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], us
 	var began time.Time
 	for _, s := range tr.Live.Steps {
 		for _, a := range s.Do {
-			err := errors.Join(c.apply(ctx, a.Apply), c.remove(ctx, a.Remove), c.publish(ctx, a.Publish))
+			var err error
+			switch {
+			case a.Apply != nil:
+				err = c.apply(ctx, a.Apply)
+			case a.Remove != nil:
+				err = c.remove(ctx, a.Remove)
+			case a.Publish != nil:
+				err = c.publish(ctx, a.Publish)
+			}
 			if err != nil {
 				t.Fatalf("%s: %v", s.What, err)
 			}
@@ -208,9 +216,6 @@ func eventually(ctx context.Context, most time.Duration, try func() error) error
 
 // apply applies an object, and waits until it is served if it is a CRD.
 func (c *cluster) apply(ctx context.Context, o *unstructured.Unstructured) error {
-	if o == nil {
-		return nil
-	}
 	return eventually(ctx, settled, func() error {
 		_, err := c.of(o).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "proof", Force: true})
 		if err != nil || o.GetKind() != "CustomResourceDefinition" {
@@ -226,26 +231,18 @@ func (c *cluster) apply(ctx context.Context, o *unstructured.Unstructured) error
 
 // remove deletes an object, and waits until it is gone.
 func (c *cluster) remove(ctx context.Context, o *unstructured.Unstructured) error {
-	if o == nil {
-		return nil
-	}
-	if err := c.of(o).Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil {
-		return err
-	}
 	return eventually(ctx, settled, func() error {
-		if _, err := c.of(o).Get(ctx, o.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("%s is still there (%w)", o.GetName(), err)
+		err := c.of(o).Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
 		}
-		return nil
+		return errors.Join(fmt.Errorf("%s is still there", o.GetName()), err)
 	})
 }
 
 // publish does source-controller's part: it serves an object as a tarball, and writes the
 // tarball's address into the status of a GitRepository that is named like the kind.
 func (c *cluster) publish(ctx context.Context, o *unstructured.Unstructured) error {
-	if o == nil {
-		return nil
-	}
 	manifest, err := o.MarshalJSON()
 	var data bytes.Buffer
 	packed := gzip.NewWriter(&data)

@@ -59,12 +59,11 @@ func Machine() string {
 	return fmt.Sprintf("%s, %d cores, %s, %s", processor, runtime.NumCPU(), runtime.Version(), time.Now().UTC().Format(time.DateOnly))
 }
 
-// Rounded returns a duration with few digits, for a reader.
+// Rounded returns a duration with three digits, for a reader.
 func Rounded(d time.Duration) string {
-	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
-		if d >= 10*unit {
-			return d.Round(unit / 10).String()
-		}
+	unit := time.Duration(1)
+	for d >= 1000*unit {
+		unit *= 10
 	}
-	return d.String()
+	return d.Round(unit).String()
 }
