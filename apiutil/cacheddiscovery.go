@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package apiutil
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// NewCachedDiscovery returns client-go's in-memory cache of c, which m keeps fresh: for
+// verbs, short names, categories and subresources, and for code that takes a
+// discovery.CachedDiscoveryInterface. m and c must not be nil, and of the same server.
+// NewCachedDiscovery sends no request and starts no goroutine. All methods may be called
+// from any goroutine. The cache owns what they return: do not change it.
+//
+// Answers have client-go's form, and are read through c. Each use counts as a use of m, so
+// m confirms them every MaxAge. The next use after m has noticed a change reads everything
+// again; other uses send no request. A group-version that is missing is looked for on the
+// server before the error is memory.ErrCacheNotFound. A version that fails keeps its last
+// good list beside the error, a *discovery.ErrGroupDiscoveryFailed where lists of many are
+// asked for. If c can read nothing, the error is c's. OpenAPI documents are not kept: they
+// may change without a change of the API.
+//
+// Fresh asks the server, as a miss of m does. It is false if the API has changed since the
+// cache was filled, and true right after a fill. So a mapper of
+// restmapper.NewDeferredDiscoveryRESTMapper finds a late kind at the first lookup, and never
+// asks without end. But it keeps what it found until a lookup misses or it is reset: use m
+// itself where you can. While the server can't be read, Fresh is true. Invalidate is the
+// Reset of m, and what was read before it is forgotten. On a server without aggregated
+// discovery, a refresh of m reads every version from now on.
+func NewCachedDiscovery(m *DynamicRESTMapper, c discovery.DiscoveryInterface) discovery.CachedDiscoveryInterface {
+	m.reloader.KeepAll()
+	return &cachedDiscovery{DiscoveryInterface: c, mapper: m, changes: flowcontrol.NewTokenBucketRateLimiter(1, 4)}
+}
+
+// cachedDiscovery has a fill until the API changes.
+type cachedDiscovery struct {
+	discovery.DiscoveryInterface // what is not cached is c's
+	mapper                       *DynamicRESTMapper
+	invalidated                  atomic.Uint64 // how often
+	filled                       atomic.Pointer[fill]
+	filling                      sync.Mutex            // held while c reads: who needs that waits for it, as in client-go's cache
+	changed                      atomic.Pointer[state] // for which Fresh was false last
+	changes                      flowcontrol.RateLimiter
+}
+
+// state differs after each change of the API, also of what a mapper does not know.
+type state struct {
+	generation, invalidated uint64
+	document                *snapshot.List
+}
+
+func (d *cachedDiscovery) state() state {
+	s := d.mapper.reloader.Snapshot()
+	return state{s.Generation(), d.invalidated.Load(), s.Document()}
+}
+
+// current returns the fill, or a new one if it is outdated.
+func (d *cachedDiscovery) current() (*fill, error) {
+	d.mapper.hit()
+	if f := d.filled.Load(); !f.outdated(d.state()) {
+		return f, nil
+	}
+	d.filling.Lock()
+	defer d.filling.Unlock()
+	last := d.filled.Load()
+	if !last.outdated(d.state()) {
+		return last, nil
+	}
+	if !d.mapper.reloader.Snapshot().Read() {
+		d.refresh() // or the mapper could not tell what changes
+	}
+	next := &fill{CachedDiscoveryInterface: memory.NewMemCacheClient(d.DiscoveryInterface), state: d.state()}
+	if err := next.read(last); err != nil {
+		return nil, err
+	}
+	if next.kindsIn(d.mapper.reloader.Snapshot()) < d.mapper.reloader.Snapshot().Kinds() {
+		next.until = time.Now().Add(10 * time.Second) // it was read from a server that is behind
+	}
+	d.filled.Store(next)
+	return next, nil
+}
+
+// refresh makes the mapper read the server. If it can't, nothing is known to have changed.
+func (d *cachedDiscovery) refresh() {
+	d.mapper.hit()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	_ = d.mapper.reloader.Refresh(ctx)
+}
+
+// missed reports whether f is outdated once the mapper has read the server.
+func (d *cachedDiscovery) missed(f *fill) bool {
+	d.refresh()
+	return f.outdated(d.state())
+}
+
+// Fresh is false for four changes of the API, and for one more each second: while replicas
+// of the server disagree, callers must not go on and on.
+func (d *cachedDiscovery) Fresh() bool {
+	f := d.filled.Load()
+	if f == nil || !d.missed(f) {
+		return f != nil
+	}
+	now := d.state()
+	if last := d.changed.Load(); last == nil || *last != now {
+		if !d.changes.TryAccept() {
+			return true
+		}
+		d.changed.Store(&now)
+	}
+	return false
+}
+
+func (d *cachedDiscovery) Invalidate() {
+	d.mapper.Reset()
+	d.invalidated.Add(1)
+}
+
+// ask asks the fill.
+func ask[T any](d *cachedDiscovery, question func(discovery.DiscoveryInterface) (T, error)) (answer T, err error) {
+	f, err := d.current()
+	if err != nil {
+		return answer, err
+	}
+	return question(f)
+}
+
+func (d *cachedDiscovery) ServerGroups() (*metav1.APIGroupList, error) {
+	return ask(d, discovery.DiscoveryInterface.ServerGroups)
+}
+
+func (d *cachedDiscovery) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	return ask(d, discovery.ServerPreferredResources)
+}
+
+func (d *cachedDiscovery) ServerPreferredNamespacedResources() ([]*metav1.APIResourceList, error) {
+	return ask(d, discovery.ServerPreferredNamespacedResources)
+}
+
+func (d *cachedDiscovery) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	f, err := d.current()
+	if err != nil {
+		return nil, nil, err
+	}
+	return discovery.ServerGroupsAndResources(f)
+}
+
+func (d *cachedDiscovery) ServerResourcesForGroupVersion(gv string) (*metav1.APIResourceList, error) {
+	f, err := d.current()
+	if err != nil {
+		return nil, err
+	}
+	list, err := f.ServerResourcesForGroupVersion(gv)
+	if errors.Is(err, memory.ErrCacheNotFound) && d.missed(f) {
+		if f, err = d.current(); err == nil {
+			list, err = f.ServerResourcesForGroupVersion(gv)
+		}
+	}
+	return list, err
+}
+
+func (d *cachedDiscovery) WithLegacy() discovery.DiscoveryInterface { return d }
+
+// fill is client-go's cache that has read everything, and what it leaves out of versions that
+// fail.
+type fill struct {
+	discovery.CachedDiscoveryInterface
+	state  state     // before the reading
+	until  time.Time // zero: until the state changes
+	groups metav1.APIGroupList
+	lists  map[string]*metav1.APIResourceList // by group-version, the last good ones
+}
+
+func (f *fill) outdated(now state) bool {
+	return f == nil || f.state != now || !f.until.IsZero() && time.Now().After(f.until)
+}
+
+// read reads everything. A version that fails has the list that it had in last.
+func (f *fill) read(last *fill) error {
+	f.Invalidate() // if c has a cache, too
+	groups, lists, err := f.CachedDiscoveryInterface.ServerGroupsAndResources()
+	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if err != nil && !partial {
+		return err
+	}
+	if len(groups) == 0 {
+		return errors.New("the server lists no API groups")
+	}
+	f.lists = make(map[string]*metav1.APIResourceList, len(lists))
+	for _, list := range lists {
+		f.lists[list.GroupVersion] = list
+	}
+	missing := map[string][]string{}
+	for gv := range failed {
+		missing[gv.Group] = append(missing[gv.Group], gv.Version)
+		if name := gv.String(); last != nil && f.lists[name] == nil && last.lists[name] != nil {
+			f.lists[name] = last.lists[name]
+		}
+	}
+	for _, g := range groups {
+		f.groups.Groups = append(f.groups.Groups, withVersions(g, missing[g.Name]))
+	}
+	return nil
+}
+
+// withVersions returns a group with all the versions. Client-go leaves those that fail out of
+// the aggregated document, whose first version is preferred.
+func withVersions(g *metav1.APIGroup, versions []string) metav1.APIGroup {
+	g = g.DeepCopy()
+	for _, v := range versions {
+		gv := metav1.GroupVersionForDiscovery{GroupVersion: schema.GroupVersion{Group: g.Name, Version: v}.String(), Version: v}
+		if !slices.Contains(g.Versions, gv) {
+			g.Versions = append(g.Versions, gv)
+			slices.SortStableFunc(g.Versions, func(a, b metav1.GroupVersionForDiscovery) int {
+				return apiversion.CompareKubeAwareVersionStrings(b.Version, a.Version)
+			})
+			g.PreferredVersion = g.Versions[0]
+		}
+	}
+	return *g
+}
+
+// kindsIn counts the kinds that are known with the same resource and scope.
+func (f *fill) kindsIn(known *snapshot.Snapshot) (n int) {
+	for name, list := range f.lists {
+		gv, _ := schema.ParseGroupVersion(name)
+		for _, r := range list.APIResources {
+			m, _, err := known.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: r.Kind}, []string{gv.Version})
+			if err == nil && m.Resource.Resource == r.Name && (m.Scope.Name() == meta.RESTScopeNameNamespace) == r.Namespaced {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (f *fill) ServerGroups() (*metav1.APIGroupList, error) { return &f.groups, nil }
+
+func (f *fill) ServerResourcesForGroupVersion(gv string) (*metav1.APIResourceList, error) {
+	list, err := f.CachedDiscoveryInterface.ServerResourcesForGroupVersion(gv)
+	if list == nil {
+		list = f.lists[gv]
+	}
+	return list, err
+}
