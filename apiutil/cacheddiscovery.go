@@ -44,7 +44,7 @@ import (
 // discovery, a refresh of m reads every version from now on.
 func NewCachedDiscovery(m *DynamicRESTMapper, c discovery.DiscoveryInterface) discovery.CachedDiscoveryInterface {
 	m.reloader.KeepAll()
-	return &cachedDiscovery{DiscoveryInterface: c, mapper: m, changes: flowcontrol.NewTokenBucketRateLimiter(1, 4)}
+	return &cachedDiscovery{DiscoveryInterface: c, mapper: m, retries: flowcontrol.NewTokenBucketRateLimiter(1, 4)}
 }
 
 // cachedDiscovery has a fill until the API changes.
@@ -54,45 +54,47 @@ type cachedDiscovery struct {
 	invalidated                  atomic.Uint64 // how often
 	filled                       atomic.Pointer[fill]
 	filling                      sync.Mutex            // held while c reads: who needs that waits for it, as in client-go's cache
-	changed                      atomic.Pointer[state] // for which Fresh was false last
-	changes                      flowcontrol.RateLimiter
+	answered                     atomic.Pointer[stamp] // by ServerGroupsAndResources, the first time since Invalidate
+	retries                      flowcontrol.RateLimiter
 }
 
 // state differs after each change of the API, also of what a mapper does not know.
 type state struct {
-	generation, invalidated uint64
-	document                *snapshot.List
+	generation uint64
+	document   *snapshot.List
 }
 
 func (d *cachedDiscovery) state() state {
 	s := d.mapper.reloader.Snapshot()
-	return state{s.Generation(), d.invalidated.Load(), s.Document()}
+	return state{s.Generation(), s.Document()}
 }
 
 // current returns the fill, or a new one if it is outdated.
 func (d *cachedDiscovery) current() (*fill, error) {
 	d.mapper.hit()
-	if f := d.filled.Load(); !f.outdated(d.state()) {
+	if f := d.filled.Load(); d.valid(f) {
 		return f, nil
 	}
 	d.filling.Lock()
 	defer d.filling.Unlock()
 	last := d.filled.Load()
-	if !last.outdated(d.state()) {
+	if d.valid(last) {
 		return last, nil
 	}
-	if !d.mapper.reloader.Snapshot().Read() {
-		d.refresh() // or the mapper could not tell what changes
+	if last == nil || last.before != d.invalidated.Load() {
+		d.refresh() // so that the mapper does not find later what c finds now
 	}
-	next := &fill{CachedDiscoveryInterface: memory.NewMemCacheClient(d.DiscoveryInterface), state: d.state()}
+	next := &fill{CachedDiscoveryInterface: memory.NewMemCacheClient(d.DiscoveryInterface), before: d.invalidated.Load(), stamp: &stamp{state: d.state()}}
 	if err := next.read(last); err != nil {
 		return nil, err
 	}
-	if next.kindsIn(d.mapper.reloader.Snapshot()) < d.mapper.reloader.Snapshot().Kinds() {
-		next.until = time.Now().Add(10 * time.Second) // it was read from a server that is behind
-	}
+	next.check(d.mapper.reloader.Snapshot())
 	d.filled.Store(next)
 	return next, nil
+}
+
+func (d *cachedDiscovery) valid(f *fill) bool {
+	return f != nil && f.before == d.invalidated.Load() && !f.outdated(d.state())
 }
 
 // refresh makes the mapper read the server. If it can't, nothing is known to have changed.
@@ -103,32 +105,33 @@ func (d *cachedDiscovery) refresh() {
 	_ = d.mapper.reloader.Refresh(ctx)
 }
 
-// missed reports whether f is outdated once the mapper has read the server.
-func (d *cachedDiscovery) missed(f *fill) bool {
+// missed reports whether got is outdated once the mapper has read the server.
+func (d *cachedDiscovery) missed(got *stamp) bool {
 	d.refresh()
-	return f.outdated(d.state())
+	return got.outdated(d.state())
 }
 
-// Fresh is false for four changes of the API, and for one more each second: while replicas
-// of the server disagree, callers must not go on and on.
+// Fresh is about what a deferred mapper has got. It is false for at most four readings, and one
+// more each second: while replicas of the server disagree, each is outdated at once.
 func (d *cachedDiscovery) Fresh() bool {
-	f := d.filled.Load()
-	if f == nil || !d.missed(f) {
-		return f != nil
+	got := d.answered.Load()
+	if f := d.filled.Load(); got == nil && f != nil && f.before == d.invalidated.Load() {
+		got = f.stamp
 	}
-	now := d.state()
-	if last := d.changed.Load(); last == nil || *last != now {
-		if !d.changes.TryAccept() {
-			return true
-		}
-		d.changed.Store(&now)
+	if got == nil {
+		return !d.retries.TryAccept()
 	}
+	if !d.missed(got) || !got.retried.Load() && !d.retries.TryAccept() {
+		return true
+	}
+	got.retried.Store(true)
 	return false
 }
 
 func (d *cachedDiscovery) Invalidate() {
 	d.mapper.Reset()
 	d.invalidated.Add(1)
+	d.answered.Store(nil)
 }
 
 // ask asks the fill.
@@ -157,6 +160,7 @@ func (d *cachedDiscovery) ServerGroupsAndResources() ([]*metav1.APIGroup, []*met
 	if err != nil {
 		return nil, nil, err
 	}
+	d.answered.CompareAndSwap(nil, f.stamp)
 	return discovery.ServerGroupsAndResources(f)
 }
 
@@ -166,7 +170,7 @@ func (d *cachedDiscovery) ServerResourcesForGroupVersion(gv string) (*metav1.API
 		return nil, err
 	}
 	list, err := f.ServerResourcesForGroupVersion(gv)
-	if errors.Is(err, memory.ErrCacheNotFound) && d.missed(f) {
+	if errors.Is(err, memory.ErrCacheNotFound) && d.missed(f.stamp) {
 		if f, err = d.current(); err == nil {
 			list, err = f.ServerResourcesForGroupVersion(gv)
 		}
@@ -176,18 +180,26 @@ func (d *cachedDiscovery) ServerResourcesForGroupVersion(gv string) (*metav1.API
 
 func (d *cachedDiscovery) WithLegacy() discovery.DiscoveryInterface { return d }
 
+// stamp is of when the API was read.
+type stamp struct {
+	state   state       // of the mapper, before the reading
+	until   time.Time   // something is missing: read again then; zero: nothing is
+	retried atomic.Bool // Fresh was false for it
+}
+
+func (s *stamp) outdated(now state) bool {
+	return s.state != now || !s.until.IsZero() && time.Now().After(s.until)
+}
+
 // fill is client-go's cache that has read everything, and what it leaves out of versions that
 // fail.
 type fill struct {
 	discovery.CachedDiscoveryInterface
-	state  state     // before the reading
-	until  time.Time // zero: until the state changes
-	groups metav1.APIGroupList
-	lists  map[string]*metav1.APIResourceList // by group-version, the last good ones
-}
-
-func (f *fill) outdated(now state) bool {
-	return f == nil || f.state != now || !f.until.IsZero() && time.Now().After(f.until)
+	*stamp
+	before  uint64 // how often the cache was invalidated
+	groups  metav1.APIGroupList
+	lists   map[string]*metav1.APIResourceList // by group-version, the last good ones
+	partial bool                               // a version failed that has no list
 }
 
 // read reads everything. A version that fails has the list that it had in last.
@@ -195,11 +207,11 @@ func (f *fill) read(last *fill) error {
 	f.Invalidate() // if c has a cache, too
 	groups, lists, err := f.CachedDiscoveryInterface.ServerGroupsAndResources()
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
-	if err != nil && !partial {
+	switch {
+	case err != nil && !partial:
 		return err
-	}
-	if len(groups) == 0 {
-		return errors.New("the server lists no API groups")
+	case len(lists) == 0:
+		return errors.New("the server lists no APIs")
 	}
 	f.lists = make(map[string]*metav1.APIResourceList, len(lists))
 	for _, list := range lists {
@@ -208,8 +220,10 @@ func (f *fill) read(last *fill) error {
 	missing := map[string][]string{}
 	for gv := range failed {
 		missing[gv.Group] = append(missing[gv.Group], gv.Version)
-		if name := gv.String(); last != nil && f.lists[name] == nil && last.lists[name] != nil {
+		if name := gv.String(); f.lists[name] == nil && last != nil && last.lists[name] != nil {
 			f.lists[name] = last.lists[name]
+		} else if f.lists[name] == nil {
+			f.partial = true
 		}
 	}
 	for _, g := range groups {
@@ -235,18 +249,22 @@ func withVersions(g *metav1.APIGroup, versions []string) metav1.APIGroup {
 	return *g
 }
 
-// kindsIn counts the kinds that are known with the same resource and scope.
-func (f *fill) kindsIn(known *snapshot.Snapshot) (n int) {
+// check looks for kinds that the mapper knows, and that are missing or different: then the
+// server, or a replica of it, was behind.
+func (f *fill) check(known *snapshot.Snapshot) {
+	found := 0
 	for name, list := range f.lists {
 		gv, _ := schema.ParseGroupVersion(name)
 		for _, r := range list.APIResources {
 			m, _, err := known.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: r.Kind}, []string{gv.Version})
 			if err == nil && m.Resource.Resource == r.Name && (m.Scope.Name() == meta.RESTScopeNameNamespace) == r.Namespaced {
-				n++
+				found++
 			}
 		}
 	}
-	return n
+	if found < known.Kinds() || f.partial && !known.Aggregated() { // such a document does not tell when a version recovers
+		f.until = time.Now().Add(10 * time.Second)
+	}
 }
 
 func (f *fill) ServerGroups() (*metav1.APIGroupList, error) { return &f.groups, nil }
