@@ -3,6 +3,7 @@
 package apiutil
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -44,7 +45,9 @@ import (
 // discovery, a refresh of m reads every version from now on.
 func NewCachedDiscovery(m *DynamicRESTMapper, c discovery.DiscoveryInterface) discovery.CachedDiscoveryInterface {
 	m.reloader.KeepAll()
-	return &cachedDiscovery{DiscoveryInterface: c, mapper: m, retries: flowcontrol.NewTokenBucketRateLimiter(1, 4)}
+	d := &cachedDiscovery{DiscoveryInterface: c, mapper: m, retries: flowcontrol.NewTokenBucketRateLimiter(1, 4)}
+	d.filled.Store(&fill{stamp: &stamp{state: state{invalidated: ^uint64(0)}}}) // outdated
+	return d
 }
 
 // cachedDiscovery has a fill until the API changes.
@@ -60,41 +63,36 @@ type cachedDiscovery struct {
 
 // state differs after each change of the API, also of what a mapper does not know.
 type state struct {
-	generation uint64
-	document   *snapshot.List
+	generation, invalidated uint64
+	document                *snapshot.List
 }
 
 func (d *cachedDiscovery) state() state {
 	s := d.mapper.reloader.Snapshot()
-	return state{s.Generation(), s.Document()}
+	return state{s.Generation(), d.invalidated.Load(), s.Document()}
 }
 
 // current returns the fill, or a new one if it is outdated.
 func (d *cachedDiscovery) current() (*fill, error) {
 	d.mapper.hit()
-	if f := d.filled.Load(); d.valid(f) {
+	if f := d.filled.Load(); !f.outdated(d.state()) {
 		return f, nil
 	}
 	d.filling.Lock()
 	defer d.filling.Unlock()
 	last := d.filled.Load()
-	if d.valid(last) {
+	if !last.outdated(d.state()) {
 		return last, nil
 	}
-	if last == nil || last.before != d.invalidated.Load() {
+	if last.state.invalidated != d.invalidated.Load() {
 		d.refresh() // so that the mapper does not find later what c finds now
 	}
-	next := &fill{CachedDiscoveryInterface: memory.NewMemCacheClient(d.DiscoveryInterface), before: d.invalidated.Load(), stamp: &stamp{state: d.state()}}
-	if err := next.read(last); err != nil {
+	next := &fill{CachedDiscoveryInterface: memory.NewMemCacheClient(d.DiscoveryInterface), stamp: &stamp{state: d.state()}}
+	if err := next.read(last, d.mapper); err != nil {
 		return nil, err
 	}
-	next.check(d.mapper.reloader.Snapshot())
 	d.filled.Store(next)
 	return next, nil
-}
-
-func (d *cachedDiscovery) valid(f *fill) bool {
-	return f != nil && f.before == d.invalidated.Load() && !f.outdated(d.state())
 }
 
 // refresh makes the mapper read the server. If it can't, nothing is known to have changed.
@@ -105,23 +103,18 @@ func (d *cachedDiscovery) refresh() {
 	_ = d.mapper.reloader.Refresh(ctx)
 }
 
-// missed reports whether got is outdated once the mapper has read the server.
-func (d *cachedDiscovery) missed(got *stamp) bool {
-	d.refresh()
-	return got.outdated(d.state())
-}
-
 // Fresh is about what a deferred mapper has got. It is false for at most four readings, and one
 // more each second: while replicas of the server disagree, each is outdated at once.
 func (d *cachedDiscovery) Fresh() bool {
 	got := d.answered.Load()
-	if f := d.filled.Load(); got == nil && f != nil && f.before == d.invalidated.Load() {
+	if f := d.filled.Load(); got == nil && f.state.invalidated == d.invalidated.Load() {
 		got = f.stamp
 	}
 	if got == nil {
 		return !d.retries.TryAccept()
 	}
-	if !d.missed(got) || !got.retried.Load() && !d.retries.TryAccept() {
+	d.refresh()
+	if !got.outdated(d.state()) || !got.retried.Load() && !d.retries.TryAccept() {
 		return true
 	}
 	got.retried.Store(true)
@@ -165,17 +158,15 @@ func (d *cachedDiscovery) ServerGroupsAndResources() ([]*metav1.APIGroup, []*met
 }
 
 func (d *cachedDiscovery) ServerResourcesForGroupVersion(gv string) (*metav1.APIResourceList, error) {
-	f, err := d.current()
-	if err != nil {
-		return nil, err
+	question := func(c discovery.DiscoveryInterface) (*metav1.APIResourceList, error) {
+		return c.ServerResourcesForGroupVersion(gv)
 	}
-	list, err := f.ServerResourcesForGroupVersion(gv)
-	if errors.Is(err, memory.ErrCacheNotFound) && d.missed(f.stamp) {
-		if f, err = d.current(); err == nil {
-			list, err = f.ServerResourcesForGroupVersion(gv)
-		}
+	list, err := ask(d, question)
+	if !errors.Is(err, memory.ErrCacheNotFound) {
+		return list, err
 	}
-	return list, err
+	d.refresh()
+	return ask(d, question)
 }
 
 func (d *cachedDiscovery) WithLegacy() discovery.DiscoveryInterface { return d }
@@ -196,40 +187,57 @@ func (s *stamp) outdated(now state) bool {
 type fill struct {
 	discovery.CachedDiscoveryInterface
 	*stamp
-	before  uint64 // how often the cache was invalidated
-	groups  metav1.APIGroupList
-	lists   map[string]*metav1.APIResourceList // by group-version, the last good ones
-	partial bool                               // a version failed that has no list
+	groups metav1.APIGroupList
+	lists  map[string]*metav1.APIResourceList // by group-version, the last good ones
 }
 
-// read reads everything. A version that fails has the list that it had in last.
-func (f *fill) read(last *fill) error {
+// read reads everything. A version that fails has the list that it had in last. If kinds that
+// the mapper knows are missing or different, the server, or a replica of it, was behind.
+func (f *fill) read(last *fill, mapper *DynamicRESTMapper) error {
 	f.Invalidate() // if c has a cache, too
 	groups, lists, err := f.CachedDiscoveryInterface.ServerGroupsAndResources()
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
-	switch {
-	case err != nil && !partial:
+	if err != nil && !partial {
 		return err
-	case len(lists) == 0:
+	}
+	if len(lists) == 0 {
 		return errors.New("the server lists no APIs")
 	}
-	f.lists = make(map[string]*metav1.APIResourceList, len(lists))
+	f.lists = map[string]*metav1.APIResourceList{}
 	for _, list := range lists {
 		f.lists[list.GroupVersion] = list
 	}
-	missing := map[string][]string{}
+	missing, unknown := map[string][]string{}, false
 	for gv := range failed {
 		missing[gv.Group] = append(missing[gv.Group], gv.Version)
-		if name := gv.String(); f.lists[name] == nil && last != nil && last.lists[name] != nil {
-			f.lists[name] = last.lists[name]
-		} else if f.lists[name] == nil {
-			f.partial = true
+		if list := cmp.Or(f.lists[gv.String()], last.lists[gv.String()]); list != nil {
+			f.lists[gv.String()] = list
+		} else {
+			unknown = true
 		}
 	}
 	for _, g := range groups {
 		f.groups.Groups = append(f.groups.Groups, withVersions(g, missing[g.Name]))
 	}
+	known := mapper.reloader.Snapshot()
+	if unknown && !known.Aggregated() || f.kindsIn(known) < known.Kinds() { // only the aggregated document tells when a version recovers
+		f.until = time.Now().Add(10 * time.Second)
+	}
 	return nil
+}
+
+// kindsIn counts the kinds that are known with the same resource and scope.
+func (f *fill) kindsIn(known *snapshot.Snapshot) (n int) {
+	for name, list := range f.lists {
+		gv, _ := schema.ParseGroupVersion(name)
+		for _, r := range list.APIResources {
+			m, _, err := known.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: r.Kind}, []string{gv.Version})
+			if err == nil && m.Resource.Resource == r.Name && (m.Scope.Name() == meta.RESTScopeNameNamespace) == r.Namespaced {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // withVersions returns a group with all the versions. Client-go leaves those that fail out of
@@ -249,30 +257,9 @@ func withVersions(g *metav1.APIGroup, versions []string) metav1.APIGroup {
 	return *g
 }
 
-// check looks for kinds that the mapper knows, and that are missing or different: then the
-// server, or a replica of it, was behind.
-func (f *fill) check(known *snapshot.Snapshot) {
-	found := 0
-	for name, list := range f.lists {
-		gv, _ := schema.ParseGroupVersion(name)
-		for _, r := range list.APIResources {
-			m, _, err := known.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: r.Kind}, []string{gv.Version})
-			if err == nil && m.Resource.Resource == r.Name && (m.Scope.Name() == meta.RESTScopeNameNamespace) == r.Namespaced {
-				found++
-			}
-		}
-	}
-	if found < known.Kinds() || f.partial && !known.Aggregated() { // such a document does not tell when a version recovers
-		f.until = time.Now().Add(10 * time.Second)
-	}
-}
-
 func (f *fill) ServerGroups() (*metav1.APIGroupList, error) { return &f.groups, nil }
 
 func (f *fill) ServerResourcesForGroupVersion(gv string) (*metav1.APIResourceList, error) {
 	list, err := f.CachedDiscoveryInterface.ServerResourcesForGroupVersion(gv)
-	if list == nil {
-		list = f.lists[gv]
-	}
-	return list, err
+	return cmp.Or(list, f.lists[gv]), err
 }
