@@ -107,11 +107,8 @@ func (d *cachedDiscovery) refresh() {
 // more each second: while replicas of the server disagree, each is outdated at once.
 func (d *cachedDiscovery) Fresh() bool {
 	got := d.answered.Load()
-	if f := d.filled.Load(); got == nil && f.state.invalidated == d.invalidated.Load() {
-		got = f.stamp
-	}
 	if got == nil {
-		return !d.retries.TryAccept()
+		got = d.filled.Load().stamp
 	}
 	d.refresh()
 	if !got.outdated(d.state()) || !got.retried.Load() && !d.retries.TryAccept() {
