@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -88,11 +89,11 @@ func (d *cachedDiscovery) current() (*fill, error) {
 		d.refresh() // so that the mapper does not find later what c finds now
 	}
 	next := &fill{CachedDiscoveryInterface: memory.NewMemCacheClient(d.DiscoveryInterface), stamp: &stamp{state: d.state()}}
-	if err := next.read(last, d.mapper); err != nil {
-		return nil, err
+	err := next.read(last, d.mapper)
+	if err == nil {
+		d.filled.Store(next)
 	}
-	d.filled.Store(next)
-	return next, nil
+	return next, err
 }
 
 // refresh makes the mapper read the server. If it can't, nothing is known to have changed.
@@ -106,10 +107,7 @@ func (d *cachedDiscovery) refresh() {
 // Fresh is about what a deferred mapper has got. It is false for at most four readings, and one
 // more each second: while replicas of the server disagree, each is outdated at once.
 func (d *cachedDiscovery) Fresh() bool {
-	got := d.answered.Load()
-	if got == nil {
-		got = d.filled.Load().stamp
-	}
+	got := cmp.Or(d.answered.Load(), d.filled.Load().stamp)
 	d.refresh()
 	if !got.outdated(d.state()) || !got.retried.Load() && !d.retries.TryAccept() {
 		return true
@@ -124,25 +122,19 @@ func (d *cachedDiscovery) Invalidate() {
 	d.answered.Store(nil)
 }
 
-// ask asks the fill.
-func ask[T any](d *cachedDiscovery, question func(discovery.DiscoveryInterface) (T, error)) (answer T, err error) {
-	f, err := d.current()
-	if err != nil {
-		return answer, err
-	}
-	return question(f)
-}
-
 func (d *cachedDiscovery) ServerGroups() (*metav1.APIGroupList, error) {
-	return ask(d, discovery.DiscoveryInterface.ServerGroups)
+	f, err := d.current()
+	return f.groups, err
 }
 
-func (d *cachedDiscovery) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
-	return ask(d, discovery.ServerPreferredResources)
-}
-
-func (d *cachedDiscovery) ServerPreferredNamespacedResources() ([]*metav1.APIResourceList, error) {
-	return ask(d, discovery.ServerPreferredNamespacedResources)
+// GroupsAndMaybeResources makes this a discovery.AggregatedDiscoveryInterface, as client-go's
+// cache is.
+func (d *cachedDiscovery) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
+	f, err := d.current()
+	if err != nil || !f.aggregated {
+		return f.groups, nil, nil, err
+	}
+	return f.groups, maps.Clone(f.lists), maps.Clone(f.failed), nil
 }
 
 func (d *cachedDiscovery) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
@@ -151,19 +143,30 @@ func (d *cachedDiscovery) ServerGroupsAndResources() ([]*metav1.APIGroup, []*met
 		return nil, nil, err
 	}
 	d.answered.CompareAndSwap(nil, f.stamp)
-	return discovery.ServerGroupsAndResources(f)
+	return discovery.ServerGroupsAndResources(d)
 }
 
-func (d *cachedDiscovery) ServerResourcesForGroupVersion(gv string) (*metav1.APIResourceList, error) {
-	question := func(c discovery.DiscoveryInterface) (*metav1.APIResourceList, error) {
-		return c.ServerResourcesForGroupVersion(gv)
+func (d *cachedDiscovery) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	return discovery.ServerPreferredResources(d)
+}
+
+func (d *cachedDiscovery) ServerPreferredNamespacedResources() ([]*metav1.APIResourceList, error) {
+	return discovery.ServerPreferredNamespacedResources(d)
+}
+
+func (d *cachedDiscovery) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
+	gv, _ := schema.ParseGroupVersion(groupVersion)
+	for again := false; ; again = true {
+		f, err := d.current()
+		if err != nil {
+			return nil, err
+		}
+		list, err := f.ServerResourcesForGroupVersion(groupVersion)
+		if again || !errors.Is(err, memory.ErrCacheNotFound) {
+			return cmp.Or(list, f.lists[gv]), err
+		}
+		d.refresh()
 	}
-	list, err := ask(d, question)
-	if !errors.Is(err, memory.ErrCacheNotFound) {
-		return list, err
-	}
-	d.refresh()
-	return ask(d, question)
 }
 
 func (d *cachedDiscovery) WithLegacy() discovery.DiscoveryInterface { return d }
@@ -184,8 +187,10 @@ func (s *stamp) outdated(now state) bool {
 type fill struct {
 	discovery.CachedDiscoveryInterface
 	*stamp
-	groups metav1.APIGroupList
-	lists  map[string]*metav1.APIResourceList // by group-version, the last good ones
+	aggregated bool
+	groups     *metav1.APIGroupList                            // nil if nothing could be read
+	lists      map[schema.GroupVersion]*metav1.APIResourceList // the last good ones
+	failed     map[schema.GroupVersion]error
 }
 
 // read reads everything. A version that fails has the list that it had in last. If kinds that
@@ -200,24 +205,29 @@ func (f *fill) read(last *fill, mapper *DynamicRESTMapper) error {
 	if len(lists) == 0 {
 		return errors.New("the server lists no APIs")
 	}
-	f.lists = map[string]*metav1.APIResourceList{}
+	if c, ok := f.CachedDiscoveryInterface.(discovery.AggregatedDiscoveryInterface); ok {
+		_, resources, _, _ := c.GroupsAndMaybeResources()
+		f.aggregated = resources != nil
+	}
+	f.groups, f.failed, f.lists = &metav1.APIGroupList{}, failed, map[schema.GroupVersion]*metav1.APIResourceList{}
 	for _, list := range lists {
-		f.lists[list.GroupVersion] = list
+		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
+		f.lists[gv] = list
 	}
 	missing, unknown := map[string][]string{}, false
 	for gv := range failed {
 		missing[gv.Group] = append(missing[gv.Group], gv.Version)
-		if list := cmp.Or(f.lists[gv.String()], last.lists[gv.String()]); list != nil {
-			f.lists[gv.String()] = list
+		if list := cmp.Or(f.lists[gv], last.lists[gv]); list != nil {
+			f.lists[gv] = list
 		} else {
 			unknown = true
 		}
 	}
 	for _, g := range groups {
-		f.groups.Groups = append(f.groups.Groups, withVersions(g, missing[g.Name]))
+		f.groups.Groups = append(f.groups.Groups, *withVersions(g.DeepCopy(), missing[g.Name]))
 	}
 	known := mapper.reloader.Snapshot()
-	if unknown && !known.Aggregated() || f.kindsIn(known) < known.Kinds() { // only the aggregated document tells when a version recovers
+	if unknown && !f.aggregated || f.kindsIn(known) < known.Kinds() { // only the aggregated document tells when a version recovers
 		f.until = time.Now().Add(10 * time.Second)
 	}
 	return nil
@@ -225,8 +235,7 @@ func (f *fill) read(last *fill, mapper *DynamicRESTMapper) error {
 
 // kindsIn counts the kinds that are known with the same resource and scope.
 func (f *fill) kindsIn(known *snapshot.Snapshot) (n int) {
-	for name, list := range f.lists {
-		gv, _ := schema.ParseGroupVersion(name)
+	for gv, list := range f.lists {
 		for _, r := range list.APIResources {
 			m, _, err := known.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: r.Kind}, []string{gv.Version})
 			if err == nil && m.Resource.Resource == r.Name && (m.Scope.Name() == meta.RESTScopeNameNamespace) == r.Namespaced {
@@ -237,10 +246,9 @@ func (f *fill) kindsIn(known *snapshot.Snapshot) (n int) {
 	return n
 }
 
-// withVersions returns a group with all the versions. Client-go leaves those that fail out of
-// the aggregated document, whose first version is preferred.
-func withVersions(g *metav1.APIGroup, versions []string) metav1.APIGroup {
-	g = g.DeepCopy()
+// withVersions adds versions to a group. Client-go leaves those that fail out of the aggregated
+// document, whose first version is preferred.
+func withVersions(g *metav1.APIGroup, versions []string) *metav1.APIGroup {
 	for _, v := range versions {
 		gv := metav1.GroupVersionForDiscovery{GroupVersion: schema.GroupVersion{Group: g.Name, Version: v}.String(), Version: v}
 		if !slices.Contains(g.Versions, gv) {
@@ -251,12 +259,5 @@ func withVersions(g *metav1.APIGroup, versions []string) metav1.APIGroup {
 			g.PreferredVersion = g.Versions[0]
 		}
 	}
-	return *g
-}
-
-func (f *fill) ServerGroups() (*metav1.APIGroupList, error) { return &f.groups, nil }
-
-func (f *fill) ServerResourcesForGroupVersion(gv string) (*metav1.APIResourceList, error) {
-	list, err := f.CachedDiscoveryInterface.ServerResourcesForGroupVersion(gv)
-	return cmp.Or(list, f.lists[gv]), err
+	return g
 }
