@@ -232,7 +232,7 @@ func TestNoDocumentCostsMinutes(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		use(&share.Document{}, doc)
-		if took := time.Since(began); took > 20*time.Second {
+		if took := time.Since(began); took > time.Minute { // some seconds at most, unless the machine is very busy
 			t.Errorf("%s: %v", name, took)
 		}
 	}
