@@ -53,16 +53,18 @@ type legacyResource struct {
 	Verbs        verbs  `json:"verbs"`
 }
 
-// verbs is a list of verbs. What is none is left out, and so is what comes after maxVerbs:
-// no kind is lost because of its verbs.
+// verbs is what stands between quotes, and is a verb. No verb has an escape in it. What is
+// no list of verbs is no error, so that no kind is lost because of its verbs.
 type verbs snapshot.Verbs
 
 func (v *verbs) UnmarshalJSON(list []byte) error {
-	var names [maxVerbs]string
-	_ = json.Unmarshal(list, &names) // as said above
-	set := snapshot.Verbs(0)
-	for _, name := range names {
-		set = set.With(name)
+	set, quoted := snapshot.Verbs(0), false
+	for len(list) > 0 {
+		text, rest, _ := bytes.Cut(list, []byte{'"'})
+		if quoted {
+			set = set.With(string(text))
+		}
+		list, quoted = rest, !quoted
 	}
 	*v = verbs(set)
 	return nil

@@ -223,8 +223,8 @@ func TestNamesThatAreNoneAreNotAskedFor(t *testing.T) {
 func TestMalformedVerbsCostNothing(t *testing.T) {
 	const most = maxElements - 1
 	for verbs, want := range map[string]string{
-		`null`: "", `"get"`: "", `{"get":["get"]}`: "", `7`: "", `[1,"get",null,{},["list"],"watch"]`: "get watch", `["\u0067et","GET"]`: "get",
-		`[` + strings.Repeat(`"",`, most) + `"get"]`: "", `["get","` + strings.Repeat("x", most) + `"]`: "get",
+		`null`: "", `{}`: "", `7`: "", `true`: "", `""`: "", `[1,"get",null,{},"watch"]`: "get watch", `["\"","GET"," get"]`: "",
+		`[` + strings.Repeat(`"",`, most) + `"get"]`: "get", `["get","` + strings.Repeat("x", most) + `"]`: "get",
 	} {
 		aggregated := `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{"metadata":{"name":"g"},"versions":[{"version":"v1",` +
 			`"resources":[{"resource":"rs","responseKind":{"kind":"R"},"verbs":` + verbs + `}]}]}]}`
