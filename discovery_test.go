@@ -4,6 +4,7 @@ package freshmapper_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -66,6 +67,7 @@ func TestCapturedDocuments(t *testing.T) {
 				for _, group := range groups {
 					p.askAll(group)
 				}
+				wantVerbs(t, mapper.(*apiutil.DynamicRESTMapper), groups)
 				if p.asked < 4000 {
 					t.Errorf("only %d questions asked", p.asked)
 				}
@@ -93,6 +95,30 @@ func (c captured) groups(t *testing.T) []*restmapper.APIGroupResources {
 		t.Fatal(err)
 	}
 	return groups
+}
+
+// wantVerbs compares the verbs that a subscriber is told with those that client-go reads.
+func wantVerbs(t *testing.T, mapper *apiutil.DynamicRESTMapper, groups []*restmapper.APIGroupResources) {
+	t.Helper()
+	want, got := map[schema.GroupVersionKind][]string{}, map[schema.GroupVersionKind][]string{}
+	for _, group := range groups {
+		for version, resources := range group.VersionedResources {
+			for _, r := range resources {
+				if !strings.Contains(r.Name, "/") {
+					gvk := schema.GroupVersionKind{Group: group.Group.Name, Version: version, Kind: r.Kind}
+					want[gvk] = slices.Sorted(slices.Values(r.Verbs))
+				}
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, change := range <-mapper.Subscribe(ctx) {
+		got[change.Mapping.GroupVersionKind] = change.Verbs
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(want) < 50 {
+		t.Errorf("verbs of %d kinds (-client-go's +ours):\n%s", len(want), diff)
+	}
 }
 
 // parity puts the same question to two mappers.

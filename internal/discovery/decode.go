@@ -50,6 +50,24 @@ type legacyResource struct {
 	SingularName string `json:"singularName"`
 	Kind         string `json:"kind"`
 	Namespaced   bool   `json:"namespaced"`
+	Verbs        verbs  `json:"verbs"`
+}
+
+// verbs is what stands between quotes, and is a verb. No verb has an escape in it. What is
+// no list of verbs is no error, so that no kind is lost because of its verbs.
+type verbs snapshot.Verbs
+
+func (v *verbs) UnmarshalJSON(list []byte) error {
+	set, quoted := snapshot.Verbs(0), false
+	for len(list) > 0 {
+		text, rest, _ := bytes.Cut(list, []byte{'"'})
+		if quoted {
+			set = set.With(string(text))
+		}
+		list, quoted = rest, !quoted
+	}
+	*v = verbs(set)
+	return nil
 }
 
 // parseJSON reads any JSON document of discovery.
@@ -171,6 +189,7 @@ type aggregatedJSON struct {
 			Resource     string `json:"resource"`
 			Singular     string `json:"singularResource"`
 			Scope        string `json:"scope"`
+			Verbs        verbs  `json:"verbs"`
 			ResponseKind struct {
 				Group, Version, Kind string
 			} `json:"responseKind"`
@@ -188,7 +207,9 @@ func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
 		var rows []snapshot.Resource
 		for _, r := range v.Resources {
 			if kind := r.ResponseKind; kind.Group+kind.Version+kind.Kind != "" {
-				rows = append(rows, snapshot.Resource{Name: r.Resource, Singular: r.Singular, Kind: kind.Kind, Namespaced: r.Scope == "Namespaced"})
+				rows = append(rows, snapshot.Resource{
+					Name: r.Resource, Singular: r.Singular, Kind: kind.Kind, Namespaced: r.Scope == "Namespaced", Verbs: snapshot.Verbs(r.Verbs),
+				})
 			}
 		}
 		a.addVersion(v.Version, v.Freshness, rows)
