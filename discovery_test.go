@@ -4,7 +4,8 @@ package freshmapper_test
 
 import (
 	"bytes"
-	"errors"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,21 +28,21 @@ import (
 
 // captured answers requests with the documents that hack/capture.sh has written.
 type captured struct {
-	dir  string
-	form string // "pb", "json", or "" for a server without aggregated discovery
+	dir   string
+	plain map[string]json.RawMessage // of each path
+	form  string                     // "pb", "json", or "" for a server without aggregated discovery
 }
 
 func (c captured) RoundTrip(req *http.Request) (*http.Response, error) {
-	file := "plain" + strings.ReplaceAll(req.URL.Path, "/", "_") + ".json"
+	body, code := []byte(c.plain[req.URL.Path]), http.StatusOK
 	if bulk := req.URL.Path == "/api" || req.URL.Path == "/apis"; bulk && c.form != "" && strings.Contains(req.Header.Get("Accept"), "apidiscovery") {
-		file = "aggregated." + strings.TrimPrefix(req.URL.Path, "/") + "." + c.form
+		var err error
+		if body, err = os.ReadFile(filepath.Join(c.dir, "aggregated."+strings.TrimPrefix(req.URL.Path, "/")+"."+c.form)); err != nil {
+			return nil, err
+		}
 	}
-	body, err := os.ReadFile(filepath.Join(c.dir, file))
-	code := http.StatusOK
-	if errors.Is(err, os.ErrNotExist) {
+	if body == nil {
 		code, body = http.StatusNotFound, []byte("404 page not found\n")
-	} else if err != nil {
-		return nil, err
 	}
 	return &http.Response{
 		StatusCode: code, Status: http.StatusText(code), Header: http.Header{}, Request: req,
@@ -56,6 +57,13 @@ func TestCapturedDocuments(t *testing.T) {
 		for _, form := range []string{"pb", "json", ""} {
 			t.Run(server+"/"+cmpOr(form, "plain"), func(t *testing.T) {
 				c := captured{dir: filepath.Join("testdata", "discovery", server), form: form}
+				text, err := os.ReadFile(filepath.Join(c.dir, "plain.json"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := json.Unmarshal(text, &c.plain); err != nil {
+					t.Fatal(err)
+				}
 				groups := c.groups(t)
 				cfg := &rest.Config{Host: "http://captured.invalid", QPS: -1}
 				mapper, err := apiutil.NewDynamicRESTMapper(cfg, &http.Client{Transport: c})
@@ -66,6 +74,7 @@ func TestCapturedDocuments(t *testing.T) {
 				for _, group := range groups {
 					p.askAll(group)
 				}
+				wantVerbs(t, mapper.(*apiutil.DynamicRESTMapper), groups)
 				if p.asked < 4000 {
 					t.Errorf("only %d questions asked", p.asked)
 				}
@@ -84,7 +93,7 @@ func cmpOr(s, otherwise string) string {
 // groups reads the plain documents with client-go, in the server's order.
 func (c captured) groups(t *testing.T) []*restmapper.APIGroupResources {
 	cfg := &rest.Config{Host: "http://captured.invalid", QPS: -1}
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &http.Client{Transport: captured{dir: c.dir}})
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &http.Client{Transport: captured{plain: c.plain}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +102,30 @@ func (c captured) groups(t *testing.T) []*restmapper.APIGroupResources {
 		t.Fatal(err)
 	}
 	return groups
+}
+
+// wantVerbs compares the verbs that a subscriber is told with those that client-go reads.
+func wantVerbs(t *testing.T, mapper *apiutil.DynamicRESTMapper, groups []*restmapper.APIGroupResources) {
+	t.Helper()
+	want, got := map[schema.GroupVersionKind][]string{}, map[schema.GroupVersionKind][]string{}
+	for _, group := range groups {
+		for version, resources := range group.VersionedResources {
+			for _, r := range resources {
+				if !strings.Contains(r.Name, "/") {
+					gvk := schema.GroupVersionKind{Group: group.Group.Name, Version: version, Kind: r.Kind}
+					want[gvk] = slices.Sorted(slices.Values(r.Verbs))
+				}
+			}
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, change := range <-mapper.Subscribe(ctx) {
+		got[change.Mapping.GroupVersionKind] = change.Verbs
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(want) < 50 {
+		t.Errorf("verbs of %d kinds (-client-go's +ours):\n%s", len(want), diff)
+	}
 }
 
 // parity puts the same question to two mappers.

@@ -79,7 +79,7 @@ func upgrade(s *fakeapi.Server) {
 // whatever happens to it, and nobody is told that a kind is absent which is served
 // all the time. Refused connections count as requests.
 //
-// hack/proof/herd runs it with 500 replicas, and draws what FRESHMAPPER_HERD_OUT says.
+// hack/proof runs it with 500 replicas, and draws what FRESHMAPPER_HERD_OUT says.
 func TestHerd(t *testing.T) {
 	replicas := 30
 	if n, err := strconv.Atoi(os.Getenv("FRESHMAPPER_HERD")); err == nil {

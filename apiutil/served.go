@@ -36,29 +36,9 @@ import (
 //		return mapper.RunWhileServed(ctx, runWidgets, widgetKind)
 //	}))
 //
-// Give run its own cache, whose informers end with it. Also give it a controller that is
-// not the manager's, whose name may be used again:
-//
-//	func runWidgets(ctx context.Context) error {
-//		widgets, err := cache.New(mgr.GetConfig(), cache.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
-//		if err != nil {
-//			return err
-//		}
-//		c, err := controller.NewUnmanaged("widget", controller.Options{
-//			Reconciler: reconciler, SkipNameValidation: ptr.To(true),
-//		})
-//		if err != nil {
-//			return err
-//		}
-//		err = c.Watch(source.Kind(widgets, &examplev1.Widget{}, &handler.TypedEnqueueRequestForObject[*examplev1.Widget]{}))
-//		if err != nil {
-//			return err
-//		}
-//		group, ctx := errgroup.WithContext(ctx)
-//		group.Go(func() error { return widgets.Start(ctx) })
-//		group.Go(func() error { return c.Start(ctx) })
-//		return group.Wait() // blocks until ctx ends
-//	}
+// If run builds a controller, it needs a cache of its own, whose informers end with it, and
+// a name that may come back. The package latekinds in this repository's module manager does
+// that for a controller's SetupWithManager.
 //
 // RunWhileServed notices changes in the same ways as WaitForKinds. Before it stops run,
 // it confirms with a live read that a kind has gone.

@@ -19,7 +19,7 @@ type APIChangeType string
 const (
 	APIAdded   APIChangeType = "Added"
 	APIRemoved APIChangeType = "Removed"
-	// APIChanged is for a kind whose scope or resource name changed, or whose
+	// APIChanged is for a kind whose scope, resource name or verbs changed, or whose
 	// version became the one that a lookup without a version finds.
 	APIChanged APIChangeType = "Changed"
 )
@@ -28,6 +28,12 @@ const (
 type APIChange struct {
 	Type    APIChangeType
 	Mapping meta.RESTMapping // as it is now; of a removed kind, as it was last
+
+	// Verbs are what clients can do with the kind's resource, as it is now or was last:
+	// those of create, delete, deletecollection, get, list, patch, proxy, update and watch
+	// that the server names, in this order. A CustomResourceDefinition that is being
+	// deleted has no create, patch and update any more.
+	Verbs []string
 }
 
 // Subscribe returns a channel of the changes of the served API, as the mapper learns of
@@ -37,7 +43,7 @@ type APIChange struct {
 // receiver gets changes merged, and nobody waits for it. A version is removed only when
 // its own path answers 404. But while replicas of the API server disagree about the kinds
 // of a version, a kind may be removed and added again. The channel is closed when ctx
-// ends. The slices belong to the receiver.
+// ends. The slices, Verbs included, belong to the receiver.
 //
 // Without RefreshInterval and WatchAPIs the mapper learns of changes only through
 // lookups: a miss reads the server, and a hit after MaxAge starts a refresh.
@@ -83,7 +89,7 @@ func (m *DynamicRESTMapper) deliver(ctx context.Context, changes chan<- []APICha
 func apiChanges(diff []snapshot.Change) []APIChange {
 	changes := make([]APIChange, 0, len(diff))
 	for _, c := range diff {
-		changes = append(changes, APIChange{Type: APIChangeType(c.Type), Mapping: c.Mapping})
+		changes = append(changes, APIChange{Type: APIChangeType(c.Type), Mapping: c.Mapping, Verbs: c.Verbs.Names()})
 	}
 	return changes
 }

@@ -29,7 +29,7 @@ go -C "$root" run ./hack/fork -into "$work/plain"
 (cd "$work/plain" && grep -n '^replace' go.mod)
 say "building both with and without the fork, and replaying: two minutes, the first time more"
 replays='^TestHeal$|^TestPlain$/^S(1|2-cluster|2-namespace|3)$'
-if [[ $# -gt 0 ]]; then replays+='|^Test(Multicluster|MapperProvider|ManyTenants|Lazywatch|Selfheal)$'; fi
+if [[ $# -gt 0 ]]; then replays+='|^Test(Multicluster|MapperProvider|Lazywatch|Selfheal)$'; fi
 color=false result=0
 if [[ -t 1 && -z ${NO_COLOR:-} ]]; then color=true; fi
 cd "$root/hack/e2e"

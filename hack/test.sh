@@ -3,7 +3,6 @@
 #
 # usage: hack/test.sh [-quick | -nightly] [-only PATTERN]
 #        hack/test.sh -matrix [-lines V,V...] [-packages P,P...]
-#        hack/test.sh -compatibility [-lines V,V...]
 #
 # Runs the tests, from a fresh clone, with nothing installed but Go, git and a C
 # compiler. The first run also builds gotestsum, the linter and, where none can be
@@ -15,8 +14,6 @@
 #   -only PATTERN   only the parts whose names, in the table at the end, match
 #   -matrix         instead: upstream's tests on stock and fork of every supported
 #                   controller-runtime; writes hack/fork/MATRIX.md, takes an hour and a half
-#   -compatibility  instead: both ways in, with every supported controller-runtime, the
-#                   oldest Go and the newest; writes docs/compatibility.md
 #
 # With -lines (v0.20.4,v0.25.2 say) or -packages (folders, pkg/client/apiutil say, or with
 # /... below) a page is only printed.
@@ -34,10 +31,10 @@ case " $* " in *' -h '* | *' --help '*) usage && exit ;; esac
 # together. They run without it. Most have one goroutine in virtual time.
 longest='TestCapturedDocuments|TestResetsBesideOlderReads|TestLookupsBesideOlderReads|TestHerd|TestFleetChurn'
 longest+='|TestNoDocumentCostsMinutes|TestNegativeTTLOfManyNames|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded'
-elsewhere='TestUpstream|TestCompatibility'                          # run by -matrix and -compatibility
-nights='TestEachPatchPasses|TestKubebuilderProject|TestConsumed|TestOldestGo' # left to the night whole
-campaigns='TestCampaign'                                            # hack/proof, short unless flags make it longer: by night
-proof='TestTargets|TestMutants|TestOwnTests|TestLive'               # they do nothing without flags: hack/proof.sh
+elsewhere='TestUpstream'                                            # run by -matrix
+nights='TestEachPatchPasses|TestKubebuilderProject|TestConsumed' # left to the night whole
+campaigns='TestChaos|TestSoak|TestHostile|TestHerd|TestHistories'   # hack/proof, short unless flags make it longer: by night
+proof='TestFuzz|TestAdopters'                                       # they do nothing without flags: hack/proof.sh
 upstreams='TestApiMachinery|TestSource|TestLazyRestMapperProvider'  # upstream's, in the mapper's package
 
 # not_run lists what the tests of a commit leave out, and who tests it. Each takes long, and
@@ -49,13 +46,12 @@ not_run() {
 		upstream's tests in the fork of the oldest line: the newest has them here (hack/test.sh -nightly)
 		short runs of chaos, soak, hostile and the herd: what they are made of is tested here (hack/test.sh -nightly)
 		the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again; 10,000 Gets of absent objects: here 1,000 (hack/test.sh -nightly)
-		the fork as a way in with the lines between the oldest and the newest; with the provider, programs of these lines are compiled here and do not run (hack/test.sh -nightly)
+		both ways in with the lines between the oldest and the newest, and with the oldest Go, which also vets the root module (.github/workflows/nightly.yml)
 		each patch of the series for upstream by itself, kubebuilder's make targets, the release as a consumer's module (hack/test.sh -nightly)
-		the linter on nested modules, vet with the oldest Go and on forked trees (hack/test.sh -nightly)
-		fuzzing, the mutation of the engine, other people's operators; the campaigns at length (hack/proof.sh)
-		the benchmarks; their page is checked against their results here (hack/bench.sh)
+		the linter on nested modules, vet on forked trees (hack/test.sh -nightly)
+		fuzzing, other people's operators; the campaigns at length (hack/proof.sh)
+		the benchmarks (hack/bench.sh)
 		all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here (hack/test.sh -matrix)
-		both ways in with the oldest Go (hack/test.sh -compatibility)
 	END
 }
 
@@ -72,8 +68,9 @@ untimed() {
 	part 'random histories' gotest hack/lincheck -count=1 . -seed 1
 	part 'tools in hack' gotest . $race -timeout 60m -skip "$skipped" ./hack/ways ./hack/... # the longest first
 	part 'proofs' gotest hack/proof -count=1 -skip "$unproven" ./...
-	part "the benchmarks' own tests" gotest hack/bench -run '^Test(Report|SameAnswers)$' .
+	part "the benchmarks' own tests" gotest hack/bench -run '^Test(Figures|SameAnswers)$' .
 	part "the examples' own tests" examples
+	part 'late kinds and metrics' gotest hack/e2e -race github.com/freshmapper/freshmapper/manager/...
 	part 'verify' $nice "$root/hack/verify.sh" $lint
 }
 
@@ -230,7 +227,6 @@ command -v go >/dev/null || die "no go command: install Go first, see go.dev/dl"
 
 case ${1:-} in
 -matrix) instead ./hack/dev/matrix TestUpstream hack/fork/MATRIX.md "${@:2}" ;;
--compatibility) instead ./hack/ways TestCompatibility docs/compatibility.md "${@:2}" ;;
 esac
 while (($#)); do
 	case $1 in
@@ -243,7 +239,7 @@ while (($#)); do
 done
 ! ($quick && $nightly) || wrong '-quick with -nightly'
 
-for name in ${longest//|/ } ${elsewhere//|/ } ${nights//|/ } ${campaigns//|/ } ${proof//|/ } TestProvider TestFork TestPlain TestUnmanaged; do
+for name in ${longest//|/ } ${elsewhere//|/ } ${nights//|/ } ${campaigns//|/ } ${proof//|/ } TestPlain TestUnmanaged; do
 	git -C "$root" grep -q --untracked "^func $name(t \*testing\.T)" -- '*_test.go' || die "there is no test $name: correct the lists in hack/test.sh"
 done
 releases=$(sed -n 's/.*Newest: *"\(v[^"]*\)".*/\1/p' "$root/hack/fork/tree/lines.go")
@@ -253,9 +249,6 @@ skipped="^($elsewhere)$" unproven="^($proof)$" replays='^$' lint='' vetted='' ra
 if $nightly; then
 	race=-race forked+=" ${releases%%$'\n'*}" vetted='./pkg/client/... ./pkg/cache/... ./pkg/handler ./pkg/internal/follow ./pkg/metrics/...'
 else
-	for version in $(sed '1d;$d' <<<"$releases"); do # those in between
-		skipped+="|^TestFork\$/^${version//./\\.}\$|^TestProvider\$/^${version//./\\.}\$/^runs\$"
-	done
 	skipped+="|^($nights)$" unproven+="|^($campaigns)$" lint=-root
 	replays='^TestPlain$/^S2-cluster-namespaces$|^TestUnmanaged$/^NotFound-minute$'
 fi

@@ -43,78 +43,45 @@ func queriesOf(groups int) *[queryCount]query {
 	return &queries
 }
 
-// lookups are the seven methods, each with and without a version where that
-// makes a difference.
-var lookups = []struct {
+type (
+	gvk = schema.GroupVersionKind
+	gvr = schema.GroupVersionResource
+)
+
+// A lookup is one of the seven methods.
+type lookup struct {
 	name string
 	do   func(meta.RESTMapper, *query) (any, error)
 	hit  func(meta.RESTMapper, *query) error // the same, without boxing the answer
-}{
-	{
-		"RESTMapping+version",
-		func(m meta.RESTMapper, q *query) (any, error) { return m.RESTMapping(q.gk, q.versions...) },
-		func(m meta.RESTMapper, q *query) error { _, err := m.RESTMapping(q.gk, q.versions...); return err },
-	},
-	{
-		"RESTMapping",
-		func(m meta.RESTMapper, q *query) (any, error) { return m.RESTMapping(q.gk) },
-		func(m meta.RESTMapper, q *query) error { _, err := m.RESTMapping(q.gk); return err },
-	},
-	{
-		"RESTMappings+version",
-		func(m meta.RESTMapper, q *query) (any, error) { return m.RESTMappings(q.gk, q.versions...) },
-		func(m meta.RESTMapper, q *query) error { _, err := m.RESTMappings(q.gk, q.versions...); return err },
-	},
-	{
-		"RESTMappings",
-		func(m meta.RESTMapper, q *query) (any, error) { return m.RESTMappings(q.gk) },
-		func(m meta.RESTMapper, q *query) error { _, err := m.RESTMappings(q.gk); return err },
-	},
-	{
-		"KindFor+version",
-		func(m meta.RESTMapper, q *query) (any, error) { return m.KindFor(q.full) },
-		func(m meta.RESTMapper, q *query) error { _, err := m.KindFor(q.full); return err },
-	},
-	{
-		"KindFor",
-		func(m meta.RESTMapper, q *query) (any, error) { return m.KindFor(q.partial) },
-		func(m meta.RESTMapper, q *query) error { _, err := m.KindFor(q.partial); return err },
-	},
-	{
-		"KindsFor+version",
-		func(m meta.RESTMapper, q *query) (any, error) { return m.KindsFor(q.full) },
-		func(m meta.RESTMapper, q *query) error { _, err := m.KindsFor(q.full); return err },
-	},
-	{
-		"KindsFor",
-		func(m meta.RESTMapper, q *query) (any, error) { return m.KindsFor(q.partial) },
-		func(m meta.RESTMapper, q *query) error { _, err := m.KindsFor(q.partial); return err },
-	},
-	{
-		"ResourceFor+version",
-		func(m meta.RESTMapper, q *query) (any, error) { return m.ResourceFor(q.full) },
-		func(m meta.RESTMapper, q *query) error { _, err := m.ResourceFor(q.full); return err },
-	},
-	{
-		"ResourceFor",
-		func(m meta.RESTMapper, q *query) (any, error) { return m.ResourceFor(q.partial) },
-		func(m meta.RESTMapper, q *query) error { _, err := m.ResourceFor(q.partial); return err },
-	},
-	{
-		"ResourcesFor+version",
-		func(m meta.RESTMapper, q *query) (any, error) { return m.ResourcesFor(q.full) },
-		func(m meta.RESTMapper, q *query) error { _, err := m.ResourcesFor(q.full); return err },
-	},
-	{
-		"ResourcesFor",
-		func(m meta.RESTMapper, q *query) (any, error) { return m.ResourcesFor(q.partial) },
-		func(m meta.RESTMapper, q *query) error { _, err := m.ResourcesFor(q.partial); return err },
-	},
-	{
-		"ResourceSingularizer",
-		func(m meta.RESTMapper, q *query) (any, error) { return m.ResourceSingularizer(q.full.Resource) },
-		func(m meta.RESTMapper, q *query) error { _, err := m.ResourceSingularizer(q.full.Resource); return err },
-	},
+}
+
+func lookupOf[T any](name string, ask func(meta.RESTMapper, *query) (T, error)) lookup {
+	return lookup{
+		name,
+		func(m meta.RESTMapper, q *query) (any, error) { return ask(m, q) },
+		func(m meta.RESTMapper, q *query) error { _, err := ask(m, q); return err },
+	}
+}
+
+// lookups are the methods, each with and without a version where that makes a difference.
+var lookups = []lookup{
+	lookupOf("RESTMapping+version", func(m meta.RESTMapper, q *query) (*meta.RESTMapping, error) {
+		return m.RESTMapping(q.gk, q.versions...)
+	}),
+	lookupOf("RESTMapping", func(m meta.RESTMapper, q *query) (*meta.RESTMapping, error) { return m.RESTMapping(q.gk) }),
+	lookupOf("RESTMappings+version", func(m meta.RESTMapper, q *query) ([]*meta.RESTMapping, error) {
+		return m.RESTMappings(q.gk, q.versions...)
+	}),
+	lookupOf("RESTMappings", func(m meta.RESTMapper, q *query) ([]*meta.RESTMapping, error) { return m.RESTMappings(q.gk) }),
+	lookupOf("KindFor+version", func(m meta.RESTMapper, q *query) (gvk, error) { return m.KindFor(q.full) }),
+	lookupOf("KindFor", func(m meta.RESTMapper, q *query) (gvk, error) { return m.KindFor(q.partial) }),
+	lookupOf("KindsFor+version", func(m meta.RESTMapper, q *query) ([]gvk, error) { return m.KindsFor(q.full) }),
+	lookupOf("KindsFor", func(m meta.RESTMapper, q *query) ([]gvk, error) { return m.KindsFor(q.partial) }),
+	lookupOf("ResourceFor+version", func(m meta.RESTMapper, q *query) (gvr, error) { return m.ResourceFor(q.full) }),
+	lookupOf("ResourceFor", func(m meta.RESTMapper, q *query) (gvr, error) { return m.ResourceFor(q.partial) }),
+	lookupOf("ResourcesFor+version", func(m meta.RESTMapper, q *query) ([]gvr, error) { return m.ResourcesFor(q.full) }),
+	lookupOf("ResourcesFor", func(m meta.RESTMapper, q *query) ([]gvr, error) { return m.ResourcesFor(q.partial) }),
+	lookupOf("ResourceSingularizer", func(m meta.RESTMapper, q *query) (string, error) { return m.ResourceSingularizer(q.full.Resource) }),
 }
 
 // floor is the least that a lookup can do: it finds the kind in one map and

@@ -3,13 +3,16 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +22,8 @@ import (
 var captured = flag.String("capture", "", "`folder` for TestCapture to write to, which is replaced")
 
 // TestCapture writes the discovery documents of an API server, byte for byte, into
-// a folder: the aggregated ones in JSON and protobuf, and the plain ones of every
-// path. hack/capture.sh runs it for both API servers. Without -capture it shows that
+// a folder: the aggregated ones in JSON and protobuf, and the plain ones by their
+// paths in one file. hack/capture.sh runs it for both API servers. Without -capture it shows that
 // this works.
 func TestCapture(t *testing.T) {
 	if *captured == "" {
@@ -30,7 +33,7 @@ func TestCapture(t *testing.T) {
 	_, cfg := startServer(t.Context(), t)
 	httpClient, err := rest.HTTPClientFor(cfg)
 	must(t, err)
-	save := func(path, accept, file string) []byte {
+	get := func(path, accept string) []byte {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, cfg.Host+path, nil)
 		must(t, err)
 		req.Header.Set("Accept", accept)
@@ -42,16 +45,18 @@ func TestCapture(t *testing.T) {
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("GET %s as %s: %s", path, accept, resp.Status)
 		}
-		must(t, os.WriteFile(filepath.Join(*captured, file), body, 0o644))
 		return body
 	}
+	save := func(file string, body []byte) { must(t, os.WriteFile(filepath.Join(*captured, file), body, 0o644)) }
+	documents := map[string]json.RawMessage{}
 	plain := func(path string) []byte {
-		return save(path, "application/json", "plain"+strings.ReplaceAll(path, "/", "_")+".json")
+		documents[path] = get(path, "application/json")
+		return documents[path]
 	}
 	for suffix, accept := range map[string]string{"json": "application/json", "pb": "application/vnd.kubernetes.protobuf"} {
 		accept += ";g=apidiscovery.k8s.io;as=APIGroupDiscoveryList;v="
 		for _, path := range []string{"api", "apis"} {
-			save("/"+path, accept+"v2,"+accept+"v2beta1", "aggregated."+path+"."+suffix) // the newest that the server speaks
+			save("aggregated."+path+"."+suffix, get("/"+path, accept+"v2,"+accept+"v2beta1")) // the newest that the server speaks
 		}
 	}
 	plain("/api")
@@ -64,5 +69,11 @@ func TestCapture(t *testing.T) {
 			plain("/apis/" + v.GroupVersion)
 		}
 	}
+	var text bytes.Buffer // a line for each path
+	for _, path := range slices.Sorted(maps.Keys(documents)) {
+		fmt.Fprintf(&text, "%s%q: %s", map[bool]string{true: "{\n", false: ",\n"}[text.Len() == 0], path, bytes.TrimSpace(documents[path]))
+	}
+	text.WriteString("\n}\n")
+	save("plain.json", text.Bytes())
 	t.Logf("%s: %d groups", *captured, len(list.Groups)+1)
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/freshmapper/freshmapper/hack/e2e/restmappermetrics"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
+	"github.com/freshmapper/freshmapper/manager/restmappermetrics"
 )
 
 const top = "../.."
@@ -100,7 +100,7 @@ func TestDocumentsPrograms(t *testing.T) {
 	root, err := filepath.Abs(top)
 	must(t, err)
 	for _, name := range []string{"go.mod", "go.sum"} {
-		write(t, dir, name, strings.Replace(document(t, "hack/e2e/"+name), "=> ../..", "=> "+root, 1))
+		write(t, dir, name, strings.ReplaceAll(document(t, "hack/e2e/"+name), "=> ../..", "=> "+root))
 	}
 	program := regexp.MustCompile("(?s)```go\n(package main\n.*?)\n```")
 	programs := 0

@@ -132,7 +132,7 @@ func TestKilledServer(t *testing.T) {
 	gvk := schema.GroupVersionKind{Group: kind.Group, Version: "v1", Kind: "Widget"}
 	must(t, l.mapper.WaitForKinds(t.Context(), gvk))
 	stop := l.lookUpMeanwhile(t, gvk)
-	for round := 1; round <= 3; round++ { // hack/proof/chaos kills servers a hundred times
+	for round := 1; round <= 3; round++ { // hack/proof kills servers a hundred times
 		revive := s.Kill()
 		eventually(t, 20*time.Second, "Healthz fails", func() bool { return l.mapper.Healthz(nil) != nil })
 		must(t, revive(t.Context()))
@@ -257,3 +257,11 @@ func (l *logged) count(parts ...string) int {
 	}
 	return n
 }
+
+// Some interfaces are newer than the oldest apimachinery, which the root module
+// requires. They are asserted here, because this module requires the newest.
+var (
+	_ meta.RESTMapperWithContext           = (*apiutil.DynamicRESTMapper)(nil)
+	_ meta.ResettableRESTMapper            = (*apiutil.DynamicRESTMapper)(nil)
+	_ meta.ResettableRESTMapperWithContext = (*apiutil.DynamicRESTMapper)(nil)
+)

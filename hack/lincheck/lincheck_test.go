@@ -116,7 +116,7 @@ func (s *tally) add(h *History) {
 	}
 }
 
-// String is what hack/proof/histories reads.
+// String is what hack/proof reads.
 func (s tally) String() string {
 	return fmt.Sprintf("%d histories, %d with faults: %d lookups found something, %d ended in NoMatch and %d in an error; %d resets, %d requests",
 		s.histories, s.faulty, s.found, s.absent, s.failed, s.resets, s.requests)

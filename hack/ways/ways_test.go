@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ways tests both ways in, MapperProvider and the fork, with every
-// supported controller-runtime and the k8s.io that belongs to it. TestCompatibility
-// does so with the oldest Go and the newest, and writes a page: hack/test.sh -compatibility.
+// Package ways tests both ways in, MapperProvider and the fork, with a
+// controller-runtime, the k8s.io that belongs to it, and the Go that is installed:
+//
+//	GOTOOLCHAIN=go1.24.13 go test ./hack/ways -v -timeout 1h -args -lines v0.21.0,v0.22.5
+//
+// The rows of docs/compatibility.md are those of the matrix in .github/workflows/nightly.yml.
 package ways
 
 import (
@@ -10,12 +13,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,68 +33,66 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// spew is the one module that moves, with v0.21 to v0.23, from v1.1.1 to the
-// commit after it: k8s.io v0.32 requires that, and v0.33 to v0.35 went back. Only
-// an exclude would help, and with one "go run .../hack/fork@version" is refused.
-const spew = "github.com/davecgh/go-spew"
+var lines = flag.String("lines", tree.Lines[0].Newest+","+tree.Newest(), "releases of controller-runtime")
 
-// Through MapperProvider the module is taken as any other: go.mod gains one
-// requirement, and nothing else moves.
-func TestProvider(t *testing.T) {
+// A version with a new kind comes to a group that a program knows. Stock misses it: else
+// the others would show nothing.
+func TestWays(t *testing.T) {
 	if testing.Short() {
-		t.Skip("compiles controller-runtime six times")
+		t.Skip("compiles controller-runtime three times for each line")
 	}
-	for _, line := range tree.Lines {
-		t.Run(line.Newest, func(t *testing.T) { provider(t, line.Newest) })
+	for _, version := range strings.Split(*lines, ",") {
+		t.Run(version, func(t *testing.T) {
+			stock := operator(t, version)
+			t.Run("stock", func(t *testing.T) {
+				if said := converse(t, stock); !strings.Contains(said[1], "no matches") {
+					t.Errorf("stock finds the version that came: %q", said)
+				}
+			})
+			forked := slices.ContainsFunc(tree.Lines, func(line tree.Line) bool { return line.Newest == version })
+			t.Run("provider", func(t *testing.T) { provider(t, clone(t, stock), forked) })
+			if forked {
+				t.Run("fork", func(t *testing.T) { fork(t, clone(t, stock)) })
+			}
+		})
 	}
 }
 
-func provider(t *testing.T, version string) {
-	dir := operator(t, version)
-	before, versions := requirements(t, dir), modules(t, dir)
-	stock := t.TempDir()
-	if err := os.CopyFS(stock, os.DirFS(dir)); err != nil {
+// provider takes this module as any other: go.mod gains one requirement, and nothing
+// else moves but spew. k8s.io v0.32 requires a commit of it that is newer than what v0.33
+// to v0.35 require; only an exclude would help, and "go run .../hack/fork@version" refuses
+// a module that has one. A controller-runtime older than the fork's also gets the k8s.io of
+// this module.
+func provider(t *testing.T, dir string, forked bool) {
+	before := requirements(t, dir)
+	if err := os.Remove(filepath.Join(dir, "stock.go")); err != nil {
 		t.Fatal(err)
 	}
-
-	adopt(t, dir)
+	forktest.Write(t, dir, "fresh.go", forktest.Text(t, "testdata", "fresh.go"))
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forktest.Run(t, dir, "go", "mod", "edit", "-require="+tree.Ours+"@v0.0.0", "-replace="+tree.Ours+"="+root)
+	forktest.Run(t, dir, "go", "mod", "tidy")
 	after := requirements(t, dir)
-	if _, ok := after[tree.Ours]; !ok {
+	if after[tree.Ours] == "" {
 		t.Errorf("no requirement on %s in go.mod", tree.Ours)
 	}
 	delete(after, tree.Ours)
+	const spew = "github.com/davecgh/go-spew"
 	delete(before, spew)
 	delete(after, spew)
-	if diff := cmp.Diff(before, after); diff != "" {
+	if diff := cmp.Diff(before, after); forked && diff != "" {
 		t.Errorf("what else changed in go.mod (-before +after):\n%s", diff)
 	}
-	for module, version := range modules(t, dir) {
-		if was, ok := versions[module]; ok && was != version && module != spew {
-			t.Errorf("%s moved from %s to %s", module, was, version)
-		}
-	}
-	t.Run("runs", func(t *testing.T) {
-		if said := converse(t, stock); !strings.Contains(said[1], "no matches") {
-			t.Errorf("with stock the program is to miss the version that came, else this test shows nothing: %q", said)
-		}
-		findsAll(t, dir)
-	})
+	findsAll(t, dir)
 }
 
 // With the fork the very program that runs on stock finds what it missed.
-func TestFork(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles controller-runtime six times")
-	}
-	for _, line := range tree.Lines {
-		t.Run(line.Newest, func(t *testing.T) { fork(t, line.Newest) })
-	}
-}
-
-func fork(t *testing.T, version string) {
-	dir := operator(t, version)
-	r := consumer.Request{Dir: dir, Ours: freshmapper.Source, Self: "fork", Out: io.Discard}
-	if err := consumer.Into(context.Background(), r); err != nil {
+func fork(t *testing.T, dir string) {
+	err := consumer.Into(context.Background(), consumer.Request{Dir: dir, Ours: freshmapper.Source, Self: "fork", Out: io.Discard})
+	if err != nil {
 		t.Fatal(err)
 	}
 	findsAll(t, dir)
@@ -107,53 +110,25 @@ func findsAll(t *testing.T, dir string) {
 func operator(t *testing.T, version string) string {
 	t.Helper()
 	dir := t.TempDir()
-	_, oldest := required(t, version)
-	forktest.Write(t, dir, "go.mod", "module example.com/operator\n\ngo "+oldest+"\n")
-	copyTo(t, dir, "main.go")
-	copyTo(t, dir, "stock.go")
-	forktest.Run(t, dir, "go", "mod", "edit", "-require="+tree.Module+"@"+version)
+	var module struct{ GoMod string }
+	decode(t, forktest.Stdout(t, dir, "go", "mod", "download", "-json", tree.Module+"@"+version), &module)
+	var mod struct{ Go string }
+	decode(t, forktest.Stdout(t, dir, "go", "mod", "edit", "-json", module.GoMod), &mod)
+	forktest.Write(t, dir, "go.mod", fmt.Sprintf("module example.com/operator\n\ngo %s\n\nrequire %s %s\n", mod.Go, tree.Module, version))
+	for _, name := range []string{"main.go", "stock.go"} {
+		forktest.Write(t, dir, name, forktest.Text(t, "testdata", name))
+	}
 	forktest.Run(t, dir, "go", "mod", "tidy")
 	return dir
 }
 
-// required are the k8s.io that a release of controller-runtime requires, and the
-// oldest Go that it builds with.
-func required(t *testing.T, version string) (kubernetes, oldest string) {
+func clone(t *testing.T, dir string) string {
 	t.Helper()
-	var module struct{ GoMod string }
-	decode(t, forktest.Stdout(t, t.TempDir(), "go", "mod", "download", "-json", tree.Module+"@"+version), &module)
-	var mod struct {
-		Go      string
-		Require []struct{ Path, Version string }
-	}
-	decode(t, forktest.Stdout(t, t.TempDir(), "go", "mod", "edit", "-json", module.GoMod), &mod)
-	for _, require := range mod.Require {
-		if require.Path == "k8s.io/client-go" {
-			kubernetes = require.Version
-		}
-	}
-	return kubernetes, mod.Go
-}
-
-// adopt puts this mapper in the place of controller-runtime's.
-func adopt(t *testing.T, dir string) {
-	t.Helper()
-	if err := os.Remove(filepath.Join(dir, "stock.go")); err != nil {
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	copyTo(t, dir, "fresh.go")
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	forktest.Run(t, dir, "go", "mod", "edit", "-require="+tree.Ours+"@v0.0.0", "-replace="+tree.Ours+"="+root)
-	forktest.Run(t, dir, "go", "mod", "tidy")
-	forktest.Run(t, dir, "go", "vet", ".")
-}
-
-func copyTo(t *testing.T, dir, name string) {
-	t.Helper()
-	forktest.Write(t, dir, name, forktest.Text(t, "testdata", name))
+	return copied
 }
 
 // requirements are those of go.mod, the go and toolchain directives with them.
@@ -174,18 +149,6 @@ func requirements(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// modules are the versions that the build list has.
-func modules(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for _, line := range strings.Split(forktest.Stdout(t, dir, "go", "list", "-m", "all"), "\n") {
-		if words := strings.Fields(line); len(words) > 1 {
-			all[words[0]] = words[1]
-		}
-	}
-	return all
-}
-
 func decode(t *testing.T, text string, to any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), to); err != nil {
@@ -193,8 +156,8 @@ func decode(t *testing.T, text string, to any) {
 	}
 }
 
-// converse runs the program while a version with a new kind comes to a group
-// that it knows, and returns its answers.
+// converse runs a program, asks it for a kind before and for another after the version
+// has come, and returns its answers.
 func converse(t *testing.T, dir string) []string {
 	t.Helper()
 	api := fakeapi.New(group("v1", "Widget"))
@@ -203,44 +166,42 @@ func converse(t *testing.T, dir string) []string {
 	program := filepath.Join(t.TempDir(), "operator")
 	forktest.Run(t, dir, "go", "run", "-exec", "cp", ".", program) // keeps what it has linked, which go build does not
 
-	cmd := exec.Command(program, server.URL)
 	var stderr strings.Builder
+	cmd := exec.Command(program, server.URL)
 	cmd.Stderr = &stderr
-	stdin, stdout := pipes(t, cmd)
+	stdin, err1 := cmd.StdinPipe()
+	stdout, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
 	answers := bufio.NewScanner(stdout)
-	first := ask(stdin, answers, "Widget.widgets.example.com")
+	ask := func(kind string) string {
+		fmt.Fprintln(stdin, kind)
+		answers.Scan()
+		return answers.Text()
+	}
+	first := ask("Widget.widgets.example.com")
 	api.PutVersion("widgets.example.com", group("v2", "Gadget").Versions[0])
-	second := ask(stdin, answers, "Gadget.widgets.example.com")
+	second := ask("Gadget.widgets.example.com")
 	if err := errors.Join(stdin.Close(), cmd.Wait()); err != nil {
 		t.Fatalf("%v\n%s", err, &stderr)
 	}
 	return []string{first, second}
 }
 
-func pipes(t *testing.T, cmd *exec.Cmd) (io.WriteCloser, io.Reader) {
-	t.Helper()
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	return stdin, stdout
-}
-
-func ask(stdin io.Writer, answers *bufio.Scanner, kind string) string {
-	fmt.Fprintln(stdin, kind)
-	answers.Scan()
-	return answers.Text()
-}
-
 func group(version, kind string) fakeapi.Group {
 	return fakeapi.Group{Name: "widgets.example.com", Versions: []fakeapi.Version{{
 		Name: version, Resources: []fakeapi.Resource{{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: true}},
 	}}}
+}
+
+// Each line is a row of the nightly matrix and of the page, with the newest Go and with
+// the oldest that it takes.
+func TestEachLineIsTested(t *testing.T) {
+	matrix, page := forktest.Text(t, "../../.github/workflows", "nightly.yml"), forktest.Text(t, "../../docs", "compatibility.md")
+	for _, line := range tree.Lines {
+		if row := "{line: " + line.Newest + ", go: "; !strings.Contains(matrix, row) || !strings.Contains(page, "| "+line.Newest+" | ") {
+			t.Errorf("nightly.yml or compatibility.md has no row of %s", line.Newest)
+		}
+	}
 }

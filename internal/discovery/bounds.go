@@ -41,6 +41,8 @@ const (
 	// 2,000 groups of two versions with 30 kinds each sends a quarter of that.
 	maxElements = 1 << 19
 
+	maxVerbs = 32 // of a resource, in JSON; there are nine different ones
+
 	maxETag = 256 // bytes; a longer one is not sent back
 )
 

@@ -50,6 +50,22 @@ type legacyResource struct {
 	SingularName string `json:"singularName"`
 	Kind         string `json:"kind"`
 	Namespaced   bool   `json:"namespaced"`
+	Verbs        verbs  `json:"verbs"`
+}
+
+// verbs is a list of verbs. What is none is left out, and so is what comes after maxVerbs:
+// no kind is lost because of its verbs.
+type verbs snapshot.Verbs
+
+func (v *verbs) UnmarshalJSON(list []byte) error {
+	var names [maxVerbs]string
+	_ = json.Unmarshal(list, &names) // as said above
+	set := snapshot.Verbs(0)
+	for _, name := range names {
+		set = set.With(name)
+	}
+	*v = verbs(set)
+	return nil
 }
 
 // parseJSON reads any JSON document of discovery.
@@ -171,6 +187,7 @@ type aggregatedJSON struct {
 			Resource     string `json:"resource"`
 			Singular     string `json:"singularResource"`
 			Scope        string `json:"scope"`
+			Verbs        verbs  `json:"verbs"`
 			ResponseKind struct {
 				Group, Version, Kind string
 			} `json:"responseKind"`
@@ -188,7 +205,9 @@ func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
 		var rows []snapshot.Resource
 		for _, r := range v.Resources {
 			if kind := r.ResponseKind; kind.Group+kind.Version+kind.Kind != "" {
-				rows = append(rows, snapshot.Resource{Name: r.Resource, Singular: r.Singular, Kind: kind.Kind, Namespaced: r.Scope == "Namespaced"})
+				rows = append(rows, snapshot.Resource{
+					Name: r.Resource, Singular: r.Singular, Kind: kind.Kind, Namespaced: r.Scope == "Namespaced", Verbs: snapshot.Verbs(r.Verbs),
+				})
 			}
 		}
 		a.addVersion(v.Version, v.Freshness, rows)

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -21,7 +23,8 @@ func oddities() []fakeapi.Group {
 	return append(groups,
 		fakeapi.Group{Name: "odd.example.com", Versions: []fakeapi.Version{
 			{Name: "v2", Resources: []fakeapi.Resource{
-				{Name: "nosingulars", Kind: "NoSingular"},
+				{Name: "nosingulars", Kind: "NoSingular", Verbs: []string{"watch", "list", "list", "dance", "", "get"}},
+				{Name: "noverbs", Singular: "noverb", Kind: "NoVerb", Verbs: []string{}},
 				{Name: "parents", Kind: "Parent", NoKind: true, Subresources: []string{"scale"}},
 				{Name: "scales", Singular: "scale", Kind: "Scaled", Namespaced: true, Subresources: []string{"scale", "status"}},
 				{Name: "ünïcödes", Singular: "ünïcöde", Kind: "Ünïcöde", Namespaced: true},
@@ -44,7 +47,7 @@ func dump(s *snapshot.Snapshot) []string {
 	}
 	for _, change := range snapshot.Diff(new(snapshot.Snapshot), s) {
 		m := change.Mapping
-		lines = append(lines, fmt.Sprintf("%v %v %v", m.GroupVersionKind, m.Resource, m.Scope.Name()))
+		lines = append(lines, fmt.Sprintf("%v %v %v %q", m.GroupVersionKind, m.Resource, m.Scope.Name(), change.Verbs.Names()))
 		singular, _, err := s.ResourceSingularizer(m.Resource.Resource)
 		lines = append(lines, fmt.Sprintf("  %s %v", singular, err))
 	}
@@ -212,6 +215,42 @@ func TestNamesThatAreNoneAreNotAskedFor(t *testing.T) {
 		}
 		if requests := server.TakeRequests(); len(requests) != 1 || requests[0].Path != path {
 			t.Errorf("%q: %v", name, requests)
+		}
+	}
+}
+
+// Verbs that are none cost no kind and little memory, wherever they stand.
+func TestMalformedVerbsCostNothing(t *testing.T) {
+	const most = maxElements - 1
+	for verbs, want := range map[string]string{
+		`null`: "", `"get"`: "", `{"get":["get"]}`: "", `7`: "", `[1,"get",null,{},["list"],"watch"]`: "get watch", `["\u0067et","GET"]`: "get",
+		`[` + strings.Repeat(`"",`, most) + `"get"]`: "", `["get","` + strings.Repeat("x", most) + `"]`: "get",
+	} {
+		aggregated := `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{"metadata":{"name":"g"},"versions":[{"version":"v1",` +
+			`"resources":[{"resource":"rs","responseKind":{"kind":"R"},"verbs":` + verbs + `}]}]}]}`
+		list := `{"kind":"APIResourceList","groupVersion":"g/v1","resources":[{"name":"rs","kind":"R","verbs":` + verbs + `}]}`
+		var live []snapshot.Resource
+		var doc *share.Document
+		var err, liveErr error
+		took := allocated(func() {
+			doc, err = decodeBulk([]byte(aggregated), namedPath)
+			live, liveErr = decodeResources([]byte(list), schema.GroupVersion{Group: "g", Version: "v1"})
+		})
+		what := verbs[:min(len(verbs), 40)]
+		if err != nil || liveErr != nil {
+			t.Errorf("%s: %v, %v", what, err, liveErr)
+			continue
+		}
+		if got := strings.Join(live[0].Verbs.Names(), " "); got != want || live[0].Kind != "R" {
+			t.Errorf("%s: a list has %v", what, live)
+		}
+		all := new(snapshot.Snapshot).WithDocument(newBulk(&half{}, &half{Document: *doc}, nil).list, 1)
+		diff := snapshot.Diff(new(snapshot.Snapshot), all)
+		if len(diff) != 1 || strings.Join(diff[0].Verbs.Names(), " ") != want {
+			t.Errorf("%s: the document has %v", what, diff)
+		}
+		if size := uint64(len(aggregated) + len(list)); took > 4*size+64<<10 {
+			t.Errorf("%s: %d bytes were taken for %d", what, took, size)
 		}
 	}
 }

@@ -114,7 +114,9 @@ func decodeResources(body []byte, gv schema.GroupVersion) ([]snapshot.Resource, 
 	}
 	resources := make([]snapshot.Resource, 0, len(doc.Resources))
 	for _, r := range doc.Resources {
-		resources = append(resources, snapshot.Resource{Name: r.Name, Singular: r.SingularName, Kind: r.Kind, Namespaced: r.Namespaced})
+		resources = append(resources, snapshot.Resource{
+			Name: r.Name, Singular: r.SingularName, Kind: r.Kind, Namespaced: r.Namespaced, Verbs: snapshot.Verbs(r.Verbs),
+		})
 	}
 	return resources, checkRows(resources)
 }

@@ -15,8 +15,8 @@ import (
 
 // The aggregated document is read field by field and not with the generated types, for
 // two reasons. It can be split into groups without decoding them. And it can be read
-// without its verbs, short names, categories and subresources, which are most of it. v2
-// and v2beta1 have the same wire form.
+// without its short names, categories and subresources, which are most of it. v2 and
+// v2beta1 have the same wire form.
 
 // protobufMagic begins every protobuf message of an API server
 // (k8s.io/apimachinery/pkg/runtime/serializer/protobuf).
@@ -36,7 +36,7 @@ const (
 
 	versionName, versionResources, versionFreshness = 1, 2, 3
 
-	resourceName, resourceKind, resourceScope, resourceSingular = 1, 2, 3, 4
+	resourceName, resourceKind, resourceScope, resourceSingular, resourceVerbs = 1, 2, 3, 4, 5
 
 	kindKind = 3
 )
@@ -164,6 +164,8 @@ func decodeResource(data []byte) (r snapshot.Resource, ok bool, err error) {
 			r.Singular = string(value)
 		case resourceScope:
 			r.Namespaced = string(value) == "Namespaced"
+		case resourceVerbs:
+			r.Verbs = r.Verbs.With(string(value))
 		case resourceKind:
 			return eachField(value, func(field protowire.Number, value []byte) error {
 				ok = ok || len(value) > 0

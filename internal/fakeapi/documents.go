@@ -77,7 +77,7 @@ func aggregatedResource(group, version string, resource Resource) apidiscoveryv2
 		Resource:         resource.Name,
 		SingularResource: resource.Singular,
 		Scope:            apidiscoveryv2.ScopeCluster,
-		Verbs:            resourceVerbs(),
+		Verbs:            resourceVerbs(resource),
 		ShortNames:       resource.ShortNames,
 		Categories:       resource.Categories,
 	}
@@ -173,7 +173,7 @@ func legacyResources(group, version string, resource Resource) []metav1.APIResou
 			SingularName: resource.Singular,
 			Namespaced:   resource.Namespaced,
 			Kind:         resource.Kind,
-			Verbs:        resourceVerbs(),
+			Verbs:        resourceVerbs(resource),
 			ShortNames:   resource.ShortNames,
 			Categories:   resource.Categories,
 		})
@@ -211,7 +211,10 @@ func responseKind(group, version, kind string) metav1.GroupVersionKind {
 	return metav1.GroupVersionKind{Group: group, Version: version, Kind: kind}
 }
 
-func resourceVerbs() metav1.Verbs {
+func resourceVerbs(resource Resource) metav1.Verbs {
+	if resource.Verbs != nil {
+		return resource.Verbs
+	}
 	return metav1.Verbs{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
 }
 

@@ -27,6 +27,7 @@ type Resource struct {
 	Name, Singular, Kind   string
 	Namespaced             bool
 	ShortNames, Categories []string
+	Verbs                  []string // defaults to those of a custom resource
 	Subresources           []string // such as "status"; "scale" is of kind autoscaling/v1 Scale
 
 	// NoKind makes a parent that exists only for its subresources. Its aggregated entry

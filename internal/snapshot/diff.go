@@ -20,11 +20,12 @@ const (
 type Change struct {
 	Type    ChangeType
 	Mapping meta.RESTMapping // as it is now; of a removed kind, as it was last
+	Verbs   Verbs            // likewise
 }
 
 // Diff lists the changes from one snapshot to another: first the kinds that went,
 // then, in the new order, those that came or changed. A kind counts as changed if its
-// scope or resource changed, or if its version became the one that a lookup without a
+// scope, resource or verbs changed, or if its version became the one that a lookup without a
 // version finds. Kinds are spelled as the server spells them.
 func Diff(from, to *Snapshot) []Change {
 	var changes []Change
@@ -50,7 +51,7 @@ func appendRemoved(changes []Change, old, g *Group) []Change {
 		}
 		for _, kind := range v.Table.spelledKinds() {
 			if _, ok := now.exactKind(kind); !ok {
-				changes = append(changes, Change{ChangeRemoved, old.mappingOf(v, kind)})
+				changes = append(changes, old.change(ChangeRemoved, v, kind))
 			}
 		}
 	}
@@ -66,9 +67,9 @@ func appendArrived(changes []Change, old, g *Group) []Change {
 			now, _ := v.Table.exactKind(kind)
 			switch {
 			case !existed:
-				changes = append(changes, Change{ChangeAdded, g.mappingOf(v, kind)})
+				changes = append(changes, g.change(ChangeAdded, v, kind))
 			case was != now || g.becamePreferred(old, v, kind):
-				changes = append(changes, Change{ChangeChanged, g.mappingOf(v, kind)})
+				changes = append(changes, g.change(ChangeChanged, v, kind))
 			}
 		}
 	}
@@ -93,10 +94,12 @@ func (g *Group) preferredVersion(kind string) string {
 	return ""
 }
 
-func (g *Group) mappingOf(v *Version, kind string) (m meta.RESTMapping) {
+// change tells of a kind as v serves it.
+func (g *Group) change(what ChangeType, v *Version, kind string) Change {
 	found, _ := v.Table.exactKind(kind)
-	g.fill(&m, v, kind, found)
-	return m
+	c := Change{Type: what, Verbs: found.verbs}
+	g.fill(&c.Mapping, v, kind, found)
+	return c
 }
 
 // tableOf returns the table of a version, or nil; g may be nil.

@@ -46,6 +46,10 @@ func TestDiffListsWhatComesGoesAndChanges(t *testing.T) {
 			from: after(group("a", read("v1", bars))), to: after(group("a", read("v1", Resource{Name: "bars", Kind: "Bar", Namespaced: true}))),
 			want: []change{{ChangeChanged, "a/v1, Kind=Bar", "bars"}},
 		},
+		"verbs": {
+			from: after(group("a", read("v1", bars))), to: after(group("a", read("v1", Resource{Name: "bars", Kind: "Bar", Verbs: Verbs(0).With("list")}))),
+			want: []change{{ChangeChanged, "a/v1, Kind=Bar", "bars"}},
+		},
 		"became preferred": {
 			from: after(NewGroup("a", "v1", []Version{read("v1", foos, bars), read("v2", foos)})),
 			to:   after(NewGroup("a", "v2", []Version{read("v1", foos, bars), read("v2", foos)})),
@@ -89,7 +93,7 @@ func checkDiff(a, b *Snapshot) error {
 	for _, c := range Diff(a, b) {
 		gvk := c.Mapping.GroupVersionKind
 		now, had := kinds[gvk]
-		next := kindState{c.Mapping.Resource.Resource, c.Mapping.Scope.Name(), b.isPreferred(gvk)}
+		next := kindState{c.Mapping.Resource.Resource, c.Mapping.Scope.Name(), c.Verbs, b.isPreferred(gvk)}
 		from := 0
 		switch c.Type {
 		case ChangeRemoved:
@@ -132,6 +136,7 @@ func checkDiff(a, b *Snapshot) error {
 type kindState struct {
 	resource  string
 	scope     meta.RESTScopeName
+	verbs     Verbs
 	preferred bool // a lookup without a version ends here
 }
 
@@ -139,7 +144,8 @@ func (s *Snapshot) kindSet() map[schema.GroupVersionKind]kindState {
 	kinds := map[schema.GroupVersionKind]kindState{}
 	for _, gvk := range s.kindOrder() {
 		m, _, _ := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
-		kinds[gvk] = kindState{m.Resource.Resource, m.Scope.Name(), s.isPreferred(gvk)}
+		to, _ := s.Group(gvk.Group).tableOf(gvk.Version).target(gvk.Kind)
+		kinds[gvk] = kindState{m.Resource.Resource, m.Scope.Name(), to.verbs, s.isPreferred(gvk)}
 	}
 	return kinds
 }
@@ -178,6 +184,8 @@ func TestTablesThatServeAlikeAreEqual(t *testing.T) {
 		"another row wins":             {[]Resource{{Name: "bars", Singular: "bar", Kind: "Foo"}, {Name: "foos", Singular: "foo", Kind: "Foo"}}, false},
 		"singular forms change places": {[]Resource{{Name: "foos", Singular: "bar", Kind: "Foo"}, {Name: "bars", Singular: "foo", Kind: "Foo"}}, false},
 		"one name is of another kind":  {[]Resource{{Name: "foos", Singular: "foo", Kind: "Baz"}, {Name: "bars", Singular: "bar", Kind: "Foo"}}, false},
+		"other verbs":                  {[]Resource{{Name: "foos", Singular: "foo", Kind: "Foo"}, {Name: "bars", Singular: "bar", Kind: "Foo", Verbs: Verbs(0).With("get")}}, false},
+		"other verbs of nothing":       {[]Resource{{Name: "foos", Singular: "foo", Kind: "Foo", Verbs: Verbs(0).With("get")}, {Name: "bars", Singular: "bar", Kind: "Foo"}}, true},
 		"the other scope":              {[]Resource{{Name: "foos", Singular: "foo", Kind: "Foo"}, {Name: "bars", Singular: "bar", Kind: "Foo", Namespaced: true}}, false},
 	} {
 		if got := table.servesLike(NewTable(test.other)); got != test.want {

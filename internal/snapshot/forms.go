@@ -26,8 +26,8 @@ func spell(rows []Resource) *forms {
 		singulars: make(map[string]string, 2*len(rows)+1),
 	}
 	for _, r := range rows {
-		f.add(strings.ToLower(r.Kind), r.Name, r.Singular, r.Namespaced)
-		f.add(r.Kind, r.Name, r.Singular, r.Namespaced)
+		f.add(strings.ToLower(r.Kind), r.Singular, r.target())
+		f.add(r.Kind, r.Singular, r.target())
 		f.addGuessed(r.Kind+listSuffix, r.Namespaced)
 	}
 	f.addGuessed(listSuffix, false)
@@ -36,14 +36,14 @@ func spell(rows []Resource) *forms {
 
 func (f *forms) addGuessed(kind string, namespaced bool) {
 	plural, singular := guess(kind)
-	f.add(kind, plural, singular, namespaced)
+	f.add(kind, singular, target{resource: plural, namespaced: namespaced})
 }
 
-func (f *forms) add(kind, plural, singular string, namespaced bool) {
-	f.singulars[plural] = singular
+func (f *forms) add(kind, singular string, to target) {
+	f.singulars[to.resource] = singular
 	f.kindOf[singular] = kind
-	f.kindOf[plural] = kind
-	f.kinds[kind] = target{resource: plural, namespaced: namespaced}
+	f.kindOf[to.resource] = kind
+	f.kinds[kind] = to
 }
 
 func (f *forms) equal(other *forms) bool {

@@ -53,12 +53,13 @@ func parseVersion(word string) (group string, v Version) {
 	return group, v
 }
 
-// tableOf is the table of some kinds.
+// tableOf is the table of some kinds, such as Foo, or Foo=get with its only verb.
 func tableOf(kinds ...string) *Table {
 	var resources []Resource
 	for _, kind := range kinds {
+		kind, verb, _ := strings.Cut(kind, "=")
 		singular := strings.ToLower(kind)
-		resources = append(resources, Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true})
+		resources = append(resources, Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true, Verbs: Verbs(0).With(verb)})
 	}
 	return NewTable(resources)
 }

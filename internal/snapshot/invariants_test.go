@@ -279,7 +279,7 @@ func randomWords(dice *rand.Rand) string {
 		versions := []string{"v1", "v2", "v3"}
 		dice.Shuffle(len(versions), func(i, j int) { versions[i], versions[j] = versions[j], versions[i] })
 		for _, version := range versions[:dice.IntN(4)] {
-			all = append(all, group+"/"+version+":"+pick(dice, []string{"Foo", "Bar", "Foo,Bar", ""}))
+			all = append(all, group+"/"+version+":"+pick(dice, []string{"Foo", "Bar", "Foo,Bar", "Foo=get", ""}))
 		}
 	}
 	return strings.Join(all, " ")

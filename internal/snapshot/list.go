@@ -68,7 +68,7 @@ func newList(groups []*Group, order *order, aggregated bool) *List {
 
 // Next is NewList for the list that follows l, which may be nil. Groups of which it says the
 // same stay the same ones. If only the contents of groups have changed, the lists share
-// their order.
+// their order. Without resources, a list that says the same is l.
 func (l *List) Next(groups []*Group, aggregated bool) *List {
 	if l != nil {
 		groups = slices.Clone(groups)
@@ -77,6 +77,9 @@ func (l *List) Next(groups []*Group, aggregated bool) *List {
 				groups[i] = old
 			}
 		}
+	}
+	if l != nil && !aggregated && !l.aggregated && slices.Equal(groups, l.groups) {
+		return l
 	}
 	if l == nil || !sameNames(groups, l.groups) {
 		return NewList(groups, aggregated)

@@ -68,6 +68,10 @@ func (s *Snapshot) Read() bool { return s.document > 0 }
 // Cold reports whether nothing was ever read or reset.
 func (s *Snapshot) Cold() bool { return s.document == 0 && s.anyReset == 0 && len(s.groups) == 0 }
 
+// Document returns the last document, or nil if it was never read. It is the same one as
+// long as the server sends the same, also of what lookups do not need.
+func (s *Snapshot) Document() *List { return s.doc }
+
 // Aggregated reports whether the document has the resources of every version.
 func (s *Snapshot) Aggregated() bool { return s.doc != nil && s.doc.aggregated }
 

@@ -12,13 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Resource is what a lookup needs to know of one resource. Verbs, short names,
+// Resource is what a lookup or a subscriber needs to know of one resource. Short names,
 // categories and subresources are not kept.
 type Resource struct {
 	Name       string // plural, as in the URL
 	Singular   string // the server's, or guessed from the kind if the server has none
 	Kind       string
 	Namespaced bool
+	Verbs      Verbs
 }
 
 // Table indexes the resources of one group-version by kind and by name. It does
@@ -48,10 +49,15 @@ type exceptions struct {
 	singulars map[string]string // plural → singular
 }
 
-// target is where a kind is served.
+// target is where a kind is served, and with which verbs.
 type target struct {
 	resource   string
 	namespaced bool
+	verbs      Verbs // none for a list's kind
+}
+
+func (r *Resource) target() target {
+	return target{resource: r.Name, namespaced: r.Namespaced, verbs: r.Verbs}
 }
 
 // named is what a resource name, plural or singular, stands for.
@@ -146,8 +152,7 @@ func (t *Table) target(kind string) (target, bool) {
 		}
 	}
 	if i, ok := t.kinds[kind]; ok {
-		r := &t.rows[i]
-		return target{resource: r.Name, namespaced: r.Namespaced}, true
+		return t.rows[i].target(), true
 	}
 	return t.derivedTarget(kind)
 }
@@ -164,7 +169,7 @@ func (t *Table) derivedTarget(kind string) (target, bool) {
 		}
 	}
 	if r := t.lastOfLowerKind(kind); r != nil {
-		return target{resource: r.Name, namespaced: r.Namespaced}, true
+		return r.target(), true
 	}
 	return target{}, false
 }

@@ -27,15 +27,14 @@ type Point = plotter.XY
 type Line struct {
 	Name   string
 	Points []Point
-	Color  color.Color // Defaults to a colour that the lines before it do not have.
-	Dashed bool
+	Dashed bool // and grey
 	Dots   bool // the points are drawn, too
 	Cloud  bool // nothing but the points is drawn
 }
 
 // Level is a bound from one x to another, which is no measurement.
 func Level(name string, y, from, to float64) Line {
-	return Line{Name: name, Color: Grey, Dashed: true, Points: []Point{{X: from, Y: y}, {X: to, Y: y}}}
+	return Line{Name: name, Dashed: true, Points: []Point{{X: from, Y: y}, {X: to, Y: y}}}
 }
 
 // Axis is an axis of a plot. One without ticks begins at 0. One with ticks ends at
@@ -54,17 +53,10 @@ type Plot struct {
 }
 
 // Colours that people with any kind of colour vision can tell apart (Okabe and Ito).
-var (
-	Blue   = color.RGBA{0x00, 0x72, 0xb2, 0xff}
-	Red    = color.RGBA{0xd5, 0x5e, 0x00, 0xff}
-	Green  = color.RGBA{0x00, 0x9e, 0x73, 0xff}
-	Orange = color.RGBA{0xe6, 0x9f, 0x00, 0xff}
-	Sky    = color.RGBA{0x56, 0xb4, 0xe9, 0xff}
-	Purple = color.RGBA{0xcc, 0x79, 0xa7, 0xff}
-	Grey   = color.RGBA{0x70, 0x70, 0x70, 0xff}
-
-	palette = []color.Color{Blue, Red, Green, Orange, Sky, Purple}
-)
+var palette = []color.Color{
+	color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff},
+	color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x56, 0xb4, 0xe9, 0xff}, color.RGBA{0xcc, 0x79, 0xa7, 0xff},
+}
 
 // Write writes the plots to an SVG file, one above the other, each with its legend
 // on the right. It makes the folder, too: what took hours is not lost for want of one.
@@ -109,10 +101,7 @@ func (p Plot) draw() (*plot.Plot, error) {
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{0xe4}, color.Gray{0xe4}
 	drawn.Add(grid)
 	for i, l := range p.Lines {
-		if l.Color == nil {
-			l.Color = palette[i%len(palette)]
-		}
-		if err := l.add(drawn); err != nil {
+		if err := l.add(drawn, palette[i%len(palette)]); err != nil {
 			return nil, err
 		}
 	}
@@ -159,8 +148,11 @@ func (a Axis) apply(axis *plot.Axis) {
 	})
 }
 
-func (l Line) add(p *plot.Plot) error {
+func (l Line) add(p *plot.Plot, c color.Color) error {
 	points := l.Points
+	if l.Dashed {
+		c = color.Gray{0x70}
+	}
 	if !l.Cloud {
 		points = thinned(points)
 	}
@@ -168,8 +160,8 @@ func (l Line) add(p *plot.Plot) error {
 	if err != nil {
 		return err
 	}
-	line.Color, line.Width = l.Color, vg.Points(1.2)
-	dots.Color, dots.Shape, dots.Radius = l.Color, draw.CircleGlyph{}, vg.Points(2.5)
+	line.Color, line.Width = c, vg.Points(1.2)
+	dots.Color, dots.Shape, dots.Radius = c, draw.CircleGlyph{}, vg.Points(2.5)
 	if l.Dashed {
 		line.Dashes = []vg.Length{vg.Points(5), vg.Points(4)}
 	}

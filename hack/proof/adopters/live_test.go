@@ -3,24 +3,39 @@
 package adopters
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/freshmapper/freshmapper/hack/control"
-	"github.com/freshmapper/freshmapper/hack/dev/proc"
 	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
 
 const (
-	giveUp = 60 * time.Second
-	look   = 100 * time.Millisecond
+	giveUp  = 60 * time.Second
+	settled = 30 * time.Second // for what the API server itself has to do
+	look    = 100 * time.Millisecond
 )
 
 // scenario is what happens to an operator, on stock and on the fork. operators.yaml
@@ -30,8 +45,11 @@ type scenario struct {
 	Args        []string
 	CRDs        []struct{ Files, Module, VersionOf string }
 	Steps       []struct {
-		What  string
-		Do    []action
+		What string
+		Do   []struct { // one of these
+			Apply, Remove, Publish *unstructured.Unstructured
+			Pause                  metav1.Duration
+		}
 		Until struct {
 			Object    *unstructured.Unstructured
 			Condition string
@@ -39,106 +57,235 @@ type scenario struct {
 	}
 }
 
-// action has one of these.
-type action struct {
-	Apply, Remove, Publish *unstructured.Unstructured
-	Pause                  metav1.Duration
-}
-
-// liveResult is what happened.
-type liveResult struct {
-	Runtime, Server, Machine, Date string
-	Steps                          []step
-}
-
-// step is how long a step took on each side, or that it did not end within giveUp.
-type step struct {
-	What, Stock, Fork string
-	ForkFailed        bool
-}
-
 // live runs the scenario on either side, each with an API server of its own.
-func (tr *trees) live(ctx context.Context, t *testing.T) *liveResult {
-	if tr.forked != "ok" {
-		t.Fatal("it can't be forked:", tr.forked)
-	}
+func (tr *trees) live(t *testing.T, p *report.Page) {
 	assets, err := control.Assets()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &liveResult{
-		Runtime: readMod(ctx, t, tr.stock).requires(controllerRuntime), Server: output(ctx, t, root, filepath.Join(assets, "kube-apiserver"), "--version") + " of kube-apiserver",
-		Machine: report.Machine(), Date: today(),
+	stock, _ := tr.liveSide(t, tr.stock, assets)
+	fork, wrong := tr.liveSide(t, tr.fork, assets)
+	if wrong != "" {
+		t.Errorf("on the fork, %s", wrong)
 	}
-	for _, s := range tr.Live.Steps {
-		r.Steps = append(r.Steps, step{What: s.What})
+	var rows [][]string
+	for i, s := range tr.Live.Steps {
+		rows = append(rows, []string{s.What, stock[i], fork[i]})
 	}
-	tr.liveSide(ctx, t, tr.stock, assets, func(i int, said string, _ bool) { r.Steps[i].Stock = said })
-	tr.liveSide(ctx, t, tr.fork, assets, func(i int, said string, ok bool) { r.Steps[i].Fork, r.Steps[i].ForkFailed = said, !ok })
-	return r
+	p.Text("### %s %s, controller-runtime %s\n\n%s\n", tr.Name, tr.Version, tr.requires(t, controllerRuntime), tr.Live.About)
+	p.Table([]string{"what happens", "stock", "fork"}, rows...)
+	p.Text("%s of kube-apiserver.\n", strings.TrimSpace(tr.output(t, root, filepath.Join(assets, "kube-apiserver"), "--version")))
 }
 
-func (tr *trees) liveSide(ctx context.Context, t *testing.T, dir, assets string, tell func(i int, said string, ok bool)) {
-	if said := build(ctx, t, dir, dir+".bin", tr.Live.Main); said != "ok" {
-		t.Fatal(said)
+// liveSide returns how long each step took, and the first that did not come.
+func (tr *trees) liveSide(t *testing.T, dir, assets string) (times []string, wrong string) {
+	tr.build(t, dir, dir+".bin", tr.Live.Main)
+	plane, err := control.Start(tr.ctx, assets, 1)
+	if err != nil {
+		t.Fatal(err)
 	}
-	c := newCluster(ctx, t, assets)
-	for _, file := range tr.crds(ctx, t) {
-		c.applyFile(ctx, t, file)
+	defer func() { _ = plane.Stop() }() // what may be left is in a temporary folder
+	cfg := plane.Servers[0].Config()
+	c := &cluster{client: dynamic.NewForConfigOrDie(cfg)}
+	c.sources = httptest.NewServer(http.HandlerFunc(c.serve))
+	defer c.sources.Close()
+	tr.applyCRDs(t, c)
+	runs, stop := context.WithCancel(tr.ctx)
+	operator := tr.command(runs, dir, append([]string{dir + ".bin"}, tr.Live.Args...)...)
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}],
+clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: c, user: {token: %q}}]}`, cfg.Host, cfg.BearerToken), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	ctx, stop := c.operate(ctx, append([]string{dir + ".bin"}, tr.Live.Args...))
-	defer stop()
+	operator.Env = append(operator.Env, "KUBECONFIG="+kubeconfig)
+	ctx, ended := context.WithCancelCause(tr.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		said, err := operator.CombinedOutput()
+		ended(fmt.Errorf("the operator has ended: %w\n%s", err, said[max(0, len(said)-1000):]))
+	}()
+	defer func() {
+		stop()
+		<-done
+	}()
 	var began time.Time
-	for i, s := range tr.Live.Steps {
+	for _, s := range tr.Live.Steps {
 		for _, a := range s.Do {
-			if err := c.do(ctx, a); err != nil {
+			var err error
+			switch {
+			case a.Apply != nil:
+				err = c.apply(ctx, a.Apply)
+			case a.Remove != nil:
+				err = c.remove(ctx, a.Remove)
+			case a.Publish != nil:
+				err = c.publish(ctx, a.Publish)
+			}
+			if err != nil {
 				t.Fatalf("%s: %v", s.What, err)
 			}
+			pause(ctx, a.Pause.Duration)
 			began = time.Now()
 		}
-		said, ok := c.await(ctx, s.Until.Object, s.Until.Condition)
-		if ok {
-			said = report.Rounded(time.Since(began))
+		said := ""
+		err := eventually(ctx, giveUp, func() error { return c.is(ctx, s.Until.Object, s.Until.Condition) })
+		if said = report.Rounded(time.Since(began)); err != nil {
+			said = fmt.Sprintf("**not within %v**: %v", giveUp, err)
+			if wrong == "" {
+				wrong = s.What + ": " + said
+			}
 		}
 		if ctx.Err() != nil {
 			t.Fatal(context.Cause(ctx))
 		}
 		t.Logf("%s: %s: %s", filepath.Base(dir), s.What, said)
-		tell(i, said, ok)
+		times = append(times, said)
 	}
+	return times, wrong
 }
 
-// crds are the files to apply first.
-func (tr *trees) crds(ctx context.Context, t *testing.T) []string {
-	var all []string
+// applyCRDs applies the files that the operator needs.
+func (tr *trees) applyCRDs(t *testing.T, c *cluster) {
 	for _, of := range tr.Live.CRDs {
 		dir := tr.stock
 		if of.Module != "" {
-			dir = download(ctx, t, of.Module, readMod(ctx, t, tr.stock).requires(of.VersionOf))
+			dir = tr.download(t, of.Module, tr.requires(t, of.VersionOf))
 		}
-		files, err := filepath.Glob(filepath.Join(dir, of.Files))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("no file matches %s in %s: correct crds in operators.yaml (%v)", of.Files, dir, err)
+		files, _ := filepath.Glob(filepath.Join(dir, of.Files))
+		if len(files) == 0 {
+			t.Fatalf("no file matches %s in %s: correct crds in operators.yaml", of.Files, dir)
 		}
-		all = append(all, files...)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			for from := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); err == nil; {
+				o := &unstructured.Unstructured{}
+				if err = from.Decode(&o.Object); err == nil && o.Object != nil { // nothing is between two lines of "---"
+					err = c.apply(tr.ctx, o)
+				}
+			}
+			if !errors.Is(err, io.EOF) {
+				t.Fatalf("%s: %v", filepath.Base(file), err)
+			}
+		}
 	}
-	return all
 }
 
-// operate runs an operator. The context that it returns ends with the operator.
-func (c *cluster) operate(ctx context.Context, args []string) (running context.Context, stop func()) {
-	told, tell := context.WithCancel(ctx)
-	running, ended := context.WithCancelCause(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var log strings.Builder
-		_, err := proc.Command{Args: args, Env: []string{"KUBECONFIG=" + c.kubeconfig}, Stdout: &log, Stderr: &log}.Run(told)
-		said := log.String()
-		ended(fmt.Errorf("the operator has ended: %w\n%s", err, said[max(0, len(said)-1000):]))
-	}()
-	return running, func() {
-		tell()
-		<-done
+// cluster is an API server, and a client that needs no mapper to know the paths: the
+// scenarios are about programs that need one.
+type cluster struct {
+	client   dynamic.Interface
+	sources  *httptest.Server
+	tarballs sync.Map // by path
+}
+
+func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
+	data, ok := c.tarballs.Load(r.URL.Path)
+	if !ok {
+		http.NotFound(w, r)
+		return
 	}
+	_, _ = w.Write(data.([]byte)) // who asked is gone
+}
+
+// of returns the client of an object's kind.
+func (c *cluster) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
+	plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	if ns := o.GetNamespace(); ns != "" {
+		return c.client.Resource(plural).Namespace(ns)
+	}
+	return c.client.Resource(plural)
+}
+
+// pause waits, but not longer than ctx lasts.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// eventually tries until there is no error.
+func eventually(ctx context.Context, most time.Duration, try func() error) error {
+	for end := time.Now().Add(most); ; pause(ctx, look) {
+		err := try()
+		if err == nil || time.Now().After(end) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// apply applies an object, and waits until it is served if it is a CRD.
+func (c *cluster) apply(ctx context.Context, o *unstructured.Unstructured) error {
+	return eventually(ctx, settled, func() error {
+		_, err := c.of(o).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "proof", Force: true})
+		if err != nil || o.GetKind() != "CustomResourceDefinition" {
+			return err
+		}
+		plural, group, _ := strings.Cut(o.GetName(), ".")
+		versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
+		version, _ := versions[0].(map[string]any)["name"].(string)
+		_, err = c.client.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).List(ctx, metav1.ListOptions{Limit: 1})
+		return errors.Join(c.is(ctx, o, "Established"), err)
+	})
+}
+
+// remove deletes an object, and waits until it is gone.
+func (c *cluster) remove(ctx context.Context, o *unstructured.Unstructured) error {
+	return eventually(ctx, settled, func() error {
+		err := c.of(o).Delete(ctx, o.GetName(), metav1.DeleteOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("%s is still there", o.GetName()), err)
+	})
+}
+
+// publish does source-controller's part: it serves an object as a tarball, and writes the
+// tarball's address into the status of a GitRepository that is named like the kind.
+func (c *cluster) publish(ctx context.Context, o *unstructured.Unstructured) error {
+	manifest, err := o.MarshalJSON()
+	var data bytes.Buffer
+	packed := gzip.NewWriter(&data)
+	files := tar.NewWriter(packed)
+	err = errors.Join(err, files.WriteHeader(&tar.Header{Name: "object.yaml", Mode: 0o644, Size: int64(len(manifest))}))
+	_, failed := files.Write(manifest)
+	if err = errors.Join(err, failed, files.Close(), packed.Close()); err != nil {
+		return err
+	}
+	name, sum := strings.ToLower(o.GetKind()), fmt.Sprintf("%x", sha256.Sum256(data.Bytes()))
+	c.tarballs.Store("/"+sum+".tar.gz", data.Bytes())
+	repository := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+		"metadata": map[string]any{"name": name, "namespace": "default"},
+		"spec":     map[string]any{"interval": "1h", "url": "https://example.com/" + name},
+	}}
+	if err := c.apply(ctx, repository); err != nil {
+		return err
+	}
+	repository.Object["status"] = map[string]any{"artifact": map[string]any{
+		"digest": "sha256:" + sum, "revision": "main@sha256:" + sum, "size": int64(data.Len()), "lastUpdateTime": time.Now().UTC().Format(time.RFC3339),
+		"path": name + "/" + sum + ".tar.gz", "url": c.sources.URL + "/" + sum + ".tar.gz",
+	}}
+	_, err = c.of(repository).ApplyStatus(ctx, name, repository, metav1.ApplyOptions{FieldManager: "source", Force: true})
+	return err
+}
+
+// is returns an error unless an object is there and a condition, if any, is True for its
+// present generation.
+func (c *cluster) is(ctx context.Context, o *unstructured.Unstructured, kind string) error {
+	is, err := c.of(o).Get(ctx, o.GetName(), metav1.GetOptions{})
+	if err != nil || kind == "" {
+		return err
+	}
+	list, _, _ := unstructured.NestedSlice(is.Object, "status", "conditions")
+	for _, entry := range list {
+		if found, _ := entry.(map[string]any); found["type"] == kind {
+			if seen, numbered := found["observedGeneration"].(int64); found["status"] == "True" && (!numbered || seen >= is.GetGeneration()) {
+				return nil
+			}
+			said := strings.Join(strings.Fields(fmt.Sprintf("%v is %v: %v", kind, found["status"], found["message"])), " ")
+			return errors.New(said[:min(len(said), 200)])
+		}
+	}
+	return errors.New("no condition " + kind)
 }

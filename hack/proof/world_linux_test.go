@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/hack/control"
+)
+
+// What the API servers of the chaos serve. Of the custom kinds that stay, one is alone in
+// its group, and one beside others that come and go; of those that come and go, some have
+// a group of their own. Those that never are served are in groups that are, and in one
+// that is not.
+var (
+	chaosSteady = []kind{
+		{gvk: gvk{Version: "v1", Kind: "Pod"}, resource: "pods"},
+		{gvk: gvk{Version: "v1", Kind: "Node"}, resource: "nodes", cluster: true},
+		{gvk: gvk{Group: "apps", Version: "v1", Kind: "Deployment"}, resource: "deployments"},
+		{gvk: gvk{Group: "steady.example.com", Version: "v1", Kind: "Rock"}, resource: "rocks"},
+		{gvk: gvk{Group: "mixed.example.com", Version: "v1", Kind: "Cliff"}, resource: "cliffs", cluster: true},
+	}
+	churnedCRDs = []struct {
+		group, kind string
+		versions    []string
+	}{
+		{"churn.example.com", "Leaf", []string{"v1"}},
+		{"churn.example.com", "Wave", []string{"v1", "v2"}},
+		{"mixed.example.com", "Sand", []string{"v1"}},
+		{"mixed.example.com", "Dune", []string{"v2", "v1"}},
+		{"gusts.example.com", "Gust", []string{"v1"}},
+	}
+	chaosNever = []gvk{
+		{Group: "steady.example.com", Version: "v1", Kind: "Ghost"},
+		{Group: "steady.example.com", Version: "v9", Kind: "Rock"},
+		{Group: "mixed.example.com", Version: "v1", Kind: "Ghost"},
+		{Group: "never.example.com", Version: "v1", Kind: "Ghost"},
+		{Version: "v1", Kind: "Ghost"},
+	}
+)
+
+// server is an API server as an administrator sees it.
+type server struct {
+	crds dynamic.ResourceInterface
+	live discovery.DiscoveryInterface
+}
+
+func newServer(process *control.Process) (*server, error) {
+	crds, err := process.CRDs()
+	if err != nil {
+		return nil, err
+	}
+	config := process.Config()
+	config.Timeout = 10 * time.Second
+	live, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &server{crds, live.WithLegacy()}, nil
+}
+
+// truth is what a server serves, by its live endpoints: resource and scope.
+func (s *server) truth() (map[gvk]string, error) {
+	_, lists, err := s.live.ServerGroupsAndResources()
+	if err != nil {
+		return nil, err
+	}
+	served := map[gvk]string{}
+	for _, list := range lists {
+		for _, r := range list.APIResources {
+			if of := schema.FromAPIVersionAndKind(list.GroupVersion, r.Kind); !strings.Contains(r.Name, "/") && served[of] == "" {
+				served[of] = fmt.Sprintf("%s %t", r.Name, r.Namespaced)
+			}
+		}
+	}
+	return served, nil
+}
+
+// install creates the custom kinds that are served throughout, and waits until every
+// server serves them.
+func (h *half) install() error {
+	for _, k := range h.steady {
+		if strings.HasSuffix(k.Group, ".example.com") {
+			if _, err := h.servers[0].crds.Create(h.ctx, control.CRD(k.Group, k.Kind, k.cluster, k.Version), metav1.CreateOptions{}); err != nil {
+				return err
+			}
+		}
+	}
+	var missing error
+	_, _ = within(h.ctx, time.Minute, func() bool {
+		missing = nil
+		for _, s := range h.servers {
+			truth, err := s.truth()
+			for _, k := range h.steady {
+				if truth[k.gvk] == "" {
+					missing = fmt.Errorf("a server does not serve %s (%w)", k.gvk, err)
+				}
+			}
+		}
+		return missing == nil
+	})
+	return missing
+}
+
+// balance makes one address for all API servers of a control plane. It sends each
+// request to the next of them, whatever that one's state, and answers 502 for one that
+// is down: the worst that may stand before a server.
+func balance(plane *control.Plane) (*httptest.Server, error) {
+	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: plane.Servers[0].Config().TLSClientConfig})
+	if err != nil {
+		return nil, err
+	}
+	var turn atomic.Uint64
+	return httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			next := plane.Servers[turn.Add(1)%uint64(len(plane.Servers))]
+			r.SetURL(&url.URL{Scheme: "https", Host: next.Address})
+		},
+		Transport:     transport,
+		FlushInterval: -1, // watches
+		ErrorLog:      log.New(io.Discard, "", 0),
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}), nil
+}
+
+// change creates, deletes and changes CRDs, half of the time each kind is there.
+func (h *half) change(ctx context.Context) {
+	for r := h.random(1000*len(h.servers) + 100); ctx.Err() == nil; {
+		h.churn.Lock()
+		k, crds := churnedCRDs[r.IntN(len(churnedCRDs))], h.servers[r.IntN(len(h.servers))].crds
+		crd := control.CRD(k.group, k.kind, r.IntN(2) == 0, k.versions...)
+		switch r.IntN(4) {
+		case 0, 1:
+			_, _ = crds.Create(ctx, crd, metav1.CreateOptions{})
+		case 2:
+			_ = crds.Delete(ctx, crd.GetName(), metav1.DeleteOptions{})
+		default: // one of its versions is not served for a while
+			if have, err := crds.Get(ctx, crd.GetName(), metav1.GetOptions{}); err == nil {
+				toggle(have.Object)
+				_, _ = crds.Update(ctx, have, metav1.UpdateOptions{})
+			}
+		}
+		h.churn.Unlock()
+		pause(ctx, time.Duration(r.Int64N(int64(1500*time.Millisecond))))
+	}
+}
+
+// toggle takes the last of several versions of a CRD out of service, or back in.
+func toggle(crd map[string]any) {
+	spec, _ := crd["spec"].(map[string]any)
+	if versions, _ := spec["versions"].([]any); len(versions) > 1 {
+		last, _ := versions[len(versions)-1].(map[string]any)
+		last["served"] = last["served"] != true
+	}
+}
+
+// view is what a subscriber has been told is served.
+type view struct {
+	mu     sync.Mutex
+	served map[gvk]string
+}
+
+// follow takes a pause after each message, as a slow receiver does.
+func (v *view) follow(changes <-chan []apiutil.APIChange, slow time.Duration) {
+	for batch := range changes {
+		v.mu.Lock()
+		for _, change := range batch {
+			m := change.Mapping
+			if change.Type == apiutil.APIRemoved {
+				delete(v.served, m.GroupVersionKind)
+			} else {
+				v.served[m.GroupVersionKind] = fmt.Sprintf("%s %t", m.Resource.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace)
+			}
+		}
+		v.mu.Unlock()
+		time.Sleep(slow)
+	}
+}
+
+func (v *view) is(truth map[gvk]string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return maps.Equal(v.served, truth)
+}

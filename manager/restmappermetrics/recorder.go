@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package restmappermetrics shows the work of a DynamicRESTMapper in Prometheus,
+// under names like those of controller-runtime's own metrics. It is for programs that
+// get the mapper through MapperProvider:
+//
+//	recorder, err := restmappermetrics.New(metrics.Registry) // sigs.k8s.io/controller-runtime/pkg/metrics
+//	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, apiutil.DynamicRESTMapperOptions{Metrics: recorder})
+//
+// Several mappers, of several clusters say, need a label to be told apart:
+//
+//	prometheus.WrapRegistererWith(prometheus.Labels{"cluster": name}, metrics.Registry)
+//
+// A controller-runtime that hack/fork has made registers the same metrics by itself.
+//
+//	controller_runtime_restmapper_requests_total{path,code}
+//	controller_runtime_restmapper_reloads_total{reason,result}
+//	controller_runtime_restmapper_reload_duration_seconds{reason}
+//	controller_runtime_restmapper_misses_total{outcome}
+//	controller_runtime_restmapper_generation
+//	controller_runtime_restmapper_groups
+//	controller_runtime_restmapper_kinds
+//	controller_runtime_restmapper_last_success_timestamp_seconds
+//	controller_runtime_restmapper_watching
+//
+// Two alerts that are worth having:
+//
+//	time() - controller_runtime_restmapper_last_success_timestamp_seconds > 3 * 600   # with a RefreshInterval of 10 minutes
+//	rate(controller_runtime_restmapper_misses_total{outcome="absent"}[5m]) > 1        # somebody polls for what is not there
+package restmappermetrics
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+)
+
+// Recorder is an apiutil.DynamicRESTMapperMetrics. Its methods may be called from
+// any goroutine.
+type Recorder struct {
+	requests, reloads, misses              *prometheus.CounterVec
+	durations                              *prometheus.HistogramVec
+	generation, groups, kinds, lastSuccess prometheus.Gauge
+	watching                               *prometheus.GaugeVec // no series without WatchAPIs
+}
+
+var _ apiutil.DynamicRESTMapperMetrics = (*Recorder)(nil)
+
+// New makes a recorder and registers its metrics. It returns an error if the
+// registerer has metrics of these names already, from a recorder before this one say.
+func New(registerer prometheus.Registerer) (*Recorder, error) {
+	r := &Recorder{
+		requests:    counter("requests_total", "Discovery requests, by class of path (bulk, group, version) and status code.", "path", "code"),
+		reloads:     counter("reloads_total", "Reads of the API server, by what was read and result (success, error).", "reason", "result"),
+		misses:      counter("misses_total", "Lookups that the API server was read for, by outcome (found, absent, failed).", "outcome"),
+		generation:  gauge("generation", "Moves when the served APIs change."),
+		groups:      gauge("groups", "API groups that are known to be served."),
+		kinds:       gauge("kinds", "Kinds that are known to be served; one counts once for each version."),
+		lastSuccess: gauge("last_success_timestamp_seconds", "When the API server was last read with success, 0 if never."),
+		watching: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Subsystem: subsystem, Name: "watching",
+			Help: "Whether all watches of WatchAPIs are open (1) or not (0).",
+		}, nil),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Subsystem: subsystem,
+			Name:      "reload_duration_seconds",
+			Help:      "How long in seconds reads of the API server take, by what was read.",
+			Buckets:   []float64{0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"reason"}),
+	}
+	for _, c := range []prometheus.Collector{
+		r.requests, r.reloads, r.misses, r.durations, r.generation, r.groups, r.kinds, r.lastSuccess, r.watching,
+	} {
+		if err := registerer.Register(c); err != nil {
+			return nil, fmt.Errorf("register the RESTMapper's metrics: %w", err)
+		}
+	}
+	return r, nil
+}
+
+const subsystem = "controller_runtime_restmapper"
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: name, Help: help}, labels)
+}
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Subsystem: subsystem, Name: name, Help: help})
+}
+
+// Request counts a request. The code is 0 if there was no answer.
+func (r *Recorder) Request(path string, code int) {
+	status := strconv.Itoa(code)
+	if code == 0 {
+		status = "<error>" // as in rest_client_requests_total
+	}
+	r.requests.WithLabelValues(path, status).Inc()
+}
+
+// Reload counts a read of the server and how long it took.
+func (r *Recorder) Reload(reason string, duration time.Duration, err error) {
+	result := "success"
+	if err != nil {
+		result = "error"
+	}
+	r.reloads.WithLabelValues(reason, result).Inc()
+	r.durations.WithLabelValues(reason).Observe(duration.Seconds())
+}
+
+// Miss counts a lookup that could not be answered from what was known.
+func (r *Recorder) Miss(outcome string) { r.misses.WithLabelValues(outcome).Inc() }
+
+// Served sets what is known now.
+func (r *Recorder) Served(generation uint64, groups, kinds int, lastSuccess time.Time) {
+	r.generation.Set(float64(generation))
+	r.groups.Set(float64(groups))
+	r.kinds.Set(float64(kinds))
+	if !lastSuccess.IsZero() {
+		r.lastSuccess.Set(float64(lastSuccess.UnixMilli()) / 1000)
+	}
+}
+
+// Watching sets whether all watches are open.
+func (r *Recorder) Watching(open bool) {
+	value := 0.0
+	if open {
+		value = 1
+	}
+	r.watching.WithLabelValues().Set(value)
+}
