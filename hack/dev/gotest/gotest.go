@@ -55,7 +55,7 @@ type Command struct {
 func (c Command) Run(ctx context.Context) (*Report, error) {
 	var events bytes.Buffer
 	args := append([]string{"go", "test", "-json"}, c.Args...)
-	_, failed := proc.Command{Dir: c.Dir, Env: c.Env, Args: args, Stdout: &events, Stderr: c.Progress}.Run(ctx)
+	failed := proc.Command{Dir: c.Dir, Env: c.Env, Args: args, Stdout: &events, Stderr: c.Progress}.Run(ctx)
 	report := &Report{}
 	err := report.Read(&events)
 	for _, test := range report.Tests {

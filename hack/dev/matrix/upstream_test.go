@@ -142,7 +142,7 @@ func (u *upstream) side(dir, name string, tested []string) side {
 func (u *upstream) quietly(dir, name, command string) string {
 	u.say("%s: %s", name, command)
 	var said bytes.Buffer
-	if _, err := (proc.Command{Dir: dir, Args: []string{"go", command, "./..."}, Stdout: &said, Stderr: &said}).Run(u.ctx); err != nil {
+	if err := (proc.Command{Dir: dir, Args: []string{"go", command, "./..."}, Stdout: &said, Stderr: &said}).Run(u.ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, &said)
 		return "failed"
 	}

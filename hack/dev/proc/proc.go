@@ -30,45 +30,32 @@ type Command struct {
 	Stderr io.Writer
 }
 
-type nice struct{}
-
-// Nice returns a context whose commands have low priority.
-func Nice(ctx context.Context) context.Context { return context.WithValue(ctx, nice{}, true) }
-
 // Run runs the command in a process group of its own and waits for it. When ctx
 // ends, all processes of the group are told to end, and killed if they do not.
-// cpu is the processor time of all of them.
-func (c Command) Run(ctx context.Context) (cpu time.Duration, err error) {
-	args := c.Args
-	if ctx.Value(nice{}) != nil {
-		args = append([]string{"nice", "-n", "10"}, args...)
-	}
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+func (c Command) Run(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = c.Dir, c.Stdout, c.Stderr
 	cmd.Env = append(cmd.Environ(), c.Env...)
 	cmd.WaitDelay = grace
 	group(cmd)
-	err = cmd.Run()
-	if cmd.ProcessState != nil {
-		cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	}
+	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:
 		if cmd.Process != nil {
 			end(cmd.Process.Pid)
 		}
-		return cpu, ctx.Err()
+		return ctx.Err()
 	case err != nil:
-		return cpu, fmt.Errorf("%s: %w", strings.Join(c.Args, " "), err)
+		return fmt.Errorf("%s: %w", strings.Join(c.Args, " "), err)
 	}
-	return cpu, nil
+	return nil
 }
 
 // Output runs a command and returns what it printed, without space around it.
 // What it wrote to stderr is in the error.
 func Output(ctx context.Context, dir string, env []string, args ...string) (string, error) {
 	var stdout, stderr strings.Builder
-	_, err := Command{Dir: dir, Env: env, Args: args, Stdout: &stdout, Stderr: &stderr}.Run(ctx)
+	err := Command{Dir: dir, Env: env, Args: args, Stdout: &stdout, Stderr: &stderr}.Run(ctx)
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		err = fmt.Errorf("%w\n%s", err, strings.TrimSpace(stderr.String()))
 	}

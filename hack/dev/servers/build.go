@@ -131,13 +131,12 @@ func (b *builder) build(ctx context.Context) (string, error) {
 // compile builds a package with the versions that hack/envtest/folder pins,
 // whatever the caller's Go settings.
 func (b *builder) compile(ctx context.Context, folder, pkg, to, ldflags string, log io.Writer) error {
-	_, err := proc.Command{
+	return proc.Command{
 		Dir:    filepath.Join(b.root, "hack", "envtest", folder),
 		Env:    []string{"CGO_ENABLED=0", "GOOS=" + runtime.GOOS, "GOARCH=" + runtime.GOARCH, "GOTMPDIR=" + b.temp},
 		Args:   []string{"go", "build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", ldflags, "-o", to, pkg},
 		Stdout: log, Stderr: log,
 	}.Run(ctx)
-	return err
 }
 
 // versionFlags make the server report the version that it was built from.

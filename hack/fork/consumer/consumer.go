@@ -52,53 +52,25 @@ func open(ctx context.Context, r Request) (*job, error) {
 	return &job{Request: r, module: m, slot: tree.Slot{Dir: m.path(place)}}, nil
 }
 
-// alone opens a module for a run while no other run is at work in it, and clears away what
-// a killed run has left.
-func alone(ctx context.Context, r Request, run func(*job, *state) error) error {
+// begin opens a module for a run, and clears away what a killed run has left.
+func begin(ctx context.Context, r Request) (*job, *state, error) {
 	j, err := open(ctx, r)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	unlock, err := tree.Lock(j.dir)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := j.clear(); err != nil {
-		return err
-	}
-	s, err := j.look(ctx)
-	if err != nil {
-		return err
-	}
-	return run(j, s)
-}
-
-// clear ends what a killed run has begun: if go.mod is as that run wrote it, the run was
-// done, else what it did is taken back.
-func (j *job) clear() error {
 	for _, name := range []string{goMod, goSum} {
-		if err := os.RemoveAll(tempName(j.path(name))); err != nil {
-			return fmt.Errorf("clear away what an earlier run left: %w", err)
-		}
+		err = errors.Join(err, os.RemoveAll(tempName(j.path(name))))
 	}
-	if !j.slot.Interrupted() {
-		return nil
-	}
-	j.say("clear", "an earlier run was interrupted: what it left is cleared away")
-	mod, err := os.ReadFile(j.path(goMod))
-	if err != nil {
-		return err
-	}
-	if m, loaded := tree.Load(j.slot.Dir); loaded == nil && m.Saved[goMod].Written == sumOf(mod) {
-		err = j.slot.Keep()
-	} else {
-		err = j.slot.Clear()
-	}
-	if !tree.Exists(j.slot.Dir) {
+	if j.slot.Interrupted() {
+		j.say("clear", "an earlier run was interrupted: what it left is cleared away")
+		err = errors.Join(err, j.slot.Clear())
 		j.removeAbove()
 	}
-	return err
+	if err != nil {
+		return nil, nil, fmt.Errorf("clear away what an earlier run left: %w", err)
+	}
+	s, err := j.look(ctx)
+	return j, s, err
 }
 
 // say prints a line of progress.
@@ -171,36 +143,38 @@ func (j *job) edited(s *state) error {
 // Into forks controller-runtime into r.Dir. Run again, it updates the tree if
 // the sources or the version have changed since, and else changes nothing.
 func Into(ctx context.Context, r Request) error {
-	return alone(ctx, r, func(j *job, s *state) error {
-		for _, err := range []error{j.requires(), s.foreign, j.edited(s)} {
-			if err != nil {
-				return err
-			}
-		}
-		j.say("module", "%s in %s", j.mod.Module.Path, j.Dir)
-		if j.work != "" {
-			j.say("workspace", "%s", j.work)
-		}
-		version, sibling, err := j.selected(ctx)
+	j, s, err := begin(ctx, r)
+	if err != nil {
+		return err
+	}
+	for _, err := range []error{j.requires(), s.foreign, j.edited(s)} {
 		if err != nil {
 			return err
 		}
-		if sibling != "" {
-			j.say("done", "nothing to do: the fork in %s serves all modules of the workspace; with GOWORK=off %s does not have it", j.relative(sibling), j.Dir)
-			return nil
-		}
-		j.say("upstream", "%s %s from the module cache", tree.Module, version)
-		made, err := tree.Make(ctx, version, s.before[goSum], j.Ours, false)
-		if err != nil {
-			return err
-		}
-		if s.replaced && s.manifest != nil && len(s.edits) == 0 && s.manifest.Describes(made) {
-			j.say("done", "nothing to do: %s is up to date; undo: %s", place, j.command("-undo"))
-		} else if err := j.install(ctx, s, made); err != nil {
-			return err
-		}
-		return j.advise(ctx)
-	})
+	}
+	j.say("module", "%s in %s", j.mod.Module.Path, j.Dir)
+	if j.work != "" {
+		j.say("workspace", "%s", j.work)
+	}
+	version, sibling, err := j.selected(ctx)
+	if err != nil {
+		return err
+	}
+	if sibling != "" {
+		j.say("done", "nothing to do: the fork in %s serves all modules of the workspace; with GOWORK=off %s does not have it", j.relative(sibling), j.Dir)
+		return nil
+	}
+	j.say("upstream", "%s %s from the module cache", tree.Module, version)
+	made, err := tree.Make(ctx, version, s.before[goSum], j.Ours, false)
+	if err != nil {
+		return err
+	}
+	if s.replaced && s.manifest != nil && len(s.edits) == 0 && s.manifest.Describes(made) {
+		j.say("done", "nothing to do: %s is up to date; undo: %s", place, j.command("-undo"))
+	} else if err := j.install(ctx, s, made); err != nil {
+		return err
+	}
+	return j.advise(ctx)
 }
 
 // install writes the tree, builds, and writes go.mod. If a step fails, or ctx ends, the
@@ -260,34 +234,35 @@ func (j *job) adopt(ctx context.Context, s *state, manifest *tree.Manifest) erro
 
 // Undo takes back what Into did.
 func Undo(ctx context.Context, r Request) error {
-	return alone(ctx, r, func(j *job, s *state) error {
-		if !s.tree && !s.replaced {
-			j.say("done", "nothing to undo: no fork of this tool's in %s", j.Dir)
-			return nil
-		}
-		if err := j.edited(s); err != nil {
-			return err
-		}
-		err := j.write(s.now, s.before)
-		if err == nil {
-			j.tellUndone(s)
-			err = j.slot.Remove()
-		}
-		if err != nil {
-			return fmt.Errorf("%w; when that is mended, run %s again", err, j.command("-undo"))
-		}
-		j.removeAbove()
-		j.say("tree", "%s is gone", place)
-		if err := j.reload(ctx); err != nil {
-			return err
-		}
-		j.tellVendor()
-		if err := j.tellModules(ctx, true); err != nil {
-			return err
-		}
-		j.say("done", "the fork is out of %s", j.Dir)
+	j, s, err := begin(ctx, r)
+	if err != nil {
+		return err
+	}
+	if !s.tree && !s.replaced {
+		j.say("done", "nothing to undo: no fork of this tool's in %s", j.Dir)
 		return nil
-	})
+	}
+	if err := j.edited(s); err != nil {
+		return err
+	}
+	if err = j.write(s.now, s.before); err == nil {
+		j.tellUndone(s)
+		err = j.slot.Remove()
+	}
+	if err != nil {
+		return fmt.Errorf("%w; when that is mended, run %s again", err, j.command("-undo"))
+	}
+	j.removeAbove()
+	j.say("tree", "%s is gone", place)
+	if err := j.reload(ctx); err != nil {
+		return err
+	}
+	j.tellVendor()
+	if err := j.tellModules(ctx, true); err != nil {
+		return err
+	}
+	j.say("done", "the fork is out of %s", j.Dir)
+	return nil
 }
 
 // removeAbove removes the folder above the tree if nothing is in it.

@@ -76,19 +76,6 @@ func TestModEditedMeanwhile(t *testing.T) {
 	}
 }
 
-func TestAtOnce(t *testing.T) {
-	dir := forked(t)
-	unlock, err := tree.Lock(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, f := range map[string]fork{"into": into, "undo": undo} {
-		t.Run(name, func(t *testing.T) { f.fails(t, dir, nil, "another run is at work in "+dir) })
-	}
-	unlock()
-	into.must(t, dir, nil)
-}
-
 // What the build says while it goes on.
 func TestProgress(t *testing.T) {
 	w := &watched{}

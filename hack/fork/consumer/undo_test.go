@@ -63,7 +63,7 @@ func TestInterruptedRun(t *testing.T) {
 			unsaved(t, dir)
 			forktest.Write(t, dir, place+"/alias.go", "package newer\n")
 		},
-		"before the old tree goes": func(t *testing.T, dir string) { forktest.Write(t, dir, old+"/go.mod", "") },
+		"before the old tree goes": func(t *testing.T, dir string) { forktest.Run(t, dir, "cp", "-R", place, old) },
 		"tree is missing":          func(t *testing.T, dir string) { remove(t, dir, "third_party") },
 	}
 	whole := forktest.Snapshot(t, forked(t))

@@ -4,10 +4,7 @@ package source
 
 import (
 	"go/ast"
-	"go/token"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -29,16 +26,6 @@ func (f *File) Has(place, want string) { f.once(place, want, func(ast.Node) {}) 
 // Before puts text in front of a piece and the comment above it.
 func (f *File) Before(place, want, text string) {
 	f.once(place, want, func(n ast.Node) { f.insert(f.above(n), text) })
-}
-
-// After puts text behind a piece.
-func (f *File) After(place, want, text string) {
-	f.once(place, want, func(n ast.Node) { f.insert(f.offset(n.End()), text) })
-}
-
-// AfterLine puts text behind the line that a piece ends on.
-func (f *File) AfterLine(place, want, text string) {
-	f.once(place, want, func(n ast.Node) { f.insert(f.lineEnd(f.offset(n.End())), text) })
 }
 
 // Wrap puts text before and after a piece.
@@ -146,31 +133,6 @@ func (f *File) Shape(name, pattern string) (found []string) {
 	return found
 }
 
-// AddField puts a field behind another one.
-func (f *File) AddField(typeName, behind, text string) {
-	f.field(typeName, behind, func(n ast.Node) { f.insert(f.lineEnd(f.offset(n.End())), "\n\n"+text) })
-}
-
-// Comment replaces the comment above a field.
-func (f *File) Comment(typeName, name, text string) {
-	f.field(typeName, name, func(n ast.Node) {
-		from := f.above(n)
-		if from == f.offset(n.Pos()) {
-			f.Unexpected("comment above the field %s of %s", name, typeName)
-			return
-		}
-		f.replace(from, f.lineStart(f.offset(n.Pos())), text)
-	})
-}
-
-func (f *File) field(typeName, name string, do func(ast.Node)) {
-	if found := f.find(typeName, name+" "); len(found) == 1 {
-		do(found[0])
-		return
-	}
-	f.Unexpected("field %s in %s", name, typeName)
-}
-
 // Rename renames a function where it is declared, and in its comment's first word.
 func (f *File) Rename(from, to string) {
 	f.Function(from, func(fn *ast.FuncDecl) {
@@ -181,37 +143,4 @@ func (f *File) Rename(from, to string) {
 		}
 		f.replace(start, name+len(fn.Name.Name), above+to)
 	})
-}
-
-// Declare puts a declaration in the place of the one of that name or, if there is
-// none, behind another one.
-func (f *File) Declare(name, text, behind string) {
-	if old := f.Named(name); old != nil {
-		f.replace(f.above(old), f.offset(old.End()), text)
-	} else if before := f.declared(behind); before != nil {
-		f.insert(f.lineEnd(f.offset(before.End())), "\n\n"+text)
-	}
-}
-
-// DeclareBefore puts declarations in front of the one of a name.
-func (f *File) DeclareBefore(name, text string) {
-	if decl := f.declared(name); decl != nil {
-		f.insert(f.above(decl), text)
-	}
-}
-
-// Import adds a package of the standard library to the first group of imports.
-func (f *File) Import(name string) {
-	quoted := strconv.Quote(name)
-	for _, decl := range f.Decls() {
-		group, ok := decl.(*ast.GenDecl)
-		if !ok || group.Tok != token.IMPORT || !group.Lparen.IsValid() {
-			continue
-		}
-		if !slices.ContainsFunc(group.Specs, func(spec ast.Spec) bool { return f.Text(spec) == quoted }) {
-			f.insert(f.offset(group.Lparen)+1, "\n\t"+quoted) // Done sorts them
-		}
-		return
-	}
-	f.Unexpected("group of imports for %s", quoted)
 }

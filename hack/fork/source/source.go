@@ -153,15 +153,6 @@ func NameOf(decl ast.Decl) string {
 	return ""
 }
 
-// declared is Named for a declaration that is there.
-func (f *File) declared(name string) ast.Decl {
-	decl := f.Named(name)
-	if decl == nil {
-		f.Unexpected("declaration of %s", name)
-	}
-	return decl
-}
-
 // Function edits a function or a method, which is there and has a body.
 func (f *File) Function(name string, do func(*ast.FuncDecl)) {
 	fn, ok := f.Named(name).(*ast.FuncDecl)

@@ -164,3 +164,27 @@ func TestUpstreamStopsWithItsContext(t *testing.T) {
 		t.Errorf("error: %v", err)
 	}
 }
+
+func TestSlimTree(t *testing.T) {
+	dir := created(t)
+	for _, name := range []string{"examples", "hack", "designs", "Makefile", "pkg/webhook/conversion/testdata", "pkg/manager/manager_test.go", "pkg/client/client_suite_test.go",
+		"pkg/client/client_follow_test.go", "pkg/client/apiutil/testdata", "pkg/client/apiutil/internal/fakeapi"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			t.Errorf("%s is in the tree", name)
+		}
+	}
+	for _, name := range []string{"go.mod", "go.sum", "LICENSE", "alias.go", "pkg/manager/manager.go", "pkg/client/fake/client.go", "pkg/client/client_follow.go"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	forktest.Run(t, dir, "go", "vet", "./...")
+
+	out, err := create(t, dir, func(r *tree.Request) { r.Full = true })
+	if err != nil || !strings.Contains(out, "done: ") {
+		t.Errorf("full: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "examples")); err != nil {
+		t.Errorf("full: %v", err)
+	}
+}

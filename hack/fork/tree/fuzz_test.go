@@ -5,7 +5,6 @@ package tree
 import (
 	"bytes"
 	"go/format"
-	"maps"
 	"slices"
 	"testing"
 
@@ -38,7 +37,7 @@ func damaged(data, how []byte) []byte {
 // Go. It returns an error that names what somebody has to look at. Run it with
 // -fuzz to go beyond the seeds.
 func FuzzEdit(f *testing.F) {
-	names := slices.Sorted(maps.Keys(editTests))
+	names := edited()
 	upstream := upstreamOf(f, Newest())
 	for i := range names {
 		f.Add(uint8(i), []byte{})

@@ -14,7 +14,7 @@ import (
 
 // A Slot is the place of a tree on disk. A tree is written beside its place and renamed
 // into it, so the place holds a whole tree or none. The tree that was there waits beside
-// it until Keep, so that Revert can put it back, also after a run that was killed.
+// it until Keep, so that Revert, or Clear after a run that was killed, can put it back.
 type Slot struct {
 	Dir string
 }
