@@ -22,7 +22,7 @@ import (
 // The number of reads of a version is bounded, over all callers of Confirm and Doubt: at
 // most 4 at once, and then one every 4 seconds. Callers share reads. A call that may not
 // read, or whose read fails, returns what the mapper knows. Confirm waits at most 2
-// seconds.
+// seconds, and not at all for a server that has not answered the last read for so long.
 func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMapping) (*meta.RESTMapping, error) {
 	if now, err := mappingIn(m.reloader.Snapshot(), mapping); err == nil && !sameMapping(now, mapping) {
 		return now, nil
@@ -93,6 +93,7 @@ type confirmation struct {
 
 // liveRead is a live read of a version. snapshot and err are set before done is closed.
 type liveRead struct {
+	began    time.Time // of the running one
 	done     chan struct{}
 	snapshot *snapshot.Snapshot
 	err      error
@@ -100,7 +101,8 @@ type liveRead struct {
 
 // read returns a read to wait for, or nil. If the reason is certain, that is a read that
 // begins later than now, if the bounds allow one. A mere doubt begins one if no read is
-// under way, and if the version is not settled.
+// under way, and if the version is not settled. While the server owes an answer for longer
+// than anybody waits, nobody waits again.
 func (c *confirmations) read(m *DynamicRESTMapper, gv schema.GroupVersion, certain bool) *liveRead {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,6 +110,8 @@ func (c *confirmations) read(m *DynamicRESTMapper, gv schema.GroupVersion, certa
 	settled := !v.last.IsZero() && v.generation == m.Generation() && now.Sub(v.last) < doubtEvery
 	switch {
 	case !certain && (v.running != nil || settled):
+		return nil
+	case v.running != nil && now.Sub(v.running.began) >= confirmTimeout:
 		return nil
 	case v.next != nil:
 		return v.next
@@ -120,7 +124,7 @@ func (c *confirmations) read(m *DynamicRESTMapper, gv schema.GroupVersion, certa
 		v.next = read
 		return read
 	}
-	v.running = read
+	v.running, read.began = read, now
 	go c.run(m, gv, v)
 	return read
 }
@@ -158,7 +162,9 @@ func (c *confirmations) run(m *DynamicRESTMapper, gv schema.GroupVersion, v *con
 		c.mu.Lock()
 		v.generation = m.Generation()
 		v.running, v.next = v.next, nil
-		read = v.running
+		if read = v.running; read != nil {
+			read.began = time.Now()
+		}
 		c.mu.Unlock()
 	}
 }

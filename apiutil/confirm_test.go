@@ -76,8 +76,8 @@ func TestConfirmDuringRead(t *testing.T) {
 	})
 }
 
-// If discovery hangs, a contradiction waits for 2 seconds, and a doubt not at all. One
-// read is under way at a time.
+// If discovery hangs, a contradiction waits for 2 seconds, those that come later not at
+// all, and neither does a doubt. One read is under way at a time.
 func TestConfirmBesideHangingDiscovery(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m, used := useFoo(t, server)
@@ -98,6 +98,15 @@ func TestConfirmBesideHangingDiscovery(t *testing.T) {
 				t.Errorf("a contradiction waited %v", took)
 			}
 		})
+		start = time.Now()
+		for range 100 {
+			if now, err := m.Confirm(context.Background(), used); err != nil || now.Scope != used.Scope {
+				t.Errorf("%v, %v", now, err)
+			}
+		}
+		if took := time.Since(start); took > 0 {
+			t.Errorf("later contradictions waited %v", took)
+		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if _, err := m.Confirm(ctx, used); meta.IsNoMatchError(err) {

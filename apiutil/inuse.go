@@ -54,6 +54,18 @@ func (m *DynamicRESTMapper) Use(gvk schema.GroupVersionKind) {
 	m.used.kinds[gvk] = now
 }
 
+// Memory returns a map for what clients and informers remember of the kinds that a mapper
+// has mapped for them: for a kind that is gone, the last mapping. All that ask for the
+// memory of this mapper share one. So a kind that is gone costs its lookups once, and not
+// once a client. What wraps this mapper may map otherwise: it gets a memory of its own.
+// Clients and informers in a controller-runtime tree with this mapper inside call it.
+func (m *DynamicRESTMapper) Memory(of meta.RESTMapper) *sync.Map {
+	if of == meta.RESTMapper(m) {
+		return &m.memory
+	}
+	return &sync.Map{}
+}
+
 // logInUse logs each kind in use whose mapping has changed. A kind that is gone has no
 // mapping. It is compared again when it comes back. logInUse reports whether any kind is
 // known to be in use.

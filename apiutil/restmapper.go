@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
@@ -39,6 +40,7 @@ type DynamicRESTMapper struct {
 
 	confirmed confirmations // of the versions that were in doubt
 	used      inUse         // kinds of clients and informers
+	memory    sync.Map      // of clients and informers
 
 	watchers []*refresh.Watcher // none unless WatchAPIs
 	started  atomic.Bool        // Start was called
