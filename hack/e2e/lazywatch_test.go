@@ -94,7 +94,7 @@ func (l *lazywatch) badSource(t *testing.T) {
 		must(t, l.install(bad(s)), l.mark(s, bad(s), "bads", lazyTarget(s)), l.server.Break(l.ctx, bad(s), "v2"))
 	}
 	l.startOn(r, func(s *side) []string {
-		return []string{"-include", "Bad." + bad(s).Group + ",Widget." + bad(s).Group, "-max-targets", "2", "-max-failures", "2"}
+		return []string{"-include", "Bad." + bad(s).Group + ",Widget." + bad(s).Group, "-max-targets", "2", "-max-failures", "1"}
 	})
 	r.both("Bad cannot be listed", func(s *side) (Step, error) {
 		now, err := l.awaitState(s, bad(s), "Tripped")
@@ -103,7 +103,7 @@ func (l *lazywatch) badSource(t *testing.T) {
 		}
 		ready, err := l.get(s, "/readyz")
 		for _, text := range []string{now.Message, string(ready)} {
-			if !strings.Contains(text, "failed 2 times in a row") || !strings.Contains(text, "conversion webhook") {
+			if !strings.Contains(text, "failed 1 times in a row") || !strings.Contains(text, "conversion webhook") {
 				err = errors.Join(err, fmt.Errorf("the reason should be there: %q", text))
 			}
 		}
