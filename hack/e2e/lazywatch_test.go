@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -19,6 +20,9 @@ const (
 
 	// lazySoon is "within about a second" on a busy machine.
 	lazySoon = 3 * time.Second
+
+	// lazyRequests are some readings of the document: verbs cost no requests.
+	lazyRequests = 12
 )
 
 func TestLazywatch(t *testing.T) {
@@ -28,6 +32,7 @@ func TestLazywatch(t *testing.T) {
 	t.Run("L2", l.kindComesBack)
 	t.Run("L3", l.otherResource)
 	t.Run("L4", l.badSource)
+	t.Run("L6", l.selected)
 	t.Run("bad input", l.badInput)
 }
 
@@ -37,7 +42,13 @@ func (l *lazywatch) kindComes(t *testing.T) {
 	l.startAll(r)
 	r.both("at start, of all kinds", func(s *side) (Step, error) {
 		now, err := l.awaitReady(s)
-		watched := now.count("Running")
+		watched, review := now.count("Running"), now.Kinds["LocalSubjectAccessReview.authorization.k8s.io"]
+		if err == nil && review.String() != "NotMirrorable the server does not know the verbs get, list, watch, patch, delete for this kind" {
+			err = fmt.Errorf("a kind that can only be created is %s", review)
+		}
+		if s.result.Fork && now.DiscoveryRequests > lazyRequests {
+			err = errors.Join(err, fmt.Errorf("%d requests of discovery, want %d at most", now.DiscoveryRequests, lazyRequests))
+		}
 		return Step{Outcome: Count(watched, "controller", "controllers"), OK: watched == 0, Requests: now.DiscoveryRequests}, err
 	})
 	r.both("CRD Widget comes", func(s *side) (Step, error) { return l.heal(s, lazyKind(s, "l1"), "widgets", l.install) })
@@ -72,7 +83,7 @@ func (l *lazywatch) otherResource(t *testing.T) {
 	r.judge(false)
 }
 
-// badSource has a kind that cannot be listed, and an object with a target that
+// badSource has a kind that cannot be listed, and is left alone in the end, and an object with a target that
 // does not exist, and with more targets than it may have.
 func (l *lazywatch) badSource(t *testing.T) {
 	r := l.replay(t, "L4", "one kind cannot be listed, one target does not exist; the rest goes on")
@@ -83,14 +94,20 @@ func (l *lazywatch) badSource(t *testing.T) {
 		must(t, l.install(bad(s)), l.mark(s, bad(s), "bads", lazyTarget(s)), l.server.Break(l.ctx, bad(s), "v2"))
 	}
 	l.startOn(r, func(s *side) []string {
-		return []string{"-include", "Bad." + bad(s).Group + ",Widget." + bad(s).Group, "-max-targets", "2"}
+		return []string{"-include", "Bad." + bad(s).Group + ",Widget." + bad(s).Group, "-max-targets", "2", "-max-failures", "1"}
 	})
 	r.both("Bad cannot be listed", func(s *side) (Step, error) {
-		now, err := l.awaitState(s, bad(s), "Failed")
-		if err == nil && !strings.Contains(now.Message, "conversion webhook") {
-			err = fmt.Errorf("the reason should be there: %+v", now)
+		now, err := l.awaitState(s, bad(s), "Tripped")
+		if err != nil {
+			return Step{}, err
 		}
-		return Step{Outcome: "Failed", OK: true}, err
+		ready, err := l.get(s, "/readyz")
+		for _, text := range []string{now.Message, string(ready)} {
+			if !strings.Contains(text, "failed 1 times in a row") || !strings.Contains(text, "conversion webhook") {
+				err = errors.Join(err, fmt.Errorf("the reason should be there: %q", text))
+			}
+		}
+		return Step{Outcome: "ready, left alone", OK: true}, err
 	})
 	r.both("CRD Widget comes", func(s *side) (Step, error) {
 		return l.healTo(s, lazyKind(s, "l4"), "widgets", l.install, "absent", lazyTarget(s), "left-out")
@@ -102,6 +119,38 @@ func (l *lazywatch) badSource(t *testing.T) {
 	r.judge(true)
 }
 
+// selected has a pattern for one version of a kind, which has many objects.
+func (l *lazywatch) selected(t *testing.T) {
+	r := l.replay(t, "L6", "a pattern selects one version of a kind, and there are many objects of it")
+	kind := func(s *side) Kind {
+		kind := lazyKind(s, "l6")
+		kind.Versions = []string{"v1", "v2"}
+		return kind
+	}
+	l.startOn(r, func(s *side) []string {
+		return []string{"-include", "Wid*.v1." + kind(s).Group, "-exclude", "*.v2.*", "-many-objects", "2"}
+	})
+	r.both("CRD Widget comes with two objects", func(s *side) (Step, error) {
+		err := l.install(kind(s))
+		for _, name := range []string{"two", "three"} {
+			err = errors.Join(err, l.server.Make(l.ctx, kind(s), name, ""))
+		}
+		return Step{Outcome: "created", OK: err == nil}, err
+	})
+	r.both("one more is marked", func(s *side) (Step, error) {
+		step, err := l.heal(s, kind(s), "widgets", func(Kind) error { return nil })
+		if err != nil {
+			return step, err
+		}
+		now, err := l.awaitState(s, kind(s), "Running")
+		if want := "in version v1; there are 3 objects of this kind, more than -many-objects=2"; err == nil && !strings.HasPrefix(now.Message, want) {
+			err = fmt.Errorf("got %q, want %q", now.Message, want)
+		}
+		return step, err
+	})
+	r.judge(true)
+}
+
 // badInput ends the program with a clear message. A kind that is not served is
 // no bad input: it may come.
 func (l *lazywatch) badInput(t *testing.T) {
@@ -109,7 +158,8 @@ func (l *lazywatch) badInput(t *testing.T) {
 		"-rescan 0":                   "-rescan must be positive, not 0s",
 		"-probe-interval -1s":         "-probe-interval must be positive, not -1s",
 		"-max-targets 0":              "-max-targets must be positive, not 0",
-		"-include configmaps":         `"configmaps" is no kind, want KIND.GROUP such as ConfigMap or Deployment.apps`,
+		"-max-failures 0":             "-max-failures must be positive, not 0",
+		"-include configmaps":         `"configmaps" is no kind, want KIND.GROUP or KIND.VERSION.GROUP such as ConfigMap`,
 		"-include ConfigMap,,Service": `"" is no kind`,
 		"-kubeconfig absent":          "absent",
 	} {

@@ -9,10 +9,10 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,12 +23,11 @@ import (
 // again and again, and compares.
 type scanner struct {
 	client   discovery.DiscoveryInterface
-	mapper   meta.RESTMapper
 	interval time.Duration
 
 	mu      sync.Mutex
-	served  map[schema.GroupKind]schema.GroupVersionResource // as last scanned; replaced, never written to
-	changed chan struct{}                                    // closed, and replaced, when served is replaced
+	served  map[schema.GroupVersionKind]resource // as last scanned; replaced, never written to
+	changed chan struct{}                        // closed, and replaced, when served is replaced
 }
 
 func withAPIs(opts ctrl.Options, _ time.Duration) ctrl.Options { return opts }
@@ -38,7 +37,7 @@ func apisOf(mgr ctrl.Manager, interval time.Duration) (apis, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scanner{client: client, mapper: mgr.GetRESTMapper(), interval: interval, changed: make(chan struct{})}
+	s := &scanner{client: client, interval: interval, changed: make(chan struct{})}
 	return s, mgr.Add(manager.RunnableFunc(s.start))
 }
 
@@ -54,20 +53,20 @@ func (s *scanner) start(ctx context.Context) error {
 	return nil
 }
 
-// scan asks for the preferred version of every kind. If a group does not answer, its
-// kinds stay as they were.
-func (s *scanner) scan() (map[schema.GroupKind]schema.GroupVersionResource, error) {
-	lists, err := discovery.ServerPreferredResources(s.client)
+// scan asks for every version of every kind. If a group does not answer, its kinds stay
+// as they were.
+func (s *scanner) scan() (map[schema.GroupVersionKind]resource, error) {
+	_, lists, err := s.client.ServerGroupsAndResources()
 	var failed *discovery.ErrGroupDiscoveryFailed
 	if err != nil && !errors.As(err, &failed) {
 		return nil, err
 	}
-	served := map[schema.GroupKind]schema.GroupVersionResource{}
+	served := map[schema.GroupVersionKind]resource{}
 	if failed != nil {
 		before, _ := s.known()
 		maps.Copy(served, before)
-		maps.DeleteFunc(served, func(_ schema.GroupKind, resource schema.GroupVersionResource) bool {
-			return failed.Groups[resource.GroupVersion()] == nil
+		maps.DeleteFunc(served, func(gvk schema.GroupVersionKind, _ resource) bool {
+			return failed.Groups[gvk.GroupVersion()] == nil
 		})
 	}
 	for _, list := range lists {
@@ -76,13 +75,15 @@ func (s *scanner) scan() (map[schema.GroupKind]schema.GroupVersionResource, erro
 			return nil, err
 		}
 		for _, r := range list.APIResources {
-			served[gv.WithKind(r.Kind).GroupKind()] = gv.WithResource(r.Name)
+			if gvk := gv.WithKind(r.Kind); !strings.Contains(r.Name, "/") {
+				served[gvk] = newResource(gvk, r.Name, r.Namespaced, r.Verbs)
+			}
 		}
 	}
 	return served, nil
 }
 
-func (s *scanner) publish(served map[schema.GroupKind]schema.GroupVersionResource) {
+func (s *scanner) publish(served map[schema.GroupVersionKind]resource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.served != nil && maps.Equal(s.served, served) {
@@ -95,29 +96,38 @@ func (s *scanner) publish(served map[schema.GroupKind]schema.GroupVersionResourc
 
 // known returns what is served, or nil before the first scan, and a channel that is
 // closed when that changes.
-func (s *scanner) known() (map[schema.GroupKind]schema.GroupVersionResource, <-chan struct{}) {
+func (s *scanner) known() (map[schema.GroupVersionKind]resource, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.served, s.changed
 }
 
-// Served calls found with everything that is served after each change, not only with what
-// came: the receiver knows what it has already.
-func (s *scanner) Served(ctx context.Context, found func([]schema.GroupKind)) {
+// Watch compares each scan with the one before.
+func (s *scanner) Watch(ctx context.Context, changed func([]change)) {
+	var before map[schema.GroupVersionKind]resource
 	for ctx.Err() == nil {
-		served, changed := s.known()
+		served, again := s.known()
 		if served != nil {
-			found(slices.Collect(maps.Keys(served)))
+			changed(difference(before, served))
+			before = served
 		}
-		await(ctx, changed)
+		await(ctx, again)
 	}
 }
 
-// Mapping gives the mapper the version that the scan has found: by itself, stock's mapper
-// does not see new versions of a group that it knows.
-func (s *scanner) Mapping(kind schema.GroupKind) (*meta.RESTMapping, error) {
-	served, _ := s.known()
-	return s.mapper.RESTMapping(kind, served[kind].Version)
+func difference(before, now map[schema.GroupVersionKind]resource) []change {
+	var changes []change
+	for gvk, r := range before {
+		if _, ok := now[gvk]; !ok {
+			changes = append(changes, change{r, false})
+		}
+	}
+	for gvk, r := range now {
+		if r != before[gvk] {
+			changes = append(changes, change{r, true})
+		}
+	}
+	return changes
 }
 
 func (s *scanner) RunWhileServed(ctx context.Context, run func(context.Context) error, kinds ...schema.GroupVersionKind) error {
@@ -140,7 +150,7 @@ func (s *scanner) RunWhileServed(ctx context.Context, run func(context.Context) 
 }
 
 func (s *scanner) cancelWhenChanged(
-	ctx context.Context, cancel func(), resources []schema.GroupVersionResource, kinds []schema.GroupVersionKind,
+	ctx context.Context, cancel func(), resources []resource, kinds []schema.GroupVersionKind,
 ) {
 	defer cancel()
 	for ctx.Err() == nil {
@@ -154,15 +164,15 @@ func (s *scanner) cancelWhenChanged(
 
 // resources returns how the kinds are served, or nil unless all of them are, and a
 // channel that is closed when that may change.
-func (s *scanner) resources(kinds []schema.GroupVersionKind) ([]schema.GroupVersionResource, <-chan struct{}) {
+func (s *scanner) resources(kinds []schema.GroupVersionKind) ([]resource, <-chan struct{}) {
 	served, changed := s.known()
-	var resources []schema.GroupVersionResource
+	var resources []resource
 	for _, kind := range kinds {
-		resource, ok := served[kind.GroupKind()]
+		r, ok := served[kind]
 		if !ok {
 			return nil, changed
 		}
-		resources = append(resources, resource)
+		resources = append(resources, r)
 	}
 	return resources, changed
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
@@ -39,19 +38,17 @@ func apisOf(mgr ctrl.Manager, _ time.Duration) (apis, error) {
 	return freshMapper{mapper}, mgr.Add(mapper)
 }
 
-// Served passes on the kinds that come. RunWhileServed notices those that go.
-func (m freshMapper) Served(ctx context.Context, found func([]schema.GroupKind)) {
-	for changes := range m.Subscribe(ctx) {
-		kinds := make([]schema.GroupKind, 0, len(changes))
-		for _, change := range changes {
-			if change.Type == apiutil.APIAdded {
-				kinds = append(kinds, change.Mapping.GroupVersionKind.GroupKind())
-			}
+// Watch passes on what a subscriber is told, verbs included.
+func (m freshMapper) Watch(ctx context.Context, changed func([]change)) {
+	for batch := range m.Subscribe(ctx) {
+		changes := make([]change, 0, len(batch))
+		for _, c := range batch {
+			namespaced := c.Mapping.Scope.Name() == meta.RESTScopeNameNamespace
+			changes = append(changes, change{
+				resource: newResource(c.Mapping.GroupVersionKind, c.Mapping.Resource.Resource, namespaced, c.Verbs),
+				served:   c.Type != apiutil.APIRemoved,
+			})
 		}
-		found(kinds)
+		changed(changes)
 	}
-}
-
-func (m freshMapper) Mapping(kind schema.GroupKind) (*meta.RESTMapping, error) {
-	return m.RESTMapping(kind)
 }

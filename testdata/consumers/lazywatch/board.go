@@ -5,12 +5,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // state is what the program does with a kind.
@@ -23,6 +24,7 @@ const (
 	unused        state = "Unused"        // no object of it is marked, so none is watched
 	running       state = "Running"       // it is watched, and its objects are mirrored
 	failed        state = "Failed"        // it is tried again with backoff
+	tripped       state = "Tripped"       // it has failed again and again, and is left alone for a while
 )
 
 // entry is what the board shows of a kind.
@@ -38,24 +40,26 @@ type board struct {
 	patience time.Duration
 
 	mu      sync.Mutex
-	entries map[schema.GroupKind]entry
-	listed  time.Time // when the program first knew what is served
+	entries map[string]entry // by kind, or by pattern while it selects none
+	listed  time.Time        // when the program first knew what is served
 }
 
 func newBoard(log logr.Logger, patience time.Duration) *board {
-	return &board{log: log, patience: patience, entries: map[schema.GroupKind]entry{}}
+	return &board{log: log, patience: patience, entries: map[string]entry{}}
 }
 
-// set also logs what is worth a line. A kind that is not used is not.
-func (b *board) set(kind schema.GroupKind, s state, message string) {
+// set also logs what is worth a line. A kind that is not used is not. It returns the state
+// before.
+func (b *board) set(kind string, s state, message string) state {
 	was := b.swap(kind, entry{State: s, Message: message, Since: time.Now()})
-	if s == running || s == failed || was.State == running {
-		b.log.Info("kind "+string(s), "kind", kind.String(), "message", message)
+	if s == running || s == failed || s == tripped || was.State == running {
+		b.log.Info("kind "+string(s), "kind", kind, "message", message)
 	}
+	return was.State
 }
 
 // swap replaces an entry, unless it is the same already, and returns the old one.
-func (b *board) swap(kind schema.GroupKind, e entry) (was entry) {
+func (b *board) swap(kind string, e entry) (was entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	was = b.entries[kind]
@@ -63,6 +67,15 @@ func (b *board) swap(kind schema.GroupKind, e entry) (was entry) {
 		b.entries[kind] = e
 	}
 	return was
+}
+
+// found takes patterns off the board, because a kind of theirs is there.
+func (b *board) found(patterns patterns) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, pattern := range patterns {
+		delete(b.entries, pattern)
+	}
 }
 
 // setListed notes that every kind that is served at start is on the board.
@@ -78,17 +91,28 @@ func (b *board) setListed() {
 func (b *board) list() map[string]entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	entries := make(map[string]entry, len(b.entries))
-	for kind, e := range b.entries {
-		entries[kind.String()] = e
-	}
-	return entries
+	return maps.Clone(b.entries)
 }
 
-// ready is a healthz.Checker. It fails until the program has looked at every kind that
-// was served at start, but no longer than patience: a kind that fails, that has gone or
-// that came later does not make the program unready.
-func (b *board) ready(*http.Request) error {
+// serveReady answers a readiness probe, and lists the kinds that are left alone.
+func (b *board) serveReady(w http.ResponseWriter, _ *http.Request) {
+	if err := b.ready(); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	entries := b.list()
+	_, _ = fmt.Fprintln(w, "ok") // if the reader has gone: nobody to tell
+	for _, kind := range slices.Sorted(maps.Keys(entries)) {
+		if e := entries[kind]; e.State == tripped {
+			_, _ = fmt.Fprintf(w, "%s %s: %s\n", kind, e.State, e.Message)
+		}
+	}
+}
+
+// ready fails until the program has looked at every kind that was served at start, but no
+// longer than patience: a kind that fails, that has gone or that came later does not make
+// the program unready.
+func (b *board) ready() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.listed.IsZero() {

@@ -3,9 +3,8 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -13,40 +12,42 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// kindSet is a set of kinds, in any version. It is a flag.Value.
-type kindSet map[schema.GroupKind]bool
+// patterns select kinds by the names that kubectl prints: KIND.GROUP for all versions, or
+// KIND.VERSION.GROUP for one. The core group has no name. * stands for any text. They are
+// a flag.Value.
+type patterns []string
 
-// sorted lists the kinds in an order that is the same each time.
-func (s kindSet) sorted() []schema.GroupKind {
-	return slices.SortedFunc(maps.Keys(s), func(a, b schema.GroupKind) int {
-		return cmp.Compare(a.String(), b.String())
-	})
-}
+func (p *patterns) String() string { return strings.Join(*p, ",") }
 
-func (s kindSet) String() string {
-	var names []string
-	for _, kind := range s.sorted() {
-		names = append(names, kind.String())
-	}
-	return strings.Join(names, ",")
-}
-
-// Set takes kinds as kubectl prints them: KIND.GROUP, or KIND of the core group.
-func (s *kindSet) Set(list string) error {
-	*s = kindSet{}
+// Set replaces all patterns.
+func (p *patterns) Set(list string) error {
+	*p = nil
 	for name := range strings.SplitSeq(list, ",") {
-		kind := schema.ParseGroupKind(strings.TrimSpace(name))
-		if !strings.ContainsFunc(kind.Kind, unicode.IsUpper) {
-			return fmt.Errorf("%q is no kind, want KIND.GROUP such as ConfigMap or Deployment.apps", name)
+		name = strings.TrimSpace(name)
+		kind, _, _ := strings.Cut(name, ".")
+		begins := func(r rune) bool { return unicode.IsUpper(r) || r == '*' }
+		if !strings.ContainsFunc(kind, begins) || strings.ContainsAny(name, `?[]\/ `) {
+			return fmt.Errorf("%q is no kind, want KIND.GROUP or KIND.VERSION.GROUP such as ConfigMap, Deployment.v1.apps or *.example.com", name)
 		}
-		(*s)[kind] = true
+		*p = append(*p, name)
 	}
 	return nil
 }
 
-// filter selects the kinds to mirror: those included, or all, without those excluded.
-type filter struct{ include, exclude kindSet }
+// of returns those of the patterns that select a kind in a version.
+func (p patterns) of(gvk schema.GroupVersionKind) patterns {
+	unversioned := gvk.GroupKind().String()
+	versioned := strings.TrimSuffix(gvk.Kind+"."+gvk.Version+"."+gvk.Group, ".")
+	return slices.DeleteFunc(slices.Clone(p), func(pattern string) bool {
+		a, _ := path.Match(pattern, unversioned) // Set has made sure that the pattern is good
+		b, _ := path.Match(pattern, versioned)
+		return !a && !b
+	})
+}
 
-func (f filter) has(kind schema.GroupKind) bool {
-	return !f.exclude[kind] && (len(f.include) == 0 || f.include[kind])
+// filter selects the kinds to mirror: those included, or all, without those excluded.
+type filter struct{ include, exclude patterns }
+
+func (f filter) has(gvk schema.GroupVersionKind) bool {
+	return len(f.exclude.of(gvk)) == 0 && (len(f.include) == 0 || len(f.include.of(gvk)) > 0)
 }

@@ -5,14 +5,16 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -22,16 +24,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-func TestKindSet(t *testing.T) {
+func TestPatterns(t *testing.T) {
 	tests := map[string]struct{ want, err string }{
-		"ConfigMap":                    {"ConfigMap", ""},
-		"Widget.example.com,ConfigMap": {"ConfigMap,Widget.example.com", ""},
-		"ConfigMap, Secret":            {"ConfigMap,Secret", ""},
-		"configmaps":                   {"", `"configmaps" is no kind`},
-		"ConfigMap,":                   {"", `"" is no kind`},
+		"ConfigMap":                       {"ConfigMap", ""},
+		"Widget.v1.example.com,ConfigMap": {"Widget.v1.example.com,ConfigMap", ""},
+		"ConfigMap, *.example.com":        {"ConfigMap,*.example.com", ""},
+		"configmaps":                      {"", `"configmaps" is no kind`},
+		"ConfigMap,":                      {"", `"" is no kind`},
+		"Config[Map":                      {"", `"Config[Map" is no kind`},
 	}
 	for input, test := range tests {
-		var got kindSet
+		var got patterns
 		err := got.Set(input)
 		switch {
 		case test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
@@ -43,18 +46,41 @@ func TestKindSet(t *testing.T) {
 }
 
 func TestFilter(t *testing.T) {
-	a, b := schema.GroupKind{Kind: "A"}, schema.GroupKind{Kind: "B"}
-	for name, test := range map[string]struct {
-		filter filter
-		a, b   bool
-	}{
-		"all":     {filter{}, true, true},
-		"include": {filter{include: kindSet{a: true}}, true, false},
-		"exclude": {filter{exclude: kindSet{a: true}}, false, true},
-		"both":    {filter{include: kindSet{a: true}, exclude: kindSet{a: true}}, false, false},
+	all := []schema.GroupVersionKind{
+		{Version: "v1", Kind: "Secret"},
+		{Group: "example.com", Version: "v1", Kind: "Widget"}, {Group: "example.com", Version: "v1beta1", Kind: "Widget"},
+		{Group: "a.example.com", Version: "v1", Kind: "WidgetSet"},
+	}
+	for _, test := range []struct{ include, exclude, want string }{
+		{"", "", "Secret.v1 Widget.v1.example.com Widget.v1beta1.example.com WidgetSet.v1.a.example.com"},
+		{"Secret", "", "Secret.v1"},
+		{"Secret.v1", "", "Secret.v1"},
+		{"Widget", "", ""},
+		{"Widget.example.com", "", "Widget.v1.example.com Widget.v1beta1.example.com"},
+		{"Widget.v1.example.com", "", "Widget.v1.example.com"},
+		{"*.v1beta1.*", "", "Widget.v1beta1.example.com"},
+		{"Widget*", "*.v1beta1.example.com", "Widget.v1.example.com WidgetSet.v1.a.example.com"},
+		{"*.example.com", "WidgetSet.a.example.com", "Widget.v1.example.com Widget.v1beta1.example.com"},
+		{"*", "*.*", ""},
+		{"", "Widget.example.com,Secret", "WidgetSet.v1.a.example.com"},
 	} {
-		if test.filter.has(a) != test.a || test.filter.has(b) != test.b {
-			t.Errorf("%s: got %v, %v", name, test.filter.has(a), test.filter.has(b))
+		var f filter
+		for list, p := range map[string]*patterns{test.include: &f.include, test.exclude: &f.exclude} {
+			if list == "" {
+				continue
+			}
+			if err := p.Set(list); err != nil {
+				t.Error(err)
+			}
+		}
+		var got []string
+		for _, gvk := range all {
+			if f.has(gvk) {
+				got = append(got, strings.TrimSuffix(gvk.Kind+"."+gvk.Version+"."+gvk.Group, "."))
+			}
+		}
+		if got := strings.Join(got, " "); got != test.want {
+			t.Errorf("include %q, exclude %q: got %q, want %q", test.include, test.exclude, got, test.want)
 		}
 	}
 }
@@ -117,70 +143,211 @@ func wantNamespaces(t *testing.T, c client.Client, want string) {
 	}
 }
 
-// fakeAPIs serves its kinds at once, and for ever.
-type fakeAPIs []schema.GroupKind
+// fakeAPIs tells of the changes that it is sent, and knows only these.
+type fakeAPIs chan []change
 
-func (f fakeAPIs) Served(ctx context.Context, found func([]schema.GroupKind)) {
-	found(f)
-	<-ctx.Done()
-}
-
-func (f fakeAPIs) Mapping(schema.GroupKind) (*meta.RESTMapping, error) {
-	return nil, errors.ErrUnsupported
-}
-
-func (f fakeAPIs) RunWhileServed(ctx context.Context, run func(context.Context) error, kinds ...schema.GroupVersionKind) error {
-	for _, kind := range f {
-		if kind == kinds[0].GroupKind() {
-			return run(ctx)
+func (f fakeAPIs) Watch(ctx context.Context, changed func([]change)) {
+	for {
+		select {
+		case changes := <-f:
+			changed(changes)
+		case <-ctx.Done():
+			return
 		}
 	}
-	<-ctx.Done()
-	return nil
 }
 
-// One source fails, one is never served; the third goes on, and readiness waits
-// for it alone.
-func TestSourcesAreIsolated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		good, bad, absent := schema.GroupKind{Kind: "Good"}, schema.GroupKind{Kind: "Bad"}, schema.GroupKind{Kind: "Absent"}
-		b := newBoard(logr.Discard(), time.Minute)
-		attempts := 0
-		s := &sources{
-			apis: fakeAPIs{good, bad}, board: b, kinds: filter{include: kindSet{good: true, bad: true, absent: true}},
-			run: func(ctx context.Context, kind schema.GroupKind) error {
-				if kind == bad {
-					attempts++
-					return errors.New("cannot list")
-				}
-				time.Sleep(time.Second)
-				b.set(kind, running, "")
-				<-ctx.Done()
-				return nil
-			},
-		}
-		if b.ready(nil) == nil {
-			t.Error("ready before it is known what is served")
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- s.start(ctx) }()
-		time.Sleep(time.Minute)
+func (f fakeAPIs) RunWhileServed(ctx context.Context, run func(context.Context) error, _ ...schema.GroupVersionKind) error {
+	return run(ctx)
+}
 
-		if err := b.ready(nil); err != nil {
-			t.Error(err)
-		}
-		for kind, want := range map[string]state{"Good": running, "Bad": failed, "Absent": notServed} {
-			if got := b.list()[kind]; got.State != want {
-				t.Errorf("%s: got %v, want %s", kind, got, want)
+var mirrorable = []string{"create", "delete", "get", "list", "patch", "update", "watch"}
+
+func served(version, kind string, verbs ...string) change {
+	gvk := schema.GroupVersionKind{Group: "example.com", Version: version, Kind: kind}
+	return change{newResource(gvk, strings.ToLower(kind)+"s", true, verbs), true}
+}
+
+func gone(version, kind string) change {
+	c := served(version, kind, mirrorable...)
+	c.served = false
+	return c
+}
+
+// A fixture is a program whose sources do what a test says.
+type fixture struct {
+	*sources
+	tell fakeAPIs
+
+	mu     sync.Mutex
+	events []string // which sources have begun and ended
+}
+
+func (f *fixture) note(event string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, event)
+}
+
+// noted returns what has been noted by now, and forgets it.
+func (f *fixture) noted() []string {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	events := f.events
+	f.events = nil
+	return events
+}
+
+// newFixture starts sources. Those of kind Bad fail, the others run until they are ended.
+func newFixture(t *testing.T, kinds filter) *fixture {
+	f := &fixture{tell: make(fakeAPIs)}
+	f.sources = &sources{
+		apis: f.tell, kinds: kinds, board: newBoard(logr.Discard(), time.Minute), maxFailures: 5, rest: time.Hour,
+		run: func(ctx context.Context, gvk schema.GroupVersionKind) error {
+			name := gvk.Kind + "." + gvk.Version
+			f.note("+" + name)
+			defer f.note("-" + name)
+			if gvk.Kind == "Bad" {
+				return errors.New("cannot list")
 			}
-		}
-		if attempts < 4 || attempts > 8 {
-			t.Errorf("the bad source was tried %d times in a minute", attempts)
-		}
+			f.board.set(gvk.GroupKind().String(), running, "")
+			<-ctx.Done()
+			return nil
+		},
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- f.start(ctx) }()
+	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+	})
+	return f
+}
+
+// said sends changes and wants what begins and ends because of them.
+func (f *fixture) said(t *testing.T, changes []change, want string) {
+	t.Helper()
+	f.noted()
+	f.tell <- changes
+	if got := strings.Join(f.noted(), " "); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func (f *fixture) wantState(t *testing.T, name string, want state, message string) {
+	t.Helper()
+	synctest.Wait()
+	if got := f.board.list()[name]; got.State != want || !strings.Contains(got.Message, message) {
+		t.Errorf("%s: got %v, want %s %s", name, got, want, message)
+	}
+}
+
+func (f *fixture) ready() string {
+	answer := httptest.NewRecorder()
+	f.board.serveReady(answer, nil)
+	return strings.TrimSpace(fmt.Sprintf("%d %s", answer.Code, answer.Body))
+}
+
+// A source is of the highest version that is selected. It begins anew with another one, or
+// with other verbs, and only then.
+func TestSourceFollowsVersionsAndVerbs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, filter{exclude: patterns{"*.v3.example.com", "Other*"}})
+		f.said(t, []change{served("v1", "Widget", mirrorable...), served("v1", "Other", mirrorable...)}, "+Widget.v1")
+		f.said(t, []change{served("v1beta1", "Widget", mirrorable...), served("v3", "Widget", mirrorable...)}, "")
+		f.said(t, []change{served("v2", "Widget", mirrorable...)}, "-Widget.v1 +Widget.v2")
+		f.said(t, []change{served("v2", "Widget", append(mirrorable, "deletecollection")...)}, "")
+		f.said(t, []change{gone("v2", "Widget")}, "-Widget.v2 +Widget.v1")
+		f.said(t, []change{served("v1", "Widget", "delete", "get", "list", "watch")}, "-Widget.v1")
+		f.wantState(t, "Widget.example.com", notMirrorable, "the server does not know the verbs create, patch for this kind")
+		f.said(t, []change{gone("v1", "Widget"), gone("v1beta1", "Widget")}, "")
+		f.wantState(t, "Widget.example.com", notServed, "")
+		f.said(t, []change{served("v1", "Widget", mirrorable...)}, "+Widget.v1")
+		if got := f.board.list(); len(got) != 1 {
+			t.Errorf("the board has %v", got)
+		}
+	})
+}
+
+// What cannot be mirrored is not tried.
+func TestWhatCannotBeMirroredIsNotTried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, filter{})
+		cluster := served("v1", "Cluster")
+		cluster.resource = newResource(cluster.gvk, cluster.name, false, mirrorable)
+		f.said(t, []change{served("v1", "Review", "create"), cluster, served("v1", "None")}, "")
+		f.wantState(t, "Review.example.com", notMirrorable, "get, list, watch, patch, delete")
+		f.wantState(t, "Cluster.example.com", notMirrorable, "no namespace")
+		f.wantState(t, "None.example.com", notMirrorable, "get, list, watch, create, patch, delete")
+	})
+}
+
+// One source fails, one pattern selects nothing; the third goes on, and readiness waits for
+// none of them.
+func TestSourcesAreIsolated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, filter{include: patterns{"Good.example.com", "B*.example.com", "Absent.*"}})
+		if got := f.ready(); got != "500 not known yet what is served" {
+			t.Error(got)
+		}
+		f.wantState(t, "B*.example.com", notServed, "")
+		f.said(t, []change{served("v1", "Good", mirrorable...)}, "+Good.v1")
+		f.said(t, []change{served("v1", "Bad", mirrorable...)}, "+Bad.v1 -Bad.v1")
+		f.wantState(t, "Good.example.com", running, "")
+		f.wantState(t, "Bad.example.com", failed, "cannot list")
+		f.wantState(t, "Absent.*", notServed, "")
+		if got := f.board.list(); len(got) != 3 || f.ready() != "200 ok" {
+			t.Errorf("%s, the board has %v", f.ready(), got)
+		}
+	})
+}
+
+// A kind that fails again and again is left alone, which readiness shows, and is tried once
+// after each rest. Its count begins anew when it comes back.
+func TestBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, filter{})
+		tries := func(d time.Duration, want int) {
+			t.Helper()
+			f.noted()
+			time.Sleep(d)
+			if got := len(f.noted()) / 2; got != want {
+				t.Errorf("tried %d times in %s, want %d", got, d, want)
+			}
+		}
+		f.said(t, []change{served("v1", "Bad", mirrorable...)}, "+Bad.v1 -Bad.v1")
+		tries(time.Minute-time.Second, 4)
+		f.wantState(t, "Bad.example.com", tripped, "failed 5 times in a row, tried again in 1h0m0s: cannot list")
+		if want := "200 ok\nBad.example.com Tripped: failed 5 times in a row, tried again in 1h0m0s: cannot list"; f.ready() != want {
+			t.Errorf("got %q, want %q", f.ready(), want)
+		}
+		tries(50*time.Minute, 0)
+		tries(2*time.Hour, 2)
+		f.said(t, []change{served("v2", "Bad", mirrorable...)}, "+Bad.v2 -Bad.v2")
+		tries(time.Minute, 4)
+	})
+}
+
+// Failures count only if the kind has not worked since the last one.
+func TestBreakerForgetsAfterSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, filter{})
+		tries := 0
+		f.run = func(_ context.Context, gvk schema.GroupVersionKind) error {
+			if tries++; tries%4 == 0 {
+				f.board.set(gvk.GroupKind().String(), running, "")
+				time.Sleep(time.Second)
+			}
+			return errors.New("now and then")
+		}
+		f.tell <- []change{served("v1", "Shaky", mirrorable...)}
+		time.Sleep(time.Hour)
+		if f.wantState(t, "Shaky.example.com", failed, "now and then"); tries < 500 {
+			t.Errorf("%d tries", tries)
 		}
 	})
 }
@@ -188,13 +355,13 @@ func TestSourcesAreIsolated(t *testing.T) {
 func TestReadyIsPatientOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBoard(logr.Discard(), time.Minute)
-		b.set(schema.GroupKind{Kind: "Slow"}, starting, "")
+		b.set("Slow", starting, "")
 		b.setListed()
-		if err := b.ready(nil); err == nil || !strings.Contains(err.Error(), "Slow is starting") {
+		if err := b.ready(); err == nil || !strings.Contains(err.Error(), "Slow is starting") {
 			t.Errorf("got %v", err)
 		}
 		time.Sleep(time.Minute + 1)
-		if err := b.ready(nil); err != nil {
+		if err := b.ready(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -202,22 +369,11 @@ func TestReadyIsPatientOnly(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for args, want := range map[string]string{
-		"-rescan=0": "-rescan must be positive", "-max-targets=-1": "-max-targets must be positive, not -1",
-		"-include=x": "is no kind", "more": `unexpected argument "more"`,
+		"-rescan=0": "-rescan must be positive", "-max-targets=-1": "-max-targets must be positive, not -1", "-rest=0": "-rest must be positive, not 0s",
+		"-many-objects=0": "-many-objects must be positive, not 0", "-include=x": "is no kind", "more": `unexpected argument "more"`,
 	} {
 		if err := run(t.Context(), []string{args}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", args, err, want)
-		}
-	}
-}
-
-func TestMissingVerb(t *testing.T) {
-	list := &metav1.APIResourceList{APIResources: []metav1.APIResource{
-		{Name: "good", Verbs: append([]string{"update"}, verbs...)}, {Name: "bad", Verbs: []string{"create"}},
-	}}
-	for name, want := range map[string]string{"good": "", "bad": "the server does not get bad", "absent": "the server does not list the resource absent"} {
-		if got := missingVerb(list, name); got != want {
-			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 }

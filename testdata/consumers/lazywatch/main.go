@@ -52,6 +52,9 @@ func run(ctx context.Context, args []string) error {
 type options struct {
 	kinds         filter
 	maxTargets    int
+	manyObjects   int
+	maxFailures   int
+	rest          time.Duration
 	rescan        time.Duration
 	probeInterval time.Duration
 	syncTimeout   time.Duration
@@ -59,13 +62,13 @@ type options struct {
 }
 
 func (o *options) addTo(flags *flag.FlagSet) {
-	o.kinds.exclude = kindSet{
-		{Kind: "Event"}:                         true, // many, short-lived, and nobody's to copy
-		{Group: "events.k8s.io", Kind: "Event"}: true,
-	}
-	flags.Var(&o.kinds.include, "include", "mirror these kinds only, such as ConfigMap,Widget.example.com (default all)")
-	flags.Var(&o.kinds.exclude, "exclude", "do not mirror these kinds")
+	o.kinds.exclude = patterns{"Event", "Event.events.k8s.io"} // many, short-lived, and nobody's to copy
+	flags.Var(&o.kinds.include, "include", "mirror these kinds only, such as ConfigMap,Widget.v1.example.com,*.example.org (default all)")
+	flags.Var(&o.kinds.exclude, "exclude", "do not mirror these kinds, such as Secret,*.v1beta1.example.com")
 	flags.IntVar(&o.maxTargets, "max-targets", 20, "mirror one object into so many namespaces at most")
+	flags.IntVar(&o.manyObjects, "many-objects", 10_000, "warn before a kind is watched that has more objects than this, marked or not")
+	flags.IntVar(&o.maxFailures, "max-failures", 10, "leave a kind alone that has failed so often in a row")
+	flags.DurationVar(&o.rest, "rest", 30*time.Minute, "try a kind that is left alone once after so long")
 	flags.DurationVar(&o.rescan, "rescan", 30*time.Second, "ask what is served this often; where kinds are watched, to be safe only")
 	flags.DurationVar(&o.probeInterval, "probe-interval", 10*time.Second, "ask this often whether a kind without a marked object has one now")
 	flags.DurationVar(&o.syncTimeout, "sync-timeout", 30*time.Second, "a kind that cannot be listed within this time has failed, and is tried again")
@@ -74,14 +77,16 @@ func (o *options) addTo(flags *flag.FlagSet) {
 
 func (o *options) validate() error {
 	for name, d := range map[string]time.Duration{
-		"rescan": o.rescan, "probe-interval": o.probeInterval, "sync-timeout": o.syncTimeout,
+		"rescan": o.rescan, "probe-interval": o.probeInterval, "sync-timeout": o.syncTimeout, "rest": o.rest,
 	} {
 		if d <= 0 {
 			return fmt.Errorf("-%s must be positive, not %s", name, d)
 		}
 	}
-	if o.maxTargets <= 0 {
-		return fmt.Errorf("-max-targets must be positive, not %d", o.maxTargets)
+	for name, n := range map[string]int{"max-targets": o.maxTargets, "many-objects": o.manyObjects, "max-failures": o.maxFailures} {
+		if n <= 0 {
+			return fmt.Errorf("-%s must be positive, not %d", name, n)
+		}
 	}
 	return nil
 }

@@ -31,7 +31,8 @@ func runManager(ctx context.Context, cfg *rest.Config, opts options) error {
 		return err
 	}
 	board := newBoard(mgr.GetLogger().WithName("board"), opts.syncTimeout)
-	sources := &sources{apis: apis, kinds: opts.kinds, board: board, run: newSource(mgr, apis, board, opts).run}
+	sources := &sources{apis: apis, kinds: opts.kinds, board: board, maxFailures: opts.maxFailures, rest: opts.rest,
+		run: newSource(mgr, board, opts).run}
 	if err := mgr.Add(manager.RunnableFunc(sources.start)); err != nil {
 		return err
 	}
@@ -45,7 +46,7 @@ func runManager(ctx context.Context, cfg *rest.Config, opts options) error {
 func httpServer(address string, board *board, requests *discoveryRequests) *manager.Server {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", healthz.CheckHandler{Checker: healthz.Ping})
-	mux.Handle("/readyz", healthz.CheckHandler{Checker: board.ready})
+	mux.HandleFunc("/readyz", board.serveReady)
 	mux.HandleFunc("/kinds", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{ // the reader has gone: nobody to tell

@@ -6,15 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/client-go/discovery"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,71 +25,28 @@ import (
 	runtimesource "sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// verbs are what mirroring needs.
-var verbs = []string{"get", "list", "watch", "create", "patch", "delete"}
-
 // source mirrors the marked objects of a kind. One source is enough for all kinds,
 // because it keeps nothing.
 type source struct {
 	mgr   ctrl.Manager
-	apis  apis
 	board *board
 	opts  options
 }
 
-func newSource(mgr ctrl.Manager, apis apis, board *board, opts options) *source {
-	return &source{mgr: mgr, apis: apis, board: board, opts: opts}
+func newSource(mgr ctrl.Manager, board *board, opts options) *source {
+	return &source{mgr: mgr, board: board, opts: opts}
 }
 
 // run returns when ctx ends, or on an error. The kind is served until ctx ends.
-func (s *source) run(ctx context.Context, kind schema.GroupKind) error {
-	mapping, err := s.apis.Mapping(kind)
-	if err != nil {
+func (s *source) run(ctx context.Context, gvk schema.GroupVersionKind) error {
+	if err := s.awaitUse(ctx, gvk); err != nil {
 		return err
 	}
-	obstacle, err := s.obstacle(mapping)
-	if err != nil {
+	warning, err := s.warning(ctx, gvk)
+	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	if obstacle != "" {
-		s.board.set(kind, notMirrorable, obstacle)
-		<-ctx.Done()
-		return nil
-	}
-	if err := s.awaitUse(ctx, mapping.GroupVersionKind); err != nil {
-		return err
-	}
-	return s.mirror(ctx, mapping.GroupVersionKind)
-}
-
-// obstacle returns why objects of a kind cannot be mirrored, or "" if they can.
-func (s *source) obstacle(mapping *meta.RESTMapping) (string, error) {
-	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
-		return "objects of this kind are in no namespace", nil
-	}
-	// A mapping does not have the verbs of its resource.
-	server, err := discovery.NewDiscoveryClientForConfigAndClient(s.mgr.GetConfig(), s.mgr.GetHTTPClient())
-	if err != nil {
-		return "", err
-	}
-	resources, err := server.ServerResourcesForGroupVersion(mapping.Resource.GroupVersion().String())
-	if err != nil {
-		return "", err
-	}
-	return missingVerb(resources, mapping.Resource.Resource), nil
-}
-
-func missingVerb(resources *metav1.APIResourceList, name string) string {
-	i := slices.IndexFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == name })
-	if i < 0 {
-		return "the server does not list the resource " + name
-	}
-	for _, verb := range verbs {
-		if !slices.Contains(resources.APIResources[i].Verbs, verb) {
-			return "the server does not " + verb + " " + name
-		}
-	}
-	return ""
+	return s.mirror(ctx, gvk, "in version "+gvk.Version+warning)
 }
 
 // awaitUse returns once there is a marked object of the kind, or when ctx ends. Asking
@@ -98,16 +54,38 @@ func missingVerb(resources *metav1.APIResourceList, name string) string {
 // all.
 func (s *source) awaitUse(ctx context.Context, gvk schema.GroupVersionKind) error {
 	for ctx.Err() == nil {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		err := s.mgr.GetAPIReader().List(ctx, list, client.Limit(1), client.MatchingLabelsSelector{Selector: marked()})
+		list, err := s.one(ctx, gvk, client.MatchingLabelsSelector{Selector: marked()})
 		if err != nil || len(list.Items) > 0 {
 			return err
 		}
-		s.board.set(gvk.GroupKind(), unused, "")
+		s.board.set(gvk.GroupKind().String(), unused, "")
 		pause(ctx, s.opts.probeInterval)
 	}
 	return nil
+}
+
+// one lists the metadata of one object.
+func (s *source) one(ctx context.Context, gvk schema.GroupVersionKind, opts ...client.ListOption) (*metav1.PartialObjectMetadataList, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	return list, s.mgr.GetAPIReader().List(ctx, list, append(opts, client.Limit(1))...)
+}
+
+// warning says, before a kind is watched, that it has very many objects: the server reads
+// all of them to list the marked ones. It is empty if the kind has not so many.
+func (s *source) warning(ctx context.Context, gvk schema.GroupVersionKind) (string, error) {
+	list, err := s.one(ctx, gvk)
+	if err != nil {
+		return "", err
+	}
+	objects := int64(len(list.Items)) + ptr.Deref(list.GetRemainingItemCount(), 0)
+	if objects <= int64(s.opts.manyObjects) {
+		return "", nil
+	}
+	warning := fmt.Sprintf("there are %d objects of this kind, more than -many-objects=%d, and the server reads all of them to list the marked ones",
+		objects, s.opts.manyObjects)
+	s.mgr.GetLogger().Info("about to watch: "+warning, "kind", gvk.GroupKind().String())
+	return "; " + warning, nil
 }
 
 // marked selects what a user marked as a source, and what this program marked as a copy.
@@ -122,8 +100,10 @@ func marked() labels.Selector {
 // mirror watches the marked objects of a kind with its own cache and controller: they end
 // with ctx, and leave nothing behind. In the manager's cache, the watch of a kind that
 // has gone would fail again and again for ever.
-func (s *source) mirror(ctx context.Context, gvk schema.GroupVersionKind) error {
-	objects, err := s.newCache()
+func (s *source) mirror(ctx context.Context, gvk schema.GroupVersionKind, message string) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	objects, err := s.newCache(cancel)
 	if err != nil {
 		return err
 	}
@@ -131,22 +111,24 @@ func (s *source) mirror(ctx context.Context, gvk schema.GroupVersionKind) error 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	cached := make(chan error, 1)
 	go func() {
-		defer cancel()
+		defer cancel(nil)
 		cached <- objects.Start(ctx)
 	}()
-	err = s.runController(ctx, gvk, objects, c)
-	cancel()
+	err = s.runController(ctx, gvk, message, objects, c)
+	cancel(nil)
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		err = errors.Join(err, cause)
+	}
 	return errors.Join(err, <-cached)
 }
 
-func (s *source) runController(ctx context.Context, gvk schema.GroupVersionKind, objects cache.Cache, c controller.Controller) error {
+func (s *source) runController(ctx context.Context, gvk schema.GroupVersionKind, message string, objects cache.Cache, c controller.Controller) error {
 	if err := s.awaitSync(ctx, gvk, objects); err != nil || ctx.Err() != nil {
 		return err
 	}
-	s.board.set(gvk.GroupKind(), running, "")
+	s.board.set(gvk.GroupKind().String(), running, message)
 	return c.Start(ctx)
 }
 
@@ -163,14 +145,21 @@ func (s *source) awaitSync(ctx context.Context, gvk schema.GroupVersionKind, obj
 }
 
 // newCache makes a cache of the metadata of marked objects. The rest of an object is read
-// when the program copies it.
-func (s *source) newCache() (cache.Cache, error) {
+// when the program copies it. If the server says that it may not be listed or watched any
+// more, the cache, which would try for ever, calls fail. It does not if the server is down.
+func (s *source) newCache(fail func(error)) (cache.Cache, error) {
 	return cache.New(s.mgr.GetConfig(), cache.Options{
 		HTTPClient:           s.mgr.GetHTTPClient(),
 		Scheme:               s.mgr.GetScheme(),
 		Mapper:               s.mgr.GetRESTMapper(),
 		DefaultLabelSelector: marked(),
 		DefaultTransform:     cache.TransformStripManagedFields(),
+		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
+			toolscache.DefaultWatchErrorHandler(ctx, r, err)
+			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsInternalError(err) {
+				fail(err)
+			}
+		},
 	})
 }
 
