@@ -46,15 +46,16 @@ var editTests = map[string]editTest{
 	},
 	fieldsFile: {
 		[]string{
-			"if options.HTTPClient == nil {", "options.Mapper, err = apiutil.NewDynamicRESTMapper(config, options.HTTPClient)",
+			"if options.HTTPClient == nil {", "if options.Mapper == nil {", "options.Mapper, err = apiutil.NewDynamicRESTMapper(config, options.HTTPClient)",
 			"mapper:     options.Mapper,", "restMapper: options.Mapper,",
 			"typedClient: typedClient{", "},", "unstructuredClient: unstructuredClient{", "},", "metadataClient: metadataClient{", "},",
 			"typedClient        typedClient", "unstructuredClient unstructuredClient", "metadataClient     metadataClient",
 			"return apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)",
 		},
 		[]string{
-			"ownClient := options.HTTPClient == nil", "if ownClient {", "options.Mapper, err = mapperOf(config, options.HTTPClient, ownClient)",
-			"mapper:     followed(options.Mapper),", "restMapper: resources.mapper,",
+			"ownClient := options.HTTPClient == nil", "if ownClient {",
+			"ownMapper := options.Mapper == nil", "if ownMapper {", "options.Mapper, err = mapperOf(config, options.HTTPClient, ownClient)",
+			"mapper:     followed(options.Mapper, ownMapper),", "restMapper: resources.mapper,",
 			"typedClient: followingTypedClient{typedClient{", "}},",
 			"unstructuredClient: followingUnstructuredClient{unstructuredClient{", "}},",
 			"metadataClient: followingMetadataClient{metadataClient{", "}},",

@@ -47,7 +47,9 @@ func newClient(config *rest.Config, options Options) *client {
 	if options.HTTPClient == nil {
 		options.HTTPClient, err = rest.HTTPClientFor(config)
 	}
-	options.Mapper, err = apiutil.NewDynamicRESTMapper(config, options.HTTPClient)
+	if options.Mapper == nil {
+		options.Mapper, err = apiutil.NewDynamicRESTMapper(config, options.HTTPClient)
+	}
 	resources := &clientRestResources{
 		mapper: options.Mapper,
 	}
