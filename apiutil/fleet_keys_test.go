@@ -54,6 +54,7 @@ func TestFleetReadsOncePerKey(t *testing.T) {
 			t.Error("a removed mapper is still there")
 		}
 		wantRequests(t, server, "a removed key", "/api 200", "/apis 200")
+		server.SetLatency(time.Second) // so that all have asked before the first read ends
 		var all sync.WaitGroup
 		found := make([]*apiutil.DynamicRESTMapper, 50)
 		for i := range found {

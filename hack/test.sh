@@ -41,7 +41,7 @@ upstreams='TestApiMachinery|TestSource|TestLazyRestMapperProvider'  # upstream's
 # proves again, elsewhere or in more places, what a commit's tests prove once.
 not_run() {
 	cat <<-END
-		the race detector on the tools in hack, on the replays, on the forked tree and on the library's longest tests: the rest of the library has it here (hack/test.sh -nightly)
+		the race detector on the tools in hack, on the replays, on late kinds, on the forked tree and on the library's longest tests: the rest of the library has it here (hack/test.sh -nightly)
 		our own tests of the mapper in the forked tree, which have run in the root module; upstream's of the cache there (hack/test.sh -nightly)
 		upstream's tests in the fork of the oldest line: the newest has them here (hack/test.sh -nightly)
 		short runs of chaos, soak, hostile and the herd: what they are made of is tested here (hack/test.sh -nightly)
@@ -70,7 +70,7 @@ untimed() {
 	part 'proofs' gotest hack/proof -count=1 -skip "$unproven" ./...
 	part "the benchmarks' own tests" gotest hack/bench -run '^Test(Figures|SameAnswers)$' .
 	part "the examples' own tests" examples
-	part 'late kinds and metrics' gotest hack/e2e -race github.com/freshmapper/freshmapper/manager/...
+	part 'late kinds and metrics' gotest hack/e2e $race github.com/freshmapper/freshmapper/manager/...
 	part 'verify' $nice "$root/hack/verify.sh" $lint
 }
 
