@@ -13,7 +13,7 @@ import (
 type Verbs uint16
 
 // verbs are the members of Verbs, sorted.
-var verbs = [...]string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"}
+var verbs = [...]string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"} //nolint:gochecknoglobals // Go has no constant arrays
 
 // With returns v with verb, if that is one of the verbs.
 func (v Verbs) With(verb string) Verbs {
