@@ -40,10 +40,10 @@ import (
 // Fresh asks the server, as a miss of m does. It is false if the API has changed since the
 // cache was filled, and true right after a fill. So a mapper of
 // restmapper.NewDeferredDiscoveryRESTMapper finds a late kind at the first lookup, and never
-// asks without end. But it keeps what it found until a lookup misses or it is reset: use m
-// itself where you can. While the server can't be read, Fresh is true. Invalidate is the
-// Reset of m, and what was read before it is forgotten. On a server without aggregated
-// discovery, a refresh of m reads every version from now on.
+// asks without end. Give each such mapper a cache of its own. It keeps what it found until a
+// lookup misses or it is reset: use m itself where you can. While the server can't be read,
+// Fresh is true. Invalidate is the Reset of m, and what was read before it is forgotten. On a
+// server without aggregated discovery, a refresh of m reads every version from now on.
 func NewCachedDiscovery(m *DynamicRESTMapper, c discovery.DiscoveryInterface) discovery.CachedDiscoveryInterface {
 	m.reloader.KeepAll()
 	d := &cachedDiscovery{DiscoveryInterface: c, mapper: m, retries: flowcontrol.NewTokenBucketRateLimiter(1, 4)}
