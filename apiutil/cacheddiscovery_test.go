@@ -264,8 +264,8 @@ func TestCachedDiscoveryIsReadAgainFromAReplicaThatWasBehind(t *testing.T) {
 	})
 }
 
-// metrics is a group of an APIService.
-func metrics(dead bool) fakeapi.Group {
+// metricsAPI is a group of an APIService.
+func metricsAPI(dead bool) fakeapi.Group {
 	g := fakeGroup("metrics.example.com", fakeVersion("v1beta1", "Metric"))
 	g.Versions[0].Stale = dead
 	return g
@@ -277,9 +277,9 @@ var metricKind = schema.GroupVersionKind{Group: "metrics.example.com", Version: 
 func TestCachedDiscoveryKeepsTheListOfADeadAPIService(t *testing.T) {
 	quietly(t)
 	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-		server.Put(metrics(false))
+		server.Put(metricsAPI(false))
 		before, _ := v.preferred(t)
-		server.Put(metrics(true))
+		server.Put(metricsAPI(true))
 		v.Invalidate()
 		for range 2 {
 			after, failed := v.preferred(t)
@@ -299,7 +299,7 @@ func TestCachedDiscoveryKeepsTheListOfADeadAPIService(t *testing.T) {
 			v.wantPreferred(t, "beside a dead APIService", newResource, true)
 			before, _ = v.preferred(t)
 		}
-		server.Put(metrics(false))
+		server.Put(metricsAPI(false))
 		v.refresh(t)
 		if after, failed := v.preferred(t); len(failed) > 0 || !slices.Equal(before, after) {
 			t.Errorf("after its recovery: %q, %v; want %q", after, failed, before)
@@ -312,7 +312,7 @@ func TestCachedDiscoveryKeepsTheListOfADeadAPIService(t *testing.T) {
 func TestCachedDiscoveryFindsALateAPIService(t *testing.T) {
 	quietly(t)
 	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-		server.Put(metrics(true))
+		server.Put(metricsAPI(true))
 		names, failed := v.preferred(t)
 		if len(failed) != 1 || failed[metricKind.GroupVersion()] == nil || !slices.Contains(names, "example.com/v1 foos") {
 			t.Errorf("%q, %v; want all but %s", names, failed, metricKind.GroupVersion())
@@ -320,7 +320,7 @@ func TestCachedDiscoveryFindsALateAPIService(t *testing.T) {
 		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
 		wantServed(t, deferred, fooKind, otherKind)
 		wantAbsent(t, deferred, metricKind)
-		server.Put(metrics(false))
+		server.Put(metricsAPI(false))
 		time.Sleep(11 * time.Second)
 		wantServed(t, deferred, metricKind)
 	})
