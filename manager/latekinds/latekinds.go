@@ -32,7 +32,9 @@
 // RunWhileServed says: about a second after a change with WatchAPIs, else within 30 seconds.
 //
 // Each time that the controller waits, a log line names the kinds that are missing, and the gauge
-// controller_runtime_late_kinds_waiting{controller="widget"} is 1; while it runs, 0.
+// controller_runtime_late_kinds_waiting{controller="widget"} is 1; while it runs, 0. A program that
+// does not lead has no value. controller-runtime's own metrics go on under the controller's name;
+// but what is in a priority queue when the controller stops stays in workqueue_depth.
 package latekinds
 
 import (
