@@ -6,13 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
 // child is the manager that setup gets. It is the program's, but for its cache and client, and
@@ -25,6 +28,7 @@ type child struct {
 	mu        sync.Mutex
 	runnables []manager.Runnable // what setup added; nil once it runs
 	running   bool
+	refused   error // the first thing that setup must not do, and did
 }
 
 func newChild(mgr manager.Manager, opts Options) (*child, error) {
@@ -94,7 +98,47 @@ func (c *child) Start(context.Context) error {
 	return errors.New("latekinds: setup must not start its manager; it runs when setup has returned")
 }
 
-// run runs the cache and what was added, until ctx ends or one of them fails.
+// What belongs to the program is refused. A handler would keep the client of a controller that has
+// stopped, and can't be taken back.
+
+// AddHealthzCheck is not setup's to call.
+func (c *child) AddHealthzCheck(string, healthz.Checker) error { return c.refuse("health check") }
+
+// AddReadyzCheck is not setup's to call.
+func (c *child) AddReadyzCheck(string, healthz.Checker) error { return c.refuse("readiness check") }
+
+// AddMetricsServerExtraHandler is not setup's to call.
+func (c *child) AddMetricsServerExtraHandler(string, http.Handler) error {
+	return c.refuse("metrics handler")
+}
+
+// GetWebhookServer returns a server that is never started, because it can't return an error.
+func (c *child) GetWebhookServer() webhook.Server {
+	_ = c.refuse("webhook")
+	return webhook.NewServer(webhook.Options{})
+}
+
+func (c *child) refuse(what string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := fmt.Errorf("latekinds: a %s belongs to the program; register it with the program's manager, outside of setup", what)
+	if c.refused == nil {
+		c.refused = err
+	}
+	return err
+}
+
+// setUp calls setup, and returns its error, or that it did what it must not do.
+func (c *child) setUp(setup func(manager.Manager) error) error {
+	if err := setup(c); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused
+}
+
+// run runs the cache and then, as a manager does, what was added, until ctx ends or one of them fails.
 func (c *child) run(ctx context.Context) error {
 	c.mu.Lock()
 	runnables := c.runnables
@@ -105,8 +149,14 @@ func (c *child) run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.cache.Start(ctx) })
-	for _, r := range runnables {
-		group.Go(func() error { return r.Start(ctx) })
-	}
+	group.Go(func() error {
+		if !c.cache.WaitForCacheSync(ctx) {
+			return errors.Join(errors.New("its cache did not sync"), ctx.Err())
+		}
+		for _, r := range runnables {
+			group.Go(func() error { return r.Start(ctx) })
+		}
+		return nil
+	})
 	return group.Wait()
 }

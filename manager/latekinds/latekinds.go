@@ -22,7 +22,7 @@
 //     is not the program's. It has a cache and a client of its own, whose informers end
 //     with the controller. So take the client from that manager, and do not keep either.
 //   - Webhooks, health checks and metrics handlers belong to the program. Register them with
-//     its manager, outside of the function.
+//     its manager, outside of the function: the one that the function gets refuses them.
 //   - The cache has the options that you give in Options, because those of the program's
 //     manager can't be read. An operator for a few namespaces names them there, too.
 //
@@ -31,8 +31,10 @@
 // controller-runtime that hack/fork has made. Changes are noticed as the mapper's
 // RunWhileServed says: about a second after a change with WatchAPIs, else within 30 seconds.
 //
-// While the controller waits, one log line names the kinds that are missing, and the gauge
-// controller_runtime_late_kinds_waiting{controller="widget"} is 1; while it runs, 0.
+// Each time that the controller waits, a log line names the kinds that are missing, and the gauge
+// controller_runtime_late_kinds_waiting{controller="widget"} is 1; while it runs, 0. A program that
+// does not lead has no value. controller-runtime's own metrics go on under the controller's name;
+// but what is in a priority queue when the controller stops stays in workqueue_depth.
 package latekinds
 
 import (
@@ -55,7 +57,7 @@ import (
 // Options say what a controller waits for. Name and Kinds are required.
 type Options struct {
 	// Name is what log lines and the gauge call the controller. It must be the only one of
-	// this name in the program.
+	// this name in the program, unless the manager's controllers have SkipNameValidation.
 	Name string
 	// Kinds have to be served while the controller runs. For a kind without a version, any
 	// version will do.
@@ -67,13 +69,14 @@ type Options struct {
 	// Cache.Reader default to those of the program's manager, and to the controller's own cache.
 	Client client.Options
 	// NeedLeaderElection says whether the controller waits until this program leads. Defaults
-	// to true, as for any controller.
+	// to what the manager has for its controllers, and that to true.
 	NeedLeaderElection *bool
 }
 
 // Mapper is what the program's manager must have as its RESTMapper.
 type Mapper interface {
-	meta.RESTMapper
+	meta.ResettableRESTMapper
+	RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error)
 	RunWhileServed(ctx context.Context, run func(context.Context) error, gvks ...schema.GroupVersionKind) error
 }
 
@@ -81,10 +84,10 @@ type Mapper interface {
 // setup with a manager on which setup builds the controller, and runs what setup has added to it.
 // Call Add before or after the manager has started, from any goroutine.
 //
-// Add returns an error if an option is missing or if the manager's mapper can't wait for
-// kinds. While the program runs, an error of setup, or of what setup has added, ends the manager
-// as that of any controller does. A NoMatch of one of the kinds is no such error: the kind has
-// just gone, and the controller waits for it again.
+// Add returns an error if an option is missing, if the name is taken, or if the manager's mapper
+// can't wait for kinds. While the program runs, an error of setup, or of what setup has added,
+// ends the manager as that of any controller does. If one of the kinds has just gone, whatever
+// the error is, the controller waits for it again.
 func Add(mgr manager.Manager, opts Options, setup func(manager.Manager) error) error {
 	switch {
 	case opts.Name == "":
@@ -98,14 +101,16 @@ func Add(mgr manager.Manager, opts Options, setup func(manager.Manager) error) e
 			"set Options.MapperProvider of the manager to apiutil.DynamicRESTMapperProvider, or use the fork of controller-runtime",
 			mgr.GetRESTMapper(), opts.Name)
 	}
-	waiting, err := waitingGauge(metrics.Registry)
+	if opts.NeedLeaderElection == nil {
+		opts.NeedLeaderElection = mgr.GetControllerOptions().NeedLeaderElection
+	}
+	waiting, err := waitingGauge(metrics.Registry, opts.Name, mgr.GetControllerOptions().SkipNameValidation)
 	if err != nil {
 		return err
 	}
 	return mgr.Add(&late{
-		mgr: mgr, mapper: mapper, opts: opts, setup: setup,
-		log:     mgr.GetLogger().WithName("latekinds").WithValues("controller", opts.Name),
-		waiting: waiting.WithLabelValues(opts.Name),
+		mgr: mgr, mapper: mapper, opts: opts, setup: setup, waiting: waiting,
+		log: mgr.GetLogger().WithName("latekinds").WithValues("controller", opts.Name),
 	})
 }
 
@@ -124,21 +129,27 @@ func waits(mapper meta.RESTMapper) Mapper {
 	return nil
 }
 
-// waitingGauge registers the gauge, or returns the one that is registered.
-func waitingGauge(registerer prometheus.Registerer) (*prometheus.GaugeVec, error) {
+// waitingGauge registers the gauge of a controller. If it is registered, the name is taken; if
+// that may be, the gauge is shared. It has no value before the controller waits or runs, because
+// a program that does not lead does neither.
+func waitingGauge(registerer prometheus.Registerer, name string, mayBeTaken *bool) (*prometheus.GaugeVec, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Subsystem: "controller_runtime_late_kinds", Name: "waiting",
-		Help: "Whether the controller waits for its kinds to be served (1) or runs (0).",
-	}, []string{"controller"})
+		Help:        "Whether the controller waits for its kinds to be served (1) or runs (0).",
+		ConstLabels: prometheus.Labels{"controller": name},
+	}, nil)
 	err := registerer.Register(gauge)
 	var registered prometheus.AlreadyRegisteredError
 	if errors.As(err, &registered) {
-		if before, ok := registered.ExistingCollector.(*prometheus.GaugeVec); ok {
+		before, ok := registered.ExistingCollector.(*prometheus.GaugeVec)
+		if ok && mayBeTaken != nil && *mayBeTaken {
 			return before, nil
 		}
+		return nil, fmt.Errorf("latekinds: a controller of the name %q was added before; give each another Options.Name, "+
+			"or set SkipNameValidation in the Controller options of the manager", name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("latekinds: register the gauge of controllers that wait: %w", err)
+		return nil, fmt.Errorf("latekinds: register the gauge of controller %q: %w", name, err)
 	}
 	return gauge, nil
 }
@@ -150,7 +161,7 @@ type late struct {
 	opts    Options
 	setup   func(manager.Manager) error
 	log     logr.Logger
-	waiting prometheus.Gauge
+	waiting *prometheus.GaugeVec
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -165,9 +176,9 @@ const pauseAfterGone = time.Second
 // Start runs the controller while its kinds are served. It blocks until ctx ends.
 func (l *late) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
-		l.await()
-		err := l.mapper.RunWhileServed(ctx, l.run, l.opts.Kinds...)
-		if !l.gone(err) {
+		l.await(ctx)
+		err := l.mapper.RunWhileServed(ctx, func(served context.Context) error { return l.run(ctx, served) }, l.opts.Kinds...)
+		if ctx.Err() != nil || !l.gone(ctx, err) {
 			return err
 		}
 		l.log.Info("A kind went while the controller started", "reason", err.Error())
@@ -180,52 +191,73 @@ func (l *late) Start(ctx context.Context) error {
 }
 
 // await says that the controller waits, and for which kinds.
-func (l *late) await() {
-	l.waiting.Set(1)
+func (l *late) await(ctx context.Context) {
+	l.waiting.WithLabelValues().Set(1)
 	var missing []string
 	for _, gvk := range l.opts.Kinds {
-		var versions []string // none: any version
-		if gvk.Version != "" {
-			versions = []string{gvk.Version}
-		}
-		if _, err := l.mapper.RESTMapping(gvk.GroupKind(), versions...); err != nil {
+		if err := l.find(ctx, gvk); err != nil {
 			missing = append(missing, gvk.String())
 		}
 	}
-	if len(missing) > 0 {
+	if len(missing) > 0 && ctx.Err() == nil {
 		l.log.Info("Waiting for kinds to be served", "kinds", missing)
 	}
 }
 
-// run sets the controller up, and runs it until ctx ends or it fails.
-func (l *late) run(ctx context.Context) error {
+// find returns an error if the kind is not served. It waits for the server until ctx ends.
+func (l *late) find(ctx context.Context, gvk schema.GroupVersionKind) error {
+	var versions []string // none: any version
+	if gvk.Version != "" {
+		versions = []string{gvk.Version}
+	}
+	_, err := l.mapper.RESTMappingWithContext(ctx, gvk.GroupKind(), versions...)
+	return err
+}
+
+// run sets the controller up, and runs it until served ends or it fails. The program ends with ctx.
+func (l *late) run(ctx, served context.Context) error {
 	child, err := newChild(l.mgr, l.opts)
 	if err != nil {
 		return fmt.Errorf("controller %q: %w", l.opts.Name, err)
 	}
-	if err := l.setup(child); err != nil {
+	if err := child.setUp(l.setup); err != nil {
 		return fmt.Errorf("set up controller %q: %w", l.opts.Name, err)
 	}
 	l.log.Info("All kinds are served: the controller starts", "kinds", l.opts.Kinds)
-	l.waiting.Set(0)
-	err = child.run(ctx)
-	if ctx.Err() == nil {
-		return err
+	l.waiting.WithLabelValues().Set(0)
+	err = child.run(served)
+	if served.Err() == nil && err != nil {
+		return fmt.Errorf("controller %q: %w", l.opts.Name, err)
 	}
 	// It was told to stop. What it could not finish is no reason to end the program.
 	if err != nil && !errors.Is(err, context.Canceled) {
 		l.log.Error(err, "The controller has stopped with an error")
 	}
-	l.log.Info("The controller has stopped: a kind is no longer served as it was, or the program ends")
-	l.waiting.Set(1)
+	l.waiting.WithLabelValues().Set(1)
+	if ctx.Err() != nil {
+		l.log.Info("The controller has stopped: the program ends")
+		return nil
+	}
+	l.log.Info("The controller has stopped: a kind is no longer served as it was")
+	l.await(ctx)
 	return nil
 }
 
-// gone reports whether err says that one of the kinds is not served.
-func (l *late) gone(err error) bool {
-	var noKind *meta.NoKindMatchError
-	if !errors.As(err, &noKind) {
+// gone reports whether err came because one of the kinds is not served: it says so, or the
+// server does, asked again. The first is enough, because servers may contradict each other.
+func (l *late) gone(ctx context.Context, err error) bool {
+	if err == nil {
 		return false
 	}
-	return slices.ContainsFunc(l.opts.Kinds, func(gvk schema.GroupVersionKind) bool { return gvk.GroupKind() == noKind.GroupKind })
+	l.mapper.Reset()
+	return slices.ContainsFunc(l.opts.Kinds, func(gvk schema.GroupVersionKind) bool {
+		return notServed(err, gvk) || notServed(l.find(ctx, gvk), gvk)
+	})
+}
+
+// notServed reports whether err says that the kind is not served, in the version that it has.
+func notServed(err error, gvk schema.GroupVersionKind) bool {
+	var noKind *meta.NoKindMatchError
+	return errors.As(err, &noKind) && noKind.GroupKind == gvk.GroupKind() &&
+		(gvk.Version == "" || len(noKind.SearchedVersions) == 0 || slices.Contains(noKind.SearchedVersions, gvk.Version))
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -67,9 +70,19 @@ type wrapped struct{ meta.RESTMapper }
 
 func (w wrapped) Unwrap() meta.RESTMapper { return w.RESTMapper }
 
-// newTimes returns a mapper that knows no kind, and whose kinds come so many times.
-func newTimes(runs int) *times {
-	return &times{RESTMapper: meta.NewDefaultRESTMapper(nil), runs: runs, gone: make(chan struct{})}
+// newTimes returns a mapper that knows these kinds, and whose kinds come so many times.
+func newTimes(runs int, kinds ...schema.GroupVersionKind) *times {
+	known := meta.NewDefaultRESTMapper(nil)
+	for _, gvk := range kinds {
+		known.Add(gvk, meta.RESTScopeNamespace)
+	}
+	return &times{RESTMapper: known, runs: runs, gone: make(chan struct{})}
+}
+
+func (m *times) Reset() {}
+
+func (m *times) RESTMappingWithContext(_ context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	return m.RESTMapping(gk, versions...)
 }
 
 // log keeps the lines.
@@ -94,6 +107,7 @@ func newManager(t *testing.T, mapper meta.RESTMapper, l *log) manager.Manager {
 	t.Helper()
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{
 		Logger: funcr.New(l.add, funcr.Options{}), Metrics: server.Options{BindAddress: "0"},
+		Controller:     config.Controller{SkipNameValidation: ptr.To(true)}, // for go test -count
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 	})
 	if err != nil {
@@ -167,7 +181,7 @@ func TestControllerOfOneNameComesBack(t *testing.T) {
 		t.Errorf("the gauge is %v after the kinds went, want 1", got)
 	}
 	for text, want := range map[string]int{
-		"Waiting for kinds to be served": 1, "/v1, Kind=Widget": 4, "the controller starts": 3, "The controller has stopped": 3,
+		"Waiting for kinds to be served": 3, "/v1, Kind=Widget": 6, "the controller starts": 3, "The controller has stopped": 3,
 	} {
 		if got := lines.count(text); got < want {
 			t.Errorf("%d log lines with %q, want %d, in %q", got, text, want, lines.lines)
@@ -177,27 +191,40 @@ func TestControllerOfOneNameComesBack(t *testing.T) {
 
 // TestErrorsEndTheProgramUnlessAKindWent sees which errors end the manager.
 func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
-	noMatch := func(kind string) error {
-		return fmt.Errorf("index: %w", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "example.com", Kind: kind}})
+	noMatch := func(kind string, versions ...string) error {
+		return fmt.Errorf("index: %w", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "example.com", Kind: kind}, SearchedVersions: versions})
 	}
 	for name, test := range map[string]struct {
 		setup func(n int, mgr manager.Manager) error
 		runs  int
+		away  bool   // the kind is not served by now
 		want  string // in the error; none: the manager goes on
 	}{
-		"setup fails":                    {setup: func(int, manager.Manager) error { return errors.New("no") }, runs: 1, want: `set up controller "e": no`},
-		"setup adds nothing":             {setup: func(int, manager.Manager) error { return nil }, runs: 1, want: "setup has added nothing"},
-		"setup starts its manager":       {setup: func(_ int, mgr manager.Manager) error { return mgr.Start(context.Background()) }, runs: 1, want: "must not start"},
-		"another kind is not served":     {setup: func(int, manager.Manager) error { return noMatch("Gadget") }, runs: 1, want: `no matches for kind "Gadget"`},
-		"the controller fails":           {setup: func(_ int, mgr manager.Manager) error { return mgr.Add(fails(errors.New("broken"))) }, runs: 1, want: "broken"},
-		"its kind went during setup":     {setup: func(int, manager.Manager) error { return noMatch("Widget") }, runs: 1},
-		"it fails when told to stop":     {setup: func(_ int, mgr manager.Manager) error { return mgr.Add(failsAtEnd(errors.New("broken"))) }, runs: 1},
+		"setup fails":                                   {setup: func(int, manager.Manager) error { return errors.New("no") }, runs: 1, want: `set up controller "setup fails": no`},
+		"setup adds nothing":                            {setup: func(int, manager.Manager) error { return nil }, runs: 1, want: "setup has added nothing"},
+		"setup starts its manager":                      {setup: func(_ int, mgr manager.Manager) error { return mgr.Start(context.Background()) }, runs: 1, want: "must not start"},
+		"another kind is not served":                    {setup: func(int, manager.Manager) error { return noMatch("Gadget") }, runs: 1, want: `no matches for kind "Gadget"`},
+		"the controller fails":                          {setup: func(_ int, mgr manager.Manager) error { return mgr.Add(fails(errors.New("broken"))) }, runs: 1, want: "broken"},
+		"its kind went during setup":                    {setup: func(int, manager.Manager) error { return noMatch("Widget") }, runs: 1},
+		"it fails when told to stop":                    {setup: func(_ int, mgr manager.Manager) error { return mgr.Add(failsAtEnd(errors.New("broken"))) }, runs: 1},
+		"another version is not served":                 {setup: func(int, manager.Manager) error { return noMatch("Widget", "v2") }, runs: 1, want: `no matches for kind "Widget"`},
+		"a controller says no match of another version": {setup: func(_ int, mgr manager.Manager) error { return mgr.Add(fails(noMatch("Widget", "v2"))) }, runs: 1, want: `controller "`},
+		"setup meets a 404 as its kind goes":            {setup: func(int, manager.Manager) error { return errors.New("could not find the requested resource") }, runs: 1, away: true},
+		"the controller times out as its kind goes":     {setup: func(_ int, mgr manager.Manager) error { return mgr.Add(fails(errors.New("caches did not sync"))) }, runs: 1, away: true},
+		"setup adds a health check":                     {setup: func(_ int, mgr manager.Manager) error { return mgr.AddHealthzCheck("x", nil) }, runs: 1, want: "outside of setup"},
+		"setup adds a webhook": {setup: func(_ int, mgr manager.Manager) error {
+			mgr.GetWebhookServer().Register("/x", http.NotFoundHandler())
+			return mgr.Add(failsAtEnd(nil))
+		}, runs: 1, want: "a webhook belongs to the program"},
 		"its kind went, and comes again": {setup: setupSecond(noMatch("Widget")), runs: 2, want: "second"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mapper := newTimes(test.runs)
-			mgr, calls := newManager(t, wrapped{mapper}, &log{}), 0
-			opts := latekinds.Options{Name: "e", Kinds: []schema.GroupVersionKind{widget}, NeedLeaderElection: new(bool)}
+			mapper, lines := newTimes(test.runs, widget), &log{}
+			if test.away {
+				mapper = newTimes(test.runs)
+			}
+			mgr, calls := newManager(t, wrapped{mapper}, lines), 0
+			opts := latekinds.Options{Name: name, Kinds: []schema.GroupVersionKind{widget}, NeedLeaderElection: new(bool)}
 			if err := latekinds.Add(mgr, opts, func(mgr manager.Manager) error { calls++; return test.setup(calls, mgr) }); err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +232,12 @@ func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() { ended <- mgr.Start(ctx) }()
-			if test.want == "" {
+			if test.away {
+				for len(ended) == 0 && lines.count("A kind went while the controller started") == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				cancel()
+			} else if test.want == "" {
 				select {
 				case mapper.gone <- struct{}{}: // while it runs
 				case <-mgr.Elected():
