@@ -7,6 +7,7 @@ package apiutil_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,6 +210,68 @@ func TestDeferredMapperEndsWhileSlowReplicasDisagree(t *testing.T) {
 			ahead.SetLatency(0)
 			behind.SetLatency(0)
 			<-ended
+		}
+	})
+}
+
+// A reading that hangs, begun because something is missing, delays no use.
+func TestCachedDiscoveryHitWaitsForNoReading(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		ahead, behind := twoReplicas(fakeapi.Aggregated())
+		v := newViewThrough(t, ahead, ahead.Client().Transport, behind.Client().Transport)
+		v.preferred(t)
+		behind.SetFault(fakeapi.All(), fakeapi.Timeout())
+		v.reads.Store(0)
+		for range 60 {
+			time.Sleep(time.Second)
+			soon(t, "a hit", func() { v.preferred(t) })
+		}
+		if n := v.reads.Load(); n == 0 || n > 6 {
+			t.Errorf("%d requests in a minute", n)
+		}
+	})
+}
+
+// The lists are in the order of the groups and their versions, on every run.
+func TestCachedDiscoveryAnswersInOrder(t *testing.T) {
+	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
+		server.PutVersion("example.com", fakeVersion("v2", "Foo"))
+		for range 10 {
+			groups, lists, err := v.ServerGroupsAndResources()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got, want []string
+			for _, list := range lists {
+				got = append(got, list.GroupVersion)
+			}
+			for _, group := range groups {
+				for _, version := range group.Versions {
+					want = append(want, version.GroupVersion)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+		}
+	})
+}
+
+// While the API changes each second, each change costs one reading, however many uses there are.
+func TestCachedDiscoveryInAStorm(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		v := newView(t, server)
+		v.preferred(t)
+		v.reads.Store(0)
+		for n := range 60 {
+			serve(server, schema.GroupVersionKind{Group: "example.com", Version: fmt.Sprint("v", n+2), Kind: "Late"})
+			v.refresh(t)
+			for range 10 {
+				v.preferred(t)
+			}
+			v.wantReads(t, "a change", 2)
+			time.Sleep(time.Second)
 		}
 	})
 }
