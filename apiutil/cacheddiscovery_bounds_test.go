@@ -216,6 +216,7 @@ func TestDeferredMapperEndsWhileSlowReplicasDisagree(t *testing.T) {
 
 // A reading that hangs, begun because something is missing, delays no use.
 func TestCachedDiscoveryHitWaitsForNoReading(t *testing.T) {
+	quietly(t)
 	inBubble(t, func(t *testing.T) {
 		ahead, behind := twoReplicas(fakeapi.Aggregated())
 		v := newViewThrough(t, ahead, ahead.Client().Transport, behind.Client().Transport)
@@ -273,5 +274,26 @@ func TestCachedDiscoveryInAStorm(t *testing.T) {
 			v.wantReads(t, "a change", 2)
 			time.Sleep(time.Second)
 		}
+	})
+}
+
+// A replica that never hears of a kind costs less and less.
+func TestCachedDiscoveryOfAReplicaThatStaysBehind(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		ahead, behind := twoReplicas(fakeapi.Aggregated())
+		v := newViewThrough(t, ahead, ahead.Client().Transport, behind.Client().Transport)
+		for range 3600 {
+			v.preferred(t)
+			time.Sleep(time.Second)
+		}
+		if n := v.reads.Load(); n > 150 {
+			t.Errorf("%d requests in an hour", n)
+		}
+		serve(behind, lateKind)
+		serve(behind, newKind)
+		time.Sleep(time.Minute + time.Second)
+		v.preferred(t)
+		synctest.Wait()
+		v.wantPreferred(t, "in the end", newResource, true)
 	})
 }

@@ -25,14 +25,16 @@ type fill struct {
 	state  state         // of the mapper, before the reading
 	tick   snapshot.Tick // before the reading
 	ended  time.Time
-	until  time.Time   // something is missing: read again then; zero: nothing is
-	asked  atomic.Bool // by Fresh
+	until  time.Time     // something is missing: read again then; zero: nothing is
+	pause  time.Duration // before until
+	asked  atomic.Bool   // by Fresh
 	groups *metav1.APIGroupList
 	lists  map[schema.GroupVersion]*metav1.APIResourceList // the last good ones
 	failed map[schema.GroupVersion]error
 }
 
-// missingFor is how long a reading counts that lacks something.
+// missingFor is how long a reading counts that lacks something. Those that follow count twice as
+// long each, up to a minute.
 const missingFor = 10 * time.Second
 
 // due reports whether another reading may find more, although the API is not known to have
@@ -85,7 +87,8 @@ func (f *fill) read(c discovery.DiscoveryInterface, last *fill, known *snapshot.
 		}
 	}
 	if n < known.Kinds() {
-		f.until = time.Now().Add(missingFor)
+		f.pause = max(missingFor, min(2*last.pause, time.Minute))
+		f.until = time.Now().Add(f.pause)
 	}
 	return nil
 }
