@@ -120,12 +120,13 @@ func (d *cachedDiscovery) fill(last *fill) (*fill, error) {
 	if invalid {
 		_ = d.refresh() // so that the mapper does not find later what c finds now
 	}
-	next := &fill{state: d.state(), tick: d.mapper.reloader.Now()}
+	next := &fill{state: d.state()}
 	if err := next.read(d.DiscoveryInterface, last, d.mapper.reloader.Snapshot()); err != nil {
 		if invalid {
 			return last, err
 		}
-		next.groups, next.lists, next.failed, next.until = last.groups, last.lists, last.failed, time.Now().Add(missingFor)
+		next.groups, next.lists, next.failed = last.groups, last.lists, last.failed
+		next.pause, next.differ = firstPause, true
 	}
 	next.ended = time.Now()
 	return next, nil

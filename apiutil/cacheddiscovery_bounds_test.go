@@ -297,3 +297,27 @@ func TestCachedDiscoveryOfAReplicaThatStaysBehind(t *testing.T) {
 		v.wantPreferred(t, "in the end", newResource, true)
 	})
 }
+
+// A version fails, and a kind is there, only while the cache is read: the mapper never hears of it.
+func TestCachedDiscoveryForgetsWhatWasThereForAMoment(t *testing.T) {
+	quietly(t)
+	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
+		server.Put(metrics(false))
+		v.preferred(t)
+		serve(server, lateKind)
+		v.refresh(t)
+		server.Put(metrics(true))
+		serve(server, newKind)
+		v.preferred(t)
+		server.Put(metrics(false))
+		server.Remove(newKind.Group)
+		for range 20 {
+			time.Sleep(defaultMaxAge + time.Second)
+			v.preferred(t)
+			synctest.Wait()
+		}
+		if after, failed := v.preferred(t); slices.Contains(after, newResource) || len(failed) > 0 {
+			t.Errorf("%q, %v", after, failed)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -22,35 +23,36 @@ import (
 // fill is everything that client-go's cache has read, and what that leaves out of versions that
 // fail. Only asked changes.
 type fill struct {
-	state  state         // of the mapper, before the reading
-	tick   snapshot.Tick // before the reading
+	state  state // of the mapper, before the reading
 	ended  time.Time
-	until  time.Time     // something is missing: read again then; zero: nothing is
-	pause  time.Duration // before until
+	pause  time.Duration // after which another reading may be made
+	differ bool          // from what the mapper knew
 	asked  atomic.Bool   // by Fresh
 	groups *metav1.APIGroupList
 	lists  map[schema.GroupVersion]*metav1.APIResourceList // the last good ones
 	failed map[schema.GroupVersion]error
 }
 
-// missingFor is how long a reading counts that lacks something. Those that follow count twice as
-// long each, up to a minute.
-const missingFor = 10 * time.Second
+// firstPause is the pause after a reading that lacks something. Each that follows is twice as long,
+// up to mostPause.
+const firstPause, mostPause = 10 * time.Second, time.Minute
 
 // due reports whether another reading may find more, although the API is not known to have
-// changed: a version that failed is well again. The aggregated document tells that itself.
+// changed: the reading was of a server that is behind or ahead, or a version that failed is well.
 func (f *fill) due(known *snapshot.Snapshot) bool {
+	if !f.differ && len(f.failed) == 0 || time.Since(f.ended) < f.pause {
+		return false
+	}
+	differ := f.differ
 	for gv := range f.failed {
 		v := known.Group(gv.Group).Version(gv.Version)
-		if v != nil && v.Err == nil && v.Read > f.tick && !known.Aggregated() {
-			return true
-		}
+		differ = differ || v == nil || v.Err == nil
 	}
-	return !f.until.IsZero() && time.Now().After(f.until)
+	return differ
 }
 
-// read reads everything. A version that fails has the list that it had in last. If kinds that
-// are known are missing or different, the server, or a replica of it, was behind.
+// read reads everything. A version that fails has the list that it had in last. If it has
+// other kinds than are known, the server, or a replica of it, was behind or ahead.
 func (f *fill) read(c discovery.DiscoveryInterface, last *fill, known *snapshot.Snapshot) error {
 	cache := memory.NewMemCacheClient(c)
 	cache.Invalidate() // if c has a cache, too
@@ -83,12 +85,14 @@ func (f *fill) read(c discovery.DiscoveryInterface, last *fill, known *snapshot.
 			m, _, err := known.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: r.Kind}, []string{gv.Version})
 			if err == nil && m.Resource.Resource == r.Name && (m.Scope.Name() == meta.RESTScopeNameNamespace) == r.Namespaced {
 				n++
+			} else if _, _, err = known.KindFor(gv.WithResource(r.Name)); err != nil && !strings.Contains(r.Name, "/") {
+				f.differ = true
 			}
 		}
 	}
-	if n < known.Kinds() {
-		f.pause = max(missingFor, min(2*last.pause, time.Minute))
-		f.until = time.Now().Add(f.pause)
+	f.differ = f.differ || n < known.Kinds()
+	if f.differ || len(failed) > 0 {
+		f.pause = max(firstPause, min(2*last.pause, mostPause))
 	}
 	return nil
 }

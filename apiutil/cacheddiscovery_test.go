@@ -303,6 +303,7 @@ func TestCachedDiscoveryKeepsTheListOfADeadAPIService(t *testing.T) {
 		}
 		server.Put(metrics(false))
 		v.refresh(t)
+		time.Sleep(time.Minute)
 		v.preferred(t) // starts a reading
 		synctest.Wait()
 		if after, failed := v.preferred(t); len(failed) > 0 || !slices.Equal(before, after) {
