@@ -5,20 +5,15 @@ package apiutil
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -31,11 +26,11 @@ import (
 //
 // Answers have client-go's form, and are read through c. Each use counts as a use of m, so
 // m confirms them every MaxAge. The next use after m has noticed a change reads everything
-// again; other uses send no request. A group-version that is missing is looked for on the
+// again; other uses wait for no request. A group-version that is missing is looked for on the
 // server before the error is memory.ErrCacheNotFound. A version that fails keeps its last
 // good list beside the error, a *discovery.ErrGroupDiscoveryFailed where lists of many are
-// asked for. If c can read nothing, the error is c's. OpenAPI documents are not kept: they
-// may change without a change of the API.
+// asked for. If c can read nothing, what was read last stays; after Invalidate the error is
+// c's. OpenAPI documents are not kept: they may change without a change of the API.
 //
 // Fresh asks the server, as a miss of m does. It is false if the API has changed since the
 // cache was filled, and true right after a fill. So a mapper of
@@ -46,8 +41,8 @@ import (
 // server without aggregated discovery, a refresh of m reads every version from now on.
 func NewCachedDiscovery(m *DynamicRESTMapper, c discovery.DiscoveryInterface) discovery.CachedDiscoveryInterface {
 	m.reloader.KeepAll()
-	d := &cachedDiscovery{DiscoveryInterface: c, mapper: m, retries: flowcontrol.NewTokenBucketRateLimiter(1, 4)}
-	d.filled.Store(&fill{stamp: &stamp{state: state{invalidated: ^uint64(0)}}}) // outdated
+	d := &cachedDiscovery{DiscoveryInterface: c, mapper: m}
+	d.filled.Store(&fill{state: state{invalidated: ^uint64(0)}}) // outdated
 	return d
 }
 
@@ -55,11 +50,13 @@ func NewCachedDiscovery(m *DynamicRESTMapper, c discovery.DiscoveryInterface) di
 type cachedDiscovery struct {
 	discovery.DiscoveryInterface // what is not cached is c's
 	mapper                       *DynamicRESTMapper
-	invalidated                  atomic.Uint64 // how often
-	filled                       atomic.Pointer[fill]
-	filling                      sync.Mutex            // held while c reads: who needs that waits for it, as in client-go's cache
-	answered                     atomic.Pointer[stamp] // by ServerGroupsAndResources, the first time since Invalidate
-	retries                      flowcontrol.RateLimiter
+	invalidated                  atomic.Uint64        // how often
+	filled, answered             atomic.Pointer[fill] // answered by ServerGroupsAndResources, the first time since Invalidate
+
+	mu      sync.Mutex // held for short work in memory only; guards what follows
+	running *reading   // nil if there is none
+	retries int        // how often in a row Fresh was false for what had just been read
+	rest    time.Time  // until then Fresh is true
 }
 
 // state differs after each change of the API, also of what a mapper does not know.
@@ -73,47 +70,101 @@ func (d *cachedDiscovery) state() state {
 	return state{s.Generation(), d.invalidated.Load(), s.Document()}
 }
 
-// current returns the fill, or a new one if it is outdated.
+// current returns the fill, or a new one if the API has changed.
 func (d *cachedDiscovery) current() (*fill, error) {
 	d.mapper.hit()
-	if f := d.filled.Load(); !f.outdated(d.state()) {
+	if f := d.filled.Load(); f.state == d.state() {
+		if f.due(d.mapper.reloader.Snapshot()) {
+			d.read() // nobody waits for it
+		}
 		return f, nil
 	}
-	d.filling.Lock()
-	defer d.filling.Unlock()
-	last := d.filled.Load()
-	if !last.outdated(d.state()) {
-		return last, nil
+	r := d.read()
+	<-r.done
+	if r.err == nil && r.fill.state != d.state() { // it may have begun before the call
+		r = d.read()
+		<-r.done
 	}
-	if last.state.invalidated != d.invalidated.Load() {
-		d.refresh() // so that the mapper does not find later what c finds now
-	}
-	next := &fill{CachedDiscoveryInterface: memory.NewMemCacheClient(d.DiscoveryInterface), stamp: &stamp{state: d.state()}}
-	err := next.read(last, d.mapper)
-	if err == nil {
-		d.filled.Store(next)
-	}
-	return next, err
+	return r.fill, r.err
 }
 
-// refresh makes the mapper read the server. If it can't, nothing is known to have changed.
-func (d *cachedDiscovery) refresh() {
+// reading is a read of everything through c, shared by all that wait for it.
+type reading struct {
+	done chan struct{}
+	fill *fill // this and err are written before done is closed
+	err  error
+}
+
+// read returns the reading that is under way, or a new one.
+func (d *cachedDiscovery) read() *reading {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running == nil {
+		r := &reading{done: make(chan struct{})}
+		d.running = r
+		go func() {
+			r.fill, r.err = d.fill(d.filled.Load())
+			d.filled.Store(r.fill)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.running = nil
+			close(r.done)
+		}()
+	}
+	return d.running
+}
+
+// fill reads everything. If that fails, last goes on, unless it was invalidated.
+func (d *cachedDiscovery) fill(last *fill) (*fill, error) {
+	invalid := last.state.invalidated != d.invalidated.Load()
+	if invalid {
+		_ = d.refresh() // so that the mapper does not find later what c finds now
+	}
+	next := &fill{state: d.state()}
+	if err := next.read(d.DiscoveryInterface, last, d.mapper.reloader.Snapshot()); err != nil {
+		if invalid {
+			return last, err
+		}
+		next.groups, next.lists, next.failed = last.groups, last.lists, last.failed
+		next.pause, next.differ = firstPause, true
+	}
+	next.ended = time.Now()
+	return next, nil
+}
+
+// refresh makes the mapper read the document; without the aggregated one, also the versions that
+// answer soon.
+func (d *cachedDiscovery) refresh() error {
 	d.mapper.hit()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	_ = d.mapper.reloader.Refresh(ctx)
+	err := d.mapper.reloader.ReadDocument(ctx)
+	if err == nil && !d.mapper.reloader.Snapshot().Aggregated() {
+		_ = d.mapper.reloader.Refresh(ctx)
+	}
+	return err
 }
 
-// Fresh is about what a deferred mapper has got. It is false for at most four readings, and one
-// more each second: while replicas of the server disagree, each is outdated at once.
+// Fresh is about what a deferred mapper has got, which reads and asks at once again while Fresh is
+// false. While replicas of the server disagree, each reading is outdated at once: after four of
+// them in a row Fresh is true for a second.
 func (d *cachedDiscovery) Fresh() bool {
-	got := cmp.Or(d.answered.Load(), d.filled.Load().stamp)
-	d.refresh()
-	if !got.outdated(d.state()) || !got.retried.Load() && !d.retries.TryAccept() {
+	got := cmp.Or(d.answered.Load(), d.filled.Load())
+	atOnce, again := time.Since(got.ended) < 100*time.Millisecond, got.asked.Swap(true)
+	if d.refresh() != nil || got.state == d.state() && !got.due(d.mapper.reloader.Snapshot()) {
 		return true
 	}
-	got.retried.Store(true)
-	return false
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if atOnce && !again {
+		d.retries++
+	} else if !again {
+		d.retries = 0
+	}
+	if d.retries > 4 {
+		d.retries, d.rest = 0, time.Now().Add(time.Second)
+	}
+	return time.Now().Before(d.rest)
 }
 
 func (d *cachedDiscovery) Invalidate() {
@@ -124,15 +175,18 @@ func (d *cachedDiscovery) Invalidate() {
 
 func (d *cachedDiscovery) ServerGroups() (*metav1.APIGroupList, error) {
 	f, err := d.current()
-	return f.groups, err
+	if err != nil {
+		return nil, err
+	}
+	return f.groups, nil
 }
 
 // GroupsAndMaybeResources makes this a discovery.AggregatedDiscoveryInterface, as client-go's
 // cache is.
 func (d *cachedDiscovery) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
 	f, err := d.current()
-	if err != nil || !f.aggregated {
-		return f.groups, nil, nil, err
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	return f.groups, maps.Clone(f.lists), maps.Clone(f.failed), nil
 }
@@ -142,8 +196,12 @@ func (d *cachedDiscovery) ServerGroupsAndResources() ([]*metav1.APIGroup, []*met
 	if err != nil {
 		return nil, nil, err
 	}
-	d.answered.CompareAndSwap(nil, f.stamp)
-	return discovery.ServerGroupsAndResources(d)
+	d.answered.CompareAndSwap(nil, f)
+	groups, lists := f.ordered()
+	if len(f.failed) > 0 {
+		err = &discovery.ErrGroupDiscoveryFailed{Groups: maps.Clone(f.failed)}
+	}
+	return groups, lists, err
 }
 
 func (d *cachedDiscovery) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
@@ -161,103 +219,14 @@ func (d *cachedDiscovery) ServerResourcesForGroupVersion(groupVersion string) (*
 		if err != nil {
 			return nil, err
 		}
-		list, err := f.ServerResourcesForGroupVersion(groupVersion)
-		if again || !errors.Is(err, memory.ErrCacheNotFound) {
-			return cmp.Or(list, f.lists[gv]), err
+		if list, err := f.lists[gv], f.failed[gv]; list != nil || err != nil {
+			return list, err
 		}
-		d.refresh()
+		if again {
+			return nil, memory.ErrCacheNotFound
+		}
+		_ = d.refresh()
 	}
 }
 
 func (d *cachedDiscovery) WithLegacy() discovery.DiscoveryInterface { return d }
-
-// stamp is of when the API was read.
-type stamp struct {
-	state   state       // of the mapper, before the reading
-	until   time.Time   // something is missing: read again then; zero: nothing is
-	retried atomic.Bool // Fresh was false for it
-}
-
-func (s *stamp) outdated(now state) bool {
-	return s.state != now || !s.until.IsZero() && time.Now().After(s.until)
-}
-
-// fill is client-go's cache that has read everything, and what it leaves out of versions that
-// fail.
-type fill struct {
-	discovery.CachedDiscoveryInterface
-	*stamp
-	aggregated bool
-	groups     *metav1.APIGroupList                            // nil if nothing could be read
-	lists      map[schema.GroupVersion]*metav1.APIResourceList // the last good ones
-	failed     map[schema.GroupVersion]error
-}
-
-// read reads everything. A version that fails has the list that it had in last. If kinds that
-// the mapper knows are missing or different, the server, or a replica of it, was behind.
-func (f *fill) read(last *fill, mapper *DynamicRESTMapper) error {
-	f.Invalidate() // if c has a cache, too
-	groups, lists, err := f.CachedDiscoveryInterface.ServerGroupsAndResources()
-	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
-	if err != nil && !partial {
-		return err
-	}
-	if len(lists) == 0 {
-		return errors.New("the server lists no APIs")
-	}
-	if c, ok := f.CachedDiscoveryInterface.(discovery.AggregatedDiscoveryInterface); ok {
-		_, resources, _, _ := c.GroupsAndMaybeResources()
-		f.aggregated = resources != nil
-	}
-	f.groups, f.failed, f.lists = &metav1.APIGroupList{}, failed, map[schema.GroupVersion]*metav1.APIResourceList{}
-	for _, list := range lists {
-		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
-		f.lists[gv] = list
-	}
-	missing, unknown := map[string][]string{}, false
-	for gv := range failed {
-		missing[gv.Group] = append(missing[gv.Group], gv.Version)
-		if list := cmp.Or(f.lists[gv], last.lists[gv]); list != nil {
-			f.lists[gv] = list
-		} else {
-			unknown = true
-		}
-	}
-	for _, g := range groups {
-		f.groups.Groups = append(f.groups.Groups, *withVersions(g.DeepCopy(), missing[g.Name]))
-	}
-	known := mapper.reloader.Snapshot()
-	if unknown && !f.aggregated || f.kindsIn(known) < known.Kinds() { // only the aggregated document tells when a version recovers
-		f.until = time.Now().Add(10 * time.Second)
-	}
-	return nil
-}
-
-// kindsIn counts the kinds that are known with the same resource and scope.
-func (f *fill) kindsIn(known *snapshot.Snapshot) (n int) {
-	for gv, list := range f.lists {
-		for _, r := range list.APIResources {
-			m, _, err := known.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: r.Kind}, []string{gv.Version})
-			if err == nil && m.Resource.Resource == r.Name && (m.Scope.Name() == meta.RESTScopeNameNamespace) == r.Namespaced {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// withVersions adds versions to a group. Client-go leaves those that fail out of the aggregated
-// document, whose first version is preferred.
-func withVersions(g *metav1.APIGroup, versions []string) *metav1.APIGroup {
-	for _, v := range versions {
-		gv := metav1.GroupVersionForDiscovery{GroupVersion: schema.GroupVersion{Group: g.Name, Version: v}.String(), Version: v}
-		if !slices.Contains(g.Versions, gv) {
-			g.Versions = append(g.Versions, gv)
-			slices.SortStableFunc(g.Versions, func(a, b metav1.GroupVersionForDiscovery) int {
-				return apiversion.CompareKubeAwareVersionStrings(b.Version, a.Version)
-			})
-			g.PreferredVersion = g.Versions[0]
-		}
-	}
-	return g
-}

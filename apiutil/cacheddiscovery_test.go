@@ -55,7 +55,7 @@ func newViewThrough(t testing.TB, server *fakeapi.Server, ofMapper, ofClient htt
 		v.reads.Add(1)
 		return ofClient.RoundTrip(req)
 	})
-	v.client, err = discovery.NewDiscoveryClientForConfigAndClient(server.Config(), &http.Client{Transport: counting})
+	v.client, err = discovery.NewDiscoveryClientForConfigAndClient(server.Config(), &http.Client{Transport: counting, Timeout: 32 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestCachedDiscoveryInvalidateIsAReset(t *testing.T) {
 }
 
 // A replica that is behind fills the cache with what was. The next use after ten seconds
-// reads again.
+// starts another reading.
 func TestCachedDiscoveryIsReadAgainFromAReplicaThatWasBehind(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		ahead, behind := twoReplicas(fakeapi.Aggregated())
@@ -256,6 +256,8 @@ func TestCachedDiscoveryIsReadAgainFromAReplicaThatWasBehind(t *testing.T) {
 		v.wantPreferred(t, "at once", newResource, false)
 		v.wantReads(t, "at once", 0)
 		time.Sleep(11 * time.Second)
+		v.preferred(t) // starts the reading
+		synctest.Wait()
 		v.wantPreferred(t, "later", newResource, true)
 		v.wantReads(t, "later", 2)
 		time.Sleep(11 * time.Second)
@@ -301,6 +303,9 @@ func TestCachedDiscoveryKeepsTheListOfADeadAPIService(t *testing.T) {
 		}
 		server.Put(metricsAPI(false))
 		v.refresh(t)
+		time.Sleep(time.Minute)
+		v.preferred(t) // starts a reading
+		synctest.Wait()
 		if after, failed := v.preferred(t); len(failed) > 0 || !slices.Equal(before, after) {
 			t.Errorf("after its recovery: %q, %v; want %q", after, failed, before)
 		}

@@ -19,8 +19,7 @@ import (
 // the versions that fail are in the snapshot. Only a refresh that succeeds confirms what
 // is known.
 func (r *Reloader) Refresh(ctx context.Context) error {
-	f, err := r.flights.doWhile(ctx, snapshot.Read{}, false)
-	if err = errors.Join(err, outcomeOf(f)); err != nil {
+	if err := r.ReadDocument(ctx); err != nil {
 		return err
 	}
 	differing, dropped := r.Snapshot().Due()
@@ -33,6 +32,13 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	}
 	r.age.confirmed()
 	return nil
+}
+
+// ReadDocument reads the document, and nothing else. It returns when that is done, or when ctx
+// ends.
+func (r *Reloader) ReadDocument(ctx context.Context) error {
+	f, err := r.flights.doWhile(ctx, snapshot.Read{}, false)
+	return errors.Join(err, outcomeOf(f))
 }
 
 func outcomeOf(f *flight) error {

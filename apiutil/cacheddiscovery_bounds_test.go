@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// soon fails the test if do takes longer than what a version that hangs costs nobody.
+func soon(t *testing.T, what string, do func()) {
+	t.Helper()
+	start := time.Now()
+	do()
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("%s took %v", what, took)
+	}
+}
+
+// A version that hangs delays no lookup of a deferred mapper in another group.
+func TestDeferredMapperMissDoesNotWaitForAVersionThatHangs(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		server.Put(metrics(false))
+		v := newView(t, server)
+		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
+		wantServed(t, deferred, metricKind)
+		server.Put(metrics(true))
+		server.SetFault(fakeapi.Under("/apis/metrics.example.com"), fakeapi.Timeout())
+		soon(t, "a reset and a lookup", func() { deferred.Reset(); wantServed(t, deferred, fooKind) })
+		soon(t, "a miss", func() { wantAbsent(t, deferred, newKind) })
+		serve(server, newKind)
+		soon(t, "a late kind", func() { wantServed(t, deferred, newKind) })
+	})
+}
+
+// Without the aggregated document a version that hangs delays no use of what is known.
+func TestCachedDiscoveryHitWaitsForNoVersionThatFails(t *testing.T) {
+	quietly(t)
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Legacy())
+		server.Put(metrics(true))
+		v := newView(t, server)
+		v.preferred(t)
+		server.SetFault(fakeapi.Under("/apis/metrics.example.com"), fakeapi.Timeout())
+		for range 3 {
+			soon(t, "another version", func() { v.wantPreferred(t, "a hit", "example.com/v1 foos", true) })
+			if _, err := v.ServerResourcesForGroupVersion(metricKind.GroupVersion().String()); err == nil {
+				t.Error("no error of the version that fails")
+			}
+			time.Sleep(11 * time.Second)
+		}
+	})
+}
+
+// A version that fails for an hour costs few requests, and is there after its recovery.
+func TestCachedDiscoveryWithAVersionThatFailsForLong(t *testing.T) {
+	quietly(t)
+	for _, known := range []bool{false, true} {
+		eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
+			server.Put(metrics(!known))
+			v.preferred(t)
+			server.Put(metrics(true))
+			v.Invalidate()
+			v.preferred(t)
+			v.reads.Store(0)
+			for range 3600 {
+				v.preferred(t)
+				time.Sleep(time.Second)
+			}
+			if n := v.reads.Load(); n > 100 {
+				t.Errorf("known %t: %d requests in an hour", known, n)
+			}
+			server.Put(metrics(false))
+			time.Sleep(defaultMaxAge + time.Second)
+			for range 3 {
+				v.preferred(t)
+				synctest.Wait()
+			}
+			if names, failed := v.preferred(t); len(failed) > 0 {
+				t.Errorf("known %t, after the recovery: %q, %v", known, names, failed)
+			}
+		})
+	}
+}
+
+// Many uses at once after a change make one reading, also if that fails.
+func TestCachedDiscoveryReadsOnceForAll(t *testing.T) {
+	quietly(t)
+	for _, fault := range []fakeapi.Fault{{}, fakeapi.Timeout(), fakeapi.Status(http.StatusServiceUnavailable, 0)} {
+		t.Run(fault.String(), func(t *testing.T) {
+			eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+				server := newServer(forms)
+				// Not in a bubble: goroutines may wait for a mutex.
+				failing := false
+				v := newViewThrough(t, server, server.Client().Transport, through(func(req *http.Request) (*http.Response, error) {
+					time.Sleep(20 * time.Millisecond)
+					if failing {
+						return nil, http.ErrHandlerTimeout
+					}
+					return server.Client().Transport.RoundTrip(req)
+				}))
+				v.preferred(t)
+				v.Invalidate()
+				v.reads.Store(0)
+				failing = fault.String() != ""
+				allAtOnce(50, func(int) { _, _ = v.ServerGroups() })
+				if n := v.reads.Load(); n > 12 {
+					t.Errorf("%d requests", n)
+				}
+			})
+		})
+	}
+}
+
+// What is known goes on if the API has changed and what is there now can't be read.
+func TestCachedDiscoveryGoesOnIfAChangeCannotBeRead(t *testing.T) {
+	quietly(t)
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		inBubble(t, func(t *testing.T) {
+			server := newServer(forms)
+			down := false
+			v := newViewThrough(t, server, server.Client().Transport, through(func(req *http.Request) (*http.Response, error) {
+				if down {
+					return nil, http.ErrHandlerTimeout
+				}
+				return server.Client().Transport.RoundTrip(req)
+			}))
+			v.preferred(t)
+			serve(server, newKind)
+			v.refresh(t)
+			down = true
+			for range 100 {
+				if list, err := v.ServerGroups(); err != nil || len(list.Groups) != 3 {
+					t.Fatalf("%v, %v; want what was", list, err)
+				}
+				if list, err := v.ServerResourcesForGroupVersion("example.com/v1"); err != nil || list == nil {
+					t.Fatalf("%v, %v; want what was", list, err)
+				}
+			}
+			if n := v.reads.Load(); n > 20 {
+				t.Errorf("%d requests", n)
+			}
+			down = false
+			time.Sleep(11 * time.Second)
+			v.preferred(t)
+			synctest.Wait()
+			v.wantPreferred(t, "after that", newResource, true)
+		})
+	})
+}
+
+// An outage after a change that a deferred mapper has not read costs no known kind.
+func TestDeferredMapperKeepsWhatItHasInAnOutageAfterAChange(t *testing.T) {
+	quietly(t)
+	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
+		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
+		wantServed(t, deferred, fooKind)
+		serve(server, newKind)
+		v.refresh(t)
+		server.SetFault(fakeapi.All(), fakeapi.Refused())
+		_ = lookUp(deferred, lateKind)
+		wantServed(t, deferred, fooKind)
+	})
+}
+
+// Kinds that come quickly, one after the other, are each found by the first lookup.
+func TestDeferredMapperFindsManyLateKindsInARow(t *testing.T) {
+	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
+		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
+		wantServed(t, deferred, fooKind)
+		for n := range 12 {
+			late := schema.GroupVersionKind{Group: "late.example.com", Version: fmt.Sprint("v", n+1), Kind: "Late"}
+			serve(server, late)
+			time.Sleep(200 * time.Millisecond)
+			wantServed(t, deferred, late)
+		}
+	})
+}
+
+// A lookup that misses ends while slow replicas disagree.
+func TestDeferredMapperEndsWhileSlowReplicasDisagree(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		ahead, behind := twoReplicas(fakeapi.Aggregated())
+		v := newViewThrough(t, ahead, documentsInTurn(ahead, behind), ahead.Client().Transport)
+		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
+		wantServed(t, deferred, fooKind)
+		ahead.SetLatency(time.Second)
+		behind.SetLatency(time.Second)
+		start := time.Now()
+		ended := make(chan error, 1)
+		go func() {
+			ended <- lookUp(deferred, schema.GroupVersionKind{Group: "example.com", Version: "v9", Kind: "Absent"})
+		}()
+		select {
+		case <-ended:
+		case <-time.After(5 * time.Minute):
+			t.Errorf("a lookup goes on for %v, with %d requests so far", time.Since(start), v.reads.Load())
+			ahead.SetLatency(0)
+			behind.SetLatency(0)
+			<-ended
+		}
+	})
+}
+
+// A reading that hangs, begun because something is missing, delays no use.
+func TestCachedDiscoveryHitWaitsForNoReading(t *testing.T) {
+	quietly(t)
+	inBubble(t, func(t *testing.T) {
+		ahead, behind := twoReplicas(fakeapi.Aggregated())
+		v := newViewThrough(t, ahead, ahead.Client().Transport, behind.Client().Transport)
+		v.preferred(t)
+		behind.SetFault(fakeapi.All(), fakeapi.Timeout())
+		v.reads.Store(0)
+		for range 60 {
+			time.Sleep(time.Second)
+			soon(t, "a hit", func() { v.preferred(t) })
+		}
+		if n := v.reads.Load(); n == 0 || n > 6 {
+			t.Errorf("%d requests in a minute", n)
+		}
+	})
+}
+
+// The lists are in the order of the groups and their versions, on every run.
+func TestCachedDiscoveryAnswersInOrder(t *testing.T) {
+	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
+		server.PutVersion("example.com", fakeVersion("v2", "Foo"))
+		for range 10 {
+			groups, lists, err := v.ServerGroupsAndResources()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got, want []string
+			for _, list := range lists {
+				got = append(got, list.GroupVersion)
+			}
+			for _, group := range groups {
+				for _, version := range group.Versions {
+					want = append(want, version.GroupVersion)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+		}
+	})
+}
+
+// While the API changes each second, each change costs one reading, however many uses there are.
+func TestCachedDiscoveryInAStorm(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		v := newView(t, server)
+		v.preferred(t)
+		v.reads.Store(0)
+		for n := range 60 {
+			serve(server, schema.GroupVersionKind{Group: "example.com", Version: fmt.Sprint("v", n+2), Kind: "Late"})
+			v.refresh(t)
+			for range 10 {
+				v.preferred(t)
+			}
+			v.wantReads(t, "a change", 2)
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+// A replica that never hears of a kind costs less and less.
+func TestCachedDiscoveryOfAReplicaThatStaysBehind(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		ahead, behind := twoReplicas(fakeapi.Aggregated())
+		v := newViewThrough(t, ahead, ahead.Client().Transport, behind.Client().Transport)
+		for range 3600 {
+			v.preferred(t)
+			time.Sleep(time.Second)
+		}
+		if n := v.reads.Load(); n > 150 {
+			t.Errorf("%d requests in an hour", n)
+		}
+		serve(behind, lateKind)
+		serve(behind, newKind)
+		time.Sleep(time.Minute + time.Second)
+		v.preferred(t)
+		synctest.Wait()
+		v.wantPreferred(t, "in the end", newResource, true)
+	})
+}
+
+// A version fails, and a kind is there, only while the cache is read: the mapper never hears of it.
+func TestCachedDiscoveryForgetsWhatWasThereForAMoment(t *testing.T) {
+	quietly(t)
+	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
+		server.Put(metrics(false))
+		v.preferred(t)
+		serve(server, lateKind)
+		v.refresh(t)
+		server.Put(metrics(true))
+		serve(server, newKind)
+		v.preferred(t)
+		server.Put(metrics(false))
+		server.Remove(newKind.Group)
+		for range 20 {
+			time.Sleep(defaultMaxAge + time.Second)
+			v.preferred(t)
+			synctest.Wait()
+		}
+		if after, failed := v.preferred(t); slices.Contains(after, newResource) || len(failed) > 0 {
+			t.Errorf("%q, %v", after, failed)
+		}
+	})
+}
