@@ -32,11 +32,11 @@ func soon(t *testing.T, what string, do func()) {
 func TestDeferredMapperMissDoesNotWaitForAVersionThatHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
-		server.Put(metrics(false))
+		server.Put(metricsAPI(false))
 		v := newView(t, server)
 		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
 		wantServed(t, deferred, metricKind)
-		server.Put(metrics(true))
+		server.Put(metricsAPI(true))
 		server.SetFault(fakeapi.Under("/apis/metrics.example.com"), fakeapi.Timeout())
 		soon(t, "a reset and a lookup", func() { deferred.Reset(); wantServed(t, deferred, fooKind) })
 		soon(t, "a miss", func() { wantAbsent(t, deferred, newKind) })
@@ -50,7 +50,7 @@ func TestCachedDiscoveryHitWaitsForNoVersionThatFails(t *testing.T) {
 	quietly(t)
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Legacy())
-		server.Put(metrics(true))
+		server.Put(metricsAPI(true))
 		v := newView(t, server)
 		v.preferred(t)
 		server.SetFault(fakeapi.Under("/apis/metrics.example.com"), fakeapi.Timeout())
@@ -69,9 +69,9 @@ func TestCachedDiscoveryWithAVersionThatFailsForLong(t *testing.T) {
 	quietly(t)
 	for _, known := range []bool{false, true} {
 		eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-			server.Put(metrics(!known))
+			server.Put(metricsAPI(!known))
 			v.preferred(t)
-			server.Put(metrics(true))
+			server.Put(metricsAPI(true))
 			v.Invalidate()
 			v.preferred(t)
 			v.reads.Store(0)
@@ -82,7 +82,7 @@ func TestCachedDiscoveryWithAVersionThatFailsForLong(t *testing.T) {
 			if n := v.reads.Load(); n > 100 {
 				t.Errorf("known %t: %d requests in an hour", known, n)
 			}
-			server.Put(metrics(false))
+			server.Put(metricsAPI(false))
 			time.Sleep(defaultMaxAge + time.Second)
 			for range 3 {
 				v.preferred(t)
@@ -302,14 +302,14 @@ func TestCachedDiscoveryOfAReplicaThatStaysBehind(t *testing.T) {
 func TestCachedDiscoveryForgetsWhatWasThereForAMoment(t *testing.T) {
 	quietly(t)
 	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-		server.Put(metrics(false))
+		server.Put(metricsAPI(false))
 		v.preferred(t)
 		serve(server, lateKind)
 		v.refresh(t)
-		server.Put(metrics(true))
+		server.Put(metricsAPI(true))
 		serve(server, newKind)
 		v.preferred(t)
-		server.Put(metrics(false))
+		server.Put(metricsAPI(false))
 		server.Remove(newKind.Group)
 		for range 20 {
 			time.Sleep(defaultMaxAge + time.Second)
