@@ -311,7 +311,7 @@ func (s *Snapshot) Reset(now Tick) *Snapshot {
 	return &next
 }
 
-// Whole says whether a subscriber needs every version. If none does, what only a subscriber
+// Whole reports whether a subscriber needs every version. If none does, what only a subscriber
 // has needed so far is known, but not current: the next lookup reads it, and no refresh does.
 func (s *Snapshot) Whole(whole bool) *Snapshot {
 	if s.whole == whole {

@@ -28,8 +28,7 @@ var clientEdits = []edit{
 	{file: fieldsFile, do: wrapRequesters, adds: []string{clientDir + "/client_mappers.go", clientDir + "/client_mappers_test.go"}, changes: []change{
 		{"newClient", "if options.HTTPClient == nil {", "ownClient := options.HTTPClient == nil\n\tif ownClient {"},
 		{"newClient", "apiutil.NewDynamicRESTMapper(config, options.HTTPClient)", "mapperOf(config, options.HTTPClient, ownClient)"},
-		{"newClient", "if options.Mapper == nil {", "ownMapper := options.Mapper == nil\n\tif ownMapper {"},
-		{"clientRestResources{", "mapper: options.Mapper", "mapper: followed(options.Mapper, ownMapper)"},
+		{"clientRestResources{", "mapper: options.Mapper", "mapper: followed(options.Mapper)"},
 		{"metadataClient{", "restMapper: options.Mapper", "restMapper: resources.mapper"},
 		{"(c *client) IsObjectNamespaced", "apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)", "apiutil.IsObjectNamespaced(obj, c.scheme, c.typedClient.resources.mapper)"},
 	}},
