@@ -6,9 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -133,4 +131,9 @@ func errorTexts(failed map[schema.GroupVersion]error) map[string]string {
 	return texts
 }
 
-func sortedKeys(texts map[string]string) []string { return slices.Sorted(maps.Keys(texts)) }
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
