@@ -189,31 +189,6 @@ func TestDeferredMapperFindsManyLateKindsInARow(t *testing.T) {
 	})
 }
 
-// A lookup that misses ends while slow replicas disagree.
-func TestDeferredMapperEndsWhileSlowReplicasDisagree(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		ahead, behind := twoReplicas(fakeapi.Aggregated())
-		v := newViewThrough(t, ahead, documentsInTurn(ahead, behind), ahead.Client().Transport)
-		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
-		wantServed(t, deferred, fooKind)
-		ahead.SetLatency(time.Second)
-		behind.SetLatency(time.Second)
-		start := time.Now()
-		ended := make(chan error, 1)
-		go func() {
-			ended <- lookUp(deferred, schema.GroupVersionKind{Group: "example.com", Version: "v9", Kind: "Absent"})
-		}()
-		select {
-		case <-ended:
-		case <-time.After(5 * time.Minute):
-			t.Errorf("a lookup goes on for %v, with %d requests so far", time.Since(start), v.reads.Load())
-			ahead.SetLatency(0)
-			behind.SetLatency(0)
-			<-ended
-		}
-	})
-}
-
 // A reading that hangs, begun because something is missing, delays no use.
 func TestCachedDiscoveryHitWaitsForNoReading(t *testing.T) {
 	quietly(t)
@@ -233,68 +208,31 @@ func TestCachedDiscoveryHitWaitsForNoReading(t *testing.T) {
 	})
 }
 
-// The lists are in the order of the groups and their versions, on every run.
-func TestCachedDiscoveryAnswersInOrder(t *testing.T) {
-	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-		server.PutVersion("example.com", fakeVersion("v2", "Foo"))
-		for range 10 {
-			groups, lists, err := v.ServerGroupsAndResources()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got, want []string
-			for _, list := range lists {
-				got = append(got, list.GroupVersion)
-			}
-			for _, group := range groups {
-				for _, version := range group.Versions {
-					want = append(want, version.GroupVersion)
-				}
-			}
-			if !slices.Equal(got, want) {
-				t.Fatalf("got %q, want %q", got, want)
-			}
-		}
-	})
-}
-
-// While the API changes each second, each change costs one reading, however many uses there are.
-func TestCachedDiscoveryInAStorm(t *testing.T) {
+// A replica that is behind fills the cache with what was. The next use after ten seconds
+// starts another reading. A replica that never hears of a kind costs less and less.
+func TestCachedDiscoveryOfAReplicaThatIsBehind(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		v := newView(t, server)
-		v.preferred(t)
-		v.reads.Store(0)
-		for n := range 60 {
-			serve(server, schema.GroupVersionKind{Group: "example.com", Version: fmt.Sprint("v", n+2), Kind: "Late"})
-			v.refresh(t)
-			for range 10 {
-				v.preferred(t)
+		for _, behindFor := range []time.Duration{10 * time.Second, time.Hour} {
+			ahead, behind := twoReplicas(fakeapi.Aggregated())
+			v := newViewThrough(t, ahead, ahead.Client().Transport, behind.Client().Transport)
+			for range behindFor / time.Second {
+				v.wantPreferred(t, "behind", newResource, false)
+				time.Sleep(time.Second)
 			}
-			v.wantReads(t, "a change", 2)
-			time.Sleep(time.Second)
-		}
-	})
-}
-
-// A replica that never hears of a kind costs less and less.
-func TestCachedDiscoveryOfAReplicaThatStaysBehind(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		ahead, behind := twoReplicas(fakeapi.Aggregated())
-		v := newViewThrough(t, ahead, ahead.Client().Transport, behind.Client().Transport)
-		for range 3600 {
+			if n := v.reads.Swap(0); n > 150 || n > 2 && behindFor < time.Minute {
+				t.Errorf("%d requests in %v", n, behindFor)
+			}
+			serve(behind, lateKind)
+			serve(behind, newKind)
+			time.Sleep(min(behindFor/10, time.Minute) + time.Second)
+			v.preferred(t) // starts the reading
+			synctest.Wait()
+			v.wantPreferred(t, "later", newResource, true)
+			v.wantReads(t, "later", 2)
+			time.Sleep(time.Minute)
 			v.preferred(t)
-			time.Sleep(time.Second)
+			v.wantReads(t, "all is there", 0)
 		}
-		if n := v.reads.Load(); n > 150 {
-			t.Errorf("%d requests in an hour", n)
-		}
-		serve(behind, lateKind)
-		serve(behind, newKind)
-		time.Sleep(time.Minute + time.Second)
-		v.preferred(t)
-		synctest.Wait()
-		v.wantPreferred(t, "in the end", newResource, true)
 	})
 }
 

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -121,26 +120,26 @@ func (v *cachedView) wantReads(t testing.TB, what string, want int64) {
 
 const newResource = "new.example.com/v1 news"
 
+// However many uses there are, each change costs one reading, and nothing else costs a request.
 func TestCachedDiscoveryReadsTheDocumentOncePerChange(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
 		v := newView(t, server)
 		wantRequests(t, server, "constructor")
-		v.preferred(t)
-		v.wantReads(t, "first use", 2)
-		server.TakeRequests()
-		for range 3 {
+		for n := range 60 {
 			v.preferred(t)
+			v.wantReads(t, "a first use", 2)
+			server.TakeRequests()
+			for range 10 {
+				v.preferred(t)
+			}
+			wantRequests(t, server, "more uses")
+			group := fmt.Sprintf("g%d.example.com", n)
+			serve(server, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Late"})
+			v.refresh(t)
+			v.wantPreferred(t, "after a change", group+"/v1 lates", true)
+			time.Sleep(time.Second)
 		}
-		wantRequests(t, server, "more uses")
-
-		serve(server, newKind)
-		v.refresh(t)
-		v.wantPreferred(t, "after a change", newResource, true)
-		v.wantReads(t, "after a change", 2)
-		server.TakeRequests()
-		v.preferred(t)
-		wantRequests(t, server, "more uses after the change")
 	})
 }
 
@@ -181,7 +180,7 @@ func TestCachedDiscoveryIsConfirmedByUse(t *testing.T) {
 	})
 }
 
-// The answers are those of client-go's cache.
+// The answers are those of client-go's cache, the lists in the order of the groups.
 func TestCachedDiscoveryAnswersAsClientGo(t *testing.T) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		server := fakeapi.New(fakeapi.Typical(12, 3, 2)...)
@@ -205,6 +204,18 @@ func answersOf(t *testing.T, d discovery.DiscoveryInterface) map[string]any {
 	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
 		t.Fatal(err)
 	}
+	var order, inOrder []string
+	for _, list := range lists {
+		order = append(order, list.GroupVersion)
+	}
+	for _, group := range groups {
+		for _, version := range group.Versions {
+			inOrder = append(inOrder, version.GroupVersion)
+		}
+	}
+	if _, ours := d.(*cachedView); ours && !slices.Equal(order, inOrder) { // client-go's order is a map's
+		t.Errorf("lists of %q; want %q", order, inOrder)
+	}
 	slices.SortFunc(lists, func(a, b *metav1.APIResourceList) int { return strings.Compare(a.GroupVersion, b.GroupVersion) })
 	return map[string]any{
 		"groups": list.Groups, "groups, too": groups, "lists": lists, "one": one, "absent": err6 == memory.ErrCacheNotFound, //nolint:errorlint // Callers compare it.
@@ -222,47 +233,6 @@ func TestCachedDiscoveryFindsALateGroupVersion(t *testing.T) {
 		if list, err := v.ServerResourcesForGroupVersion("new.example.com/v1"); err != nil || list.APIResources[0].Kind != "New" {
 			t.Errorf("%v, %v; want New", list, err)
 		}
-	})
-}
-
-func TestCachedDiscoveryInvalidateIsAReset(t *testing.T) {
-	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-		v.preferred(t)
-		server.PutVersion("example.com", fakeVersion("v1", "Foo:cluster"))
-		v.Invalidate()
-		list, err := v.ServerResourcesForGroupVersion("example.com/v1")
-		if err != nil || list.APIResources[0].Namespaced {
-			t.Errorf("the list after Invalidate: %v, %v", list, err)
-		}
-		if mapping, err := v.mapper.RESTMapping(fooKind.GroupKind()); err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
-			t.Errorf("the mapper after Invalidate: %v, %v", mapping, err)
-		}
-		if !v.Fresh() {
-			t.Error("not fresh after a fill")
-		}
-	})
-}
-
-// A replica that is behind fills the cache with what was. The next use after ten seconds
-// starts another reading.
-func TestCachedDiscoveryIsReadAgainFromAReplicaThatWasBehind(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		ahead, behind := twoReplicas(fakeapi.Aggregated())
-		v := newViewThrough(t, ahead, ahead.Client().Transport, behind.Client().Transport)
-		v.wantPreferred(t, "behind", newResource, false)
-		serve(behind, lateKind)
-		serve(behind, newKind)
-		v.reads.Store(0)
-		v.wantPreferred(t, "at once", newResource, false)
-		v.wantReads(t, "at once", 0)
-		time.Sleep(11 * time.Second)
-		v.preferred(t) // starts the reading
-		synctest.Wait()
-		v.wantPreferred(t, "later", newResource, true)
-		v.wantReads(t, "later", 2)
-		time.Sleep(11 * time.Second)
-		v.preferred(t)
-		v.wantReads(t, "all is there", 0)
 	})
 }
 
@@ -390,16 +360,17 @@ func TestCachedDiscoveryConcurrently(t *testing.T) {
 	})
 }
 
-// A use costs nothing while nothing changes.
-func TestCachedDiscoveryUseAllocatesNothing(t *testing.T) {
-	v := newView(t, fakeapi.New(fakeapi.Typical(100, 2, 2)...))
-	v.preferred(t)
-	uses := map[string]func() error{
-		"ServerGroups":                   func() error { _, err := v.ServerGroups(); return err },
-		"ServerResourcesForGroupVersion": func() error { _, err := v.ServerResourcesForGroupVersion("g0050.example.com/v1"); return err },
+// usesOf are uses that cost nothing while nothing changes.
+func usesOf(d discovery.DiscoveryInterface) map[string]func() error {
+	return map[string]func() error{
+		"ServerGroups":                   func() error { _, err := d.ServerGroups(); return err },
+		"ServerResourcesForGroupVersion": func() error { _, err := d.ServerResourcesForGroupVersion("g0050.example.com/v1"); return err },
 	}
-	for name, use := range uses {
-		if got := testing.AllocsPerRun(100, func() {
+}
+
+func TestCachedDiscoveryUseAllocatesNothing(t *testing.T) {
+	for name, use := range usesOf(newView(t, fakeapi.New(fakeapi.Typical(100, 2, 2)...))) {
+		if got := testing.AllocsPerRun(100, func() { // once before it counts
 			if err := use(); err != nil {
 				t.Error(err)
 			}
@@ -411,31 +382,15 @@ func TestCachedDiscoveryUseAllocatesNothing(t *testing.T) {
 
 func BenchmarkCachedDiscovery(b *testing.B) {
 	v := newView(b, fakeapi.New(fakeapi.Typical(500, 2, 4)...))
-	theirs := memory.NewMemCacheClient(v.client)
-	for name, d := range map[string]discovery.DiscoveryInterface{"client-go": theirs, "ours": v} {
-		if _, err := d.ServerGroups(); err != nil {
-			b.Fatal(err)
+	for name, d := range map[string]discovery.DiscoveryInterface{"client-go": memory.NewMemCacheClient(v.client), "ours": v} {
+		for use, do := range usesOf(d) {
+			b.Run(use+"/"+name, func(b *testing.B) {
+				for b.Loop() {
+					if err := do(); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		}
-		b.Run("list/"+name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := d.ServerResourcesForGroupVersion("g0050.example.com/v1"); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-		b.Run("groups/"+name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := d.ServerGroups(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-		b.Run("preferred/"+name, func(b *testing.B) {
-			for b.Loop() {
-				if _, err := d.ServerPreferredResources(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }
