@@ -130,46 +130,70 @@ func TestRunWhileServedWaitsForRun(t *testing.T) {
 	})
 }
 
-func TestRunWhileServedReturnsErrors(t *testing.T) {
+func TestRunWhileServedReturns(t *testing.T) {
 	failure := errors.New("failing")
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		for _, own := range []error{nil, failure, context.Canceled} {
-			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			c := runController(m, fooKind)
-			time.Sleep(time.Minute)
-			c.fails <- own
-			c.wantReturn(t, false, own)
-			c.want(t, 1, 1)
-		}
+	both := fmt.Errorf("stopping: %w", errors.Join(context.Canceled, failure))
+	for _, test := range []struct {
+		ends   string // why run ends: by itself, because the kind is gone, or because all ends
+		result error  // of run
+		again  bool   // run is called again when the kind is back
+		want   error
+	}{
+		{ends: "itself"},
+		{ends: "itself", result: failure, want: failure},
+		{ends: "itself", result: context.Canceled, want: context.Canceled},
+		{ends: "kind", again: true},
+		{ends: "kind", result: context.Canceled, again: true},
+		{ends: "kind", result: failure, want: failure},
+		{ends: "kind", result: both, want: failure},
+		{ends: "all"},
+		{ends: "all", result: context.Canceled},
+		{ends: "all", result: failure},
+	} {
+		t.Run(fmt.Sprint(test.ends, test.result), func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				c := runController(newMapper(t, server, apiutil.DynamicRESTMapperOptions{}), fooKind)
+				c.behave(time.Second, test.result)
+				time.Sleep(time.Minute)
+				switch test.ends {
+				case "itself":
+					c.fails <- test.result
+				case "kind":
+					server.Remove(fooKind.Group)
+					time.Sleep(noticed)
+				}
+				if test.again {
+					serve(server, fooKind)
+					time.Sleep(noticed)
+					c.want(t, 2, 1)
+				}
+				c.wantReturn(t, test.ends == "all" || test.again, test.want)
+				c.want(t, c.ended.Load(), c.begun.Load())
+			})
+		})
+	}
+}
 
-		// After it was cancelled, because a kind has gone.
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		c := runController(m, fooKind)
-		c.behave(time.Second, context.Canceled)
-		server.Remove(fooKind.Group)
-		time.Sleep(noticed)
-		serve(server, fooKind)
-		time.Sleep(noticed)
-		c.want(t, 2, 1)
-		c.behave(time.Second, failure)
-		server.Remove(fooKind.Group)
-		c.wantReturn(t, false, failure)
-
-		// Because everything ends.
-		serve(server, fooKind)
-		for _, result := range []error{nil, context.Canceled, failure} {
-			c := runController(newMapper(t, server, apiutil.DynamicRESTMapperOptions{}), fooKind)
-			c.behave(time.Second, result)
-			time.Sleep(time.Minute)
-			c.wantReturn(t, true, nil)
-			c.want(t, 1, 1)
-		}
-
-		// Before it began.
-		c = runController(newMapper(t, server, apiutil.DynamicRESTMapperOptions{}), newKind)
+// RunWhileServed returns nil if all ends before run has begun, and does not hide a panic.
+func TestRunWhileServedWithoutRun(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{})
+		c := runController(m, newKind)
 		time.Sleep(time.Minute)
 		c.wantReturn(t, true, nil)
 		c.want(t, 0, 0)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		wantServed(t, m, fooKind)
+		if err := m.RunWhileServed(ctx, func(context.Context) error { return errors.New("it was run") }, fooKind); err != nil {
+			t.Error(err)
+		}
+		defer func() {
+			if recover() != "from run" {
+				t.Error("the panic did not reach the caller")
+			}
+		}()
+		_ = m.RunWhileServed(context.Background(), func(context.Context) error { panic("from run") }, fooKind)
 	})
 }
 
@@ -179,17 +203,8 @@ func TestRunWhileServedDoubtIsPaced(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
 		defer startMapper(t, m)()
-		ctx, cancel := context.WithCancel(context.Background())
-		canceled, returned := make(chan struct{}), make(chan error, 1)
-		go func() {
-			returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
-				<-ctx.Done()
-				close(canceled)
-				return ctx.Err()
-			}, fooKind)
-		}()
+		c := runController(m, fooKind)
 		time.Sleep(10 * time.Second)
-
 		server.SetLatency(10 * time.Millisecond)
 		heal := server.SetFault(fakeapi.At("/apis/example.com/v1"), fakeapi.Status(503, 0))
 		server.PutVersion("example.com", fakeVersion("v1", "Bar"))
@@ -198,45 +213,35 @@ func TestRunWhileServedDoubtIsPaced(t *testing.T) {
 		if n := len(server.TakeRequests()); n > 60 {
 			t.Errorf("%d requests in a minute of doubt; want those of 12 refreshes and a few more", n)
 		}
+		c.want(t, 1, 0)
 		heal()
-		select {
-		case <-canceled:
-		case <-time.After(mostDoubt):
-			t.Errorf("run goes on %v after the server can say that the kind has gone", mostDoubt)
-		}
-		cancel()
-		if err := <-returned; err != nil {
-			t.Error(err)
-		}
+		time.Sleep(noticed)
+		c.want(t, 1, 1)
+		c.wantReturn(t, true, nil)
 	})
 }
 
-// Kinds of one version cost one request, as often as RunWhileServed asks.
+// Kinds of one version cost one request, as often as RunWhileServed asks. Other verbs are no
+// reason to stop what runs: only its kind, scope and resource are.
 func TestRunWhileServedAsksOnceAVersion(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		ctx, cancel := context.WithCancel(context.Background())
-		returned := make(chan error, 1)
-		go func() {
-			returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
-				<-ctx.Done()
-				return ctx.Err()
-			}, fooKind, barKind)
-		}()
+		c := runController(m, fooKind, barKind)
 		time.Sleep(10 * time.Second)
 		server.TakeRequests()
-		time.Sleep(mostDoubt)
-		if requests := server.TakeRequests(); len(requests) != 1 {
-			t.Errorf("requests %v", requests)
-		}
-		cancel()
-		if err := <-returned; err != nil {
+		time.Sleep(noticed)
+		wantRequests(t, server, "30 seconds", "/apis/example.com/v1 200")
+		other := fakeVersion("v1", "Foo", "Bar")
+		other.Resources[0].Verbs = []string{"delete", "get", "list", "watch"}
+		server.PutVersion("example.com", other)
+		if err := m.Refresh(context.Background()); err != nil {
 			t.Error(err)
 		}
+		time.Sleep(2 * noticed)
+		c.want(t, 1, 0)
+		c.wantReturn(t, true, nil)
 	})
 }
-
-const mostDoubt = 31 * time.Second // as often as RunWhileServed asks in the end
 
 // A run that returns nil by itself is logged once, with a Logger or without, and
 // no other end is.
@@ -286,53 +291,5 @@ func TestRunWhileServedAmongChanges(t *testing.T) {
 		c.want(t, 2, 1)
 		stop()
 		c.wantReturn(t, true, nil)
-	})
-}
-
-// RunWhileServed in rare cases: see the names.
-func TestRunWhileServedEdges(t *testing.T) {
-	serve := func(t *testing.T, run func(*apiutil.DynamicRESTMapper, *fakeapi.Server, context.Context, context.CancelFunc)) {
-		inBubble(t, func(t *testing.T) {
-			server := newServer(fakeapi.Aggregated())
-			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second})
-			stop := startMapper(t, m)
-			defer stop()
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			run(m, server, ctx, cancel)
-		})
-	}
-	until := func(result func(error) error) func(context.Context) error {
-		return func(ctx context.Context) error { <-ctx.Done(); return result(ctx.Err()) }
-	}
-	t.Run("its own error beside the cancellation", func(t *testing.T) {
-		serve(t, func(m *apiutil.DynamicRESTMapper, server *fakeapi.Server, ctx context.Context, _ context.CancelFunc) {
-			own := errors.New("could not flush")
-			time.AfterFunc(time.Minute, func() { server.Remove("example.com") })
-			err := m.RunWhileServed(ctx, until(func(err error) error { return fmt.Errorf("stopping: %w", errors.Join(err, own)) }), fooKind)
-			if !errors.Is(err, own) {
-				t.Errorf("returned %v", err)
-			}
-		})
-	})
-	t.Run("ctx has ended", func(t *testing.T) {
-		serve(t, func(m *apiutil.DynamicRESTMapper, _ *fakeapi.Server, ctx context.Context, cancel context.CancelFunc) {
-			wantServed(t, m, fooKind)
-			cancel()
-			err := m.RunWhileServed(ctx, func(context.Context) error { return errors.New("it was run") }, fooKind)
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	})
-	t.Run("run panics", func(t *testing.T) {
-		serve(t, func(m *apiutil.DynamicRESTMapper, _ *fakeapi.Server, ctx context.Context, _ context.CancelFunc) {
-			defer func() {
-				if recover() != "from run" {
-					t.Error("the panic did not reach the caller")
-				}
-			}()
-			_ = m.RunWhileServed(ctx, func(context.Context) error { panic("from run") }, fooKind)
-		})
 	})
 }

@@ -6,11 +6,9 @@ package apiutil_test
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -116,53 +114,5 @@ func TestOrderOfVerbsIsNoDifference(t *testing.T) {
 		if m.Generation() != generation {
 			t.Error("the generation moved")
 		}
-	})
-}
-
-// Other verbs are no reason to stop what runs: only its kind, scope and resource are.
-func TestRunWhileServedGoesOnWithOtherVerbs(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		ctx, cancel := context.WithCancel(context.Background())
-		runs, ended := 0, make(chan error)
-		go func() {
-			ended <- m.RunWhileServed(ctx, func(ctx context.Context) error {
-				runs++
-				<-ctx.Done()
-				return nil
-			}, otherKind)
-		}()
-		synctest.Wait()
-		server.PutVersion("other.example.com", withVerbs("Other", "delete", "get", "list", "watch"))
-		if err := m.Refresh(ctx); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(2 * time.Minute)
-		cancel()
-		if err := <-ended; err != nil || runs != 1 {
-			t.Errorf("%d runs, %v", runs, err)
-		}
-	})
-}
-
-// What is sent belongs to the receiver, verbs included.
-func TestSubscribersShareNoVerbs(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		ctx, cancel := context.WithCancel(context.Background())
-		spoiled := <-m.Subscribe(ctx)
-		want := slices.Clone(spoiled[0].Verbs)
-		for _, change := range spoiled {
-			for i := range change.Verbs {
-				change.Verbs[i] = "spoiled"
-			}
-		}
-		if got := (<-m.Subscribe(ctx))[0].Verbs; !slices.Equal(got, want) {
-			t.Errorf("got %q, want %q", got, want)
-		}
-		cancel()
-		synctest.Wait()
 	})
 }

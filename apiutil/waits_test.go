@@ -290,20 +290,23 @@ func TestSubscriptionEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// What is sent belongs to the receiver.
+// What is sent belongs to the receiver, verbs included.
 func TestSubscribersShareNothing(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		spoiler := subscribe(m)
-		batch := <-spoiler.changes
-		for i := range batch {
-			batch[i] = apiutil.APIChange{}
+		spoiler, other := subscribe(m), subscribe(m)
+		spoiled := <-spoiler.changes
+		want := fmt.Sprint(spoiled)
+		for i := range spoiled {
+			for j := range spoiled[i].Verbs {
+				spoiled[i].Verbs[j] = "spoiled"
+			}
+			spoiled[i] = apiutil.APIChange{}
 		}
-		s := subscribe(m)
-		if got := s.take(t); len(got) != 5 {
-			t.Errorf("at first: %q", got)
+		if got := fmt.Sprint(<-other.changes); got != want {
+			t.Errorf("at first: %s; want %s", got, want)
 		}
 		spoiler.close(t)
-		s.close(t)
+		other.close(t)
 	})
 }
