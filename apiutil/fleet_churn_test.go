@@ -19,25 +19,30 @@ import (
 )
 
 // 300 clusters come and go ten times, all at once, some in the middle of their start,
-// some with a config that replaces another. Nothing remains of them: no entry, no
-// goroutine, no open watch, no mapper.
+// some with a config that replaces another. Then many identities come that do not go. Nothing
+// remains of the clusters, and of the identities only MaxMappers: no entry, no goroutine, no
+// open watch, no mapper.
 func TestFleetChurn(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const clusters, rounds = 300, 10
 	server := newServer(fakeapi.Aggregated())
 	watched := newWatchServer(server)
 	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true})
+	fleet.MaxMappers = 50
 	var made, freed atomic.Int64
-	engage := func(cluster string) context.CancelFunc {
+	mapperOf := func(key string) *apiutil.DynamicRESTMapper {
 		transport := &transportOf{watched}
-		m, err := fleet.For("", server.Config(), &http.Client{Transport: transport})
+		m, err := fleet.For(key, server.Config(), &http.Client{Transport: transport})
 		if err != nil {
 			t.Error(err)
 		}
 		made.Add(1)
 		runtime.SetFinalizer(transport, func(*transportOf) { freed.Add(1) })
+		return m
+	}
+	engage := func(cluster string) context.CancelFunc {
 		ctx, cancel := context.WithCancel(context.Background())
-		if err := fleet.Engage(ctx, cluster, m); err != nil {
+		if err := fleet.Engage(ctx, cluster, mapperOf("")); err != nil {
 			t.Error(err)
 		}
 		return cancel
@@ -76,15 +81,24 @@ func TestFleetChurn(t *testing.T) {
 	all.Wait()
 	wantSoon(t, "no cluster is engaged", func() bool { return len(fleet.Status()) == 0 })
 	defer func() { t.Logf("%d mappers made, %d freed", made.Load(), freed.Load()) }()
-	wantSoon(t, "every mapper is freed", func() bool {
-		runtime.GC()
-		return freed.Load() == made.Load()
-	})
+	wantFreed := func(kept int64) {
+		t.Helper()
+		wantSoon(t, "every mapper that is gone is freed", func() bool {
+			runtime.GC()
+			return freed.Load() == made.Load()-kept
+		})
+	}
+	wantFreed(0)
+	for i := range 10 * fleet.MaxMappers {
+		wantServed(t, mapperOf(fmt.Sprint("identity-", i)), fooKind)
+	}
+	wantFreed(int64(fleet.MaxMappers))
+	for key := range fleet.Status() {
+		fleet.Remove(key)
+	}
+	wantFreed(0)
 	for resource, list := range watched.lists {
 		wantSoon(t, "no watch of "+resource+" is open", func() bool { return list.watches() == 0 })
-	}
-	if n := made.Load(); n != (clusters+clusters/3*2)*rounds {
-		t.Errorf("%d mappers were made", n)
 	}
 }
 

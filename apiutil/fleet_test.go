@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -281,55 +280,6 @@ func TestFleetMaxMappers(t *testing.T) {
 	})
 }
 
-// However many identities come, what the fleet keeps of them is bounded, and goes.
-func TestFleetManyIdentities(t *testing.T) {
-	const most = 50
-	f := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
-	f.MaxMappers = most
-	heap := func() int64 {
-		runtime.GC()
-		runtime.GC()
-		var stats runtime.MemStats
-		runtime.ReadMemStats(&stats)
-		return int64(stats.HeapAlloc)
-	}
-	read := func(i int) {
-		groups := fakeapi.Typical(30, 2, 3)
-		for n := range groups[1:] {
-			groups[n+1].Name = fmt.Sprintf("i%d.%s", i, groups[n+1].Name)
-		}
-		server := fakeapi.New(groups...)
-		m, err := f.For(strconv.Itoa(i), server.Config(), server.Client())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := m.ResourceSingularizer("pods"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	before := heap()
-	for i := range most {
-		read(i)
-	}
-	full := heap() - before
-	for i := range 10 * most {
-		read(most + i)
-	}
-	if kept := len(f.Status()); kept > most {
-		t.Errorf("%d of %d mappers are kept", kept, 11*most)
-	}
-	var later int64
-	wantSoon(t, "all identities take no more than those that may stay", func() bool {
-		later = heap() - before // timers that were stopped, of requests, keep memory for a while
-		return later < full*3/2
-	})
-	t.Logf("%d identities take %d bytes, %d take %d", most, full, 11*most, later)
-	for key := range f.Status() {
-		f.Remove(key)
-	}
-	wantSoon(t, "nothing is left", func() bool { return heap()-before < full/4 })
-}
-
 // An error does not say which cluster it is of: all are reset, and the log names each.
 func TestFleetResetOnNoMatch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -351,29 +301,5 @@ func TestFleetResetOnNoMatch(t *testing.T) {
 			wantRequests(t, server, "the lookup after the reset", "/api 304", "/apis 304")
 			wantLine(t, log.containing(`because discovery is stale" "cluster"="`+key+`"`), "the RESTMapper is reset")
 		}
-	})
-}
-
-// Each member recovers on its own: one that fails does not slow down the others.
-func TestFleetBackoffOfEach(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFleetTest()
-		defer f.Remove("down")
-		defer f.Remove("up")
-		forKey(t, f.Fleet, "down", f.server)
-		f.server.SetFault(fakeapi.All(), fakeapi.Refused())
-		up := newServer(fakeapi.Aggregated())
-		m := forKey(t, f.Fleet, "up", up)
-		for range 9 {
-			time.Sleep(time.Minute)
-			wantServed(t, m, fooKind)
-		}
-		synctest.Wait()
-		down, healthy := f.Status()["down"], f.Status()["up"]
-		if down.ConsecutiveFailures == 0 || healthy.ConsecutiveFailures != 0 || time.Since(healthy.LastSuccess) > time.Minute {
-			t.Errorf("down: %d failures; up: %d failures, read %v ago", down.ConsecutiveFailures, healthy.ConsecutiveFailures, time.Since(healthy.LastSuccess))
-		}
-		f.Remove("up") // else it ends when the bubble does: it was used a minute ago
-		f.Remove("down")
 	})
 }
