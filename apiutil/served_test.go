@@ -280,16 +280,20 @@ func TestRunWhileServedAmongChanges(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		c := runController(m, fooKind)
-		stop := keepResetting(m, otherKind)
-		time.Sleep(5 * time.Minute)
+		changing := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+				m.ResetGroup(otherKind.Group)
+				_ = lookUp(m, otherKind)
+			}
+		}
+		changing(5 * time.Minute)
 		c.want(t, 1, 0)
 		server.Remove(fooKind.Group)
-		time.Sleep(noticed)
+		changing(noticed)
 		c.want(t, 1, 1)
 		serve(server, fooKind)
-		time.Sleep(noticed)
+		changing(noticed)
 		c.want(t, 2, 1)
-		stop()
 		c.wantReturn(t, true, nil)
 	})
 }

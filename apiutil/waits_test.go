@@ -77,29 +77,26 @@ func (w *waiting) wantStill(t *testing.T) {
 	}
 }
 
-// A wait asks by itself, after a second at first and every 30 s in the end, and for as long
-// as it takes.
+// A wait asks by itself, every 30 s in the end, for as long as it takes and no longer.
 func TestWaitForKindsPolls(t *testing.T) {
-	for _, after := range []time.Duration{500 * time.Millisecond, 10 * time.Second, 10 * time.Minute, 3 * time.Hour} {
-		t.Run(after.String(), func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				known := schema.GroupVersionKind{Group: "example.com", Kind: "Later"} // without a version
-				unknown := schema.GroupVersionKind{Group: "later.example.com", Kind: "Later"}
-				w := waitFor(m, fooKind, newKind, known, unknown)
-				time.Sleep(after)
-				server.PutVersion(known.Group, fakeVersion("v2", "Later"))
-				server.PutVersion(unknown.Group, fakeVersion("v1", "Later"))
-				time.Sleep(40 * time.Second)
-				w.wantStill(t)
-				serve(server, newKind)
-				w.wantWithin(t, noticed)
-				if n, most := len(server.TakeRequests()), 80+9*int(after/(30*time.Second)); n > most {
-					t.Errorf("%d requests", n)
-				}
-				time.Sleep(time.Hour)
-				wantRequests(t, server, "afterwards")
-			})
+	for _, after := range []time.Duration{500 * time.Millisecond, 10 * time.Second, 3 * time.Hour} {
+		eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			known := schema.GroupVersionKind{Group: "example.com", Kind: "Later"} // without a version
+			unknown := schema.GroupVersionKind{Group: "later.example.com", Kind: "Later"}
+			w := waitFor(m, fooKind, newKind, known, unknown)
+			time.Sleep(after)
+			server.PutVersion(known.Group, fakeVersion("v2", "Later"))
+			server.PutVersion(unknown.Group, fakeVersion("v1", "Later"))
+			time.Sleep(40 * time.Second)
+			w.wantStill(t)
+			serve(server, newKind)
+			w.wantWithin(t, noticed)
+			if n, most := len(server.TakeRequests()), 80+9*int(after/(30*time.Second)); n > most {
+				t.Errorf("%d requests", n)
+			}
+			time.Sleep(time.Hour)
+			wantRequests(t, server, "afterwards")
 		})
 	}
 }
@@ -167,24 +164,6 @@ func TestWaitForKindsWithWatch(t *testing.T) {
 			watched.lists[crdsPath].put("news")
 			w.wantWithin(t, 1400*time.Millisecond)
 		})
-}
-
-// keepResetting resets the group of a kind every half second, and looks it up.
-func keepResetting(m *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) (stop func()) {
-	ended, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-ended:
-				return
-			case <-time.After(500 * time.Millisecond):
-				m.ResetGroup(gvk.Group)
-				_ = lookUp(m, gvk)
-			}
-		}
-	}()
-	return func() { close(ended); <-stopped }
 }
 
 // A subscriber keeps what it is sent.
