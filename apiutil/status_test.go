@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,4 +107,188 @@ func TestHealthzFailsWhileTheDocumentFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// recordedMetrics keeps its calls, one line each.
+type recordedMetrics struct {
+	mu    sync.Mutex
+	lines []string
+	last  time.Time // Served's lastSuccess
+}
+
+func (m *recordedMetrics) add(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lines = append(m.lines, fmt.Sprintf(format, args...))
+}
+
+func (m *recordedMetrics) Request(path string, code int) { m.add("request %s %d", path, code) }
+
+func (m *recordedMetrics) Miss(outcome string) { m.add("miss %s", outcome) }
+
+func (m *recordedMetrics) Reload(reason string, duration time.Duration, err error) {
+	m.add("reload %s %v %t", reason, duration, err == nil)
+}
+
+func (m *recordedMetrics) Served(generation uint64, groups, kinds int, lastSuccess time.Time) {
+	m.add("served %d %d %d", generation, groups, kinds)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = lastSuccess
+}
+
+// take returns the lines so far, misses last: they come from another goroutine
+// than the rest.
+func (m *recordedMetrics) take() []string {
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	lines := m.lines
+	m.lines = nil
+	slices.SortStableFunc(lines, func(a, b string) int {
+		isMiss := func(line string) int { return len(line) - len(strings.TrimPrefix(line, "miss")) }
+		return isMiss(a) - isMiss(b)
+	})
+	return lines
+}
+
+// A server behind a path of a proxy has the same classes of paths.
+func TestMetricsBehindPrefix(t *testing.T) {
+	for _, prefix := range []string{"/k8s/clusters/c-1", "/apis-of/mine", "/api"} {
+		t.Run(prefix, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Aggregated())
+				metrics := &recordedMetrics{}
+				cfg := server.Config()
+				cfg.Host += prefix
+				client := &http.Client{Transport: withoutPrefix{server.Client().Transport, prefix}}
+				m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, client, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Foo"})
+				_, _ = m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"})
+				_, _ = m.RESTMapping(schema.GroupKind{Kind: "Absent"}, "v1")
+				var requests []string
+				for _, line := range metrics.take() {
+					if strings.HasPrefix(line, "request") {
+						requests = append(requests, line)
+					}
+				}
+				if want := []string{
+					"request bulk 200", "request bulk 200",
+					"request version 200", "request group 200", "request version 200",
+				}; !slices.Equal(requests, want) {
+					t.Errorf("%q; want %q", requests, want)
+				}
+			})
+		})
+	}
+}
+
+// withoutPrefix is the proxy.
+type withoutPrefix struct {
+	next   http.RoundTripper
+	prefix string
+}
+
+func (p withoutPrefix) RoundTrip(req *http.Request) (*http.Response, error) {
+	inner := req.Clone(req.Context())
+	inner.URL.Path = strings.TrimPrefix(req.URL.Path, p.prefix)
+	return p.next.RoundTrip(inner)
+}
+
+type watchingMetrics struct{ recordedMetrics }
+
+func (m *watchingMetrics) Watching(open bool) { m.add("watching %t", open) }
+
+// lastState returns what was said of watches last, or "" if nothing was.
+func (m *watchingMetrics) lastState() (said string) {
+	for _, line := range m.take() {
+		if strings.HasPrefix(line, "watching") {
+			said = line
+		}
+	}
+	return said
+}
+
+// A watch that is lost is seen in the metrics, even if nobody looks anything up.
+func TestMetricsOfWatches(t *testing.T) {
+	metrics := &watchingMetrics{}
+	watchInBubble(t, apiutil.DynamicRESTMapperOptions{Metrics: metrics}, nil,
+		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+			settled(t, server, m)
+			if said := metrics.lastState(); said != "watching true" {
+				t.Errorf("begun: %q", said)
+			}
+			watched.lists[apiServicesPath].setFailure(listFailure{refused: true})
+			time.Sleep(time.Minute)
+			if said := metrics.lastState(); said != "watching false" {
+				t.Errorf("lost: %q", said)
+			}
+		})
+}
+
+// If very much has changed, the line names a part of it.
+func TestLogOfManyChanges(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		readAll(t, m)
+		server.SetGroups(fakeapi.Typical(500, 1, 5)...)
+		readAll(t, m)
+		synctest.Wait()
+		lines := log.take("INFO")
+		wantLine(t, []string{strings.Join(lines, "\n")}, "g0001.example.com/v1", "and more", `"other.example.com/v1.Other"`)
+		for _, line := range lines {
+			if len(line) > 2000 {
+				t.Errorf("a line of %d bytes", len(line))
+			}
+		}
+	})
+}
+
+// Reloads are logged at level 1 with their reason, which is what was read. Of lookups only
+// those that find nothing are logged.
+func TestLogOfReloads(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger, RefreshInterval: time.Minute})
+		server.SetLatency(100 * time.Millisecond) // so that a line is written before the next read is over
+		read := func(reason string) string {
+			return fmt.Sprintf(`V1 "msg"="reloaded API discovery" "reason"=%q `, reason)
+		}
+		const absent = `V1 "msg"="looked up what is not served" "group"=`
+		for _, step := range []struct {
+			what string
+			do   func()
+			want []string
+		}{
+			{"the first lookup", func() { wantServed(t, m, fooKind) }, []string{read("document")}},
+			{"hits", func() { wantServed(t, m, fooKind, barKind, otherKind) }, nil},
+			{"a miss", func() { wantAbsent(t, m, newKind) }, []string{read("version"), absent}},
+			{"in a group", func() { _, _ = m.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}) }, []string{read("version"), read("group"), absent}},
+			{"in any group", func() { _, _ = m.KindFor(schema.GroupVersionResource{Resource: "absents"}) }, []string{read("document"), absent}},
+			{"a reset", m.Reset, nil},
+			{"a lookup after it", func() { wantServed(t, m, fooKind) }, []string{read("document")}},
+		} {
+			step.do()
+			synctest.Wait()
+			lines := log.take("")
+			if !slices.EqualFunc(lines, step.want, strings.HasPrefix) {
+				t.Errorf("%s: %q; want %q", step.what, lines, step.want)
+			}
+		}
+	})
+}
+
+func withoutVerbose(lines []string) []string {
+	var rest []string
+	for _, line := range lines {
+		if !strings.HasPrefix(line, "V1") {
+			rest = append(rest, line)
+		}
+	}
+	return rest
 }
