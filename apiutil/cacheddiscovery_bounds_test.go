@@ -6,7 +6,6 @@ package apiutil_test
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -98,28 +97,19 @@ func TestCachedDiscoveryWithAVersionThatFailsForLong(t *testing.T) {
 // Many uses at once after a change make one reading, also if that fails.
 func TestCachedDiscoveryReadsOnceForAll(t *testing.T) {
 	quietly(t)
-	for _, fault := range []fakeapi.Fault{{}, fakeapi.Timeout(), fakeapi.Status(http.StatusServiceUnavailable, 0)} {
-		t.Run(fault.String(), func(t *testing.T) {
-			eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-				server := newServer(forms)
-				// Not in a bubble: goroutines may wait for a mutex.
-				failing := false
-				v := newViewThrough(t, server, server.Client().Transport, through(func(req *http.Request) (*http.Response, error) {
-					time.Sleep(20 * time.Millisecond)
-					if failing {
-						return nil, http.ErrHandlerTimeout
-					}
-					return server.Client().Transport.RoundTrip(req)
-				}))
-				v.preferred(t)
-				v.Invalidate()
-				v.reads.Store(0)
-				failing = fault.String() != ""
-				allAtOnce(50, func(int) { _, _ = v.ServerGroups() })
-				if n := v.reads.Load(); n > 12 {
-					t.Errorf("%d requests", n)
-				}
-			})
+	for _, down := range []bool{false, true} {
+		eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) { // goroutines wait for a mutex, which hangs a bubble
+			server := newServer(forms)
+			v := newView(t, server)
+			v.preferred(t)
+			server.SetLatency(20 * time.Millisecond)
+			v.Invalidate()
+			v.reads.Store(0)
+			v.down.Store(down)
+			allAtOnce(50, func(int) { _, _ = v.ServerGroups() })
+			if n := v.reads.Load(); n > 12 {
+				t.Errorf("down %t: %d requests", down, n)
+			}
 		})
 	}
 }
@@ -127,51 +117,27 @@ func TestCachedDiscoveryReadsOnceForAll(t *testing.T) {
 // What is known goes on if the API has changed and what is there now can't be read.
 func TestCachedDiscoveryGoesOnIfAChangeCannotBeRead(t *testing.T) {
 	quietly(t)
-	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-		inBubble(t, func(t *testing.T) {
-			server := newServer(forms)
-			down := false
-			v := newViewThrough(t, server, server.Client().Transport, through(func(req *http.Request) (*http.Response, error) {
-				if down {
-					return nil, http.ErrHandlerTimeout
-				}
-				return server.Client().Transport.RoundTrip(req)
-			}))
-			v.preferred(t)
-			serve(server, newKind)
-			v.refresh(t)
-			down = true
-			for range 100 {
-				if list, err := v.ServerGroups(); err != nil || len(list.Groups) != 3 {
-					t.Fatalf("%v, %v; want what was", list, err)
-				}
-				if list, err := v.ServerResourcesForGroupVersion("example.com/v1"); err != nil || list == nil {
-					t.Fatalf("%v, %v; want what was", list, err)
-				}
-			}
-			if n := v.reads.Load(); n > 20 {
-				t.Errorf("%d requests", n)
-			}
-			down = false
-			time.Sleep(11 * time.Second)
-			v.preferred(t)
-			synctest.Wait()
-			v.wantPreferred(t, "after that", newResource, true)
-		})
-	})
-}
-
-// An outage after a change that a deferred mapper has not read costs no known kind.
-func TestDeferredMapperKeepsWhatItHasInAnOutageAfterAChange(t *testing.T) {
-	quietly(t)
 	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
-		wantServed(t, deferred, fooKind)
+		v.preferred(t)
 		serve(server, newKind)
 		v.refresh(t)
-		server.SetFault(fakeapi.All(), fakeapi.Refused())
-		_ = lookUp(deferred, lateKind)
-		wantServed(t, deferred, fooKind)
+		v.down.Store(true)
+		for range 100 {
+			if list, err := v.ServerGroups(); err != nil || len(list.Groups) != 3 {
+				t.Fatalf("%v, %v; want what was", list, err)
+			}
+			if list, err := v.ServerResourcesForGroupVersion("example.com/v1"); err != nil || list == nil {
+				t.Fatalf("%v, %v; want what was", list, err)
+			}
+		}
+		if n := v.reads.Load(); n > 20 {
+			t.Errorf("%d requests", n)
+		}
+		v.down.Store(false)
+		time.Sleep(11 * time.Second)
+		v.preferred(t)
+		synctest.Wait()
+		v.wantPreferred(t, "after that", newResource, true)
 	})
 }
 
