@@ -40,12 +40,9 @@ type DynamicRESTMapperMetrics interface {
 	Served(generation uint64, groups, kinds int, lastSuccess time.Time)
 }
 
-// watchMetrics is what Metrics may have besides: see DynamicRESTMapperMetrics.
-type watchMetrics interface{ Watching(open bool) }
-
 // reportWatching is called whenever a watch begins to open, has opened or has ended.
 func (m *DynamicRESTMapper) reportWatching() {
-	if metrics, ok := m.options.Metrics.(watchMetrics); ok {
+	if metrics, ok := m.options.Metrics.(interface{ Watching(open bool) }); ok {
 		m.reports.Add(func() { metrics.Watching(watching(m.watchers)) })
 	}
 }

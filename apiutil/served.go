@@ -50,7 +50,7 @@ func (m *DynamicRESTMapper) RunWhileServed(
 		if err != nil || ctx.Err() != nil {
 			return nil //nolint:nilerr // It fails only when ctx ends.
 		}
-		stopped, err := m.runOnce(ctx, run, served, gvks)
+		stopped, err := m.runOnce(ctx, run, served)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // As documented.
 		}
@@ -80,9 +80,7 @@ func onlyCanceled(err error) bool {
 
 // runOnce runs run until it returns. stopped reports whether its context ended,
 // because the kinds are no longer served as in served, or because ctx ended.
-func (m *DynamicRESTMapper) runOnce(
-	ctx context.Context, run func(context.Context) error, served []meta.RESTMapping, gvks []schema.GroupVersionKind,
-) (stopped bool, err error) {
+func (m *DynamicRESTMapper) runOnce(ctx context.Context, run func(context.Context) error, served []meta.RESTMapping) (stopped bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	gone := make(chan struct{})
 	go func() {
