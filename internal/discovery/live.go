@@ -28,8 +28,8 @@ func (c *Client) Version(ctx context.Context, group, version string) (*snapshot.
 	if err := errMarked(group, version); err != nil {
 		return nil, err
 	}
-	resources, err := get(ctx, c, request{path: path, gv: gv, accept: acceptLegacy}, func(doc document) ([]snapshot.Resource, error) {
-		return decodeResources(doc.body, gv)
+	resources, err := get(ctx, c, request{path: path, gv: gv, accept: acceptLegacy}, func(seen *exchange) ([]snapshot.Resource, error) {
+		return decodeResources(seen.body, gv)
 	})
 	if errors.Is(err, errNotServed) {
 		return nil, nil
@@ -61,7 +61,7 @@ func (c *Client) List(ctx context.Context, name string) (versions []string, pref
 		return nil, "", err
 	}
 	r := request{path: path, gv: schema.GroupVersion{Group: name}, accept: acceptLegacy}
-	group, err := get(ctx, c, r, func(doc document) (*snapshot.Group, error) { return decode(doc.body, name) })
+	group, err := get(ctx, c, r, func(seen *exchange) (*snapshot.Group, error) { return decode(seen.body, name) })
 	if errors.Is(err, errNotServed) {
 		return nil, "", nil
 	}

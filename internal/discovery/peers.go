@@ -33,7 +33,7 @@ func (c *Client) ServedLocally(ctx context.Context, gv schema.GroupVersion) (boo
 		path = corePath
 	}
 	r := request{path: path, gv: gv, accept: acceptLocal}
-	doc, err := get(ctx, c, r, func(doc document) (*share.Document, error) { return decodeBulk(doc.body, path) })
+	doc, err := get(ctx, c, r, func(seen *exchange) (*share.Document, error) { return decodeBulk(seen.body, path) })
 	var failed *Error
 	switch {
 	case errors.Is(err, errNotServed), errors.As(err, &failed) && failed.Code == 406, err == nil && !doc.Aggregated():
