@@ -21,7 +21,6 @@ type flight struct {
 	from    *snapshot.Snapshot // the snapshot when its last request began
 
 	// Guarded by flights.mu.
-	asked   bool          // more needs it than a refresh of everything
 	began   snapshot.Tick // when it started; 0: it waits
 	waiters int
 	next    *flight // starts when this one has ended; nil: nobody needs one
@@ -46,7 +45,7 @@ func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx) // otherwise a flight might start for nobody
 	}
-	f := fs.join(r, since, true)
+	f := fs.join(r, since)
 	select {
 	case <-f.done:
 		return f, nil
@@ -61,11 +60,11 @@ const never = ^snapshot.Tick(0)
 
 // doWhile is do for a read that begins after the call, but it abandons the flight when ctx ends: the flight goes on only if
 // another caller waits for it. Otherwise the flight has ended when doWhile returns.
-func (fs *flights) doWhile(ctx context.Context, r snapshot.Read, asked bool) (*flight, error) {
+func (fs *flights) doWhile(ctx context.Context, r snapshot.Read) (*flight, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	f := fs.join(r, never, asked)
+	f := fs.join(r, never)
 	select {
 	case <-f.done:
 		return f, nil
@@ -79,7 +78,7 @@ func (fs *flights) doWhile(ctx context.Context, r snapshot.Read, asked bool) (*f
 }
 
 // join returns the flight that makes r if it began after since, or else the next one.
-func (fs *flights) join(r snapshot.Read, since snapshot.Tick, asked bool) *flight {
+func (fs *flights) join(r snapshot.Read, since snapshot.Tick) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f := fs.running[r]
@@ -94,7 +93,6 @@ func (fs *flights) join(r snapshot.Read, since snapshot.Tick, asked bool) *fligh
 		fs.start(f)
 	}
 	f.waiters++
-	f.asked = f.asked || asked
 	return f
 }
 
@@ -121,13 +119,6 @@ func (fs *flights) start(f *flight) {
 		}
 		close(f.done)
 	}()
-}
-
-// needed reports whether more than a refresh of everything waits for f.
-func (fs *flights) needed(f *flight) bool {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	return f.asked
 }
 
 // leave gives up waiting for f. A flight that nobody waits for does not start. alone

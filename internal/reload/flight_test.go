@@ -152,7 +152,7 @@ func TestAbandonedFlightEnds(t *testing.T) {
 			start, ended := time.Now(), make(chan error, 1)
 			var other <-chan time.Duration
 			go func() {
-				_, err := tw.doWhile(ctx, version("a", "v1"), false)
+				_, err := tw.doWhile(ctx, version("a", "v1"))
 				ended <- err
 			}()
 			synctest.Wait()

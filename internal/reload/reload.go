@@ -148,7 +148,6 @@ func (r *Reloader) readVersion(f *flight) {
 		found = r.ofPeer(f.ctx, f.read)
 	}
 	f.outcome.Err, f.outcome.Gone = found.Err, known && found.None()
-	found.Spare = !r.flights.needed(f)
 	if f.ctx.Err() == nil {
 		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
 			return s.WithVersion(group, version, found, f.outcome.Tick, f.from)
