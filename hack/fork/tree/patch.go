@@ -69,7 +69,7 @@ var patches = []patch{
 	{
 		name: "informers", edits: informerEdits,
 		adds: []string{
-			"pkg/cache/internal/informers_follow.go", "pkg/cache/internal/informers_follow_test.go",
+			"pkg/cache/internal/informers_follow.go",
 			"pkg/cache/multi_namespace_follow.go", "pkg/cache/following_test.go", "pkg/cache/follow_server_test.go",
 		},
 	},
