@@ -75,6 +75,27 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 }
 
+// The body of a 304 is not read.
+func TestBodiesOf304AreNotRead(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	server := newServer(fakeapi.Aggregated())
+	next, read, answers := server.Client().Transport, 0, 0
+	m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(req)
+		if err == nil && resp.StatusCode == http.StatusNotModified {
+			resp.Body = io.NopCloser(endlessBody{&read})
+			answers++
+		}
+		return resp, err
+	}), apiutil.DynamicRESTMapperOptions{})
+	wantServed(t, m, fooKind)
+	m.Reset()
+	wantServed(t, m, fooKind)
+	if answers != 2 || read > 0 {
+		t.Errorf("%d bytes of %d answers 304 were read", read, answers)
+	}
+}
+
 // Errors quote the server, but not at any length.
 func TestErrorsAreBounded(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
