@@ -191,25 +191,6 @@ func wantWatching(t *testing.T, server *fakeapi.Server, list *watchedList, m *ap
 	wantRequests(t, server, "what the watch has found")
 }
 
-// Start ends at once even if the watch waits between two tries at that moment.
-func TestWatchEndsWhileServerIsDown(t *testing.T) {
-	for name, failure := range map[string]listFailure{
-		"refused": {refused: true}, "429": {code: http.StatusTooManyRequests}, "403": {code: http.StatusForbidden},
-	} {
-		t.Run(name, func(t *testing.T) {
-			watchInBubble(t, apiutil.DynamicRESTMapperOptions{},
-				func(s *watchServer) {
-					s.lists[crdsPath].setFailure(failure)
-					s.lists[apiServicesPath].setFailure(failure)
-				},
-				func(t *testing.T, server *fakeapi.Server, _ *watchServer, _ *apiutil.DynamicRESTMapper) {
-					server.SetFault(fakeapi.All(), fakeapi.Refused())
-					time.Sleep(10*time.Minute + 7*time.Second)
-				})
-		})
-	}
-}
-
 // A watchCloser is a gateway that opens watches, sends a line, and ends them at once.
 type watchCloser struct {
 	*watchServer

@@ -135,25 +135,6 @@ func wantTimes(t *testing.T, got []time.Duration, want ...time.Duration) {
 	}
 }
 
-// One event rings at every replica of a fleet. They do not answer in the same moment.
-func TestAnswersAreSpread(t *testing.T) {
-	var tenths [11]int
-	for range 200 {
-		r := &recorder{}
-		inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
-			time.Sleep(time.Hour)
-			bell.RingEvent()
-			answered := awaitRefresh(r)
-			tenths[min((answered-settle)*10/spread, 10)]++
-		})
-	}
-	for n, answers := range tenths[:10] {
-		if answers > 45 { // 20 are to be expected; more than 45 one run in a million
-			t.Errorf("%d of 200 answers in part %d of 10: %v", answers, n+1, tenths)
-		}
-	}
-}
-
 // A ring while a refresh is under way may be about what that has missed.
 func TestRingDuringRefresh(t *testing.T) {
 	r := &recorder{takes: 3 * time.Second}

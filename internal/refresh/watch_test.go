@@ -6,6 +6,7 @@ package refresh
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -33,28 +34,6 @@ const (
 	expired  = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Expired"}}` + "\n"
 	broken   = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":500,"message":"a secret"}}` + "\n"
 )
-
-// The requests are small: one object of the list, and bookmarks, so that a watch can
-// continue where the last one ended.
-func TestWatcherAsks(t *testing.T) {
-	api := &watchAPI{watches: []answer{{}}}
-	whileWatching(t, api, func(t *testing.T, w *watcherTest) {
-		if !w.Watching() || w.rings() != "plainly" {
-			t.Error("not watching, or not rung when the watch began")
-		}
-		seen := api.seen()
-		if len(seen) != 2 {
-			t.Fatalf("asked for %+v", seen)
-		}
-		if limit := seen[0].query["limit"]; !slices.Equal(limit, []string{"1"}) {
-			t.Errorf("a list with limit %q", limit)
-		}
-		watch := seen[1].query
-		if watch["allowWatchBookmarks"][0] != "true" || len(watch["timeoutSeconds"]) != 1 {
-			t.Errorf("a watch with %q", watch)
-		}
-	})
-}
 
 // The answers to lists and watches decide what is asked next, whether the bell rings, and
 // whether a line is logged. Nothing is missed between two watches.
@@ -232,6 +211,9 @@ func (a *watchAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	query, what := req.URL.Query(), "list"
 	if query.Get("watch") == "true" {
 		what = "watch from " + query.Get("resourceVersion")
+	}
+	if query.Get("limit") != "1" && (query.Get("allowWatchBookmarks") != "true" || query.Get("timeoutSeconds") == "") {
+		return nil, errors.New("the request asks for too much")
 	}
 	a.mu.Lock()
 	lists, watches := a.counts()
