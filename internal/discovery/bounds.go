@@ -12,7 +12,6 @@ import (
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -129,21 +128,13 @@ func (b *builder) add(v snapshot.Version) {
 		err = fmt.Errorf("the group has more than %d versions: this one and those after it are not read", maxVersions)
 	}
 	if err != nil {
-		v = snapshot.Version{Name: v.Name, Err: exceeded(shown(b.name), v.Name, err)}
+		v = snapshot.Version{Name: v.Name, Err: versionError(shown(b.name), v.Name, http.StatusOK, err)}
 	}
 	b.versions = append(b.versions, v)
 }
 
 func (b *builder) group(preferred string) *snapshot.Group {
 	return snapshot.NewGroup(shown(b.name), shown(preferred), b.versions)
-}
-
-// exceeded returns the error of a version that exceeds a bound. Its code is that of the
-// document, which did arrive.
-func exceeded(group, version string, err error) error {
-	gv := schema.GroupVersion{Group: group, Version: version}
-	path, _ := versionPath(gv)
-	return &Error{Path: path, GroupVersion: gv, Code: http.StatusOK, Err: err}
 }
 
 // checkList returns an error if a list of versions exceeds a bound.
@@ -160,7 +151,7 @@ func checkList(g *snapshot.Group) error {
 // errMarked returns the error of a version that has no name to read it by, or nil.
 func errMarked(group, version string) error {
 	if strings.HasSuffix(group, marked) || strings.HasSuffix(version, marked) {
-		return exceeded(group, version, fmt.Errorf("a name in the document has more than %d bytes, or can't be printed", maxName))
+		return versionError(group, version, http.StatusOK, fmt.Errorf("a name in the document has more than %d bytes, or can't be printed", maxName))
 	}
 	return nil
 }

@@ -102,53 +102,35 @@ func (c *Client) readHalf(ctx context.Context, path string, last *half) (*half, 
 		return &half{*decoded, seen.etag, seen.caller}, nil
 	})
 	switch {
-	case errors.Is(err, errNotServed):
-		return notServed(path)
 	case unproven:
 		return c.readHalf(ctx, path, &half{})
+	case path == corePath && errors.Is(err, errNotServed):
+		// Servers that only extend another one, behind an APIService, have no core group. All
+		// servers have /apis.
+		return &half{}, nil
 	}
 	return read, err
 }
 
-// notServed returns an empty document for /api: servers that only extend another one,
-// behind an APIService, have no core group. All servers have /apis.
-func notServed(path string) (*half, error) {
-	if path == corePath {
-		return &half{}, nil
-	}
-	return nil, notFound(path)
-}
-
-func notFound(path string) *Error {
-	return &Error{Path: path, Code: http.StatusNotFound, Err: errors.New("the server answered 404 Not Found")}
-}
-
 // merge joins groups of the same name, which no server should send, into the first of them.
 func merge(groups []*snapshot.Group) []*snapshot.Group {
-	parts := make(map[string][]*snapshot.Group, len(groups))
+	first := make(map[string]int, len(groups)) // positions in merged
+	var merged []*snapshot.Group
 	for _, g := range groups {
-		parts[g.Name()] = append(parts[g.Name()], g)
-	}
-	merged := make([]*snapshot.Group, 0, len(parts))
-	for _, g := range groups {
-		same := parts[g.Name()]
-		delete(parts, g.Name())
-		if len(same) > 1 {
-			g = join(same)
+		if i, ok := first[g.Name()]; ok {
+			merged[i] = join(merged[i], g)
+			continue
 		}
-		if len(same) > 0 {
-			merged = append(merged, g)
-		}
+		first[g.Name()] = len(merged)
+		merged = append(merged, g)
 	}
 	return merged
 }
 
-func join(groups []*snapshot.Group) *snapshot.Group {
-	b := builder{name: groups[0].Name()}
-	for _, g := range groups {
-		for _, v := range g.Versions() {
-			b.add(v)
-		}
+func join(a, b *snapshot.Group) *snapshot.Group {
+	joined := builder{name: a.Name()}
+	for _, v := range slices.Concat(a.Versions(), b.Versions()) {
+		joined.add(v)
 	}
-	return b.group(groups[0].Preferred())
+	return joined.group(a.Preferred())
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -251,6 +252,22 @@ func TestMalformedVerbsCostNothing(t *testing.T) {
 		}
 		if size := uint64(len(aggregated) + len(list)); took > 4*size+64<<10 {
 			t.Errorf("%s: %d bytes were taken for %d", what, took, size)
+		}
+	}
+}
+
+// A credential may be a part of the words in which absence is said.
+func TestAbsenceBesideAnyPassword(t *testing.T) {
+	for _, password := range []string{"404", "served", "e"} {
+		server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
+		cfg := server.Config()
+		cfg.Password = password
+		c, err := NewClient(cfg, server.Client(), Options{RequestTimeout: time.Minute, MaxResponseBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if table, err := c.Version(context.Background(), "g0001.example.com", "v9"); table != nil || err != nil {
+			t.Errorf("password %q: served %v, %v", password, table != nil, err)
 		}
 	}
 }
