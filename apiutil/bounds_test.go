@@ -409,7 +409,7 @@ func TestTransportThatCannotBeCancelled(t *testing.T) {
 				time.Sleep(hang)
 			}
 			return next.RoundTrip(req)
-		}), apiutil.DynamicRESTMapperOptions{RequestTimeout: timeout})
+		}), apiutil.DynamicRESTMapperOptions{RequestTimeout: timeout, RefreshInterval: time.Minute})
 		readAll(t, m)
 		hanging.Store(true)
 
@@ -430,6 +430,14 @@ func TestTransportThatCannotBeCancelled(t *testing.T) {
 		wantServed(t, m, fooKind)
 		if took := time.Since(start); took > 2*(timeout+time.Second) { // the document, and the version
 			t.Errorf("a lookup took %v", took)
+		}
+
+		stop := startMapper(t, m)
+		time.Sleep(timeout / 2)
+		start = time.Now()
+		stop()
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("Start returned %v after its context ended", took)
 		}
 
 		hanging.Store(false)

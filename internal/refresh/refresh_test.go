@@ -254,21 +254,6 @@ func TestEchoesFrom(t *testing.T) {
 	}
 }
 
-// Run does not wait for a refresh that does not return though ctx has ended.
-func TestRunEndsBesideSlowRefresh(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(context.Background())
-		time.AfterFunc(time.Minute, cancel)
-		start := time.Now()
-		Run(ctx, Options{Interval: time.Second}, func(context.Context) error { time.Sleep(time.Hour); return nil })
-		if took := time.Since(start); took > time.Minute+3*time.Second {
-			t.Errorf("returned %v after ctx ended", took-time.Minute)
-		}
-		time.Sleep(time.Hour) // the refresh ends by itself
-	})
-}
-
 // With no interval a failure is tried again all the same.
 func TestFailureWithoutInterval(t *testing.T) {
 	r := &recorder{fails: true}
