@@ -114,23 +114,30 @@ func (c *Client) readHalf(ctx context.Context, path string, last *half) (*half, 
 
 // merge joins groups of the same name, which no server should send, into the first of them.
 func merge(groups []*snapshot.Group) []*snapshot.Group {
-	first := make(map[string]int, len(groups)) // positions in merged
-	var merged []*snapshot.Group
+	parts := make(map[string][]*snapshot.Group, len(groups))
+	var names []string
 	for _, g := range groups {
-		if i, ok := first[g.Name()]; ok {
-			merged[i] = join(merged[i], g)
-			continue
+		if parts[g.Name()] == nil {
+			names = append(names, g.Name())
 		}
-		first[g.Name()] = len(merged)
-		merged = append(merged, g)
+		parts[g.Name()] = append(parts[g.Name()], g)
+	}
+	merged := make([]*snapshot.Group, len(names))
+	for i, name := range names {
+		merged[i] = join(parts[name])
 	}
 	return merged
 }
 
-func join(a, b *snapshot.Group) *snapshot.Group {
-	joined := builder{name: a.Name()}
-	for _, v := range slices.Concat(a.Versions(), b.Versions()) {
-		joined.add(v)
+func join(groups []*snapshot.Group) *snapshot.Group {
+	if len(groups) == 1 {
+		return groups[0]
 	}
-	return joined.group(a.Preferred())
+	b := builder{name: groups[0].Name()}
+	for _, g := range groups {
+		for _, v := range g.Versions() {
+			b.add(v)
+		}
+	}
+	return b.group(groups[0].Preferred())
 }
