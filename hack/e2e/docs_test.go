@@ -18,11 +18,9 @@ import (
 	"github.com/freshmapper/freshmapper/manager/restmappermetrics"
 )
 
-const top = "../.."
-
 func document(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(top, name))
+	text, err := os.ReadFile(filepath.Join(root, name))
 	must(t, err)
 	return string(text)
 }
@@ -31,10 +29,10 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	names := []string{"README.md", "CONTRIBUTING.md", "DESIGN.md", "CHANGELOG.md", "SECURITY.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md"} {
-		found, err := filepath.Glob(filepath.Join(top, pattern))
+		found, err := filepath.Glob(filepath.Join(root, pattern))
 		must(t, err)
 		for _, name := range found {
-			rel, err := filepath.Rel(top, name)
+			rel, err := filepath.Rel(root, name)
 			must(t, err)
 			names = append(names, rel)
 		}
@@ -70,7 +68,7 @@ func TestDocumentsLinks(t *testing.T) {
 			if file != "" {
 				target = filepath.Join(filepath.Dir(name), file)
 			}
-			if _, err := os.Stat(filepath.Join(top, target)); err != nil {
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
 				t.Errorf("%s links to %s: %v", name, found[1], err)
 				continue
 			}
@@ -97,10 +95,10 @@ func hasHeading(text, anchor string) bool {
 // and are as gofmt would have them.
 func TestDocumentsPrograms(t *testing.T) {
 	dir := t.TempDir()
-	root, err := filepath.Abs(top)
+	absolute, err := filepath.Abs(root)
 	must(t, err)
 	for _, name := range []string{"go.mod", "go.sum"} {
-		write(t, dir, name, strings.ReplaceAll(document(t, "hack/e2e/"+name), "=> ../..", "=> "+root))
+		write(t, dir, name, strings.ReplaceAll(document(t, "hack/e2e/"+name), "=> ../..", "=> "+absolute))
 	}
 	program := regexp.MustCompile("(?s)```go\n(package main\n.*?)\n```")
 	programs := 0
@@ -132,13 +130,13 @@ func write(t *testing.T, dir, name, text string) {
 
 // Demos and benchmarks use the newest release, and the workflow releases all lines.
 func TestLinesAreNamed(t *testing.T) {
-	names, err := filepath.Glob(filepath.Join(top, "testdata/consumers/*/go.mod"))
-	must(t, err)
-	for _, name := range append(names, filepath.Join(top, "hack/bench/go.mod"), filepath.Join(top, "hack/e2e/go.mod")) {
-		text, err := os.ReadFile(name)
-		must(t, err)
-		if want := tree.Module + " " + tree.Newest() + "\n"; !strings.Contains(string(text), want) {
-			t.Errorf("%s does not require %s", name, want)
+	modules := []string{"hack/bench", "hack/e2e"}
+	for _, name := range consumers(t) {
+		modules = append(modules, "testdata/consumers/"+name)
+	}
+	for _, module := range modules {
+		if want := tree.Module + " " + tree.Newest() + "\n"; !strings.Contains(document(t, module+"/go.mod"), want) {
+			t.Errorf("%s does not require %s", module, want)
 		}
 	}
 	workflow := document(t, ".github/workflows/release.yml")
