@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshmapper/freshmapper/hack/dev/proc"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -199,6 +198,9 @@ func toBuild(binary string, flags ...string) []string {
 // runGo runs the go command.
 func runGo(ctx context.Context, t *testing.T, dir string, args ...string) {
 	t.Helper()
-	_, err := proc.Output(ctx, dir, []string{"GOWORK=off"}, append([]string{"go"}, args...)...)
-	must(t, err)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %s in %s: %v\n%s", strings.Join(args, " "), dir, err, said)
+	}
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/freshmapper/freshmapper/hack/fork/git"
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
@@ -91,7 +91,7 @@ func (o options) make(ctx context.Context, e *edition, repo *repository) error {
 	if err != nil {
 		return err
 	}
-	if e.time, err = tree.Released(ctx, e.version); err != nil {
+	if e.time, err = released(ctx, e.version); err != nil {
 		return err
 	}
 	if e.files, err = tree.Generate(e.version, upstream, o.ours); err != nil {
@@ -100,7 +100,7 @@ func (o options) make(ctx context.Context, e *edition, repo *repository) error {
 	if e.notes, err = o.describe(e); err != nil {
 		return err
 	}
-	if !repo.released(e.version) {
+	if !slices.ContainsFunc(repo.refs, func(ref string) bool { return strings.HasPrefix(ref, "refs/tags/"+e.version+"-fresh.") }) {
 		e.upstream = upstream
 	}
 	// Upstream's automation would run in the fork's repository.
@@ -109,20 +109,33 @@ func (o options) make(ctx context.Context, e *edition, repo *repository) error {
 	return nil
 }
 
+// released is when a version of controller-runtime was released.
+func released(ctx context.Context, version string) (time.Time, error) {
+	text, err := gotool.Elsewhere(ctx, map[string][]byte{"go.mod": []byte("module freshmapper.invalid/list\n")}, "list", "-m", "-json", tree.Module+"@"+version)
+	var info struct{ Time time.Time }
+	if err == nil {
+		err = json.Unmarshal(text, &info)
+	}
+	if err == nil && info.Time.IsZero() {
+		err = fmt.Errorf("%s %s names no time of release", tree.Module, version)
+	}
+	return info.Time.UTC(), err
+}
+
 // stream returns the commits and tags. For each edition it has the commit of
 // upstream's release, unless the repository has that already, our commit on top,
 // and the tag.
-func (o options) stream(repo *repository, editions []edition, author *mail.Address) *git.Stream {
-	s := &git.Stream{Author: author}
+func (o options) stream(repo *repository, editions []edition, author *mail.Address) *stream {
+	s := &stream{author: author}
 	for _, e := range editions {
-		if s.From = repo.base(e.branch); s.From != "" {
-			s.From += "^0"
+		if s.from = repo.base(e.branch); s.from != "" {
+			s.from += "^0"
 		}
 		if e.upstream != nil {
-			s.Commit(e.branch, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
+			s.commit(e.branch, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
 		}
-		s.Commit(e.branch, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
-		s.Tag(e.tag, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
+		s.commit(e.branch, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
+		s.tag(e.tag, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
 	}
 	return s
 }
@@ -154,7 +167,7 @@ func matrixRows(matrix, version string) string {
 		if !strings.HasPrefix(block, "|") || !strings.Contains(block, "\n| "+version+" |") {
 			continue
 		}
-		for i, line := range gotool.SplitLines(strings.TrimSpace(block) + "\n") {
+		for i, line := range strings.SplitAfter(strings.TrimSpace(block)+"\n", "\n") {
 			if i < 2 || strings.HasPrefix(line, "| "+version+" |") { // the head, and the line below it
 				tables.WriteString(line)
 			}

@@ -236,3 +236,13 @@ func (g *Group) bound() {
 		g.versions = slices.Delete(g.versions, oldest, oldest+1)
 	}
 }
+
+// rankedNames lists the versions that are served, or may be again, the best one first.
+func (g *Group) rankedNames() (names []string) {
+	for _, i := range g.ranked {
+		if v := &g.versions[i]; !v.Gone || v.named {
+			names = append(names, g.versions[i].Name)
+		}
+	}
+	return names
+}

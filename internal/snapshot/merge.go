@@ -23,12 +23,17 @@ func (s *Snapshot) WithDocument(doc *List, now Tick) *Snapshot {
 	if doc == s.doc && s.apart == 0 {
 		return &next
 	}
-	groups := make([]*Group, 0, len(doc.groups))
-	left := s.undocumented(doc)
-	groups = appendDropped(groups, left[-1], s.document, now, first)
-	for i, said := range doc.groups {
-		groups = append(groups, s.Group(said.name).withDocument(said, s.document, now, first))
-		groups = appendDropped(groups, left[i], s.document, now, first)
+	groups, left := make([]*Group, 0, len(doc.groups)), s.undocumented(doc)
+	for i := -1; i < len(doc.groups); i++ {
+		if i >= 0 {
+			said := doc.groups[i]
+			groups = append(groups, s.Group(said.name).withDocument(said, s.document, now, first))
+		}
+		for _, g := range left[i] {
+			if g = g.withDocument(nil, s.document, now, first); g != nil {
+				groups = append(groups, g)
+			}
+		}
 	}
 	next.groups = bounded(groups)
 	next.index(s)
@@ -49,15 +54,6 @@ func (s *Snapshot) undocumented(doc *List) map[int][]*Group {
 		}
 	}
 	return left
-}
-
-func appendDropped(groups, dropped []*Group, before, now Tick, first bool) []*Group {
-	for _, g := range dropped {
-		if g = g.withDocument(nil, before, now, first); g != nil {
-			groups = append(groups, g)
-		}
-	}
-	return groups
 }
 
 // mostDropped bounds the groups that the document no longer has. A server that lists other

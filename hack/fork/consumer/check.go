@@ -50,14 +50,8 @@ func Check(ctx context.Context, r Request) error {
 // explain says what is wrong if the go command failed because a tree is missing, as it
 // does in a workspace.
 func (j *job) explain(ctx context.Context, failed error) error {
-	for _, r := range j.mod.Replace {
-		dir := filepath.FromSlash(r.New.Path)
-		if !filepath.IsAbs(dir) {
-			dir = j.path(dir)
-		}
-		if r.Old.Path == tree.Module && r.New.Version == "" && !isDir(dir) {
-			return j.checked(r.Old.Version, dir).run(ctx)
-		}
+	if dir, _ := j.mod.replaced(j.dir); dir != "" && !isDir(dir) {
+		return j.checked(j.mod.required(), dir).run(ctx)
 	}
 	return failed
 }

@@ -78,38 +78,38 @@ func TestModEditedMeanwhile(t *testing.T) {
 
 // What the build says while it goes on.
 func TestProgress(t *testing.T) {
-	w := &watched{}
-	if got := w.String(); got != "reading packages, linking" {
+	var p progress
+	if got := p.String(); got != "reading packages, linking" {
 		t.Errorf("at first: %s", got)
 	}
-	for _, part := range []string{"go: downloading k8s.io/api v0.37.0\nk8s.io/api/", "core/v1\n# a heading\n"} {
-		if _, err := w.Write([]byte(part)); err != nil {
-			t.Fatal(err)
-		}
+	for _, line := range []string{"go: downloading k8s.io/api v0.37.0", "k8s.io/api/core/v1", "# a heading"} {
+		p.add(line)
 	}
-	if got := w.String(); got != "compiling k8s.io/api/core/v1 (1 packages so far)" {
+	if got := p.String(); got != "compiling k8s.io/api/core/v1 (1 packages so far)" {
 		t.Errorf("then: %s", got)
 	}
 }
 
-func TestMovedFrom(t *testing.T) {
-	list := func(lines ...string) (all []modVersion) {
-		for _, line := range lines {
-			name, version, _ := strings.Cut(line, " ")
-			all = append(all, modVersion{name, version})
-		}
-		return all
+func TestMoved(t *testing.T) {
+	mod := func(more string, lines ...string) contents {
+		return contents{goMod: []byte("module m\n\nrequire (\n\t" + strings.Join(lines, "\n\t") + "\n)\n" + more)}
 	}
-	before := list("a.example v1.0.0", "k8s.io/api v0.36.1", "k8s.io/client-go v0.36.1")
-	for want, now := range map[string][]modVersion{
-		"":                              before,
-		"a.example v1.0.0 → v1.1.0":     list("a.example v1.1.0", "k8s.io/api v0.36.1", "k8s.io/client-go v0.36.1"),
-		"k8s.io 0.36 → 0.37 and 2 more": list("a.example v1.1.0", "b.example v1.0.0", "k8s.io/api v0.37.0", "k8s.io/client-go v0.37.0"),
-		"b.example v1.0.0":              append(list("b.example v1.0.0"), before...),
+	const more = "\nrequire one.example v1.0.0 // indirect\n\nreplace two.example v1.0.0 => ./two\n"
+	before := mod(more, "a.example v1.0.0", "k8s.io/api v0.36.1", "k8s.io/client-go v0.36.1")
+	for want, now := range map[string]contents{
+		"":                                  mod("", "a.example v1.0.0", "k8s.io/api v0.36.1 // indirect", "k8s.io/client-go v0.36.1"),
+		"go.mod: a.example v1.0.0 → v1.1.0": mod(more, "a.example v1.1.0", "k8s.io/api v0.36.1", "k8s.io/client-go v0.36.1"),
+		"go.mod: k8s.io 0.36 → 0.37 and 2 more": mod(more, "a.example v1.1.0", "b.example v1.0.0", "k8s.io/api v0.37.0", "k8s.io/client-go v0.37.0"),
+		"go.mod: b.example v1.0.0":              mod(more, "a.example v1.0.0", "b.example v1.0.0", "k8s.io/api v0.36.1", "k8s.io/client-go v0.36.1"),
+		"go.mod: one.example v1.0.0 → v1.1.0":   mod("require one.example v1.1.0\n\nreplace two.example v1.1.0 => ./two\n", "a.example v1.0.0"),
 	} {
-		if got := movedFrom(before, now); got != want {
+		if got := moved(before, now); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+	before[goSum] = []byte("a\r\n")
+	if got := moved(before, contents{goMod: before[goMod], goSum: []byte("a\nb\nc\n")}); got != "go.sum: 2 lines" {
+		t.Errorf("of sums: %q", got)
 	}
 }
 
