@@ -109,6 +109,7 @@ func TestCreateRefuses(t *testing.T) {
 		"not released": {nil, func(r *tree.Request) { r.Version = "v0.25.9999" }, "v0.25.9999"},
 		"not ours":     {unsign, force, "not empty"},
 		"a consumer's": {func(t *testing.T, dir string) { edit(t, dir, `"files": {`, `"saved": {"go.mod": {}}, "files": {`) }, force, "-into"},
+		"newer":        {func(t *testing.T, dir string) { edit(t, dir, `"format": 1`, `"format": 99`) }, force, "format 99"},
 		"edited":       {func(t *testing.T, dir string) { forktest.Write(t, dir, "alias.go", "") }, nil, "changed alias.go"},
 		"below a file": {nil, func(r *tree.Request) { r.Dir += "/alias.go/x" }, "/alias.go/x: not a directory"},
 	}
