@@ -101,6 +101,11 @@ func TestAdviceWithoutGit(t *testing.T) {
 		t.Fatal(err)
 	}
 	forktest.Write(t, dir, ".gitignore", "third_party/\n")
+	for _, name := range []string{"Dockerfile", ".dockerignore"} { // one that can't be read is no reason to fail
+		if err := os.Symlink("nowhere", filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if out := into.must(t, dir, nil); strings.Contains(out, "note: ") {
 		t.Errorf("outside of a checkout:\n%s", out)
 	}

@@ -147,40 +147,6 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestTreeIsUpstreamsButForTheMapper(t *testing.T) {
-	dir := forked(t)
-	got, err := tree.Read(os.DirFS(filepath.Join(dir, place)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := tree.Upstream(context.Background(), tree.Newest(), []byte(forktest.Text(t, dir, "go.sum")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const apiutil = "pkg/client/apiutil/"
-	gone := map[string]bool{apiutil + "restmapper.go": true, apiutil + "errors.go": true, apiutil + "restmapper_wb_test.go": true,
-		"pkg/client/client_rest_resources.go": true, "pkg/client/client.go": true, "pkg/client/watch.go": true,
-		"pkg/cache/internal/informers.go": true, "pkg/cache/internal/cache_reader.go": true,
-		"pkg/cache/multi_namespace_cache.go": true,
-		"pkg/client/namespaced_client.go":    true, "pkg/handler/enqueue_owner.go": true}
-	kept := 0
-	for name, file := range want {
-		if _, ok := got[name]; !ok {
-			continue // tree.TestSlimTree says what is left out
-		}
-		kept++
-		if same := bytes.Equal(got[name].Data, file.Data); same == gone[name] {
-			t.Errorf("%s: same as upstream's: %v", name, same)
-		}
-	}
-	if kept < 150 {
-		t.Errorf("only %d of upstream's files are there", kept)
-	}
-	if _, there := got[apiutil+"internal/answer/answer.go"]; !there {
-		t.Error("our mapper is not there")
-	}
-}
-
 func TestBadInput(t *testing.T) {
 	const replaceLine = "\nreplace sigs.k8s.io/controller-runtime => "
 	appendMod := func(text string) func(*testing.T, string) {
@@ -204,7 +170,7 @@ func TestBadInput(t *testing.T) {
 		"foreign folder": {appendMod(replaceLine + "../mine\n"), nil, []string{"replaces", "../mine", "-dropreplace"}},
 		"foreign module": {appendMod(replaceLine + "example.com/fork v1.2.3\n"), nil, []string{"example.com/fork v1.2.3"}},
 		"one version": {appendMod("\nreplace sigs.k8s.io/controller-runtime v0.25.2 => ./third_party/controller-runtime\n"), nil,
-			[]string{"not this tool's"}},
+			[]string{"not this tool's", "(go mod edit -dropreplace=sigs.k8s.io/controller-runtime@v0.25.2)"}},
 		"occupied": {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/go.mod", "module m\n") }, nil, []string{place, "not written by this tool"}},
 		"occupied, force": {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/go.mod", "module m\n") }, force,
 			[]string{"not written by this tool"}},
@@ -235,15 +201,6 @@ func writeMod(text string) func(*testing.T, string) {
 
 func requireVersion(version string) func(*testing.T, string) {
 	return writeMod("module example.com/operator\n\ngo 1.26.0\n\nrequire sigs.k8s.io/controller-runtime " + version + "\n")
-}
-
-func TestVendorIsFineWhereItIsNotUsed(t *testing.T) {
-	dir := forktest.Consumer(t)
-	forktest.Write(t, dir, "vendor/modules.txt", "")
-	t.Setenv("GOFLAGS", "-mod=mod")
-	if out := into.must(t, dir, nil); strings.Contains(out, "vendor") {
-		t.Errorf("a word about vendor in\n%s", out)
-	}
 }
 
 func TestUpdate(t *testing.T) {

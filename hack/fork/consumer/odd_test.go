@@ -16,40 +16,6 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// A replace for one version is dropped by a flag that names the version.
-func TestReplaceOfOneVersion(t *testing.T) {
-	dir := forktest.Consumer(t)
-	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"@"+tree.Newest()+"=../mine")
-	_, err := into.run(t, dir, nil)
-	if err == nil {
-		t.Fatal("no error")
-	}
-	_, advice, _ := strings.Cut(err.Error(), "(go mod edit ")
-	forktest.Run(t, dir, "go", "mod", "edit", strings.TrimSuffix(advice, ")"))
-	forktest.Clean(t, dir)
-}
-
-// The line goes into go.mod, and GOFLAGS names another file.
-func TestOtherModFile(t *testing.T) {
-	dir := forked(t)
-	t.Setenv("GOFLAGS", "-modfile=other.mod")
-	for name, f := range map[string]fork{"into": into, "undo": undo, "check": check} {
-		t.Run(name, func(t *testing.T) { f.fails(t, dir, nil, "-modfile=other.mod", "go.mod") })
-	}
-}
-
-// A Docker file that the tool does not understand is no reason to fail: the fork is
-// in place.
-func TestUnreadableDockerfile(t *testing.T) {
-	dir := forktest.Consumer(t)
-	for _, name := range []string{"Dockerfile", ".dockerignore"} {
-		if err := os.Symlink("nowhere", filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	into.must(t, dir, nil)
-}
-
 // The search for other modules goes on behind another user's data. Root reads
 // everything, so this is about the decision alone.
 func TestUnreadableFolder(t *testing.T) {
@@ -67,63 +33,6 @@ func TestUnreadableFolder(t *testing.T) {
 	if err := skipUnreadable(nil); err != nil {
 		t.Errorf("where there is no entry: %v", err)
 	}
-}
-
-// What the go command prints because of GOFLAGS is not the reason why a build
-// fails.
-func TestBuildFailureWithVerboseFlags(t *testing.T) {
-	dir := forktest.Consumer(t)
-	forktest.Write(t, dir, "broken.go", "package main\n\nvar _ = absent\n")
-	t.Setenv("GOFLAGS", "-v -x")
-	into.fails(t, dir, nil, "does not build with the fork: ./broken.go:3:9: undefined: absent")
-}
-
-// "go work use -r ." takes the tree for a module of the user's.
-func TestTreeInWorkspace(t *testing.T) {
-	dir := forked(t)
-	forktest.Write(t, dir, "go.work", "go 1.26.0\n\nuse (\n\t.\n\t./third_party/controller-runtime\n)\n")
-	t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
-	for name, f := range map[string]fork{"into": into, "undo": undo, "check": check} {
-		t.Run(name, func(t *testing.T) {
-			f.fails(t, dir, nil, "go.work", "go work edit -dropuse=./third_party/controller-runtime")
-		})
-	}
-	forktest.Run(t, dir, "go", "work", "edit", "-dropuse=./third_party/controller-runtime", "go.work")
-	check.must(t, dir, nil)
-}
-
-// The build takes the mapper from vendor/, which nobody wrote anew.
-func TestCheckOfStaleVendor(t *testing.T) {
-	dir := forked(t)
-	forktest.Run(t, dir, "go", "mod", "vendor")
-	check.must(t, dir, nil)
-	file := filepath.Join("vendor", mapperPackage, "restmapper.go")
-	older := forktest.Text(t, dir, file) + "\n// as it was\n"
-	forktest.Write(t, dir, file, older)
-	forktest.Run(t, dir, "go", "list", "-mod=vendor", "./...") // the go command does not mind
-
-	check.fails(t, dir, nil, "vendor/sigs.k8s.io/controller-runtime is not what is in", "pkg/client/apiutil/restmapper.go", "run go mod vendor in "+dir)
-	forktest.Run(t, dir, "go", "mod", "vendor")
-	check.must(t, dir, nil)
-}
-
-func TestCheckOfVendorWithoutTheFork(t *testing.T) {
-	dir := forked(t)
-	forktest.Write(t, dir, "vendor/modules.txt", "")
-	check.fails(t, dir, nil, "vendor has no sigs.k8s.io/controller-runtime", "run go mod vendor in "+dir)
-}
-
-// Git on Windows writes CRLF unless it is told not to.
-func TestCloneWithOtherLineEnds(t *testing.T) {
-	dir := forked(t)
-	forktest.Write(t, dir, ".gitattributes", "* text=auto eol=crlf\n")
-	forktest.Commit(t, dir)
-	clone := filepath.Join(t.TempDir(), "clone")
-	forktest.Run(t, dir, "git", "clone", "-q", dir, clone)
-	if !strings.Contains(forktest.Text(t, clone, "main.go"), "\r\n") {
-		t.Fatal("git left the line ends alone")
-	}
-	check.must(t, clone, nil)
 }
 
 // "go get" of a newer controller-runtime adds no sum of it while the fork is in.
@@ -189,13 +98,6 @@ show:
 	}
 }
 
-func TestBrokenWorkspace(t *testing.T) {
-	dir := forktest.Consumer(t)
-	forktest.Write(t, dir, "go.work", "go 1.26.0\n\njunk\n")
-	t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
-	into.fails(t, dir, nil, "go.work", "unknown directive: junk")
-}
-
 // In a workspace the go command itself fails if a tree is missing, as where a
 // .gitignore keeps it from others.
 func TestCheckOfMissingTreeInWorkspace(t *testing.T) {
@@ -250,13 +152,23 @@ func TestLinkedSums(t *testing.T) {
 
 const editedSum = "zz.example/edited v1.0.0 h1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
 
-// go.sum is not the tool's to write: what another program, an editor say, puts there
-// while the tree is built stays.
-func TestSumsEditedMeanwhile(t *testing.T) {
-	dir := forktest.Consumer(t)
-	edited := forktest.Text(t, dir, goSum) + editedSum
-	into.must(t, dir, func(r *Request) { r.Out = &atBuild{do: func() { forktest.Write(t, dir, goSum, edited) }} })
-	if forktest.Text(t, dir, goSum) != edited {
-		t.Error("the other program's line is gone")
+// In GOFLAGS another file takes the place of go.mod, or go.work takes the tree for a module of
+// the user's, as "go work use -r ." does.
+func TestNothingIsDoneBehindOthersBack(t *testing.T) {
+	dir := forked(t)
+	forktest.Write(t, dir, "go.work", "go 1.26.0\n\nuse (\n\t.\n\t./third_party/controller-runtime\n)\n")
+	for name, f := range map[string]fork{"into": into, "undo": undo, "check": check} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("GOFLAGS", "-modfile=other.mod")
+			f.fails(t, dir, nil, "-modfile=other.mod", "go.mod")
+			t.Setenv("GOFLAGS", "")
+			t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
+			f.fails(t, dir, nil, "go.work", "go work edit -dropuse=./third_party/controller-runtime")
+		})
 	}
+	t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
+	forktest.Run(t, dir, "go", "work", "edit", "-dropuse=./third_party/controller-runtime", "go.work")
+	check.must(t, dir, nil)
+	forktest.Write(t, dir, "go.work", "go 1.26.0\n\njunk\n")
+	into.fails(t, dir, nil, "go.work", "unknown directive: junk")
 }

@@ -215,8 +215,9 @@ func TestUndoFails(t *testing.T) {
 	}
 }
 
-// In a clone with other line ends go.mod and go.sum are still what the run left.
-func TestUndoInCloneWithOtherLineEnds(t *testing.T) {
+// Git on Windows writes CRLF unless it is told not to. In such a clone the tree is whole, and
+// go.mod and go.sum are still what the run left.
+func TestCloneWithOtherLineEnds(t *testing.T) {
 	for _, edited := range []bool{false, true} {
 		dir := forked(t)
 		forktest.Write(t, dir, ".gitattributes", "* text=auto eol=crlf\n")
@@ -224,6 +225,10 @@ func TestUndoInCloneWithOtherLineEnds(t *testing.T) {
 		forktest.Commit(t, dir)
 		clone := filepath.Join(t.TempDir(), "clone")
 		forktest.Run(t, dir, "git", "clone", "-q", dir, clone)
+		if !strings.Contains(forktest.Text(t, clone, "main.go"), "\r\n") {
+			t.Fatal("git left the line ends alone")
+		}
+		check.must(t, clone, nil)
 		if edited {
 			forktest.Write(t, clone, "go.sum", forktest.Text(t, clone, "go.sum")+editedSum)
 			sums += editedSum
