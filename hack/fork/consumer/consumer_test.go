@@ -216,3 +216,24 @@ func TestUpdate(t *testing.T) {
 	undo.must(t, dir, nil)
 	forktest.Clean(t, dir)
 }
+
+// In GOFLAGS another file takes the place of go.mod, or go.work takes the tree for a module of
+// the user's, as "go work use -r ." does.
+func TestNothingIsDoneBehindOthersBack(t *testing.T) {
+	dir := forked(t)
+	forktest.Write(t, dir, "go.work", "go 1.26.0\n\nuse (\n\t.\n\t./third_party/controller-runtime\n)\n")
+	for name, f := range map[string]fork{"into": into, "undo": undo, "check": check} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("GOFLAGS", "-modfile=other.mod")
+			f.fails(t, dir, nil, "-modfile=other.mod", "go.mod")
+			t.Setenv("GOFLAGS", "")
+			t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
+			f.fails(t, dir, nil, "go.work", "go work edit -dropuse=./third_party/controller-runtime")
+		})
+	}
+	t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
+	forktest.Run(t, dir, "go", "work", "edit", "-dropuse=./third_party/controller-runtime", "go.work")
+	check.must(t, dir, nil)
+	forktest.Write(t, dir, "go.work", "go 1.26.0\n\njunk\n")
+	into.fails(t, dir, nil, "go.work", "unknown directive: junk")
+}
