@@ -95,27 +95,27 @@ func TestCachedDiscovery(t *testing.T) {
 	gadget := Kind{Group: "view.example.com", Kind: "Gadget", Versions: []string{"v2"}}
 	absent := Kind{Group: "view.example.com", Kind: "Absent"}
 
-	must(t, s.Install(ctx, widget), s.AwaitSettled(ctx, widget, "v1"))
+	must(t, s.Settle(ctx, widget))
 	v.wantMapping(t, "before", widget, "v1 namespace", nil)
 	v.wantMapping(t, "before", gadget, "no match", nil)
-	must(t, s.Install(ctx, gadget), s.AwaitSettled(ctx, gadget, "v2"))
+	must(t, s.Settle(ctx, gadget))
 	v.wantMapping(t, "R1, R2: a version has come", gadget, "v2 namespace", nil)
 
-	must(t, s.Uninstall(ctx, gadget), s.AwaitGone(ctx, gadget))
+	must(t, s.Uninstall(ctx, gadget))
 	v.wantMapping(t, "R3: the kind is gone, and the mapper reset", gadget, "no match", reset)
 
-	must(t, s.Uninstall(ctx, widget), s.AwaitGone(ctx, widget))
+	must(t, s.Uninstall(ctx, widget))
 	widget.Cluster = true
-	must(t, s.Install(ctx, widget), s.AwaitSettled(ctx, widget, "v1"))
+	must(t, s.Settle(ctx, widget))
 	v.wantMapping(t, "R4: another scope, and the mapper reset", widget, "v1 root", reset)
 
 	widget.Versions = []string{"v1", "v2"}
-	must(t, s.Install(ctx, widget), s.AwaitSettled(ctx, widget, "v2"))
+	must(t, s.Settle(ctx, widget))
 	v.wantMapping(t, "R5: another preferred version, and a miss", widget, "v2 root", func(m meta.ResettableRESTMapper) {
 		_, _ = m.RESTMapping(schema.GroupKind{Group: absent.Group, Kind: absent.Kind})
 	})
 	widget.Versions = []string{"v1", "v2", "v3"}
-	must(t, s.Install(ctx, widget), s.AwaitSettled(ctx, widget, "v3"))
+	must(t, s.Settle(ctx, widget))
 	v.wantMapping(t, "R5: another preferred version, and a reset", widget, "v3 root", reset)
 	v.readsOncePerChange(t, s)
 	v.besideADeadAPIService(t, s, widget)
@@ -139,7 +139,7 @@ func (v *view) readsOncePerChange(t *testing.T, s *Server) {
 		t.Errorf("%d requests, although nothing has changed", n)
 	}
 	late := Kind{Group: "view.example.com", Kind: "Late", Versions: []string{"v1"}}
-	must(t, s.Install(t.Context(), late), s.AwaitSettled(t.Context(), late, "v3"), v.mapper.Refresh(t.Context()))
+	must(t, s.Settle(t.Context(), late), v.mapper.Refresh(t.Context()))
 	if got := preferred(); !slices.Contains(got, "view.example.com/v1 lates") {
 		t.Errorf("after a change: %q", got)
 	}
@@ -177,7 +177,7 @@ func (v *view) besideADeadAPIService(t *testing.T, s *Server, widget Kind) {
 		},
 	}}
 	must(t, s.Client.Create(t.Context(), dead))
-	must(t, s.Await(t.Context(), "the dead APIService in the document", func() (bool, error) {
+	must(t, s.await(t.Context(), "the dead APIService in the document", func() (bool, error) {
 		group, err := s.group(t.Context(), "dead.example.com")
 		_, _, failed, errs := s.discovery.GroupsAndMaybeResources()
 		return err == nil && errs == nil && (has(group, []string{"v1"}) && !s.aggregated || len(failed) > 0), nil

@@ -3,6 +3,7 @@
 package discovery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -53,15 +54,6 @@ func checkCount(groups int) error {
 	return nil
 }
 
-// take counts an element before it is made. It returns an error if that exceeds the
-// bound.
-func take(left *int) error {
-	if *left--; *left < 0 {
-		return errElements
-	}
-	return nil
-}
-
 // checkName returns an error if name is longer than a name may be, or has a character in
 // it that does not belong in a log. what says whose name it is.
 func checkName(what, name string) error {
@@ -95,27 +87,18 @@ func printable(text string) string {
 	}, text)
 }
 
-// bounds keeps the first error of several checks.
-type bounds struct{ err error }
-
-func (b *bounds) check(what, name string) {
-	if b.err == nil {
-		b.err = checkName(what, name)
-	}
-}
-
 // checkRows checks the resources of a version, without the subresources, which tables do
 // not have.
 func checkRows(rows []snapshot.Resource) error {
-	b := bounds{}
 	for _, r := range rows {
-		if !strings.Contains(r.Name, "/") {
-			b.check("a resource", r.Name)
-			b.check("a resource in the singular", r.Singular)
-			b.check("a kind", r.Kind)
+		if strings.Contains(r.Name, "/") {
+			continue
+		}
+		if err := cmp.Or(checkName("a resource", r.Name), checkName("a resource in the singular", r.Singular), checkName("a kind", r.Kind)); err != nil {
+			return err
 		}
 	}
-	return b.err
+	return nil
 }
 
 // builder makes one group within the bounds.
@@ -134,21 +117,19 @@ func (b *builder) add(v snapshot.Version) {
 	if !segment(v.Name) || v.Name == runtime.APIVersionInternal || b.full() {
 		return
 	}
-	names := bounds{}
-	names.check("the group", b.name)
-	names.check("the version", v.Name)
+	err := cmp.Or(checkName("the group", b.name), checkName("the version", v.Name))
 	v.Name = shown(v.Name)
 	if i := slices.IndexFunc(b.versions, func(other snapshot.Version) bool { return other.Name == v.Name }); i >= 0 {
-		if names.err == nil && v.Table != nil && b.versions[i].Table == nil {
+		if err == nil && v.Table != nil && b.versions[i].Table == nil {
 			b.versions[i] = v
 		}
 		return
 	}
 	if len(b.versions) == maxVersions {
-		names.err = fmt.Errorf("the group has more than %d versions: this one and those after it are not read", maxVersions)
+		err = fmt.Errorf("the group has more than %d versions: this one and those after it are not read", maxVersions)
 	}
-	if names.err != nil {
-		v = snapshot.Version{Name: v.Name, Err: exceeded(shown(b.name), v.Name, names.err)}
+	if err != nil {
+		v = snapshot.Version{Name: v.Name, Err: exceeded(shown(b.name), v.Name, err)}
 	}
 	b.versions = append(b.versions, v)
 }

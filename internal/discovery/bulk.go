@@ -90,16 +90,16 @@ func newBulk(core, named *half, last *snapshot.List) *bulk {
 func (c *Client) readHalf(ctx context.Context, path string, last *half) (*half, error) {
 	unproven := false
 	r := request{path: path, accept: acceptBulk, etag: last.etag}
-	read, err := get(ctx, c, r, func(doc document) (*half, error) {
-		if doc.notModified {
-			unproven = doc.etag != "" && doc.etag != last.etag || doc.caller != last.caller
+	read, err := get(ctx, c, r, func(seen *exchange) (*half, error) {
+		if seen.code == http.StatusNotModified {
+			unproven = seen.etag != "" && seen.etag != last.etag || seen.caller != last.caller
 			return last, nil
 		}
-		decoded, err := decodeBulk(doc.body, path)
+		decoded, err := decodeBulk(seen.body, path)
 		if err != nil {
 			return nil, err
 		}
-		return &half{*decoded, doc.etag, doc.caller}, nil
+		return &half{*decoded, seen.etag, seen.caller}, nil
 	})
 	switch {
 	case errors.Is(err, errNotServed):

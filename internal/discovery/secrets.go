@@ -17,10 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Safe returns err if all of its text may be shown, else an error with the part of the
-// text that may be shown.
-func (c *Client) Safe(err error) error { return c.safe(err, nil) }
-
+// safe returns err if all of its text may be shown, else an error with the part of the
+// text that may be shown. sent are the credentials that were sent.
 func (c *Client) safe(err error, sent []string) error {
 	if shown := c.redact(err.Error(), sent); shown != err.Error() {
 		return errors.New(shown)
@@ -103,15 +101,6 @@ func hostError(host string, reason error) error {
 	return fmt.Errorf("the host %q, with a user and a password before it, must be a URL or a host:port pair", host[at+1:])
 }
 
-// sentRequest returns the request as it was sent, if the response has it, else req.
-// Transports below this package add credentials, from files or plugins.
-func sentRequest(resp *http.Response, req *http.Request) *http.Request {
-	if resp.Request != nil {
-		return resp.Request
-	}
-	return req
-}
-
 // harmless reports whether a request header holds no credentials. Any other may: gateways
 // ask for keys under names of their own.
 func harmless(header string) bool {
@@ -124,8 +113,7 @@ func harmless(header string) bool {
 }
 
 // sentBy lists the credentials that were sent with a request.
-func sentBy(resp *http.Response, req *http.Request) []string {
-	sent := sentRequest(resp, req)
+func sentBy(sent *http.Request) []string {
 	var secrets []string
 	for name, values := range sent.Header {
 		if harmless(name) {

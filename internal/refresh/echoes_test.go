@@ -14,7 +14,7 @@ import (
 // more than a minute. A watch that opens is no event.
 func TestEventIsAnsweredAgainForAMinute(t *testing.T) {
 	r := &recorder{}
-	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
+	inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
 		time.Sleep(time.Hour)
 		start := time.Now()
 		bell.RingEvent()
@@ -37,7 +37,7 @@ func TestEchoesBesideRings(t *testing.T) {
 	for _, ring := range []time.Duration{4 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute} {
 		t.Run(ring.String(), func(t *testing.T) {
 			r := &recorder{}
-			inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
+			inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
 				time.Sleep(time.Hour)
 				start := time.Now()
 				bell.RingEvent()
@@ -60,7 +60,7 @@ func TestEchoesBesideRings(t *testing.T) {
 func TestEchoesFrom(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for interval, want := range map[time.Duration][]int{
-		0: {2, 8, 20, 70}, time.Second: nil, 2 * time.Second: nil, 6 * time.Second: {2}, 7 * time.Second: {2, 8},
+		forever: {2, 8, 20, 70}, time.Second: nil, 2 * time.Second: nil, 6 * time.Second: {2}, 7 * time.Second: {2, 8},
 		50 * time.Second: {2, 8, 20}, 51 * time.Second: {2, 8, 20, 70},
 	} {
 		var got []int

@@ -102,7 +102,7 @@ func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *test
 // one keeps a distance of a second.
 func TestRingIsAnsweredOnceAndSoon(t *testing.T) {
 	r := &recorder{}
-	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
+	inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
 		time.Sleep(time.Hour)
 		start := time.Now()
 		bell.Ring()
@@ -140,7 +140,7 @@ func TestAnswersAreSpread(t *testing.T) {
 	var tenths [11]int
 	for range 200 {
 		r := &recorder{}
-		inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
+		inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
 			time.Sleep(time.Hour)
 			bell.RingEvent()
 			answered := awaitRefresh(r)
@@ -157,7 +157,7 @@ func TestAnswersAreSpread(t *testing.T) {
 // A ring while a refresh is under way may be about what that has missed.
 func TestRingDuringRefresh(t *testing.T) {
 	r := &recorder{takes: 3 * time.Second}
-	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
+	inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
 		time.Sleep(time.Hour)
 		start := time.Now()
 		bell.Ring()
@@ -176,7 +176,7 @@ func TestBurstCostsARefreshASecond(t *testing.T) {
 		"fast": {}, "slow": {takes: 400 * time.Millisecond}, "slower": {takes: 5 * time.Second}, "failing": {fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
+			inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
 				start := time.Now()
 				for range 500 {
 					bell.Ring()
@@ -201,7 +201,7 @@ func TestBurstCostsARefreshASecond(t *testing.T) {
 // Whatever rings, and whenever: events, their echoes, the interval and watches that open
 // again do not make two refreshes within a second.
 func TestRefreshesKeepTheirDistance(t *testing.T) {
-	for _, interval := range []time.Duration{0, time.Minute} {
+	for _, interval := range []time.Duration{forever, time.Minute} {
 		r := &recorder{}
 		inLoop(t, interval, r, func(t *testing.T, bell *Doorbell) {
 			start := time.Now()

@@ -31,7 +31,7 @@ func TestRunEndsBesideSlowRefresh(t *testing.T) {
 // With no interval a failure is tried again all the same.
 func TestFailureWithoutInterval(t *testing.T) {
 	r := &recorder{fails: true}
-	inLoop(t, 0, r, func(t *testing.T, _ *Doorbell) {
+	inLoop(t, forever, r, func(t *testing.T, _ *Doorbell) {
 		time.Sleep(10 * time.Minute)
 		if n := r.count(); n < 9 || n > 12 {
 			t.Errorf("%d tries in 10 minutes", n)
