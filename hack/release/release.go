@@ -69,13 +69,12 @@ func release(ctx context.Context, o options) error {
 // editions makes the editions of all lines. Before that it checks that their tags
 // are not there yet.
 func (o options) editions(ctx context.Context, repo *repository) ([]edition, error) {
-	var editions []edition
-	for _, line := range o.lines {
-		e := edition{version: line.Newest, tag: fmt.Sprintf("%s-fresh.%d", line.Newest, o.fresh), branch: "fresh-" + strings.TrimPrefix(line.Minor, "v")}
-		if slices.Contains(repo.refs, "refs/tags/"+e.tag) {
-			return nil, fmt.Errorf("the tag %s exists in %s: give the next number with -fresh", e.tag, o.repo)
+	editions := make([]edition, len(o.lines))
+	for i, line := range o.lines {
+		editions[i] = edition{version: line.Newest, tag: fmt.Sprintf("%s-fresh.%d", line.Newest, o.fresh), branch: "fresh-" + strings.TrimPrefix(line.Minor, "v")}
+		if slices.Contains(repo.refs, "refs/tags/"+editions[i].tag) {
+			return nil, fmt.Errorf("the tag %s exists in %s: give the next number with -fresh", editions[i].tag, o.repo)
 		}
-		editions = append(editions, e)
 	}
 	for i := range editions {
 		if err := o.make(ctx, &editions[i], repo); err != nil {
@@ -88,16 +87,16 @@ func (o options) editions(ctx context.Context, repo *repository) ([]edition, err
 func (o options) make(ctx context.Context, e *edition, repo *repository) error {
 	fmt.Fprintf(o.out, "%-10s %s %s\n", "upstream", tree.Module, e.version)
 	upstream, err := tree.Upstream(ctx, e.version, nil)
+	if err == nil {
+		e.time, err = released(ctx, e.version)
+	}
+	if err == nil {
+		e.files, err = tree.Generate(e.version, upstream, o.ours)
+	}
+	if err == nil {
+		e.notes, err = o.describe(e)
+	}
 	if err != nil {
-		return err
-	}
-	if e.time, err = released(ctx, e.version); err != nil {
-		return err
-	}
-	if e.files, err = tree.Generate(e.version, upstream, o.ours); err != nil {
-		return err
-	}
-	if e.notes, err = o.describe(e); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(repo.refs, func(ref string) bool { return strings.HasPrefix(ref, "refs/tags/"+e.version+"-fresh.") }) {

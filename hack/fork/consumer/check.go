@@ -141,11 +141,10 @@ func (c *checked) upToDate(ctx context.Context) error {
 	if c.version != c.manifest.Version {
 		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", c.shown, tree.Module, c.manifest.Version, c.show(goMod), c.version, c.fix)
 	}
-	s, err := c.look(ctx)
-	if err != nil {
+	if err := c.look(ctx); err != nil {
 		return err
 	}
-	made, err := tree.Make(ctx, c.version, s.before[goSum], c.Ours, c.manifest.Full())
+	made, err := tree.Make(ctx, c.version, c.before[goSum], c.Ours, c.manifest.Full())
 	if err != nil {
 		return err
 	}

@@ -68,14 +68,6 @@ func (f *File) Change(place, want, with string) {
 // Has makes sure that there is a piece.
 func (f *File) Has(place, want string) { f.once(place, want) }
 
-// Before puts text in front of a piece and the comment above it.
-func (f *File) Before(place, want, text string) {
-	if from, _, ok := f.once(place, want); ok {
-		from = f.above(from)
-		f.replace(from, from, text)
-	}
-}
-
 // Wrap puts text before and after a literal, which want begins.
 func (f *File) Wrap(place, want, before, after string) {
 	if from, _, ok := f.once(place, want); ok {
@@ -95,24 +87,14 @@ func (f *File) Remove(place, want string) {
 		f.Unexpected("%q alone on its lines", want)
 		return
 	}
-	f.replace(f.lineStart(f.above(from)), end+1, "")
-}
-
-// Rename renames a function where it is declared, and in its comment's first word.
-func (f *File) Rename(from, to string) {
-	begin, _ := f.span(from)
-	_, name, isMethod := strings.Cut(from, ") ")
-	if !isMethod {
-		name = from
-	}
-	if _, end, ok := f.once(from, name); ok {
-		begin = f.above(begin)
-		head := f.text[begin : end-len(name)]
-		if rest, ok := strings.CutPrefix(head, "// "+name+" "); ok {
-			head = "// " + to + " " + rest
+	for begin > 0 {
+		above := f.lineStart(begin - 1)
+		if !strings.HasPrefix(strings.TrimSpace(f.text[above:begin]), "//") {
+			break
 		}
-		f.replace(begin, end, head+to)
+		begin = above
 	}
+	f.replace(begin, end+1, "")
 }
 
 // Either returns the one of several pieces that is there. It must be there once.
@@ -231,19 +213,6 @@ func (f *File) replace(from, to int, text string) {
 	if f.err == nil {
 		f.text = f.text[:from] + text + f.text[to:]
 	}
-}
-
-// above is where the comment begins that is right above a piece, or the piece itself.
-func (f *File) above(at int) int {
-	for start := f.lineStart(at); start > 0; {
-		start = f.lineStart(start - 1)
-		line := f.text[start:f.lineEnd(start)]
-		if !strings.HasPrefix(strings.TrimSpace(line), "//") {
-			break
-		}
-		at = start + strings.Index(line, "//")
-	}
-	return at
 }
 
 func (f *File) lineStart(at int) int { return strings.LastIndexByte(f.text[:at], '\n') + 1 }

@@ -88,7 +88,7 @@ func lookUpUnlocked(f *source.File, noted keys) {
 	f.Change(getter, "if known {\n\t\treturn r, nil", "if known {\n\t\treturn c.current(r)")
 	f.Remove(getter, "defer c.mu.Unlock()")
 	f.Change(getter, "c.mu.Lock()", "// without the lock: discovery may take its time, and other kinds need not wait for it")
-	f.Before(getter, entry+" = r", "c.mu.Lock()\n\tdefer c.mu.Unlock()\n\t")
+	f.Change(getter, entry+" = r", "c.mu.Lock()\n\tdefer c.mu.Unlock()\n\t"+entry+" = r")
 	noted["MAPS"], noted["OBJ"] = maps, []string{"obj " + holes[0]}
 }
 
@@ -123,7 +123,7 @@ func wrapRequesters(f *source.File, _ keys) {
 // followWatch makes way for a Watch of ours. It notes how its receiver is led to
 // the client.
 func followWatch(f *source.File, noted keys) {
-	f.Rename("(w *watchingClient) Watch", "watchOnce")
+	f.Change("(w *watchingClient) Watch", "Watch(ctx context.Context,", "watchOnce(ctx context.Context,")
 	used := f.Either("w.base.typedClient.resources", "w.client.typedClient.resources")
 	noted["BASE"] = []string{strings.TrimSuffix(strings.TrimPrefix(used, "w."), ".typedClient.resources")}
 }

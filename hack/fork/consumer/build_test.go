@@ -4,7 +4,6 @@ package consumer
 
 import (
 	"bytes"
-	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,19 +11,6 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
-
-func TestBuildFailureChangesNothing(t *testing.T) {
-	broken := with(forktest.Edited("internal/answer/answer.go", "package answer\n"))
-	t.Run("first run", func(t *testing.T) {
-		out := into.fails(t, forktest.Consumer(t), broken, "does not build", "is as it was")
-		if !strings.Contains(out, "undefined: answer.Mapper") {
-			t.Errorf("no compiler output in\n%s", out)
-		}
-	})
-	t.Run("update", func(t *testing.T) {
-		into.fails(t, forked(t), broken, "does not build", "is as it was")
-	})
-}
 
 // With -nobuild the tool believes that it builds.
 func TestNoBuild(t *testing.T) {
@@ -50,30 +36,6 @@ func (a *atBuild) Write(p []byte) (int, error) {
 		a.do()
 	}
 	return a.Buffer.Write(p)
-}
-
-func TestCancelChangesNothing(t *testing.T) {
-	dir := forktest.Consumer(t)
-	before := forktest.Snapshot(t, dir)
-	ctx, cancel := context.WithCancel(context.Background())
-	err := Into(ctx, Request{Dir: dir, Ours: forktest.Ours(), Self: "fork", Out: &atBuild{do: cancel}})
-	if err == nil || !strings.Contains(err.Error(), "interrupted") {
-		t.Errorf("error: %v", err)
-	}
-	forktest.Same(t, before, forktest.Snapshot(t, dir))
-}
-
-// go.mod is the tool's to write only if it is still what the tool has read.
-func TestModEditedMeanwhile(t *testing.T) {
-	dir := forktest.Consumer(t)
-	edited := forktest.Text(t, dir, goMod) + "// mine\n"
-	_, err := into.run(t, dir, func(r *Request) { r.Out = &atBuild{do: func() { forktest.Write(t, dir, goMod, edited) }} })
-	if err == nil || !strings.Contains(err.Error(), "go.mod was changed by another program meanwhile") {
-		t.Errorf("error: %v", err)
-	}
-	if forktest.Text(t, dir, goMod) != edited || tree.Exists(filepath.Join(dir, "third_party")) {
-		t.Error("the other program's go.mod is gone, or the tree is there")
-	}
 }
 
 // What the build says while it goes on.
@@ -136,4 +98,33 @@ func TestUpgradeMovesRequirements(t *testing.T) {
 		}
 	}
 	check.must(t, dir, nil)
+}
+
+// What the go command prints because of GOFLAGS is not the reason why a build fails.
+func TestBuildFailureChangesNothing(t *testing.T) {
+	broken := with(forktest.Edited("internal/answer/answer.go", "package answer\n"))
+	if out := into.fails(t, forktest.Consumer(t), broken, "does not build", "is as it was"); !strings.Contains(out, "undefined: answer.Mapper") {
+		t.Errorf("no compiler output in\n%s", out)
+	}
+	into.fails(t, forked(t), broken, "does not build", "is as it was")
+	dir := forktest.Consumer(t)
+	forktest.Write(t, dir, "broken.go", "package main\n\nvar _ = absent\n")
+	t.Setenv("GOFLAGS", "-v -x")
+	into.fails(t, dir, nil, "does not build with the fork: ./broken.go:3:9: undefined: absent")
+}
+
+// What another program, an editor say, puts into go.mod or go.sum while the tree is built
+// stays. go.mod is the tool's to write only if it is still what the tool has read.
+func TestFilesEditedMeanwhile(t *testing.T) {
+	for name, mine := range map[string]string{goMod: "// mine\n", goSum: editedSum} {
+		dir := forktest.Consumer(t)
+		edited := forktest.Text(t, dir, name) + mine
+		_, err := into.run(t, dir, func(r *Request) { r.Out = &atBuild{do: func() { forktest.Write(t, dir, name, edited) }} })
+		if name == goMod && (err == nil || !strings.Contains(err.Error(), "go.mod was changed by another program meanwhile")) || name == goSum && err != nil {
+			t.Errorf("%s: error: %v", name, err)
+		}
+		if forktest.Text(t, dir, name) != edited || tree.Exists(filepath.Join(dir, "third_party")) != (name == goSum) {
+			t.Errorf("the other program's %s is gone, or the tree is there", name)
+		}
+	}
 }
