@@ -76,7 +76,6 @@ func (m *DynamicRESTMapper) Memory(of meta.RESTMapper) *sync.Map {
 	return &sync.Map{}
 }
 
-
 // Knows reports whether the mapper knows a kind now. It is no lookup, and reads nothing.
 // Clients and informers in a controller-runtime tree with this mapper inside call it.
 func (m *DynamicRESTMapper) Knows(gvk schema.GroupVersionKind) bool {
