@@ -244,7 +244,6 @@ func (g *Group) takeList(versions []string, preferred string, now Tick) {
 type Found struct {
 	Table *Table
 	Err   error
-	Spare bool // no lookup has asked for it, but a refresh for a subscriber
 }
 
 // None reports whether the server answered that there is no such version.
@@ -266,7 +265,7 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 		next.versions = insert(next.versions, Version{Name: version})
 	}
 	v = next.Version(version)
-	found.Spare = found.Spare && s.whole && !s.Aggregated()
+	v.spare = v.spare && from.whole // a read that began for the subscriber is no need after it
 	v.take(found, now)
 	if said := next.document.Version(version); said != nil && said.Table != nil && v.Table != nil && said.Table.servesLike(v.Table) {
 		v.Table = said.Table // one copy for all mappers
@@ -276,7 +275,6 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 }
 
 func (v *Version) take(found Found, now Tick) {
-	v.spare = found.Spare && (v.spare || !v.attempted())
 	if v.named && found.Err != nil {
 		*v = Version{Name: v.Name} // nobody knows whether it is still gone
 	}
@@ -307,14 +305,29 @@ func (s *Snapshot) Reset(now Tick) *Snapshot {
 	return &next
 }
 
-// Whole reports whether a subscriber needs every version. If none does, what only a subscriber
-// has needed so far is known, but not current: the next lookup reads it, and no refresh does.
+// Whole tells whether a subscriber needs every version. When none does any more, and there is
+// no aggregated document, what was read is known, but not current: no refresh reads it until
+// a lookup has needed it again.
 func (s *Snapshot) Whole(whole bool) *Snapshot {
 	if s.whole == whole {
 		return s
 	}
 	next := *s
 	next.whole = whole
+	if !whole && !s.Aggregated() {
+		next.groups = slices.Clone(s.groups)
+		for i, g := range next.groups {
+			if !g.apart {
+				continue // nothing was read of it but the document
+			}
+			g = g.fork(g.name)
+			for j := range g.versions {
+				g.versions[j].spare = true
+			}
+			g.index()
+			next.groups[i] = g
+		}
+	}
 	next.index(s)
 	return &next
 }
