@@ -75,3 +75,14 @@ func (m *DynamicRESTMapper) Memory(of meta.RESTMapper) *sync.Map {
 	}
 	return &sync.Map{}
 }
+
+// Knows reports whether the mapper knows a kind now. It is no lookup, and reads nothing.
+// Clients and informers in a controller-runtime tree with this mapper inside call it.
+func (m *DynamicRESTMapper) Knows(gvk schema.GroupVersionKind) bool {
+	return usageIn(m.reloader.Snapshot(), gvk) != (usage{})
+}
+
+// Changed returns a channel that is closed when the mapper next learns anything of the
+// server. Waiting for it is no lookup and no use. Informers in a controller-runtime tree
+// with this mapper inside call it.
+func (m *DynamicRESTMapper) Changed() <-chan struct{} { return m.reloader.Changed() }

@@ -15,12 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // TestFleet runs an operator of testdata/consumers, whose clusters come from the
@@ -29,7 +27,6 @@ import (
 // it is and the fleet from this repository's own module.
 func TestFleet(t *testing.T) {
 	t.Parallel() // most of the time it waits for connections to end
-	log.SetLogger(logr.Discard())
 	_, fork := buildBoth(t.Context(), t, "fleet")
 	provider := buildProvider(t.Context(), t, "fleet", "fleet.go")
 	host, _ := startServer(t.Context(), t)

@@ -111,7 +111,7 @@ func (r *replay) badSources() {
 	r.startLazywatch(func(s *side) []string {
 		group := bad(s).Group
 		return []string{
-			"-include", "Nope.example.com,Bad." + group + ",Wid*.v1." + group, "-exclude", "*.v2.*",
+			"-include", "Nope.example.com,Bad." + group + ",Wid*.v1." + group, "-exclude", "Wid*.v2.*",
 			"-max-targets", "2", "-max-failures", "1", "-many-objects", "2",
 		}
 	})

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -31,7 +30,6 @@ import (
 // README shows.
 func newManager(t *testing.T, cfg *rest.Config, types *runtime.Scheme, options apiutil.DynamicRESTMapperOptions) (manager.Manager, *apiutil.DynamicRESTMapper) {
 	t.Helper()
-	ctrl.SetLogger(logr.Discard())
 	httpClient, err := rest.HTTPClientFor(cfg)
 	must(t, err)
 	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, options)

@@ -21,11 +21,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
@@ -44,7 +42,6 @@ func newEnvironment(t *testing.T, consumer string) *environment {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
 	signal.Ignore(syscall.SIGPIPE) // a reader of our output that is interrupted too must not end us half-way
-	log.SetLogger(logr.Discard())  // or controller-runtime complains on stderr that nobody did
 	e := &environment{ctx: ctx, program: consumer}
 	e.stock, e.fork = buildBoth(ctx, t, consumer)
 	e.server, e.config = startServer(ctx, t)

@@ -144,8 +144,8 @@ func (s *Server) Install(ctx context.Context, kind Kind) error {
 	}
 	return s.await(ctx, kind.Kind+" in "+kind.Group, func() (bool, error) {
 		live, err := s.live(kind)
-		if live < len(kind.Versions) || err != nil || s.aggregated {
-			return live == len(kind.Versions), err
+		if served := kind.in(live) == len(kind.Versions); !served || err != nil || s.aggregated {
+			return served, err
 		}
 		group, err := s.group(ctx, kind.Group)
 		return has(group, kind.Versions), err
@@ -172,9 +172,7 @@ func (s *Server) Settle(ctx context.Context, kind Kind) error {
 		if err != nil || !slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == kind.Group && ready(&g) }) {
 			return false, err
 		}
-		return !s.aggregated || !slices.ContainsFunc(kind.Versions, func(version string) bool {
-			return !kind.in(resources[schema.GroupVersion{Group: kind.Group, Version: version}])
-		}), nil
+		return !s.aggregated || kind.in(resources) == len(kind.Versions), nil
 	})
 }
 
@@ -192,15 +190,8 @@ func (s *Server) Uninstall(ctx context.Context, kind Kind) error {
 			return false, err
 		}
 		live, err := s.live(kind)
-		otherwise, otherErr := s.live(other)
-		_, resources, _, bulkErr := s.discovery.GroupsAndMaybeResources()
-		if err := errors.Join(err, otherErr, bulkErr); err != nil {
-			return false, err
-		}
-		return live+otherwise == 0 && !slices.ContainsFunc(kind.Versions, func(version string) bool {
-			bulk := resources[schema.GroupVersion{Group: kind.Group, Version: version}]
-			return kind.in(bulk) || other.in(bulk)
-		}), nil
+		_, bulk, _, bulkErr := s.discovery.GroupsAndMaybeResources()
+		return kind.in(live)+other.in(live)+kind.in(bulk)+other.in(bulk) == 0, errors.Join(err, bulkErr)
 	})
 }
 
@@ -276,25 +267,31 @@ func eventually(t *testing.T, within time.Duration, what string, yes func() bool
 	return time.Since(begun)
 }
 
-// live counts the versions whose own path shows the kind in its scope.
-func (s *Server) live(kind Kind) (n int, err error) {
+// live reads the kind's versions at their own paths.
+func (s *Server) live(kind Kind) (map[schema.GroupVersion]*metav1.APIResourceList, error) {
+	lists := map[schema.GroupVersion]*metav1.APIResourceList{}
 	for _, version := range kind.Versions {
-		resources, err := s.discovery.ServerResourcesForGroupVersion(path.Join(kind.Group, version))
+		gv := schema.GroupVersion{Group: kind.Group, Version: version}
+		list, err := s.discovery.ServerResourcesForGroupVersion(gv.String())
 		if client.IgnoreNotFound(err) != nil {
-			return 0, err
+			return nil, err
 		}
-		if kind.in(resources) {
+		lists[gv] = list
+	}
+	return lists, nil
+}
+
+// in counts the versions that lists show the kind in, in its scope.
+func (k Kind) in(lists map[schema.GroupVersion]*metav1.APIResourceList) (n int) {
+	for _, version := range k.Versions {
+		list := lists[schema.GroupVersion{Group: k.Group, Version: version}]
+		if list != nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
+			return r.Kind == k.Kind && r.Namespaced == !k.Cluster
+		}) {
 			n++
 		}
 	}
-	return n, nil
-}
-
-// in reports whether a list shows the kind in its scope.
-func (k Kind) in(list *metav1.APIResourceList) bool {
-	return list != nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
-		return r.Kind == k.Kind && r.Namespaced == !k.Cluster
-	})
+	return n
 }
 
 func (s *Server) group(ctx context.Context, name string) (*metav1.APIGroup, error) {

@@ -3,7 +3,6 @@
 package discovery
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -54,14 +52,16 @@ func checkCount(groups int) error {
 	return nil
 }
 
-// checkName returns an error if name is longer than a name may be, or has a character in
-// it that does not belong in a log. what says whose name it is.
-func checkName(what, name string) error {
-	switch {
-	case len(name) > maxName:
-		return fmt.Errorf("the name of %s has more than %d bytes: %s", what, maxName, shown(name))
-	case printable(name) != name:
-		return fmt.Errorf("the name of %s has a character in it that can't be printed: %s", what, shown(name))
+// checkNames returns an error if a name is longer than a name may be, or has a character in
+// it that does not belong in a log. Before each name comes what it is the name of.
+func checkNames(names ...string) error {
+	for i := 0; i+1 < len(names); i += 2 {
+		switch what, name := names[i], names[i+1]; {
+		case len(name) > maxName:
+			return fmt.Errorf("the name of %s has more than %d bytes: %s", what, maxName, shown(name))
+		case printable(name) != name:
+			return fmt.Errorf("the name of %s has a character in it that can't be printed: %s", what, shown(name))
+		}
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func checkRows(rows []snapshot.Resource) error {
 		if strings.Contains(r.Name, "/") {
 			continue
 		}
-		if err := cmp.Or(checkName("a resource", r.Name), checkName("a resource in the singular", r.Singular), checkName("a kind", r.Kind)); err != nil {
+		if err := checkNames("a resource", r.Name, "a resource in the singular", r.Singular, "a kind", r.Kind); err != nil {
 			return err
 		}
 	}
@@ -117,7 +117,7 @@ func (b *builder) add(v snapshot.Version) {
 	if !segment(v.Name) || v.Name == runtime.APIVersionInternal || b.full() {
 		return
 	}
-	err := cmp.Or(checkName("the group", b.name), checkName("the version", v.Name))
+	err := checkNames("the group", b.name, "the version", v.Name)
 	v.Name = shown(v.Name)
 	if i := slices.IndexFunc(b.versions, func(other snapshot.Version) bool { return other.Name == v.Name }); i >= 0 {
 		if err == nil && v.Table != nil && b.versions[i].Table == nil {
@@ -129,21 +129,13 @@ func (b *builder) add(v snapshot.Version) {
 		err = fmt.Errorf("the group has more than %d versions: this one and those after it are not read", maxVersions)
 	}
 	if err != nil {
-		v = snapshot.Version{Name: v.Name, Err: exceeded(shown(b.name), v.Name, err)}
+		v = snapshot.Version{Name: v.Name, Err: versionError(shown(b.name), v.Name, http.StatusOK, err)}
 	}
 	b.versions = append(b.versions, v)
 }
 
 func (b *builder) group(preferred string) *snapshot.Group {
 	return snapshot.NewGroup(shown(b.name), shown(preferred), b.versions)
-}
-
-// exceeded returns the error of a version that exceeds a bound. Its code is that of the
-// document, which did arrive.
-func exceeded(group, version string, err error) error {
-	gv := schema.GroupVersion{Group: group, Version: version}
-	path, _ := versionPath(gv)
-	return &Error{Path: path, GroupVersion: gv, Code: http.StatusOK, Err: err}
 }
 
 // checkList returns an error if a list of versions exceeds a bound.
@@ -160,7 +152,7 @@ func checkList(g *snapshot.Group) error {
 // errMarked returns the error of a version that has no name to read it by, or nil.
 func errMarked(group, version string) error {
 	if strings.HasSuffix(group, marked) || strings.HasSuffix(version, marked) {
-		return exceeded(group, version, fmt.Errorf("a name in the document has more than %d bytes, or can't be printed", maxName))
+		return versionError(group, version, http.StatusOK, fmt.Errorf("a name in the document has more than %d bytes, or can't be printed", maxName))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -266,11 +267,9 @@ func (a *aggregated) addVersion(name, freshness string, rows []snapshot.Resource
 	v, err := snapshot.Version{Name: name}, checkRows(rows)
 	switch {
 	case freshness == stale:
-		gv := schema.GroupVersion{Group: a.name, Version: name}
-		path, _ := versionPath(gv)
-		v.Err = &Error{Path: path, GroupVersion: gv, Err: errStale}
+		v.Err = versionError(a.name, name, 0, errStale)
 	case err != nil:
-		v.Err = exceeded(a.name, name, err)
+		v.Err = versionError(a.name, name, http.StatusOK, err)
 	default:
 		a.table = snapshot.NewTableLike(a.table, rows)
 		v.Table = a.table

@@ -45,7 +45,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // errNotServed is the error for the API server's own 404.
-var errNotServed = errors.New("not served")
+var errNotServed = errors.New("the server answered 404 Not Found")
 
 // errUnexpected304 is the error for a 304 to a request without a validator.
 var errUnexpected304 = errors.New("the server answered 304 Not Modified to a request without If-None-Match")
@@ -113,5 +113,16 @@ func (c *Client) statusError(status metav1.Status, seen *exchange) error {
 
 // failure makes an Error from an error that may quote the server, or what was sent to it.
 func (c *Client) failure(r request, seen *exchange, err error) *Error {
-	return &Error{Verb: r.verb, Path: r.path, GroupVersion: r.gv, Code: seen.code, Err: c.safe(err, seen.sent)}
+	if !errors.Is(err, errNotServed) { // whose words are ours
+		err = c.safe(err, seen.sent)
+	}
+	return &Error{Verb: r.verb, Path: r.path, GroupVersion: r.gv, Code: seen.code, Err: err}
+}
+
+// versionError makes an Error of a version, or of a group without one, that is not of its
+// own request.
+func versionError(group, version string, code int, err error) *Error {
+	gv := schema.GroupVersion{Group: group, Version: version}
+	path, _ := versionPath(gv)
+	return &Error{Path: strings.TrimSuffix(path, "/"), GroupVersion: gv, Code: code, Err: err}
 }

@@ -78,13 +78,11 @@ func (c *Client) List(ctx context.Context, name string) (versions []string, pref
 // NotAwaited returns the error for a read that a caller did not wait for longer than wait,
 // because others before got no answer.
 func NotAwaited(read snapshot.Read, wait time.Duration) error {
-	gv := schema.GroupVersion{Group: read.Group, Version: read.Version}
-	path, _ := versionPath(gv)
+	failed := versionError(read.Group, read.Version, 0, fmt.Errorf("no answer within %v, after requests before it got none", wait))
 	if read.Part == snapshot.PartDocument {
-		path = namedPath
+		failed.Path = namedPath
 	}
-	err := fmt.Errorf("no answer within %v, after requests before it got none", wait)
-	return &Error{Path: strings.TrimSuffix(path, "/"), GroupVersion: gv, Err: err}
+	return failed
 }
 
 // acceptLocal asks for the aggregated document of this API server alone. From 1.36

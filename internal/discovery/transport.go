@@ -45,13 +45,13 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return nil, errors.New("this transport is only for reads of a Client")
 	}
-	seen.began = true
+	seen.began, seen.sent = true, sentBy(req)
 	resp, err := rt.next.RoundTrip(req)
-	switch {
-	case err != nil:
+	if err == nil && resp == nil {
+		err = errNoResponse
+	}
+	if err != nil {
 		resp = &http.Response{}
-	case resp == nil:
-		resp, err = &http.Response{}, errNoResponse
 	}
 	if rt.requested != nil {
 		rt.requested(req.URL.Path, resp.StatusCode)
@@ -92,9 +92,6 @@ func (rt *roundTripper) bound(resp *http.Response, seen *exchange) (*http.Respon
 	}
 	return &own, nil
 }
-
-// WrappedRoundTripper lets client-go's helpers look through (k8s.io/apimachinery/pkg/util/net).
-func (rt *roundTripper) WrappedRoundTripper() http.RoundTripper { return rt.next }
 
 // strongETag returns the ETag in the form that the API server recognises, or "". The
 // server compares byte by byte and knows only strong ETags (apiserver

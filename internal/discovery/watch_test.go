@@ -89,18 +89,6 @@ func TestWatchErrorsHaveAReason(t *testing.T) {
 	}
 }
 
-// A list takes little more memory than its bytes, however many objects are in it.
-func TestObjectsOfAListTakeNoMemory(t *testing.T) {
-	const kind = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"5"},"items":[`
-	client := watchClient(t, answers{http.StatusOK, []byte(kind + strings.Repeat("{},", 300_000) + "{}]}")})
-	var version string
-	var err error
-	took := allocated(func() { version, err = client.ListVersion(context.Background(), crds) })
-	if version != "5" || err != nil || took > 8<<20 {
-		t.Errorf("version %q, %v; %d bytes were allocated", version, err, took)
-	}
-}
-
 // No stream that a server sends causes a panic or is read for ever.
 func FuzzWatch(f *testing.F) {
 	const object = `"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"6"}}}`

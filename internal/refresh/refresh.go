@@ -5,7 +5,7 @@
 //
 // Everything that needs a refresh rings one doorbell. One loop answers it, so no two
 // refreshes run at once, and a burst of events costs a bounded number of reads. When Run
-// returns, its goroutines have ended, with one exception that Run names.
+// returns, its goroutines have ended.
 package refresh
 
 import (
@@ -35,9 +35,6 @@ const (
 	spread = 1100 * time.Millisecond
 	// spacing is the least time between the starts of two refreshes that rings caused.
 	spacing = time.Second
-	// grace is how long Run waits, after ctx has ended, for a refresh to return.
-	grace = 3 * time.Second
-
 	// jitter is the part by which every other wait may be shorter, at random, so that
 	// replicas do not refresh in lockstep. No wait is longer: users rely on the interval.
 	jitter       = 0.1
@@ -113,8 +110,8 @@ func (d *Doorbell) RingEvent() {
 }
 
 // Run refreshes at once, and again and again until ctx ends. It returns when everything
-// that it started has ended, but after ctx has ended it waits no longer than grace for a
-// refresh, and about a second for a watch. refresh returns an error if the server could
+// that it started has ended. Reads and watches end within a second after ctx, although a
+// transport that ignores its context goes on. refresh returns an error if the server could
 // not be read. Then Run calls it again after a backoff that grows from a second. After a
 // success Run calls it again at the interval.
 func Run(ctx context.Context, options Options, refresh func(context.Context) error) {
@@ -144,7 +141,7 @@ func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh f
 	for ctx.Err() == nil {
 		started := time.Now()
 		echoes = after(started, echoes)
-		err := call(ctx, refresh)
+		err := refresh(ctx)
 		next := rest(shorten(interval), time.Since(started))
 		if err == nil {
 			backoff = newBackoff()
@@ -162,25 +159,6 @@ func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh f
 			}
 		}
 	}
-}
-
-// call calls refresh and waits for it. Once ctx has ended, call waits no longer than
-// grace: refresh stops reading then, but a transport may not stop at once.
-func call(ctx context.Context, refresh func(context.Context) error) error {
-	done := make(chan error, 1)
-	go func() { done <- refresh(ctx) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
-	return context.Cause(ctx)
 }
 
 // newBackoff returns a backoff without jitter, because loop shortens every wait.

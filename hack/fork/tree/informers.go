@@ -36,7 +36,8 @@ var informerEdits = []edit{
 	// because it needs the scope for each event of each object that has such an
 	// owner.
 	{file: ownerFile, changes: []change{
-		{"enqueueRequestForOwner[object]{", "mapper: mapper", "mapper: followed(mapper)"},
+		{"enqueueRequestForOwner[object]{", "mapper: mapper", `mapper: follow.New(mapper, "")`},
+		{"", `logf "` + Module + `/pkg/internal/log"`, `"` + Module + "/pkg/internal/follow\"\n\t…"},
 	}},
 }
 

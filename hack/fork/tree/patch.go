@@ -61,16 +61,15 @@ var patches = []patch{
 		name: "client", begin: putRequests, edits: clientEdits,
 		adds: []string{
 			"pkg/internal/mappermetrics/mappermetrics.go",
-			"pkg/internal/follow/follow.go", "pkg/internal/follow/keep.go", "pkg/internal/follow/follow_test.go",
-			"pkg/client/client_follow.go", "pkg/client/client_follow_test.go",
+			"pkg/internal/follow/follow.go", "pkg/internal/follow/follow_test.go",
+			"pkg/client/client_follow.go",
 		},
 	},
 	{
 		name: "informers", edits: informerEdits,
 		adds: []string{
-			"pkg/handler/handler_follow.go", "pkg/handler/handler_follow_test.go",
-			"pkg/cache/internal/informers_follow.go", "pkg/cache/internal/informers_follow_test.go",
-			"pkg/cache/multi_namespace_follow.go", "pkg/cache/multi_namespace_follow_test.go", "pkg/cache/follow_server_test.go",
+			"pkg/cache/internal/informers_follow.go",
+			"pkg/cache/multi_namespace_follow.go", "pkg/cache/following_test.go", "pkg/cache/follow_server_test.go",
 		},
 	},
 	{
