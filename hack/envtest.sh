@@ -21,10 +21,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 fits() { # FOLDER
 	local said program
 	for program in etcd kube-apiserver; do
-		said=$("$1/$program" --version 2>/dev/null) || { echo "it has no $program that runs" && return 1; }
+		said=$("$1/$program" --version 2>/dev/null </dev/null) || { echo "it has no $program that runs" && return 1; }
 	done
 	[[ $said =~ v1\.([0-9]+)\. ]] && ((BASH_REMATCH[1] >= oldest && BASH_REMATCH[1] <= newest)) ||
-		{ echo "its version is \"$said\", and $mode means 1.$oldest to 1.$newest" && return 1; }
+		{ echo "its version is \"$said\", and $mode means $means" && return 1; }
 }
 
 # newest_in prints the newest version in a store that fits.
@@ -36,8 +36,8 @@ newest_in() { # FOLDER
 	return 1
 }
 
-# find_servers prints a folder that is there already. A folder appears in the cache complete, or not
-# at all, so that nobody needs a lock to use it.
+# find_servers prints a folder that is there already. A folder appears in the cache complete,
+# or not at all, so that nobody needs a lock to use it.
 find_servers() {
 	local why
 	if [[ -n ${KUBEBUILDER_ASSETS:-} ]]; then
@@ -51,7 +51,7 @@ find_servers() {
 # process that holds it; one that was killed holds nothing.
 lock() {
 	local holder left told=''
-	mkdir -p "$cache"
+	mkdir -p "$cache" && [[ -w $cache ]] || die "$cache is no folder to write to: set FRESHMAPPER_CACHE"
 	until ln -s $$ "$cache/lock" 2>/dev/null; do
 		holder=$(readlink "$cache/lock") || continue
 		kill -0 "$holder" 2>/dev/null || { rm -f "$cache/lock" && continue; }
@@ -154,8 +154,8 @@ fill() { # FOLDER
 
 case $* in
 -h | --help) usage && exit ;;
-latest) mode=$1 oldest=30 newest=999 ;;
-legacy) mode=$1 oldest=26 newest=29 ;;
+latest) mode=$1 means='1.30 or newer' oldest=30 newest=999 ;;
+legacy) mode=$1 means='1.26 to 1.29' oldest=26 newest=29 ;;
 'legacy-store '?*) (($# == 2)) || wrong "$*" ;;
 *) wrong "$*" ;;
 esac

@@ -50,11 +50,11 @@ func (p *Plane) startPeers(ctx context.Context, assets string, configs []string)
 		_, port, _ := net.SplitHostPort(address)
 		s.host = fmt.Sprintf("peer%d", i)
 		s.args = append(s.args,
-			"--tls-cert-file="+p.path("peer.crt"), "--tls-private-key-file="+p.path("peer.key"), "--client-ca-file="+p.path("ca.crt"),
+			"--tls-cert-file="+p.path("peer.crt"), "--tls-private-key-file="+p.path("peer.key"), "--client-ca-file="+p.path("peer.crt"),
 			"--proxy-client-cert-file="+p.path("peer.crt"), "--proxy-client-key-file="+p.path("peer.key"),
-			"--requestheader-client-ca-file="+p.path("ca.crt"), "--requestheader-allowed-names=peer", "--requestheader-username-headers=X-Remote-User",
+			"--requestheader-client-ca-file="+p.path("peer.crt"), "--requestheader-allowed-names=peer", "--requestheader-username-headers=X-Remote-User",
 			"--requestheader-group-headers=X-Remote-Group", "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-			"--peer-ca-file="+p.path("ca.crt"), "--peer-advertise-ip=127.0.0.1", "--peer-advertise-port="+port,
+			"--peer-ca-file="+p.path("peer.crt"), "--peer-advertise-ip=127.0.0.1", "--peer-advertise-port="+port,
 		)
 		if configs[i] != "" {
 			s.args = append(s.args, "--runtime-config="+configs[i])
@@ -67,36 +67,28 @@ func (p *Plane) startPeers(ctx context.Context, assets string, configs []string)
 	return nil
 }
 
-// certify writes a certificate for all servers, by which they trust one another.
+// certify writes a certificate for all servers, which is its own authority: by it they trust
+// one another.
 func (p *Plane) certify() error {
-	now := time.Now()
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "peers"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
-		KeyUsage: x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true,
-	}
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
 	}
-	peer := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "peer"}, NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	cert := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "peer"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, BasicConstraintsValid: true, IsCA: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"kubernetes.default.svc"}, // as peers call one another
 	}
-	peerKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
 	if err != nil {
 		return err
 	}
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(peerKey)
-	if err != nil {
-		return err
-	}
-	write := func(name string, cert *x509.Certificate, key *ecdsa.PrivateKey) error {
-		der, err := x509.CreateCertificate(rand.Reader, cert, ca, &key.PublicKey, caKey)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(p.path(name), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600)
-	}
-	return errors.Join(write("ca.crt", ca, caKey), write("peer.crt", peer, peerKey), os.WriteFile(p.path("peer.key"), keyPEM, 0o600))
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return errors.Join(os.WriteFile(p.path("peer.crt"), text, 0o600), os.WriteFile(p.path("peer.key"), keyPEM, 0o600))
 }

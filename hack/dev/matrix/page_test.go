@@ -58,11 +58,11 @@ func (r results) addSpecs(report []byte) error {
 	for _, s := range suites {
 		for _, spec := range s.SpecReports {
 			is := cmp.Or(ends[spec.State], "failed")
-			if spec.LeafNodeType != "It" { // what comes before and after counts only if it fails
-				if is == "failed" {
-					r[s.SuiteDescription+": "+spec.LeafNodeType] = is
-				}
-				continue
+			if spec.LeafNodeType != "It" && is != "failed" {
+				continue // what comes before and after counts only if it fails
+			}
+			if spec.LeafNodeType != "It" {
+				spec.LeafNodeText = spec.LeafNodeType
 			}
 			words := append([]string{s.SuiteDescription + ":"}, append(spec.ContainerHierarchyTexts, spec.LeafNodeText)...)
 			name := address.ReplaceAllString(strings.Join(words, " "), "0x…")
@@ -157,23 +157,21 @@ func write(servers string, lines []line) (text string, good bool) {
 // compare compares the tests of a package by name: the fork must pass exactly those that
 // stock passes. The fork's own must not fail.
 func (p *page) compare(l line, pkg string) {
-	stock, fork, ours, listed := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}
+	var stock, fork, ours []string
+	listed := map[string]int{}
 	list := func(title, test string) {
 		p.lists[title][test] = append(p.lists[title][test], l.version)
 		listed[title]++
 	}
-	all := maps.Clone(l.fork.packages[pkg])
-	if all == nil {
-		all = results{}
-	}
+	all := results{}
+	maps.Copy(all, l.fork.packages[pkg])
 	maps.Copy(all, l.stock.packages[pkg])
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		was, is, label := l.stock.packages[pkg].of(name), l.fork.packages[pkg].of(name), pkg+": "+name
 		if was == "absent" {
-			ours[is]++
+			ours = append(ours, is)
 		} else {
-			stock[was]++
-			fork[is]++
+			stock, fork = append(stock, was), append(fork, is)
 		}
 		switch {
 		case was == "absent" && is == "failed":
@@ -203,15 +201,12 @@ func (p *page) compare(l line, pkg string) {
 }
 
 // counted is "12 passed, 1 failed"; of nothing "none".
-func counted(counts map[string]int) string {
+func counted(all []string) string {
 	var words []string
 	for _, state := range []string{"passed", "failed", "skipped", "absent"} {
-		if n := counts[state]; n > 0 {
-			words = append(words, fmt.Sprintf("%d %s", n, state))
+		if others := slices.DeleteFunc(slices.Clone(all), func(is string) bool { return is == state }); len(others) < len(all) {
+			words = append(words, fmt.Sprintf("%d %s", len(all)-len(others), state))
 		}
 	}
-	if words == nil {
-		return "none"
-	}
-	return strings.Join(words, ", ")
+	return cmp.Or(strings.Join(words, ", "), "none")
 }

@@ -16,15 +16,6 @@ import (
 
 var check fork = Check
 
-func TestCheck(t *testing.T) {
-	dir := forked(t)
-	before := forktest.Snapshot(t, dir)
-	if out := check.must(t, dir, nil); !strings.Contains(out, place+" is "+tree.Module+" "+tree.Newest()+" with this mapper inside") {
-		t.Errorf("said\n%s", out)
-	}
-	forktest.Same(t, before, forktest.Snapshot(t, dir))
-}
-
 func TestCheckFails(t *testing.T) {
 	const replaceWith = "-replace=" + tree.Module + "="
 	newerMapper := with(forktest.Edited("apiutil/more.go", "package apiutil\n"))

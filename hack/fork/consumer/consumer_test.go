@@ -131,6 +131,9 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 
+	if out := check.must(t, dir, nil); !strings.Contains(out, place+" is "+tree.Module+" "+tree.Newest()+" with this mapper inside") {
+		t.Errorf("the check said\n%s", out)
+	}
 	out = into.must(t, dir, nil)
 	if !strings.Contains(out, "nothing to do") {
 		t.Errorf("the second run said\n%s", out)
@@ -201,20 +204,6 @@ func writeMod(text string) func(*testing.T, string) {
 
 func requireVersion(version string) func(*testing.T, string) {
 	return writeMod("module example.com/operator\n\ngo 1.26.0\n\nrequire sigs.k8s.io/controller-runtime " + version + "\n")
-}
-
-func TestUpdate(t *testing.T) {
-	dir := forked(t)
-	const extra = "package answer\n\nimport \"k8s.io/apimachinery/pkg/api/meta\"\n\n// Mapper returns another mapper.\nfunc Mapper() meta.RESTMapper { return nil }\n"
-	out := into.must(t, dir, with(forktest.Edited("internal/answer/answer.go", extra)))
-	if strings.Contains(out, "nothing to do") {
-		t.Errorf("said\n%s", out)
-	}
-	if got := forktest.Text(t, dir, place+"/pkg/client/apiutil/internal/answer/answer.go"); got != extra {
-		t.Errorf("the tree still has\n%s", got)
-	}
-	undo.must(t, dir, nil)
-	forktest.Clean(t, dir)
 }
 
 // In GOFLAGS another file takes the place of go.mod, or go.work takes the tree for a module of

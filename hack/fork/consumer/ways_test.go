@@ -105,4 +105,7 @@ func TestVendored(t *testing.T) {
 	if out := into.must(t, dir, nil); strings.Contains(out, "vendor") {
 		t.Errorf("a word about vendor in\n%s", out)
 	}
+	remove(t, dir, "vendor")
+	undo.must(t, dir, nil) // of two updates
+	forktest.Clean(t, dir)
 }
