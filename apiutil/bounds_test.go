@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build go1.25
+
 package apiutil_test
 
 import (
@@ -7,15 +9,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
@@ -165,80 +170,6 @@ func TestErrorNamesTenGroupVersions(t *testing.T) {
 	}
 }
 
-// blanks is a body of 16 MiB of blanks that counts how much of it is read.
-type blanks struct{ read *atomic.Int64 }
-
-func (b blanks) Read(p []byte) (int, error) {
-	if b.read.Load() >= 16<<20 {
-		return 0, io.EOF
-	}
-	for i := range p {
-		p[i] = ' '
-	}
-	b.read.Add(int64(len(p)))
-	return len(p), nil
-}
-
-func (blanks) Close() error { return nil }
-
-// The body of a 304 is not read.
-func TestBodiesOf304AreNotRead(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	server := newServer(fakeapi.Aggregated())
-	next, read, answers := server.Client().Transport, new(atomic.Int64), 0
-	m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
-		resp, err := next.RoundTrip(req)
-		if err == nil && resp.StatusCode == http.StatusNotModified {
-			resp.Body = blanks{read}
-			answers++
-		}
-		return resp, err
-	}), apiutil.DynamicRESTMapperOptions{})
-	wantServed(t, m, fooKind)
-	m.Reset()
-	wantServed(t, m, fooKind)
-	if answers != 2 || read.Load() > 0 {
-		t.Errorf("%d bytes of %d answers 304 were read", read.Load(), answers)
-	}
-}
-
-// What the watch's lists, and refusals of its watches, may take up is bounded like
-// what discovery reads; the stream of events, which is read bit by bit, is not.
-func TestBodiesOfTheWatchAreBounded(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	const limit = 64 << 10
-	for name, test := range map[string]struct {
-		watching bool // which requests are answered with a huge body
-		code     int
-	}{
-		"lists":           {false, http.StatusOK},
-		"refused watches": {true, http.StatusInternalServerError},
-	} {
-		server := newServer(fakeapi.Aggregated())
-		watched, read, asked := newWatchServer(server), new(atomic.Int64), make(chan struct{}, 100)
-		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
-			watching := req.URL.Query().Get("watch") == "true"
-			if req.URL.Path != crdsPath || test.watching && !watching {
-				return watched.RoundTrip(req)
-			}
-			resp := jsonAnswer(req, test.code, nil)
-			resp.Body, resp.ContentLength = blanks{read}, -1
-			asked <- struct{}{}
-			return resp, nil
-		}), apiutil.DynamicRESTMapperOptions{WatchAPIs: true, MaxResponseBytes: limit})
-		stop := startMapper(t, m)
-		select {
-		case <-asked:
-		case <-time.After(10 * time.Second):
-			t.Errorf("%s: none was asked for", name)
-		}
-		stop()
-		if n := read.Load(); n > 4*limit {
-			t.Errorf("%s: %d bytes were read", name, n)
-		}
-	}
-}
-
 // The causes that a caller may want to tell apart can be told apart.
 func TestCausesCanBeToldApart(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
@@ -260,4 +191,304 @@ func TestCausesCanBeToldApart(t *testing.T) {
 			t.Errorf("%s: %v is not %v", test.fault, err, test.is)
 		}
 	}
+}
+
+// endlessBody is an error page without an end.
+type endlessBody struct{ read *int }
+
+func (b endlessBody) Read(p []byte) (int, error) {
+	*b.read += len(p)
+	return copy(p, strings.Repeat("x", len(p))), nil
+}
+
+func TestBodiesAreBounded(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	const limit = 64 << 10
+	foo := schema.GroupKind{Group: "example.com", Kind: "Foo"}
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
+		server.SetForms(forms)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxResponseBytes: limit})
+		for _, path := range []string{"/api", "/apis", "/apis/example.com", "/apis/example.com/v1"} {
+			server.ClearFaults()
+			server.SetFault(fakeapi.At(path), fakeapi.Huge(1<<40))
+			server.TakeRequests()
+			_, err := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Absent"})
+			for _, r := range server.TakeRequests() {
+				if r.BodyBytes > limit+1 {
+					t.Errorf("%s: %d bytes read", r, r.BodyBytes)
+				}
+				if r.Path == path && r.Form == "Huge(1099511627776)" && (err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "MaxResponseBytes")) {
+					t.Errorf("%s: %v", path, err)
+				}
+			}
+			if path != "/api" { // after the first round the mapper knows what there is
+				server.ClearFaults()
+				if _, err := m.RESTMapping(foo); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+
+		read := 0
+		server.SetFault(fakeapi.All(), fakeapi.Func("endless", func(*http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 500, Body: io.NopCloser(endlessBody{&read})}, nil
+		}))
+		if _, err := m.RESTMapping(foo, "v9"); err == nil || meta.IsNoMatchError(err) || len(err.Error()) > 4000 {
+			t.Errorf("an endless error page: %v", err)
+		}
+		if read > 2*limit {
+			t.Errorf("%d bytes of an endless error page read", read)
+		}
+	})
+}
+
+// The body of a 304 is not read.
+func TestBodiesOf304AreNotRead(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	server := newServer(fakeapi.Aggregated())
+	next, read, answers := server.Client().Transport, 0, 0
+	m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(req)
+		if err == nil && resp.StatusCode == http.StatusNotModified {
+			resp.Body = io.NopCloser(endlessBody{&read})
+			answers++
+		}
+		return resp, err
+	}), apiutil.DynamicRESTMapperOptions{})
+	wantServed(t, m, fooKind)
+	m.Reset()
+	wantServed(t, m, fooKind)
+	if answers != 2 || read > 0 {
+		t.Errorf("%d bytes of %d answers 304 were read", read, answers)
+	}
+}
+
+// Errors quote the server, but not at any length.
+func TestErrorsAreBounded(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	long := strings.Repeat("long ", 1<<14)
+	for name, fault := range map[string]fakeapi.Fault{
+		"a Status":  echo(500, "application/json", func(string) string { return asStatus(long) }),
+		"a kind":    echo(200, "application/json", func(string) string { return `{"kind":"` + long + `"}` }),
+		"no JSON":   echo(200, "application/json", func(string) string { return long }),
+		"an option": echo(200, "application/json", func(string) string { return `{"kind":"APIResourceList","groupVersion":"` + long + `"}` }),
+	} {
+		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); err != nil {
+			t.Fatal(err)
+		}
+		server.SetFault(fakeapi.All(), fault)
+		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Absent"}, "v1"); err == nil || len(err.Error()) > 2000 {
+			t.Errorf("%s: an error of %d bytes", name, len(err.Error()))
+		}
+	}
+}
+
+// The mapper reports a Retry-After and does not wait: client-go would sleep inside the
+// request, while others wait for it. The next lookup asks at once.
+func TestRetryAfterIsReportedAndNotAwaited(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	for _, test := range []struct {
+		name  string
+		fault fakeapi.Fault
+		after int // seconds, as the error says; 0: it does not
+		text  string
+	}{
+		{"429", fakeapi.Times(1, fakeapi.Status(429, 3)), 3, "429 Too Many Requests"},
+		{"503", fakeapi.Times(1, fakeapi.Status(503, 5)), 5, "503 Service Unavailable"},
+		{"not said when", fakeapi.Times(1, fakeapi.Status(429, 0)), 0, "429 Too Many Requests"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); err != nil {
+					t.Fatal(err)
+				}
+				server.PutVersion("example.com", fakeVersion("v1", "Foo", "New"))
+				server.SetFault(fakeapi.All(), test.fault)
+				server.TakeRequests()
+				start, late := time.Now(), schema.GroupKind{Group: "example.com", Kind: "New"}
+				_, err := m.RESTMapping(late, "v1")
+				if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), test.text) {
+					t.Errorf("got %v, want something of %q", err, test.text)
+				}
+				if after, said := apierrors.SuggestsClientDelay(err); after != test.after || said != (test.after > 0) {
+					t.Errorf("the error says to come back after %d seconds (%t), the server said %d", after, said, test.after)
+				}
+				if _, err := m.RESTMapping(late, "v1"); err != nil {
+					t.Errorf("asked again: %v", err)
+				}
+				if took := time.Since(start); took != 0 {
+					t.Errorf("took %v", took)
+				}
+				if requests := server.TakeRequests(); len(requests) != 2 {
+					t.Errorf("%d requests for two lookups: %v", len(requests), requests)
+				}
+			})
+		})
+	}
+}
+
+// A request has RequestTimeout, and a lookup waits only mostPatient for the next one in a
+// group that has not answered. Versions that do not answer, here two in each of two groups,
+// keep no others from being read.
+func TestRequestsEndByTheirTimeout(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		groups := fakeapi.Typical(50, 2, 1)
+		server := fakeapi.New(groups...)
+		server.SetForms(fakeapi.Legacy())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 7 * time.Second})
+		server.SetFault(fakeapi.Under("/apis/g0001.example.com"), fakeapi.Timeout())
+		server.SetFault(fakeapi.Under("/apis/g0002.example.com"), fakeapi.Timeout())
+		start := time.Now()
+		_, err := m.KindFor(schema.GroupVersionResource{Resource: "absents"})
+		if took := time.Since(start); took != 7*time.Second+mostPatient {
+			t.Errorf("took %v", took)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || meta.IsNoMatchError(err) {
+			t.Errorf("got %v", err)
+		}
+		server.ClearFaults()
+		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "kind0050as"}); err != nil {
+			t.Errorf("healed: %v", err)
+		}
+	})
+}
+
+// A rate limit of the rest.Config counts for discovery, too.
+func TestRateLimitOfTheConfigHolds(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	synctest.Test(t, func(t *testing.T) {
+		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
+		cfg := server.Config()
+		cfg.QPS, cfg.Burst = 0.5, 1
+		m, err := apiutil.NewDynamicRESTMapper(cfg, server.Client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took != 2*time.Second {
+			t.Errorf("two requests took %v", took)
+		}
+	})
+}
+
+// The largest limits work, too.
+func TestTheLargestLimits(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{
+			MaxAge: math.MaxInt64, NegativeTTL: math.MaxInt64, RequestTimeout: math.MaxInt64, MaxResponseBytes: math.MaxInt64,
+			UnhealthyAfter: math.MaxInt64, RefreshInterval: math.MaxInt64, WatchAPIs: true,
+		})
+		stop := startMapper(t, m)
+		defer stop()
+		time.Sleep(time.Minute)
+		wantServed(t, m, fooKind)
+		wantAbsent(t, m, newKind)
+		if err := m.Healthz(nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// RequestTimeout, and the contexts of callers, hold also beside a transport that does not
+// stop when its request is cancelled.
+func TestTransportThatCannotBeCancelled(t *testing.T) {
+	const timeout, hang = 5 * time.Second, 5 * time.Minute
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		next := server.Client().Transport
+		var hanging atomic.Bool
+		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+			if hanging.Load() {
+				time.Sleep(hang)
+			}
+			return next.RoundTrip(req)
+		}), apiutil.DynamicRESTMapperOptions{RequestTimeout: timeout, RefreshInterval: time.Minute})
+		readAll(t, m)
+		hanging.Store(true)
+
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := m.Refresh(ctx); err == nil {
+			t.Error("Refresh: no error")
+		}
+		for range m.Subscribe(ctx) { // until it is closed
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("Refresh and Subscribe took %v beyond their context", took-time.Second)
+		}
+
+		start = time.Now()
+		m.Reset()
+		wantServed(t, m, fooKind)
+		if took := time.Since(start); took > 2*(timeout+time.Second) { // the document, and the version
+			t.Errorf("a lookup took %v", took)
+		}
+
+		stop := startMapper(t, m)
+		time.Sleep(timeout / 2)
+		start = time.Now()
+		stop()
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("Start returned %v after its context ended", took)
+		}
+
+		hanging.Store(false)
+		serve(server, newKind)
+		wantServed(t, m, newKind)
+		time.Sleep(hang)
+	})
+}
+
+// The error is the same as that of the server, in every form of lookup.
+func TestNegativeTTLOfEveryLookup(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute})
+		plain := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		forms := lookupForms(newKind)
+		for _, form := range forms {
+			_, want := form.ask(context.Background(), plain)
+			for range 2 {
+				if _, err := form.ask(context.Background(), m); err == nil || err.Error() != want.Error() {
+					t.Errorf("%s: %v; want %v", form.name, err, want)
+				}
+			}
+		}
+		server.TakeRequests()
+		for _, form := range forms {
+			if _, err := form.ask(context.Background(), m); err == nil {
+				t.Errorf("%s: found", form.name)
+			}
+		}
+		wantRequests(t, server, "what was asked before")
+		serve(server, newKind)
+		m.Reset()
+		for _, form := range forms {
+			form.wantAnswer(t, m, "after a reset")
+		}
+	})
+}
+
+// The memory of absences is bounded.
+func TestNegativeTTLOfManyNames(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
+		for n := range 10000 {
+			gvk := fooKind
+			gvk.Kind = "Absent" + time.Duration(n).String()
+			wantAbsent(t, m, gvk)
+		}
+		server.TakeRequests()
+		wantAbsent(t, m, newKind)
+		wantAbsent(t, m, newKind)
+		wantRequests(t, server, "after ten thousand", "/apis/new.example.com/v1 404")
+	})
 }

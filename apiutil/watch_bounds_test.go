@@ -19,57 +19,20 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// A generated body is made while it is read: the start, then more(0), more(1) and
-// so on for as long as there is some. Then it ends; or blocks, if it is a stream's.
-type generated struct {
-	pending string
-	more    func(n int) string
-	n       int
-	read    *atomic.Int64
-	stream  *http.Request // nil: it ends
-}
-
-func (g *generated) Read(p []byte) (int, error) {
-	for g.pending == "" {
-		if g.pending = g.more(g.n); g.pending == "" {
-			break
-		}
-		g.n++
-	}
-	if g.pending == "" && g.stream == nil {
-		return 0, io.EOF
-	}
-	if g.pending == "" {
-		<-g.stream.Context().Done()
-		return 0, g.stream.Context().Err()
-	}
-	n := copy(p, g.pending)
-	g.pending = g.pending[n:]
-	g.read.Add(int64(n))
-	return n, nil
-}
-
-func (*generated) Close() error { return nil }
-
-// watchGenerated starts a mapper whose lists and watches of CRDs have these
-// bodies, waits, and hands over how much has been read of them and how the heap
+// watchCounted starts a mapper whose lists or watches of CRDs have the bodies that body
+// makes. After 10 seconds it hands over how much has been read of them, and how the heap
 // has grown since then: what is live, and all that was ever allocated.
-func watchGenerated(t *testing.T, list, watch func(req *http.Request) *generated, check func(server *fakeapi.Server, read, live, all int64, watching bool)) {
+func watchCounted(t *testing.T, verb string, body func() io.Reader, check func(server *fakeapi.Server, read, live, all int64, watching bool)) {
 	t.Helper()
 	inBubble(t, func(t *testing.T) {
 		server, read := newServer(fakeapi.Aggregated()), new(atomic.Int64)
 		watched := newWatchServer(server)
 		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
-			body := list
-			if req.URL.Query().Get("watch") == "true" {
-				body = watch
-			}
-			if req.URL.Path != crdsPath || body == nil {
+			if req.URL.Path != crdsPath || verbOf(req) != verb {
 				return watched.RoundTrip(req)
 			}
-			resp, b := jsonAnswer(req, http.StatusOK, nil), body(req)
-			b.read = read
-			resp.Body, resp.ContentLength = b, -1
+			resp := jsonAnswer(req, http.StatusOK, nil)
+			resp.Body, resp.ContentLength = io.NopCloser(counted{body(), read, req.Context().Done()}), -1
 			return resp, nil
 		}), apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
 		wantServed(t, m, fooKind)
@@ -83,6 +46,24 @@ func watchGenerated(t *testing.T, list, watch func(req *http.Request) *generated
 	})
 }
 
+// counted counts what is read of a body until that is closed.
+type counted struct {
+	io.Reader
+	read   *atomic.Int64
+	closed <-chan struct{}
+}
+
+func (c counted) Read(p []byte) (int, error) {
+	select {
+	case <-c.closed:
+		return 0, io.EOF
+	default:
+	}
+	n, err := c.Reader.Read(p)
+	c.read.Add(int64(n))
+	return n, err
+}
+
 func heap() (live, all int64) {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -90,26 +71,15 @@ func heap() (live, all int64) {
 	return int64(stats.HeapAlloc), int64(stats.TotalAlloc)
 }
 
-// A list of one object that has many is refused. It takes no more memory than its bound,
-// and is not decoded. The heap counts the garbage of all tries.
+// A list takes no more memory than its bound, however many objects are in it. One that is
+// larger is refused. The heap counts the garbage of all tries.
 func TestWatchOfHugeList(t *testing.T) {
-	const kind, meta = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1",`, `"metadata":{"resourceVersion":"1"},"items":[`
 	for name, size := range map[string]int{"beyond the bound": 8 << 20, "within the bound": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
-			list := func(*http.Request) *generated {
-				return &generated{pending: kind + meta, more: func(n int) string {
-					switch last := size / (3 << 10); {
-					case n < last:
-						return strings.Repeat("{},", 1<<10)
-					case n == last:
-						return "{}]}"
-					}
-					return ""
-				}}
-			}
-			watchGenerated(t, list, nil, func(_ *fakeapi.Server, read, live, all int64, watching bool) {
+			list := `{"kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"1"},"items":[` + strings.Repeat("{},", size/3) + "{}]}"
+			watchCounted(t, "list", func() io.Reader { return strings.NewReader(list) }, func(_ *fakeapi.Server, read, live, all int64, watching bool) {
 				t.Logf("%d KiB read, %d KiB live, %d KiB allocated in all", read>>10, live>>10, all>>10)
-				if watching || live > 1<<20 || all > 12*read {
+				if watching != (size < 2<<20) || live > 1<<20 || all > 12*read {
 					t.Errorf("%d bytes were allocated, %d are kept; watching: %v", all, live, watching)
 				}
 			})
@@ -117,19 +87,30 @@ func TestWatchOfHugeList(t *testing.T) {
 	}
 }
 
+// endlessEvents is a stream of ever new events.
+type endlessEvents struct {
+	n       int
+	pending []byte
+}
+
+func (e *endlessEvents) Read(p []byte) (int, error) {
+	if len(e.pending) == 0 {
+		e.n++
+		e.pending = eventLine("ADDED", objectMeta(fmt.Sprintf("crd%d", e.n), e.n+1))
+	}
+	n := copy(p, e.pending)
+	e.pending = e.pending[n:]
+	return n, nil
+}
+
 // A stream of events that never ends leaves the heap as it is, and costs neither a
 // busy processor nor more than a refresh a second.
 func TestWatchOfEndlessEvents(t *testing.T) {
-	watch := func(req *http.Request) *generated {
-		return &generated{stream: req, more: func(n int) string {
-			return string(eventLine("ADDED", objectMeta(fmt.Sprintf("crd%d", n), n+2)))
-		}}
-	}
-	watchGenerated(t, nil, watch, func(server *fakeapi.Server, read, live, _ int64, watching bool) {
+	watchCounted(t, "watch", func() io.Reader { return &endlessEvents{} }, func(server *fakeapi.Server, read, live, _ int64, watching bool) {
 		requests := len(server.TakeRequests())
 		t.Logf("%d KiB read and %d discovery requests in 10 seconds, %d KiB live", read>>10, requests, live>>10)
 		if live > 4<<20 || !watching {
-			t.Errorf("%d bytes are kept", live)
+			t.Errorf("%d bytes are kept; watching: %v", live, watching)
 		}
 		if read < 100<<10 || read > 64<<20 {
 			t.Errorf("%d bytes were read", read)
@@ -160,94 +141,112 @@ func (b stuckBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// When its context ends, Start gives up a list or a watch whose transport does not stop.
-// A watch that opens later is closed.
-func TestStartEndsBesideStuckWatch(t *testing.T) {
-	type stuck = func(req *http.Request, next http.RoundTripper, free <-chan struct{}) (*http.Response, error)
-	opening := func(verb string) stuck {
-		return func(req *http.Request, next http.RoundTripper, free <-chan struct{}) (*http.Response, error) {
-			resp, err := next.RoundTrip(req)
-			if (req.URL.Query().Get("watch") == "") == (verb == "list") {
+// whileStuck runs test with a mapper whose lists or watches get stuck, those that begin
+// within lasting, until an hour has passed: their transport cannot be cancelled. Where says
+// what gets stuck: the opening, or reading and closing of the body. Start ends all the same,
+// and a watch that opens later is closed.
+func whileStuck(t *testing.T, where string, lasting time.Duration, test func(t *testing.T, server *fakeapi.Server, crds *watchedList, m *apiutil.DynamicRESTMapper)) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		watched, free := newWatchServer(server), make(chan struct{})
+		time.AfterFunc(time.Hour, func() { close(free) })
+		until := time.Now().Add(lasting)
+		verb, part, _ := strings.Cut(where, " ")
+		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+			resp, err := watched.RoundTrip(req)
+			if watched.lists[req.URL.Path] == nil || verbOf(req) != verb || time.Now().After(until) {
+				return resp, err
+			}
+			body := stuckBody{ReadCloser: resp.Body}
+			if part == "" {
 				<-free
 			}
-			return resp, err
-		}
-	}
-	body := func(read, closed bool) stuck {
-		return func(req *http.Request, next http.RoundTripper, free <-chan struct{}) (*http.Response, error) {
-			resp, err := next.RoundTrip(req)
-			if err == nil && read {
-				resp.Body = stuckBody{ReadCloser: resp.Body, read: free}
+			if strings.Contains(part, "reading") {
+				body.read = free
 			}
-			if err == nil && closed {
-				resp.Body = stuckBody{ReadCloser: resp.Body, closed: free}
+			if strings.Contains(part, "closing") {
+				body.closed = free
 			}
+			resp.Body = body
 			return resp, err
+		}), apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
+		stop := startMapper(t, m)
+		test(t, server, watched.lists[crdsPath], m)
+		start := time.Now()
+		stop()
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("Start returned %v after its context ended", took)
 		}
-	}
-	for name, transport := range map[string]stuck{
-		"list": opening("list"), "watch": opening("watch"), "reading": body(true, false), "closing": body(false, true), "reading and closing": body(true, true),
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				server := newServer(fakeapi.Aggregated())
-				watched, free := newWatchServer(server), make(chan struct{})
-				m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
-					if watched.lists[req.URL.Path] != nil {
-						return transport(req, watched, free)
-					}
-					return watched.RoundTrip(req)
-				}), apiutil.DynamicRESTMapperOptions{WatchAPIs: true, RefreshInterval: time.Minute})
-				time.AfterFunc(time.Hour, func() { close(free) })
-				stop := startMapper(t, m)
+		if m.Status().Watching {
+			t.Error("watching after Start has returned")
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		for path, list := range watched.lists {
+			if n := list.watches(); n != 0 {
+				t.Errorf("%d watches left open at %s", n, path)
+			}
+		}
+	})
+}
+
+// When its context ends, Start gives up what is stuck. An opening that is stuck is given up
+// after RequestTimeout, and a body soon after the watch should have ended.
+func TestStuckWatch(t *testing.T) {
+	for _, where := range []string{"list", "list reading", "watch", "watch reading", "watch closing", "watch reading and closing"} {
+		t.Run(where, func(t *testing.T) {
+			whileStuck(t, where, time.Hour, func(*testing.T, *fakeapi.Server, *watchedList, *apiutil.DynamicRESTMapper) {
 				time.Sleep(20 * time.Second)
-				start := time.Now()
-				stop()
-				if took := time.Since(start); took > time.Second {
-					t.Errorf("Start returned %v after its context ended", took)
-				}
-				if m.Status().Watching {
-					t.Error("watching after Start has returned")
-				}
-				time.Sleep(2 * time.Hour)
-				synctest.Wait()
-				for path, list := range watched.lists {
-					if n := list.watches(); n != 0 {
-						t.Errorf("%d watches left open at %s", n, path)
-					}
-				}
+			})
+			whileStuck(t, where, time.Minute, func(t *testing.T, server *fakeapi.Server, crds *watchedList, m *apiutil.DynamicRESTMapper) {
+				time.Sleep(15 * time.Minute)
+				wantWatching(t, server, crds, m)
 			})
 		})
 	}
 }
 
-// An opening that gets stuck is given up after RequestTimeout, and tried again. A body
-// that gets stuck is given up soon after the watch should have ended.
-func TestStuckWatchIsOpenedAgain(t *testing.T) {
-	for name, opens := range map[string]bool{"opening": false, "reading": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				server := newServer(fakeapi.Aggregated())
-				watched, free := newWatchServer(server), make(chan struct{})
-				time.AfterFunc(time.Hour, func() { close(free) })
-				until := time.Now().Add(time.Minute)
-				m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
-					resp, err := watched.RoundTrip(req)
-					if watched.lists[req.URL.Path] == nil || time.Now().After(until) || req.URL.Query().Get("watch") == "" {
-						return resp, err
+// The watch shows no credentials in its log lines, and follows no redirect to another host.
+func TestWatchKeepsCredentials(t *testing.T) {
+	const token = "eyJhbGciOiJSUzI1NiJ9.of-the-watch.signature"
+	for name, test := range map[string]struct {
+		answer func(req *http.Request) *http.Response
+		says   string
+	}{
+		"echo": {func(req *http.Request) *http.Response {
+			return jsonAnswer(req, http.StatusInternalServerError, []byte(asStatus(fmt.Sprintf("no such token: %q", token))))
+		}, "no such token"},
+		"redirect": {func(req *http.Request) *http.Response {
+			resp := jsonAnswer(req, http.StatusFound, nil)
+			resp.Header.Set("Location", "http://elsewhere.invalid"+req.URL.Path)
+			return resp
+		}, "redirects to another host"},
+	} {
+		for _, verb := range []string{"list", "watch"} {
+			t.Run(name+"/"+verb, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
+					server := newServer(fakeapi.Aggregated())
+					watched := newWatchServer(server)
+					log, logger := newTestLog()
+					m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+						if req.URL.Host != "fake.invalid" {
+							t.Errorf("a request to %s", req.URL.Host)
+						}
+						if req.URL.Path != crdsPath || verbOf(req) != verb {
+							return watched.RoundTrip(req)
+						}
+						req = req.Clone(req.Context()) // as by a transport that reads the token from a file
+						req.Header.Set("Authorization", "Bearer "+token)
+						return test.answer(req), nil
+					}), apiutil.DynamicRESTMapperOptions{WatchAPIs: true, Logger: logger})
+					stop := startMapper(t, m)
+					time.Sleep(time.Minute)
+					stop()
+					if len(log.containing(test.says)) != 1 || len(log.containing(token)) > 0 {
+						t.Errorf("logged: %q", log.take(""))
 					}
-					if !opens {
-						<-free
-					}
-					resp.Body = stuckBody{ReadCloser: resp.Body, read: free}
-					return resp, err
-				}), apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
-				stop := startMapper(t, m)
-				time.Sleep(15 * time.Minute)
-				wantWatching(t, server, watched.lists[crdsPath], m)
-				stop()
-				time.Sleep(2 * time.Hour)
+				})
 			})
-		})
+		}
 	}
 }

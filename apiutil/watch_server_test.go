@@ -59,7 +59,6 @@ type watchedList struct {
 	stream   int           // streams with a lower number have ended
 	fail     listFailure
 	requests map[string]int // "list", "watch"
-	agents   map[string]int // Accept headers
 	open     int            // watches
 }
 
@@ -78,7 +77,7 @@ type listFailure struct {
 func newWatchedList() *watchedList {
 	return &watchedList{
 		version: 1, objects: map[string]int{}, changed: make(chan struct{}),
-		requests: map[string]int{}, agents: map[string]int{},
+		requests: map[string]int{},
 	}
 }
 
@@ -149,10 +148,12 @@ func (l *watchedList) watches() int {
 	return l.open
 }
 
-func (l *watchedList) accepts() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Sorted(maps.Keys(l.agents))
+// verbOf returns "list" or "watch".
+func verbOf(req *http.Request) string {
+	if req.URL.Query().Get("watch") != "" {
+		return "watch"
+	}
+	return "list"
 }
 
 func (l *watchedList) answer(req *http.Request) (*http.Response, error) {
@@ -161,18 +162,16 @@ func (l *watchedList) answer(req *http.Request) (*http.Response, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	query := req.URL.Query()
-	verb := "list"
-	if query.Get("watch") == "true" || query.Get("watch") == "1" {
-		verb = "watch"
-	}
+	verb := verbOf(req)
 	l.requests[verb]++
-	l.agents[req.Header.Get("Accept")]++
+	if !strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata") {
+		return jsonAnswer(req, http.StatusNotAcceptable, nil), nil // this server has no more than metadata
+	}
 	if l.fail != (listFailure{}) && (l.fail.verb == "" || l.fail.verb == verb) {
 		return l.fail.answer(req, verb)
 	}
 	if verb == "list" {
-		limit, _ := strconv.Atoi(query.Get("limit"))
+		limit, _ := strconv.Atoi(req.URL.Query().Get("limit"))
 		return jsonAnswer(req, http.StatusOK, l.document(limit)), nil
 	}
 	return l.watch(req)
@@ -187,17 +186,8 @@ func (f listFailure) answer(req *http.Request, verb string) (*http.Response, err
 		resp.Header.Set("Content-Type", "text/plain; charset=utf-8")
 		return resp, nil
 	}
-	reasons := map[int]metav1.StatusReason{
-		http.StatusUnauthorized: metav1.StatusReasonUnauthorized, http.StatusForbidden: metav1.StatusReasonForbidden,
-		http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
-	}
 	segments := strings.Split(req.URL.Path, "/")
-	status, _ := json.Marshal(metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-		Code: int32(f.code), Reason: reasons[f.code], Message: fmt.Sprintf("somebody cannot %s %s", verb, segments[4]),
-		Details: &metav1.StatusDetails{Group: segments[2], Kind: segments[4]},
-	})
-	return jsonAnswer(req, f.code, status), nil
+	return jsonAnswer(req, f.code, []byte(asStatus(fmt.Sprintf("somebody cannot %s %s", verb, segments[4])))), nil
 }
 
 // document is the list, or its first objects if there is a limit.

@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
@@ -122,11 +120,6 @@ func TestEventIsAnsweredWithinSeconds(t *testing.T) {
 
 		time.Sleep(24 * time.Hour)
 		wantRequests(t, server, "a day without events")
-		for _, accept := range append(watched.lists[crdsPath].accepts(), watched.lists[apiServicesPath].accepts()...) {
-			if !strings.Contains(accept, "as=PartialObjectMetadata") {
-				t.Errorf("more than metadata is asked for: Accept %q", accept)
-			}
-		}
 	})
 }
 
@@ -198,70 +191,6 @@ func wantWatching(t *testing.T, server *fakeapi.Server, list *watchedList, m *ap
 	wantRequests(t, server, "what the watch has found")
 }
 
-// Start ends at once even if the watch waits between two tries at that moment.
-func TestWatchEndsWhileServerIsDown(t *testing.T) {
-	for name, failure := range map[string]listFailure{
-		"refused": {refused: true}, "429": {code: http.StatusTooManyRequests}, "403": {code: http.StatusForbidden},
-	} {
-		t.Run(name, func(t *testing.T) {
-			watchInBubble(t, apiutil.DynamicRESTMapperOptions{},
-				func(s *watchServer) {
-					s.lists[crdsPath].setFailure(failure)
-					s.lists[apiServicesPath].setFailure(failure)
-				},
-				func(t *testing.T, server *fakeapi.Server, _ *watchServer, _ *apiutil.DynamicRESTMapper) {
-					server.SetFault(fakeapi.All(), fakeapi.Refused())
-					time.Sleep(10*time.Minute + 7*time.Second)
-				})
-		})
-	}
-}
-
-// eventually waits in real time for what other goroutines are about to do.
-func eventually(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(time.Minute)
-	for !happened() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
-
-// A watch in real time: first the role is missing, then it is there, then an event comes,
-// then the end.
-func TestWatchInRealTime(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	log, logger := newTestLog()
-	server := newServer(fakeapi.Aggregated())
-	watched := newWatchServer(server)
-	crds := watched.lists[crdsPath]
-	crds.setFailure(listFailure{code: http.StatusForbidden})
-	m := newMapperThrough(t, server, watched, apiutil.DynamicRESTMapperOptions{WatchAPIs: true, Logger: logger})
-	stop := startMapper(t, m)
-	eventually(t, "the missing role is logged", func() bool { return len(log.containing("ClusterRole")) > 0 })
-	crds.setFailure(listFailure{})
-	eventually(t, "the watch opens", func() bool { return m.Status().Watching })
-	eventually(t, "the server is read", func() bool { return m.Status().Kinds > 0 })
-
-	serve(server, newKind)
-	before := m.Generation()
-	crds.put("news.new.example.com")
-	eventually(t, "the event is answered", func() bool { return m.Generation() > before })
-	wantServed(t, m, newKind)
-	wantLine(t, log.containing("ClusterRole"), "customresourcedefinitions")
-
-	start := time.Now()
-	stop()
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("Start returned %v after its context ended", took)
-	}
-}
-
 // A watchCloser is a gateway that opens watches, sends a line, and ends them at once.
 type watchCloser struct {
 	*watchServer
@@ -273,7 +202,7 @@ type watchCloser struct {
 func (c *watchCloser) RoundTrip(req *http.Request) (*http.Response, error) {
 	if c.lists[req.URL.Path] != nil {
 		c.asked.Add(1)
-		if req.URL.Query().Get("watch") != "" && !c.mended.Load() {
+		if verbOf(req) == "watch" && !c.mended.Load() {
 			return jsonAnswer(req, http.StatusOK, c.line), nil
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -53,23 +52,16 @@ func checkCount(groups int) error {
 	return nil
 }
 
-// take counts an element before it is made. It returns an error if that exceeds the
-// bound.
-func take(left *int) error {
-	if *left--; *left < 0 {
-		return errElements
-	}
-	return nil
-}
-
-// checkName returns an error if name is longer than a name may be, or has a character in
-// it that does not belong in a log. what says whose name it is.
-func checkName(what, name string) error {
-	switch {
-	case len(name) > maxName:
-		return fmt.Errorf("the name of %s has more than %d bytes: %s", what, maxName, shown(name))
-	case printable(name) != name:
-		return fmt.Errorf("the name of %s has a character in it that can't be printed: %s", what, shown(name))
+// checkNames returns an error if a name is longer than a name may be, or has a character in
+// it that does not belong in a log. Before each name comes what it is the name of.
+func checkNames(names ...string) error {
+	for i := 0; i+1 < len(names); i += 2 {
+		switch what, name := names[i], names[i+1]; {
+		case len(name) > maxName:
+			return fmt.Errorf("the name of %s has more than %d bytes: %s", what, maxName, shown(name))
+		case printable(name) != name:
+			return fmt.Errorf("the name of %s has a character in it that can't be printed: %s", what, shown(name))
+		}
 	}
 	return nil
 }
@@ -95,27 +87,18 @@ func printable(text string) string {
 	}, text)
 }
 
-// bounds keeps the first error of several checks.
-type bounds struct{ err error }
-
-func (b *bounds) check(what, name string) {
-	if b.err == nil {
-		b.err = checkName(what, name)
-	}
-}
-
 // checkRows checks the resources of a version, without the subresources, which tables do
 // not have.
 func checkRows(rows []snapshot.Resource) error {
-	b := bounds{}
 	for _, r := range rows {
-		if !strings.Contains(r.Name, "/") {
-			b.check("a resource", r.Name)
-			b.check("a resource in the singular", r.Singular)
-			b.check("a kind", r.Kind)
+		if strings.Contains(r.Name, "/") {
+			continue
+		}
+		if err := checkNames("a resource", r.Name, "a resource in the singular", r.Singular, "a kind", r.Kind); err != nil {
+			return err
 		}
 	}
-	return b.err
+	return nil
 }
 
 // builder makes one group within the bounds.
@@ -134,35 +117,25 @@ func (b *builder) add(v snapshot.Version) {
 	if !segment(v.Name) || v.Name == runtime.APIVersionInternal || b.full() {
 		return
 	}
-	names := bounds{}
-	names.check("the group", b.name)
-	names.check("the version", v.Name)
+	err := checkNames("the group", b.name, "the version", v.Name)
 	v.Name = shown(v.Name)
 	if i := slices.IndexFunc(b.versions, func(other snapshot.Version) bool { return other.Name == v.Name }); i >= 0 {
-		if names.err == nil && v.Table != nil && b.versions[i].Table == nil {
+		if err == nil && v.Table != nil && b.versions[i].Table == nil {
 			b.versions[i] = v
 		}
 		return
 	}
 	if len(b.versions) == maxVersions {
-		names.err = fmt.Errorf("the group has more than %d versions: this one and those after it are not read", maxVersions)
+		err = fmt.Errorf("the group has more than %d versions: this one and those after it are not read", maxVersions)
 	}
-	if names.err != nil {
-		v = snapshot.Version{Name: v.Name, Err: exceeded(shown(b.name), v.Name, names.err)}
+	if err != nil {
+		v = snapshot.Version{Name: v.Name, Err: versionError(shown(b.name), v.Name, http.StatusOK, err)}
 	}
 	b.versions = append(b.versions, v)
 }
 
 func (b *builder) group(preferred string) *snapshot.Group {
 	return snapshot.NewGroup(shown(b.name), shown(preferred), b.versions)
-}
-
-// exceeded returns the error of a version that exceeds a bound. Its code is that of the
-// document, which did arrive.
-func exceeded(group, version string, err error) error {
-	gv := schema.GroupVersion{Group: group, Version: version}
-	path, _ := versionPath(gv)
-	return &Error{Path: path, GroupVersion: gv, Code: http.StatusOK, Err: err}
 }
 
 // checkList returns an error if a list of versions exceeds a bound.
@@ -179,7 +152,7 @@ func checkList(g *snapshot.Group) error {
 // errMarked returns the error of a version that has no name to read it by, or nil.
 func errMarked(group, version string) error {
 	if strings.HasSuffix(group, marked) || strings.HasSuffix(version, marked) {
-		return exceeded(group, version, fmt.Errorf("a name in the document has more than %d bytes, or can't be printed", maxName))
+		return versionError(group, version, http.StatusOK, fmt.Errorf("a name in the document has more than %d bytes, or can't be printed", maxName))
 	}
 	return nil
 }

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/share"
 )
@@ -99,14 +97,9 @@ func TestLargeServersAreRead(t *testing.T) {
 	inJSON := body(t, server, "/apis", forms[1])
 	start := bytes.Index(inJSON, []byte(`"items":[`)) + len(`"items":[`)
 	end := bytes.LastIndexByte(inJSON, ']')
-	item, list, items := inJSON[start:end], message{}, make([]string, 1000)
+	item, items := inJSON[start:end], make([]string, 1000)
 	inProtobuf := body(t, server, "/apis", forms[0])
-	_ = eachField(inProtobuf[len(protobufMagic):], func(field protowire.Number, value []byte) error {
-		if field == unknownRaw {
-			list = value
-		}
-		return nil
-	})
+	list := new(wire).field(inProtobuf[len(protobufMagic):], unknownRaw)
 	var many message
 	for i := range items {
 		name := fmt.Sprintf("g%04d", i) // as long as the one group's name, so that the lengths are still right

@@ -90,60 +90,49 @@ func newBulk(core, named *half, last *snapshot.List) *bulk {
 func (c *Client) readHalf(ctx context.Context, path string, last *half) (*half, error) {
 	unproven := false
 	r := request{path: path, accept: acceptBulk, etag: last.etag}
-	read, err := get(ctx, c, r, func(doc document) (*half, error) {
-		if doc.notModified {
-			unproven = doc.etag != "" && doc.etag != last.etag || doc.caller != last.caller
+	read, err := get(ctx, c, r, func(seen *exchange) (*half, error) {
+		if seen.code == http.StatusNotModified {
+			unproven = seen.etag != "" && seen.etag != last.etag || seen.caller != last.caller
 			return last, nil
 		}
-		decoded, err := decodeBulk(doc.body, path)
+		decoded, err := decodeBulk(seen.body, path)
 		if err != nil {
 			return nil, err
 		}
-		return &half{*decoded, doc.etag, doc.caller}, nil
+		return &half{*decoded, seen.etag, seen.caller}, nil
 	})
 	switch {
-	case errors.Is(err, errNotServed):
-		return notServed(path)
 	case unproven:
 		return c.readHalf(ctx, path, &half{})
-	}
-	return read, err
-}
-
-// notServed returns an empty document for /api: servers that only extend another one,
-// behind an APIService, have no core group. All servers have /apis.
-func notServed(path string) (*half, error) {
-	if path == corePath {
+	case path == corePath && errors.Is(err, errNotServed):
+		// Servers that only extend another one, behind an APIService, have no core group. All
+		// servers have /apis.
 		return &half{}, nil
 	}
-	return nil, notFound(path)
-}
-
-func notFound(path string) *Error {
-	return &Error{Path: path, Code: http.StatusNotFound, Err: errors.New("the server answered 404 Not Found")}
+	return read, err
 }
 
 // merge joins groups of the same name, which no server should send, into the first of them.
 func merge(groups []*snapshot.Group) []*snapshot.Group {
 	parts := make(map[string][]*snapshot.Group, len(groups))
+	var names []string
 	for _, g := range groups {
+		if parts[g.Name()] == nil {
+			names = append(names, g.Name())
+		}
 		parts[g.Name()] = append(parts[g.Name()], g)
 	}
-	merged := make([]*snapshot.Group, 0, len(parts))
-	for _, g := range groups {
-		same := parts[g.Name()]
-		delete(parts, g.Name())
-		if len(same) > 1 {
-			g = join(same)
-		}
-		if len(same) > 0 {
-			merged = append(merged, g)
-		}
+	merged := make([]*snapshot.Group, len(names))
+	for i, name := range names {
+		merged[i] = join(parts[name])
 	}
 	return merged
 }
 
 func join(groups []*snapshot.Group) *snapshot.Group {
+	if len(groups) == 1 {
+		return groups[0]
+	}
 	b := builder{name: groups[0].Name()}
 	for _, g := range groups {
 		for _, v := range g.Versions() {

@@ -64,7 +64,9 @@ func byToken(req *http.Request) string {
 	return strings.TrimPrefix(req.Header.Get("Authorization"), "Bearer ")
 }
 
-func byImpersonation(req *http.Request) string { return req.Header.Get("Impersonate-User") }
+func byHeader(name string) func(*http.Request) string {
+	return func(req *http.Request) string { return req.Header.Get(name) }
+}
 
 // wantKindsOf reads the document and wants the kinds of one tenant.
 func wantKindsOf(t *testing.T, c *Client, name string) {
@@ -110,10 +112,9 @@ func TestUnchangedForOtherCredentials(t *testing.T) {
 			become("a") // client-go reads the file when it makes a client
 			return become
 		}},
-		"wrapper that adds a token":    {byToken, wrapped("Authorization", "Bearer ")},
-		"wrapper that impersonates":    {byImpersonation, wrapped("Impersonate-User", "")},
-		"wrapper below impersonation":  {byToken, impersonating(wrapped("Authorization", "Bearer "))},
-		"wrapper of an extra, one key": {func(req *http.Request) string { return req.Header.Get("Impersonate-Extra-Tenant") }, wrapped("Impersonate-Extra-Tenant", "")},
+		"wrapper that adds a token":  {byToken, wrapped("Authorization", "Bearer ")},
+		"wrapper that impersonates":  {byHeader("Impersonate-User"), wrapped("Impersonate-User", "")},
+		"wrapper that adds an extra": {byHeader("Impersonate-Extra-Tenant"), wrapped("Impersonate-Extra-Tenant", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -149,13 +150,6 @@ func wrapped(header, prefix string) func(*testing.T, *rest.Config) func(string) 
 	}
 }
 
-func impersonating(become func(*testing.T, *rest.Config) func(string)) func(*testing.T, *rest.Config) func(string) {
-	return func(t *testing.T, cfg *rest.Config) func(string) {
-		cfg.Impersonate.UserName = "somebody"
-		return become(t, cfg)
-	}
-}
-
 type headerSetter struct {
 	next        http.RoundTripper
 	name, value string
@@ -165,36 +159,4 @@ func (h *headerSetter) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set(h.name, h.value)
 	return h.next.RoundTrip(req)
-}
-
-// Two mappers of one server never confirm each other's documents, whatever ETags it sends:
-// each asks for its own document first.
-func TestTenantsOfACarelessServer(t *testing.T) {
-	for name, test := range map[string]struct {
-		caller func(*http.Request) string
-		as     func(cfg *rest.Config, tenant string)
-	}{
-		"token":         {byToken, func(cfg *rest.Config, tenant string) { cfg.BearerToken = tenant }},
-		"impersonation": {byImpersonation, func(cfg *rest.Config, tenant string) { cfg.Impersonate.UserName = tenant }},
-		"password": {func(req *http.Request) string { user, _, _ := req.BasicAuth(); return user }, func(cfg *rest.Config, tenant string) {
-			cfg.Username, cfg.Password = tenant, "secret"
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ts := newTenants(test.caller)
-			clients := map[string]*Client{}
-			for _, tenant := range []string{"a", "b"} {
-				cfg := &rest.Config{Host: "http://fake.invalid", QPS: -1, Transport: ts}
-				test.as(cfg, tenant)
-				clients[tenant] = tenantClient(t, cfg)
-				wantKindsOf(t, clients[tenant], tenant)
-			}
-			if diff := cmp.Diff([]string{"a /api", "a /apis", "b /api", "b /apis"}, ts.asked); diff != "" {
-				t.Errorf("requests (-want +got):\n%s", diff)
-			}
-			for tenant, c := range clients {
-				wantKindsOf(t, c, tenant)
-			}
-		})
-	}
 }

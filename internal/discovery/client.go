@@ -1,8 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package discovery reads what an API server serves: everything at once (Document),
+// or one group or version live (List, Version).
+//
+// Each call reads once and retries nothing. The client keeps only the last bulk document
+// and its validators. It recognises the form of a document by the bytes received, not by
+// the Content-Type. Anything but a complete discovery document of the kind asked for is
+// an error. Only the API server's own 404 for a group or a version means that it is not
+// served: gateways answer 404 with a page of HTML when they have lost their server.
 package discovery
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,48 +52,46 @@ type Client struct {
 // NewClient makes a client that sends its requests through httpClient, with the
 // rate limiter and the other settings of cfg. It sends no request.
 func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Client, error) {
+	next := httpClient.Transport
+	if next == nil {
+		next = http.DefaultTransport
+	}
 	own := *httpClient
-	own.Transport = &roundTripper{next: transportOf(httpClient), maxBytes: options.MaxResponseBytes, requested: options.Requested}
+	own.Transport = &roundTripper{next: next, maxBytes: options.MaxResponseBytes, requested: options.Requested}
 	own.CheckRedirect = sameHost(httpClient.CheckRedirect)
+	quiet := rest.CopyConfig(cfg)
+	quiet.WarningHandler = rest.NoWarnings{} // client-go would log what a server sends, which may be what was sent to it
 	// The REST client of the discovery client has the settings that stock's mapper uses:
 	// rate limits, timeout parameter, user agent.
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(withoutWarnings(cfg), &own)
+	client, err := discovery.NewDiscoveryClientForConfigAndClient(quiet, &own)
 	c := &Client{options: options, secrets: secretsOf(cfg)}
 	if err != nil {
-		return nil, c.Safe(hostError(cfg.Host, err))
+		return nil, c.safe(hostError(cfg.Host, err), nil)
 	}
 	c.rest = client.RESTClient()
 	return c, nil
 }
 
-// withoutWarnings returns a copy of cfg with which client-go does not log what a server
-// sends in a Warning header, which may be what was sent to it.
-func withoutWarnings(cfg *rest.Config) *rest.Config {
-	own := rest.CopyConfig(cfg)
-	own.WarningHandler = rest.NoWarnings{}
-	return own
-}
-
-func transportOf(c *http.Client) http.RoundTripper {
-	if c.Transport == nil {
-		return http.DefaultTransport
-	}
-	return c.Transport
-}
-
-// request is a request for one document.
+// request is a request for one document, or for one list or watch.
 type request struct {
-	path         string
-	gv           schema.GroupVersion // for errors
+	verb, path   string              // verb is for errors, and so is
+	gv           schema.GroupVersion // this
 	accept, etag string              // etag may be empty
+	params       map[string]string
+	stream       bool // the caller reads the body, from exchange.stream
 }
 
-// document is a response to a successful request.
-type document struct {
-	body        []byte
-	etag        string
-	notModified bool
-	caller      share.Key // see callerOf
+// prepare returns the request of client-go's. That must not retry: it would sleep for a
+// Retry-After while others wait for this read. The callers decide when to read again.
+func (c *Client) prepare(r request) *rest.Request {
+	req := c.rest.Get().AbsPath(r.path).SetHeader("Accept", r.accept).MaxRetries(0)
+	if r.etag != "" {
+		req.SetHeader("If-None-Match", r.etag)
+	}
+	for name, value := range r.params {
+		req.Param(name, value)
+	}
+	return req
 }
 
 // callerOf returns a key of the headers that say whose request it is, as it was sent.
@@ -101,47 +108,56 @@ func callerOf(sent *http.Request) share.Key {
 	return share.KeyOf("caller", []byte(headers.String()))
 }
 
-// get reads one document and decodes it. Its error is errNotServed for the API server's
-// own 404, else an *Error. It decodes the document itself because an error of decode may
+// get reads one document and decodes it. Its error is an *Error; it wraps errNotServed for
+// the API server's own 404. get decodes the document itself because an error of decode may
 // repeat the credentials that were sent, and only get knows them.
-func get[T any](ctx context.Context, c *Client, r request, decode func(document) (T, error)) (T, error) {
-	var nothing T
-	seen := &exchange{conditional: r.etag != ""}
-	body, err := c.send(ctx, r, seen)
-	if err != nil {
-		return nothing, err
+func get[T any](ctx context.Context, c *Client, r request, decode func(*exchange) (T, error)) (result T, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
+	defer cancel()
+	seen, err := c.send(ctx, r)
+	if err == nil {
+		result, err = decode(seen)
 	}
-	result, err := decode(document{body: body, etag: seen.etag, notModified: seen.notModified, caller: seen.caller})
 	if err != nil {
-		return nothing, c.failure(r, http.StatusOK, err, seen.sent)
+		return *new(T), c.failure(r, seen, err)
 	}
 	return result, nil
 }
 
-// send returns the body of a successful response.
-func (c *Client) send(ctx context.Context, r request, seen *exchange) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
-	defer cancel()
-	// client-go must not retry: it would sleep for a Retry-After while others wait for
-	// this read. The callers decide when to read again.
-	req := c.rest.Get().AbsPath(r.path).SetHeader("Accept", r.accept).MaxRetries(0)
-	if r.etag != "" {
-		req.SetHeader("If-None-Match", r.etag)
-	}
-	body, err := guarded(ctx, func() ([]byte, error) { return req.Do(withExchange(ctx, seen)).Raw() })
+// send returns the answer to a request, and an error if it was not a success.
+func (c *Client) send(ctx context.Context, r request) (*exchange, error) {
+	seen, err := guarded(ctx, func() (*exchange, error) { return c.exchange(ctx, r) })
 	switch {
+	case seen == nil: // guarded has given up
+		return &exchange{}, err
+	case seen.code == http.StatusNotModified && r.etag == "":
+		return seen, errUnexpected304
 	case err == nil:
-		return body, nil
-	case errors.Is(err, errAbandoned): // it still uses seen
-		return nil, c.failure(r, 0, err, nil)
-	case seen.code == http.StatusNotFound && isAbsence(seen.notFound.String()):
-		return nil, errNotServed
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) && seen.began:
-		err = fmt.Errorf("no complete answer within %v (RequestTimeout): %w", c.options.RequestTimeout, context.DeadlineExceeded)
-	default:
-		err = c.cause(err, seen, body)
+		return seen, nil
+	case seen.code == http.StatusNotFound && isAbsence(seen.body):
+		return seen, errNotServed
+	case seen.began && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return seen, fmt.Errorf("no complete answer within %v (RequestTimeout): %w", c.options.RequestTimeout, context.DeadlineExceeded)
 	}
-	return nil, c.failure(r, seen.code, err, seen.sent)
+	return seen, c.cause(err, seen)
+}
+
+func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
+	seen := &exchange{}
+	ctx = context.WithValue(ctx, exchangeKey{}, seen)
+	if !r.stream {
+		body, err := c.prepare(r).Do(ctx).Raw()
+		if err == nil {
+			seen.body = body
+		}
+		return seen, err
+	}
+	body, err := c.prepare(r).Stream(ctx)
+	if err == nil && ctx.Err() != nil { // nobody may wait for it any more
+		body.Close()
+		err = ctx.Err()
+	}
+	return seen, err
 }
 
 // versionPath returns the path that lists the resources of a version. It also reports
@@ -164,11 +180,11 @@ const pageNotFound = "404 page not found"
 
 // isAbsence reports whether the body of a 404 is the API server's. Any other body comes
 // from a gateway or a proxy, which does not know what the server serves.
-func isAbsence(body string) bool {
-	if strings.TrimSpace(body) == pageNotFound {
+func isAbsence(body []byte) bool {
+	if string(bytes.TrimSpace(body)) == pageNotFound {
 		return true
 	}
-	status, ok := statusOf([]byte(body))
+	status, ok := statusOf(body)
 	return ok && (status.Code == 0 || status.Code == http.StatusNotFound)
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,33 +20,50 @@ const (
 	aggregatedGroup = "apidiscovery.k8s.io/"
 	aggregatedKind  = "APIGroupDiscoveryList"
 	stale           = "Stale"
+	namespaced      = "Namespaced"
 )
 
 // jsonDocument has the fields of every document that is read in JSON.
 type jsonDocument struct {
-	Kind       string            `json:"kind"`
-	APIVersion string            `json:"apiVersion"`
-	Items      []json.RawMessage `json:"items"`    // APIGroupDiscoveryList
-	Groups     []legacyGroup     `json:"groups"`   // APIGroupList
-	Versions   []json.RawMessage `json:"versions"` // APIVersions: strings; APIGroup: objects
-	Name       string            `json:"name"`     // APIGroup
-	Preferred  legacyVersion     `json:"preferredVersion"`
+	Kind        string            `json:"kind"`
+	APIVersion  string            `json:"apiVersion"`
+	Items       []json.RawMessage `json:"items"`  // APIGroupDiscoveryList
+	Groups      []listedGroup     `json:"groups"` // APIGroupList
+	listedGroup                   // APIGroup; of APIVersions the versions
 
 	GroupVersion string           `json:"groupVersion"` // APIResourceList
-	Resources    []legacyResource `json:"resources"`
+	Resources    []listedResource `json:"resources"`
 }
 
-type legacyGroup struct {
+// listedGroup is a group of a legacy document, which has versions without their resources.
+type listedGroup struct {
 	Name      string          `json:"name"`
-	Versions  []legacyVersion `json:"versions"`
-	Preferred legacyVersion   `json:"preferredVersion"`
+	Versions  []listedVersion `json:"versions"`
+	Preferred listedVersion   `json:"preferredVersion"`
 }
 
-type legacyVersion struct {
+// listedVersion is an object in a group, and a name in APIVersions.
+type listedVersion struct {
 	Version string `json:"version"`
 }
 
-type legacyResource struct {
+func (v *listedVersion) UnmarshalJSON(data []byte) error {
+	if data[0] == '"' {
+		return json.Unmarshal(data, &v.Version)
+	}
+	type object listedVersion // without this method
+	return json.Unmarshal(data, (*object)(v))
+}
+
+func (g *listedGroup) group() *snapshot.Group {
+	b := builder{name: g.Name}
+	for _, v := range g.Versions {
+		b.add(snapshot.Version{Name: v.Version})
+	}
+	return b.group(g.Preferred.Version)
+}
+
+type listedResource struct {
 	Name         string `json:"name"`
 	SingularName string `json:"singularName"`
 	Kind         string `json:"kind"`
@@ -118,43 +136,53 @@ func elements(body []byte) (commas int) {
 	return commas
 }
 
+func (d *jsonDocument) aggregated() bool {
+	return d.Kind == aggregatedKind && strings.HasPrefix(d.APIVersion, aggregatedGroup)
+}
+
 func (d *jsonDocument) wrongKind(want string) error {
 	return fmt.Errorf("the response is not of kind %s but of kind %q in %q", want, d.Kind, d.APIVersion)
 }
 
 // decodeBulk decodes an answer of /api or /apis, in any of the forms in acceptBulk.
-func decodeBulk(body []byte, path string) (*share.Document, error) {
-	doc, err := decodeForm(body, path)
-	if err != nil {
-		return nil, err
+func decodeBulk(body []byte, path string) (doc *share.Document, err error) {
+	if bytes.HasPrefix(body, []byte(protobufMagic)) {
+		doc, err = decodeProtobuf(body)
+	} else {
+		doc, err = decodeJSON(body, path)
 	}
-	if len(doc.Groups) == 0 {
-		return nil, errors.New("the server lists no API groups")
+	if err == nil && len(doc.Groups) == 0 {
+		err = errors.New("the server lists no API groups")
 	}
-	return doc, nil
+	return doc, err
 }
 
-func decodeForm(body []byte, path string) (*share.Document, error) {
-	if bytes.HasPrefix(body, []byte(protobufMagic)) {
-		return decodeProtobuf(body)
-	}
+func decodeJSON(body []byte, path string) (*share.Document, error) {
 	doc, err := parseJSON(body)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case doc.Kind == aggregatedKind && strings.HasPrefix(doc.APIVersion, aggregatedGroup):
+	case doc.aggregated():
 		return shareGroups(doc.Items, "json", decodeJSONGroup)
 	case path == corePath && doc.Kind == "APIVersions":
-		core, err := doc.coreGroup()
-		return &share.Document{Groups: []*snapshot.Group{core}}, err
-	case path == namedPath && doc.Kind == "APIGroupList":
-		return doc.groupList()
+		if len(doc.Versions) == 0 {
+			return nil, errNoCoreVersions
+		}
+		doc.Groups = []listedGroup{{Versions: doc.Versions, Preferred: doc.Versions[0]}} // preferred as in client-go
 	case path == corePath:
 		return nil, doc.wrongKind("APIGroupDiscoveryList or APIVersions")
-	default:
+	case doc.Kind != "APIGroupList":
 		return nil, doc.wrongKind("APIGroupDiscoveryList or APIGroupList")
 	}
+	if err := checkCount(len(doc.Groups)); err != nil {
+		return nil, err
+	}
+	all := &share.Document{}
+	for _, g := range doc.Groups {
+		all.Groups = append(all.Groups, g.group())
+	}
+	return all, nil
 }
 
 // shareGroups returns the groups of items. It decodes only those that no mapper of this
@@ -208,7 +236,7 @@ func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
 		for _, r := range v.Resources {
 			if kind := r.ResponseKind; kind.Group+kind.Version+kind.Kind != "" {
 				rows = append(rows, snapshot.Resource{
-					Name: r.Resource, Singular: r.Singular, Kind: kind.Kind, Namespaced: r.Scope == "Namespaced", Verbs: snapshot.Verbs(r.Verbs),
+					Name: r.Resource, Singular: r.Singular, Kind: kind.Kind, Namespaced: r.Scope == namespaced, Verbs: snapshot.Verbs(r.Verbs),
 				})
 			}
 		}
@@ -239,14 +267,75 @@ func (a *aggregated) addVersion(name, freshness string, rows []snapshot.Resource
 	v, err := snapshot.Version{Name: name}, checkRows(rows)
 	switch {
 	case freshness == stale:
-		gv := schema.GroupVersion{Group: a.name, Version: name}
-		path, _ := versionPath(gv)
-		v.Err = &Error{Path: path, GroupVersion: gv, Err: errStale}
+		v.Err = versionError(a.name, name, 0, errStale)
 	case err != nil:
-		v.Err = exceeded(a.name, name, err)
+		v.Err = versionError(a.name, name, http.StatusOK, err)
 	default:
 		a.table = snapshot.NewTableLike(a.table, rows)
 		v.Table = a.table
 	}
 	a.add(v)
+}
+
+var errNoCoreVersions = errors.New("the server lists no versions of the core group")
+
+// decodeCore reads the answer of /api to a request for the plain form. A cache that
+// drops Vary may send the aggregated form. Then only the list of versions is used,
+// because the resources may be of any age. Single groups and versions have one form
+// only, so this can't happen there.
+func decodeCore(body []byte, _ string) (*snapshot.Group, error) {
+	doc, err := decodeBulk(body, corePath)
+	if err != nil {
+		return nil, err
+	}
+	if len(doc.Groups) != 1 || doc.Groups[0].Name() != "" {
+		return nil, errors.New("the response is not about the core group")
+	}
+	core := doc.Groups[0]
+	if len(core.Versions()) == 0 {
+		return nil, errNoCoreVersions
+	}
+	return core, checkList(core)
+}
+
+// decodeGroup reads the answer of /apis/<name>.
+func decodeGroup(body []byte, name string) (*snapshot.Group, error) {
+	doc, err := parseJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	if doc.Kind != "APIGroup" {
+		return nil, doc.wrongKind("APIGroup")
+	}
+	if doc.Name != name {
+		return nil, fmt.Errorf("the response is about group %q", doc.Name)
+	}
+	if len(doc.Versions) == 0 {
+		return nil, errors.New("the server lists no versions of the group")
+	}
+	g := doc.group()
+	return g, checkList(g)
+}
+
+// decodeResources reads the answer of /apis/<group>/<version>.
+func decodeResources(body []byte, gv schema.GroupVersion) ([]snapshot.Resource, error) {
+	doc, err := parseJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	// Kind or group-version is enough: servers behind APIServices may leave out one.
+	unnamed := doc.Kind == "" && doc.GroupVersion != ""
+	if doc.Kind != "APIResourceList" && !unnamed {
+		return nil, doc.wrongKind("APIResourceList")
+	}
+	if doc.GroupVersion != "" && doc.GroupVersion != gv.String() {
+		return nil, fmt.Errorf("the response is about %q", doc.GroupVersion)
+	}
+	resources := make([]snapshot.Resource, 0, len(doc.Resources))
+	for _, r := range doc.Resources {
+		resources = append(resources, snapshot.Resource{
+			Name: r.Name, Singular: r.SingularName, Kind: r.Kind, Namespaced: r.Namespaced, Verbs: snapshot.Verbs(r.Verbs),
+		})
+	}
+	return resources, checkRows(resources)
 }

@@ -3,6 +3,7 @@
 package discovery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,6 +19,8 @@ import (
 // Error is the error of a read of a discovery document. It never means that an API is
 // absent: neither meta.IsNoMatchError nor apierrors.IsNotFound is true of it.
 type Error struct {
+	// Verb is what was tried: list or watch; empty for a read of a discovery document.
+	Verb string
 	// Path is the path of the request, without host and query.
 	Path string
 	// GroupVersion is what was read. Its Version is empty for the list of a group, and
@@ -32,7 +35,7 @@ type Error struct {
 // Error names the path, and the group-version where there is one.
 func (e *Error) Error() string {
 	if e.GroupVersion.Empty() {
-		return fmt.Sprintf("discovery of %s failed: %v", e.Path, e.Err)
+		return fmt.Sprintf("%s of %s failed: %v", cmp.Or(e.Verb, "discovery"), e.Path, e.Err)
 	}
 	return fmt.Sprintf("discovery of %s at %s failed: %v", strings.TrimSuffix(e.GroupVersion.String(), "/"), e.Path, e.Err)
 }
@@ -42,7 +45,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // errNotServed is the error for the API server's own 404.
-var errNotServed = errors.New("not served")
+var errNotServed = errors.New("the server answered 404 Not Found")
 
 // errUnexpected304 is the error for a 304 to a request without a validator.
 var errUnexpected304 = errors.New("the server answered 304 Not Modified to a request without If-None-Match")
@@ -57,19 +60,20 @@ var ErrNotSent = errors.New("the request was not sent")
 // errStale is the cause if the aggregated document marks a version as stale.
 var errStale = errors.New("the server marks this version as stale: what serves it does not answer")
 
-// cause turns an error of client-go's into one that is safe to show. It drops the URL,
-// which may hold credentials; Error has the path. From a response it keeps only the
-// message of a metav1.Status.
-func (c *Client) cause(err error, seen *exchange, body []byte) error {
+// cause returns why a request failed, as far as it may be shown. It drops the URL, which
+// may hold credentials; Error has the path. From a response it keeps only the message of a
+// metav1.Status.
+func (c *Client) cause(err error, seen *exchange) error {
 	var status *apierrors.StatusError
-	if errors.As(err, &status) && seen.code != 0 {
-		return c.statusError(status, seen, body)
+	isStatus := errors.As(err, &status)
+	if isStatus && seen.code != 0 {
+		return c.statusError(status.ErrStatus, seen)
 	}
 	err = withoutURL(err)
 	if !seen.began {
 		err = fmt.Errorf("%w: %w", ErrNotSent, err)
 	}
-	if seen.code == 0 && (meta.IsNoMatchError(err) || errors.As(err, &status)) {
+	if seen.code == 0 && (isStatus || meta.IsNoMatchError(err)) {
 		// An error of the program's own transport, about something else: it must not look
 		// like an answer of this server.
 		return errors.New(err.Error())
@@ -88,9 +92,10 @@ func withoutURL(err error) error {
 	}
 }
 
-func (c *Client) statusError(status *apierrors.StatusError, seen *exchange, body []byte) error {
+// statusError makes an error from the answer to a request, and what client-go makes of it.
+func (c *Client) statusError(status metav1.Status, seen *exchange) error {
 	text := fmt.Sprintf("the server answered %d %s", seen.code, http.StatusText(seen.code))
-	if said, ok := statusOf(body); ok && said.Message != "" {
+	if said, ok := statusOf(seen.body); ok && said.Message != "" {
 		text = c.redact(text+": "+said.Message, seen.sent)
 	}
 	if seen.code == http.StatusNotFound {
@@ -98,15 +103,26 @@ func (c *Client) statusError(status *apierrors.StatusError, seen *exchange, body
 		return errors.New(text + " with a body that is not the API server's: a proxy or a gateway has answered")
 	}
 	safe := metav1.Status{
-		Status: metav1.StatusFailure, Code: int32(seen.code), Reason: metav1.StatusReason(shown(string(status.ErrStatus.Reason))), Message: text,
+		Status: metav1.StatusFailure, Code: int32(seen.code), Reason: metav1.StatusReason(shown(string(status.Reason))), Message: text,
 	}
-	if details := status.ErrStatus.Details; details != nil && details.RetryAfterSeconds > 0 {
+	if details := status.Details; details != nil && details.RetryAfterSeconds > 0 {
 		safe.Details = &metav1.StatusDetails{RetryAfterSeconds: details.RetryAfterSeconds}
 	}
 	return &apierrors.StatusError{ErrStatus: safe}
 }
 
 // failure makes an Error from an error that may quote the server, or what was sent to it.
-func (c *Client) failure(r request, code int, err error, sent []string) *Error {
-	return &Error{Path: r.path, GroupVersion: r.gv, Code: code, Err: c.safe(err, sent)}
+func (c *Client) failure(r request, seen *exchange, err error) *Error {
+	if !errors.Is(err, errNotServed) { // whose words are ours
+		err = c.safe(err, seen.sent)
+	}
+	return &Error{Verb: r.verb, Path: r.path, GroupVersion: r.gv, Code: seen.code, Err: err}
+}
+
+// versionError makes an Error of a version, or of a group without one, that is not of its
+// own request.
+func versionError(group, version string, code int, err error) *Error {
+	gv := schema.GroupVersion{Group: group, Version: version}
+	path, _ := versionPath(gv)
+	return &Error{Path: strings.TrimSuffix(path, "/"), GroupVersion: gv, Code: code, Err: err}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -193,27 +194,27 @@ func TestSpoiledDocumentsAreNotRemembered(t *testing.T) {
 func TestNamesThatAreNoneAreNotAskedFor(t *testing.T) {
 	server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
 	c := newClient(t, server)
-	for _, name := range []string{"a/b", "..", ".", "x?y", "x#y", "%2e%2e", "../../api/v1/secrets", "/", "a/../b", "?", "..%2fapi"} {
-		for _, gv := range []schema.GroupVersion{{Group: name, Version: "v1"}, {Group: "g0001.example.com", Version: name}, {Version: name}} {
-			if table, err := c.Version(context.Background(), gv.Group, gv.Version); table != nil || err != nil {
-				t.Errorf("%q: served %v, %v", gv, table != nil, err)
-			}
+	wantNone := func(group, version string) {
+		t.Helper()
+		if table, err := c.Version(context.Background(), group, version); table != nil || err != nil {
+			t.Errorf("%q/%q: served %v, %v", group, version, table != nil, err)
 		}
+	}
+	for _, name := range []string{"a/b", "..", ".", "x?y", "x#y", "%2e%2e", "../../api/v1/secrets", "/", "a/../b", "?", "..%2fapi"} {
+		wantNone(name, "v1")
+		wantNone("g0001.example.com", name)
+		wantNone("", name)
 		if versions, _, err := c.List(context.Background(), name); err != nil || len(versions) > 0 {
 			t.Errorf("group %q: versions %q, %v", name, versions, err)
 		}
 	}
-	if table, err := c.Version(context.Background(), "g0001.example.com", ""); table != nil || err != nil {
-		t.Errorf("no version: served %v, %v", table != nil, err)
-	}
+	wantNone("g0001.example.com", "")
 	if requests := server.TakeRequests(); len(requests) > 0 {
 		t.Errorf("requests: %v", requests)
 	}
-	for name, path := range map[string]string{"with space": "/apis/with space/v1", "ü": "/apis/ü/v1", "a:b": "/apis/a:b/v1", "a;b": "/apis/a;b/v1"} {
-		if table, err := c.Version(context.Background(), name, "v1"); table != nil || err != nil {
-			t.Errorf("%q: served %v, %v", name, table != nil, err)
-		}
-		if requests := server.TakeRequests(); len(requests) != 1 || requests[0].Path != path {
+	for _, name := range []string{"with space", "ü", "a:b", "a;b"} {
+		wantNone(name, "v1")
+		if requests := server.TakeRequests(); len(requests) != 1 || requests[0].Path != "/apis/"+name+"/v1" {
 			t.Errorf("%q: %v", name, requests)
 		}
 	}
@@ -251,6 +252,22 @@ func TestMalformedVerbsCostNothing(t *testing.T) {
 		}
 		if size := uint64(len(aggregated) + len(list)); took > 4*size+64<<10 {
 			t.Errorf("%s: %d bytes were taken for %d", what, took, size)
+		}
+	}
+}
+
+// A credential may be a part of the words in which absence is said.
+func TestAbsenceBesideAnyPassword(t *testing.T) {
+	for _, password := range []string{"404", "served", "e"} {
+		server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
+		cfg := server.Config()
+		cfg.Password = password
+		c, err := NewClient(cfg, server.Client(), Options{RequestTimeout: time.Minute, MaxResponseBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if table, err := c.Version(context.Background(), "g0001.example.com", "v9"); table != nil || err != nil {
+			t.Errorf("password %q: served %v, %v", password, table != nil, err)
 		}
 	}
 }

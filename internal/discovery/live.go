@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -28,8 +29,8 @@ func (c *Client) Version(ctx context.Context, group, version string) (*snapshot.
 	if err := errMarked(group, version); err != nil {
 		return nil, err
 	}
-	resources, err := get(ctx, c, request{path: path, gv: gv, accept: acceptLegacy}, func(doc document) ([]snapshot.Resource, error) {
-		return decodeResources(doc.body, gv)
+	resources, err := get(ctx, c, request{path: path, gv: gv, accept: acceptLegacy}, func(seen *exchange) ([]snapshot.Resource, error) {
+		return decodeResources(seen.body, gv)
 	})
 	if errors.Is(err, errNotServed) {
 		return nil, nil
@@ -61,7 +62,7 @@ func (c *Client) List(ctx context.Context, name string) (versions []string, pref
 		return nil, "", err
 	}
 	r := request{path: path, gv: schema.GroupVersion{Group: name}, accept: acceptLegacy}
-	group, err := get(ctx, c, r, func(doc document) (*snapshot.Group, error) { return decode(doc.body, name) })
+	group, err := get(ctx, c, r, func(seen *exchange) (*snapshot.Group, error) { return decode(seen.body, name) })
 	if errors.Is(err, errNotServed) {
 		return nil, "", nil
 	}
@@ -77,11 +78,46 @@ func (c *Client) List(ctx context.Context, name string) (versions []string, pref
 // NotAwaited returns the error for a read that a caller did not wait for longer than wait,
 // because others before got no answer.
 func NotAwaited(read snapshot.Read, wait time.Duration) error {
-	gv := schema.GroupVersion{Group: read.Group, Version: read.Version}
-	path, _ := versionPath(gv)
+	failed := versionError(read.Group, read.Version, 0, fmt.Errorf("no answer within %v, after requests before it got none", wait))
 	if read.Part == snapshot.PartDocument {
-		path = namedPath
+		failed.Path = namedPath
 	}
-	err := fmt.Errorf("no answer within %v, after requests before it got none", wait)
-	return &Error{Path: strings.TrimSuffix(path, "/"), GroupVersion: gv, Err: err}
+	return failed
+}
+
+// acceptLocal asks for the aggregated document of this API server alone. From 1.36
+// (KEP-4020) servers know the parameter profile (apiserver,
+// pkg/endpoints/discovery/aggregated/wrapper.go).
+const acceptLocal = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer," +
+	"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer"
+
+// MayBeOfPeer reports whether another API server of the same cluster may serve versions of
+// the group that this one does not serve. Only built-in groups are listed for peers.
+func MayBeOfPeer(group string) bool {
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
+}
+
+// ServedLocally reports whether this API server lists a version in the document that leaves
+// out its peers. It reports true for a server that has no such document, because it has no
+// peers either.
+func (c *Client) ServedLocally(ctx context.Context, gv schema.GroupVersion) (bool, error) {
+	path := namedPath
+	if gv.Group == "" {
+		path = corePath
+	}
+	r := request{path: path, gv: gv, accept: acceptLocal}
+	doc, err := get(ctx, c, r, func(seen *exchange) (*share.Document, error) { return decodeBulk(seen.body, path) })
+	var failed *Error
+	switch {
+	case errors.Is(err, errNotServed), errors.As(err, &failed) && failed.Code == 406, err == nil && !doc.Aggregated():
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	for _, g := range doc.Groups {
+		if g.Name() == gv.Group {
+			return g.Version(gv.Version) != nil, nil
+		}
+	}
+	return false, nil
 }

@@ -4,8 +4,7 @@ package discovery
 
 import (
 	"errors"
-	"fmt"
-	"strings"
+	"iter"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -43,167 +42,134 @@ const (
 
 var errWire = errors.New("the aggregated document is malformed protobuf")
 
+// wire reads messages until there is an error.
+type wire struct {
+	left int // how many elements there may still be
+	err  error
+}
+
+// fields returns the length-delimited fields of a message, and skips the others.
+func (w *wire) fields(message []byte) iter.Seq2[protowire.Number, []byte] {
+	return func(yield func(protowire.Number, []byte) bool) {
+		for len(message) > 0 && w.err == nil {
+			field, wireType, tag := protowire.ConsumeTag(message)
+			if tag < 0 {
+				w.err = errWire
+				return
+			}
+			size := protowire.ConsumeFieldValue(field, wireType, message[tag:])
+			if size < 0 {
+				w.err = errWire
+				return
+			}
+			value := message[tag : tag+size]
+			message = message[tag+size:]
+			if wireType != protowire.BytesType {
+				continue
+			}
+			if value, _ = protowire.ConsumeBytes(value); !yield(field, value) {
+				return
+			}
+		}
+	}
+}
+
+// field returns one field of a message, or nil. If it comes twice, the last one counts.
+func (w *wire) field(message []byte, number protowire.Number) (last []byte) {
+	for field, value := range w.fields(message) {
+		if field == number {
+			last = value
+		}
+	}
+	return last
+}
+
+// take counts an element before it is made.
+func (w *wire) take() {
+	if w.left--; w.left < 0 {
+		w.err = errElements
+	}
+}
+
 // decodeProtobuf splits the document into groups and decodes those that are new.
 func decodeProtobuf(body []byte) (*share.Document, error) {
-	var apiVersion, kind string
-	var raw []byte
-	err := eachField(body[len(protobufMagic):], func(field protowire.Number, value []byte) error {
-		switch field {
-		case unknownTypeMeta:
-			return eachField(value, func(field protowire.Number, value []byte) error {
-				switch field {
-				case typeAPIVersion:
-					apiVersion = string(value)
-				case typeKind:
-					kind = string(value)
-				}
-				return nil
-			})
-		case unknownRaw:
-			raw = value
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+	w := &wire{left: maxElements}
+	unknown := body[len(protobufMagic):]
+	typeMeta := w.field(unknown, unknownTypeMeta)
+	doc := jsonDocument{Kind: string(w.field(typeMeta, typeKind)), APIVersion: string(w.field(typeMeta, typeAPIVersion))}
+	list := w.field(unknown, unknownRaw)
+	if w.err == nil && !doc.aggregated() {
+		return nil, doc.wrongKind(aggregatedKind)
 	}
-	if kind != aggregatedKind || !strings.HasPrefix(apiVersion, aggregatedGroup) {
-		return nil, fmt.Errorf("the response is not of kind %s but of kind %q in %q", aggregatedKind, kind, apiVersion)
-	}
-	items, err := splitItems(raw)
-	if err != nil {
-		return nil, err
-	}
-	left := maxElements - len(items)
-	return shareGroups(items, "protobuf", func(data []byte) (*snapshot.Group, error) {
-		return decodeProtobufGroup(data, &left)
-	})
-}
-
-func splitItems(list []byte) ([][]byte, error) {
 	var items [][]byte
-	err := eachField(list, func(field protowire.Number, value []byte) error {
-		if field != listItems {
-			return nil
+	for field, item := range w.fields(list) {
+		if field == listItems {
+			items = append(items, item)
+			w.err = checkCount(len(items))
 		}
-		items = append(items, value)
-		return checkCount(len(items))
-	})
-	return items, err
+	}
+	if w.err != nil {
+		return nil, w.err
+	}
+	w.left -= len(items)
+	return shareGroups(items, "protobuf", w.group)
 }
 
-func decodeProtobufGroup(data []byte, left *int) (*snapshot.Group, error) {
-	a := aggregated{}
-	// The name comes first on the wire, but nothing guarantees that.
-	if err := eachField(data, func(field protowire.Number, value []byte) error {
-		if field != groupMeta {
-			return nil
+func (w *wire) group(data []byte) (*snapshot.Group, error) {
+	a := aggregated{builder: builder{name: string(w.field(w.field(data, groupMeta), metaName))}}
+	for field, value := range w.fields(data) {
+		if field == groupVersions && !a.full() {
+			w.version(&a, value)
 		}
-		return eachField(value, func(field protowire.Number, value []byte) error {
-			if field == metaName {
-				a.name = string(value)
-			}
-			return nil
-		})
-	}); err != nil {
-		return nil, err
 	}
-	err := eachField(data, func(field protowire.Number, value []byte) error {
-		if field != groupVersions {
-			return nil
-		}
-		return a.decodeVersion(value, left)
-	})
-	if err != nil {
-		return nil, err
+	if w.err != nil {
+		return nil, w.err
 	}
 	return a.group(a.preferred), nil
 }
 
-func (a *aggregated) decodeVersion(data []byte, left *int) error {
-	if a.full() {
-		return nil
-	}
-	if err := take(left); err != nil {
-		return err
-	}
+func (w *wire) version(a *aggregated, data []byte) {
+	w.take()
 	name, freshness := "", ""
-	var resources []snapshot.Resource
-	err := eachField(data, func(field protowire.Number, value []byte) error {
+	var rows []snapshot.Resource
+	for field, value := range w.fields(data) {
 		switch field {
 		case versionName:
 			name = string(value)
 		case versionFreshness:
 			freshness = string(value)
 		case versionResources:
-			if err := take(left); err != nil {
-				return err
+			w.take()
+			if r, ok := w.resource(value); ok {
+				rows = append(rows, r)
 			}
-			r, ok, err := decodeResource(value)
-			if err != nil || !ok {
-				return err
-			}
-			resources = append(resources, r)
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
-	a.addVersion(name, freshness, resources)
-	return nil
+	if w.err == nil {
+		a.addVersion(name, freshness, rows)
+	}
 }
 
-// decodeResource decodes a resource. ok reports whether it has a kind of its own.
-func decodeResource(data []byte) (r snapshot.Resource, ok bool, err error) {
-	err = eachField(data, func(field protowire.Number, value []byte) error {
+// resource decodes a resource. ok reports whether it has a kind of its own.
+func (w *wire) resource(data []byte) (r snapshot.Resource, ok bool) {
+	for field, value := range w.fields(data) {
 		switch field {
 		case resourceName:
 			r.Name = string(value)
 		case resourceSingular:
 			r.Singular = string(value)
 		case resourceScope:
-			r.Namespaced = string(value) == "Namespaced"
+			r.Namespaced = string(value) == namespaced
 		case resourceVerbs:
 			r.Verbs = r.Verbs.With(string(value))
 		case resourceKind:
-			return eachField(value, func(field protowire.Number, value []byte) error {
+			for field, value := range w.fields(value) {
 				ok = ok || len(value) > 0
 				if field == kindKind {
 					r.Kind = string(value)
 				}
-				return nil
-			})
-		}
-		return nil
-	})
-	return r, ok, err
-}
-
-// eachField calls visit for every length-delimited field of a message, and skips the
-// others.
-func eachField(message []byte, visit func(field protowire.Number, value []byte) error) error {
-	for len(message) > 0 {
-		field, wireType, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return errWire
-		}
-		message = message[n:]
-		if wireType != protowire.BytesType {
-			if n = protowire.ConsumeFieldValue(field, wireType, message); n < 0 {
-				return errWire
 			}
-			message = message[n:]
-			continue
 		}
-		value, n := protowire.ConsumeBytes(message)
-		if n < 0 {
-			return errWire
-		}
-		if err := visit(field, value); err != nil {
-			return err
-		}
-		message = message[n:]
 	}
-	return nil
+	return r, ok
 }

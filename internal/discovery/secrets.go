@@ -17,10 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Safe returns err if all of its text may be shown, else an error with the part of the
-// text that may be shown.
-func (c *Client) Safe(err error) error { return c.safe(err, nil) }
-
+// safe returns err if all of its text may be shown, else an error with the part of the
+// text that may be shown. sent are the credentials that were sent.
 func (c *Client) safe(err error, sent []string) error {
 	if shown := c.redact(err.Error(), sent); shown != err.Error() {
 		return errors.New(shown)
@@ -35,7 +33,16 @@ const maxErrorText = 1000
 // redact removes credentials from a text of the server, or of a proxy before it, which
 // may repeat what was sent. It also replaces what could move a cursor or begin a line.
 func (c *Client) redact(text string, sent []string) string {
-	text = withoutAny(text, slices.Concat(c.secrets, sent))
+	// The longest first: a secret may be a part of another one, and a part of that would
+	// remain. Each is removed as it is and as %q writes it.
+	secrets := slices.Concat(c.secrets, sent)
+	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	var pairs []string
+	for _, secret := range secrets {
+		quoted := strconv.Quote(secret)
+		pairs = append(pairs, quoted[1:len(quoted)-1], "[redacted]", secret, "[redacted]")
+	}
+	text = strings.NewReplacer(pairs...).Replace(text)
 	text = authorization.ReplaceAllString(text, "$1 [redacted]")
 	text = userinfo.ReplaceAllString(text, "//[redacted]@")
 	text = printable(text)
@@ -45,19 +52,6 @@ func (c *Client) redact(text string, sent []string) string {
 	return text
 }
 
-// withoutAny removes secrets from a text, as they are and as %q writes them. It removes
-// the longest first: a secret may be a part of another one, and a part of that would
-// remain.
-func withoutAny(text string, secrets []string) string {
-	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	var pairs []string
-	for _, secret := range secrets {
-		quoted := strconv.Quote(secret)
-		pairs = append(pairs, quoted[1:len(quoted)-1], "[redacted]", secret, "[redacted]")
-	}
-	return strings.NewReplacer(pairs...).Replace(text)
-}
-
 // These find credentials that the client does not know: transports may have added them to
 // a request that got no answer.
 var (
@@ -65,31 +59,14 @@ var (
 	userinfo      = regexp.MustCompile(`//[^/\s@]+@`)
 )
 
-// secretsOf lists the credentials of a configuration, in the forms in which they are sent.
+// secretsOf lists the credentials of a configuration that transports may send, in the forms
+// in which they are sent.
 func secretsOf(cfg *rest.Config) []string {
-	secrets := []string{cfg.BearerToken, cfg.Password, basicAuth(cfg.Username, cfg.Password)}
-	host, ok := hostURL(cfg.Host)
-	if !ok { // then client-go takes it for a host without a scheme
-		host, ok = hostURL("http://" + cfg.Host)
-	}
-	if ok && host.User != nil {
-		password, _ := host.User.Password()
-		secrets = append(secrets, password, basicAuth(host.User.Username(), password))
+	secrets := []string{cfg.BearerToken, cfg.Password}
+	if cfg.Password != "" {
+		secrets = append(secrets, base64.StdEncoding.EncodeToString([]byte(cfg.Username+":"+cfg.Password)))
 	}
 	return slices.DeleteFunc(secrets, func(secret string) bool { return secret == "" })
-}
-
-func basicAuth(user, password string) string {
-	if password == "" {
-		return ""
-	}
-	return base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
-}
-
-// hostURL parses a host, and reports whether client-go takes it for a whole URL.
-func hostURL(host string) (*url.URL, bool) {
-	u, err := url.Parse(host)
-	return u, err == nil && u.Scheme != "" && u.Host != ""
 }
 
 // hostError returns the reason why there is no client for a host, without the user and
@@ -97,19 +74,10 @@ func hostURL(host string) (*url.URL, bool) {
 // none of that text is used.
 func hostError(host string, reason error) error {
 	at := strings.LastIndex(host, "@")
-	if _, ok := hostURL(host); ok || at < 0 {
+	if u, err := url.Parse(host); at < 0 || err == nil && u.Scheme != "" && u.Host != "" {
 		return reason
 	}
 	return fmt.Errorf("the host %q, with a user and a password before it, must be a URL or a host:port pair", host[at+1:])
-}
-
-// sentRequest returns the request as it was sent, if the response has it, else req.
-// Transports below this package add credentials, from files or plugins.
-func sentRequest(resp *http.Response, req *http.Request) *http.Request {
-	if resp.Request != nil {
-		return resp.Request
-	}
-	return req
 }
 
 // harmless reports whether a request header holds no credentials. Any other may: gateways
@@ -124,8 +92,7 @@ func harmless(header string) bool {
 }
 
 // sentBy lists the credentials that were sent with a request.
-func sentBy(resp *http.Response, req *http.Request) []string {
-	sent := sentRequest(resp, req)
+func sentBy(sent *http.Request) []string {
 	var secrets []string
 	for name, values := range sent.Header {
 		if harmless(name) {

@@ -5,35 +5,34 @@ package discovery
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
+	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/freshmapper/freshmapper/internal/share"
 )
 
-// exchange holds what client-go's REST client hides of a response. It travels in the
-// request's context and is written before RoundTrip returns.
+// exchange is a request as it was sent, and the answer to it: client-go's REST client hides
+// most of that. It travels in the request's context and is written before RoundTrip
+// returns.
 type exchange struct {
-	conditional bool // If-None-Match was sent
-	began       bool // the request was handed to the program's transport
-	notModified bool
-	etag        string
-	code        int
-	notFound    bytes.Buffer // the beginning of the body of a 404
-	sent        []string     // credentials, in the forms in which a server may repeat them
-	caller      share.Key    // see callerOf
+	began  bool // the request was handed to the program's transport
+	code   int  // 0: no answer
+	etag   string
+	sent   []string     // credentials, in the forms in which a server may repeat them
+	caller share.Key    // see callerOf
+	stream *boundedBody // the body
+	body   []byte       // all of it, unless it is a stream
 }
 
 type exchangeKey struct{}
 
-func withExchange(ctx context.Context, e *exchange) context.Context {
-	return context.WithValue(ctx, exchangeKey{}, e)
-}
-
-// roundTripper gets 304 and the validators through client-go's REST client, which takes
-// every answer but 200 to 206 for a failure. It also bounds every body.
+// roundTripper fills in the exchange of a request. It also bounds every body.
 type roundTripper struct {
 	next      http.RoundTripper
 	maxBytes  int64
@@ -42,71 +41,57 @@ type roundTripper struct {
 
 // RoundTrip implements http.RoundTripper.
 func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	e, _ := req.Context().Value(exchangeKey{}).(*exchange)
-	if e != nil {
-		e.began = true
+	seen, ok := req.Context().Value(exchangeKey{}).(*exchange)
+	if !ok {
+		return nil, errors.New("this transport is only for reads of a Client")
 	}
-	resp, err := roundTrip(rt.next, req)
+	seen.began, seen.sent = true, sentBy(req)
+	resp, err := rt.next.RoundTrip(req)
+	if err == nil && resp == nil {
+		err = errNoResponse
+	}
+	if err != nil {
+		resp = &http.Response{}
+	}
 	if rt.requested != nil {
-		rt.requested(req.URL.Path, codeOf(resp))
+		rt.requested(req.URL.Path, resp.StatusCode)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if e == nil {
-		return resp, nil
+	if resp.Request != nil {
+		req = resp.Request // as it was sent: transports below this package add credentials
 	}
-	e.code, e.etag = resp.StatusCode, strongETag(resp.Header)
-	e.sent, e.caller = sentBy(resp, req), callerOf(sentRequest(resp, req))
-	if resp.StatusCode == http.StatusNotModified {
-		return asOK(resp, e)
-	}
-	resp.Body = bounded(resp.Body, rt.maxBytes)
-	if e.code == http.StatusNotFound {
-		e.notFound.Reset()
-		resp.Body = &keptBody{ReadCloser: resp.Body, kept: &e.notFound}
-	}
-	return resp, nil
+	seen.code, seen.etag = resp.StatusCode, strongETag(resp.Header)
+	seen.sent, seen.caller = sentBy(req), callerOf(req)
+	return rt.bound(resp, seen)
 }
 
-// roundTrip is next.RoundTrip, but forgives what http.Client forgives: a response without
-// a body, and none at all, which is an error.
-func roundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error) {
-	resp, err := next.RoundTrip(req)
+// bound bounds the body of an answer. It makes an empty 200 from a 304, which client-go
+// takes for a failure, and does not read what that may have for a body. It reads the body
+// of a failure itself, because client-go drops those of a type that it does not know.
+func (rt *roundTripper) bound(resp *http.Response, seen *exchange) (*http.Response, error) {
+	own := *resp
+	if own.Body == nil { // http.Client forgives that, too
+		own.Body = http.NoBody
+	}
+	seen.stream = &boundedBody{ReadCloser: own.Body, left: rt.maxBytes, max: rt.maxBytes}
+	own.Body = seen.stream
 	switch {
-	case err != nil:
-		return nil, err
-	case resp == nil:
-		return nil, errNoResponse
-	case resp.Body == nil:
-		resp.Body = http.NoBody
+	case seen.code == http.StatusNotModified:
+		seen.stream.Close()
+		own.StatusCode, own.Status = http.StatusOK, "200 OK"
+		own.Body, own.ContentLength = http.NoBody, 0
+	case seen.code < 200 || seen.code > 299:
+		defer seen.stream.Close()
+		var err error
+		if seen.body, err = io.ReadAll(seen.stream); err != nil {
+			return nil, err
+		}
+		own.Body = io.NopCloser(bytes.NewReader(seen.body))
 	}
-	return resp, nil
+	return &own, nil
 }
-
-func codeOf(resp *http.Response) int {
-	if resp == nil {
-		return 0
-	}
-	return resp.StatusCode
-}
-
-// asOK makes an empty 200 from a 304 to a request with a validator. If the 304 has a
-// body, the body is closed and not read.
-func asOK(resp *http.Response, e *exchange) (*http.Response, error) {
-	resp.Body.Close()
-	if !e.conditional {
-		return nil, errUnexpected304
-	}
-	e.notModified = true
-	ok := *resp
-	ok.StatusCode, ok.Status = http.StatusOK, "200 OK"
-	ok.Body, ok.ContentLength = http.NoBody, 0
-	return &ok, nil
-}
-
-// WrappedRoundTripper lets client-go's helpers look through (k8s.io/apimachinery/pkg/util/net).
-func (rt *roundTripper) WrappedRoundTripper() http.RoundTripper { return rt.next }
 
 // strongETag returns the ETag in the form that the API server recognises, or "". The
 // server compares byte by byte and knows only strong ETags (apiserver
@@ -121,43 +106,31 @@ func strongETag(header http.Header) string {
 	return etag
 }
 
-// keptBody keeps the beginning of a body while it is read, because client-go drops bodies
-// of a type that it does not know.
-type keptBody struct {
-	io.ReadCloser
-	kept *bytes.Buffer
-}
-
-// mostKept is more bytes than the metav1.Status of a path that is not served has.
-const mostKept = 16 << 10
-
-// Read implements io.Reader.
-func (b *keptBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.kept.Write(p[:min(n, max(0, mostKept-b.kept.Len()))])
-	return n, err
-}
-
 // boundedBody fails once a server has sent more than it may.
 type boundedBody struct {
 	io.ReadCloser
 	left, max int64
 }
 
-func bounded(body io.ReadCloser, limit int64) io.ReadCloser {
-	return &boundedBody{ReadCloser: body, left: limit, max: limit}
-}
-
 // Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, &tooLargeError{b.max}
+	}
 	if int64(len(p))-1 > b.left { // not left+1, which may be too large for an int64
 		p = p[:b.left+1]
 	}
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return 0, fmt.Errorf("the response is larger than the limit of %d bytes (MaxResponseBytes)", b.max)
+		return 0, &tooLargeError{b.max}
 	}
 	return n, err
+}
+
+type tooLargeError struct{ max int64 }
+
+func (e *tooLargeError) Error() string {
+	return fmt.Sprintf("the response is larger than the limit of %d bytes (MaxResponseBytes)", e.max)
 }
 
 // sameHost refuses redirects to another host: client-go's transport adds the
@@ -179,3 +152,57 @@ func sameHost(next func(*http.Request, []*http.Request) error) func(*http.Reques
 }
 
 const maxRedirects = 10 // as net/http's default
+
+var (
+	// errGoexit is the error of a request whose transport has called runtime.Goexit, as the
+	// FailNow of a test does.
+	errGoexit = errors.New("the HTTP transport has ended its goroutine")
+	// errAbandoned is the error of a request that goes on after its context has ended.
+	errAbandoned = errors.New("the HTTP transport does not stop when the request is cancelled")
+)
+
+// abandonAfter is how long after its context a request may take to end.
+const abandonAfter = 500 * time.Millisecond
+
+// outcome is what a call of send has returned.
+type outcome[T any] struct {
+	value T
+	err   error
+}
+
+// guarded calls send, which runs code of the user: transports, and a rate limiter. Reads
+// are made on goroutines of the mapper, where no caller can recover from a panic, as
+// controller-runtime does around a reconciler. So guarded returns an error if send panics
+// or ends its goroutine. A panic is logged with its stack.
+//
+// It does not wait much longer than until ctx ends. If it returns errAbandoned, send goes
+// on, and the caller must not use what send uses.
+func guarded[T any](ctx context.Context, send func() (T, error)) (T, error) {
+	ended := make(chan outcome[T], 1)
+	go func() {
+		o := outcome[T]{err: errGoexit}
+		defer func() {
+			if p := recover(); p != nil {
+				o.err = fmt.Errorf("the HTTP transport panicked: %v", p)
+				for _, handle := range utilruntime.PanicHandlers {
+					handle(ctx, p)
+				}
+			}
+			ended <- o
+		}()
+		o.value, o.err = send()
+	}()
+	select {
+	case o := <-ended:
+		return o.value, o.err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(abandonAfter)
+	defer timer.Stop()
+	select {
+	case o := <-ended:
+		return o.value, o.err
+	case <-timer.C:
+		return *new(T), errAbandoned
+	}
+}

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package refresh works beside the lookups, and only inside Run: it refreshes at an
+// interval, and when the API server's own lists of APIs change.
+//
+// Everything that needs a refresh rings one doorbell. One loop answers it, so no two
+// refreshes run at once, and a burst of events costs a bounded number of reads. When Run
+// returns, its goroutines have ended.
 package refresh
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -28,14 +35,13 @@ const (
 	spread = 1100 * time.Millisecond
 	// spacing is the least time between the starts of two refreshes that rings caused.
 	spacing = time.Second
-	// grace is how long Run waits, after ctx has ended, for a refresh to return.
-	grace = 3 * time.Second
-
 	// jitter is the part by which every other wait may be shorter, at random, so that
 	// replicas do not refresh in lockstep. No wait is longer: users rely on the interval.
 	jitter       = 0.1
 	firstBackoff = time.Second
 	mostBackoff  = 2 * time.Minute
+
+	forever = time.Duration(math.MaxInt64)
 )
 
 // echoesFrom returns the echoes of an event that is answered now: the times at which it
@@ -48,7 +54,7 @@ func echoesFrom(now time.Time, interval time.Duration) []time.Time {
 	var echoes []time.Time
 	for _, seconds := range []time.Duration{2, 6, 12, 50} {
 		pause := seconds * time.Second
-		if now = now.Add(pause); interval == 0 || pause < interval {
+		if now = now.Add(pause); pause < interval {
 			echoes = append(echoes, now)
 		}
 	}
@@ -104,14 +110,17 @@ func (d *Doorbell) RingEvent() {
 }
 
 // Run refreshes at once, and again and again until ctx ends. It returns when everything
-// that it started has ended, but after ctx has ended it waits no longer than grace for a
-// refresh, and about a second for a watch. refresh returns an error if the server could
+// that it started has ended. Reads and watches end within a second after ctx, although a
+// transport that ignores its context goes on. refresh returns an error if the server could
 // not be read. Then Run calls it again after a backoff that grows from a second. After a
 // success Run calls it again at the interval.
 func Run(ctx context.Context, options Options, refresh func(context.Context) error) {
-	if options.Interval == 0 && len(options.Watchers) == 0 {
-		<-ctx.Done()
-		return
+	if options.Interval == 0 {
+		if len(options.Watchers) == 0 {
+			<-ctx.Done()
+			return
+		}
+		options.Interval = forever
 	}
 	bell := NewDoorbell()
 	var watchers sync.WaitGroup
@@ -132,14 +141,16 @@ func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh f
 	for ctx.Err() == nil {
 		started := time.Now()
 		echoes = after(started, echoes)
-		err := call(ctx, refresh)
+		err := refresh(ctx)
 		next := rest(shorten(interval), time.Since(started))
 		if err == nil {
 			backoff = newBackoff()
-		} else if retry := shorten(backoff.Step()); interval == 0 || retry < next {
-			next = retry
+		} else {
+			next = min(next, shorten(backoff.Step()))
 		}
-		next = sooner(next, echoes, max(settle, spacing-time.Since(started)))
+		if len(echoes) > 0 {
+			next = min(next, max(time.Until(echoes[0]), settle, spacing-time.Since(started)))
+		}
 		if rung := sleep(ctx, next, bell.rung); rung {
 			// Let the burst pass, and keep spacing from the last refresh.
 			sleep(ctx, max(settle, spacing-time.Since(started))+rand.N(spread), nil)
@@ -150,75 +161,34 @@ func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh f
 	}
 }
 
-// call calls refresh and waits for it. Once ctx has ended, call waits no longer than
-// grace: refresh stops reading then, but a transport may not stop at once.
-func call(ctx context.Context, refresh func(context.Context) error) error {
-	done := make(chan error, 1)
-	go func() { done <- refresh(ctx) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
-	return context.Cause(ctx)
-}
-
-// sooner returns how long to wait for the next refresh or for the first of echoes,
-// whichever comes first. A wait of 0 means for ever. Even an echo that is due waits for
-// pause.
-func sooner(next time.Duration, echoes []time.Time, pause time.Duration) time.Duration {
-	if len(echoes) == 0 {
-		return next
-	}
-	echo := max(time.Until(echoes[0]), pause)
-	if next == 0 {
-		return echo
-	}
-	return min(next, echo)
-}
-
 // newBackoff returns a backoff without jitter, because loop shortens every wait.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: firstBackoff, Factor: 2, Steps: 30, Cap: mostBackoff}
 }
 
-// shorten makes a wait shorter by a random part, at most jitter. A wait of 0, which means
-// for ever, stays 0.
+// shorten makes a wait shorter by a random part, at most jitter.
 func shorten(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Float64()*jitter*float64(d))
 }
 
 // rest returns what is left of an interval after a refresh that took spent. The interval
 // counts from the start of the refresh: the next refresh must find, within the interval,
-// what this one has just missed. A slow server still gets a pause. An interval of 0,
-// which means for ever, stays 0.
+// what this one has just missed. A slow server still gets a pause.
 func rest(interval, spent time.Duration) time.Duration {
 	return max(interval-spent, min(interval, settle))
 }
 
-// sleep waits for d (for ever if d is 0), until bell rings, or until ctx ends. It reports
-// whether the bell rang.
+// sleep waits for d, until bell rings, or until ctx ends. It reports whether the bell rang.
 func sleep(ctx context.Context, d time.Duration, bell <-chan struct{}) (rung bool) {
-	var after <-chan time.Time
-	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		after = timer.C
-	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return false
-	case <-after:
-		return false
+	case <-timer.C:
 	case <-bell:
 		return true
 	}
+	return false
 }
 
 // drain forgets the rings that the next refresh answers. It reports whether one of them

@@ -102,7 +102,7 @@ func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *test
 // one keeps a distance of a second.
 func TestRingIsAnsweredOnceAndSoon(t *testing.T) {
 	r := &recorder{}
-	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
+	inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
 		time.Sleep(time.Hour)
 		start := time.Now()
 		bell.Ring()
@@ -135,29 +135,10 @@ func wantTimes(t *testing.T, got []time.Duration, want ...time.Duration) {
 	}
 }
 
-// One event rings at every replica of a fleet. They do not answer in the same moment.
-func TestAnswersAreSpread(t *testing.T) {
-	var tenths [11]int
-	for range 200 {
-		r := &recorder{}
-		inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
-			time.Sleep(time.Hour)
-			bell.RingEvent()
-			answered := awaitRefresh(r)
-			tenths[min((answered-settle)*10/spread, 10)]++
-		})
-	}
-	for n, answers := range tenths[:10] {
-		if answers > 45 { // 20 are to be expected; more than 45 one run in a million
-			t.Errorf("%d of 200 answers in part %d of 10: %v", answers, n+1, tenths)
-		}
-	}
-}
-
 // A ring while a refresh is under way may be about what that has missed.
 func TestRingDuringRefresh(t *testing.T) {
 	r := &recorder{takes: 3 * time.Second}
-	inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
+	inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
 		time.Sleep(time.Hour)
 		start := time.Now()
 		bell.Ring()
@@ -176,7 +157,7 @@ func TestBurstCostsARefreshASecond(t *testing.T) {
 		"fast": {}, "slow": {takes: 400 * time.Millisecond}, "slower": {takes: 5 * time.Second}, "failing": {fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLoop(t, 0, r, func(t *testing.T, bell *Doorbell) {
+			inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
 				start := time.Now()
 				for range 500 {
 					bell.Ring()
@@ -201,7 +182,7 @@ func TestBurstCostsARefreshASecond(t *testing.T) {
 // Whatever rings, and whenever: events, their echoes, the interval and watches that open
 // again do not make two refreshes within a second.
 func TestRefreshesKeepTheirDistance(t *testing.T) {
-	for _, interval := range []time.Duration{0, time.Minute} {
+	for _, interval := range []time.Duration{forever, time.Minute} {
 		r := &recorder{}
 		inLoop(t, interval, r, func(t *testing.T, bell *Doorbell) {
 			start := time.Now()
@@ -221,6 +202,92 @@ func TestRefreshesKeepTheirDistance(t *testing.T) {
 			}
 			if len(times) < 200 {
 				t.Errorf("only %d refreshes for 500 rings", len(times))
+			}
+		})
+	}
+}
+
+// The document may show the change of an event late: each event is answered again for
+// more than a minute. A ring of no event has no echoes, and takes none from an event.
+func TestEventIsAnsweredAgainForAMinute(t *testing.T) {
+	r := &recorder{}
+	inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
+		time.Sleep(time.Hour)
+		start := time.Now()
+		var want []time.Duration
+		for _, ring := range []struct {
+			at   time.Duration
+			ring func()
+			want []time.Duration
+		}{
+			{0, bell.RingEvent, []time.Duration{0, 2, 8, 20, 70}},
+			{4 * time.Second, bell.Ring, []time.Duration{0}},
+			{15 * time.Second, bell.RingEvent, []time.Duration{0, 2, 8, 20, 70}},
+			{50 * time.Second, bell.Ring, []time.Duration{0}},
+		} {
+			time.Sleep(ring.at - time.Since(start))
+			ring.ring()
+			for _, seconds := range ring.want {
+				want = append(want, ring.at+settle+seconds*time.Second)
+			}
+		}
+		time.Sleep(time.Hour)
+		slices.Sort(want)
+		wantTimes(t, r.since(start), want...)
+	})
+}
+
+// An echo is left out where the refreshes by interval come as often.
+func TestEchoesFrom(t *testing.T) {
+	now := time.Unix(1000, 0)
+	for interval, want := range map[time.Duration][]int{
+		forever: {2, 8, 20, 70}, time.Second: nil, 2 * time.Second: nil, 6 * time.Second: {2}, 7 * time.Second: {2, 8},
+		50 * time.Second: {2, 8, 20}, 51 * time.Second: {2, 8, 20, 70},
+	} {
+		var got []int
+		for _, echo := range echoesFrom(now, interval) {
+			got = append(got, int(echo.Sub(now).Seconds()))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("interval %v: echoes after %v seconds, want %v", interval, got, want)
+		}
+	}
+}
+
+// With no interval a failure is tried again all the same.
+func TestFailureWithoutInterval(t *testing.T) {
+	r := &recorder{fails: true}
+	inLoop(t, forever, r, func(t *testing.T, _ *Doorbell) {
+		time.Sleep(10 * time.Minute)
+		if n := r.count(); n < 9 || n > 12 {
+			t.Errorf("%d tries in 10 minutes", n)
+		}
+		r.fail(false)
+		time.Sleep(3 * time.Minute)
+		n := r.count()
+		time.Sleep(24 * time.Hour)
+		if r.count() != n {
+			t.Errorf("%d refreshes that nobody asked for", r.count()-n)
+		}
+	})
+}
+
+// Without an interval and a watcher, Run only waits.
+func TestRunRefreshesOnlyIfAsked(t *testing.T) {
+	for name, options := range map[string]func() Options{
+		"nothing":     func() Options { return Options{} },
+		"an interval": func() Options { return Options{Interval: time.Minute} },
+		"a watcher": func() Options {
+			return Options{Watchers: []*Watcher{watcherOf(t, &watchAPI{watches: []answer{{}}}, unlogged)}}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r, start := &recorder{}, time.Now()
+			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+			defer cancel()
+			Run(ctx, options(), r.refresh)
+			if took := time.Since(start); took != time.Hour || (r.count() == 0) != (name == "nothing") {
+				t.Errorf("%s: %d refreshes in %v", name, r.count(), took)
 			}
 		})
 	}

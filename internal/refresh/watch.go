@@ -12,12 +12,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/watch"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 )
@@ -61,20 +57,19 @@ func newPauses() wait.Backoff {
 // Watcher rings the doorbell whenever an object of one resource comes, changes or goes.
 // It keeps no part of the objects.
 type Watcher struct {
-	client   *discovery.WatchClient
+	client   *discovery.Client
 	resource schema.GroupVersionResource
 	log      func(func(logr.Logger))
 	moved    func() // is called when watching may have changed
 
-	open atomic.Pointer[discovery.Watch] // the last watch that was opened in this session
+	watching atomic.Bool // a watch is open
 
-	// Only run uses these, and the goroutines of a session, one after the other.
-	begun    bool          // a watch has been open
-	opened   time.Time     // when the last watch was
-	lasting  time.Duration // for which it was asked to stay open
-	short    int           // watches in a row that were not steady
-	troubled bool          // a failure has been logged
-	late     *time.Timer   // rings once more
+	// Only run uses these.
+	version  string      // the resource version to continue from; "": a list must bring one
+	opened   time.Time   // when the last watch was
+	short    int         // watches in a row that were not steady
+	troubled bool        // a failure has been logged
+	late     *time.Timer // rings once more
 	pauses   wait.Backoff
 }
 
@@ -82,7 +77,7 @@ type Watcher struct {
 // watchers give log a function that writes a line. log calls it, now or later; the Logger
 // may be slow and may panic. They call moved when they begin, and when a watch opens or
 // ends.
-func NewWatchers(client *discovery.WatchClient, log func(write func(logr.Logger)), moved func()) []*Watcher {
+func NewWatchers(client *discovery.Client, log func(write func(logr.Logger)), moved func()) []*Watcher {
 	var watchers []*Watcher
 	for _, resource := range watched() {
 		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log, moved: moved, pauses: newPauses()})
@@ -91,143 +86,107 @@ func NewWatchers(client *discovery.WatchClient, log func(write func(logr.Logger)
 }
 
 // Watching reports whether a watch is open now.
-func (w *Watcher) Watching() bool {
-	open := w.open.Load()
-	if open == nil {
-		return false
-	}
-	select {
-	case <-open.Ended():
-		return false
-	default:
-		return true
-	}
+func (w *Watcher) Watching() bool { return w.watching.Load() }
+
+func (w *Watcher) setWatching(open bool) {
+	w.watching.Store(open)
+	w.moved()
 }
 
-// run watches until ctx ends, one session after the other.
+// run watches until ctx ends, one watch after the other. It pauses unless the server ended
+// the watch when it was asked to: one that goes away ends the watches of all replicas.
 func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 	w.late = time.AfterFunc(lateEcho, bell.Ring)
 	w.late.Stop()
 	defer w.late.Stop()
+	w.version = ""
 	w.moved()
 	for ctx.Err() == nil {
-		if err := w.follow(ctx, bell); err != nil && ctx.Err() == nil {
+		due, err := w.watch(ctx, bell)
+		if err != nil && ctx.Err() == nil {
 			w.failed(err)
 		}
-		pause := w.pauses.Step()
-		if w.short >= fewShort {
-			pause = wait.Jitter(longPause, 1)
-		}
-		sleep(ctx, pause, nil)
-	}
-}
-
-// session is what follows one list: watches, each of which begins where the one before
-// ended. It ends when that place is lost.
-type session struct {
-	*Watcher
-	ctx     context.Context
-	end     context.CancelCauseFunc
-	bell    *Doorbell
-	watches int
-}
-
-// follow runs a session. It returns nil if the error only means that the server no longer has the events
-// since the last one.
-func (w *Watcher) follow(ctx context.Context, bell *Doorbell) error {
-	version, err := w.client.List(ctx, w.resource)
-	if err != nil {
-		return err
-	}
-	s := &session{Watcher: w, bell: bell}
-	s.ctx, s.end = context.WithCancelCause(ctx)
-	defer s.end(nil)
-	retry, err := watchtools.NewRetryWatcher(version, s)
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(s.ctx, retry.Stop)()
-	for range retry.ResultChan() { // event has seen them
-	}
-	<-retry.Done()
-	err = context.Cause(s.ctx)
-	if w.open.Swap(nil) != nil {
-		w.moved()
-		err = w.closed(err)
-	}
-	if s.watches > 1 && codeOf(err) == http.StatusGone {
-		return nil
-	}
-	return err
-}
-
-// Watch implements cache.Watcher: it opens the next watch. It pauses after one that ended
-// early, because a server that goes away ends the watches of all replicas.
-func (s *session) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	if s.open.Swap(nil) != nil {
-		s.moved()
-		due := time.Since(s.opened) >= s.lasting-early
-		if err := s.closed(nil); err != nil {
-			s.failed(err)
-		}
-		if !due {
-			sleep(s.ctx, s.pauses.Step(), nil)
+		switch {
+		case due:
+		case w.short >= fewShort && w.version == "":
+			sleep(ctx, wait.Jitter(longPause, 1), nil)
+		default:
+			sleep(ctx, w.pauses.Step(), nil)
 		}
 	}
-	if s.ctx.Err() != nil {
-		return nil, io.EOF // the RetryWatcher is being stopped
-	}
-	s.lasting = leastWatch + rand.N(leastWatch)
-	opened, err := s.client.Watch(s.ctx, s.resource, options.ResourceVersion, s.lasting, s.event)
-	if err != nil {
-		s.watches++
-		s.end(err)
-		return nil, io.EOF
-	}
-	s.opened = time.Now()
-	s.open.Store(opened)
-	s.moved()
-	if s.watches++; s.watches == 1 {
-		s.ringOpened()
-	}
-	return opened, nil
 }
 
-// ringOpened rings for events that may have happened while no watch was open.
-func (s *session) ringOpened() {
-	if s.begun {
-		s.event(nil)
-		return
+// watch opens a watch and follows it to its end. It begins where the last watch ended. If
+// that place is lost, it lists to learn where to begin, and rings, because it may have
+// missed events. It reports whether the watch ended when it was asked to. The error is nil
+// if the server only no longer has the events since that place.
+func (w *Watcher) watch(ctx context.Context, bell *Doorbell) (due bool, err error) {
+	resumed := w.version != ""
+	if !resumed {
+		if w.version, err = w.client.ListVersion(ctx, w.resource); err != nil {
+			return false, err
+		}
 	}
-	s.begun = true
-	s.bell.Ring()
-}
-
-// event rings for an event. If watches do not stay open, the next one most likely rings
-// soon, too, for the events between them. Then all of these have a single late echo.
-func (s *session) event(err error) {
+	lasting := leastWatch + rand.N(leastWatch)
+	open, err := w.client.Watch(ctx, w.resource, w.version, lasting)
+	if err == nil {
+		lasted, end := w.follow(open, bell, resumed)
+		due, err = end == nil && lasted >= lasting-early, end
+	}
 	switch {
 	case err != nil:
-		s.end(err)
-	case s.short < fewShort || time.Since(s.opened) >= steady:
-		s.bell.RingEvent()
-	default:
-		s.bell.Ring()
-		s.late.Reset(lateEcho)
+		w.version = ""
+		if resumed && codeOf(err) == http.StatusGone {
+			err = nil
+		}
+	case w.short >= fewShort:
+		err = errors.New("the server ends each watch soon after it has begun")
 	}
+	return due, err
 }
 
-// closed counts a watch that has ended. It returns err, or an error if watches do not stay
-// open.
-func (w *Watcher) closed(err error) error {
-	if time.Since(w.opened) >= steady {
+// follow rings for each change until the watch ends, and counts the watch. The error is nil
+// if the next watch can begin there.
+func (w *Watcher) follow(open *discovery.Watch, bell *Doorbell, resumed bool) (lasted time.Duration, err error) {
+	first := w.opened.IsZero()
+	w.opened = time.Now()
+	w.setWatching(true)
+	if first {
+		bell.Ring()
+	} else if !resumed {
+		w.ring(bell)
+	}
+	for {
+		version, changed, next := open.Next()
+		if err = next; err != nil {
+			break
+		}
+		w.version = version
+		if changed {
+			w.ring(bell)
+		}
+	}
+	lasted = time.Since(w.opened)
+	w.setWatching(false)
+	open.Close()
+	if w.short++; lasted >= steady {
 		w.short, w.troubled, w.pauses = 0, false, newPauses()
-		return err
 	}
-	if w.short++; err == nil && w.short >= fewShort {
-		return errors.New("the server ends each watch soon after it has begun")
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
-	return err
+	return lasted, err
+}
+
+// ring rings for an event. If watches do not stay open, the next one most likely rings
+// soon, too, for the events between them. Then all of these have a single late echo.
+func (w *Watcher) ring(bell *Doorbell) {
+	if w.short < fewShort || time.Since(w.opened) >= steady {
+		bell.RingEvent()
+		return
+	}
+	bell.Ring()
+	w.late.Reset(lateEcho)
 }
 
 // failed logs what you have to do, once until the watch works again.
@@ -237,27 +196,26 @@ func (w *Watcher) failed(err error) {
 	}
 	w.troubled = true
 	w.log(func(log logr.Logger) {
-		write(log.WithValues("group", w.resource.Group, "resource", w.resource.Resource), err)
+		log.Error(err, "cannot watch for API changes"+advice(codeOf(err)), "group", w.resource.Group, "resource", w.resource.Resource)
 	})
 }
 
-func write(log logr.Logger, err error) {
-	switch codeOf(err) {
+func advice(code int) string {
+	switch code {
 	case http.StatusForbidden, http.StatusUnauthorized:
-		log.Error(err, "cannot watch for API changes: a ClusterRole must allow the verbs list and watch on this resource; "+
-			"until then the mapper is refreshed only by RefreshInterval, MaxAge and misses")
+		return ": a ClusterRole must allow the verbs list and watch on this resource; " +
+			"until then the mapper is refreshed only by RefreshInterval, MaxAge and misses"
 	case http.StatusNotFound:
-		log.Error(err, "cannot watch for API changes: the server does not serve this resource; "+
-			"the mapper is refreshed only by RefreshInterval, MaxAge and misses")
-	default:
-		log.Error(err, "cannot watch for API changes now, trying again")
+		return ": the server does not serve this resource; the mapper is refreshed only by RefreshInterval, MaxAge and misses"
 	}
+	return " now, trying again"
 }
 
-func codeOf(err error) int32 {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		return status.Status().Code
+// codeOf returns the code of the answer, or of the event, that an error is about.
+func codeOf(err error) int {
+	var failed *discovery.Error
+	if errors.As(err, &failed) {
+		return failed.Code
 	}
 	return 0
 }

@@ -1,5 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package share lets the mappers of one process keep one copy of equal groups, and of
+// equal lists of groups.
+//
+// This is safe among servers that do not trust one another, and nobody has to be trusted
+// for it: the key of a group is a SHA-256 hash that is computed here over the bytes
+// received, and the key of a list is the hash of the keys of its groups. What a server
+// claims about its document, such as an ETag, is never a key. Equal bytes decode to equal
+// groups, so it does not matter who sent them first.
+//
+// All pointers are weak: a value goes once no mapper uses it. Go 1.23 has no weak
+// pointers, so there nothing is shared.
+//
+// This package holds the only package-level state of the module. Values are immutable.
+// The registries of them have a lock each, which is held for map operations only.
 package share
 
 import (
