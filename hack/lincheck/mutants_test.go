@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -31,6 +32,16 @@ var mutants = []mutant{
 			o.NoMatch, o.Err = true, nil
 		}
 	})},
+	{"a failure brings back what was found before", []Rule{RuleReset}, func() caller {
+		var found sync.Map
+		return func(r *run, o *Op) {
+			if perform(r, o); len(o.Found) > 0 {
+				found.Store(o.String(), o.Found)
+			} else if before, ok := found.Load(o.String()); ok && o.Err != nil {
+				o.Found, o.Err = before.([]Found), nil
+			}
+		}
+	}},
 	{"an old document replaces what was read live", []Rule{RuleOutdated}, simply(func(r *run, o *Op) {
 		if o.Kind == OpKindFor {
 			r.mapper.Reset()
@@ -97,13 +108,14 @@ func remembering(long time.Duration, onlyAbsence bool) caller {
 		at time.Time
 		Op
 	}
-	answers := map[string]answer{} // calls of one history take turns
+	var answers sync.Map
 	return func(r *run, o *Op) {
-		old, known := answers[o.String()]
+		last, _ := answers.Load(o.String())
+		old, known := last.(answer)
 		if !known || time.Since(old.at) > long || onlyAbsence && !old.NoMatch {
 			perform(r, o)
 			old = answer{time.Now(), *o}
-			answers[o.String()] = old
+			answers.Store(o.String(), old)
 		}
 		o.Found, o.NoMatch, o.Err = old.Found, old.NoMatch, old.Err
 	}
