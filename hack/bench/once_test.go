@@ -27,39 +27,27 @@ func heap() float64 {
 }
 
 // BenchmarkOnceHeap: what a mapper keeps once the server's documents are gone,
-// its HTTP client included.
+// its HTTP client included. Each has a server of its own, which is closed with it.
 func BenchmarkOnceHeap(b *testing.B) {
 	count := map[int]int{10: 100, 100: 30, 500: 8, 2000: 4}
 	b.Run("mapper_of=own_server", func(b *testing.B) {
 		forEach(b, hitSizes, func(b *testing.B, groups int, f flavour) {
-			reportHeap(b, f, count[groups], func() *endpoint { return newEndpoint(uniqueGroupsOf(groups)) })
+			for b.Loop() {
+				mappers := make([]meta.RESTMapper, count[groups])
+				before := heap()
+				for i := range mappers {
+					e := newEndpoint(uniqueGroupsOf(groups))
+					mappers[i] = f.warmMapper(b, e)
+					e.server.TakeRequests()
+					e.hangUp()
+				}
+				after := heap()
+				runtime.KeepAlive(mappers)
+				b.ReportMetric((after-before)/float64(len(mappers)), "B/mapper")
+			}
+			b.ReportMetric(0, "ns/op")
 		})
 	})
-	b.Run("mapper_of=equal_server", func(b *testing.B) {
-		forEach(b, hitSizes, func(b *testing.B, groups int, f flavour) {
-			first := f.warmMapper(b, newEndpoint(groupsOf(groups)))
-			reportHeap(b, f, count[groups], func() *endpoint { return newEndpoint(groupsOf(groups)) })
-			runtime.KeepAlive(first)
-		})
-	})
-}
-
-// reportHeap makes n mappers, each of a server of its own, which is closed with it.
-func reportHeap(b *testing.B, f flavour, n int, next func() *endpoint) {
-	for b.Loop() {
-		mappers := make([]meta.RESTMapper, n)
-		before := heap()
-		for i := range mappers {
-			e := next()
-			mappers[i] = f.warmMapper(b, e)
-			e.server.TakeRequests()
-			e.hangUp()
-		}
-		after := heap()
-		runtime.KeepAlive(mappers)
-		b.ReportMetric((after-before)/float64(n), "B/mapper")
-	}
-	b.ReportMetric(0, "ns/op")
 }
 
 // BenchmarkOnceFleet: 20 mappers on one server, each new one asked once. The
