@@ -8,9 +8,10 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// absence records that a lookup found nothing. It holds for NegativeTTL, unless something
-// changes or is reset.
+// absence is that a lookup found nothing. It holds for NegativeTTL, unless something changes
+// or is reset.
 type absence struct {
+	query      string
 	generation uint64
 	reset      snapshot.Tick
 }
@@ -24,15 +25,15 @@ func (m *DynamicRESTMapper) knownAbsent(q snapshot.Query) bool {
 		return false
 	}
 	s := m.reloader.Snapshot()
-	found, ok := m.absent.Get(keyOf(q))
-	return ok && found == absence{generation: s.Generation(), reset: s.LastResetOfAny()}
+	_, found := m.absent.Get(absence{keyOf(q), s.Generation(), s.LastResetOfAny()})
+	return found
 }
 
 // rememberAbsent notes that q found nothing. The lookup began with the snapshot began;
 // generation is that of the mapper after its last read.
 func (m *DynamicRESTMapper) rememberAbsent(q snapshot.Query, generation uint64, began *snapshot.Snapshot) {
 	if m.absent != nil {
-		m.absent.Add(keyOf(q), absence{generation: generation, reset: began.LastResetOfAny()}, m.options.NegativeTTL)
+		m.absent.Add(absence{keyOf(q), generation, began.LastResetOfAny()}, nil, m.options.NegativeTTL)
 	}
 }
 

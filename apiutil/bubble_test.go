@@ -38,13 +38,13 @@ func eachServer(t *testing.T, test func(t *testing.T, server *fakeapi.Server)) {
 const latency = 20 * time.Millisecond
 
 // eachWarmMapper runs test in both modes, with a mapper that knows all of a server
-// with 20 groups.
-func eachWarmMapper(t *testing.T, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
+// with 20 groups of so many versions, and whose requests are watched.
+func eachWarmMapper(t *testing.T, versions int, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper)) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
 		inBubble(t, func(t *testing.T) {
-			server := fakeapi.New(fakeapi.Typical(20, 3, 2)...)
+			server := fakeapi.New(fakeapi.Typical(20, versions, 2)...)
 			server.SetForms(forms)
-			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			m, _ := newWatchedMapper(t, server)
 			if _, err := m.ResourceSingularizer("pods"); err != nil {
 				t.Fatal(err)
 			}

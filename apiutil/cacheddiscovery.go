@@ -5,13 +5,18 @@ package apiutil
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 
@@ -42,21 +47,20 @@ import (
 func NewCachedDiscovery(m *DynamicRESTMapper, c discovery.DiscoveryInterface) discovery.CachedDiscoveryInterface {
 	m.reloader.KeepAll()
 	d := &cachedDiscovery{DiscoveryInterface: c, mapper: m}
-	d.filled.Store(&fill{state: state{invalidated: ^uint64(0)}}) // outdated
+	d.filled.Store(&reading{state: state{invalidated: ^uint64(0)}}) // outdated
 	return d
 }
 
-// cachedDiscovery has a fill until the API changes.
+// cachedDiscovery answers from a reading until the API changes.
 type cachedDiscovery struct {
 	discovery.DiscoveryInterface // what is not cached is c's
 	mapper                       *DynamicRESTMapper
-	invalidated                  atomic.Uint64        // how often
-	filled, answered             atomic.Pointer[fill] // answered by ServerGroupsAndResources, the first time since Invalidate
+	invalidated                  atomic.Uint64           // how often
+	filled                       atomic.Pointer[reading] // the last that has succeeded
+	answered                     atomic.Pointer[reading] // what ServerGroupsAndResources has answered first since Invalidate
 
-	mu      sync.Mutex // held for short work in memory only; guards what follows
+	mu      sync.Mutex // held for a moment only; guards running
 	running *reading   // nil if there is none
-	retries int        // how often in a row Fresh was false for what had just been read
-	rest    time.Time  // until then Fresh is true
 }
 
 // state differs after each change of the API, also of what a mapper does not know.
@@ -70,29 +74,62 @@ func (d *cachedDiscovery) state() state {
 	return state{s.Generation(), d.invalidated.Load(), s.Document()}
 }
 
-// current returns the fill, or a new one if the API has changed.
-func (d *cachedDiscovery) current() (*fill, error) {
+// reading is everything that client-go's cache has read, and what that leaves out of versions
+// that fail. All who need one at the same time share it. But for outdated, nothing changes after
+// done is closed.
+type reading struct {
+	done   chan struct{}
+	err    error
+	state  state // of the mapper, before the reading
+	groups *metav1.APIGroupList
+	lists  map[schema.GroupVersion]*metav1.APIResourceList // the last good ones
+	failed map[schema.GroupVersion]error
+
+	ended  time.Time
+	differ bool          // from what the mapper knew: the server, or a replica of it, was behind or ahead
+	pause  time.Duration // after which another reading may be made, if this one differs or a version failed
+
+	outdated atomic.Bool // as soon as it had ended
+	row      int         // how many readings in a row before this one were
+}
+
+const (
+	// firstPause is the pause after a reading that lacks something. Each that follows is twice as
+	// long, up to mostPause.
+	firstPause, mostPause = 10 * time.Second, time.Minute
+	mostRow               = 4
+)
+
+// current returns the last reading, or a new one if the API has changed.
+func (d *cachedDiscovery) current() (*reading, error) {
 	d.mapper.hit()
-	if f := d.filled.Load(); f.state == d.state() {
-		if f.due(d.mapper.reloader.Snapshot()) {
+	if r := d.filled.Load(); r.state == d.state() {
+		if r.due(d.mapper.reloader.Snapshot()) {
 			d.read() // nobody waits for it
 		}
-		return f, nil
+		return r, nil
 	}
 	r := d.read()
 	<-r.done
-	if r.err == nil && r.fill.state != d.state() { // it may have begun before the call
+	if r.err == nil && r.state != d.state() { // it may have begun before the call
 		r = d.read()
 		<-r.done
 	}
-	return r.fill, r.err
+	return r, r.err
 }
 
-// reading is a read of everything through c, shared by all that wait for it.
-type reading struct {
-	done chan struct{}
-	fill *fill // this and err are written before done is closed
-	err  error
+// due reports whether another reading may find more, although the API is not known to have
+// changed.
+func (r *reading) due(known *snapshot.Snapshot) bool {
+	if !r.differ && len(r.failed) == 0 || time.Since(r.ended) < r.pause {
+		return false
+	}
+	differ := r.differ
+	for gv := range r.failed {
+		v := known.Group(gv.Group).Version(gv.Version)
+		differ = differ || v == nil || v.Err == nil
+	}
+	return differ
 }
 
 // read returns the reading that is under way, or a new one.
@@ -103,8 +140,7 @@ func (d *cachedDiscovery) read() *reading {
 		r := &reading{done: make(chan struct{})}
 		d.running = r
 		go func() {
-			r.fill, r.err = d.fill(d.filled.Load())
-			d.filled.Store(r.fill)
+			r.run(d, d.filled.Load())
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.running = nil
@@ -114,22 +150,76 @@ func (d *cachedDiscovery) read() *reading {
 	return d.running
 }
 
-// fill reads everything. If that fails, last goes on, unless it was invalidated.
-func (d *cachedDiscovery) fill(last *fill) (*fill, error) {
+// run makes the reading. If nothing can be read, last goes on, unless it was invalidated.
+func (r *reading) run(d *cachedDiscovery, last *reading) {
 	invalid := last.state.invalidated != d.invalidated.Load()
 	if invalid {
 		_ = d.refresh() // so that the mapper does not find later what c finds now
 	}
-	next := &fill{state: d.state()}
-	if err := next.read(d.DiscoveryInterface, last, d.mapper.reloader.Snapshot()); err != nil {
-		if invalid {
-			return last, err
-		}
-		next.groups, next.lists, next.failed = last.groups, last.lists, last.failed
-		next.pause, next.differ = firstPause, true
+	r.state = d.state()
+	known := d.mapper.reloader.Snapshot()
+	if err := r.fill(d.DiscoveryInterface, last.lists); err == nil {
+		r.differ = !r.agrees(known)
+	} else if invalid {
+		r.err = err
+		return
+	} else {
+		r.groups, r.lists, r.failed, r.differ = last.groups, last.lists, last.failed, true
 	}
-	next.ended = time.Now()
-	return next, nil
+	if r.differ || len(r.failed) > 0 {
+		r.pause = max(firstPause, min(2*last.pause, mostPause))
+	}
+	if last.outdated.Load() {
+		r.row = last.row + 1
+	}
+	r.ended = time.Now()
+	d.filled.Store(r)
+}
+
+// fill reads everything. A version that fails has the list that it had last.
+func (r *reading) fill(c discovery.DiscoveryInterface, last map[schema.GroupVersion]*metav1.APIResourceList) error {
+	cache := memory.NewMemCacheClient(c)
+	cache.Invalidate() // if c has a cache, too
+	groups, lists, err := cache.ServerGroupsAndResources()
+	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if err != nil && !partial {
+		return err
+	}
+	if len(lists) == 0 {
+		return errors.New("the server lists no APIs")
+	}
+	r.groups, r.failed, r.lists = &metav1.APIGroupList{}, failed, map[schema.GroupVersion]*metav1.APIResourceList{}
+	for _, list := range lists {
+		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
+		r.lists[gv] = list
+	}
+	missing := map[string][]string{}
+	for gv := range failed {
+		missing[gv.Group] = append(missing[gv.Group], gv.Version)
+		if list := cmp.Or(r.lists[gv], last[gv]); list != nil {
+			r.lists[gv] = list
+		}
+	}
+	for _, g := range groups {
+		r.groups.Groups = append(r.groups.Groups, *withVersions(g.DeepCopy(), missing[g.Name]))
+	}
+	return nil
+}
+
+// agrees reports whether the lists have the kinds that are known, and no others.
+func (r *reading) agrees(known *snapshot.Snapshot) bool {
+	n := 0
+	for gv, list := range r.lists {
+		for _, resource := range list.APIResources {
+			m, _, err := known.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: resource.Kind}, []string{gv.Version})
+			if err == nil && m.Resource.Resource == resource.Name && (m.Scope.Name() == meta.RESTScopeNameNamespace) == resource.Namespaced {
+				n++
+			} else if _, _, err = known.KindFor(gv.WithResource(resource.Name)); err != nil && !strings.Contains(resource.Name, "/") {
+				return false
+			}
+		}
+	}
+	return n >= known.Kinds()
 }
 
 // refresh makes the mapper read the document; without the aggregated one, also the versions that
@@ -146,25 +236,18 @@ func (d *cachedDiscovery) refresh() error {
 }
 
 // Fresh is about what a deferred mapper has got, which reads and asks at once again while Fresh is
-// false. While replicas of the server disagree, each reading is outdated at once: after four of
+// false. While replicas of the server disagree, each reading is outdated at once: after mostRow of
 // them in a row Fresh is true for a second.
 func (d *cachedDiscovery) Fresh() bool {
 	got := cmp.Or(d.answered.Load(), d.filled.Load())
-	atOnce, again := time.Since(got.ended) < 100*time.Millisecond, got.asked.Swap(true)
+	age := time.Since(got.ended)
 	if d.refresh() != nil || got.state == d.state() && !got.due(d.mapper.reloader.Snapshot()) {
 		return true
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if atOnce && !again {
-		d.retries++
-	} else if !again {
-		d.retries = 0
+	if age < 100*time.Millisecond {
+		got.outdated.Store(true)
 	}
-	if d.retries > 4 {
-		d.retries, d.rest = 0, time.Now().Add(time.Second)
-	}
-	return time.Now().Before(d.rest)
+	return got.row >= mostRow && age < time.Second
 }
 
 func (d *cachedDiscovery) Invalidate() {
@@ -174,32 +257,32 @@ func (d *cachedDiscovery) Invalidate() {
 }
 
 func (d *cachedDiscovery) ServerGroups() (*metav1.APIGroupList, error) {
-	f, err := d.current()
+	r, err := d.current()
 	if err != nil {
 		return nil, err
 	}
-	return f.groups, nil
+	return r.groups, nil
 }
 
 // GroupsAndMaybeResources makes this a discovery.AggregatedDiscoveryInterface, as client-go's
 // cache is.
 func (d *cachedDiscovery) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
-	f, err := d.current()
+	r, err := d.current()
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return f.groups, maps.Clone(f.lists), maps.Clone(f.failed), nil
+	return r.groups, maps.Clone(r.lists), maps.Clone(r.failed), nil
 }
 
 func (d *cachedDiscovery) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	f, err := d.current()
+	r, err := d.current()
 	if err != nil {
 		return nil, nil, err
 	}
-	d.answered.CompareAndSwap(nil, f)
-	groups, lists := f.ordered()
-	if len(f.failed) > 0 {
-		err = &discovery.ErrGroupDiscoveryFailed{Groups: maps.Clone(f.failed)}
+	d.answered.CompareAndSwap(nil, r)
+	groups, lists := r.ordered()
+	if len(r.failed) > 0 {
+		err = &discovery.ErrGroupDiscoveryFailed{Groups: maps.Clone(r.failed)}
 	}
 	return groups, lists, err
 }
@@ -214,19 +297,48 @@ func (d *cachedDiscovery) ServerPreferredNamespacedResources() ([]*metav1.APIRes
 
 func (d *cachedDiscovery) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
 	gv, _ := schema.ParseGroupVersion(groupVersion)
-	for again := false; ; again = true {
-		f, err := d.current()
-		if err != nil {
-			return nil, err
-		}
-		if list, err := f.lists[gv], f.failed[gv]; list != nil || err != nil {
-			return list, err
-		}
-		if again {
-			return nil, memory.ErrCacheNotFound
-		}
+	r, err := d.current()
+	if err == nil && r.lists[gv] == nil && r.failed[gv] == nil {
 		_ = d.refresh()
+		r, err = d.current()
 	}
+	if err != nil {
+		return nil, err
+	}
+	if list, err := r.lists[gv], r.failed[gv]; list != nil || err != nil {
+		return list, err
+	}
+	return nil, memory.ErrCacheNotFound
 }
 
 func (d *cachedDiscovery) WithLegacy() discovery.DiscoveryInterface { return d }
+
+// ordered returns the groups, and the lists in their order.
+func (r *reading) ordered() (groups []*metav1.APIGroup, lists []*metav1.APIResourceList) {
+	for i := range r.groups.Groups {
+		g := &r.groups.Groups[i]
+		groups = append(groups, g)
+		for _, v := range g.Versions {
+			if list := r.lists[schema.GroupVersion{Group: g.Name, Version: v.Version}]; list != nil {
+				lists = append(lists, list)
+			}
+		}
+	}
+	return groups, lists
+}
+
+// withVersions adds versions to a group. Client-go leaves those that fail out of the aggregated
+// document, whose first version is preferred.
+func withVersions(g *metav1.APIGroup, versions []string) *metav1.APIGroup {
+	for _, v := range versions {
+		gv := metav1.GroupVersionForDiscovery{GroupVersion: schema.GroupVersion{Group: g.Name, Version: v}.String(), Version: v}
+		if !slices.Contains(g.Versions, gv) {
+			g.Versions = append(g.Versions, gv)
+			slices.SortStableFunc(g.Versions, func(a, b metav1.GroupVersionForDiscovery) int {
+				return apiversion.CompareKubeAwareVersionStrings(b.Version, a.Version)
+			})
+			g.PreferredVersion = g.Versions[0]
+		}
+	}
+	return g
+}

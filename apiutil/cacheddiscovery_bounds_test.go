@@ -6,7 +6,6 @@ package apiutil_test
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -98,28 +97,19 @@ func TestCachedDiscoveryWithAVersionThatFailsForLong(t *testing.T) {
 // Many uses at once after a change make one reading, also if that fails.
 func TestCachedDiscoveryReadsOnceForAll(t *testing.T) {
 	quietly(t)
-	for _, fault := range []fakeapi.Fault{{}, fakeapi.Timeout(), fakeapi.Status(http.StatusServiceUnavailable, 0)} {
-		t.Run(fault.String(), func(t *testing.T) {
-			eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-				server := newServer(forms)
-				// Not in a bubble: goroutines may wait for a mutex.
-				failing := false
-				v := newViewThrough(t, server, server.Client().Transport, through(func(req *http.Request) (*http.Response, error) {
-					time.Sleep(20 * time.Millisecond)
-					if failing {
-						return nil, http.ErrHandlerTimeout
-					}
-					return server.Client().Transport.RoundTrip(req)
-				}))
-				v.preferred(t)
-				v.Invalidate()
-				v.reads.Store(0)
-				failing = fault.String() != ""
-				allAtOnce(50, func(int) { _, _ = v.ServerGroups() })
-				if n := v.reads.Load(); n > 12 {
-					t.Errorf("%d requests", n)
-				}
-			})
+	for _, down := range []bool{false, true} {
+		eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) { // goroutines wait for a mutex, which hangs a bubble
+			server := newServer(forms)
+			v := newView(t, server)
+			v.preferred(t)
+			server.SetLatency(20 * time.Millisecond)
+			v.Invalidate()
+			v.reads.Store(0)
+			v.down.Store(down)
+			allAtOnce(50, func(int) { _, _ = v.ServerGroups() })
+			if n := v.reads.Load(); n > 12 {
+				t.Errorf("down %t: %d requests", down, n)
+			}
 		})
 	}
 }
@@ -127,51 +117,27 @@ func TestCachedDiscoveryReadsOnceForAll(t *testing.T) {
 // What is known goes on if the API has changed and what is there now can't be read.
 func TestCachedDiscoveryGoesOnIfAChangeCannotBeRead(t *testing.T) {
 	quietly(t)
-	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-		inBubble(t, func(t *testing.T) {
-			server := newServer(forms)
-			down := false
-			v := newViewThrough(t, server, server.Client().Transport, through(func(req *http.Request) (*http.Response, error) {
-				if down {
-					return nil, http.ErrHandlerTimeout
-				}
-				return server.Client().Transport.RoundTrip(req)
-			}))
-			v.preferred(t)
-			serve(server, newKind)
-			v.refresh(t)
-			down = true
-			for range 100 {
-				if list, err := v.ServerGroups(); err != nil || len(list.Groups) != 3 {
-					t.Fatalf("%v, %v; want what was", list, err)
-				}
-				if list, err := v.ServerResourcesForGroupVersion("example.com/v1"); err != nil || list == nil {
-					t.Fatalf("%v, %v; want what was", list, err)
-				}
-			}
-			if n := v.reads.Load(); n > 20 {
-				t.Errorf("%d requests", n)
-			}
-			down = false
-			time.Sleep(11 * time.Second)
-			v.preferred(t)
-			synctest.Wait()
-			v.wantPreferred(t, "after that", newResource, true)
-		})
-	})
-}
-
-// An outage after a change that a deferred mapper has not read costs no known kind.
-func TestDeferredMapperKeepsWhatItHasInAnOutageAfterAChange(t *testing.T) {
-	quietly(t)
 	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
-		wantServed(t, deferred, fooKind)
+		v.preferred(t)
 		serve(server, newKind)
 		v.refresh(t)
-		server.SetFault(fakeapi.All(), fakeapi.Refused())
-		_ = lookUp(deferred, lateKind)
-		wantServed(t, deferred, fooKind)
+		v.down.Store(true)
+		for range 100 {
+			if list, err := v.ServerGroups(); err != nil || len(list.Groups) != 3 {
+				t.Fatalf("%v, %v; want what was", list, err)
+			}
+			if list, err := v.ServerResourcesForGroupVersion("example.com/v1"); err != nil || list == nil {
+				t.Fatalf("%v, %v; want what was", list, err)
+			}
+		}
+		if n := v.reads.Load(); n > 20 {
+			t.Errorf("%d requests", n)
+		}
+		v.down.Store(false)
+		time.Sleep(11 * time.Second)
+		v.preferred(t)
+		synctest.Wait()
+		v.wantPreferred(t, "after that", newResource, true)
 	})
 }
 
@@ -185,31 +151,6 @@ func TestDeferredMapperFindsManyLateKindsInARow(t *testing.T) {
 			serve(server, late)
 			time.Sleep(200 * time.Millisecond)
 			wantServed(t, deferred, late)
-		}
-	})
-}
-
-// A lookup that misses ends while slow replicas disagree.
-func TestDeferredMapperEndsWhileSlowReplicasDisagree(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		ahead, behind := twoReplicas(fakeapi.Aggregated())
-		v := newViewThrough(t, ahead, documentsInTurn(ahead, behind), ahead.Client().Transport)
-		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
-		wantServed(t, deferred, fooKind)
-		ahead.SetLatency(time.Second)
-		behind.SetLatency(time.Second)
-		start := time.Now()
-		ended := make(chan error, 1)
-		go func() {
-			ended <- lookUp(deferred, schema.GroupVersionKind{Group: "example.com", Version: "v9", Kind: "Absent"})
-		}()
-		select {
-		case <-ended:
-		case <-time.After(5 * time.Minute):
-			t.Errorf("a lookup goes on for %v, with %d requests so far", time.Since(start), v.reads.Load())
-			ahead.SetLatency(0)
-			behind.SetLatency(0)
-			<-ended
 		}
 	})
 }
@@ -233,68 +174,31 @@ func TestCachedDiscoveryHitWaitsForNoReading(t *testing.T) {
 	})
 }
 
-// The lists are in the order of the groups and their versions, on every run.
-func TestCachedDiscoveryAnswersInOrder(t *testing.T) {
-	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-		server.PutVersion("example.com", fakeVersion("v2", "Foo"))
-		for range 10 {
-			groups, lists, err := v.ServerGroupsAndResources()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got, want []string
-			for _, list := range lists {
-				got = append(got, list.GroupVersion)
-			}
-			for _, group := range groups {
-				for _, version := range group.Versions {
-					want = append(want, version.GroupVersion)
-				}
-			}
-			if !slices.Equal(got, want) {
-				t.Fatalf("got %q, want %q", got, want)
-			}
-		}
-	})
-}
-
-// While the API changes each second, each change costs one reading, however many uses there are.
-func TestCachedDiscoveryInAStorm(t *testing.T) {
+// A replica that is behind fills the cache with what was. The next use after ten seconds
+// starts another reading. A replica that never hears of a kind costs less and less.
+func TestCachedDiscoveryOfAReplicaThatIsBehind(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		v := newView(t, server)
-		v.preferred(t)
-		v.reads.Store(0)
-		for n := range 60 {
-			serve(server, schema.GroupVersionKind{Group: "example.com", Version: fmt.Sprint("v", n+2), Kind: "Late"})
-			v.refresh(t)
-			for range 10 {
-				v.preferred(t)
+		for _, behindFor := range []time.Duration{10 * time.Second, time.Hour} {
+			ahead, behind := twoReplicas(fakeapi.Aggregated())
+			v := newViewThrough(t, ahead, ahead.Client().Transport, behind.Client().Transport)
+			for range behindFor / time.Second {
+				v.wantPreferred(t, "behind", newResource, false)
+				time.Sleep(time.Second)
 			}
-			v.wantReads(t, "a change", 2)
-			time.Sleep(time.Second)
-		}
-	})
-}
-
-// A replica that never hears of a kind costs less and less.
-func TestCachedDiscoveryOfAReplicaThatStaysBehind(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		ahead, behind := twoReplicas(fakeapi.Aggregated())
-		v := newViewThrough(t, ahead, ahead.Client().Transport, behind.Client().Transport)
-		for range 3600 {
+			if n := v.reads.Swap(0); n > 150 || n > 2 && behindFor < time.Minute {
+				t.Errorf("%d requests in %v", n, behindFor)
+			}
+			serve(behind, lateKind)
+			serve(behind, newKind)
+			time.Sleep(min(behindFor/10, time.Minute) + time.Second)
+			v.preferred(t) // starts the reading
+			synctest.Wait()
+			v.wantPreferred(t, "later", newResource, true)
+			v.wantReads(t, "later", 2)
+			time.Sleep(time.Minute)
 			v.preferred(t)
-			time.Sleep(time.Second)
+			v.wantReads(t, "all is there", 0)
 		}
-		if n := v.reads.Load(); n > 150 {
-			t.Errorf("%d requests in an hour", n)
-		}
-		serve(behind, lateKind)
-		serve(behind, newKind)
-		time.Sleep(time.Minute + time.Second)
-		v.preferred(t)
-		synctest.Wait()
-		v.wantPreferred(t, "in the end", newResource, true)
 	})
 }
 

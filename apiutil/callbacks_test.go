@@ -17,7 +17,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,72 +26,59 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// askingMetrics looks something up at each call, except at calls that its own lookups
-// cause.
-type askingMetrics struct {
-	ask   func()
-	asked atomic.Int32
-	busy  atomic.Bool
-}
+// A callback is metrics that call a function each time.
+type callback func(method string)
 
-func (m *askingMetrics) once() {
-	if m.busy.Swap(true) {
-		return
-	}
-	defer m.busy.Store(false)
-	m.asked.Add(1)
-	m.ask()
-}
+func (c callback) Request(string, int) { c("Request") }
 
-func (m *askingMetrics) Request(string, int) { m.once() }
+func (c callback) Reload(string, time.Duration, error) { c("Reload") }
 
-func (m *askingMetrics) Reload(string, time.Duration, error) { m.once() }
+func (c callback) Miss(string) { c("Miss") }
 
-func (m *askingMetrics) Miss(string) { m.once() }
-
-func (m *askingMetrics) Served(uint64, int, int, time.Time) { m.once() }
-
-func (m *askingMetrics) logger() logr.Logger {
-	return funcr.New(func(string, string) { m.once() }, funcr.Options{Verbosity: 10})
-}
+func (c callback) Served(uint64, int, int, time.Time) { c("Served") }
 
 // A callback may ask the mapper anything. It may even make a lookup that misses, which
 // has to read the server.
 func TestCallbacksMayMiss(t *testing.T) {
-	lookups := map[string]func(context.Context, *apiutil.DynamicRESTMapper) error{
-		"the same version": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
-			_, err := m.RESTMappingWithContext(ctx, schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}, "v1")
+	absent := func(group string, versions ...string) func(context.Context, *apiutil.DynamicRESTMapper) error {
+		return func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
+			_, err := m.RESTMappingWithContext(ctx, schema.GroupKind{Group: group, Kind: "Absent"}, versions...)
 			return err
-		},
-		"the document": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
-			_, err := m.RESTMappingWithContext(ctx, schema.GroupKind{Group: "absent.example.com", Kind: "Absent"})
-			return err
-		},
+		}
+	}
+	for name, lookup := range map[string]func(context.Context, *apiutil.DynamicRESTMapper) error{
+		"the same version": absent(fooKind.Group, "v1"),
+		"the document":     absent("absent.example.com"),
 		"any group": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
 			_, err := m.KindForWithContext(ctx, schema.GroupVersionResource{Resource: "absents"})
 			return err
 		},
 		"after a Reset": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
 			m.Reset()
-			_, err := m.RESTMappingWithContext(ctx, schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}, "v1")
-			return err
+			return absent(fooKind.Group, "v1")(ctx, m)
 		},
-	}
-	for name, lookup := range lookups {
+	} {
 		t.Run(name, func(t *testing.T) {
 			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // ends a deadlock
 				defer cancel()
-				metrics := &askingMetrics{}
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{
-					Metrics: metrics, Logger: metrics.logger(), RefreshInterval: 2 * time.Second,
-				})
-				metrics.ask = func() {
-					// Each lookup makes the next callback, until ctx ends.
+				var m *apiutil.DynamicRESTMapper
+				var asked atomic.Int32
+				var busy atomic.Bool
+				ask := callback(func(string) { // each lookup makes the next callback, until ctx ends
+					if busy.Swap(true) {
+						return // its own lookups cause callbacks, too
+					}
+					defer busy.Store(false)
+					asked.Add(1)
 					if err := lookup(ctx, m); !meta.IsNoMatchError(err) && ctx.Err() == nil {
 						t.Errorf("a lookup in a callback: %v", err)
 					}
-				}
+				})
+				m = newMapper(t, server, apiutil.DynamicRESTMapperOptions{
+					Metrics: ask, RefreshInterval: 2 * time.Second,
+					Logger: funcr.New(func(string, string) { ask("") }, funcr.Options{Verbosity: 10}),
+				})
 				server.SetLatency(latency)
 				start := time.Now()
 				for range 5 {
@@ -106,7 +92,7 @@ func TestCallbacksMayMiss(t *testing.T) {
 				stop := startMapper(t, m)
 				time.Sleep(10 * time.Second)
 				stop()
-				if metrics.asked.Load() == 0 {
+				if asked.Load() == 0 {
 					t.Error("no callback")
 				}
 				cancel()
@@ -116,40 +102,21 @@ func TestCallbacksMayMiss(t *testing.T) {
 	}
 }
 
-// slowMetrics takes its time for each report.
-type slowMetrics struct {
-	takes   time.Duration
-	reports atomic.Int32
-	ends    chan struct{} // closed when it is to take no more time
-}
-
-func (m *slowMetrics) report() {
-	m.reports.Add(1)
-	select {
-	case <-time.After(m.takes):
-	case <-m.ends:
-	}
-}
-
-func (m *slowMetrics) Request(string, int) {}
-
-func (m *slowMetrics) Miss(string) {}
-
-func (m *slowMetrics) Reload(string, time.Duration, error) { m.report() }
-
-func (m *slowMetrics) Served(uint64, int, int, time.Time) {}
-
 // Reports that take longer than their reads do not pile up. Neither lookups nor the end
 // of Start wait for them.
 func TestNobodyWaitsForSlowReports(t *testing.T) {
 	const misses, pause = 3000, 20 * time.Millisecond // 50 a second for a minute
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		metrics := &slowMetrics{takes: 100 * time.Millisecond, ends: make(chan struct{})}
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: metrics, RefreshInterval: 10 * time.Second})
+		var reports atomic.Int32
+		slow := callback(func(method string) {
+			if method == "Reload" {
+				reports.Add(1)
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: slow, RefreshInterval: 10 * time.Second})
 		readAll(t, m)
-		ctx, cancel := context.WithCancel(context.Background())
-		returned := make(chan error, 1)
-		go func() { returned <- m.Start(ctx) }()
+		stop := startMapper(t, m)
 		before := runtime.NumGoroutine()
 		absent := schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}
 		for range misses {
@@ -163,41 +130,15 @@ func TestNobodyWaitsForSlowReports(t *testing.T) {
 			t.Errorf("%d goroutines, %d before", now, before)
 		}
 		cancelled := time.Now()
-		cancel()
-		select {
-		case err := <-returned:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(time.Hour):
-			t.Error("Start does not return")
-			close(metrics.ends)
-			<-returned
-		}
+		stop()
 		if took := time.Since(cancelled); took > time.Second {
 			t.Errorf("Start returned %v after its context ended", took)
 		}
 		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		if n := metrics.reports.Load(); n < 100 {
+		if n := reports.Load(); n < 100 {
 			t.Errorf("%d reports of %d reads", n, misses)
 		}
 	})
-}
-
-// brokenTransport breaks instead of sending a request, while broken is set.
-type brokenTransport struct {
-	next   http.RoundTripper
-	fail   func(*http.Response)
-	broken atomic.Bool
-}
-
-func (b *brokenTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := b.next.RoundTrip(req)
-	if b.broken.Load() {
-		b.fail(resp)
-	}
-	return resp, err
 }
 
 // brokenBody panics when it is read.
@@ -225,14 +166,21 @@ func TestTransportThatPanicsIsAnOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			panics := countPanics(t)
 			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				transport := &brokenTransport{next: newWatchServer(server), fail: fail}
-				m := newMapperThrough(t, server, transport, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true})
+				next := newWatchServer(server)
+				var broken atomic.Bool
+				m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+					resp, err := next.RoundTrip(req)
+					if broken.Load() {
+						fail(resp)
+					}
+					return resp, err
+				}), apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true})
 				defer startMapper(t, m)()
 				synctest.Wait()
 				wantServed(t, m, fooKind)
 				serve(server, newKind)
 
-				transport.broken.Store(true)
+				broken.Store(true)
 				m.Reset()
 				wantServed(t, m, fooKind)
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -249,7 +197,7 @@ func TestTransportThatPanicsIsAnOutage(t *testing.T) {
 					t.Errorf("%d panics were reported", reported)
 				}
 
-				transport.broken.Store(false)
+				broken.Store(false)
 				wantServed(t, m, newKind, fooKind)
 				time.Sleep(5 * time.Minute)
 				if err := m.Healthz(nil); err != nil || !m.Status().Watching {

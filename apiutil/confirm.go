@@ -4,11 +4,13 @@ package apiutil
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -59,9 +61,9 @@ const (
 	// confirmRead bounds a read that nobody may wait for any more.
 	confirmRead = 10 * time.Second
 
-	doubtEvery   = time.Minute     // one read for a doubt, while nothing changes
-	confirmEvery = 4 * time.Second // one read for any reason, after the burst
-	confirmBurst = 4               // so at most 19 reads a minute
+	doubtEvery   = time.Minute // one read for a doubt, while nothing changes
+	confirmQPS   = 0.25        // reads for any reason, after the burst
+	confirmBurst = 4           // so at most 19 reads a minute
 
 	mostConfirmed = 4096 // bounds of how many versions something is remembered
 )
@@ -84,16 +86,15 @@ type confirmations struct {
 
 // confirmation is what is remembered of one version.
 type confirmation struct {
-	running, next *liveRead // next begins when running ends; nil: none
-	generation    uint64    // of the mapper after the last read
-	last          time.Time // when a read was last begun or queued; zero before the first
-	allowance     float64   // how many reads may begin at once, as of counted
-	counted       time.Time
+	reads      []*liveRead // under way, at most two: one that runs, and one that begins when that ends
+	generation uint64      // of the mapper after the last read
+	last       time.Time   // when a read was last begun or queued; zero before the first
+	allowed    flowcontrol.PassiveRateLimiter
 }
 
 // liveRead is a live read of a version. snapshot and err are set before done is closed.
 type liveRead struct {
-	began    time.Time // of the running one
+	began    time.Time // or was queued, as long as another one runs
 	done     chan struct{}
 	snapshot *snapshot.Snapshot
 	err      error
@@ -107,26 +108,21 @@ func (c *confirmations) read(m *DynamicRESTMapper, gv schema.GroupVersion, certa
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v, now := c.version(gv), time.Now()
+	running := len(v.reads)
 	settled := !v.last.IsZero() && v.generation == m.Generation() && now.Sub(v.last) < doubtEvery
 	switch {
-	case !certain && (v.running != nil || settled):
+	case !certain && (running > 0 || settled):
 		return nil
-	case v.running != nil && now.Sub(v.running.began) >= confirmTimeout:
+	case running > 0 && now.Sub(v.reads[0].began) >= confirmTimeout:
 		return nil
-	case v.next != nil:
-		return v.next
-	case !v.allow(now):
-		return v.running
+	case running < 2 && v.allowed.TryAccept():
+		v.last = now
+		v.reads = append(v.reads, &liveRead{began: now, done: make(chan struct{})})
+		go c.run(m, gv, v, v.reads[running])
+	case running == 0:
+		return nil
 	}
-	v.last = now
-	read := &liveRead{done: make(chan struct{})}
-	if v.running != nil {
-		v.next = read
-		return read
-	}
-	v.running, read.began = read, now
-	go c.run(m, gv, v)
-	return read
+	return v.reads[len(v.reads)-1]
 }
 
 func (c *confirmations) version(gv schema.GroupVersion) *confirmation {
@@ -135,36 +131,23 @@ func (c *confirmations) version(gv schema.GroupVersion) *confirmation {
 		if c.versions == nil || len(c.versions) >= mostConfirmed {
 			c.versions = map[schema.GroupVersion]*confirmation{}
 		}
-		found = &confirmation{allowance: confirmBurst}
+		found = &confirmation{allowed: flowcontrol.NewTokenBucketPassiveRateLimiter(confirmQPS, confirmBurst)}
 		c.versions[gv] = found
 	}
 	return found
 }
 
-// allow reports whether another read may begin, and counts it if so.
-func (v *confirmation) allow(now time.Time) bool {
-	v.allowance = min(confirmBurst, v.allowance+float64(now.Sub(v.counted))/float64(confirmEvery))
-	v.counted = now
-	if v.allowance < 1 {
-		return false
-	}
-	v.allowance--
-	return true
-}
-
-// run makes the running read and those that are queued meanwhile.
-func (c *confirmations) run(m *DynamicRESTMapper, gv schema.GroupVersion, v *confirmation) {
-	for read := v.running; read != nil; {
-		ctx, cancel := context.WithTimeout(context.Background(), confirmRead)
-		read.snapshot, read.err = m.reloader.ReadLive(ctx, gv)
-		cancel()
-		close(read.done)
-		c.mu.Lock()
-		v.generation = m.Generation()
-		v.running, v.next = v.next, nil
-		if read = v.running; read != nil {
-			read.began = time.Now()
-		}
-		c.mu.Unlock()
+// run makes a read. The mapper makes one of a version at a time.
+func (c *confirmations) run(m *DynamicRESTMapper, gv schema.GroupVersion, v *confirmation, read *liveRead) {
+	ctx, cancel := context.WithTimeout(context.Background(), confirmRead)
+	defer cancel()
+	read.snapshot, read.err = m.reloader.ReadLive(ctx, gv)
+	close(read.done)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v.generation = m.Generation()
+	v.reads = slices.DeleteFunc(v.reads, func(r *liveRead) bool { return r == read })
+	if len(v.reads) > 0 {
+		v.reads[0].began = time.Now()
 	}
 }

@@ -3,9 +3,13 @@
 package apiutil
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"html"
+	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,17 +26,29 @@ import (
 //
 //	mgr.AddMetricsServerExtraHandler("/debug/restmapper", mapper.DebugHandler())
 func (m *DynamicRESTMapper) DebugHandler() http.Handler {
-	m.recent.record(m.reloader.Snapshot())
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		serveDebug(w, req, func() debugDocument { return m.debugPage("") })
+	m.recent.record(m.Generation())
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { m.serveDebug(w, req, "") })
+}
+
+// serveDebug serves the page of DebugHandler. cluster is the mapper's key in a fleet.
+func (m *DynamicRESTMapper) serveDebug(w http.ResponseWriter, req *http.Request, cluster string) {
+	title := "RESTMapper"
+	if cluster != "" {
+		title += " of cluster " + cluster
+	}
+	serveDebug(w, req, title, nil, func(whole bool) any {
+		options := debugOptions{m.options.RefreshInterval.String(), m.options.WatchAPIs, m.started.Load()}
+		page := debugPage{Cluster: cluster, Status: m.Status(), Options: options, debugRecent: m.recent.latest()}
+		if whole {
+			groups := debugGroups(m.reloader.Snapshot())
+			page.Groups = &groups
+		}
+		return page
 	})
 }
 
-// debugDocument is shown as JSON, or as a page that has a link to the JSON.
-type debugDocument interface{ html(asJSON string) string }
-
-// serveDebug makes the document only if the method is allowed.
-func serveDebug(w http.ResponseWriter, req *http.Request, document func() debugDocument) {
+// serveDebug serves a page as HTML, with links to the clusters, or the whole page as JSON.
+func serveDebug(w http.ResponseWriter, req *http.Request, title string, clusters []string, page func(whole bool) any) {
 	header, query := w.Header(), req.URL.Query()
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
 		header.Set("Allow", "GET, HEAD")
@@ -47,12 +63,63 @@ func serveDebug(w http.ResponseWriter, req *http.Request, document func() debugD
 		header.Set("Content-Type", "application/json")
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
-		encoder.Encode(document()) //nolint:errcheck // Nobody is left to be told.
+		encoder.Encode(page(true)) //nolint:errcheck // Nobody is left to be told.
 		return
 	}
-	query.Set("format", "json")
 	header.Set("Content-Type", "text/html; charset=utf-8")
-	w.Write([]byte(document().html("?" + query.Encode()))) //nolint:errcheck // Nobody is left to be told.
+	title = html.EscapeString(title)
+	fmt.Fprintf(w, debugHead, title, title)
+	for _, cluster := range clusters {
+		fmt.Fprintf(w, "<a href=\"?%s\">%s</a>\n", html.EscapeString(url.Values{"cluster": {cluster}}.Encode()), html.EscapeString(cluster))
+	}
+	data, _ := json.Marshal(page(false)) // It has nothing that cannot be encoded.
+	values := json.NewDecoder(bytes.NewReader(data))
+	values.UseNumber()
+	writeHTML(w, values)
+	query.Set("format", "json")
+	fmt.Fprintf(w, "<p><a href=\"?%s\">This page as JSON</a></p></body></html>\n", html.EscapeString(query.Encode()))
+}
+
+// debugHead is the beginning of a page. What is in a list is shown in one line.
+const debugHead = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>%s</title><style>:root{color-scheme:light dark}body{font:15px/1.45 system-ui,sans-serif;margin:2rem}ul{margin:0;padding:0;list-style:none}
+th,td{text-align:left;vertical-align:top;padding:.1rem .75rem .1rem 0}li *{display:inline}</style></head><body><h1>%s</h1>
+`
+
+// mostShown is how many elements of a list or an object are on a page. All are in the JSON.
+const mostShown = 1000
+
+// writeHTML writes the next value of d: an object as a table, and a list as a list. It does
+// not use html/template, which makes the linker keep every method of the whole program.
+func writeHTML(w io.Writer, d *json.Decoder) {
+	token, _ := d.Token()
+	var list, begin, end string
+	switch token {
+	case json.Delim('{'):
+		list, begin, end = "table", "<tr><th>", "</td></tr>\n"
+	case json.Delim('['):
+		list, begin, end = "ul", "<li>", "</li>\n"
+	default:
+		fmt.Fprint(w, html.EscapeString(fmt.Sprint(token)))
+		return
+	}
+	fmt.Fprintf(w, "<%s>", list)
+	shown := w
+	for n := 0; d.More(); n++ {
+		if n == mostShown {
+			fmt.Fprint(w, begin, "and more: see JSON", end)
+			shown = io.Discard
+		}
+		fmt.Fprint(shown, begin)
+		if list == "table" {
+			name, _ := d.Token()
+			fmt.Fprint(shown, html.EscapeString(fmt.Sprint(name)), "</th><td>")
+		}
+		writeHTML(shown, d)
+		fmt.Fprint(shown, end)
+	}
+	_, _ = d.Token()
+	fmt.Fprintf(w, "</%s>", list)
 }
 
 // debugPage is what DebugHandler shows, as plain data. The latest of a list comes first.
@@ -60,7 +127,7 @@ type debugPage struct {
 	Cluster string                  `json:"cluster,omitempty"` // in a fleet
 	Status  DynamicRESTMapperStatus `json:"status"`
 	Options debugOptions            `json:"options"`
-	Groups  debugGroups             `json:"groups"` // only in JSON: there may be very many
+	Groups  *[]debugGroup           `json:"groups,omitempty"` // only in JSON: there may be very many
 	debugRecent
 }
 
@@ -69,14 +136,6 @@ type debugOptions struct {
 	WatchAPIs       bool   `json:"watchAPIs"`
 	Started         bool   `json:"started"`
 }
-
-func (m *DynamicRESTMapper) debugPage(cluster string) debugPage {
-	options := debugOptions{RefreshInterval: m.options.RefreshInterval.String(), WatchAPIs: m.options.WatchAPIs, Started: m.started.Load()}
-	return debugPage{cluster, m.Status(), options, debugGroups{m.reloader.Snapshot()}, m.recent.latest()}
-}
-
-// debugGroups is all groups of a snapshot.
-type debugGroups struct{ known *snapshot.Snapshot }
 
 type debugGroup struct {
 	Name     string         `json:"name"`
@@ -95,39 +154,20 @@ type debugKind struct {
 	Namespaced bool   `json:"namespaced"`
 }
 
-// MarshalJSON implements json.Marshaler.
-func (d debugGroups) MarshalJSON() ([]byte, error) {
+// debugGroups returns all that is known.
+func debugGroups(s *snapshot.Snapshot) []debugGroup {
 	kinds := map[schema.GroupVersion][]debugKind{}
-	for _, c := range snapshot.Diff(&snapshot.Snapshot{}, d.known) {
+	for _, c := range snapshot.Diff(&snapshot.Snapshot{}, s) {
 		gvk := c.Mapping.GroupVersionKind
 		kinds[gvk.GroupVersion()] = append(kinds[gvk.GroupVersion()], debugKind{gvk.Kind, c.Mapping.Resource.Resource, c.Mapping.Scope.Name() == "namespace"})
 	}
 	groups := []debugGroup{}
-	for _, g := range d.known.Groups() {
+	for _, g := range s.Groups() {
 		group := debugGroup{Name: g.Name()}
 		for _, v := range g.Versions() {
 			group.Versions = append(group.Versions, debugVersion{v.Name, errorText(v.Err), kinds[schema.GroupVersion{Group: g.Name(), Version: v.Name}]})
 		}
 		groups = append(groups, group)
 	}
-	return json.Marshal(groups)
-}
-
-// html returns the HTML page.
-func (p debugPage) html(asJSON string) string {
-	title, w := "RESTMapper", &page{}
-	if p.Cluster != "" {
-		title += " of cluster " + p.Cluster
-	}
-	w.head(title)
-	_, health := healthText(p.Status)
-	w.table("Status", "", []string{"Health", health}, []string{"Known", knownText(p.Status)}, []string{"Refresh", freshness(p)},
-		[]string{"Last read", moment(p.Status.LastAttempt)}, []string{"Last successful read", moment(p.Status.LastSuccess)},
-		[]string{"Last error", fmt.Sprintf("%s (failures in a row: %d)", errorText(p.Status.LastError), p.Status.ConsecutiveFailures)})
-	w.table("Versions that can't be read", "Version|Why", p.failures()...)
-	w.table("Kinds that are not served and asked for most often", "Kind or resource|Group|Versions|Times|Last", p.absences()...)
-	w.table("Recent reads", "When|Part of the server|Group|Version|Took|Error", p.reads()...)
-	w.table("Recent changes", "When|Generation|Added|Removed|Changed", p.changes()...)
-	w.foot(asJSON)
-	return w.String()
+	return groups
 }

@@ -124,9 +124,7 @@ func TestDebugHandler(t *testing.T) {
 		server.TakeRequests()
 
 		data := debugData(t, h)
-		if n := len(server.TakeRequests()); n > 0 {
-			t.Errorf("the page made %d requests", n)
-		}
+		wantRequests(t, server, "the page")
 		if data.Status.Groups != 4 || data.Options.RefreshInterval != "1m0s" || data.Options.Started {
 			t.Errorf("status %+v, options %+v", data.Status, data.Options)
 		}
@@ -150,14 +148,20 @@ func TestDebugHandler(t *testing.T) {
 	})
 }
 
-// The number of kept reads is bounded. Nothing is kept before the page is mounted.
+// The number of kept reads is bounded. Nothing is kept from before the page is mounted, not
+// even if its report comes later.
 func TestDebugKeepsTheLatest(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		reports := make(chan struct{})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{
+			Logger: funcr.New(func(string, string) { <-reports }, funcr.Options{Verbosity: 10}),
+		})
 		readAll(t, m)
-		synctest.Wait()
+		serve(server, newKind)
+		wantServed(t, m, newKind)
 		h := m.DebugHandler()
-		if data := debugData(t, h); len(data.Reads)+len(data.Changes) > 0 || len(data.Groups) != 3 {
+		close(reports)
+		if data := debugData(t, h); len(data.Changes) > 0 || len(data.Groups) != 4 {
 			t.Errorf("from before: %+v", data)
 		}
 		for i := range 120 {
@@ -179,58 +183,35 @@ func TestDebugKeepsTheLatest(t *testing.T) {
 	})
 }
 
-// A report that comes late, about what the page has known from its beginning, is no
-// change.
-func TestDebugBesideLateReports(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		reports := make(chan struct{})
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{
-			Logger: funcr.New(func(string, string) { <-reports }, funcr.Options{Verbosity: 10}),
-		})
-		readAll(t, m)
-		serve(server, newKind)
-		wantServed(t, m, newKind)
-		h := m.DebugHandler()
-		close(reports)
-		synctest.Wait()
-		if changes := debugData(t, h).Changes; len(changes) > 0 {
-			t.Errorf("%+v", changes)
-		}
-	})
-}
-
-// The page is HTML that no group, kind or error can break out of.
-func TestDebugPageEscapesWhatItShows(t *testing.T) {
+// The page is HTML that no group, kind or error can break out of. A server that repeats the
+// token that it was sent does not get it onto the page.
+func TestDebugPageIsSafe(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const evil = "<script>alert(1)</script>"
 		server := newServer(fakeapi.Aggregated())
-		server.SetFault(fakeapi.At("/apis/new.example.com/v1"), echo(403, "application/json", func(string) string { return asStatus(evil) }))
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{WatchAPIs: true, RefreshInterval: time.Hour})
+		token := server.Config().BearerToken
+		if token == "" {
+			t.Fatal("the test needs a token")
+		}
+		server.SetFault(fakeapi.At("/apis/new.example.com/v1"), echo(403, "application/json", func(sent string) string { return asStatus("refused: " + sent + evil) }))
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Hour})
 		h := m.DebugHandler()
 		readAll(t, m)
 		_ = lookUp(m, newKind)
 		synctest.Wait()
 		for accept, want := range map[string]string{"": "text/html", "text/html,application/json": "text/html", "*/*": "text/html", "application/json": "application/json"} {
-			if got := debugGet(t, h, "/", accept).Header().Get("Content-Type"); !strings.HasPrefix(got, want) {
+			w := debugGet(t, h, "/", accept)
+			if got := w.Header().Get("Content-Type"); !strings.HasPrefix(got, want) {
 				t.Errorf("Accept %q: Content-Type %q", accept, got)
 			}
-		}
-		w := debugGet(t, h, "/", "text/html")
-		body := w.Body.String()
-		for _, want := range []string{
-			"<!doctype html>", "other.example.com", "Other", "on each miss, every 1h0m0s, by watch (off: Start was not called)",
-			"&lt;script&gt;", "?format=json", "</html>",
-		} {
-			if !strings.Contains(body, want) {
-				t.Errorf("no %q in\n%s", want, body)
+			if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
+				t.Errorf("Content-Security-Policy %q", csp)
+			}
+			if body := w.Body.String(); strings.Contains(body, evil) || strings.Contains(body, "%!") || strings.Contains(body, token) || !strings.Contains(body, "refused") {
+				t.Errorf("Accept %q:\n%s", accept, body)
 			}
 		}
-		if strings.Contains(body, evil) || strings.Contains(body, "%!") {
-			t.Errorf("the page:\n%s", body)
-		}
-		if csp := w.Header().Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") {
-			t.Errorf("Content-Security-Policy %q", csp)
-		}
+		wantPage(t, h, "/", "<!doctype html>", "example.com", "<th>refreshInterval</th><td>1h0m0s", "<th>started</th><td>false", "&lt;script&gt;", `href="?format=json"`, "</html>")
 		post := httptest.NewRecorder()
 		h.ServeHTTP(post, httptest.NewRequest(http.MethodPost, "/", nil))
 		if post.Code != http.StatusMethodNotAllowed {
@@ -239,31 +220,14 @@ func TestDebugPageEscapesWhatItShows(t *testing.T) {
 	})
 }
 
-// A server that repeats the token that it was sent does not get it onto the page.
-func TestDebugShowsNoCredentials(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		h := m.DebugHandler()
-		readAll(t, m)
-		server.SetFault(fakeapi.All(), echo(403, "application/json", func(sent string) string { return asStatus("refused: " + sent) }))
-		m.Reset()
-		_ = lookUp(m, newKind)
-		synctest.Wait()
-		cfg := server.Config()
-		if cfg.BearerToken == "" {
-			t.Fatal("the test needs a token")
+func wantPage(t *testing.T, h http.Handler, target string, wants ...string) {
+	t.Helper()
+	page := debugGet(t, h, target, "text/html").Body.String()
+	for _, want := range wants {
+		if !strings.Contains(page, want) {
+			t.Errorf("%s: no %q in\n%s", target, want, page)
 		}
-		for _, target := range []string{"/", "/?format=json"} {
-			body := debugGet(t, h, target, "text/html").Body.String()
-			if strings.Contains(body, cfg.BearerToken) {
-				t.Errorf("%s shows the token:\n%s", target, body)
-			}
-			if !strings.Contains(body, "refused") {
-				t.Errorf("%s does not show the error:\n%s", target, body)
-			}
-		}
-	})
+	}
 }
 
 // The page says by name what is read, and what lookups do not find. What is asked for again
@@ -305,9 +269,7 @@ func TestDebugNames(t *testing.T) {
 		if !named {
 			t.Errorf("no read names its version: %+v", data.Reads)
 		}
-		if page := debugGet(t, h, "/", "text/html").Body.String(); !strings.Contains(page, "<td>Late</td>") || !strings.Contains(page, "<td>absents</td>") {
-			t.Errorf("the page:\n%s", page)
-		}
+		wantPage(t, h, "/", "<td>Late</td>", "<td>absents</td>")
 		if lines := log.containing("\"looked up what is not served\" \"group\"=\"example.com\" \"versions\"=[\"v2\"] \"kind\"=\"Late\""); len(lines) != 5 {
 			t.Errorf("logged: %q", lines)
 		}
@@ -330,6 +292,39 @@ func TestDebugPageIsSmall(t *testing.T) {
 		}
 		if n := debugGet(t, h, "/?format=json", "").Body.Len(); n < 100<<10 {
 			t.Errorf("JSON has %d bytes", n)
+		}
+	})
+}
+
+func TestFleetDebug(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFleetTest()
+		m := f.new(t)
+		wantServed(t, m, fooKind)
+		defer f.join(t, "a", m)()
+		defer f.join(t, `<b> & "c"`, f.new(t))()
+		page := f.DebugHandler()
+
+		wantPage(t, page, "/debug", "<h1>RESTMappers by cluster</h1>", `<a href="?cluster=a">a</a>`, "<th>kinds</th><td>5</td>",
+			`<a href="?cluster=%3Cb%3E+%26+%22c%22">&lt;b&gt; &amp; &#34;c&#34;</a>`, `<a href="?format=json">`)
+		var all struct {
+			Clusters map[string]struct{ Kinds int }
+		}
+		if err := json.Unmarshal(debugGet(t, page, "/debug?format=json", "").Body.Bytes(), &all); err != nil {
+			t.Fatal(err)
+		}
+		if len(all.Clusters) != 2 || all.Clusters["a"].Kinds != 5 {
+			t.Errorf("as JSON: %+v", all)
+		}
+
+		wantPage(t, page, "/debug?cluster=a", "<h1>RESTMapper of cluster a</h1>", "<th>kinds</th><td>5</td>", `<a href="?cluster=a&amp;format=json">`)
+		serve(f.server, newKind)
+		time.Sleep(2 * time.Minute)
+		wantPage(t, page, "/debug?cluster=a&format=json", `"cluster": "a"`, `"new.example.com/v1.New"`)
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug?cluster=none", nil))
+		if w.Code != http.StatusNotFound {
+			t.Errorf("of a cluster that is not there: %d", w.Code)
 		}
 	})
 }

@@ -5,6 +5,7 @@
 package apiutil_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ import (
 // healings are R1 to R5 of hack/e2e.
 var healings = map[string]struct {
 	change func(*fakeapi.Server)
-	before func(*restmapper.DeferredDiscoveryRESTMapper) // the lookup
+	before func(*cachedView, *restmapper.DeferredDiscoveryRESTMapper) // the lookup
 	kind   schema.GroupKind
 	want   string
 }{
@@ -31,32 +32,42 @@ var healings = map[string]struct {
 		change: func(s *fakeapi.Server) { serve(s, newKind) },
 		kind:   newKind.GroupKind(), want: "new.example.com/v1 news namespace",
 	},
+	"R2 a group comes, and another user of the cache reads it first": {
+		change: func(s *fakeapi.Server) { serve(s, newKind) },
+		before: func(v *cachedView, _ *restmapper.DeferredDiscoveryRESTMapper) {
+			_ = v.mapper.Refresh(context.Background())
+			_, _ = v.ServerPreferredResources()
+		},
+		kind: newKind.GroupKind(), want: "new.example.com/v1 news namespace",
+	},
 	"a kind comes in a known version": {
 		change: func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar", "Late")) },
 		kind:   lateKind.GroupKind(), want: "example.com/v1 lates namespace",
 	},
 	"R3 a kind goes, reset": {
 		change: func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Bar")) },
-		before: (*restmapper.DeferredDiscoveryRESTMapper).Reset,
+		before: reset,
 		kind:   fooKind.GroupKind(), want: "no match",
 	},
 	"R4 another scope, reset": {
 		change: func(s *fakeapi.Server) { s.PutVersion("example.com", fakeVersion("v1", "Foo:cluster", "Bar")) },
-		before: (*restmapper.DeferredDiscoveryRESTMapper).Reset,
+		before: reset,
 		kind:   fooKind.GroupKind(), want: "example.com/v1 foos root",
 	},
 	"R5 another preferred version, reset": {
-		change: preferV2, before: (*restmapper.DeferredDiscoveryRESTMapper).Reset,
+		change: preferV2, before: reset,
 		kind: fooKind.GroupKind(), want: "example.com/v2 foos namespace",
 	},
 	"R5 another preferred version, a miss": {
 		change: preferV2,
-		before: func(m *restmapper.DeferredDiscoveryRESTMapper) {
+		before: func(_ *cachedView, m *restmapper.DeferredDiscoveryRESTMapper) {
 			_, _ = m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Absent"})
 		},
 		kind: fooKind.GroupKind(), want: "example.com/v2 foos namespace",
 	},
 }
+
+func reset(_ *cachedView, m *restmapper.DeferredDiscoveryRESTMapper) { m.Reset() }
 
 func preferV2(s *fakeapi.Server) {
 	s.Put(fakeGroup("example.com", fakeVersion("v2", "Foo"), fakeVersion("v1", "Foo", "Bar")))
@@ -86,7 +97,7 @@ func TestDeferredMapperHeals(t *testing.T) {
 				}
 				test.change(server)
 				if test.before != nil {
-					test.before(deferred)
+					test.before(v, deferred)
 				}
 				if got := describeMapping(deferred.RESTMapping(test.kind)); got != test.want {
 					t.Errorf("the deferred mapper: %s; want %s", got, test.want)
@@ -97,18 +108,6 @@ func TestDeferredMapperHeals(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Another user of the cache reads the change first.
-func TestDeferredMapperHealsBesideOtherUsers(t *testing.T) {
-	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
-		wantServed(t, deferred, fooKind)
-		serve(server, newKind)
-		v.refresh(t)
-		v.wantPreferred(t, "the other user", newResource, true)
-		wantServed(t, deferred, newKind)
-	})
 }
 
 // Many lookups that miss at once are all answered from the server as it is now.
@@ -155,20 +154,36 @@ func TestDeferredMapperWaitsForTheDocument(t *testing.T) {
 	})
 }
 
-// While each document comes from another replica, a lookup that misses ends.
+// While each document comes from another replica, a lookup that misses ends, also if they are
+// slow.
 func TestDeferredMapperEndsWhileReplicasDisagree(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		ahead, behind := twoReplicas(fakeapi.Aggregated())
-		turns := documentsInTurn(ahead, behind)
-		v := newViewThrough(t, ahead, turns, ahead.Client().Transport)
-		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
-		wantServed(t, deferred, fooKind)
-		for range 3 {
-			wantAbsent(t, deferred, schema.GroupVersionKind{Group: "example.com", Version: "v9", Kind: "Absent"})
-			if n := len(ahead.TakeRequests()) + len(behind.TakeRequests()); n > 60 {
-				t.Errorf("%d requests for one lookup", n)
+	for _, latency := range []time.Duration{0, time.Second} {
+		inBubble(t, func(t *testing.T) {
+			ahead, behind := twoReplicas(fakeapi.Aggregated())
+			v := newViewThrough(t, ahead, documentsInTurn(ahead, behind), ahead.Client().Transport)
+			deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
+			wantServed(t, deferred, fooKind)
+			ahead.SetLatency(latency)
+			behind.SetLatency(latency)
+			for range 3 {
+				start, done := time.Now(), make(chan struct{})
+				go func() {
+					defer close(done)
+					wantAbsent(t, deferred, schema.GroupVersionKind{Group: "example.com", Version: "v9", Kind: "Absent"})
+				}()
+				select {
+				case <-done:
+				case <-time.After(5 * time.Minute):
+					t.Errorf("a lookup goes on for %v", time.Since(start))
+					ahead.SetLatency(0)
+					behind.SetLatency(0)
+					<-done
+				}
+				if n := len(ahead.TakeRequests()) + len(behind.TakeRequests()); n > 60 {
+					t.Errorf("latency %v: %d requests for one lookup", latency, n)
+				}
+				time.Sleep(10 * time.Second)
 			}
-			time.Sleep(10 * time.Second)
-		}
-	})
+		})
+	}
 }

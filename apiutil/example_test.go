@@ -4,14 +4,48 @@ package apiutil_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
+
+var (
+	widget  = schema.GroupKind{Group: "example.com", Kind: "Widget"}
+	gadget  = schema.GroupKind{Group: "example.com", Kind: "Gadget"}
+	widgets = exampleGroup(true, "Widget")
+)
+
+// exampleGroup is a group that a CustomResourceDefinition for each kind makes.
+func exampleGroup(namespaced bool, kinds ...string) fakeapi.Group {
+	version := fakeapi.Version{Name: "v1"}
+	for _, kind := range kinds {
+		version.Resources = append(version.Resources, fakeapi.Resource{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: namespaced})
+	}
+	return fakeapi.Group{Name: "example.com", Versions: []fakeapi.Version{version}}
+}
+
+// exampleMapper stands for apiutil.NewDynamicRESTMapperWithOptions with the rest.Config of a
+// cluster, for which the server stands.
+func exampleMapper(server *fakeapi.Server, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+	return must(apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(), opts))
+}
+
+// must stands for the handling of errors.
+func must[T any](result T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return result
+}
 
 // A controller that starts when its CustomResourceDefinition arrives, stops when
 // that goes, and starts again when it is back. With controller-runtime's manager:
@@ -21,19 +55,10 @@ import (
 //		return mapper.RunWhileServed(ctx, runController, widgets)
 //	}))
 func ExampleDynamicRESTMapper_RunWhileServed() {
-	widgets := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
-	crd := fakeapi.Group{Name: "example.com", Versions: []fakeapi.Version{{
-		Name: "v1", Resources: []fakeapi.Resource{{Name: "widgets", Kind: "Widget", Namespaced: true}},
-	}}}
-	server := fakeapi.New(fakeapi.Typical(1, 1, 1)...) // stands for the cluster
-
-	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(), apiutil.DynamicRESTMapperOptions{
+	server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{
 		RefreshInterval: 10 * time.Millisecond, // a minute outside of an example
 	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
 	events := make(chan string)
 	runController := func(ctx context.Context) error {
 		events <- "the controller starts"
@@ -45,12 +70,12 @@ func ExampleDynamicRESTMapper_RunWhileServed() {
 	ctx, cancel := context.WithCancel(context.Background())
 	started, done := make(chan error, 1), make(chan error, 1)
 	go func() { started <- mapper.Start(ctx) }()
-	go func() { done <- mapper.RunWhileServed(ctx, runController, widgets) }()
+	go func() { done <- mapper.RunWhileServed(ctx, runController, widget.WithVersion("v1")) }()
 
 	for range 2 {
-		server.Put(crd)
+		server.Put(widgets) // its CustomResourceDefinition
 		fmt.Println(<-events)
-		server.Remove(crd.Name)
+		server.Remove("example.com")
 		fmt.Println(<-events)
 	}
 	cancel()
@@ -78,37 +103,24 @@ func ExampleDynamicRESTMapperProvider() {
 		NegativeTTL:     time.Second,
 	})
 
-	server := fakeapi.New(fakeapi.Typical(1, 2, 1)...) // stands for the cluster
-	mapper, err := provider(server.Config(), server.Client())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	server := fakeapi.New(widgets)
+	mapper := must(provider(server.Config(), server.Client()))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { _ = mapper.(*apiutil.DynamicRESTMapper).Start(ctx) }() // in the place of the manager
 
-	mapping, err := mapper.RESTMapping(schema.GroupKind{Group: "g0001.example.com", Kind: "Kind0001A"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	mapping := must(mapper.RESTMapping(widget))
 	fmt.Println(mapping.Resource, mapping.Scope.Name())
 
 	// Output:
-	// g0001.example.com/v2, Resource=kind0001as namespace
+	// example.com/v1, Resource=widgets namespace
 }
 
 // Start a controller once its CustomResourceDefinition has arrived.
 func ExampleDynamicRESTMapper_WaitForKinds() {
-	server := fakeapi.New(fakeapi.Typical(1, 1, 1)...) // stands for the cluster
-	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(), apiutil.DynamicRESTMapperOptions{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	kind := schema.GroupVersionKind{Group: "g0001.example.com", Version: "v1", Kind: "Kind0001A"}
-	if err := mapper.WaitForKinds(context.Background(), kind); err != nil {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	if err := mapper.WaitForKinds(context.Background(), widget.WithVersion("v1")); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -116,4 +128,217 @@ func ExampleDynamicRESTMapper_WaitForKinds() {
 
 	// Output:
 	// the controller starts
+}
+
+// The first lookup after a kind has come finds it, even in a group that was known before.
+func ExampleNewDynamicRESTMapper() {
+	server := fakeapi.New(widgets) // stands for the cluster
+	mapper := must(apiutil.NewDynamicRESTMapper(server.Config(), server.Client()))
+	_, err := mapper.RESTMapping(gadget)
+	fmt.Println("no match:", meta.IsNoMatchError(err))
+
+	server.Put(exampleGroup(true, "Widget", "Gadget"))
+	fmt.Println(must(mapper.RESTMapping(gadget)).GroupVersionKind)
+
+	// Output:
+	// no match: true
+	// example.com/v1, Kind=Gadget
+}
+
+// After a Reset, a known kind is looked up on the server again.
+func ExampleDynamicRESTMapper_Reset() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	fmt.Println(must(mapper.RESTMapping(widget)).Scope.Name())
+
+	server.Put(exampleGroup(false, "Widget")) // the CRD was deleted, and came back cluster-scoped
+	meta.MaybeResetRESTMapper(mapper)         // or mapper.Reset()
+	fmt.Println(must(mapper.RESTMapping(widget)).Scope.Name())
+
+	// Output:
+	// namespace
+	// root
+}
+
+// If you know which group changed, the others need not be read.
+func ExampleDynamicRESTMapper_ResetGroup() {
+	server := fakeapi.New(append(fakeapi.Typical(1, 1, 1), widgets)...)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	must(mapper.RESTMapping(widget))
+	server.Remove("example.com")
+	mapper.ResetGroup("example.com")
+	_, err := mapper.RESTMapping(widget)
+	fmt.Println("no match:", meta.IsNoMatchError(err))
+
+	// Output:
+	// no match: true
+}
+
+// Reset mappers if an error means that discovery is stale, and only then.
+func ExampleResetOnNoMatch() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	_, err := mapper.RESTMapping(gadget)
+	fmt.Println(apiutil.ResetOnNoMatch(err, mapper))
+	fmt.Println(apiutil.ResetOnNoMatch(context.DeadlineExceeded, mapper))
+
+	// Output:
+	// true
+	// false
+}
+
+// Receive everything that is served, then each change.
+func ExampleDynamicRESTMapper_Subscribe() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	ctx, cancel := context.WithCancel(context.Background())
+	changes := mapper.Subscribe(ctx)
+	show := func() {
+		for _, change := range <-changes {
+			fmt.Println(change.Type, change.Mapping.GroupVersionKind.Kind)
+		}
+	}
+	show()
+
+	server.Put(exampleGroup(true, "Gadget"))
+	must(mapper.RESTMapping(gadget)) // with RefreshInterval or WatchAPIs nobody has to ask
+	show()
+	cancel()
+
+	// Output:
+	// Added Widget
+	// Removed Widget
+	// Added Gadget
+}
+
+// Keep something for a kind for as long as the served API stays the same.
+func ExampleDynamicRESTMapper_Generation() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	must(mapper.RESTMapping(widget))
+	kept := mapper.Generation()
+	_, _ = mapper.RESTMapping(gadget) // read, and nothing changed
+	fmt.Println("still good:", mapper.Generation() == kept)
+
+	server.Put(exampleGroup(true, "Widget", "Gadget"))
+	_, _ = mapper.RESTMapping(gadget)
+	fmt.Println("still good:", mapper.Generation() == kept)
+
+	// Output:
+	// still good: true
+	// still good: false
+}
+
+// Start is what the manager calls: mgr.Add(mapper).
+func ExampleDynamicRESTMapper_Start() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{
+		RefreshInterval: 10 * time.Millisecond, // ten minutes outside of an example
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- mapper.Start(ctx) }()
+
+	changes := mapper.Subscribe(ctx)
+	<-changes // what is served to begin with
+	server.Put(exampleGroup(true, "Widget", "Gadget"))
+	for _, change := range <-changes { // nobody has asked for it
+		fmt.Println(change.Type, change.Mapping.GroupVersionKind.Kind)
+	}
+	cancel()
+	fmt.Println("the end:", <-done)
+
+	// Output:
+	// Added Gadget
+	// the end: <nil>
+}
+
+// Status returns what is known, and marshals to JSON.
+func ExampleDynamicRESTMapper_Status() {
+	server := fakeapi.New(exampleGroup(true, "Widget", "Gadget"))
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	must(mapper.RESTMapping(widget))
+	status := mapper.Status()
+	fmt.Println(status.Groups, "group,", status.Kinds, "kinds, failures:", status.ConsecutiveFailures)
+	text, err := json.Marshal(status)
+	fmt.Println(len(text) > 0, err)
+
+	// Output:
+	// 1 group, 2 kinds, failures: 0
+	// true <nil>
+}
+
+// Healthz fails once reads have failed for long: mgr.AddHealthzCheck("restmapper", mapper.Healthz).
+func ExampleDynamicRESTMapper_Healthz() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: time.Nanosecond})
+	server.SetFault(fakeapi.All(), fakeapi.Status(http.StatusServiceUnavailable, 0))
+	for range 2 {
+		_, _ = mapper.RESTMapping(widget)
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("healthy:", mapper.Healthz(nil) == nil)
+
+	// Output:
+	// healthy: false
+}
+
+// The debug page goes beside the metrics: mgr.AddMetricsServerExtraHandler("/debug/restmapper", mapper.DebugHandler()).
+func ExampleDynamicRESTMapper_DebugHandler() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	page := mapper.DebugHandler()
+	must(mapper.RESTMapping(widget))
+	answer := httptest.NewRecorder()
+	page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/restmapper?format=json", nil))
+	var known struct {
+		Groups []struct{ Name string }
+	}
+	err := json.Unmarshal(answer.Body.Bytes(), &known)
+	fmt.Println(known.Groups, err)
+
+	// Output:
+	// [{example.com}] <nil>
+}
+
+// A program that makes a client for each piece of work asks the fleet for the mapper. The
+// server is read once.
+func ExampleFleet_For() {
+	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
+	server := fakeapi.New(widgets)
+	for range 100 {
+		mapper := must(fleet.For("uid-of-the-secret/its-resourceVersion", server.Config(), server.Client()))
+		must(mapper.RESTMapping(widget, "v1"))
+	}
+	fmt.Println("requests:", len(server.TakeRequests()))
+
+	// Output:
+	// requests: 2
+}
+
+// A provider of clusters makes a mapper for each, and engages it with a context that ends
+// when the cluster goes.
+func ExampleFleet_Engage() {
+	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{
+		RefreshInterval: 10 * time.Millisecond, // ten minutes outside of an example
+	})
+	server := fakeapi.New(widgets)
+	paris := must(fleet.For("", server.Config(), server.Client())) // MapperProvider: fleet.Provider("") in cluster.Options
+	ctx, remove := context.WithCancel(context.Background())
+	if err := fleet.Engage(ctx, "paris", paris); err != nil { // cluster.GetRESTMapper()
+		fmt.Println(err)
+	}
+
+	changes := paris.Subscribe(ctx)
+	<-changes // what is served to begin with
+	server.Put(exampleGroup(true, "Widget", "Gadget"))
+	for _, change := range <-changes { // nobody has asked for it
+		fmt.Println(change.Type, change.Mapping.GroupVersionKind.Kind)
+	}
+	fmt.Println("healthy:", fleet.Healthz(nil) == nil, "clusters:", len(fleet.Status()))
+	remove()
+
+	// Output:
+	// Added Gadget
+	// healthy: true clusters: 1
 }

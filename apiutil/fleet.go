@@ -9,11 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 )
@@ -42,6 +43,30 @@ type Fleet struct {
 	ended   bool // Start's context has ended
 }
 
+// member is what a fleet keeps in a mapper that it made. The fleet's mu guards what is not
+// atomic.
+type member struct {
+	fleet *Fleet
+	name  atomic.Pointer[string] // the key that the log names; nil before there is one
+	used  atomic.Bool            // there was a lookup since the fleet last looked
+	last  time.Time              // when it was used
+	turn  uint64                 // orders what was used at the same time
+
+	keys map[string]*engagement // that have this mapper, nil: not engaged; it refreshes while there is one
+	stop context.CancelFunc     // ends the run; nil: there is none
+	run  chan struct{}          // of size 1: full while a run goes on
+}
+
+// engagement lasts until its context ends.
+type engagement struct{ forget func() bool }
+
+// use notes a lookup. Only the first since the fleet last looked costs a write.
+func (mb *member) use() {
+	if mb != nil && !mb.used.Load() {
+		mb.used.Store(true)
+	}
+}
+
 // NewFleet returns a fleet of mappers with these options. For returns their errors.
 func NewFleet(opts DynamicRESTMapperOptions) *Fleet {
 	return &Fleet{options: opts, mappers: map[string]*DynamicRESTMapper{}}
@@ -59,7 +84,7 @@ func (f *Fleet) For(key string, cfg *rest.Config, httpClient *http.Client) (*Dyn
 		if m, err = NewDynamicRESTMapperWithOptions(cfg, httpClient, f.options); err != nil {
 			return nil, err
 		}
-		m.member = &member{fleet: f, keys: map[string]*engagement{}}
+		m.member = &member{fleet: f, keys: map[string]*engagement{}, run: make(chan struct{}, 1)}
 		if key == "" || f.ended {
 			return m, nil
 		}
@@ -133,17 +158,14 @@ func (f *Fleet) put(key string, m *DynamicRESTMapper, e *engagement) {
 		return
 	}
 	m.started.Store(true)
-	before, stopped := mb.stopped, make(chan struct{})
 	ctx, stop := context.WithCancel(context.Background())
-	mb.stop, mb.stopped = stop, stopped
+	mb.stop = stop
 	f.runs.Add(1)
 	go func() {
 		defer f.runs.Done()
-		defer close(stopped)
-		if before != nil {
-			<-before // it may take seconds to stop
-		}
+		mb.run <- struct{}{} // the run before may take seconds to stop
 		m.run(ctx)
+		<-mb.run
 	}()
 }
 
@@ -267,36 +289,37 @@ func (f *Fleet) Healthz(*http.Request) error {
 // them, as DynamicRESTMapper.DebugHandler does.
 func (f *Fleet) DebugHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		cluster, query := req.URL.Query().Get("cluster"), req.URL.Query()
-		m := f.all()[cluster]
-		switch {
-		case !query.Has("cluster"):
-			serveDebug(w, req, func() debugDocument { return fleetPage{f.Status()} })
-		case m == nil:
-			http.Error(w, "the fleet has no such cluster", http.StatusNotFound)
-		default:
-			m.recent.record(m.reloader.Snapshot())
-			serveDebug(w, req, func() debugDocument { return m.debugPage(cluster) })
+		if query := req.URL.Query(); query.Has("cluster") {
+			m := f.all()[query.Get("cluster")]
+			if m == nil {
+				http.Error(w, "the fleet has no such cluster", http.StatusNotFound)
+				return
+			}
+			m.recent.record(m.Generation())
+			m.serveDebug(w, req, query.Get("cluster"))
+			return
 		}
+		status := f.Status()
+		clusters := slices.Sorted(maps.Keys(status))
+		serveDebug(w, req, "RESTMappers by cluster", clusters, func(whole bool) any {
+			if whole {
+				return map[string]any{"clusters": status}
+			}
+			lines := []any{}
+			for _, key := range clusters {
+				lines = append(lines, map[string]any{key: status[key]})
+			}
+			return lines
+		})
 	})
 }
 
-// fleetPage is what DebugHandler shows of all mappers.
-type fleetPage struct {
-	Clusters map[string]DynamicRESTMapperStatus `json:"clusters"`
-}
+// logger returns the Logger of the options. In a fleet it names the cluster.
+func (m *DynamicRESTMapper) logger() logr.Logger { return m.named(m.options.Logger) }
 
-func (p fleetPage) html(asJSON string) string {
-	w := &page{}
-	w.head("RESTMappers by cluster")
-	w.line(`<div class="wide"><table><tr><th>Cluster</th><th>Health</th><th>Known</th><th>Last successful read</th><th>Last error</th></tr>`)
-	for _, cluster := range slices.Sorted(maps.Keys(p.Clusters)) {
-		s := p.Clusters[cluster]
-		class, health := healthText(s)
-		w.linef(`<tr><td><a href="?%s">%s</a></td><td class="%s">%s</td><td>%s</td><td class="nowrap">%s</td><td>%s</td></tr>`,
-			url.Values{"cluster": {cluster}}.Encode(), cluster, class, health, knownText(s), moment(s.LastSuccess), errorText(s.LastError))
+func (m *DynamicRESTMapper) named(logger logr.Logger) logr.Logger {
+	if m.member == nil || m.member.name.Load() == nil {
+		return logger
 	}
-	w.line(`</table></div>`)
-	w.foot(asJSON)
-	return w.String()
+	return logger.WithValues("cluster", *m.member.name.Load())
 }

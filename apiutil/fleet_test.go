@@ -6,9 +6,10 @@ package apiutil_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"net/http"
-	"strings"
+	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,67 +20,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
-
-// A fleetProvider does what providers of multicluster-runtime do: it makes a mapper
-// for a cluster from its config, and later engages the cluster under its name, with
-// a context that ends when the cluster goes.
-type fleetProvider struct {
-	newMapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
-	engage    func(context.Context, string, meta.RESTMapper) error // nil: nobody cares
-}
-
-// add returns the mapper of a new cluster, and what removes the cluster.
-func (p fleetProvider) add(t *testing.T, name string, server *fakeapi.Server) (meta.RESTMapper, context.CancelFunc) {
-	t.Helper()
-	m, err := p.newMapper(server.Config(), server.Client())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	if p.engage != nil {
-		if err := p.engage(ctx, name, m); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return m, cancel
-}
-
-func fleetOf(fleet *apiutil.Fleet) fleetProvider {
-	return fleetProvider{fleet.Provider(""), fleet.Engage}
-}
-
-// Without a fleet nobody calls Start of the mappers that a provider makes. So a kind that
-// nobody looks up is not refreshed, whatever RefreshInterval is.
-func TestFleetRefreshesItsClusters(t *testing.T) {
-	opts := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1}
-	for name, test := range map[string]struct {
-		provider fleetProvider
-		wanted   int // requests within ten minutes
-	}{
-		"nobody starts them": {fleetProvider{newMapper: apiutil.DynamicRESTMapperProvider(opts)}, 0},
-		"a fleet does":       {fleetOf(apiutil.NewFleet(opts)), 20},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				for _, cluster := range []string{"a", "b"} {
-					server := newServer(fakeapi.Aggregated())
-					m, remove := test.provider.add(t, cluster, server)
-					wantServed(t, m, fooKind)
-					synctest.Wait()
-					server.TakeRequests()
-					time.Sleep(10 * time.Minute)
-					if n := len(server.TakeRequests()); n < test.wanted || n > test.wanted*5/4 {
-						t.Errorf("%s: %d requests in ten minutes, want about %d", cluster, n, test.wanted)
-					}
-					remove()
-					synctest.Wait()
-					time.Sleep(10 * time.Minute)
-					wantRequests(t, server, "after "+cluster+" is gone")
-				}
-			})
-		})
-	}
-}
 
 // fleetTest is a fleet whose mappers refresh each minute.
 type fleetTest struct {
@@ -98,11 +38,11 @@ func (f *fleetTest) new(t *testing.T) *apiutil.DynamicRESTMapper {
 
 func (f *fleetTest) through(t *testing.T, client *http.Client) *apiutil.DynamicRESTMapper {
 	t.Helper()
-	m, err := f.For("", f.server.Config(), client)
+	m, err := f.Provider("")(f.server.Config(), client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m
+	return m.(*apiutil.DynamicRESTMapper)
 }
 
 // join engages a cluster until leave is called, which returns when the engagement has
@@ -152,137 +92,214 @@ func (f *fleetTest) wantMapper(t *testing.T, cluster string, m *apiutil.DynamicR
 	}
 }
 
-func TestFleetReplacesCluster(t *testing.T) {
+// forKey returns the mapper of a key, after a lookup of a served kind.
+func forKey(t *testing.T, f *apiutil.Fleet, key string, server *fakeapi.Server) *apiutil.DynamicRESTMapper {
+	t.Helper()
+	m, err := f.For(key, server.Config(), server.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantServed(t, m, fooKind)
+	return m
+}
+
+// The first client of a key reads the server, in two requests. The others read nothing.
+func TestFleetReadsOncePerKey(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		f := newFleetTest()
-		first, second := f.new(t), f.new(t)
-		leaveFirst := f.join(t, "a", first)
-		leaveSecond := f.join(t, "a", second)
-		f.wantMapper(t, "a", second)
-		f.wantRunning(t, "replaced", 1)
-		leaveFirst() // as a provider may that is slow to give it up
-		f.wantMapper(t, "a", second)
-		f.wantRunning(t, "the first is gone", 1)
-		leaveSecond()
-		leaveSecond()
-		f.wantMapper(t, "a", nil)
-		f.wantRunning(t, "gone", 0)
+		f, server := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{}), newServer(fakeapi.Aggregated())
+		first := forKey(t, f, "a", server)
+		for range 10_000 {
+			if forKey(t, f, "a", server) != first {
+				t.Fatal("another mapper for the same key")
+			}
+		}
+		wantRequests(t, server, "10,001 clients of one key", "/api 200", "/apis 200")
+		if forKey(t, f, "b", server) == first {
+			t.Error("one mapper for two keys")
+		}
+		wantRequests(t, server, "another key", "/api 200", "/apis 200")
+		f.Remove("a")
+		f.Remove("a")
+		if forKey(t, f, "a", server) == first {
+			t.Error("a removed mapper is still there")
+		}
+		wantRequests(t, server, "a removed key", "/api 200", "/apis 200")
+		server.SetLatency(time.Second) // so that all have asked before the first read ends
+		var all sync.WaitGroup
+		found := make([]*apiutil.DynamicRESTMapper, 50)
+		for i := range found {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				found[i] = forKey(t, f, "c", server)
+			}()
+		}
+		all.Wait()
+		for _, m := range found {
+			if m != found[0] {
+				t.Error("two mappers for one key that was new to many at once")
+			}
+		}
+		// Those that came while the first was reading may read once more.
+		if n := len(server.TakeRequests()); n > 4 {
+			t.Errorf("%d requests for many at once", n)
+		}
 	})
 }
 
-// When a kubeconfig changes, the cluster goes, and comes back at once.
-func TestFleetReplacesClusterThatGoes(t *testing.T) {
+// Without a key nothing is shared, and nothing is kept.
+func TestFleetWithoutKey(t *testing.T) {
+	f, server := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{}), newServer(fakeapi.Aggregated())
+	first, second := forKey(t, f, "", server), forKey(t, f, "", server)
+	if first == second {
+		t.Error("one mapper twice")
+	}
+	if len(f.Status()) > 0 {
+		t.Errorf("kept: %v", f.Status())
+	}
+	if err := f.Engage(t.Context(), "", forKey(t, f, "", server)); err != nil || len(f.Status()) != 1 {
+		t.Errorf("a cluster of no name: %v, %v", err, f.Status())
+	}
+	first, second = forKey(t, f, "", server), forKey(t, f, "", server)
+	if first == second {
+		t.Error("one mapper twice, because a cluster has no name")
+	}
+}
+
+// tokens notes who has asked a server.
+type tokens struct {
+	next http.RoundTripper
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+func (tk *tokens) RoundTrip(req *http.Request) (*http.Response, error) {
+	tk.mu.Lock()
+	tk.seen[req.Header.Get("Authorization")]++
+	tk.mu.Unlock()
+	return tk.next.RoundTrip(req)
+}
+
+// A key stands for a server and credentials, and nothing else is compared: a caller that
+// takes it for others is told what the first may see. But its credentials go nowhere, and
+// what the first is told does not change.
+func TestFleetKeyOfAnotherConfig(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		f := newFleetTest()
-		last := f.new(t)
-		first, leave := context.WithCancel(context.Background())
-		if err := f.Engage(first, "a", last); err != nil {
-			t.Fatal(err)
-		}
-		for range 200 {
-			ctx, cancel := context.WithCancel(context.Background())
-			m := f.new(t)
-			leave() // what it sets off may come before or after what follows
-			if err := f.Engage(ctx, "a", m); err != nil {
+		f := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
+		forConfig := func(server *fakeapi.Server, token string) (*apiutil.DynamicRESTMapper, *tokens) {
+			asked := &tokens{next: server.Client().Transport, seen: map[string]int{}}
+			cfg := &rest.Config{Host: "http://fake.invalid", Transport: asked, BearerToken: token, QPS: -1}
+			client, err := rest.HTTPClientFor(cfg)
+			if err != nil {
 				t.Fatal(err)
 			}
-			last, leave = m, cancel
-		}
-		synctest.Wait()
-		f.wantMapper(t, "a", last)
-		f.wantRunning(t, "replaced many times", 1)
-		leave()
-		f.wantRunning(t, "gone", 0)
-	})
-}
-
-// Engaging a cluster again changes nothing but its context: the latest counts.
-func TestFleetEngageAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFleetTest()
-		m := f.new(t)
-		leaveFirst := f.join(t, "a", m)
-		f.server.TakeRequests()
-		leaveSecond := f.join(t, "a", m)
-		wantRequests(t, f.server, "engaged again")
-		leaveFirst()
-		f.wantMapper(t, "a", m)
-		f.wantRunning(t, "the first context has ended", 1)
-		leaveSecond()
-		f.wantMapper(t, "a", nil)
-		f.wantRunning(t, "both have ended", 0)
-	})
-}
-
-// A provider of namespaces has one mapper for all of them; a coordinator that shards
-// gives a cluster away, and gets it back.
-func TestFleetSharesMapper(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFleetTest()
-		m := f.new(t)
-		for range 3 {
-			leaveA, leaveB := f.join(t, "a", m), f.join(t, "b", m)
-			f.wantMapper(t, "a", m)
-			f.wantMapper(t, "b", m)
-			f.wantRunning(t, "two names", 1)
-			leaveA()
-			f.wantMapper(t, "a", nil)
-			f.wantMapper(t, "b", m)
-			f.wantRunning(t, "one name", 1)
-			leaveB()
-			f.wantMapper(t, "b", nil)
-			f.wantRunning(t, "no name", 0)
-		}
-	})
-}
-
-func TestFleetEngageErrors(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFleetTest()
-		started := f.new(t)
-		defer startMapper(t, started)()
-		synctest.Wait()
-		provided, err := apiutil.NewDynamicRESTMapper(f.server.Config(), f.server.Client())
-		if err != nil {
-			t.Fatal(err)
-		}
-		gone, cancel := context.WithCancelCause(context.Background())
-		cancel(errors.New("the cluster is gone"))
-		for name, test := range map[string]struct {
-			ctx    context.Context
-			mapper meta.RESTMapper
-			want   string
-		}{
-			"no mapper":        {context.Background(), nil, "a <nil>, was not made by the fleet, set MapperProvider"},
-			"a nil mapper":     {context.Background(), (*apiutil.DynamicRESTMapper)(nil), "was not made by the fleet"},
-			"of another kind":  {context.Background(), meta.NewDefaultRESTMapper(nil), "a *meta.DefaultRESTMapper, was not made by the fleet"},
-			"without a fleet":  {context.Background(), provided, "a *apiutil.DynamicRESTMapper, was not made by the fleet"},
-			"of another fleet": {context.Background(), newFleetTest().new(t), "was not made by the fleet"},
-			"started":          {context.Background(), started, "was started before, but only the fleet may start it"},
-			"ended context":    {gone, f.new(t), "the cluster is gone"},
-		} {
-			m := f.new(t)
-			leave := f.join(t, "a", m)
-			err := f.Engage(test.ctx, "a", test.mapper)
-			if err == nil || !strings.Contains(err.Error(), `cluster "a" does not join`) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%s: %v; want %q", name, err, test.want)
+			m, err := f.For("a", cfg, client)
+			if err != nil {
+				t.Fatal(err)
 			}
-			f.wantMapper(t, "a", m)
-			leave()
+			return m, asked
 		}
-		m := f.new(t)
-		defer f.join(t, "a", m)()
-		if err := m.Start(context.Background()); err == nil {
-			t.Error("Start is not told that the fleet has started the mapper")
+		server, hostile := newServer(fakeapi.Aggregated()), newServer(fakeapi.Aggregated())
+		serve(hostile, newKind)
+		first, askedFirst := forConfig(server, "first")
+		wantServed(t, first, fooKind)
+		second, askedSecond := forConfig(hostile, "second")
+		wantServed(t, second, fooKind)
+		wantAbsent(t, second, newKind)
+		time.Sleep(time.Minute)
+		wantServed(t, second, fooKind)
+		synctest.Wait()
+		if len(askedSecond.seen) != 0 || len(askedFirst.seen) != 1 || askedFirst.seen["Bearer first"] == 0 {
+			t.Errorf("the first server was asked by %v, the second by %v", askedFirst.seen, askedSecond.seen)
+		}
+		f.Remove("a")
+		second, askedSecond = forConfig(hostile, "second")
+		wantServed(t, second, newKind)
+		wantAbsent(t, first, newKind)
+		if len(askedSecond.seen) != 1 || askedSecond.seen["Bearer second"] == 0 || len(askedFirst.seen) != 1 {
+			t.Errorf("removed: the first server was asked by %v, the second by %v", askedFirst.seen, askedSecond.seen)
 		}
 	})
 }
 
-func TestFleetInvalidOptions(t *testing.T) {
-	server := newServer(fakeapi.Aggregated())
-	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: -1})
-	m, err := fleet.Provider("a")(server.Config(), server.Client())
-	if m != nil || err == nil || !strings.Contains(err.Error(), "RefreshInterval") {
-		t.Errorf("Provider returned %v, %v", m, err)
-	}
+// What is not used for IdleTimeout goes, by itself, and its refresh with it. A lookup is a
+// use, as For is.
+func TestFleetIdleTimeout(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFleetTest()
+		f.IdleTimeout = 5 * time.Minute
+		used := forKey(t, f.Fleet, "used", f.server)
+		asked := forKey(t, f.Fleet, "asked", f.server)
+		forKey(t, f.Fleet, "idle", f.server)
+		engaged := f.new(t)
+		leave := f.join(t, "engaged", engaged)
+		for minute := range 20 {
+			time.Sleep(time.Minute)
+			wantServed(t, used, fooKind)
+			if forKey(t, f.Fleet, "asked", f.server) != asked {
+				t.Fatalf("gone after %d minutes though it was asked for each minute", minute+1)
+			}
+			if _, ok := f.Status()["idle"]; ok != (minute < 5) {
+				t.Fatalf("idle for %d minutes: in the fleet %t", minute+1, ok)
+			}
+		}
+		f.wantMapper(t, "used", used)
+		f.wantMapper(t, "engaged", engaged)
+		time.Sleep(6 * time.Minute)
+		f.wantMapper(t, "used", nil)
+		f.wantMapper(t, "asked", nil)
+		f.wantRunning(t, "one is engaged", 1)
+		leave()
+		f.wantRunning(t, "none is left", 0)
+		wantServed(t, used, fooKind) // who has it may go on using it
+	})
+}
+
+// At most MaxMappers stay, the ones used last, and of those that are engaged all.
+func TestFleetMaxMappers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFleetTest()
+		f.MaxMappers = 3
+		engaged := f.new(t)
+		defer f.join(t, "engaged", engaged)()
+		for i := range 3 {
+			forKey(t, f.Fleet, strconv.Itoa(i), f.server)
+		}
+		forKey(t, f.Fleet, "0", f.server)
+		for i := range 2 {
+			forKey(t, f.Fleet, strconv.Itoa(i+3), f.server)
+		}
+		for key, there := range map[string]bool{"engaged": true, "0": true, "1": false, "2": false, "3": true, "4": true} {
+			if _, ok := f.Status()[key]; ok != there {
+				t.Errorf("%q is in the fleet: %t", key, ok)
+			}
+		}
+		f.wantRunning(t, "three and the engaged one", 4)
+		time.Sleep(11 * time.Minute)
+		f.wantRunning(t, "the engaged one", 1)
+	})
+}
+
+// An error does not say which cluster it is of: all are reset, and the log names each.
+func TestFleetResetOnNoMatch(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		log, logger := newTestLog()
+		f := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{Logger: logger})
+		servers := map[string]*fakeapi.Server{"a": newServer(fakeapi.Aggregated()), "b": newServer(fakeapi.Aggregated())}
+		for key, server := range servers {
+			forKey(t, f, key, server)
+			server.TakeRequests()
+		}
+		if f.ResetOnNoMatch(nil) || f.ResetOnNoMatch(context.Canceled) {
+			t.Error("reset for an error that says nothing of discovery")
+		}
+		if !f.ResetOnNoMatch(fmt.Errorf("reconcile: %w", &meta.NoKindMatchError{GroupKind: newKind.GroupKind()})) {
+			t.Error("not reset")
+		}
+		for key, server := range servers {
+			forKey(t, f, key, server)
+			wantRequests(t, server, "the lookup after the reset", "/api 304", "/apis 304")
+			wantLine(t, log.containing(`because discovery is stale" "cluster"="`+key+`"`), "the RESTMapper is reset")
+		}
+	})
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -191,45 +190,6 @@ func wantLine(t *testing.T, lines []string, texts ...string) {
 			t.Errorf("no %q in: %s", text, lines[0])
 		}
 	}
-}
-
-// A requestClock notes when requests for a path were sent.
-type requestClock struct {
-	next http.RoundTripper
-	path string
-
-	mu    sync.Mutex
-	times []time.Time
-}
-
-func newRequestClock(server *fakeapi.Server, path string) *requestClock {
-	return &requestClock{next: server.Client().Transport, path: path}
-}
-
-func (c *requestClock) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Path == c.path {
-		c.mu.Lock()
-		c.times = append(c.times, time.Now())
-		c.mu.Unlock()
-	}
-	return c.next.RoundTrip(req)
-}
-
-// gaps returns the times between the requests so far.
-func (c *requestClock) gaps() []time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var gaps []time.Duration
-	for i := 1; i < len(c.times); i++ {
-		gaps = append(gaps, c.times[i].Sub(c.times[i-1]))
-	}
-	return gaps
-}
-
-func (c *requestClock) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.times)
 }
 
 // through is a transport that does something else with requests.

@@ -14,10 +14,7 @@ import (
 // inUse is which kinds clients and informers use, so that the log tells of their changes
 // and of no others. A mapper cannot find that out itself: a client asks it for a kind
 // before each request, and stock's client only once.
-type inUse struct {
-	mu    sync.Mutex // held for lookups in memory only
-	kinds map[schema.GroupVersionKind]usage
-}
+type inUse struct{ kinds sync.Map } // of usage by schema.GroupVersionKind
 
 // usage is what a client of a kind depends on.
 type usage struct {
@@ -42,16 +39,29 @@ func usageIn(s *snapshot.Snapshot, gvk schema.GroupVersionKind) usage {
 // the kind's mapping changes. Clients and informers in a controller-runtime tree with this
 // mapper inside call it.
 func (m *DynamicRESTMapper) Use(gvk schema.GroupVersionKind) {
-	now := usageIn(m.reloader.Snapshot(), gvk)
-	m.used.mu.Lock()
-	defer m.used.mu.Unlock()
-	if _, known := m.used.kinds[gvk]; known || now == (usage{}) {
-		return
+	if now := usageIn(m.reloader.Snapshot(), gvk); now != (usage{}) {
+		m.used.kinds.LoadOrStore(gvk, now)
 	}
-	if m.used.kinds == nil {
-		m.used.kinds = map[schema.GroupVersionKind]usage{}
+}
+
+// logInUse logs each kind in use whose mapping has changed. A kind that is gone has no
+// mapping. It is compared again when it comes back. logInUse reports whether any kind is
+// known to be in use. Only change calls it.
+func (m *DynamicRESTMapper) logInUse() (used bool) {
+	s := m.reloader.Snapshot()
+	for key, value := range m.used.kinds.Range {
+		used = true
+		gvk, was := key.(schema.GroupVersionKind), value.(usage)
+		now := usageIn(s, gvk)
+		if now == was || now == (usage{}) {
+			continue
+		}
+		m.used.kinds.Store(gvk, now)
+		m.logger().Info("the mapping of a kind in use has changed", "kind", gvk.String(),
+			"oldResource", was.resource, "oldScope", was.scope, "oldPreferredVersion", was.preferred,
+			"resource", now.resource, "scope", now.scope, "preferredVersion", now.preferred)
 	}
-	m.used.kinds[gvk] = now
+	return used
 }
 
 // Memory returns a map for what clients and informers remember of the kinds that a mapper
@@ -66,29 +76,13 @@ func (m *DynamicRESTMapper) Memory(of meta.RESTMapper) *sync.Map {
 	return &sync.Map{}
 }
 
-// logInUse logs each kind in use whose mapping has changed. A kind that is gone has no
-// mapping. It is compared again when it comes back. logInUse reports whether any kind is
-// known to be in use.
-func (m *DynamicRESTMapper) logInUse() bool {
-	s := m.reloader.Snapshot()
-	type change struct {
-		gvk      schema.GroupVersionKind
-		was, now usage
-	}
-	var changes []change
-	m.used.mu.Lock()
-	used := len(m.used.kinds) > 0
-	for gvk, was := range m.used.kinds {
-		if now := usageIn(s, gvk); now != was && now != (usage{}) {
-			m.used.kinds[gvk] = now
-			changes = append(changes, change{gvk, was, now})
-		}
-	}
-	m.used.mu.Unlock()
-	for _, c := range changes {
-		m.logger().Info("the mapping of a kind in use has changed", "kind", c.gvk.String(),
-			"oldResource", c.was.resource, "oldScope", c.was.scope, "oldPreferredVersion", c.was.preferred,
-			"resource", c.now.resource, "scope", c.now.scope, "preferredVersion", c.now.preferred)
-	}
-	return used
+// Knows reports whether the mapper knows a kind now. It is no lookup, and reads nothing.
+// Clients and informers in a controller-runtime tree with this mapper inside call it.
+func (m *DynamicRESTMapper) Knows(gvk schema.GroupVersionKind) bool {
+	return usageIn(m.reloader.Snapshot(), gvk) != (usage{})
 }
+
+// Changed returns a channel that is closed when the mapper next learns anything of the
+// server. Waiting for it is no lookup and no use. Informers in a controller-runtime tree
+// with this mapper inside call it.
+func (m *DynamicRESTMapper) Changed() <-chan struct{} { return m.reloader.Changed() }

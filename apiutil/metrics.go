@@ -3,6 +3,7 @@
 package apiutil
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -39,12 +40,9 @@ type DynamicRESTMapperMetrics interface {
 	Served(generation uint64, groups, kinds int, lastSuccess time.Time)
 }
 
-// watchMetrics is what Metrics may have besides: see DynamicRESTMapperMetrics.
-type watchMetrics interface{ Watching(open bool) }
-
 // reportWatching is called whenever a watch begins to open, has opened or has ended.
 func (m *DynamicRESTMapper) reportWatching() {
-	if metrics, ok := m.options.Metrics.(watchMetrics); ok {
+	if metrics, ok := m.options.Metrics.(interface{ Watching(open bool) }); ok {
 		m.reports.Add(func() { metrics.Watching(watching(m.watchers)) })
 	}
 }
@@ -78,7 +76,6 @@ func pathClass(path string) string {
 // report logs and counts what a flight has done.
 func (m *DynamicRESTMapper) report(r reload.Report) {
 	m.warnUnstarted()
-	m.recent.remember(r)
 	log := m.logger()
 	log.V(1).Info("reloaded API discovery", "reason", r.Read.Part.String(), "group", r.Read.Group, "version", r.Read.Version, "duration", r.Duration, "error", r.Err)
 	switch {
@@ -87,7 +84,7 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 	case r.Then.Document.Err == nil && r.Before.Document.Err != nil:
 		log.Info("API discovery works again", "failures", r.Before.Document.Failures, "since", r.Before.Document.FailingSince)
 	}
-	m.logChange(r)
+	m.recent.remember(r, m.change(r))
 	if metrics := m.options.Metrics; metrics != nil {
 		s := m.reloader.Snapshot()
 		metrics.Reload(r.Read.Part.String(), r.Duration, r.Err)
@@ -95,41 +92,44 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 	}
 }
 
-// logChange logs what has changed since its last call. It is not called concurrently.
-// Reports of reads that ran side by side may come in another order than their snapshots.
-func (m *DynamicRESTMapper) logChange(r reload.Report) {
-	from, to := m.logged, r.To
-	if from == nil {
-		from = r.From
-	}
+// change logs and returns what has changed since its last call, or nil. It is not called
+// concurrently. Reports of reads that ran side by side may come in another order than
+// their snapshots.
+func (m *DynamicRESTMapper) change(r reload.Report) *debugChange {
+	from, to := cmp.Or(m.logged, r.From), r.To
 	if m.logged == nil || to.Generation() >= from.Generation() {
 		m.logged = to
 	}
-	if !from.Read() || to.Generation() <= from.Generation() || !m.options.Logger.Enabled() {
-		return
+	logs := from.Read() && m.options.Logger.Enabled()
+	if to.Generation() <= from.Generation() || !logs && !m.recent.recording() {
+		return nil
 	}
-	level := 0
-	if m.logInUse() {
-		level = 1 // those that matter have lines of their own
+	change := changeBetween(from, to)
+	if logs {
+		level := 0
+		if m.logInUse() {
+			level = 1 // those that matter have lines of their own
+		}
+		m.logger().V(level).Info("served APIs changed", "generation", change.Generation, "added", change.Added, "removed", change.Removed, "changed", change.Changed)
 	}
-	if !m.options.Logger.V(level).Enabled() {
-		return
-	}
-	added, removed, changed := summarize(from, to)
-	m.logger().V(level).Info("served APIs changed", "generation", to.Generation(), "added", added, "removed", removed, "changed", changed)
+	return &change
 }
 
-// summarize lists kinds by what happened to them, in the form group/version.Kind,
+// changeBetween lists kinds by what happened to them, in the form group/version.Kind,
 // and versions whose kinds are not known, at most mostLogged of each.
-func summarize(from, to *snapshot.Snapshot) (added, removed, changed []string) {
-	lists := map[snapshot.ChangeType]*[]string{snapshot.ChangeAdded: &added, snapshot.ChangeRemoved: &removed, snapshot.ChangeChanged: &changed}
+func changeBetween(from, to *snapshot.Snapshot) debugChange {
+	kinds := map[snapshot.ChangeType][]string{}
 	for _, c := range snapshot.Diff(from, to) {
 		gvk := c.Mapping.GroupVersionKind
-		*lists[c.Type] = append(*lists[c.Type], gvk.GroupVersion().String()+"."+gvk.Kind)
+		kinds[c.Type] = append(kinds[c.Type], gvk.GroupVersion().String()+"."+gvk.Kind)
 	}
-	added = append(added, unreadSince(from, to)...)
-	removed = append(removed, unreadSince(to, from)...)
-	return shortened(added), shortened(removed), shortened(changed)
+	return debugChange{
+		Time:       time.Now(),
+		Generation: to.Generation(),
+		Added:      shortened(append(kinds[snapshot.ChangeAdded], unreadSince(from, to)...)),
+		Removed:    shortened(append(kinds[snapshot.ChangeRemoved], unreadSince(to, from)...)),
+		Changed:    shortened(kinds[snapshot.ChangeChanged]),
+	}
 }
 
 // unreadSince lists the versions that now has and before has not, and whose kinds

@@ -3,10 +3,10 @@
 package apiutil
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -76,23 +76,15 @@ func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) 
 	if err := o.check(); err != nil {
 		return o, err
 	}
-	if o.MaxAge == 0 {
-		o.MaxAge = defaultMaxAge
-	}
-	if o.RequestTimeout == 0 {
-		o.RequestTimeout = defaultRequestTimeout
-	}
-	if o.MaxResponseBytes == 0 {
-		o.MaxResponseBytes = defaultMaxResponseBytes
-	}
+	o.MaxAge = cmp.Or(o.MaxAge, defaultMaxAge)
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultRequestTimeout)
+	o.MaxResponseBytes = cmp.Or(o.MaxResponseBytes, defaultMaxResponseBytes)
+	o.UnhealthyAfter = cmp.Or(o.UnhealthyAfter, defaultUnhealthyAfter)
 	if o.Logger.GetSink() == nil {
 		o.Logger = defaultLogger()
 	}
 	if o.Metrics == nil {
 		o.Metrics = defaultMetrics()
-	}
-	if o.UnhealthyAfter == 0 {
-		o.UnhealthyAfter = defaultUnhealthyAfter
 	}
 	return o, nil
 }
@@ -143,32 +135,4 @@ func asRESTMapper(m *DynamicRESTMapper, err error) (meta.RESTMapper, error) {
 		return nil, err
 	}
 	return m, nil
-}
-
-// startGrace is how long after its first read a mapper may remain without Start. A
-// manager calls Start only when the manager itself is started.
-const startGrace = time.Minute
-
-// unstarted notices that nobody has called Start of a mapper whose options need it. It
-// has no goroutine: the mapper checks after each read.
-type unstarted struct {
-	first  atomic.Pointer[time.Time] // when the first read ended
-	warned atomic.Bool
-}
-
-// due reports whether the time for Start is over. It returns true only once.
-func (u *unstarted) due(now time.Time) bool {
-	if u.first.CompareAndSwap(nil, &now) || u.warned.Load() {
-		return false
-	}
-	return now.Sub(*u.first.Load()) >= startGrace && !u.warned.Swap(true)
-}
-
-// warnUnstarted logs one line if options need Start and nobody has called it in time.
-func (m *DynamicRESTMapper) warnUnstarted() {
-	if (m.options.RefreshInterval == 0 && !m.options.WatchAPIs) || m.started.Load() || !m.unstarted.due(time.Now()) {
-		return
-	}
-	m.logger().Info("RefreshInterval and WatchAPIs have no effect, because Start was not called: add the mapper to the manager, mgr.Add(mapper), or engage its cluster in a Fleet",
-		"refreshInterval", m.options.RefreshInterval, "watchAPIs", m.options.WatchAPIs)
 }

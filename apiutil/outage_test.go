@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,27 +15,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
-
-// A lookup that needs no document does not wait for one that hangs.
-func TestNamedVersionDoesNotWaitForTheDocument(t *testing.T) {
-	eachWarmMapper(t, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.SetFault(fakeapi.At("/api", "/apis"), fakeapi.Timeout())
-		stop := keepAsking(m, []string{"absent.example.com"})
-		time.Sleep(5 * time.Second)
-		for n := range 5 {
-			took := timed(t, func() error {
-				_, err := m.RESTMapping(schema.GroupKind{Group: "g0001.example.com", Kind: "Absent"}, "v1")
-				return err
-			})
-			if took > latency*3/2 {
-				t.Errorf("try %d took %v", n, took)
-			}
-			time.Sleep(13 * time.Second)
-		}
-		server.ClearFaults()
-		stop()
-	})
-}
 
 // asBody is a 404 with that body.
 func asBody(contentType, body string) fakeapi.Fault {

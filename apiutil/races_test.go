@@ -6,13 +6,9 @@ package apiutil_test
 
 import (
 	"fmt"
-	"net/http"
-	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,80 +21,54 @@ import (
 // Lookups, changes and resets that meet each other's reads at every moment. A
 // request takes 20 ms and is answered with what was served when it arrived.
 
-// moments are when something may happen to reads that began at 0.
-func moments() []time.Duration {
-	var list []time.Duration
-	for d := 5 * time.Millisecond; d < 160*time.Millisecond; d += 10 * time.Millisecond {
-		list = append(list, d)
-	}
-	return list
+// miss looks up a kind that is not served.
+func miss(m *apiutil.DynamicRESTMapper, group string, versions ...string) error {
+	_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"}, versions...)
+	return err
+}
+
+// missByResource is the same by resource.
+func missByResource(m *apiutil.DynamicRESTMapper, group string) error {
+	_, err := m.KindFor(schema.GroupVersionResource{Group: group, Resource: "absents"})
+	return err
 }
 
 // othersReads are what others may be reading meanwhile: nothing that is served.
-var othersReads = map[string]func(m *apiutil.DynamicRESTMapper, group string){
-	"a version": func(m *apiutil.DynamicRESTMapper, group string) {
-		_, _ = m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"}, "v1")
-	},
-	"versions": func(m *apiutil.DynamicRESTMapper, group string) {
-		_, _ = m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"}, "v1", "v2", "v3")
-	},
-	"a group": func(m *apiutil.DynamicRESTMapper, group string) {
-		_, _ = m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"})
-	},
-	"a prefix": func(m *apiutil.DynamicRESTMapper, group string) {
-		_, _ = m.KindFor(schema.GroupVersionResource{Group: group, Resource: "absents"})
-	},
-	"any group": func(m *apiutil.DynamicRESTMapper, _ string) {
-		_, _ = m.KindFor(schema.GroupVersionResource{Resource: "absents"})
-	},
-	"after a Reset": func(m *apiutil.DynamicRESTMapper, group string) {
-		m.Reset()
-		_, _ = m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"}, "v1")
-	},
-	"after a ResetGroup": func(m *apiutil.DynamicRESTMapper, group string) {
+var othersReads = map[string]func(m *apiutil.DynamicRESTMapper, group string) error{
+	"a version":     func(m *apiutil.DynamicRESTMapper, group string) error { return miss(m, group, "v1") },
+	"versions":      func(m *apiutil.DynamicRESTMapper, group string) error { return miss(m, group, "v1", "v2", "v3") },
+	"a group":       func(m *apiutil.DynamicRESTMapper, group string) error { return miss(m, group) },
+	"a prefix":      missByResource,
+	"any group":     func(m *apiutil.DynamicRESTMapper, _ string) error { return missByResource(m, "") },
+	"after a Reset": func(m *apiutil.DynamicRESTMapper, group string) error { m.Reset(); return miss(m, group, "v1") },
+	"after a ResetGroup": func(m *apiutil.DynamicRESTMapper, group string) error {
 		m.ResetGroup(group)
-		_, _ = m.RESTMapping(schema.GroupKind{Group: group, Kind: "Absent"})
+		return miss(m, group)
 	},
-}
-
-// A raceStage is a warm mapper of a slow server, with others' reads under way.
-type raceStage struct {
-	server *fakeapi.Server
-	mapper *apiutil.DynamicRESTMapper
-	others sync.WaitGroup
 }
 
 // unheard is a group that the server has and the mapper does not know yet.
 const unheard = "unheard.example.com"
 
-func newRaceStage(t *testing.T, forms fakeapi.Forms) *raceStage {
-	t.Helper()
-	s := &raceStage{server: newServer(forms)}
-	s.mapper = newMapper(t, s.server, apiutil.DynamicRESTMapperOptions{})
-	readAll(t, s.mapper)
-	s.server.PutVersion(unheard, fakeVersion("v1", "Whatever"))
-	s.server.SetLatency(latency)
-	return s
-}
-
-// begin lets somebody else read something of a group.
-func (s *raceStage) begin(read func(*apiutil.DynamicRESTMapper, string), group string) {
-	s.others.Go(func() { read(s.mapper, group) })
-}
-
-// eachRace runs test for both modes and all that others may read, at each moment.
-func eachRace(t *testing.T, test func(t *testing.T, s *raceStage, others string, moment time.Duration)) {
+// eachRace runs test in both modes at each moment of all that others may read of a group,
+// with a warm mapper of a slow server. when says what that is. others waits for them.
+func eachRace(t *testing.T, group string, test func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, when string, others func())) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-		for others := range othersReads {
-			t.Run(others, func(t *testing.T) {
-				for _, moment := range moments() {
-					inBubble(t, func(t *testing.T) {
-						s := newRaceStage(t, forms)
-						test(t, s, others, moment)
-						s.others.Wait()
-					})
-				}
-			})
+		for what, read := range othersReads {
+			for moment := 5 * time.Millisecond; moment < 160*time.Millisecond; moment += 10 * time.Millisecond {
+				inBubble(t, func(t *testing.T) {
+					server := newServer(forms)
+					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+					readAll(t, m)
+					server.PutVersion(unheard, fakeVersion("v1", "Whatever"))
+					server.SetLatency(latency)
+					var others sync.WaitGroup
+					others.Go(func() { _ = read(m, group) })
+					time.Sleep(moment)
+					test(t, server, m, fmt.Sprintf("%v after others began to read %s", moment, what), others.Wait)
+					others.Wait()
+				})
+			}
 		}
 	})
 }
@@ -113,31 +83,17 @@ func TestLookupsBesideOlderReads(t *testing.T) {
 		"unread version": {Group: fooKind.Group, Version: "v3", Kind: "Added"},
 	} {
 		t.Run(where, func(t *testing.T) {
-			eachRace(t, func(t *testing.T, s *raceStage, others string, moment time.Duration) {
-				s.begin(othersReads[others], gvk.Group)
-				time.Sleep(moment)
+			eachRace(t, gvk.Group, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, when string, _ func()) {
 				kinds := []string{gvk.Kind}
 				if where == "known version" {
 					kinds = []string{"Foo", "Bar", gvk.Kind}
 				}
-				s.server.PutVersion(gvk.Group, fakeVersion(gvk.Version, kinds...))
-				var lookups sync.WaitGroup
-				for _, form := range lookupForms(gvk) {
-					if slices.Contains([]string{"RESTMappings", "KindsFor", "ResourcesFor", "ResourceFor"}, firstWord(form.name)) {
-						continue // they go the way of RESTMapping and KindFor
-					}
-					lookups.Go(func() { form.wantAnswer(t, s.mapper, fmt.Sprintf("%v after others began to read %s", moment, others)) })
-				}
-				lookups.Wait()
+				server.PutVersion(gvk.Group, fakeVersion(gvk.Version, kinds...))
+				forms := lookupForms(gvk)
+				allAtOnce(len(forms), func(i int) { forms[i].wantAnswer(t, m, when) })
 			})
 		})
 	}
-}
-
-func firstWord(s string) string {
-	word := ""
-	_, _ = fmt.Sscan(s, &word)
-	return word
 }
 
 // F3: a reset is settled by no read that began before it, of no part of what a
@@ -147,29 +103,24 @@ func TestResetsBesideOlderReads(t *testing.T) {
 		"Reset":      func(m *apiutil.DynamicRESTMapper) { m.Reset() },
 		"ResetGroup": func(m *apiutil.DynamicRESTMapper) { m.ResetGroup(fooKind.Group) },
 	} {
-		for when, wait := range map[string]bool{"at once": false, "when the others are done": true} {
-			t.Run(name+"/"+when, func(t *testing.T) {
-				eachRace(t, func(t *testing.T, s *raceStage, others string, moment time.Duration) {
-					s.begin(othersReads[others], fooKind.Group)
-					time.Sleep(moment)
-					s.server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo:cluster"))
-					reset(s.mapper)
+		for lookups, wait := range map[string]bool{"at once": false, "when the others are done": true} {
+			t.Run(name+"/"+lookups, func(t *testing.T) {
+				eachRace(t, fooKind.Group, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper, when string, others func()) {
+					server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo:cluster"))
+					reset(m)
 					if wait {
-						s.others.Wait()
+						others()
 					}
-					var lookups sync.WaitGroup
-					for _, versions := range [][]string{nil, {"v1"}, {"v2", "v1"}} {
-						lookups.Go(func() {
-							mapping, err := s.mapper.RESTMapping(fooKind.GroupKind(), versions...)
-							if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
-								t.Errorf("%v after others began to read %s: %q: %s", moment, others, versions, answered(mappingText(mapping), err))
-							}
-							if _, err := s.mapper.RESTMapping(barKind.GroupKind(), versions...); !meta.IsNoMatchError(err) {
-								t.Errorf("%v after others began to read %s: %q of what has gone: %v", moment, others, versions, err)
-							}
-						})
-					}
-					lookups.Wait()
+					questions := [][]string{nil, {"v1"}, {"v2", "v1"}}
+					allAtOnce(len(questions), func(i int) {
+						mapping, err := m.RESTMapping(fooKind.GroupKind(), questions[i]...)
+						if err != nil || mapping.Scope.Name() != meta.RESTScopeNameRoot {
+							t.Errorf("%s: %q: %s", when, questions[i], answered(mappingText(mapping), err))
+						}
+						if _, err := m.RESTMapping(barKind.GroupKind(), questions[i]...); !meta.IsNoMatchError(err) {
+							t.Errorf("%s: %q of what has gone: %v", when, questions[i], err)
+						}
+					})
 				})
 			})
 		}
@@ -182,7 +133,7 @@ func TestResetsBesideOlderReads(t *testing.T) {
 func TestMovingKindIsNeverAbsent(t *testing.T) {
 	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
 	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-	moving, absent := schema.GroupKind{Group: "example.com", Kind: "Moving"}, schema.GroupKind{Group: "example.com", Kind: "Absent"}
+	moving := schema.GroupKind{Group: "example.com", Kind: "Moving"}
 	serve := func(n int) {
 		tables := [][]string{{"Stays", "Moving"}, {"Stays"}}
 		server.Put(fakeGroup(moving.Group, fakeVersion("v1", tables[n%2]...), fakeVersion("v2", tables[(n+1)%2]...)))
@@ -191,13 +142,13 @@ func TestMovingKindIsNeverAbsent(t *testing.T) {
 	const tries = 500
 	for n := range tries {
 		serve(n)
-		_, _ = m.RESTMappings(absent, "v1", "v2") // reads both
+		_ = miss(m, moving.Group, "v1", "v2")
 		allAtOnce(12, func(i int) {
 			switch {
 			case i == 0:
 				serve(n + 1)
 			case i < 4:
-				_, _ = m.RESTMapping(absent, []string{"v1", "v2"}[i%2])
+				_ = miss(m, moving.Group, []string{"v1", "v2"}[i%2])
 			default:
 				if _, err := m.RESTMapping(moving); err != nil && wrong.Add(1) <= 3 {
 					t.Errorf("try %d: %v", n, err)
@@ -207,55 +158,5 @@ func TestMovingKindIsNeverAbsent(t *testing.T) {
 	}
 	if n := wrong.Load(); n > 0 {
 		t.Errorf("%d wrong answers in %d tries", n, tries)
-	}
-}
-
-// A kind that moves from one version to another is served by one of them at any
-// moment. A lookup is judged by what its own read of the document found, before
-// what others published since.
-func TestMovingKindBesideOtherReads(t *testing.T) {
-	moving := schema.GroupKind{Group: "example.com", Kind: "Moving"}
-	tables := [][]string{{"Stays", "Moving"}, {"Stays"}}
-	serve := func(server *fakeapi.Server, version int) {
-		server.Put(fakeGroup(moving.Group, fakeVersion("v1", tables[version-1]...), fakeVersion("v2", tables[2-version]...)))
-	}
-	// On one processor the read goes on before who waits for it sees what it found.
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	wrong := 0
-	for range 20 {
-		inBubble(t, func(t *testing.T) {
-			server := newServer(fakeapi.Aggregated())
-			serve(server, 1)
-			var others sync.WaitGroup
-			next, move := server.Client().Transport, func(*http.Request) {}
-			m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
-				resp, err := next.RoundTrip(req)
-				move(req)
-				return resp, err
-			}), apiutil.DynamicRESTMapperOptions{})
-			readAll(t, m)
-			serve(server, 2)
-			absent := schema.GroupKind{Group: moving.Group, Kind: "Absent"}
-			_, _ = m.RESTMapping(absent, "v1") // from here on it is known in neither
-			moved := false
-			move = func(req *http.Request) {
-				if req.URL.Path != "/apis" || moved {
-					return
-				}
-				moved = true // after the document was written, which has it in v2
-				for range 4 {
-					others.Go(func() { _, _ = m.RESTMapping(absent, "v2") })
-				}
-				synctest.Wait()
-				serve(server, 1)
-			}
-			if _, err := m.RESTMapping(moving); err != nil {
-				wrong++
-			}
-			others.Wait()
-		})
-	}
-	if wrong > 0 {
-		t.Errorf("%d of 20 lookups of a kind that is always there found none", wrong)
 	}
 }

@@ -58,50 +58,45 @@ const (
 // until record is called, because most mappers have no debug page.
 type recent struct {
 	mu      sync.Mutex
-	seen    *snapshot.Snapshot // by the latest read; nil: nothing is kept
-	reads   []debugRead        // the latest last
-	changes []debugChange
-	absent  map[string]*debugAbsent
+	since   uint64                  // the generation when record was called
+	reads   []debugRead             // the latest first; replaced, never changed
+	changes []debugChange           // likewise
+	absent  map[string]*debugAbsent // nil: nothing is kept
 }
 
 // record starts to keep what happens.
-func (h *recent) record(now *snapshot.Snapshot) {
+func (h *recent) record(generation uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.seen == nil {
-		h.seen, h.absent = now, map[string]*debugAbsent{}
+	if h.absent == nil {
+		h.since, h.reads, h.changes, h.absent = generation, []debugRead{}, []debugChange{}, map[string]*debugAbsent{}
 	}
 }
 
-// see notes what is known now, and returns what was known at the read before, or nil
-// if nothing is kept. Reports may be late, and in another order than their reads.
-func (h *recent) see(now *snapshot.Snapshot) *snapshot.Snapshot {
+// recording reports whether anything is kept.
+func (h *recent) recording() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	seen := h.seen
-	if seen != nil && now.Generation() >= seen.Generation() {
-		h.seen = now
-	}
-	return seen
+	return h.absent != nil
 }
 
-// remember keeps a read, and what has changed since the one before.
-func (h *recent) remember(r reload.Report) {
-	from, now := h.see(r.To), time.Now()
-	if from == nil {
+// remember keeps a read, and the change that it has brought, if any.
+func (h *recent) remember(r reload.Report, change *debugChange) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.absent == nil {
 		return
 	}
-	var changes []debugChange
-	if from.Generation() < r.To.Generation() {
-		change := debugChange{Time: now, Generation: r.To.Generation()}
-		change.Added, change.Removed, change.Changed = summarize(from, r.To)
-		changes = append(changes, change)
+	h.reads = prepend(h.reads, debugRead{
+		time.Now(), r.Read.Part.String(), r.Read.Group, r.Read.Version, r.Duration.Round(time.Microsecond).String(), errorText(r.Err),
+	})
+	if change != nil && change.Generation > h.since {
+		h.changes = prepend(h.changes, *change)
 	}
-	read := debugRead{now, r.Read.Part.String(), r.Read.Group, r.Read.Version, r.Duration.Round(time.Microsecond).String(), errorText(r.Err)}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.reads = lastOf(append(h.reads, read))
-	h.changes = lastOf(append(h.changes, changes...))
+}
+
+func prepend[T any](list []T, latest T) []T {
+	return append([]T{latest}, list[:min(len(list), mostRecent-1)]...)
 }
 
 // missed counts a lookup that found nothing. If there is no room, it takes the place and
@@ -121,9 +116,7 @@ func (h *recent) missed(q snapshot.Query) {
 			entry.Kind, entry.Resource = "", q.Name
 		}
 		if len(h.absent) >= mostAbsent {
-			least := slices.MinFunc(slices.Collect(maps.Keys(h.absent)), func(a, b string) int {
-				return cmp.Or(cmp.Compare(h.absent[a].Times, h.absent[b].Times), h.absent[a].Last.Compare(h.absent[b].Last))
-			})
+			least := slices.MinFunc(slices.Collect(maps.Keys(h.absent)), func(a, b string) int { return h.absent[b].compare(h.absent[a]) })
 			entry.Times = h.absent[least].Times
 			delete(h.absent, least)
 		}
@@ -133,29 +126,18 @@ func (h *recent) missed(q snapshot.Query) {
 	entry.Last = time.Now()
 }
 
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
+// compare orders what is asked for most often first.
+func (a *debugAbsent) compare(b *debugAbsent) int {
+	return cmp.Or(b.Times-a.Times, b.Last.Compare(a.Last))
 }
 
-func lastOf[T any](list []T) []T { return list[max(0, len(list)-mostRecent):] }
-
-// latest returns copies.
+// latest returns what is kept.
 func (h *recent) latest() debugRecent {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	absent := []debugAbsent{}
-	for _, entry := range h.absent {
+	for _, entry := range slices.SortedFunc(maps.Values(h.absent), (*debugAbsent).compare) {
 		absent = append(absent, *entry)
 	}
-	slices.SortFunc(absent, func(a, b debugAbsent) int { return cmp.Or(b.Times-a.Times, b.Last.Compare(a.Last)) })
-	return debugRecent{Reads: reversed(h.reads), Changes: reversed(h.changes), Absent: absent[:min(len(absent), topAbsent)]}
-}
-
-func reversed[T any](list []T) []T {
-	out := append([]T{}, list...)
-	slices.Reverse(out)
-	return out
+	return debugRecent{Reads: h.reads, Changes: h.changes, Absent: absent[:min(len(absent), topAbsent)]}
 }

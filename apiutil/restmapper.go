@@ -41,6 +41,7 @@ type DynamicRESTMapper struct {
 	confirmed confirmations // of the versions that were in doubt
 	used      inUse         // kinds of clients and informers
 	memory    sync.Map      // of clients and informers
+	first     sync.Map      // of *meta.RESTMapping by schema.GroupVersionKind: what those have got that do not follow
 
 	watchers []*refresh.Watcher // none unless WatchAPIs
 	started  atomic.Bool        // Start was called
@@ -203,6 +204,9 @@ func (m *DynamicRESTMapper) RESTMapping(gk schema.GroupKind, versions ...string)
 
 // RESTMappingWithContext is RESTMapping. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if isAsStock(versions) {
+		return m.firstMapping(ctx, gk.WithVersion(versions[0]))
+	}
 	mapping, current, err := m.reloader.Snapshot().RESTMapping(gk, versions)
 	if current {
 		m.hit()
@@ -223,6 +227,13 @@ func (m *DynamicRESTMapper) RESTMappings(gk schema.GroupKind, versions ...string
 
 // RESTMappingsWithContext is RESTMappings. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) RESTMappingsWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
+	if isAsStock(versions) {
+		mapping, err := m.firstMapping(ctx, gk.WithVersion(versions[0]))
+		if err != nil {
+			return nil, err
+		}
+		return []*meta.RESTMapping{mapping}, nil
+	}
 	mappings, current, err := m.reloader.Snapshot().RESTMappings(gk, versions)
 	if current {
 		m.hit()

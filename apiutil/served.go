@@ -50,7 +50,7 @@ func (m *DynamicRESTMapper) RunWhileServed(
 		if err != nil || ctx.Err() != nil {
 			return nil //nolint:nilerr // It fails only when ctx ends.
 		}
-		stopped, err := m.runOnce(ctx, run, served, gvks)
+		stopped, err := m.runOnce(ctx, run, served)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // As documented.
 		}
@@ -80,9 +80,7 @@ func onlyCanceled(err error) bool {
 
 // runOnce runs run until it returns. stopped reports whether its context ended,
 // because the kinds are no longer served as in served, or because ctx ended.
-func (m *DynamicRESTMapper) runOnce(
-	ctx context.Context, run func(context.Context) error, served []meta.RESTMapping, gvks []schema.GroupVersionKind,
-) (stopped bool, err error) {
+func (m *DynamicRESTMapper) runOnce(ctx context.Context, run func(context.Context) error, served []meta.RESTMapping) (stopped bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	gone := make(chan struct{})
 	go func() {
@@ -102,41 +100,32 @@ func (m *DynamicRESTMapper) runOnce(
 // as in served, or when ctx ends. It reads their versions live every mostPoll, because a
 // kind of an APIService may go without an event, and without a word in the document.
 func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMapping) {
-	backoff := pollBackoff()
-	next := time.Now().Add(mostPoll)
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	backoff, due := pollBackoff(), time.After(mostPoll)
 	for ctx.Err() == nil {
 		changed := m.reloader.Changed()
-		switch doubt := !stillServed(m.reloader.Snapshot(), served); {
-		case doubt && m.confirmGone(ctx, served):
-			return
-		case doubt:
+		if !stillServed(m.reloader.Snapshot(), served) {
+			if m.confirmGone(ctx, served) {
+				return
+			}
 			pause(ctx, backoff.Step())
 			continue
-		case !time.Now().Before(next):
-			next = time.Now().Add(mostPoll)
+		}
+		backoff = pollBackoff()
+		select {
+		case <-due:
+			due = time.After(mostPoll)
 			asking.Add(1)
 			go func() { // in the background, because the group of one of the kinds may hang
 				defer asking.Done()
 				m.confirmGone(ctx, served)
 			}()
+		case <-changed:
+		case <-ctx.Done():
 		}
-		backoff = pollBackoff()
-		awaitChange(ctx, changed, next)
-	}
-}
-
-// awaitChange waits until changed is closed, until next, or until ctx ends.
-func awaitChange(ctx context.Context, changed <-chan struct{}, next time.Time) {
-	timer := time.NewTimer(time.Until(next))
-	defer timer.Stop()
-	select {
-	case <-changed:
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 
@@ -168,14 +157,10 @@ func (m *DynamicRESTMapper) confirmGone(ctx context.Context, served []meta.RESTM
 
 // stillServed reports whether s has all of the mappings, each in its version.
 func stillServed(s *snapshot.Snapshot, mappings []meta.RESTMapping) bool {
-	for i := range mappings {
-		was := &mappings[i]
-		now, _, err := s.RESTMapping(was.GroupVersionKind.GroupKind(), []string{was.GroupVersionKind.Version})
-		if err != nil || now.Resource != was.Resource || now.Scope.Name() != was.Scope.Name() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(mappings, func(was meta.RESTMapping) bool {
+		now, err := mappingIn(s, &was)
+		return err != nil || !sameMapping(now, &was)
+	})
 }
 
 // logEnd logs that run has returned nil by itself and is not called again. That happens

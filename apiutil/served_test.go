@@ -24,6 +24,152 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
+// A waiting is a call of WaitForKinds under way.
+type waiting struct {
+	began  time.Time
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // once done is closed
+	took   time.Duration
+}
+
+func waitFor(m *apiutil.DynamicRESTMapper, gvks ...schema.GroupVersionKind) *waiting {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &waiting{began: time.Now(), cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.err = m.WaitForKinds(ctx, gvks...)
+		w.took = time.Since(w.began)
+	}()
+	synctest.Wait()
+	return w
+}
+
+func (w *waiting) over() bool {
+	synctest.Wait()
+	select {
+	case <-w.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wantWithin waits for d and fails the test unless the call has returned nil by then.
+func (w *waiting) wantWithin(t *testing.T, d time.Duration) {
+	t.Helper()
+	start := time.Now()
+	select {
+	case <-w.done:
+	case <-time.After(d):
+	}
+	if !w.over() {
+		t.Errorf("still waiting after %v", time.Since(start))
+		w.cancel()
+		<-w.done
+	} else if w.err != nil {
+		t.Errorf("WaitForKinds: %v", w.err)
+	}
+	w.cancel()
+}
+
+// wantStill fails the test if the call has returned.
+func (w *waiting) wantStill(t *testing.T) {
+	t.Helper()
+	if w.over() {
+		t.Errorf("returned after %v: %v", w.took, w.err)
+	}
+}
+
+// A wait asks by itself, every 30 s in the end, for as long as it takes and no longer.
+func TestWaitForKindsPolls(t *testing.T) {
+	for _, after := range []time.Duration{500 * time.Millisecond, 10 * time.Second, 3 * time.Hour} {
+		eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			known := schema.GroupVersionKind{Group: "example.com", Kind: "Later"} // without a version
+			unknown := schema.GroupVersionKind{Group: "later.example.com", Kind: "Later"}
+			w := waitFor(m, fooKind, newKind, known, unknown)
+			time.Sleep(after)
+			server.PutVersion(known.Group, fakeVersion("v2", "Later"))
+			server.PutVersion(unknown.Group, fakeVersion("v1", "Later"))
+			time.Sleep(40 * time.Second)
+			w.wantStill(t)
+			serve(server, newKind)
+			w.wantWithin(t, noticed)
+			if n, most := len(server.TakeRequests()), 80+9*int(after/(30*time.Second)); n > most {
+				t.Errorf("%d requests", n)
+			}
+			time.Sleep(time.Hour)
+			wantRequests(t, server, "afterwards")
+		})
+	}
+}
+
+func TestWaitForKindsEndsWithContext(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		server.SetLatency(2 * time.Second) // so that it ends in a request, too
+		for _, d := range []time.Duration{time.Second, 3*time.Second + time.Millisecond, time.Minute} {
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(context.Background(), d)
+			err := m.WaitForKinds(ctx, newKind, otherKind)
+			cancel()
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), newKind.Kind) {
+				t.Errorf("%v", err)
+			}
+			if took := time.Since(start); took != d {
+				t.Errorf("returned after %v, its context ended after %v", took, d)
+			}
+		}
+		w := waitFor(m, newKind)
+		w.cancel()
+		if <-w.done; !errors.Is(w.err, context.Canceled) {
+			t.Errorf("%v", w.err)
+		}
+		cause := errors.New("the reason")
+		ctx, cancel := context.WithCancelCause(context.Background())
+		cancel(cause)
+		if err := m.WaitForKinds(ctx, newKind); !errors.Is(err, cause) {
+			t.Errorf("%v; want the cause of the context's end", err)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
+// The error names why a kind could not be found, even if only one version failed.
+func TestWaitForKindsSaysWhatFailed(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		serve(server, newKind)
+		path := "/apis/" + newKind.Group + "/" + newKind.Version
+		server.SetFault(fakeapi.At(path), fakeapi.Status(503, 0))
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		missing := newKind
+		missing.Kind = "Absent"
+		if err := m.WaitForKinds(ctx, missing); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "503") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// An event of the watch ends a wait at once. Until then the wait asks every 30 s: an
+// APIService's resources come without an event.
+func TestWaitForKindsWithWatch(t *testing.T) {
+	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
+		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
+			w := waitFor(m, newKind)
+			settled(t, server, m)
+			time.Sleep(10 * time.Minute)
+			if n := len(server.TakeRequests()); n < 10*2*2 || n > 10*3*3 { // 2 or 3 polls a minute of 2 or 3 requests
+				t.Errorf("%d requests in 10 minutes", n)
+			}
+			serve(server, newKind)
+			watched.lists[crdsPath].put("news")
+			w.wantWithin(t, 1400*time.Millisecond)
+		})
+}
+
 // A controller is what RunWhileServed runs in these tests.
 type controller struct {
 	begun, now, ended atomic.Int32
@@ -130,46 +276,70 @@ func TestRunWhileServedWaitsForRun(t *testing.T) {
 	})
 }
 
-func TestRunWhileServedReturnsErrors(t *testing.T) {
+func TestRunWhileServedReturns(t *testing.T) {
 	failure := errors.New("failing")
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		for _, own := range []error{nil, failure, context.Canceled} {
-			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			c := runController(m, fooKind)
-			time.Sleep(time.Minute)
-			c.fails <- own
-			c.wantReturn(t, false, own)
-			c.want(t, 1, 1)
-		}
+	both := fmt.Errorf("stopping: %w", errors.Join(context.Canceled, failure))
+	for _, test := range []struct {
+		ends   string // why run ends: by itself, because the kind is gone, or because all ends
+		result error  // of run
+		again  bool   // run is called again when the kind is back
+		want   error
+	}{
+		{ends: "itself"},
+		{ends: "itself", result: failure, want: failure},
+		{ends: "itself", result: context.Canceled, want: context.Canceled},
+		{ends: "kind", again: true},
+		{ends: "kind", result: context.Canceled, again: true},
+		{ends: "kind", result: failure, want: failure},
+		{ends: "kind", result: both, want: failure},
+		{ends: "all"},
+		{ends: "all", result: context.Canceled},
+		{ends: "all", result: failure},
+	} {
+		t.Run(fmt.Sprint(test.ends, test.result), func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				c := runController(newMapper(t, server, apiutil.DynamicRESTMapperOptions{}), fooKind)
+				c.behave(time.Second, test.result)
+				time.Sleep(time.Minute)
+				switch test.ends {
+				case "itself":
+					c.fails <- test.result
+				case "kind":
+					server.Remove(fooKind.Group)
+					time.Sleep(noticed)
+				}
+				if test.again {
+					serve(server, fooKind)
+					time.Sleep(noticed)
+					c.want(t, 2, 1)
+				}
+				c.wantReturn(t, test.ends == "all" || test.again, test.want)
+				c.want(t, c.ended.Load(), c.begun.Load())
+			})
+		})
+	}
+}
 
-		// After it was cancelled, because a kind has gone.
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		c := runController(m, fooKind)
-		c.behave(time.Second, context.Canceled)
-		server.Remove(fooKind.Group)
-		time.Sleep(noticed)
-		serve(server, fooKind)
-		time.Sleep(noticed)
-		c.want(t, 2, 1)
-		c.behave(time.Second, failure)
-		server.Remove(fooKind.Group)
-		c.wantReturn(t, false, failure)
-
-		// Because everything ends.
-		serve(server, fooKind)
-		for _, result := range []error{nil, context.Canceled, failure} {
-			c := runController(newMapper(t, server, apiutil.DynamicRESTMapperOptions{}), fooKind)
-			c.behave(time.Second, result)
-			time.Sleep(time.Minute)
-			c.wantReturn(t, true, nil)
-			c.want(t, 1, 1)
-		}
-
-		// Before it began.
-		c = runController(newMapper(t, server, apiutil.DynamicRESTMapperOptions{}), newKind)
+// RunWhileServed returns nil if all ends before run has begun, and does not hide a panic.
+func TestRunWhileServedWithoutRun(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{})
+		c := runController(m, newKind)
 		time.Sleep(time.Minute)
 		c.wantReturn(t, true, nil)
 		c.want(t, 0, 0)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		wantServed(t, m, fooKind)
+		if err := m.RunWhileServed(ctx, func(context.Context) error { return errors.New("it was run") }, fooKind); err != nil {
+			t.Error(err)
+		}
+		defer func() {
+			if recover() != "from run" {
+				t.Error("the panic did not reach the caller")
+			}
+		}()
+		_ = m.RunWhileServed(context.Background(), func(context.Context) error { panic("from run") }, fooKind)
 	})
 }
 
@@ -179,17 +349,8 @@ func TestRunWhileServedDoubtIsPaced(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
 		defer startMapper(t, m)()
-		ctx, cancel := context.WithCancel(context.Background())
-		canceled, returned := make(chan struct{}), make(chan error, 1)
-		go func() {
-			returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
-				<-ctx.Done()
-				close(canceled)
-				return ctx.Err()
-			}, fooKind)
-		}()
+		c := runController(m, fooKind)
 		time.Sleep(10 * time.Second)
-
 		server.SetLatency(10 * time.Millisecond)
 		heal := server.SetFault(fakeapi.At("/apis/example.com/v1"), fakeapi.Status(503, 0))
 		server.PutVersion("example.com", fakeVersion("v1", "Bar"))
@@ -198,45 +359,35 @@ func TestRunWhileServedDoubtIsPaced(t *testing.T) {
 		if n := len(server.TakeRequests()); n > 60 {
 			t.Errorf("%d requests in a minute of doubt; want those of 12 refreshes and a few more", n)
 		}
+		c.want(t, 1, 0)
 		heal()
-		select {
-		case <-canceled:
-		case <-time.After(mostDoubt):
-			t.Errorf("run goes on %v after the server can say that the kind has gone", mostDoubt)
-		}
-		cancel()
-		if err := <-returned; err != nil {
-			t.Error(err)
-		}
+		time.Sleep(noticed)
+		c.want(t, 1, 1)
+		c.wantReturn(t, true, nil)
 	})
 }
 
-// Kinds of one version cost one request, as often as RunWhileServed asks.
+// Kinds of one version cost one request, as often as RunWhileServed asks. Other verbs are no
+// reason to stop what runs: only its kind, scope and resource are.
 func TestRunWhileServedAsksOnceAVersion(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		ctx, cancel := context.WithCancel(context.Background())
-		returned := make(chan error, 1)
-		go func() {
-			returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
-				<-ctx.Done()
-				return ctx.Err()
-			}, fooKind, barKind)
-		}()
+		c := runController(m, fooKind, barKind)
 		time.Sleep(10 * time.Second)
 		server.TakeRequests()
-		time.Sleep(mostDoubt)
-		if requests := server.TakeRequests(); len(requests) != 1 {
-			t.Errorf("requests %v", requests)
-		}
-		cancel()
-		if err := <-returned; err != nil {
+		time.Sleep(noticed)
+		wantRequests(t, server, "30 seconds", "/apis/example.com/v1 200")
+		other := fakeVersion("v1", "Foo", "Bar")
+		other.Resources[0].Verbs = []string{"delete", "get", "list", "watch"}
+		server.PutVersion("example.com", other)
+		if err := m.Refresh(context.Background()); err != nil {
 			t.Error(err)
 		}
+		time.Sleep(2 * noticed)
+		c.want(t, 1, 0)
+		c.wantReturn(t, true, nil)
 	})
 }
-
-const mostDoubt = 31 * time.Second // as often as RunWhileServed asks in the end
 
 // A run that returns nil by itself is logged once, with a Logger or without, and
 // no other end is.
@@ -275,64 +426,20 @@ func TestRunWhileServedAmongChanges(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 		c := runController(m, fooKind)
-		stop := keepResetting(m, otherKind)
-		time.Sleep(5 * time.Minute)
+		changing := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+				m.ResetGroup(otherKind.Group)
+				_ = lookUp(m, otherKind)
+			}
+		}
+		changing(5 * time.Minute)
 		c.want(t, 1, 0)
 		server.Remove(fooKind.Group)
-		time.Sleep(noticed)
+		changing(noticed)
 		c.want(t, 1, 1)
 		serve(server, fooKind)
-		time.Sleep(noticed)
+		changing(noticed)
 		c.want(t, 2, 1)
-		stop()
 		c.wantReturn(t, true, nil)
-	})
-}
-
-// RunWhileServed in rare cases: see the names.
-func TestRunWhileServedEdges(t *testing.T) {
-	serve := func(t *testing.T, run func(*apiutil.DynamicRESTMapper, *fakeapi.Server, context.Context, context.CancelFunc)) {
-		inBubble(t, func(t *testing.T) {
-			server := newServer(fakeapi.Aggregated())
-			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second})
-			stop := startMapper(t, m)
-			defer stop()
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			run(m, server, ctx, cancel)
-		})
-	}
-	until := func(result func(error) error) func(context.Context) error {
-		return func(ctx context.Context) error { <-ctx.Done(); return result(ctx.Err()) }
-	}
-	t.Run("its own error beside the cancellation", func(t *testing.T) {
-		serve(t, func(m *apiutil.DynamicRESTMapper, server *fakeapi.Server, ctx context.Context, _ context.CancelFunc) {
-			own := errors.New("could not flush")
-			time.AfterFunc(time.Minute, func() { server.Remove("example.com") })
-			err := m.RunWhileServed(ctx, until(func(err error) error { return fmt.Errorf("stopping: %w", errors.Join(err, own)) }), fooKind)
-			if !errors.Is(err, own) {
-				t.Errorf("returned %v", err)
-			}
-		})
-	})
-	t.Run("ctx has ended", func(t *testing.T) {
-		serve(t, func(m *apiutil.DynamicRESTMapper, _ *fakeapi.Server, ctx context.Context, cancel context.CancelFunc) {
-			wantServed(t, m, fooKind)
-			cancel()
-			err := m.RunWhileServed(ctx, func(context.Context) error { return errors.New("it was run") }, fooKind)
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	})
-	t.Run("run panics", func(t *testing.T) {
-		serve(t, func(m *apiutil.DynamicRESTMapper, _ *fakeapi.Server, ctx context.Context, _ context.CancelFunc) {
-			defer func() {
-				if recover() != "from run" {
-					t.Error("the panic did not reach the caller")
-				}
-			}()
-			_ = m.RunWhileServed(ctx, func(context.Context) error { panic("from run") }, fooKind)
-		})
 	})
 }

@@ -5,6 +5,7 @@ package apiutil
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/freshmapper/freshmapper/internal/refresh"
 )
@@ -33,3 +34,29 @@ func (m *DynamicRESTMapper) run(ctx context.Context) {
 // NeedLeaderElection returns false: Start runs on every replica, because each has its
 // own mapper.
 func (m *DynamicRESTMapper) NeedLeaderElection() bool { return false }
+
+// unstarted is for a mapper whose options need Start, which nobody calls. Only reports use
+// it: such a mapper has no goroutine that could notice that.
+type unstarted struct {
+	since  time.Time // when the first read ended
+	warned bool
+}
+
+// startGrace is how long a mapper may remain without Start. A manager calls Start only when
+// the manager itself is started.
+const startGrace = time.Minute
+
+// warnUnstarted logs one line if options need Start and nobody has called it in time.
+func (m *DynamicRESTMapper) warnUnstarted() {
+	u := &m.unstarted
+	if u.since.IsZero() {
+		u.since = time.Now()
+	}
+	needed := m.options.RefreshInterval > 0 || m.options.WatchAPIs
+	if !needed || m.started.Load() || u.warned || time.Since(u.since) < startGrace {
+		return
+	}
+	u.warned = true
+	m.logger().Info("RefreshInterval and WatchAPIs have no effect, because Start was not called: add the mapper to the manager, mgr.Add(mapper), or engage its cluster in a Fleet",
+		"refreshInterval", m.options.RefreshInterval, "watchAPIs", m.options.WatchAPIs)
+}

@@ -6,9 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -101,6 +99,10 @@ func (m *DynamicRESTMapper) Generation() uint64 { return m.reloader.Snapshot().G
 // MarshalJSON returns the status as JSON, with errors as text, group-versions as
 // "apps/v1", and without the times that are zero.
 func (s DynamicRESTMapperStatus) MarshalJSON() ([]byte, error) {
+	failed := make(map[string]string, len(s.FailedGroupVersions))
+	for gv, err := range s.FailedGroupVersions {
+		failed[gv.String()] = err.Error()
+	}
 	return json.Marshal(struct {
 		Generation          uint64            `json:"generation"`
 		Groups              int               `json:"groups"`
@@ -114,7 +116,7 @@ func (s DynamicRESTMapperStatus) MarshalJSON() ([]byte, error) {
 		Watching            bool              `json:"watching"`
 	}{
 		s.Generation, s.Groups, s.Kinds, unlessZero(s.LastAttempt), unlessZero(s.LastSuccess), errorText(s.LastError),
-		s.ConsecutiveFailures, unlessZero(s.UnhealthySince), errorTexts(s.FailedGroupVersions), s.Watching,
+		s.ConsecutiveFailures, unlessZero(s.UnhealthySince), failed, s.Watching,
 	})
 }
 
@@ -125,12 +127,9 @@ func unlessZero(t time.Time) *time.Time {
 	return &t
 }
 
-func errorTexts(failed map[schema.GroupVersion]error) map[string]string {
-	texts := make(map[string]string, len(failed))
-	for gv, err := range failed {
-		texts[gv.String()] = err.Error()
+func errorText(err error) string {
+	if err == nil {
+		return ""
 	}
-	return texts
+	return err.Error()
 }
-
-func sortedKeys(texts map[string]string) []string { return slices.Sorted(maps.Keys(texts)) }

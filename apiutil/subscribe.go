@@ -73,8 +73,9 @@ func (m *DynamicRESTMapper) deliver(ctx context.Context, changes chan<- []APICha
 		changed := m.reloader.Changed()
 		now := m.reloader.Snapshot()
 		var out chan<- []APIChange // nil, which blocks, if there is nothing to send
-		batch := apiChanges(snapshot.Diff(delivered, now))
-		if len(batch) > 0 {
+		var batch []APIChange
+		for _, c := range snapshot.Diff(delivered, now) {
+			batch = append(batch, APIChange{Type: APIChangeType(c.Type), Mapping: c.Mapping, Verbs: c.Verbs.Names()})
 			out = changes
 		}
 		select {
@@ -84,14 +85,6 @@ func (m *DynamicRESTMapper) deliver(ctx context.Context, changes chan<- []APICha
 		case <-ctx.Done():
 		}
 	}
-}
-
-func apiChanges(diff []snapshot.Change) []APIChange {
-	changes := make([]APIChange, 0, len(diff))
-	for _, c := range diff {
-		changes = append(changes, APIChange{Type: APIChangeType(c.Type), Mapping: c.Mapping, Verbs: c.Verbs.Names()})
-	}
-	return changes
 }
 
 // pollBackoff returns the pauses after which the mapper asks the server by itself if

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,17 +28,13 @@ func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.Gro
 // awaitServed is WaitForKinds. It returns the mappings with which it found the
 // kinds served, all in one snapshot.
 func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.GroupVersionKind) ([]meta.RESTMapping, error) {
-	asking, cancel := context.WithCancel(ctx)
-	var asked chan error // nil while nothing is asked
-	defer func() {
-		cancel()
-		if asked != nil {
-			<-asked
-		}
-	}()
-	began, backoff := m.reloader.Now(), pollBackoff() // began: when the server was last asked
-	var err error                                     // why the server could not be asked the last time, or nil
-	var next time.Time                                // when it is asked again
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asks, cancel := context.WithCancel(ctx)
+	defer cancel()
+	began, backoff, due := m.reloader.Now(), pollBackoff(), time.After(0) // began: when the server was last asked
+	asked := make(chan error, 1)
+	var err error // why the server could not be asked the last time, or nil
 	for {
 		changed := m.reloader.Changed()
 		mappings, missing := mappingsSince(m.reloader.Snapshot(), began, gvks)
@@ -47,19 +44,17 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 		if ctx.Err() != nil {
 			return nil, errors.Join(fmt.Errorf("waiting for %v to be served: %w", missing, context.Cause(ctx)), err)
 		}
-		if asked == nil && !time.Now().Before(next) {
-			asked, began = make(chan error, 1), m.reloader.Now()
-			go func(began snapshot.Tick, asked chan<- error) { asked <- m.ask(asking, began, gvks) }(began, asked)
-		}
-		var due <-chan time.Time // nil, which blocks, while it is asked
-		if asked == nil {
-			due = time.After(time.Until(next))
-		}
 		select {
-		case <-changed:
-		case err = <-asked:
-			asked, next = nil, time.Now().Add(backoff.Step())
 		case <-due:
+			began = m.reloader.Now()
+			asking.Add(1)
+			go func(began snapshot.Tick) {
+				defer asking.Done()
+				asked <- m.ask(asks, began, gvks)
+			}(began)
+		case err = <-asked:
+			due = time.After(backoff.Step())
+		case <-changed:
 		case <-ctx.Done():
 		}
 	}

@@ -42,11 +42,3 @@ no_arguments() {
 	offer_help "$@"
 	[[ $# -eq 0 ]] || wrong "$*"
 }
-
-# dev builds hack/dev if its sources have changed, and replaces the script by it.
-dev() {
-	command -v go >/dev/null || die "no go command: install Go first, see go.dev/dl"
-	mkdir -p "$root/.cache"
-	go -C "$root" build -o "$root/.cache/dev" ./hack/dev
-	exec "$root/.cache/dev" "$root" "$@"
-}

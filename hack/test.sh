@@ -23,6 +23,7 @@
 # and says whether all is well: "N passed, N failed, N skipped; all N parts are ok".
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+source "$root/hack/sum.sh"
 case " $* " in *' -h '* | *' --help '*) usage && exit ;; esac
 
 # The names of tests in these lists must exist, or nothing would be left out.
@@ -93,6 +94,12 @@ servers() {
 		printf 'export KUBEBUILDER_ASSETS=%q\nlegacy=%q\n' "$latest" "$legacy" >>"$work/store.env" && mv "$work/store.env" "$work/env"
 }
 
+# gotestsum builds the program that runs go test.
+gotestsum() {
+	say 'gotestsum'
+	go -C "$root/hack/tools" build -o "$root/.cache/gotestsum" gotest.tools/gotestsum
+}
+
 # examples runs the examples' own unit tests. Unforked, they take the way for stock.
 examples() {
 	local folder status=0
@@ -133,7 +140,7 @@ upstream() { # FOLDER
 	return $status
 }
 
-# part runs a command as a part with this name, and notes how it ended (hack/dev/sum.go).
+# part runs a command as a part with this name, and notes how it ended (hack/sum.sh).
 part() {
 	local name=$1 begun=$SECONDS status=0 took said=ok
 	[[ -z $only || $name =~ $only ]] || return 0
@@ -224,7 +231,7 @@ report() {
 	if $quick; then echo 'not run: what needs an API server (-quick)'; fi
 	if [[ -n $only ]]; then echo "not run: parts whose names do not match $only (-only)"; fi
 	not_run | { if $nightly; then grep -v -e '-nightly)$'; else cat; fi; } | sed 's/^/not run: /'
-	(dev sum "$work/rows" "$@") || status=1
+	sum_up "$work/rows" "$@" || status=1
 	exit $status
 }
 
@@ -238,9 +245,13 @@ trap 'end; exit 130' INT TERM HUP
 export TMPDIR=$work GOFLAGS="${GOFLAGS:-} -trimpath -ldflags=-s"
 command -v go >/dev/null || die "no go command: install Go first, see go.dev/dl"
 
-case ${1:-} in
--matrix) instead ./hack/dev/matrix TestUpstream hack/fork/MATRIX.md "${@:2}" ;;
-esac
+if [[ ${1:-} == -matrix ]]; then
+	gotestsum
+	servers || die 'no API servers'
+	source "$work/env"
+	export LEGACY_ASSETS=$legacy
+	instead ./hack/dev/matrix TestUpstream hack/fork/MATRIX.md "${@:2}"
+fi
 while (($#)); do
 	case $1 in
 	-quick) quick=true ;;
@@ -266,8 +277,7 @@ else
 	replays='^TestPlain$/^S2-cluster-namespaces$|^TestUnmanaged$/^NotFound-minute$'
 fi
 
-say 'gotestsum'
-go -C "$root/hack/tools" build -o "$root/.cache/gotestsum" gotest.tools/gotestsum
+gotestsum
 mkdir "$work/rows"
 trap 'end; report INTERRUPTED' INT TERM HUP
 early=()

@@ -3,9 +3,9 @@
 package e2e
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,18 +17,18 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Each example has what it takes to run it in a cluster: a Dockerfile, and
-// manifests that an API server takes and that fit together and the program.
+// Each example has what it takes to run it in a cluster: manifests that an API server takes,
+// and that fit together and the program; and all of them a Dockerfile.
 func TestDeploy(t *testing.T) {
-	modules, err := filepath.Glob(filepath.Join("..", "..", "testdata", "consumers", "*", "go.mod"))
-	if err != nil || len(modules) < 4 {
-		t.Fatalf("modules: %q, %v", modules, err)
+	names := consumers(t)
+	dockerfile := document(t, "testdata/consumers/Dockerfile")
+	tree, download := strings.Index(dockerfile, "COPY third_party/"), strings.Index(dockerfile, "RUN go mod download")
+	if tree < 0 || download < tree {
+		t.Errorf("the Dockerfile does not build the fork:\n%s", dockerfile)
 	}
-	for _, module := range modules {
-		folder := filepath.Dir(module)
-		name := filepath.Base(folder)
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			objects := decodeAll(t, filepath.Join(folder, "deploy.yaml"))
+			objects := decodeAll(t, document(t, "testdata/consumers/"+name+"/deploy.yaml"))
 			namespace := only[*corev1.Namespace](t, objects)
 			account := only[*corev1.ServiceAccount](t, objects)
 			role := only[*rbacv1.ClusterRole](t, objects)
@@ -45,26 +45,45 @@ func TestDeploy(t *testing.T) {
 			if deployment.Spec.Selector.MatchLabels["app"] != pod.Labels["app"] || len(role.Rules) == 0 {
 				t.Error("the selector does not select, or the role has no rules")
 			}
-			takes(t, folder, pod.Spec.Containers[0].Args)
-
-			dockerfile, err := os.ReadFile(filepath.Join(folder, "Dockerfile"))
-			must(t, err)
-			tree, download := strings.Index(string(dockerfile), "COPY third_party/"), strings.Index(string(dockerfile), "RUN go mod download")
-			if tree < 0 || download < tree || !strings.Contains(string(dockerfile), `ENTRYPOINT ["/`+name+`"]`) {
-				t.Errorf("the Dockerfile does not build the fork:\n%s", dockerfile)
+			// It knows the flags in its manifest, and ends with an error if it can't go on.
+			args := pod.Spec.Containers[0].Args
+			if said, err := runConsumer(t, name, append(slices.Clone(args), "-h")...); err != nil || !strings.Contains(said, "Usage of") {
+				t.Errorf("-h: %v\n%s", err, said)
+			}
+			if said, err := runConsumer(t, name, append(slices.Clone(args), "-kubeconfig", "absent")...); err == nil || !strings.Contains(said, "absent") {
+				t.Errorf("-kubeconfig absent: %v\n%s", err, said)
 			}
 		})
 	}
 }
 
-// decodeAll is strict: a field that does not exist is an error.
-func decodeAll(t *testing.T, manifest string) []runtime.Object {
+// consumers are the names of the examples.
+func consumers(t *testing.T) (names []string) {
 	t.Helper()
-	text, err := os.ReadFile(manifest)
+	modules, err := filepath.Glob(filepath.Join(root, "testdata/consumers/*/go.mod"))
 	must(t, err)
+	for _, module := range modules {
+		names = append(names, filepath.Base(filepath.Dir(module)))
+	}
+	if len(names) < 4 {
+		t.Fatalf("examples: %q", names)
+	}
+	return names
+}
+
+func runConsumer(t *testing.T, name string, args ...string) (said string, err error) {
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"run", "-tags", "stock", "."}, args...)...)
+	cmd.Dir = filepath.Join(root, "testdata/consumers", name)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// decodeAll is strict: a field that does not exist is an error.
+func decodeAll(t *testing.T, manifests string) []runtime.Object {
+	t.Helper()
 	decoder := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	var objects []runtime.Object
-	for _, document := range strings.Split(string(text), "\n---\n") {
+	for _, document := range strings.Split(manifests, "\n---\n") {
 		object, _, err := decoder.Decode([]byte(document), nil, nil)
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, document)
@@ -86,14 +105,4 @@ func only[T runtime.Object](t *testing.T, objects []runtime.Object) T {
 		t.Fatalf("%d objects of %T", len(found), *new(T))
 	}
 	return found[0]
-}
-
-// takes checks that a program knows the flags in its manifest.
-func takes(t *testing.T, folder string, args []string) {
-	t.Helper()
-	cmd := exec.Command("go", append(append([]string{"run", "-tags", "stock", "."}, args...), "-h")...)
-	cmd.Dir = folder
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "Usage of") {
-		t.Errorf("%v\n%s", err, out)
-	}
 }

@@ -4,9 +4,7 @@ package e2e
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,63 +19,47 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 )
 
-// view is a cached discovery of ours, and deferred mappers over it: one as client-go makes it,
-// and one from client-go's adapter to its interfaces with a context.
+// view is a cached discovery of ours, and mappers to compare: ours; a deferred mapper over the
+// view as client-go makes it, and one from client-go's adapter to its interfaces with a context.
 type view struct {
 	discovery.CachedDiscoveryInterface
-	mapper   *apiutil.DynamicRESTMapper
-	deferred map[string]*restmapper.DeferredDiscoveryRESTMapper
-	reads    atomic.Int64 // requests of the discovery client
+	mapper  *apiutil.DynamicRESTMapper
+	mappers map[string]meta.ResettableRESTMapper
+	gateway *Gateway // of the discovery client alone
 }
 
-type countingTransport struct {
-	next  http.RoundTripper
-	count *atomic.Int64
-}
-
-func (c countingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	c.count.Add(1)
-	return c.next.RoundTrip(req)
-}
-
-func newDiscoveryView(t *testing.T, cfg *rest.Config) *view {
+func newDiscoveryView(t *testing.T, s *Server, cfg *rest.Config) *view {
 	t.Helper()
 	httpClient, err := rest.HTTPClientFor(cfg)
 	must(t, err)
-	v := &view{}
+	v := &view{gateway: newGateway(t, s)}
 	v.mapper, err = apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, apiutil.DynamicRESTMapperOptions{})
 	must(t, err)
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, &http.Client{Transport: countingTransport{httpClient.Transport, &v.reads}})
+	client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: v.gateway.server.URL})
 	must(t, err)
 	v.CachedDiscoveryInterface = apiutil.NewCachedDiscovery(v.mapper, client)
-	v.deferred = map[string]*restmapper.DeferredDiscoveryRESTMapper{
-		"deferred": restmapper.NewDeferredDiscoveryRESTMapper(v),
+	v.mappers = map[string]meta.ResettableRESTMapper{
+		"the mapper": v.mapper,
+		"deferred":   restmapper.NewDeferredDiscoveryRESTMapper(v),
 		"deferred, with context": restmapper.NewDeferredDiscoveryRESTMapperWithContext(
 			discovery.ToCachedDiscoveryInterfaceWithContext(apiutil.NewCachedDiscovery(v.mapper, client))),
 	}
 	return v
 }
 
-// wantMapping looks a kind up through each of the deferred mappers, after before, and through
-// the mapper.
+// wantMapping looks a kind up through each of the mappers, after before.
 func (v *view) wantMapping(t *testing.T, when string, kind Kind, want string, before func(meta.ResettableRESTMapper)) {
 	t.Helper()
-	mappers := map[string]meta.ResettableRESTMapper{"the mapper": v.mapper}
-	for name, m := range v.deferred {
-		mappers[name] = m
-	}
-	for name, m := range mappers {
+	for name, m := range v.mappers {
 		if before != nil {
 			before(m)
 		}
-		got, mapping, err := "", (*meta.RESTMapping)(nil), error(nil)
-		switch mapping, err = m.RESTMapping(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}); {
-		case meta.IsNoMatchError(err):
-			got = "no match"
-		case err != nil:
-			got = err.Error()
-		default:
+		got := "no match"
+		mapping, err := m.RESTMapping(schema.GroupKind{Group: kind.Group, Kind: kind.Kind})
+		if err == nil {
 			got = fmt.Sprint(mapping.GroupVersionKind.Version, " ", mapping.Scope.Name())
+		} else if !meta.IsNoMatchError(err) {
+			got = err.Error()
 		}
 		if got != want {
 			t.Errorf("%s, %s of %s: %s; want %s", when, name, kind.Kind, got, want)
@@ -85,37 +67,42 @@ func (v *view) wantMapping(t *testing.T, when string, kind Kind, want string, be
 	}
 }
 
+// reads counts the requests of the discovery client since then.
+func (v *view) reads(since time.Time) int {
+	return len(v.gateway.Calls(since, func(Call) bool { return true }))
+}
+
 // TestCachedDiscovery follows R1 to R5 of TestHeal, over client-go's deferred mapper.
 func TestCachedDiscovery(t *testing.T) {
 	ctx := t.Context()
 	s, cfg := startServer(ctx, t)
-	v := newDiscoveryView(t, cfg)
+	v := newDiscoveryView(t, s, cfg)
 	reset := meta.ResettableRESTMapper.Reset
 	widget := Kind{Group: "view.example.com", Kind: "Widget", Versions: []string{"v1"}}
 	gadget := Kind{Group: "view.example.com", Kind: "Gadget", Versions: []string{"v2"}}
 	absent := Kind{Group: "view.example.com", Kind: "Absent"}
 
-	must(t, s.Install(ctx, widget), s.AwaitSettled(ctx, widget, "v1"))
+	must(t, s.Settle(ctx, widget))
 	v.wantMapping(t, "before", widget, "v1 namespace", nil)
 	v.wantMapping(t, "before", gadget, "no match", nil)
-	must(t, s.Install(ctx, gadget), s.AwaitSettled(ctx, gadget, "v2"))
+	must(t, s.Settle(ctx, gadget))
 	v.wantMapping(t, "R1, R2: a version has come", gadget, "v2 namespace", nil)
 
-	must(t, s.Uninstall(ctx, gadget), s.AwaitGone(ctx, gadget))
+	must(t, s.Uninstall(ctx, gadget))
 	v.wantMapping(t, "R3: the kind is gone, and the mapper reset", gadget, "no match", reset)
 
-	must(t, s.Uninstall(ctx, widget), s.AwaitGone(ctx, widget))
+	must(t, s.Uninstall(ctx, widget))
 	widget.Cluster = true
-	must(t, s.Install(ctx, widget), s.AwaitSettled(ctx, widget, "v1"))
+	must(t, s.Settle(ctx, widget))
 	v.wantMapping(t, "R4: another scope, and the mapper reset", widget, "v1 root", reset)
 
 	widget.Versions = []string{"v1", "v2"}
-	must(t, s.Install(ctx, widget), s.AwaitSettled(ctx, widget, "v2"))
+	must(t, s.Settle(ctx, widget))
 	v.wantMapping(t, "R5: another preferred version, and a miss", widget, "v2 root", func(m meta.ResettableRESTMapper) {
 		_, _ = m.RESTMapping(schema.GroupKind{Group: absent.Group, Kind: absent.Kind})
 	})
 	widget.Versions = []string{"v1", "v2", "v3"}
-	must(t, s.Install(ctx, widget), s.AwaitSettled(ctx, widget, "v3"))
+	must(t, s.Settle(ctx, widget))
 	v.wantMapping(t, "R5: another preferred version, and a reset", widget, "v3 root", reset)
 	v.readsOncePerChange(t, s)
 	v.besideADeadAPIService(t, s, widget)
@@ -129,24 +116,25 @@ func (v *view) readsOncePerChange(t *testing.T, s *Server) {
 		return namesOf(lists)
 	}
 	preferred()
-	v.reads.Store(0)
+	begun := time.Now()
 	for range 100 {
 		preferred()
 	}
 	time.Sleep(12 * time.Second) // if anything were missing it would be read again
 	preferred()
-	if n := v.reads.Swap(0); n != 0 {
+	if n := v.reads(begun); n != 0 {
 		t.Errorf("%d requests, although nothing has changed", n)
 	}
+	begun = time.Now()
 	late := Kind{Group: "view.example.com", Kind: "Late", Versions: []string{"v1"}}
-	must(t, s.Install(t.Context(), late), s.AwaitSettled(t.Context(), late, "v3"), v.mapper.Refresh(t.Context()))
+	must(t, s.Settle(t.Context(), late), v.mapper.Refresh(t.Context()))
 	if got := preferred(); !slices.Contains(got, "view.example.com/v1 lates") {
 		t.Errorf("after a change: %q", got)
 	}
-	if n := v.reads.Swap(0); n != 2 && s.aggregated {
+	if n := v.reads(begun); n != 2 && s.aggregated {
 		t.Errorf("%d requests after a change, want /api and /apis", n)
 	}
-	begun := time.Now()
+	begun = time.Now()
 	const uses = 10000
 	for range uses {
 		_, err := v.ServerResourcesForGroupVersion("apps/v1")
@@ -177,7 +165,7 @@ func (v *view) besideADeadAPIService(t *testing.T, s *Server, widget Kind) {
 		},
 	}}
 	must(t, s.Client.Create(t.Context(), dead))
-	must(t, s.Await(t.Context(), "the dead APIService in the document", func() (bool, error) {
+	must(t, s.await(t.Context(), "the dead APIService in the document", func() (bool, error) {
 		group, err := s.group(t.Context(), "dead.example.com")
 		_, _, failed, errs := s.discovery.GroupsAndMaybeResources()
 		return err == nil && errs == nil && (has(group, []string{"v1"}) && !s.aggregated || len(failed) > 0), nil

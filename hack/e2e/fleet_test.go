@@ -15,13 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // TestFleet runs an operator of testdata/consumers, whose clusters come from the
@@ -30,7 +27,6 @@ import (
 // it is and the fleet from this repository's own module.
 func TestFleet(t *testing.T) {
 	t.Parallel() // most of the time it waits for connections to end
-	log.SetLogger(logr.Discard())
 	_, fork := buildBoth(t.Context(), t, "fleet")
 	provider := buildProvider(t.Context(), t, "fleet", "fleet.go")
 	host, _ := startServer(t.Context(), t)
@@ -52,16 +48,14 @@ func TestFleet(t *testing.T) {
 func (f *fleetRun) lateKind(a, b *Server) {
 	tunnel := f.kind
 	tunnel.Kind = "Tunnel"
-	must(f.t, b.Install(f.ctx, tunnel), b.AwaitServed(f.ctx, tunnel))
-	f.install(a)
+	must(f.t, b.Install(f.ctx, tunnel), a.Install(f.ctx, f.kind))
 	f.join("a", newGateway(f.t, a))
 	f.join("b", newGateway(f.t, b))
 	f.soon("both clusters are engaged", f.engaged("a", "b"))
 	f.marks(a, "one", "a")
-	f.install(b)
+	must(f.t, b.Install(f.ctx, f.kind))
 	f.t.Logf("%s: the first Gadget of b is marked %v after the CRD is served", f.way, f.marks(b, "one", "b"))
-	must(f.t, b.Uninstall(f.ctx, f.kind), b.AwaitGone(f.ctx, f.kind))
-	f.install(b)
+	must(f.t, b.Uninstall(f.ctx, f.kind), b.Install(f.ctx, f.kind))
 	f.t.Logf("%s: and %v after it is back", f.way, f.marks(b, "two", "b"))
 }
 
@@ -74,18 +68,22 @@ func (f *fleetRun) otherKubeconfig(b *Server) {
 	f.marks(b, "three", "b")
 	next := newGateway(f.t, b)
 	f.join("b", next)
-	f.soon("requests by the new way", func() error {
-		if len(next.Calls(time.Time{}, Call.isDiscovery)) == 0 {
-			return errors.New("none")
-		}
-		return nil
-	})
+	f.soon("b is read by its new way", read(next))
 	f.soon("no request by the old way is open", closed(old))
 	since := time.Now()
 	f.marks(b, "four", "b")
 	time.Sleep(5 * time.Second) // two intervals
 	if calls := old.Calls(since, func(Call) bool { return true }); len(calls) > 0 || old.Open() > 0 {
 		f.t.Errorf("%s: by the way of the kubeconfig that was replaced: %+v", f.way, calls)
+	}
+}
+
+func read(gateway *Gateway) func() error {
+	return func() error {
+		if len(gateway.Calls(time.Time{}, Call.isDiscovery)) == 0 {
+			return errors.New("no request of discovery")
+		}
+		return nil
 	}
 }
 
@@ -103,12 +101,7 @@ func (f *fleetRun) health1of2(a, b *Server) {
 	ways := map[string]*Gateway{"a": newGateway(f.t, a), "b": newGateway(f.t, b)}
 	for name, gateway := range ways {
 		f.join(name, gateway)
-		f.soon(name+" is read by its new way", func() error {
-			if len(gateway.Calls(time.Time{}, Call.isDiscovery)) == 0 {
-				return errors.New("it is not")
-			}
-			return nil
-		})
+		f.soon(name+" is read by its new way", read(gateway))
 	}
 	ways["b"].Fail(true)
 	f.soon("b is unhealthy", f.unhealthy("b", true))
@@ -223,7 +216,6 @@ type fleetRun struct {
 	host                      *Server
 	way                       string
 	kind                      Kind
-	process                   *Process
 	health, metrics, profiles string // addresses
 }
 
@@ -234,12 +226,8 @@ func startFleet(t *testing.T, host *Server, way, binary string) *fleetRun {
 		kind: Kind{Group: way + ".fleet.example.com", Kind: "Gadget", Versions: []string{"v1"}},
 	}
 	must(f.t, host.Client.Create(f.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: way}}))
-	for _, address := range []*string{&f.health, &f.metrics, &f.profiles} {
-		var err error
-		*address, err = freeAddress(f.ctx)
-		must(f.t, err)
-	}
-	f.process = start(f.ctx, t, binary, host.Kubeconfig, "-namespace", way, "-kind", "Gadget.v1."+f.kind.Group,
+	f.health, f.metrics, f.profiles = freeAddress(f.ctx, t), freeAddress(f.ctx, t), freeAddress(f.ctx, t)
+	start(f.ctx, t, binary, host.Kubeconfig, "-namespace", way, "-kind", "Gadget.v1."+f.kind.Group,
 		"-interval", "2s", "-unhealthy-after", "3s",
 		"-health-probe-bind-address", f.health, "-metrics-bind-address", f.metrics, "-pprof-bind-address", f.profiles)
 	f.soon("the program is ready", func() error { return f.ready(http.StatusOK) })
@@ -255,16 +243,11 @@ func (f *fleetRun) soon(what string, holds func() error) time.Duration {
 func (f *fleetRun) within(limit time.Duration, what string, holds func() error) time.Duration {
 	f.t.Helper()
 	begun := time.Now()
-	for {
+	must(f.t, await(f.ctx, limit, f.way+": "+what, func() (bool, error) {
 		err := holds()
-		if err == nil {
-			return time.Since(begun)
-		}
-		if time.Since(begun) > limit {
-			f.t.Fatalf("%s: not so after %v: %v", what, limit, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return err == nil, err
+	}))
+	return time.Since(begun)
 }
 
 func (f *fleetRun) ready(want int) error {
@@ -323,26 +306,15 @@ func (f *fleetRun) leave(name string) {
 	must(f.t, f.host.Client.Delete(f.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.way, Name: name}}))
 }
 
-// install brings the kind to a server.
-func (f *fleetRun) install(server *Server) {
-	f.t.Helper()
-	must(f.t, server.Install(f.ctx, f.kind), server.AwaitServed(f.ctx, f.kind))
-}
-
 // marks creates an object and waits until the program has written the name of the
 // cluster into it.
 func (f *fleetRun) marks(server *Server, object, cluster string) time.Duration {
 	f.t.Helper()
-	gadget := &unstructured.Unstructured{}
-	gadget.SetAPIVersion(f.kind.Group + "/v1")
-	gadget.SetKind(f.kind.Kind)
-	gadget.SetNamespace("default")
-	gadget.SetName(object)
-	f.soon("the creation of "+object, func() error { return client.IgnoreAlreadyExists(server.Client.Create(f.ctx, gadget)) })
+	must(f.t, server.Make(f.ctx, f.kind, object, nil))
 	return f.soon("the mark of "+cluster+" in "+object, func() error {
-		err := server.Client.Get(f.ctx, client.ObjectKeyFromObject(gadget), gadget)
-		if got := gadget.GetAnnotations()["fleet.example.com/cluster"]; err == nil && got != cluster {
-			err = fmt.Errorf("marked %q", got)
+		gadget, err := server.Object(f.ctx, f.kind, "default", object)
+		if err == nil && gadget.GetAnnotations()["fleet.example.com/cluster"] != cluster {
+			err = fmt.Errorf("marked %q", gadget.GetAnnotations())
 		}
 		return err
 	})

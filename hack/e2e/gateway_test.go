@@ -26,7 +26,7 @@ type Gateway struct {
 
 	mu    sync.Mutex
 	calls []Call
-	open  int           // requests that are not answered yet, watches among them
+	open  int           // requests that are being answered, watches among them
 	fails bool          // all requests get 503
 	held  chan struct{} // closed when waiting requests may pass; nil: requests do not wait
 }
@@ -36,6 +36,12 @@ type Call struct {
 	Method, Path string
 	Code         int
 	Begun, Ended time.Time
+}
+
+// isDiscovery reports whether a call asked what the server serves.
+func (c Call) isDiscovery() bool {
+	parts := strings.Split(strings.Trim(c.Path, "/"), "/")
+	return parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) <= 3
 }
 
 // newGateway makes a gateway to a server, which ends with the test.
@@ -71,19 +77,6 @@ func (g *Gateway) Hang() {
 	}
 }
 
-// Fail makes the gateway answer 503 to all new requests, or no longer.
-func (g *Gateway) Fail(fails bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.fails = fails
-}
-
-func (g *Gateway) failing() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.fails
-}
-
 // Release ends what Hang began.
 func (g *Gateway) Release() {
 	g.mu.Lock()
@@ -92,6 +85,13 @@ func (g *Gateway) Release() {
 		close(g.held)
 		g.held = nil
 	}
+}
+
+// Fail makes the gateway answer 503 to all new requests, or no longer.
+func (g *Gateway) Fail(fails bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fails = fails
 }
 
 // Calls returns the calls that began after since and for which wanted returns true,
@@ -109,62 +109,47 @@ func (g *Gateway) Open() int {
 	return g.open
 }
 
-func (g *Gateway) count(n int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.open += n
-}
-
 // ServeHTTP forwards a request, or holds it up, or answers 503.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	call := Call{Method: req.Method, Path: req.URL.Path, Begun: time.Now()}
-	if !g.wait(req) {
-		return // the client has given up
-	}
-	g.count(1)
-	defer g.count(-1)
-	status := &statusWriter{ResponseWriter: w, code: http.StatusOK}
-	if g.failing() {
-		http.Error(status, "unavailable", http.StatusServiceUnavailable)
-	} else {
-		g.proxy.ServeHTTP(status, req)
-	}
-	call.Code, call.Ended = status.code, time.Now()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.calls = append(g.calls, call)
-}
-
-func (g *Gateway) wait(req *http.Request) bool {
+	call := Call{Method: req.Method, Path: req.URL.Path, Begun: time.Now(), Code: http.StatusOK}
 	g.mu.Lock()
 	held := g.held
 	g.mu.Unlock()
-	if held == nil {
-		return true
+	if held != nil {
+		select {
+		case <-held:
+		case <-req.Context().Done():
+			return // the client has given up
+		}
 	}
-	select {
-	case <-held:
-		return true
-	case <-req.Context().Done():
-		return false
+	g.mu.Lock()
+	g.open++
+	fails := g.fails
+	g.mu.Unlock()
+	defer func() {
+		call.Ended = time.Now()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.open--
+		g.calls = append(g.calls, call)
+	}()
+	status := &statusWriter{ResponseWriter: w, code: &call.Code}
+	if fails {
+		http.Error(status, "unavailable", http.StatusServiceUnavailable)
+		return
 	}
+	g.proxy.ServeHTTP(status, req)
 }
 
 type statusWriter struct {
 	http.ResponseWriter
-	code int
+	code *int
 }
 
 func (w *statusWriter) WriteHeader(code int) {
-	w.code = code
+	*w.code = code
 	w.ResponseWriter.WriteHeader(code)
 }
 
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// isDiscovery reports whether a call asked what the server serves.
-func (c Call) isDiscovery() bool {
-	parts := strings.Split(strings.Trim(c.Path, "/"), "/")
-	return parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) <= 3
-}

@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -25,52 +26,42 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 )
 
-// lifecycle is a manager of controller-runtime that runs our mapper, on a real API server.
-type lifecycle struct {
-	server *Server
-	config *rest.Config
-	mapper *apiutil.DynamicRESTMapper
-}
-
-// startLifecycle starts a manager with a mapper that has these options, as README
-// shows.
-func startLifecycle(t *testing.T, s *Server, cfg *rest.Config, options apiutil.DynamicRESTMapperOptions) *lifecycle {
+// newManager makes a manager of controller-runtime with a mapper that has these options, as
+// README shows.
+func newManager(t *testing.T, cfg *rest.Config, types *runtime.Scheme, options apiutil.DynamicRESTMapperOptions) (manager.Manager, *apiutil.DynamicRESTMapper) {
 	t.Helper()
-	ctrl.SetLogger(logr.Discard())
 	httpClient, err := rest.HTTPClientFor(cfg)
 	must(t, err)
 	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, options)
 	must(t, err)
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Metrics:        server.Options{BindAddress: "0"},
+		Scheme: types, Metrics: server.Options{BindAddress: "0"},
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 	})
 	must(t, err)
-	var runnable manager.Runnable = mapper
-	must(t, mgr.Add(runnable), mgr.AddHealthzCheck("restmapper", mapper.Healthz))
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- mgr.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the manager: %v", err)
-		}
-	})
-	return &lifecycle{server: s, config: cfg, mapper: mapper}
+	must(t, mgr.Add(mapper), mgr.AddHealthzCheck("restmapper", mapper.Healthz))
+	return mgr, mapper
 }
 
-// eventually waits until yes holds, and returns how long that took.
-func eventually(t *testing.T, within time.Duration, what string, yes func() bool) time.Duration {
-	t.Helper()
-	begun := time.Now()
-	for !yes() {
-		if time.Since(begun) > within {
-			t.Fatalf("not within %v: %s", within, what)
+// run runs a manager, which must not end before the test does.
+func run(t *testing.T, mgr manager.Manager) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		early := len(ended) > 0
+		cancel()
+		if err := <-ended; err != nil || early {
+			t.Errorf("the manager has ended: %v; early: %t", err, early)
 		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return time.Since(begun)
+	})
+}
+
+func startManager(t *testing.T, cfg *rest.Config, options apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
+	t.Helper()
+	mgr, mapper := newManager(t, cfg, scheme.Scheme, options)
+	run(t, mgr)
+	return mapper
 }
 
 // next receives changes until one is of that type and kind.
@@ -95,11 +86,11 @@ func next(t *testing.T, changes <-chan []apiutil.APIChange, want apiutil.APIChan
 // up, nothing is reset, and there is no interval.
 func TestWatch(t *testing.T) {
 	s, cfg := startServer(t.Context(), t)
-	l := startLifecycle(t, s, cfg, apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
+	mapper := startManager(t, cfg, apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
 	ctx := t.Context()
-	changes := l.mapper.Subscribe(ctx)
+	changes := mapper.Subscribe(ctx)
 	next(t, changes, apiutil.APIAdded, "Pod")
-	eventually(t, 10*time.Second, "the watches are open", func() bool { return l.mapper.Status().Watching })
+	eventually(t, 10*time.Second, "the watches are open", func() bool { return mapper.Status().Watching })
 
 	kind := Kind{Group: "watch.example.com", Kind: "Widget", Versions: []string{"v1"}}
 	told := func(what string, want apiutil.APIChangeType, act func(context.Context, Kind) error) apiutil.APIChange {
@@ -124,19 +115,19 @@ func TestWatch(t *testing.T) {
 func TestKilledServer(t *testing.T) {
 	s, cfg := startServer(t.Context(), t)
 	const interval = 500 * time.Millisecond
-	l := startLifecycle(t, s, cfg, apiutil.DynamicRESTMapperOptions{
+	mapper := startManager(t, cfg, apiutil.DynamicRESTMapperOptions{
 		RefreshInterval: interval, WatchAPIs: true, UnhealthyAfter: 100 * time.Millisecond, RequestTimeout: 5 * time.Second,
 	})
 	kind := Kind{Group: "kill.example.com", Kind: "Widget", Versions: []string{"v1"}}
-	must(t, s.Install(t.Context(), kind), s.AwaitServed(t.Context(), kind))
+	must(t, s.Install(t.Context(), kind))
 	gvk := schema.GroupVersionKind{Group: kind.Group, Version: "v1", Kind: "Widget"}
-	must(t, l.mapper.WaitForKinds(t.Context(), gvk))
-	stop := l.lookUpMeanwhile(t, gvk)
+	must(t, mapper.WaitForKinds(t.Context(), gvk))
+	stop := lookUpMeanwhile(t, mapper, gvk)
 	for round := 1; round <= 3; round++ { // hack/proof kills servers a hundred times
 		revive := s.Kill()
-		eventually(t, 20*time.Second, "Healthz fails", func() bool { return l.mapper.Healthz(nil) != nil })
+		eventually(t, 20*time.Second, "Healthz fails", func() bool { return mapper.Healthz(nil) != nil })
 		must(t, revive(t.Context()))
-		took := eventually(t, 20*time.Second, "Healthz is fine again", func() bool { return l.mapper.Healthz(nil) == nil })
+		took := eventually(t, 20*time.Second, "Healthz is fine again", func() bool { return mapper.Healthz(nil) == nil })
 		t.Logf("round %d: healthy %v after the server was ready again", round, took.Round(time.Millisecond))
 		// One step of backoff, here the interval; and a second or two that the server
 		// asks for while it starts (Retry-After), which client-go waits before it tries again.
@@ -149,32 +140,30 @@ func TestKilledServer(t *testing.T) {
 
 // lookUpMeanwhile looks up kinds that exist, known and not, without a pause. No
 // answer may be wrong, and none may be NoMatch. stop ends it and counts the lookups.
-func (l *lifecycle) lookUpMeanwhile(t *testing.T, gvk schema.GroupVersionKind) (stop func() int) {
+func lookUpMeanwhile(t *testing.T, mapper *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) (stop func() int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	lookups := 0
-	done.Add(1)
-	go func() {
-		defer done.Done()
+	done.Go(func() {
 		for ; ctx.Err() == nil; lookups++ {
-			m, err := l.mapper.RESTMapping(gvk.GroupKind())
+			m, err := mapper.RESTMapping(gvk.GroupKind())
 			if err != nil || m.Resource.Resource != "widgets" || m.Scope != meta.RESTScopeNamespace {
 				t.Errorf("Widget: %v, %v", m, err)
 				return
 			}
 			if lookups%50 == 0 { // a reset makes the next lookup read
-				l.mapper.ResetGroup(gvk.Group)
-				if _, err := l.mapper.KindFor(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}); err != nil {
+				mapper.ResetGroup(gvk.Group)
+				if _, err := mapper.KindFor(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}); err != nil {
 					t.Errorf("deployments: %v", err)
 				}
-				_, err := l.mapper.RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: "Absent"}, "v1")
+				_, err := mapper.RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: "Absent"}, "v1")
 				if err == nil {
 					t.Error("Absent was found")
 				}
 			}
 			time.Sleep(time.Millisecond)
 		}
-	}()
+	})
 	return func() int {
 		cancel()
 		done.Wait()
@@ -191,7 +180,7 @@ func TestForbiddenWatch(t *testing.T) {
 		UserName: "system:serviceaccount:default:watcher", Groups: []string{"system:authenticated", "system:serviceaccounts"},
 	}
 	lines := &logged{}
-	l := startLifecycle(t, s, cfg, apiutil.DynamicRESTMapperOptions{
+	mapper := startManager(t, cfg, apiutil.DynamicRESTMapperOptions{
 		RefreshInterval: 300 * time.Millisecond, WatchAPIs: true,
 		Logger: funcr.New(lines.add, funcr.Options{}),
 	})
@@ -199,17 +188,17 @@ func TestForbiddenWatch(t *testing.T) {
 		return lines.count("customresourcedefinitions", "verbs list and watch") == 1 && lines.count("apiservices", "verbs list and watch") == 1
 	})
 	kind := Kind{Group: "rbac.example.com", Kind: "Widget", Versions: []string{"v1"}}
-	changes := l.mapper.Subscribe(t.Context())
+	changes := mapper.Subscribe(t.Context())
 	must(t, s.Install(t.Context(), kind))
 	next(t, changes, apiutil.APIAdded, "Widget") // by the interval
-	if l.mapper.Status().Watching {
+	if mapper.Status().Watching {
 		t.Error("Watching without permission")
 	}
-	if n := lines.count("customresourcedefinitions"); n != 1 {
+	if n := lines.count("customresourcedefinitions", ""); n != 1 {
 		t.Errorf("%d lines about customresourcedefinitions, want one", n)
 	}
 	permit(t, s)
-	eventually(t, time.Minute, "it watches once it may", func() bool { return l.mapper.Status().Watching })
+	eventually(t, time.Minute, "it watches once it may", func() bool { return mapper.Status().Watching })
 }
 
 // permit applies the rules of README.
@@ -241,17 +230,12 @@ func (l *logged) add(prefix, args string) {
 	l.lines = append(l.lines, prefix+" "+args)
 }
 
-// count counts the lines that have all parts.
-func (l *logged) count(parts ...string) int {
+// count counts the lines that have both texts.
+func (l *logged) count(a, b string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := 0
 	for _, line := range l.lines {
-		all := true
-		for _, part := range parts {
-			all = all && strings.Contains(line, part)
-		}
-		if all {
+		if strings.Contains(line, a) && strings.Contains(line, b) {
 			n++
 		}
 	}

@@ -13,167 +13,18 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/freshmapper/freshmapper/apiutil"
 )
-
-// TestMulticluster runs an operator of testdata/consumers on a hosting cluster
-// with two tenants, a and b: three API servers.
-func TestMulticluster(t *testing.T) {
-	e := newMeshEnvironment(t)
-	t.Run("M1", func(t *testing.T) { e.lateKind(t, "M1", "Peer comes to a tenant after the first reconcile") })
-	t.Run("M1-reset", e.lateKindWithReset)
-	t.Run("M2", e.upgradedTenant)
-	t.Run("M3", e.hangingTenant)
-	t.Run("M4", e.badTenants)
-	t.Run("bad flags", e.badFlags)
-}
-
-func newMeshEnvironment(t *testing.T) *meshEnvironment {
-	t.Helper()
-	e := &meshEnvironment{environment: newEnvironment(t, "multicluster"), tenants: map[string]*Server{}}
-	_, err := envtest.InstallCRDs(e.config, envtest.CRDInstallOptions{
-		Paths: []string{filepath.Join(root, "testdata/consumers/multicluster/clustermesh.crd.yaml")}, ErrorIfPathMissing: true,
-	})
-	must(t, err)
-	for _, name := range []string{"a", "b"} {
-		e.tenants[name], _ = startServer(e.ctx, t)
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
-		must(t, e.tenants[name].Client.Create(e.ctx, node))
-	}
-	return e
-}
-
-// lateKind is what the mapper is for: a tenant gets the CRD of Peer, in another
-// version than its sibling and in a group that it served before, once the
-// operator runs.
-func (e *meshEnvironment) lateKind(t *testing.T, name, title string, args ...string) *meshReplay {
-	r := e.mesh(t, name, title, "a", "b")
-	r.install("a", r.kind("Peer", "v1"))
-	r.install("b", r.kind("Tunnel", "v1"))
-	r.startOperators(args...)
-	r.both("first reconciles", func(s *side) (Step, error) {
-		err := r.await(s, "a push into a, and two looks at b", func() (bool, error) {
-			status, err := r.status(s, "b")
-			return r.pushes(s, "a", r.begun) > 0 && r.tries(s, "b", r.begun) >= 2 && status.reason == "PeerNotServed", err
-		})
-		return Step{Outcome: "a pushed, b PeerNotServed", OK: err == nil, Requests: r.discoveries(s, "b", r.begun)}, err
-	})
-	leases := r.leases()
-	r.install("b", r.kind("Peer", "v2"))
-	r.heals("b")
-	r.undelayed("a", r.changed)
-	r.keptLease(leases)
-	r.judge(false)
-	r.inTime()
-	return r
-}
-
-// lateKindWithReset is the same with an operator that calls
-// meta.MaybeResetRESTMapper at every NoMatch. Stock's mapper cannot be reset, and
-// the call returns no error.
-func (e *meshEnvironment) lateKindWithReset(t *testing.T) {
-	r := e.lateKind(t, "M1-reset", "the same, with MaybeResetRESTMapper at every NoMatch", "-reset-on-no-match")
-	status, err := r.status(r.sides[0], "b")
-	must(t, err)
-	if !strings.Contains(status.message, "cannot be reset") {
-		t.Errorf("%s: got %q for b, want that its mapper cannot be reset", r.sides[0].result.Build, status.message)
-	}
-}
-
-// upgradedTenant removes the version that the operator uses, and adds another one.
-func (e *meshEnvironment) upgradedTenant(t *testing.T) {
-	r := e.mesh(t, "M2", "a tenant's Peer goes from v1 to v2", "a", "b")
-	r.install("a", r.kind("Peer", "v1"))
-	r.install("b", r.kind("Peer", "v1"))
-	r.startOperators()
-	r.pushed("a", "b")
-	begun := time.Now()
-	must(t, e.tenants["a"].Uninstall(e.ctx, r.kind("Peer", "v1")))
-	r.install("a", r.kind("Peer", "v2"))
-	r.heals("a")
-	r.undelayed("b", begun)
-	r.judge(false)
-	r.inTime()
-}
-
-// hangingTenant has a tenant's network lose every packet for a while.
-func (e *meshEnvironment) hangingTenant(t *testing.T) {
-	r := e.mesh(t, "M3", "a tenant does not answer for a while (stock recovers)", "a", "b")
-	r.install("a", r.kind("Peer", "v1"))
-	r.install("b", r.kind("Peer", "v1"))
-	r.startOperators()
-	r.pushed("a", "b")
-	begun := time.Now()
-	r.change("b does not answer", r.eachGateway("b", (*Gateway).Hang))
-	r.both("reconcile b", func(s *side) (Step, error) {
-		err := r.await(s, "b to be unreachable", func() (bool, error) {
-			status, err := r.status(s, "b")
-			return status.reason == "Unreachable", err
-		})
-		return Step{Outcome: "b Unreachable", OK: err == nil}, err
-	})
-	r.change("b answers", r.eachGateway("b", (*Gateway).Release))
-	r.changed = time.Now()
-	r.heals("b")
-	r.undelayed("a", begun)
-	r.judge(true)
-	r.inTime()
-}
-
-// badTenants shows everything that can be wrong with a tenant's Secret, next to a
-// Secret that is right.
-func (e *meshEnvironment) badTenants(t *testing.T) {
-	wrong := map[string]string{ // by the name of the tenant
-		"lost": "SecretMissing", "empty": "KubeconfigMissing", "garbled": "KubeconfigInvalid", "file": "KubeconfigInvalid",
-		"refused": "Unreachable", "nodeless": "NoNodes",
-	}
-	r := e.mesh(t, "M4", "bad tenants, one of which is mended (stock recovers)", "a", "lost", "empty", "garbled", "file", "refused", "nodeless")
-	r.install("a", r.kind("Peer", "v1"))
-	r.install("b", r.kind("Peer", "v1"))
-	for _, s := range r.sides {
-		r.badSecrets(s)
-	}
-	r.startOperators()
-	r.pushed("a")
-	begun := time.Now()
-	r.both("reconcile the others", func(s *side) (Step, error) {
-		err := r.await(s, "the conditions of the bad tenants", func() (bool, error) {
-			for tenant, want := range wrong {
-				status, err := r.status(s, tenant)
-				if err != nil || status.reason != want {
-					return false, fmt.Errorf("%s: got %+v, %w", tenant, status, err)
-				}
-				if strings.Contains(status.message, secretText) {
-					return false, fmt.Errorf("%s: %q has a secret in it", tenant, status.message)
-				}
-			}
-			complete, err := r.complete(s)
-			return complete == "False", err
-		})
-		return Step{Outcome: fmt.Sprintf("%d conditions", len(wrong)), OK: err == nil}, err
-	})
-	r.change("the empty Secret gets b's kubeconfig", func() error { return r.mend("empty", "b") })
-	r.changed = time.Now()
-	r.heals("b")
-	r.undelayed("a", begun)
-	r.judge(true)
-	r.inTime()
-}
-
-// badFlags end the program with a clear message and an error status.
-func (e *meshEnvironment) badFlags(t *testing.T) {
-	for flag, want := range map[string]string{
-		"-interval=0": "-interval must be positive, not 0s", "-interval=-1m": "-interval must be positive",
-		"-retry=-1s": "-retry must be positive", "-timeout=0s": "-timeout must be positive", "-workers=0": "-workers must be positive",
-		"-peer=Peer": "-peer must be a kind with its group", "more": `unexpected argument "more"`,
-	} {
-		e.refuses(t, []string{flag}, "", want)
-	}
-}
 
 // The operator's flags. If a tenant held up its sibling, the sibling would wait for
 // the timeout of a call.
@@ -184,295 +35,365 @@ const (
 	meshSlack    = 1500 * time.Millisecond // for a busy machine
 
 	meshWindow = giveUpAfter * meshRetry // a tenant without a Peer after that is given up
+
+	secretText = "hunter2" // in a Secret; it must not turn up in a status
 )
 
-const secretText = "hunter2" // in a Secret; it must not turn up in a status
-
-// meshEnvironment is a hosting cluster, the environment's server, with tenants.
-type meshEnvironment struct {
-	*environment
-	tenants map[string]*Server
-}
-
-// meshReplay gives each side a namespace of its own in all clusters, and a
-// gateway of its own to each tenant, so that the two can be told apart.
-type meshReplay struct {
+// mesh is a replay on a hosting cluster, the environment's server, with tenants. It gives
+// each side a namespace of its own in all clusters, and a gateway of its own to each tenant,
+// so that the two can be told apart.
+type mesh struct {
 	*replay
-	meshes   *meshEnvironment
-	group    string
+	tenants  map[string]*Server
 	gateways map[*side]map[string]*Gateway
 	changed  time.Time // when the last change to a tenant was there to be seen
 }
 
-// mesh begins a replay with a ClusterMesh that has the tenants. Those that are
-// clusters of the environment have good Secrets.
-func (e *meshEnvironment) mesh(t *testing.T, name, title string, tenants ...string) *meshReplay {
-	t.Helper()
-	r := &meshReplay{
-		replay: e.replay(t, name, title), meshes: e,
-		group: strings.ToLower(name) + ".example.com", gateways: map[*side]map[string]*Gateway{},
+// TestMulticluster runs an operator of testdata/consumers on a hosting cluster
+// with two tenants, a and b: three API servers.
+func TestMulticluster(t *testing.T) {
+	e := newEnvironment(t, "multicluster")
+	_, err := envtest.InstallCRDs(e.config, envtest.CRDInstallOptions{
+		Paths: []string{filepath.Join(root, "testdata/consumers/multicluster/clustermesh.crd.yaml")}, ErrorIfPathMissing: true,
+	})
+	must(t, err)
+	tenants := map[string]*Server{}
+	for _, name := range []string{"a", "b"} {
+		tenants[name], _ = startServer(e.ctx, t)
+		must(t, tenants[name].Client.Create(e.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}))
 	}
-	for _, s := range r.sides {
-		r.gateways[s] = map[string]*Gateway{}
-		for name, server := range e.tenants {
-			r.gateways[s][name] = newGateway(t, server)
+	on := func(play func(*mesh)) func(*replay) {
+		return func(r *replay) {
+			must(t, r.makeNamespaces(tenants["a"], tenants["b"]))
+			m := &mesh{replay: r, tenants: tenants, gateways: map[*side]map[string]*Gateway{}}
+			for _, s := range r.sides {
+				m.gateways[s] = map[string]*Gateway{"a": newGateway(r.t, tenants["a"]), "b": newGateway(r.t, tenants["b"])}
+			}
+			play(m)
+			m.within(meshRetry + meshSlack) // at the first try that began after the change
 		}
-		err := errors.Join(r.createNamespaces(s), e.server.Client.Create(e.ctx, newClusterMesh(r.namespace(s), tenants)))
-		for _, tenant := range tenants {
-			if gateway := r.gateways[s][tenant]; gateway != nil {
-				err = errors.Join(err, r.createSecret(s, tenant, gateway.kubeconfig()))
+	}
+	e.tell(t,
+		story{"M1", "Peer comes to a tenant after the first reconcile", false, on(lateKind())},
+		story{"M1-reset", "the same, with MaybeResetRESTMapper at every NoMatch", false, on(lateKindWithReset)},
+		story{"M2", "a tenant's Peer goes from v1 to v2", false, on(upgradedTenant)},
+		story{"M3", "a tenant does not answer for a while (stock recovers)", true, on(hangingTenant)},
+		story{"M4", "bad tenants, one of which is mended (stock recovers)", true, on(badTenants)},
+	)
+}
+
+// lateKind is what the mapper is for: a tenant gets the CRD of Peer, in another
+// version than its sibling and in a group that it served before, once the
+// operator runs.
+func lateKind(args ...string) func(*mesh) {
+	return func(m *mesh) {
+		m.names("a", "b")
+		m.comes("a", m.kind("Peer", "v1"))
+		m.comes("b", m.kind("Tunnel", "v1"))
+		m.startOperators(args...)
+		m.holds("first reconciles", "a pushed, b PeerNotServed", func(s *side) (bool, error) {
+			status, err := m.status(s, "b")
+			return len(m.pushes(s, "a", m.begun)) > 0 && len(m.tries(s, "b", m.begun)) >= 2 && status.Reason == "PeerNotServed", err
+		})
+		leases := m.leases()
+		m.comes("b", m.kind("Peer", "v2"))
+		m.heals("b")
+		m.undelayed("a", m.changed)
+		if now := m.leases(); now != leases {
+			m.t.Errorf("the leader lease was lost: %q before, %q now", leases, now)
+		}
+	}
+}
+
+// lateKindWithReset has an operator that calls meta.MaybeResetRESTMapper at every NoMatch.
+// Stock's mapper cannot be reset, and the call returns no error.
+func lateKindWithReset(m *mesh) {
+	lateKind("-reset-on-no-match")(m)
+	status, err := m.status(m.sides[0], "b")
+	must(m.t, err)
+	if !strings.Contains(status.Message, "cannot be reset") {
+		m.t.Errorf("%s: got %q for b, want that its mapper cannot be reset", m.sides[0].result.Build, status.Message)
+	}
+}
+
+// upgradedTenant removes the version that the operator uses, and adds another one.
+func upgradedTenant(m *mesh) {
+	m.startPushing("a", "b")
+	begun := time.Now()
+	must(m.t, m.tenants["a"].Uninstall(m.ctx, m.kind("Peer", "v1")))
+	m.comes("a", m.kind("Peer", "v2"))
+	m.heals("a")
+	m.undelayed("b", begun)
+}
+
+// hangingTenant has a tenant's network lose every packet for a while.
+func hangingTenant(m *mesh) {
+	m.startPushing("a", "b")
+	begun := time.Now()
+	each := func(do func(*Gateway)) func() error {
+		return func() error {
+			for _, s := range m.sides {
+				do(m.gateways[s]["b"])
+			}
+			return nil
+		}
+	}
+	m.change("b does not answer", each((*Gateway).Hang))
+	m.holds("reconcile b", "b Unreachable", func(s *side) (bool, error) {
+		status, err := m.status(s, "b")
+		return status.Reason == "Unreachable", err
+	})
+	m.change("b answers", each((*Gateway).Release))
+	m.changed = time.Now()
+	m.heals("b")
+	m.undelayed("a", begun)
+}
+
+// badTenants shows everything that can be wrong with a tenant's Secret, next to a
+// Secret that is right.
+func badTenants(m *mesh) {
+	const refused = "server: http://127.0.0.1:1"
+	wrong := map[string]struct { // by the name of the tenant
+		kubeconfig []byte
+		reason     string
+	}{
+		"lost":     {nil, "SecretMissing"},
+		"empty":    {nil, "KubeconfigMissing"},
+		"garbled":  {[]byte("clusters: " + secretText), "KubeconfigInvalid"},
+		"file":     {kubeconfig(refused, "tokenFile: /etc/token"), "KubeconfigInvalid"},
+		"refused":  {kubeconfig(refused, ""), "Unreachable"},
+		"nodeless": {newGateway(m.t, m.server).kubeconfig(), "NoNodes"},
+	}
+	for _, s := range m.sides {
+		for tenant, of := range wrong {
+			if tenant != "lost" {
+				must(m.t, m.server.Client.Create(m.ctx, m.secret(s, tenant, of.kubeconfig)))
 			}
 		}
-		must(t, err)
 	}
-	return r
+	m.startPushing("a", "empty", "garbled", "file", "refused", "nodeless", "lost")
+	begun := time.Now()
+	m.holds("reconcile the others", "their conditions", func(s *side) (bool, error) {
+		for tenant, of := range wrong {
+			status, err := m.status(s, tenant)
+			if err != nil || status.Reason != of.reason || strings.Contains(status.Message, secretText) {
+				return false, fmt.Errorf("%s: got %+v, %w", tenant, status, err)
+			}
+		}
+		object, err := m.object(s)
+		return err == nil && len(object.Status.Conditions) > 0 && object.Status.Conditions[0].Status == "False", err
+	})
+	m.change("the empty Secret gets b's kubeconfig", func() error {
+		var errs []error
+		for _, s := range m.sides {
+			mended := m.secret(s, "empty", m.gateways[s]["b"].kubeconfig())
+			errs = append(errs, m.server.Client.Patch(m.ctx, mended, client.Merge))
+		}
+		return errors.Join(errs...)
+	})
+	m.changed = time.Now()
+	m.heals("b")
+	m.undelayed("a", begun)
 }
 
-func (r *meshReplay) namespace(s *side) string {
-	build, _, _ := strings.Cut(s.result.Build, " ")
-	return strings.ToLower(r.sides[0].result.Replay) + "-" + build
-}
-
-func (r *meshReplay) createNamespaces(s *side) error {
-	var errs []error
-	for _, server := range []*Server{r.server, r.meshes.tenants["a"], r.meshes.tenants["b"]} {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace(s)}}
-		errs = append(errs, server.Client.Create(r.ctx, ns))
+// names makes a ClusterMesh with the tenants, and Secrets for those that are clusters.
+func (m *mesh) names(tenants ...string) {
+	m.t.Helper()
+	for _, s := range m.sides {
+		list := make([]any, 0, len(tenants))
+		for _, name := range tenants {
+			list = append(list, map[string]any{"name": name, "kubeconfigSecret": "tenant-" + name})
+			if gateway := m.gateways[s][name]; gateway != nil {
+				must(m.t, m.server.Client.Create(m.ctx, m.secret(s, name, gateway.kubeconfig())))
+			}
+		}
+		object := newClusterMesh(s)
+		object.Object["spec"] = map[string]any{"tenants": list}
+		must(m.t, m.server.Client.Create(m.ctx, object))
 	}
-	return errors.Join(errs...)
 }
 
-func (r *meshReplay) createSecret(s *side, tenant string, kubeconfig []byte) error {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace(s), Name: "tenant-" + tenant}}
+func (m *mesh) secret(s *side, tenant string, kubeconfig []byte) *corev1.Secret {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace(), Name: "tenant-" + tenant}}
 	if kubeconfig != nil {
 		secret.Data = map[string][]byte{"kubeconfig": kubeconfig}
 	}
-	return r.server.Client.Create(r.ctx, secret)
+	return secret
 }
 
-func newClusterMesh(namespace string, tenants []string) *unstructured.Unstructured {
-	list := make([]any, 0, len(tenants))
-	for _, name := range tenants {
-		list = append(list, map[string]any{"name": name, "kubeconfigSecret": "tenant-" + name})
-	}
+func newClusterMesh(s *side) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "multicluster.example.com/v1", "kind": "ClusterMesh",
-		"metadata": map[string]any{"namespace": namespace, "name": "mesh"},
-		"spec":     map[string]any{"tenants": list},
+		"metadata": map[string]any{"namespace": s.namespace(), "name": "mesh"},
 	}}
 }
 
-// badSecrets makes the Secrets of the tenants of badTenants, but for the one
-// that has none.
-func (r *meshReplay) badSecrets(s *side) {
-	r.t.Helper()
-	const refused = "server: http://127.0.0.1:1"
-	for tenant, config := range map[string][]byte{
-		"empty": nil, "garbled": []byte("clusters: " + secretText), "file": kubeconfig(refused, "tokenFile: /etc/token"), "refused": kubeconfig(refused, ""),
-		"nodeless": newGateway(r.t, r.server).kubeconfig(),
-	} {
-		must(r.t, r.createSecret(s, tenant, config))
-	}
+// comes brings a kind to a tenant and waits until it is served there.
+func (m *mesh) comes(tenant string, kind Kind) {
+	m.t.Helper()
+	what := fmt.Sprintf("CRD %s comes to %s, at %s", kind.Kind, tenant, strings.Join(kind.Versions, ", "))
+	m.change(what, func() error { return m.tenants[tenant].Install(m.ctx, kind) })
+	m.changed = time.Now()
 }
 
-// mend gives a tenant's Secret the kubeconfig of a good one.
-func (r *meshReplay) mend(tenant, as string) error {
-	var errs []error
-	for _, s := range r.sides {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace(s), Name: "tenant-" + tenant}}
-		before := client.MergeFrom(secret.DeepCopy())
-		secret.Data = map[string][]byte{"kubeconfig": r.gateways[s][as].kubeconfig()}
-		errs = append(errs, r.server.Client.Patch(r.ctx, secret, before))
-	}
-	return errors.Join(errs...)
-}
-
-func (r *meshReplay) kind(kind string, versions ...string) Kind {
-	return Kind{Group: r.group, Kind: kind, Versions: versions}
-}
-
-// install brings a kind to a tenant and waits until it is served there.
-func (r *meshReplay) install(tenant string, kind Kind) {
-	r.t.Helper()
-	server := r.meshes.tenants[tenant]
-	r.change(fmt.Sprintf("CRD %s comes to %s, at %s", kind.Kind, tenant, strings.Join(kind.Versions, ", ")),
-		func() error { return server.Install(r.ctx, kind) },
-		func() error { return server.AwaitServed(r.ctx, kind) })
-	r.changed = time.Now()
-}
-
-func (r *meshReplay) eachGateway(tenant string, do func(*Gateway)) func() error {
-	return func() error {
-		for _, s := range r.sides {
-			do(r.gateways[s][tenant])
-		}
-		return nil
-	}
-}
-
-func (r *meshReplay) startOperators(args ...string) {
-	r.t.Helper()
-	r.start(func(s *side) []string {
+func (m *mesh) startOperators(args ...string) {
+	m.t.Helper()
+	m.start(func(s *side) []string {
 		return append([]string{
-			"-namespace", r.namespace(s), "-peer", "Peer." + r.group, "-leader-elect",
+			"-namespace", s.namespace(), "-peer", "Peer." + m.group, "-leader-elect",
 			"-interval", meshInterval.String(), "-retry", meshRetry.String(), "-timeout", meshTimeout.String(),
 		}, args...)
 	})
 }
 
-// await waits for what a side's operator is to do.
-func (r *meshReplay) await(s *side, what string, yes func() (bool, error)) error {
-	return r.server.Await(r.ctx, what+" ("+s.result.Build+")", yes)
-}
-
-// pushed waits until the tenants have their Peers.
-func (r *meshReplay) pushed(tenants ...string) {
-	r.t.Helper()
-	r.both("first reconciles", func(s *side) (Step, error) {
-		err := r.await(s, "the first pushes", func() (bool, error) {
-			for _, tenant := range tenants {
-				if r.pushes(s, tenant, r.begun) == 0 {
-					return false, nil
-				}
+// startPushing starts operators for tenants, and waits until those that are clusters have
+// their Peers. Both clusters serve the kind.
+func (m *mesh) startPushing(tenants ...string) {
+	m.t.Helper()
+	m.names(tenants...)
+	m.comes("a", m.kind("Peer", "v1"))
+	m.comes("b", m.kind("Peer", "v1"))
+	m.startOperators()
+	m.holds("first reconciles", "pushed", func(s *side) (bool, error) {
+		for _, tenant := range tenants {
+			if m.gateways[s][tenant] != nil && len(m.pushes(s, tenant, m.begun)) == 0 {
+				return false, nil
 			}
-			return true, nil
-		})
-		return Step{Outcome: strings.Join(tenants, " and ") + " pushed", OK: err == nil}, err
+		}
+		return true, nil
 	})
 }
 
-// What a side's operator has asked of a tenant since then.
+// What a side's operator has asked of a tenant since then. Each reconcile begins with the nodes.
 
-func (r *meshReplay) pushCalls(s *side, tenant string, since time.Time) []Call {
-	return r.gateways[s][tenant].Calls(since, func(c Call) bool {
-		return c.Method == http.MethodPatch && c.Code < http.StatusMultipleChoices
-	})
+func (m *mesh) pushes(s *side, tenant string, since time.Time) []Call {
+	return m.gateways[s][tenant].Calls(since, func(c Call) bool { return c.Method == http.MethodPatch && c.Code < http.StatusMultipleChoices })
 }
 
-func (r *meshReplay) pushes(s *side, tenant string, since time.Time) int {
-	return len(r.pushCalls(s, tenant, since))
-}
-
-// tries counts reconciles: each begins with the nodes.
-func (r *meshReplay) tries(s *side, tenant string, since time.Time) int {
-	return len(r.gateways[s][tenant].Calls(since, func(c Call) bool { return c.Path == "/api/v1/nodes" }))
-}
-
-func (r *meshReplay) discoveries(s *side, tenant string, since time.Time) int {
-	return len(r.gateways[s][tenant].Calls(since, Call.isDiscovery))
+func (m *mesh) tries(s *side, tenant string, since time.Time) []Call {
+	return m.gateways[s][tenant].Calls(since, func(c Call) bool { return c.Path == "/api/v1/nodes" })
 }
 
 // heals waits, from the last change on, until a tenant has its Peer.
-func (r *meshReplay) heals(tenant string) {
-	r.t.Helper()
-	r.both("reconcile "+tenant, func(s *side) (Step, error) {
-		err := r.await(s, "a push into "+tenant, func() (bool, error) {
-			return r.pushes(s, tenant, r.changed) > 0 || time.Since(r.changed) > meshWindow, nil
+func (m *mesh) heals(tenant string) {
+	m.t.Helper()
+	m.both("reconcile "+tenant, func(s *side) (Step, error) {
+		err := s.await("a push into "+tenant, func() (bool, error) {
+			return len(m.pushes(s, tenant, m.changed)) > 0 || time.Since(m.changed) > meshWindow, nil
 		})
-		s.result.Millis = millisSince(r.changed)
-		if pushes := r.pushCalls(s, tenant, r.changed); len(pushes) > 0 {
+		s.result.Millis = millisSince(m.changed)
+		if pushes := m.pushes(s, tenant, m.changed); len(pushes) > 0 {
 			s.result.Healed = true
-			s.result.Millis = float64(pushes[0].Ended.Sub(r.changed).Microseconds()) / 1000
+			s.result.Millis = meshMillis(pushes[0].Ended.Sub(m.changed))
 		}
-		s.result.Tries = r.tries(s, tenant, r.changed)
-		s.result.Requests = r.discoveries(s, tenant, r.changed)
-		outcome := "not pushed"
-		if s.result.Healed {
-			outcome = "pushed"
-		}
+		s.result.Tries = len(m.tries(s, tenant, m.changed))
+		s.result.Requests = len(m.gateways[s][tenant].Calls(m.changed, Call.isDiscovery))
+		outcome := fmt.Sprintf("pushed: %t", s.result.Healed)
 		return Step{Outcome: times(outcome, s.result.Tries), OK: s.result.Healed, Requests: s.result.Requests}, err
 	})
 }
 
-// inTime checks that the fork healed at the first try that began after the change.
-func (r *meshReplay) inTime() {
-	r.t.Helper()
-	fork := r.sides[1].result
-	within := meshRetry + meshSlack
-	r.t.Logf("%s: pushed %s after the change, one requeue is %s", fork.Build, Duration(fork.Millis), meshRetry)
-	if fork.Healed && fork.Millis > meshMillis(within) {
-		fork.Expected = false
-		r.t.Errorf("%s: pushed after %s, want %s at most", fork.Build, Duration(fork.Millis), within)
-	}
-}
-
 // undelayed checks that the tenant got its Peers all the time, whatever happened to
 // its siblings.
-func (r *meshReplay) undelayed(tenant string, since time.Time) {
-	r.t.Helper()
-	r.both(tenant+" meanwhile", func(s *side) (Step, error) {
+func (m *mesh) undelayed(tenant string, since time.Time) {
+	m.t.Helper()
+	m.both(tenant+" meanwhile", func(s *side) (Step, error) {
 		longest, last := time.Duration(0), since
-		for _, c := range r.pushCalls(s, tenant, since) {
+		for _, c := range m.pushes(s, tenant, since) {
 			longest, last = max(longest, c.Begun.Sub(last)), c.Begun
 		}
 		longest = max(longest, time.Since(last))
 		if longest > meshInterval+meshSlack {
 			return Step{}, fmt.Errorf("%s waited %s for a push, want %s and little more", tenant, longest, meshInterval)
 		}
-		return Step{Outcome: "waits " + Duration(meshMillis(longest)) + " at most", OK: true, Requests: r.discoveries(s, tenant, since)}, nil
+		return Step{Outcome: "waits " + Duration(meshMillis(longest)) + " at most", OK: true}, nil
 	})
 }
 
 func meshMillis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // leases returns who leads, and how often that has changed.
-func (r *meshReplay) leases() (found [2]string) {
-	r.t.Helper()
-	for i, s := range r.sides {
+func (m *mesh) leases() (found [2]string) {
+	m.t.Helper()
+	for i, s := range m.sides {
 		lease := &coordinationv1.Lease{}
-		key := client.ObjectKey{Namespace: r.namespace(s), Name: "multicluster.example.com"}
-		must(r.t, r.server.Client.Get(r.ctx, key, lease))
+		key := client.ObjectKey{Namespace: s.namespace(), Name: "multicluster.example.com"}
+		must(m.t, m.server.Client.Get(m.ctx, key, lease))
 		found[i] = fmt.Sprintf("%s, %d transitions", *lease.Spec.HolderIdentity, *lease.Spec.LeaseTransitions)
 	}
 	return found
 }
 
-func (r *meshReplay) keptLease(before [2]string) {
-	r.t.Helper()
-	if now := r.leases(); now != before {
-		r.t.Errorf("the leader lease was lost: %q before, %q now", before, now)
-	}
-}
-
-// meshStatus is what the operator says of a tenant.
-type meshStatus struct{ reason, message, peerVersion string }
-
+// meshObject is what the operator says of a mesh and its tenants.
 type meshObject struct {
 	Status struct {
 		Conditions []metav1.Condition `json:"conditions"`
 		Tenants    []struct {
-			Name        string             `json:"name"`
-			PeerVersion string             `json:"peerVersion"`
-			Conditions  []metav1.Condition `json:"conditions"`
+			Name       string             `json:"name"`
+			Conditions []metav1.Condition `json:"conditions"`
 		} `json:"tenants"`
 	} `json:"status"`
 }
 
-func (r *meshReplay) object(s *side) (*meshObject, error) {
-	object, mesh := newClusterMesh(r.namespace(s), nil), &meshObject{}
-	if err := r.server.Client.Get(r.ctx, client.ObjectKeyFromObject(object), object); err != nil {
+func (m *mesh) object(s *side) (*meshObject, error) {
+	object, mesh := newClusterMesh(s), &meshObject{}
+	if err := m.server.Client.Get(m.ctx, client.ObjectKeyFromObject(object), object); err != nil {
 		return nil, err
 	}
 	return mesh, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, mesh)
 }
 
-func (r *meshReplay) status(s *side, tenant string) (meshStatus, error) {
-	mesh, err := r.object(s)
+// status returns the condition of a tenant, if it has one yet.
+func (m *mesh) status(s *side, tenant string) (metav1.Condition, error) {
+	mesh, err := m.object(s)
 	if err != nil {
-		return meshStatus{}, err
+		return metav1.Condition{}, err
 	}
 	for _, t := range mesh.Status.Tenants {
 		if t.Name == tenant && len(t.Conditions) > 0 {
-			return meshStatus{t.Conditions[0].Reason, t.Conditions[0].Message, t.PeerVersion}, nil
+			return t.Conditions[0], nil
 		}
 	}
-	return meshStatus{}, nil
+	return metav1.Condition{}, nil
 }
 
-func (r *meshReplay) complete(s *side) (string, error) {
-	mesh, err := r.object(s)
-	if err != nil || len(mesh.Status.Conditions) == 0 {
-		return "", err
+// TestMapperProvider shows that one line heals a cluster.Cluster, with no fork and
+// no call of Reset. ResetOnNoMatch has nothing to reset on stock, and says so.
+func TestMapperProvider(t *testing.T) {
+	e := &environment{ctx: t.Context(), program: "multicluster"}
+	e.server, e.config = startServer(t.Context(), t)
+	r := e.replay(t, "M5", "MapperProvider alone: a kind comes after a lookup")
+	r.sides[1].result.Build = "provider"
+	r.install(r.kind("Tunnel", "v1"))
+	peer := schema.GroupKind{Group: r.group, Kind: "Peer"}
+	mappers := map[*side]meta.RESTMapper{}
+	for _, s := range r.sides {
+		c, err := cluster.New(&rest.Config{Host: s.gateway.server.URL}, func(opts *cluster.Options) {
+			if s.result.Fork {
+				opts.MapperProvider = apiutil.NewDynamicRESTMapper
+			}
+		})
+		must(t, err)
+		mappers[s] = c.GetRESTMapper()
+		if _, err := mappers[s].RESTMapping(peer); !meta.IsNoMatchError(err) {
+			t.Fatalf("%s: got error %v, want a NoMatch", s.result.Build, err)
+		}
 	}
-	return string(mesh.Status.Conditions[0].Status), nil
+	r.install(r.kind("Peer", "v2"))
+	r.both("look up Peer", func(s *side) (Step, error) {
+		return s.try(s.tries(), func() (outcome string, right bool, requests int, err error) {
+			begun := time.Now()
+			_, err = mappers[s].RESTMapping(peer)
+			return fmt.Sprintf("found: %t", err == nil), err == nil, s.discoveries(begun), nil
+		})
+	})
+	r.both("ResetOnNoMatch", func(s *side) (Step, error) {
+		reset := apiutil.ResetOnNoMatch(&meta.NoKindMatchError{GroupKind: peer}, mappers[s])
+		_, err := mappers[s].RESTMapping(peer)
+		if reset != s.result.Fork || (err == nil) != s.result.Fork {
+			return Step{}, fmt.Errorf("ResetOnNoMatch returned %t, and the lookup after it %w", reset, err)
+		}
+		return Step{Outcome: fmt.Sprint(reset), OK: reset}, nil
+	})
+	r.judge(false)
 }

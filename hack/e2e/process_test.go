@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,9 +19,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/freshmapper/freshmapper/hack/dev/proc"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
+
+const root = "../.."
 
 // Process is a running program.
 type Process struct {
@@ -120,8 +122,19 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// httpDo sends a request to a program's own server.
+// freeAddress returns a local address that nobody listens at.
+func freeAddress(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, listener.Close())
+	return listener.Addr().String()
+}
+
+// httpDo sends a request to a program's own server, which must answer soon.
 func httpDo(ctx context.Context, method, address, path string) (code int, body string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, nil)
 	if err != nil {
 		return 0, "", err
@@ -135,22 +148,14 @@ func httpDo(ctx context.Context, method, address, path string) (code int, body s
 	return resp.StatusCode, string(text), err
 }
 
-// programsEnv names a folder with NAME-stock and NAME-fork, made by someone who
-// has other forks: hack/stage.
-const programsEnv = "FRESHMAPPER_E2E_PROGRAMS"
-
 // buildBoth builds testdata/consumers/NAME as it stands, and again in a copy after
 // hack/fork was there. It returns the paths of the programs.
 func buildBoth(ctx context.Context, t *testing.T, name string) (stock, fork string) {
 	t.Helper()
-	if built := os.Getenv(programsEnv); built != "" {
-		return filepath.Join(built, name+"-stock"), filepath.Join(built, name+"-fork")
-	}
-	dir := t.TempDir()
+	dir, copied := t.TempDir(), copyOf(t, name)
 	stock, fork = filepath.Join(dir, name+"-stock"), filepath.Join(dir, name+"-fork")
 	// Some import the fork's API, and have another way for stock.
 	runGo(ctx, t, filepath.Join(root, "testdata/consumers", name), toBuild(stock, "-tags", "stock")...)
-	copied := copyOf(t, name)
 	runGo(ctx, t, root, "run", "./hack/fork", "-into", copied)
 	runGo(ctx, t, copied, toBuild(fork)...)
 	return stock, fork
@@ -193,6 +198,9 @@ func toBuild(binary string, flags ...string) []string {
 // runGo runs the go command.
 func runGo(ctx context.Context, t *testing.T, dir string, args ...string) {
 	t.Helper()
-	_, err := proc.Output(ctx, dir, []string{"GOWORK=off"}, append([]string{"go"}, args...)...)
-	must(t, err)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %s in %s: %v\n%s", strings.Join(args, " "), dir, err, said)
+	}
 }

@@ -18,8 +18,10 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -29,10 +31,7 @@ import (
 	"github.com/freshmapper/freshmapper/hack/control"
 )
 
-const (
-	pollEvery = 5 * time.Millisecond
-	pollFor   = 90 * time.Second // an API server that starts on a busy machine takes its time
-)
+const pollFor = 90 * time.Second // an API server that starts on a busy machine takes its time
 
 // Server is a real API server with its etcd.
 type Server struct {
@@ -108,12 +107,11 @@ func (s *Server) Empty(ctx context.Context) error {
 	return revive(ctx)
 }
 
-// Kind is a custom resource, namespaced unless said otherwise.
+// Kind is a custom resource with a status, namespaced unless said otherwise.
 type Kind struct {
 	Group, Kind string
 	Versions    []string // all served; the first is stored
 	Cluster     bool     // of the cluster, not of a namespace
-	Status      bool     // it has the status subresource
 	Plural      string   // the resource; "": the kind in small letters and an s
 }
 
@@ -124,65 +122,29 @@ func (k Kind) resource() string {
 	return strings.ToLower(k.Kind) + "s"
 }
 
-func (k Kind) gv(version string) schema.GroupVersion {
-	return schema.GroupVersion{Group: k.Group, Version: version}
+func (k Kind) scope() string {
+	if k.Cluster {
+		return "cluster-wide"
+	}
+	return "namespaced"
 }
 
-// Install creates the kind's CRD, or updates its versions.
+// Install creates the kind's CRD, or updates its versions, and returns once /apis/g/v
+// shows the kind in all of them. A server without aggregated discovery must list the
+// versions at /apis/g as well, which it does some milliseconds later: only there a client
+// finds versions that it does not know.
 func (s *Server) Install(ctx context.Context, kind Kind) error {
 	want := kind.crd()
 	err := s.Client.Create(ctx, want)
-	if !apierrors.IsAlreadyExists(err) {
-		return err
+	if apierrors.IsAlreadyExists(err) {
+		err = s.change(ctx, kind, func(spec *apiextensionsv1.CustomResourceDefinitionSpec) { spec.Versions = want.Spec.Versions })
 	}
-	return s.change(ctx, kind, func(spec *apiextensionsv1.CustomResourceDefinitionSpec) { spec.Versions = want.Spec.Versions })
-}
-
-// Uninstall deletes the kind's CRD and waits until it is gone.
-func (s *Server) Uninstall(ctx context.Context, kind Kind) error {
-	crd := kind.crd()
-	if err := s.Client.Delete(ctx, crd); err != nil {
-		return err
-	}
-	return s.Await(ctx, "the deletion of "+crd.Name, func() (bool, error) {
-		err := s.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd)
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	})
-}
-
-// Make creates an object of the kind in its first version, for the operator of a
-// class, as soon as the server accepts it. It asks no mapper for the path.
-func (s *Server) Make(ctx context.Context, kind Kind, name, class string) error {
-	gv := kind.gv(kind.Versions[0])
-	where := path.Join("/apis", gv.String())
-	metadata := map[string]any{"name": name}
-	if !kind.Cluster {
-		where, metadata["namespace"] = path.Join(where, "namespaces/default"), "default"
-	}
-	body, err := json.Marshal(map[string]any{
-		"apiVersion": gv.String(), "kind": kind.Kind, "metadata": metadata, "spec": map[string]any{"size": 1, "class": class},
-	})
 	if err != nil {
 		return err
 	}
-	return s.Await(ctx, fmt.Sprintf("%s %q to be made", kind.Kind, name), func() (bool, error) {
-		err := s.discovery.RESTClient().Post().AbsPath(path.Join(where, kind.resource())).
-			SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil, err
-	})
-}
-
-// AwaitServed returns once the server serves the kind in all of its versions, as
-// /apis/g/v says. A server without aggregated discovery must list the versions at
-// /apis/g as well, which it does some milliseconds later: only there a client finds
-// versions that it does not know.
-func (s *Server) AwaitServed(ctx context.Context, kind Kind) error {
-	return s.Await(ctx, kind.Kind+" in "+kind.Group, func() (bool, error) {
-		served, err := s.served(kind)
-		if !served || err != nil || s.aggregated {
+	return s.await(ctx, kind.Kind+" in "+kind.Group, func() (bool, error) {
+		live, err := s.live(kind)
+		if served := kind.in(live) == len(kind.Versions); !served || err != nil || s.aggregated {
 			return served, err
 		}
 		group, err := s.group(ctx, kind.Group)
@@ -190,45 +152,99 @@ func (s *Server) AwaitServed(ctx context.Context, kind Kind) error {
 	})
 }
 
-// AwaitSettled returns once all of the server's documents agree: each shows the
-// kind, and preferred as its group's preferred version.
-func (s *Server) AwaitSettled(ctx context.Context, kind Kind, preferred string) error {
-	return s.Await(ctx, kind.Kind+" in all documents of "+kind.Group, func() (bool, error) {
-		served, err := s.served(kind)
-		if !served || err != nil {
-			return false, err
-		}
+// Settle installs a kind, and returns once the bulk document and the group's list show it,
+// too, with its best version, or another kind's that is better, as the preferred one. A
+// mapper after a reset reads nothing else, and a server may be some milliseconds late.
+func (s *Server) Settle(ctx context.Context, kind Kind) error {
+	best := slices.MaxFunc(kind.Versions, version.CompareKubeAwareVersionStrings)
+	ready := func(group *metav1.APIGroup) bool {
+		return has(group, kind.Versions) && version.CompareKubeAwareVersionStrings(group.PreferredVersion.Version, best) >= 0
+	}
+	if err := s.Install(ctx, kind); err != nil {
+		return err
+	}
+	return s.await(ctx, kind.Kind+" in all documents of "+kind.Group, func() (bool, error) {
 		group, err := s.group(ctx, kind.Group)
-		if err != nil || !has(group, kind.Versions) || group.PreferredVersion.Version != preferred {
+		if err != nil || !ready(group) {
 			return false, err
 		}
-		return s.bulkShows(kind, preferred)
+		groups, resources, _, err := s.discovery.GroupsAndMaybeResources()
+		if err != nil || !slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == kind.Group && ready(&g) }) {
+			return false, err
+		}
+		return !s.aggregated || kind.in(resources) == len(kind.Versions), nil
 	})
 }
 
-// AwaitGone returns once neither a live endpoint nor the bulk document shows the kind.
-func (s *Server) AwaitGone(ctx context.Context, kind Kind) error {
-	return s.Await(ctx, "the end of "+kind.Kind+" in "+kind.Group, func() (bool, error) {
-		for _, version := range kind.Versions {
-			live, err := s.version(kind.gv(version))
-			if err != nil || kind.in(live, false) || kind.in(live, true) {
-				return false, err
-			}
+// Uninstall deletes the kind's CRD, and returns once neither a live endpoint nor the bulk
+// document shows the kind in any scope.
+func (s *Server) Uninstall(ctx context.Context, kind Kind) error {
+	crd := kind.crd()
+	if err := s.Client.Delete(ctx, crd); err != nil {
+		return err
+	}
+	other := kind
+	other.Cluster = !kind.Cluster
+	return s.await(ctx, "the end of "+crd.Name, func() (bool, error) {
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd); !apierrors.IsNotFound(err) {
+			return false, err
 		}
-		_, resources, _, err := s.discovery.GroupsAndMaybeResources()
-		for _, version := range kind.Versions {
-			bulk := resources[kind.gv(version)]
-			if err != nil || kind.in(bulk, false) || kind.in(bulk, true) {
-				return false, err
-			}
-		}
-		return true, nil
+		live, err := s.live(kind)
+		_, bulk, _, bulkErr := s.discovery.GroupsAndMaybeResources()
+		return kind.in(live)+other.in(live)+kind.in(bulk)+other.in(bulk) == 0, errors.Join(err, bulkErr)
 	})
 }
 
-// Await calls yes until it returns true.
-func (s *Server) Await(ctx context.Context, what string, yes func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, pollFor)
+// Make creates an object of the kind in its first version, in the namespace default unless
+// edit says otherwise, as soon as the server accepts it: it may answer 404 just after it has
+// begun to serve the kind. It asks no mapper for the path: the test must not go stale.
+func (s *Server) Make(ctx context.Context, kind Kind, name string, edit func(*unstructured.Unstructured)) error {
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"size": 1}}}
+	object.SetGroupVersionKind(schema.GroupVersionKind{Group: kind.Group, Version: kind.Versions[0], Kind: kind.Kind})
+	object.SetName(name)
+	if !kind.Cluster {
+		object.SetNamespace(metav1.NamespaceDefault)
+	}
+	if edit != nil {
+		edit(object)
+	}
+	body, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	return s.await(ctx, fmt.Sprintf("%s %q to be made", kind.Kind, name), func() (bool, error) {
+		err := s.discovery.RESTClient().Post().AbsPath(kind.path(object.GetNamespace())).
+			SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
+		return err == nil, err
+	})
+}
+
+// Object gets an object of the kind, if there is one.
+func (s *Server) Object(ctx context.Context, kind Kind, namespace, name string) (*unstructured.Unstructured, error) {
+	body, err := s.discovery.RESTClient().Get().AbsPath(kind.path(namespace), name).Do(ctx).Raw()
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	object := &unstructured.Unstructured{}
+	return object, json.Unmarshal(body, object)
+}
+
+// path is that of the kind's objects in its first version.
+func (k Kind) path(namespace string) string {
+	group := path.Join("/apis", k.Group, k.Versions[0])
+	if k.Cluster {
+		return path.Join(group, k.resource())
+	}
+	return path.Join(group, "namespaces", namespace, k.resource())
+}
+
+func (s *Server) await(ctx context.Context, what string, yes func() (bool, error)) error {
+	return await(ctx, pollFor, what, yes)
+}
+
+// await calls yes until it returns true.
+func await(ctx context.Context, within time.Duration, what string, yes func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
 		ok, err := yes()
@@ -238,36 +254,44 @@ func (s *Server) Await(ctx context.Context, what string, yes func() (bool, error
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for %s: %w", what, errors.Join(ctx.Err(), err))
-		case <-time.After(pollEvery):
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
 
-func (s *Server) served(kind Kind) (bool, error) {
-	for _, version := range kind.Versions {
-		resources, err := s.version(kind.gv(version))
-		if err != nil || !kind.in(resources, !kind.Cluster) {
-			return false, err
-		}
-	}
-	return true, nil
+// eventually waits until yes holds, and returns how long that took.
+func eventually(t *testing.T, within time.Duration, what string, yes func() bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	must(t, await(t.Context(), within, what, func() (bool, error) { return yes(), nil }))
+	return time.Since(begun)
 }
 
-// bulkShows reports whether the bulk document shows the kind. Without aggregated
-// discovery that document has only groups, so bulkShows looks at the group alone.
-func (s *Server) bulkShows(kind Kind, preferred string) (bool, error) {
-	groups, resources, _, err := s.discovery.GroupsAndMaybeResources()
-	if err != nil {
-		return false, err
-	}
+// live reads the kind's versions at their own paths.
+func (s *Server) live(kind Kind) (map[schema.GroupVersion]*metav1.APIResourceList, error) {
+	lists := map[schema.GroupVersion]*metav1.APIResourceList{}
 	for _, version := range kind.Versions {
-		if s.aggregated && !kind.in(resources[kind.gv(version)], !kind.Cluster) {
-			return false, nil
+		gv := schema.GroupVersion{Group: kind.Group, Version: version}
+		list, err := s.discovery.ServerResourcesForGroupVersion(gv.String())
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		lists[gv] = list
+	}
+	return lists, nil
+}
+
+// in counts the versions that lists show the kind in, in its scope.
+func (k Kind) in(lists map[schema.GroupVersion]*metav1.APIResourceList) (n int) {
+	for _, version := range k.Versions {
+		list := lists[schema.GroupVersion{Group: k.Group, Version: version}]
+		if list != nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
+			return r.Kind == k.Kind && r.Namespaced == !k.Cluster
+		}) {
+			n++
 		}
 	}
-	return slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool {
-		return g.Name == kind.Group && g.PreferredVersion.Version == preferred
-	}), nil
+	return n
 }
 
 func (s *Server) group(ctx context.Context, name string) (*metav1.APIGroup, error) {
@@ -276,32 +300,14 @@ func (s *Server) group(ctx context.Context, name string) (*metav1.APIGroup, erro
 	return group, client.IgnoreNotFound(err)
 }
 
-func (s *Server) version(gv schema.GroupVersion) (*metav1.APIResourceList, error) {
-	resources, err := s.discovery.ServerResourcesForGroupVersion(gv.String())
-	return resources, client.IgnoreNotFound(err)
-}
-
 func has(group *metav1.APIGroup, versions []string) bool {
-	for _, version := range versions {
-		if !slices.ContainsFunc(group.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == version }) {
-			return false
-		}
-	}
-	return true
-}
-
-func (k Kind) in(list *metav1.APIResourceList, namespaced bool) bool {
-	return list != nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
-		return r.Kind == k.Kind && r.Namespaced == namespaced
+	return !slices.ContainsFunc(versions, func(version string) bool {
+		return !slices.ContainsFunc(group.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.Version == version })
 	})
 }
 
 // crd is the kind's CustomResourceDefinition, whose objects may hold anything.
 func (k Kind) crd() *apiextensionsv1.CustomResourceDefinition {
-	scope := apiextensionsv1.NamespaceScoped
-	if k.Cluster {
-		scope = apiextensionsv1.ClusterScoped
-	}
 	crd := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: k.resource() + "." + k.Group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -309,8 +315,11 @@ func (k Kind) crd() *apiextensionsv1.CustomResourceDefinition {
 			Names: apiextensionsv1.CustomResourceDefinitionNames{
 				Kind: k.Kind, ListKind: k.Kind + "List", Singular: strings.ToLower(k.Kind), Plural: k.resource(),
 			},
-			Scope: scope,
+			Scope: apiextensionsv1.NamespaceScoped,
 		},
+	}
+	if k.Cluster {
+		crd.Spec.Scope = apiextensionsv1.ClusterScoped
 	}
 	for i, version := range k.Versions {
 		crd.Spec.Versions = append(crd.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{
@@ -318,43 +327,10 @@ func (k Kind) crd() *apiextensionsv1.CustomResourceDefinition {
 			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 				Type: "object", XPreserveUnknownFields: ptr.To(true),
 			}},
+			Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
 		})
-		if k.Status {
-			crd.Spec.Versions[i].Subresources = &apiextensionsv1.CustomResourceSubresources{
-				Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
-			}
-		}
 	}
 	return crd
-}
-
-// Break adds a version to a kind, which becomes the preferred one if its name
-// says so, and into which nothing can be converted: to list it is an error as
-// long as there is an object that was stored before.
-func (s *Server) Break(ctx context.Context, kind Kind, version string) error {
-	return s.change(ctx, kind, func(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
-		added := *spec.Versions[0].DeepCopy()
-		added.Name, added.Storage = version, false
-		spec.Versions = append(spec.Versions, added)
-		spec.Conversion = &apiextensionsv1.CustomResourceConversion{
-			Strategy: apiextensionsv1.WebhookConverter,
-			Webhook: &apiextensionsv1.WebhookConversion{
-				ClientConfig:             &apiextensionsv1.WebhookClientConfig{URL: ptr.To("https://127.0.0.1:1/nobody-listens")},
-				ConversionReviewVersions: []string{"v1"},
-			},
-		}
-	})
-}
-
-// SetServed has the server serve a version of a kind, or no longer.
-func (s *Server) SetServed(ctx context.Context, kind Kind, version string, served bool) error {
-	return s.change(ctx, kind, func(spec *apiextensionsv1.CustomResourceDefinitionSpec) {
-		for i := range spec.Versions {
-			if spec.Versions[i].Name == version {
-				spec.Versions[i].Served = served
-			}
-		}
-	})
 }
 
 // change changes a kind's CRD.

@@ -65,7 +65,6 @@ func TestUsage(t *testing.T) {
 		"-into absent":          "no folder absent",
 		"-into absent -undo":    "no folder absent",
 	}
-	forktest.Chdir(t, t.TempDir())
 	for args, want := range tests {
 		t.Run(args, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
@@ -171,17 +170,6 @@ func TestReaderStops(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestOutput(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "tree")
-	var out, said bytes.Buffer
-	if code := run([]string{"-o", dir, "-version", tree.Newest()}, forktest.Ours(), &out, &said); code != 0 {
-		t.Fatalf("code %d: %s", code, &said)
-	}
-	if !strings.Contains(out.String(), "done: ") || forktest.Text(t, dir, "go.mod") == "" {
-		t.Errorf("said\n%s", &out)
 	}
 }
 

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,7 +17,12 @@ import (
 func TestRunAtVersion(t *testing.T) {
 	const version = "v0.99.0"
 	repository := filepath.Join(t.TempDir(), "freshmapper")
-	checkout(t, repository)
+	root := filepath.Join("..", "..")
+	for _, name := range strings.Fields(forktest.Run(t, root, "git", "ls-files", "--cached", "--others", "--exclude-standard")) {
+		if tree.Exists(filepath.Join(root, name)) { // else it was removed, and that is not yet committed
+			forktest.Write(t, repository, name, forktest.Text(t, root, name))
+		}
+	}
 	forktest.Run(t, repository, "git", "init", "-q")
 	forktest.Commit(t, repository)
 	forktest.Run(t, repository, "git", "tag", version)
@@ -34,30 +38,6 @@ func TestRunAtVersion(t *testing.T) {
 	}
 	if help := forktest.Stdout(t, dir, "go", "run", tree.Ours+"/hack/release@"+version, "-h"); !strings.Contains(help, "-repo DIR") {
 		t.Errorf("release -h said\n%s", help)
-	}
-}
-
-// checkout copies this one as it stands, without git's own files and what scripts
-// have left.
-func checkout(t *testing.T, to string) {
-	t.Helper()
-	root := filepath.Join("..", "..")
-	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.Name() == ".git" || name == ".cache":
-			if entry.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		case entry.Type().IsRegular():
-			forktest.Write(t, to, name, forktest.Text(t, root, name))
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -5,7 +5,6 @@ package lincheck
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // checkNoMatch checks every group that the lookup asks for: a read within the
@@ -83,16 +82,11 @@ func (p proof) liveGroupIsGone() bool {
 }
 
 func (p proof) missingVersions(versions []int) string {
-	var missing []string
-	for _, version := range versions {
-		if !p.absentLive(version) {
-			missing = append(missing, versionNames[version])
-		}
-	}
+	missing := filter(versions, func(version int) bool { return !p.absentLive(version) })
 	if len(missing) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("no live read of %s %s within the lookup shows it absent", groupNames[p.group], strings.Join(missing, ","))
+	return fmt.Sprintf("no live read of %s %v within the lookup shows it absent", groupNames[p.group], namesOf(missing))
 }
 
 // neverListed reports whether the document that was read does not list the group
@@ -131,12 +125,12 @@ func (p proof) missingGroup() string {
 	why := "no live list of " + groupNames[p.group] + " within the lookup"
 	for _, r := range p.reads {
 		if r.Group == p.group && r.Version < 0 {
-			if why = p.missingVersions(listed(r.World.versions(p.group))); why == "" {
+			if why = p.missingVersions(r.World.versions(p.group)); why == "" {
 				break
 			}
 		}
 	}
-	if why == "" && !p.Legacy && !p.absentAtOnce() {
+	if why == "" && !p.Legacy && !p.Replicas && !p.absentAtOnce() {
 		return "it moved from version to version and was never absent, and no document that was read hides that"
 	}
 	return why
@@ -154,29 +148,15 @@ func (p proof) listIsLeft() bool {
 func (p proof) listedBefore(r *Request) bool {
 	return slices.ContainsFunc(p.requests, func(told *Request) bool {
 		about := told.Doc || told.Group == p.group && (told.Version < 0 || told.Version == r.Version)
-		return about && !told.failed() && told.End.before(r.End) && told.World.versions(p.group)&(1<<r.Version) != 0
+		return about && !told.failed() && told.End.before(r.End) && told.World.has(p.group, r.Version)
 	})
 }
 
 // versionsRead lists the versions that were read live.
 func (p proof) versionsRead() []int {
-	var list []int
-	for _, r := range p.reads {
-		if r.Group == p.group && r.Version >= 0 {
-			list = append(list, r.Version)
-		}
-	}
-	return list
-}
-
-func listed(versions uint8) []int {
-	var list []int
-	for v := range versionNames {
-		if versions&(1<<v) != 0 {
-			list = append(list, v)
-		}
-	}
-	return list
+	return filter(allVersions, func(version int) bool {
+		return p.any(func(r *Request) bool { return r.Group == p.group && r.Version == version })
+	})
 }
 
 // absentAtOnce reports whether the kind was in no version at all at some moment
@@ -184,7 +164,8 @@ func listed(versions uint8) []int {
 // which may be behind or no news, or as far as it could read them. After a
 // ResetGroup, be it during the lookup, the document does not count.
 func (p proof) absentAtOnce() bool {
-	if reset := p.lastGroupReset(p.group, p.op.Return); reset != (Stamp{}) && !p.readLive(p.group, reset, p.op.Call) {
+	reset := p.last(p.op.Return, func(o *Op) bool { return o.resets(p.group) })
+	if reset != (Stamp{}) && !p.readLive(p.group, reset, p.op.Call) {
 		return true
 	}
 	if p.troubled(p.op) || during(p.Worlds, p.op.Call, p.op.Return, func(w World) bool { return w[p.group][p.op.Name].Versions == 0 }) {

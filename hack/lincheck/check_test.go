@@ -2,7 +2,13 @@
 
 package lincheck
 
-import "fmt"
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
 
 // A Rule is a promise that can be broken.
 type Rule string
@@ -17,6 +23,8 @@ const (
 	RuleGroupReset  Rule = "ResetGroup without a live read"
 	RuleOutdated    Rule = "outdated"
 	RuleOrder       Rule = "left out a version"
+	RuleSame        Rule = "another answer to the same question"
+	RuleWait        Rule = "waits for what it does not need"
 	RuleWrong       Rule = "answers another question"
 	RuleError       Rule = "error without a fault"
 	RulePanic       Rule = "panic"
@@ -39,21 +47,22 @@ func Check(h *History) []Violation {
 	v := newView(h)
 	var list []Violation
 	for _, o := range h.Ops {
-		if o.lookup() || o.Panicked {
-			list = append(list, v.check(o)...)
+		switch {
+		case o.Panicked:
+			list = append(list, Violation{RulePanic, o, o.Err.Error()})
+		case o.lookup():
+			list = slices.Concat(list, v.checkAnswer(o), v.checkSame(o), v.checkWait(o))
 		}
 	}
 	return append(list, checkTruth(v)...)
 }
 
-func (v *view) check(o *Op) []Violation {
+func (v *view) checkAnswer(o *Op) []Violation {
 	switch {
-	case o.Panicked:
-		return []Violation{{RulePanic, o, o.Err.Error()}}
 	case o.NoMatch:
 		return v.checkNoMatch(o)
 	case o.Err == nil:
-		return append(v.checkFound(o), v.checkHit(o)...)
+		return slices.Concat(v.checkFound(o), v.checkOrder(o), v.checkHit(o))
 	case !v.troubled(o):
 		return []Violation{{RuleError, o, "nothing that it asks for was failing"}}
 	}
@@ -72,4 +81,59 @@ func (v *view) checkHit(o *Op) []Violation {
 		return nil
 	}
 	return []Violation{{RuleHit, o, fmt.Sprintf("it took %v", o.Return.At-o.Call.At)}}
+}
+
+// checkSame checks that the same question has the same answer again if no request began or
+// ended since.
+func (v *view) checkSame(o *Op) []Violation {
+	if o.Again == nil || o.answer() == o.Again.answer() {
+		return nil
+	}
+	within := func(s Stamp) bool { return o.Again.Call.before(s) && s.before(o.Return) }
+	reset := func(other *Op) bool { return !other.lookup() && within(other.Call) }
+	if slices.ContainsFunc(v.Requests, func(r *Request) bool { return within(r.Start) || within(r.End) }) || slices.ContainsFunc(v.Ops, reset) {
+		return nil
+	}
+	return []Violation{{RuleSame, o, "a moment before it was " + o.Again.answer()}}
+}
+
+// checkWait checks that at each moment of a lookup a request was under way that it may need,
+// or waited to be made again.
+func (v *view) checkWait(o *Op) []Violation {
+	waits := o.Call.At
+	for _, r := range v.requests {
+		if r.Start.At > waits || !v.needs(o, r) {
+			continue
+		}
+		again := time.Duration(0)
+		if r.live() && r.Code == http.StatusNotFound && !v.Calm {
+			again = askedAgainAfter
+		}
+		waits = max(waits, r.End.At+again)
+	}
+	if waits >= o.Return.At {
+		return nil
+	}
+	return []Violation{{RuleWait, o, fmt.Sprintf("nothing that it needs was under way at %v, and it ended at %v", waits, o.Return.At)}}
+}
+
+// needs reports whether a lookup may need a request.
+func (v *view) needs(o *Op, r *Request) bool {
+	switch {
+	case r.live():
+		other := r.Version < 0 && len(o.Versions) == 1 || r.Version >= 0 && !slices.Contains(o.versions(), r.Version)
+		return slices.Contains(o.groups(), r.Group) && (o.byPrefix() || !other)
+	case !o.byPrefix() && strings.Contains(o.Group, ".") && v.settled(o):
+		return len(o.Versions) == 0 && !proof{view: v, op: o, group: o.groups()[0]}.knows()
+	}
+	return true // a version of a built-in group may be a peer's, as the document says
+}
+
+// settled reports whether a document was read after the last reset before o ended, and
+// before o began.
+func (v *view) settled(o *Op) bool {
+	reset := v.lastReset(o.Return)
+	return slices.ContainsFunc(v.requests, func(r *Request) bool {
+		return r.Doc && !r.failed() && reset.before(v.began[r]) && r.End.At < o.Call.At
+	})
 }

@@ -2,7 +2,7 @@
 
 // Package lincheck runs random histories of lookups and resets against an API
 // server that changes, lags and fails, and checks every answer against what the
-// mapper promises (F1 to F3 and F6 of the design). It uses the public package
+// mapper promises (F1 to F3, F5, F6 and F9 of the design). It uses the public package
 // apiutil alone:
 //
 //	go test .                                     200 histories in each mode
@@ -19,8 +19,12 @@
 // /apis/<group> and /apis/<group>/<version>, tell the truth of the moment at which
 // they are answered: it comes after one latency and before another. The document,
 // /api and /apis, shows a change at once, later, or much later, and never goes
-// back. Faults hit the document or one group: error codes, HTML pages, refused and
-// hanging connections, bodies that end early. A server is aggregated or legacy.
+// back. Faults hit the document, one group or one version: error codes, HTML pages,
+// refused and hanging connections, bodies that end early. One version may be slow. A
+// server is aggregated or legacy. It may list what only a peer serves; or two replicas of
+// different age answer for it, for each request one or the other, the live endpoints
+// included. The order of groups and versions is neither that of their names nor of their
+// age, and a document has the kinds of a version in another order than a list.
 //
 // # What an answer may be
 //
@@ -65,30 +69,31 @@
 //     lists the group. Both count only in a period without failures.
 //     A live 404 within 30 seconds of a failure outdates only if it is the third in
 //     a row: a server that starts answers 404 for what it serves.
-//   - While a fault concerns the lookup, it may serve whatever was ever told (F6).
-//   - If, by the rule above, all reads since the resets have told that a version
-//     serves the kind, RESTMappings must not leave it out, and RESTMapping must not
-//     pass over it.
+//   - While a fault concerns the lookup, it may serve whatever was ever told (F6). But
+//     what the document no longer has after a Reset is not served from before it (R4).
 //
-// Any other error needs a fault of the document, or of a group that is asked for,
-// in the lookup's time (F6, and F9 in so far). A lookup of a version that must be
-// known takes no time as long as nothing was ever reset (F1).
+// The order is the server's (F5):
 //
-// # Porcupine
+//   - If, by the rules above, all reads since the resets have told that a version
+//     serves the kind, RESTMappings must not leave it out, and a lookup of one answer must
+//     not pass over it: in the order of the question, or in the order in which the last
+//     document or list has told of both versions, or both groups.
+//   - Asked again at once, before any request begins or ends, a question has the same answer.
 //
-// The rules above come with a second opinion that knows nothing of requests. Each
-// kind of a group is a register that holds what is served and what the document
-// says; changes of the world are writes of one instant, lookups are reads. NoMatch
-// is a read for each version, over the time of the lookup; what is found is a read
-// over the time since the last reset. porcupine checks that this is linearizable.
+// Any other error needs a fault in the lookup's time, of the document, or of a version
+// that is asked for (F6). Nobody waits for what he does not need (F9): at each moment of a
+// lookup a request is under way that it may need, for a version in question, their list, or
+// the document if it was not read since a reset or the group is not known. A lookup of a
+// version that must be known takes no time as long as nothing was ever reset (F1).
 //
-// It is the smaller half. How stale an answer may be depends on what was read when,
-// which is no state of a register. And reads that change nothing are independent of
-// each other: for each, the checker only looks for one moment at which it was true.
+// A second opinion knows nothing of requests (truth_test.go): the history has to be
+// linearizable. Changes are made in one instant and lookups change nothing, so an answer must
+// have been true at one moment: NoMatch within the lookup, what is found since the last reset.
+// How stale an answer may be depends on what was read when, which only the rules above know.
 //
 // # The checker itself
 //
-// A small mapper that keeps the promises (reference_test.go) must break no rule,
-// and its mutants must be caught. The rules hold for any mapper that publishes a
-// read when its flight ends. They do not cover the watch, Start and NegativeTTL.
+// Mutants (mutants_test.go) use the mapper wrongly, or spoil its answers, each so that it
+// breaks a rule, and must be caught. The rules hold for any mapper that publishes a read when
+// its flight ends. They do not cover the watch, Start and NegativeTTL.
 package lincheck

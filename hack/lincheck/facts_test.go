@@ -17,13 +17,14 @@ type view struct {
 	clean    map[int]bool          // periods without a failed request
 	ends     map[int]time.Duration // of periods
 	previous map[*Request]*Request // the document before a document
+	began    map[*Request]Stamp    // when the read of a document began, with /api
 	read     Stamp                 // the end of the first document that was read
 }
 
 func newView(h *History) *view {
 	v := &view{
 		History: h, period: map[*Request]int{}, clean: map[int]bool{}, ends: map[int]time.Duration{},
-		previous: map[*Request]*Request{}, read: Stamp{Seq: 1 << 60},
+		previous: map[*Request]*Request{}, began: map[*Request]Stamp{}, read: Stamp{Seq: 1 << 60},
 	}
 	for _, r := range h.Requests {
 		if r.End != (Stamp{}) {
@@ -58,9 +59,13 @@ func (v *view) findPeriods() {
 
 func (v *view) findPrevious() {
 	var last *Request
+	var began Stamp
 	for _, r := range v.requests {
+		if r.Path == "/api" {
+			began = r.Start
+		}
 		if r.Doc && !r.failed() {
-			v.previous[r], last = last, r
+			v.previous[r], v.began[r], last = last, began, r
 		}
 	}
 }
@@ -82,7 +87,7 @@ func (v *view) says(r *Request, group, version, kind int) fact {
 		return unknown
 	case r.live() && r.Version >= 0 && r.Version != version:
 		return unknown
-	case r.World.versions(group)&(1<<version) == 0:
+	case !r.World.has(group, version):
 		return absent
 	case r.live() && r.Version < 0 || r.Doc && v.Legacy:
 		return unknown
@@ -129,7 +134,7 @@ func (v *view) binding(r *Request, o *Op, group, version int) bool {
 		return r.Version >= 0 && !v.askedAgain(r)
 	}
 	before := v.previous[r]
-	has := r.World.versions(group)&(1<<version) != 0
+	has := r.World.has(group, version)
 	return !v.Legacy && v.news(r, group) && has && (before == nil || v.clean[v.period[before]])
 }
 
@@ -138,9 +143,11 @@ func (v *view) binding(r *Request, o *Op, group, version int) bool {
 func (v *view) askedAgain(r *Request) bool {
 	return r.Code == http.StatusNotFound && !v.Calm && slices.ContainsFunc(v.requests, func(again *Request) bool {
 		after := again.Start.At - r.End.At
-		return again.Path == r.Path && after > 0 && after <= 700*time.Millisecond
+		return again.Path == r.Path && after > 0 && after <= askedAgainAfter
 	})
 }
+
+const askedAgainAfter = 700 * time.Millisecond
 
 // resets returns the last Reset and the last ResetGroup of a group that had
 // returned when o began.
@@ -154,11 +161,6 @@ func (v *view) resets(o *Op, group int) (all, one Stamp) {
 // lastReset returns the last Reset that was called before a moment.
 func (v *view) lastReset(until Stamp) Stamp {
 	return v.last(until, func(o *Op) bool { return o.Kind == OpReset })
-}
-
-// lastGroupReset is the same for ResetGroup.
-func (v *view) lastGroupReset(group int, until Stamp) Stamp {
-	return v.last(until, func(o *Op) bool { return o.resets(group) })
 }
 
 func (o *Op) resets(group int) bool { return o.Kind == OpResetGroup && o.Group == groupNames[group] }
@@ -182,11 +184,10 @@ func later(a, b Stamp) Stamp {
 
 // troubled reports whether a fault that may concern o was there while it ran.
 func (v *view) troubled(o *Op) bool {
-	groups := append(o.groups(), theDocument)
 	return slices.ContainsFunc(v.Faults, func(f *Fault) bool {
-		return slices.Contains(groups, f.Group) && overlaps(o, f.From, f.Until)
+		return f.concerns(o) && overlaps(o, f.From, f.Until)
 	}) || slices.ContainsFunc(v.requests, func(r *Request) bool {
-		return r.Fault != nil && slices.Contains(groups, r.Fault.Group) && overlaps(o, r.Start, r.End)
+		return r.Fault != nil && r.Fault.concerns(o) && overlaps(o, r.Start, r.End)
 	})
 }
 

@@ -3,7 +3,6 @@ module github.com/freshmapper/freshmapper/hack/lincheck
 go 1.26.0
 
 require (
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/freshmapper/freshmapper v0.0.0
 	k8s.io/apimachinery v0.37.0
 	k8s.io/client-go v0.37.0

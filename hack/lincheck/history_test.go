@@ -26,12 +26,13 @@ type History struct {
 	Legacy   bool
 	Calm     bool // without faults
 	Peer     bool // a peer alone serves Gadget in batch
+	Replicas bool // two replicas answer in turn: one as of now, and one that is behind like the document
 	Document Lag
 
 	Ops      []*Op
 	Requests []*Request
 	Worlds   []Change // changes of what is served live; the first is the start
-	Docs     []Change // changes of what /apis says
+	Docs     []Change // changes of what is behind: the document, or all that the older replica says
 	Faults   []*Fault
 
 	mu    sync.Mutex // guards all above while the run lasts
@@ -61,10 +62,30 @@ type Change struct {
 type Fault struct {
 	From, Until Stamp
 	Group       int // of the live endpoints of a group; or the document
+	Version     int // of its path alone; or everyVersion
 	Name        string
 }
 
-const theDocument = -1
+const (
+	theDocument  = -1
+	everyVersion = -1
+)
+
+func (f *Fault) String() string {
+	switch {
+	case f.Group == theDocument:
+		return "the document, " + f.Name
+	case f.Version == everyVersion:
+		return groupNames[f.Group] + ", " + f.Name
+	}
+	return groupNames[f.Group] + "/" + versionNames[f.Version] + ", " + f.Name
+}
+
+// concerns reports whether a lookup may need what the fault is about.
+func (f *Fault) concerns(o *Op) bool {
+	return f.Group == theDocument || slices.Contains(o.groups(), f.Group) &&
+		(f.Version == everyVersion || slices.Contains(o.versions(), f.Version))
+}
 
 // A Request is one that the mapper sent and what came back.
 type Request struct {
@@ -104,6 +125,8 @@ type Op struct {
 	Name         int      // of kindNames
 	Call, Return Stamp
 
+	Again *Op // the same call, which was made at once before this one
+
 	Found    []Found
 	NoMatch  bool
 	Err      error // any other error
@@ -126,12 +149,16 @@ func (f Found) String() string {
 
 func (o *Op) lookup() bool { return o.Kind != OpReset && o.Kind != OpResetGroup }
 
+// byPrefix reports whether a lookup is about all groups whose names begin with its own.
+func (o *Op) byPrefix() bool {
+	return o.Kind == OpKindFor && (len(o.Versions) == 0 || o.Group == "")
+}
+
 // groups lists the groups in which a lookup may find something, in server order.
 func (o *Op) groups() []int {
 	var list []int
 	for g, name := range groupNames {
-		byPrefix := o.Kind == OpKindFor && (len(o.Versions) == 0 || o.Group == "")
-		if name == o.Group || byPrefix && strings.HasPrefix(name, o.Group) {
+		if name == o.Group || o.byPrefix() && strings.HasPrefix(name, o.Group) {
 			list = append(list, g)
 		}
 	}
@@ -146,7 +173,7 @@ func (o *Op) versions() []int {
 		list = append(list, slices.Index(versionNames[:], name))
 	}
 	if len(list) == 0 {
-		return []int{0, 1, 2}
+		return allVersions
 	}
 	return list
 }
@@ -179,17 +206,12 @@ func (o *Op) answer() string {
 	}
 }
 
-// now stamps a moment. The caller holds the history's lock.
-func (h *History) now() Stamp {
-	h.seq++
-	return Stamp{Seq: h.seq, At: time.Since(h.start)}
-}
-
 // note runs change with the stamp of now, under the history's lock.
 func (h *History) note(change func(now Stamp)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	change(h.now())
+	h.seq++
+	change(Stamp{Seq: h.seq, At: time.Since(h.start)})
 }
 
 func (h *History) mode() string {
@@ -207,6 +229,9 @@ func (h *History) String() string {
 	}
 	if h.Peer {
 		trouble += ", a peer"
+	}
+	if h.Replicas {
+		trouble += ", two replicas"
 	}
 	return fmt.Sprintf("%s seed %d (document %s, %s)", h.mode(), h.Seed, h.Document, trouble)
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,20 +20,19 @@ import (
 var (
 	histories = flag.Int("histories", 200, "random histories for each mode")
 	firstSeed = flag.Uint64("seed", 1, "seed of the first history; 0: a random one, as each night")
-	onlyRule  = flag.String("rule", "", "look for violations of this rule alone, as it is called in a report")
-	mapper    = flag.String("mapper", "real", "which mapper: real, or reference to try the checker itself")
+	onlyRule  = flag.String("rule", "", "look for violations of this rule alone, by the beginning of its name in a report")
 	// More find more in a mapper whose steps race within one instant.
 	processors = flag.Int("processors", 1, "processors to run on; with one a seed nearly always gives the same history")
 	most       = flag.Int("most", 3, "violations that are shown with their timeline, for each mode")
 )
 
 // record makes one history in a bubble of its own.
-func record(t *testing.T, seed uint64, legacy, peers bool, newMapper Maker) *History {
+func record(t *testing.T, seed uint64, legacy bool, newCaller func() caller) *History {
 	t.Helper()
 	var h *History
 	synctest.Test(t, func(t *testing.T) {
 		var err error
-		if h, err = Run(seed, legacy, peers, newMapper); err != nil {
+		if h, err = Run(seed, legacy, newCaller()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Minute) // requests that nobody waits for end by their timeouts
@@ -50,15 +50,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func modeName(legacy bool) string { return (&History{Legacy: legacy}).mode() }
-
 func TestHistories(t *testing.T) {
 	first := *firstSeed
 	if first == 0 {
 		first = uint64(rand.Uint32())
 	}
 	for _, legacy := range []bool{false, true} {
-		t.Run(modeName(legacy), func(t *testing.T) {
+		t.Run((&History{Legacy: legacy}).mode(), func(t *testing.T) {
 			t.Logf("seeds %d to %d", first, first+uint64(*histories)-1)
 			checkMany(t, first, legacy)
 		})
@@ -66,14 +64,11 @@ func TestHistories(t *testing.T) {
 }
 
 func checkMany(t *testing.T, first uint64, legacy bool) {
-	rules, bad, newMapper, sum := map[Rule]int{}, 0, NewMapper, tally{}
-	if *mapper == "reference" {
-		newMapper = newReference(mutation{})
-	}
+	rules, bad, sum := map[Rule]int{}, 0, tally{}
 	for n := range *histories {
-		h := record(t, first+uint64(n), legacy, *mapper == "real", newMapper)
+		h := record(t, first+uint64(n), legacy, simply(perform))
 		sum.add(h)
-		violations := filter(Check(h), func(v Violation) bool { return *onlyRule == "" || string(v.Rule) == *onlyRule })
+		violations := filter(Check(h), func(v Violation) bool { return strings.HasPrefix(string(v.Rule), *onlyRule) })
 		if len(violations) == 0 {
 			continue
 		}
@@ -84,7 +79,7 @@ func checkMany(t *testing.T, first uint64, legacy bool) {
 		}
 		if bad <= *most {
 			t.Logf("%s\n%s", h, h.Timeline(violations[0].Op))
-			t.Log("to see it again: " + again(h))
+			t.Logf("to see it again: cd hack/lincheck && go test -run TestHistories/%s . -seed %d -histories 1", h.mode(), h.Seed)
 		}
 	}
 	t.Log(sum)
@@ -120,8 +115,4 @@ func (s *tally) add(h *History) {
 func (s tally) String() string {
 	return fmt.Sprintf("%d histories, %d with faults: %d lookups found something, %d ended in NoMatch and %d in an error; %d resets, %d requests",
 		s.histories, s.faulty, s.found, s.absent, s.failed, s.resets, s.requests)
-}
-
-func again(h *History) string {
-	return fmt.Sprintf("cd hack/lincheck && go test -run TestHistories/%s . -seed %d -histories 1", h.mode(), h.Seed)
 }

@@ -3,76 +3,137 @@
 package lincheck
 
 import (
-	"bytes"
 	"io"
-	"net/http"
+	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/rest"
 )
 
-const mutantHistories = 60 // in each mode
+// A mutant is the mapper, wrongly used, or with wrong answers. It makes a caller for each
+// history, in its bubble.
+type mutant struct {
+	name  string
+	rules []Rule // each has to be found broken
+	make  func() caller
+}
 
-// The checker has to accept a mapper that keeps the promises. The seeds are fixed:
-// it is the checker that is tested.
-func TestReference(t *testing.T) {
-	for _, legacy := range []bool{false, true} {
-		for seed := range uint64(*histories) {
-			h := record(t, seed, legacy, false, newReference(mutation{}))
-			for _, v := range Check(h) {
-				t.Errorf("%s: %s", h, v)
+var mutants = []mutant{
+	{"answers from 50 ms ago", []Rule{RuleVersion, RuleGroup, RuleTruth}, func() caller { return remembering(50*time.Millisecond, false) }},
+	{"absence is remembered", []Rule{RuleVersion, RuleTruth}, func() caller { return remembering(time.Hour, true) }},
+	{"a reset does nothing", []Rule{RuleReset}, simply(func(r *run, o *Op) {
+		if o.lookup() {
+			perform(r, o)
+		}
+	})},
+	{"an error is no match", []Rule{RuleVersion, RuleGroup, RuleTruth}, simply(func(r *run, o *Op) {
+		if perform(r, o); o.Err != nil {
+			o.NoMatch, o.Err = true, nil
+		}
+	})},
+	{"an old document replaces what was read live", []Rule{RuleOutdated}, simply(func(r *run, o *Op) {
+		if o.Kind == OpKindFor {
+			r.mapper.Reset()
+		}
+		perform(r, o)
+	})},
+	{"the document alone says no match", []Rule{RuleGroup, RuleTruth}, simply(func(r *run, o *Op) {
+		if m, err := r.server.newMapper(); err == nil {
+			o.ask(m) // as the first lookup of all
+		}
+	})},
+	{"a document settles a reset of a group", []Rule{RuleGroupReset}, simply(func(r *run, o *Op) {
+		if o.Kind == OpResetGroup {
+			r.mapper.Reset()
+			return
+		}
+		perform(r, o)
+	})},
+	{"what is known is read again", []Rule{RuleHit}, simply(func(r *run, o *Op) {
+		if o.lookup() {
+			r.mapper.ResetGroup(o.Group)
+		}
+		perform(r, o)
+	})},
+	{"the last version is taken for the first", []Rule{RuleOrder}, simply(func(r *run, o *Op) {
+		kind := o.Kind
+		if kind == OpMapping {
+			o.Kind = OpMappings
+		}
+		if perform(r, o); kind == OpMapping && len(o.Found) > 0 {
+			o.Found = o.Found[len(o.Found)-1:]
+		}
+		o.Kind = kind
+	})},
+	{"any group is taken for the first", []Rule{RuleOrder, RuleSame}, simply(func(r *run, o *Op) {
+		group := o.Group
+		for _, g := range rand.Perm(len(groupNames)) {
+			if len(o.groups()) > 1 && slices.Contains(o.groups(), g) && o.Found == nil {
+				o.Group = groupNames[g]
+				perform(r, o)
+				o.Group, o.Found = group, filter(o.Found, func(f Found) bool { return f.Group == g })
 			}
 		}
+		if o.Found == nil {
+			perform(r, o)
+		}
+		o.NoMatch, o.Err = o.NoMatch && o.Found == nil, nil
+	})},
+	{"one lookup at a time", []Rule{RuleWait}, func() caller {
+		turn := make(chan struct{}, 1) // not a mutex, which would stop virtual time
+		return func(r *run, o *Op) {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			perform(r, o)
+		}
+	}},
+}
+
+func simply(c caller) func() caller { return func() caller { return c } }
+
+// remembering gives the answer that the same question had not long ago, or only NoMatch.
+func remembering(long time.Duration, onlyAbsence bool) caller {
+	type answer struct {
+		at time.Time
+		Op
+	}
+	answers := map[string]answer{} // calls of one history take turns
+	return func(r *run, o *Op) {
+		old, known := answers[o.String()]
+		if !known || time.Since(old.at) > long || onlyAbsence && !old.NoMatch {
+			perform(r, o)
+			old = answer{time.Now(), *o}
+			answers[o.String()] = old
+		}
+		o.Found, o.NoMatch, o.Err = old.Found, old.NoMatch, old.Err
 	}
 }
 
-// The checker has to catch these.
+// mostHistories is how many histories are made with a mutant, of both modes together, until
+// each of its rules was found broken.
+const mostHistories = 400
+
+// The checker has to catch the mutants, also beside two replicas of different age.
 func TestMutants(t *testing.T) {
-	tests := []struct {
-		name  string
-		make  Maker
-		rules []Rule // each has to be found broken
-	}{
-		{"answers from 50 ms ago", remembering(50*time.Millisecond, newReference(mutation{})), []Rule{RuleVersion, RuleGroup, RuleTruth}},
-		{"a reset does nothing", newReference(mutation{ignoresResets: true}), []Rule{RuleReset}},
-		{"an error is no match", newReference(mutation{errorIsAbsence: true}), []Rule{RuleVersion, RuleGroup, RuleTruth}},
-		{"an old document replaces what was read live", newReference(mutation{oldDocumentWins: true}), []Rule{RuleOutdated}},
-		{"the document alone says no match", newReference(mutation{believesDocument: true}), []Rule{RuleGroup, RuleTruth}},
-		{"absence is remembered", newReference(mutation{keepsAbsence: true}), []Rule{RuleVersion, RuleTruth}},
-		{"the last version is taken for the first", newReference(mutation{lastVersion: true}), []Rule{RuleOrder}},
-		{"what is known is read again", newReference(mutation{hitsNothing: true}), []Rule{RuleHit}},
-		{"a document settles a reset of a group", newReference(mutation{documentSettles: true}), []Rule{RuleGroupReset}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			broken, caught := brokenBy(t, test.make)
-			t.Logf("caught in %d of %d histories: %v", caught, 2*mutantHistories, broken)
-			for _, rule := range test.rules {
-				if broken[rule] == 0 {
-					t.Errorf("not found broken: %s", rule)
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			broken, replicas, missed := map[Rule]int{}, 0, m.rules
+			for seed := uint64(0); seed < mostHistories && (len(missed) > 0 || replicas == 0); seed++ {
+				h := record(t, seed, seed%2 == 0, m.make)
+				for _, v := range Check(h) {
+					broken[v.Rule]++
+					if h.Replicas {
+						replicas++
+					}
 				}
+				missed = filter(m.rules, func(rule Rule) bool { return broken[rule] == 0 })
+			}
+			t.Logf("found broken, %d times beside two replicas: %v", replicas, broken)
+			if len(missed) > 0 || replicas == 0 {
+				t.Errorf("not found broken: %q; beside two replicas: %d", missed, replicas)
 			}
 		})
 	}
-}
-
-func brokenBy(t *testing.T, newMapper Maker) (broken map[Rule]int, caught int) {
-	broken = map[Rule]int{}
-	for _, legacy := range []bool{false, true} {
-		for seed := range uint64(mutantHistories) {
-			violations := Check(record(t, seed, legacy, false, newMapper))
-			for _, v := range violations {
-				broken[v.Rule]++
-			}
-			if len(violations) > 0 {
-				caught++
-			}
-		}
-	}
-	return broken, caught
 }
 
 // The rules that no mutant breaks.
@@ -80,8 +141,8 @@ func TestOtherRules(t *testing.T) {
 	o := &Op{Kind: OpMapping, Group: "apps", Versions: []string{"v1"}, Call: Stamp{2, 0}, Return: Stamp{9, 1}}
 	h := &History{Ops: []*Op{o}, Worlds: []Change{{}}, Docs: []Change{{}}}
 	tests := map[Rule]func(){
-		RuleNeverServed: func() { o.Found = []Found{{Version: 1}} },
-		RuleWrong:       func() { o.Found = []Found{{Version: 0}} },
+		RuleNeverServed: func() { o.Found = []Found{{Group: 3}} },
+		RuleWrong:       func() { o.Found = []Found{{Group: 0}} },
 		RuleError:       func() { o.Err = io.EOF },
 		RulePanic:       func() { o.Err, o.Panicked = io.EOF, true },
 	}
@@ -92,55 +153,4 @@ func TestOtherRules(t *testing.T) {
 			t.Errorf("not found broken: %s", rule)
 		}
 	}
-}
-
-// remembering makes a mapper below which answers are repeated for a while.
-func remembering(ttl time.Duration, newMapper Maker) Maker {
-	return func(cfg *rest.Config, transport http.RoundTripper) (Mapper, error) {
-		return newMapper(cfg, &memory{next: transport, ttl: ttl, answers: map[string]answer{}})
-	}
-}
-
-type memory struct {
-	next http.RoundTripper
-	ttl  time.Duration
-
-	mu      sync.Mutex
-	answers map[string]answer
-}
-
-type answer struct {
-	at   time.Time
-	resp http.Response
-	body []byte
-}
-
-func (m *memory) RoundTrip(req *http.Request) (*http.Response, error) {
-	key := req.URL.Path + req.Header.Get("Accept")
-	m.mu.Lock()
-	old, ok := m.answers[key]
-	m.mu.Unlock()
-	if ok && time.Since(old.at) < m.ttl {
-		return old.again(), nil
-	}
-	resp, err := m.next.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
-	}
-	fresh := answer{at: time.Now(), resp: *resp, body: body}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.answers[key] = fresh
-	return fresh.again(), nil
-}
-
-func (a answer) again() *http.Response {
-	resp := a.resp
-	resp.Body = io.NopCloser(bytes.NewReader(a.body))
-	return &resp
 }

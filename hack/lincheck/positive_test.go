@@ -21,7 +21,7 @@ func (v *view) checkFound(o *Op) []Violation {
 			list = append(list, Violation{rule, o, f.String() + " " + why})
 		}
 	}
-	return append(list, v.checkOrder(o)...)
+	return list
 }
 
 // whyNot looks for a read that an answer may come from. If there is none, it
@@ -31,11 +31,12 @@ func (v *view) whyNot(o *Op, f Found) (Rule, string) {
 	if len(told) == 0 {
 		return RuleNeverServed, "was told by no answer that had arrived"
 	}
-	if v.troubled(o) {
+	all, one := v.resets(o, f.Group)
+	since := filter(told, func(r *Request) bool { return all.before(r.Start) })
+	later := filter(since, func(r *Request) bool { return one.before(r.Start) })
+	if v.troubled(o) && (len(since) > 0 || !v.droppedAfterReset(o, f)) {
 		return "", "" // the last good state is served, and a reset may be pending
 	}
-	all, one := v.resets(o, f.Group)
-	later := filter(told, func(r *Request) bool { return all.before(r.Start) && one.before(r.Start) })
 	if len(later) == 0 {
 		return RuleReset, fmt.Sprintf("was told by no answer since Reset (%d) and ResetGroup (%d)", all.Seq, one.Seq)
 	}
@@ -102,24 +103,42 @@ func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
 	return nil
 }
 
-// checkOrder checks that an answer leaves out no version that is known to serve
-// the kind: none at all from RESTMappings, none that comes first from RESTMapping.
+// checkOrder checks that an answer leaves out no version that is known to serve the kind:
+// none at all from RESTMappings, and from other lookups none that comes before what was found,
+// in the order of the question, or in the server's.
 func (v *view) checkOrder(o *Op) []Violation {
-	if o.Kind == OpKindFor || len(o.Found) == 0 || v.troubled(o) {
+	if len(o.Found) == 0 || v.troubled(o) {
 		return nil
 	}
+	best := o.Found[0]
 	var list []Violation
-	for _, version := range o.versions() {
-		had := slices.ContainsFunc(o.Found, func(f Found) bool { return f.Version == version })
-		if had && o.Kind == OpMapping {
-			break
-		}
-		group := o.Found[0].Group
-		if !had && v.certain(o, group, version) {
-			list = append(list, Violation{RuleOrder, o, fmt.Sprintf("%s serves the kind, as was known", versionNames[version])})
+	for _, group := range o.groups() {
+		for _, version := range o.versions() {
+			had := slices.ContainsFunc(o.Found, func(f Found) bool { return f.Group == group && f.Version == version })
+			if had && o.Kind != OpMappings {
+				return list
+			}
+			first := o.Kind == OpMappings || len(o.Versions) > 0 && group == best.Group || v.listedBoth(o, group, version, best)
+			if !had && first && v.certain(o, group, version) {
+				list = append(list, Violation{RuleOrder, o, fmt.Sprintf("%s/%s serves the kind, as was known", groupNames[group], versionNames[version])})
+			}
 		}
 	}
 	return list
+}
+
+// listedBoth reports whether the last document or list that told of a version, before o
+// ended, told of another one as well, and so of their order.
+func (v *view) listedBoth(o *Op, group, version int, other Found) bool {
+	var last *Request
+	for _, r := range v.requests {
+		list := r.live() && r.Version < 0 && r.Group == group && r.Group == other.Group
+		if (list || r.Doc) && !r.failed() && r.End.before(o.Return) {
+			last = r
+		}
+	}
+	return last != nil && v.closed(last, o) && v.clean[v.period[last]] &&
+		last.World.has(group, version) && last.World.has(other.Group, other.Version)
 }
 
 // certain reports whether the mapper must have known, when o began and all the
@@ -139,4 +158,17 @@ func (v *view) certain(o *Op, group, version int) bool {
 		}
 	}
 	return sure
+}
+
+// droppedAfterReset reports whether the last document that was read until o ended was read
+// after the last Reset, known when o began, and does not have what was found: its live read may
+// fail, but it is not served (rule R4 in DESIGN.md).
+func (v *view) droppedAfterReset(o *Op, f Found) bool {
+	reset := v.lastReset(o.Return)
+	docs := filter(v.requests, func(r *Request) bool { return r.Doc && !r.failed() && r.End.before(o.Return) })
+	if reset == (Stamp{}) || len(docs) == 0 {
+		return false
+	}
+	last := docs[len(docs)-1]
+	return reset.before(v.began[last]) && last.End.At < o.Call.At && v.says(last, f.Group, f.Version, f.Kind) == absent
 }

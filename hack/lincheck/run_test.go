@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,21 +19,9 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// A Mapper is what is checked.
-type Mapper interface {
-	meta.RESTMapper
-	Reset()
-	ResetGroup(group string)
-}
-
-// A Maker makes a mapper that sends its requests through a transport.
-type Maker func(cfg *rest.Config, transport http.RoundTripper) (Mapper, error)
-
-// NewMapper makes the real one, whose requests time out early enough for a run.
-func NewMapper(cfg *rest.Config, transport http.RoundTripper) (Mapper, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.Transport = transport
-	return apiutil.NewDynamicRESTMapperWithOptions(cfg, &http.Client{Transport: transport},
+// newMapper makes a mapper whose requests time out early enough for a run.
+func (s *server) newMapper() (*apiutil.DynamicRESTMapper, error) {
+	return apiutil.NewDynamicRESTMapperWithOptions(&rest.Config{Host: "http://fake.invalid", QPS: -1}, &http.Client{Transport: s},
 		apiutil.DynamicRESTMapperOptions{RequestTimeout: 400 * time.Millisecond})
 }
 
@@ -40,27 +30,38 @@ const (
 	opsPerClient = 14
 )
 
+// A caller makes the call that an Op describes, and notes the answer.
+type caller func(r *run, o *Op)
+
+// perform is the caller of those that are no mutants.
+func perform(r *run, o *Op) { o.ask(r.mapper) }
+
 // run is one history in the making. It belongs in a synctest bubble. All that
 // is random comes from the seed, each actor with a source of its own.
 type run struct {
 	history *History
 	server  *server
-	mapper  Mapper
+	mapper  *apiutil.DynamicRESTMapper
+	perform caller
 	pace    time.Duration // between the calls of a client, at most
 	stop    chan struct{} // closed when all clients are done
 }
 
-// Run makes a history; with peers some have one, of which the reference knows nothing. It returns when all that it started has ended.
-func Run(seed uint64, legacy, peers bool, newMapper Maker) (*History, error) {
+// Run makes a history. It returns when all that it started has ended.
+func Run(seed uint64, legacy bool, perform caller) (*History, error) {
 	rnd := source(seed, 0)
 	h := &History{Seed: seed, Legacy: legacy, Calm: rnd.IntN(2) == 0, Document: Lag(rnd.IntN(3)), start: time.Now()}
-	r := &run{history: h, stop: make(chan struct{})}
+	r := &run{history: h, perform: perform, stop: make(chan struct{})}
 	r.pace = [...]time.Duration{60 * time.Millisecond, 200 * time.Millisecond, time.Second, 20 * time.Second}[rnd.IntN(4)]
 	latency := [...]time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond}[rnd.IntN(3)]
-	h.Peer = peers && !legacy && rnd.IntN(4) == 0
+	h.Peer = !legacy && rnd.IntN(4) == 0
+	h.Replicas = !h.Peer && rnd.IntN(4) == 0
 	r.server = newServer(h, latency, firstWorld(rnd, h.Peer))
+	if rnd.IntN(3) == 0 {
+		r.server.slow = "/apis/" + groupNames[0] + "/" + versionNames[rnd.IntN(len(versionNames))]
+	}
 	var err error
-	if r.mapper, err = newMapper(r.server.config(), r.server); err != nil {
+	if r.mapper, err = r.server.newMapper(); err != nil {
 		return nil, err
 	}
 	var actors, callers sync.WaitGroup
@@ -115,11 +116,14 @@ func (r *run) changeWorld(rnd *rand.Rand) {
 	}
 }
 
-// breakThings has the document or a group fail now and then, for a while.
+// breakThings has the document, a group or one of its versions fail now and then, for a while.
 func (r *run) breakThings(rnd *rand.Rand) {
 	for r.wait(rnd, 6*r.pace) {
-		group := rnd.IntN(len(groupNames)+2) - 2
-		heal := r.server.fail(max(group, theDocument), faults()[rnd.IntN(len(faults()))])
+		group, version := max(rnd.IntN(len(groupNames)+2)-2, theDocument), everyVersion
+		if group != theDocument && rnd.IntN(2) == 0 {
+			version = rnd.IntN(len(versionNames))
+		}
+		heal := r.server.fail(group, version, faults()[rnd.IntN(len(faults()))])
 		r.wait(rnd, 2*r.pace)
 		heal()
 	}
@@ -139,7 +143,13 @@ func faults() []fakeapi.Fault {
 func (r *run) client(n int, rnd *rand.Rand) {
 	for range opsPerClient {
 		r.wait(rnd, r.pace)
-		r.call(randomOp(n, rnd, r.history.Peer))
+		o := randomOp(n, rnd, r.history.Peer)
+		again := *o
+		r.call(o)
+		if o.lookup() && len(o.Versions) == 0 && rnd.IntN(3) == 0 {
+			again.Again = o
+			r.call(&again)
+		}
 	}
 }
 
@@ -156,10 +166,11 @@ func (r *run) call(o *Op) {
 			o.Panicked, o.Err = true, fmt.Errorf("panic: %v", what)
 		}
 	}()
-	perform(r.mapper, o)
+	r.perform(r, o)
 }
 
-func perform(m Mapper, o *Op) {
+// ask makes the call to a mapper.
+func (o *Op) ask(m *apiutil.DynamicRESTMapper) {
 	gk := schema.GroupKind{Group: o.Group, Kind: kindNames[o.Name]}
 	switch o.Kind {
 	case OpReset:
@@ -172,49 +183,36 @@ func perform(m Mapper, o *Op) {
 	case OpMappings:
 		o.answered(m.RESTMappings(gk, o.Versions...))
 	case OpKindFor:
-		gr := schema.GroupVersionResource{Group: o.Group, Resource: resourceName(o.Name)}
-		if len(o.Versions) > 0 {
-			gr.Version = o.Versions[0]
-		}
-		kind, err := m.KindFor(gr)
-		if o.failed(err) {
-			return
-		}
-		o.found(kind, nil)
+		gr := schema.GroupResource{Group: o.Group, Resource: resourceName(o.Name)}
+		kind, err := m.KindFor(gr.WithVersion(strings.Join(o.Versions, "")))
+		o.answered([]*meta.RESTMapping{{GroupVersionKind: kind}}, err)
 	}
 }
 
 func (o *Op) answered(mappings []*meta.RESTMapping, err error) {
-	if o.failed(err) {
+	if meta.IsNoMatchError(err) {
+		o.NoMatch = true
+		return
+	}
+	if o.Err = err; err != nil {
 		return
 	}
 	for _, mapping := range mappings {
-		o.found(mapping.GroupVersionKind, mapping)
+		o.found(mapping)
 	}
-}
-
-func (o *Op) failed(err error) bool {
-	o.NoMatch = meta.IsNoMatchError(err)
-	if !o.NoMatch {
-		o.Err = err
-	}
-	return err != nil
 }
 
 // found notes an answer. A name that was never served is an error of the mapper.
-func (o *Op) found(kind schema.GroupVersionKind, mapping *meta.RESTMapping) {
-	f := Found{}
-	var errs [3]error
-	f.Group, errs[0] = index(groupNames[:], kind.Group)
-	f.Version, errs[1] = index(versionNames[:], kind.Version)
-	f.Kind, errs[2] = index(kindNames[:], kind.Kind)
-	for _, err := range errs {
-		if err != nil {
-			o.Err = fmt.Errorf("answer %s: %w", kind, err)
-			return
-		}
+func (o *Op) found(mapping *meta.RESTMapping) {
+	kind := mapping.GroupVersionKind
+	f := Found{
+		Group: slices.Index(groupNames[:], kind.Group), Version: slices.Index(versionNames[:], kind.Version), Kind: slices.Index(kindNames[:], kind.Kind),
 	}
-	if mapping != nil {
+	if min(f.Group, f.Version, f.Kind) < 0 {
+		o.Err = fmt.Errorf("%s was never served", kind)
+		return
+	}
+	if mapping.Scope != nil {
 		f.Scoped, f.Namespaced = true, mapping.Scope.Name() == meta.RESTScopeNameNamespace
 	}
 	o.Found = append(o.Found, f)

@@ -12,16 +12,16 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// server is an http.RoundTripper: two fake servers, one that answers for the
-// live endpoints and one whose document is behind, and what goes wrong on the way.
+// server is an http.RoundTripper: two fake servers, one of which is behind, and what goes
+// wrong on the way. The one that is behind answers for the document. If there are two replicas,
+// either answers for everything.
 type server struct {
 	history *History
 	latency time.Duration // at most, on each way
+	slow    string        // a path that takes four times as long
 	forms   fakeapi.Forms
 
 	mu     sync.Mutex // guards what is below, and is held while an answer is made
@@ -37,26 +37,17 @@ type server struct {
 func newServer(h *History, latency time.Duration, first World) *server {
 	s := &server{
 		history: h, latency: latency, forms: fakeapi.Aggregated(),
-		world: first, behind: first,
 		live: fakeapi.New(), doc: fakeapi.New(),
 		broken: map[*Fault]fakeapi.Fault{}, counts: map[string]uint64{},
 	}
 	if h.Legacy {
 		s.forms = fakeapi.Legacy()
 	}
-	first.serveAt(s.live, false)
-	first.serveAt(s.doc, true)
 	s.live.SetForms(s.forms)
 	s.doc.SetForms(s.forms)
-	h.note(func(now Stamp) {
-		h.Worlds = append(h.Worlds, Change{now, first})
-		h.Docs = append(h.Docs, Change{now, first})
-	})
+	s.change(first)
+	s.publish(first)
 	return s
-}
-
-func (s *server) config() *rest.Config {
-	return &rest.Config{Host: "http://fake.invalid", QPS: -1}
 }
 
 // change replaces what is served live.
@@ -78,8 +69,8 @@ func (s *server) publish(w World) {
 }
 
 // fail begins a fault and returns what ends it.
-func (s *server) fail(group int, fault fakeapi.Fault) (heal func()) {
-	f := &Fault{Group: group, Name: fault.String()}
+func (s *server) fail(group, version int, fault fakeapi.Fault) (heal func()) {
+	f := &Fault{Group: group, Version: version, Name: fault.String()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.history.note(func(now Stamp) {
@@ -126,37 +117,40 @@ func (s *server) arrive(req *http.Request) (*Request, *rand.Rand) {
 }
 
 func (s *server) answer(req *http.Request, r *Request, rnd *rand.Rand) (*http.Response, error) {
-	if err := sleep(req.Context(), upTo(rnd, s.latency)); err != nil {
+	latency := s.latency
+	if r.Path == s.slow {
+		latency *= 4
+	}
+	if err := sleep(req.Context(), upTo(rnd, latency)); err != nil {
 		return nil, err
 	}
-	resp, err := s.respond(req, r)
+	resp, err := s.route(r, rnd).RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
-	if err := sleep(req.Context(), upTo(rnd, s.latency)); err != nil {
+	if err := sleep(req.Context(), upTo(rnd, latency)); err != nil {
 		_ = resp.Body.Close() // it is in memory
 		return nil, err
 	}
 	return resp, nil
 }
 
-func (s *server) respond(req *http.Request, r *Request) (*http.Response, error) {
-	transport := s.route(r)
-	return transport.RoundTrip(req)
-}
-
 // route picks who answers at this moment. What a server answers is decided when
 // it is asked, which is in the same instant of virtual time.
-func (s *server) route(r *Request) http.RoundTripper {
+func (s *server) route(r *Request, rnd *rand.Rand) http.RoundTripper {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.World = s.world
 	target := s.live
-	if !r.live() {
+	behind := !r.live()
+	if s.history.Replicas {
+		behind = rnd.IntN(2) == 0
+	}
+	if behind {
 		r.World, target = s.behind, s.doc
 	}
 	for _, f := range s.faults {
-		if f.Group == r.Group || f.Group == theDocument && !r.live() {
+		if f.Group == r.Group && (f.Version == everyVersion || f.Version == r.Version) || f.Group == theDocument && !r.live() {
 			r.Fault = f
 			target = fakeapi.New()
 			r.World.serveAt(target, !r.live())

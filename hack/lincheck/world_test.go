@@ -3,7 +3,6 @@
 package lincheck
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -11,12 +10,13 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// The names of everything that is ever served, in the server's order. One group's
-// name begins with another's; Job in batch is always there.
+// The names of everything that is ever served, in the server's order, which is nobody
+// else's. One group's name begins with another's; Job in batch is always there.
 var (
-	groupNames   = [...]string{"apps", "apps.example.com", "batch", "example.com"}
+	groupNames   = [...]string{"example.com", "apps.example.com", "batch", "apps"}
 	kindNames    = [...]string{"Widget", "Gadget", "Job"}
-	versionNames = [...]string{"v2", "v1", "v1beta1"}
+	versionNames = [...]string{"v1", "v2", "v1beta1"}
+	allVersions  = []int{0, 1, 2}
 )
 
 const (
@@ -38,13 +38,14 @@ func (s State) String() string {
 	if s.Versions == 0 {
 		return "absent"
 	}
-	var names []string
-	for v, name := range versionNames {
-		if s.in(v) {
-			names = append(names, name)
-		}
+	return strings.Join(namesOf(filter(allVersions, s.in)), ",") + " " + scope(s.Namespaced)
+}
+
+func namesOf(versions []int) (names []string) {
+	for _, v := range versions {
+		names = append(names, versionNames[v])
 	}
-	return strings.Join(names, ",") + " " + scope(s.Namespaced)
+	return names
 }
 
 func scope(namespaced bool) string {
@@ -57,16 +58,16 @@ func scope(namespaced bool) string {
 // A World is all that is served at one moment. It is a value.
 type World [len(groupNames)][len(kindNames)]State
 
-// versions returns which versions of a group are served.
-func (w World) versions(group int) uint8 {
-	var all uint8
-	for _, s := range w[group] {
-		all |= s.Versions
-	}
-	return all
+// has reports whether a version of a group is served.
+func (w World) has(group, version int) bool {
+	return slices.ContainsFunc(w[group][:], func(s State) bool { return s.in(version) })
 }
 
-func (w World) lists(group int) bool { return w.versions(group) != 0 }
+func (w World) versions(group int) []int {
+	return filter(allVersions, func(version int) bool { return w.has(group, version) })
+}
+
+func (w World) lists(group int) bool { return len(w.versions(group)) > 0 }
 
 // groupString describes a group for the timeline.
 func (w World) groupString(group int) string {
@@ -80,14 +81,6 @@ func (w World) groupString(group int) string {
 		return groupNames[group] + ": absent"
 	}
 	return groupNames[group] + ": " + strings.Join(parts, "; ")
-}
-
-func (w World) String() string {
-	parts := make([]string, len(w))
-	for g := range w {
-		parts[g] = w.groupString(g)
-	}
-	return strings.Join(parts, " | ")
 }
 
 func firstWorld(rnd *rand.Rand, peer bool) World {
@@ -171,10 +164,8 @@ func (w World) groups() []fakeapi.Group {
 			continue
 		}
 		group := fakeapi.Group{Name: name}
-		for v := range versionNames {
-			if w.versions(g)&(1<<v) != 0 {
-				group.Versions = append(group.Versions, w.version(g, v))
-			}
+		for _, v := range w.versions(g) {
+			group.Versions = append(group.Versions, w.version(g, v))
 		}
 		list = append(list, group)
 	}
@@ -194,14 +185,3 @@ func (w World) version(group, version int) fakeapi.Version {
 }
 
 func resourceName(kind int) string { return strings.ToLower(kindNames[kind]) + "s" }
-
-// index returns the place of a name in a list; one that is not there is the
-// mistake of whoever answered.
-func index(list []string, name string) (int, error) {
-	for i, candidate := range list {
-		if candidate == name {
-			return i, nil
-		}
-	}
-	return 0, fmt.Errorf("%q was never served", name)
-}

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/freshmapper/freshmapper/hack/fork/git"
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
@@ -69,13 +69,12 @@ func release(ctx context.Context, o options) error {
 // editions makes the editions of all lines. Before that it checks that their tags
 // are not there yet.
 func (o options) editions(ctx context.Context, repo *repository) ([]edition, error) {
-	var editions []edition
-	for _, line := range o.lines {
-		e := edition{version: line.Newest, tag: fmt.Sprintf("%s-fresh.%d", line.Newest, o.fresh), branch: "fresh-" + strings.TrimPrefix(line.Minor, "v")}
-		if slices.Contains(repo.refs, "refs/tags/"+e.tag) {
-			return nil, fmt.Errorf("the tag %s exists in %s: give the next number with -fresh", e.tag, o.repo)
+	editions := make([]edition, len(o.lines))
+	for i, line := range o.lines {
+		editions[i] = edition{version: line.Newest, tag: fmt.Sprintf("%s-fresh.%d", line.Newest, o.fresh), branch: "fresh-" + strings.TrimPrefix(line.Minor, "v")}
+		if slices.Contains(repo.refs, "refs/tags/"+editions[i].tag) {
+			return nil, fmt.Errorf("the tag %s exists in %s: give the next number with -fresh", editions[i].tag, o.repo)
 		}
-		editions = append(editions, e)
 	}
 	for i := range editions {
 		if err := o.make(ctx, &editions[i], repo); err != nil {
@@ -88,19 +87,19 @@ func (o options) editions(ctx context.Context, repo *repository) ([]edition, err
 func (o options) make(ctx context.Context, e *edition, repo *repository) error {
 	fmt.Fprintf(o.out, "%-10s %s %s\n", "upstream", tree.Module, e.version)
 	upstream, err := tree.Upstream(ctx, e.version, nil)
+	if err == nil {
+		e.time, err = released(ctx, e.version)
+	}
+	if err == nil {
+		e.files, err = tree.Generate(e.version, upstream, o.ours)
+	}
+	if err == nil {
+		e.notes, err = o.describe(e)
+	}
 	if err != nil {
 		return err
 	}
-	if e.time, err = tree.Released(ctx, e.version); err != nil {
-		return err
-	}
-	if e.files, err = tree.Generate(e.version, upstream, o.ours); err != nil {
-		return err
-	}
-	if e.notes, err = o.describe(e); err != nil {
-		return err
-	}
-	if !repo.released(e.version) {
+	if !slices.ContainsFunc(repo.refs, func(ref string) bool { return strings.HasPrefix(ref, "refs/tags/"+e.version+"-fresh.") }) {
 		e.upstream = upstream
 	}
 	// Upstream's automation would run in the fork's repository.
@@ -109,20 +108,33 @@ func (o options) make(ctx context.Context, e *edition, repo *repository) error {
 	return nil
 }
 
+// released is when a version of controller-runtime was released.
+func released(ctx context.Context, version string) (time.Time, error) {
+	text, err := gotool.Elsewhere(ctx, map[string][]byte{"go.mod": []byte("module freshmapper.invalid/list\n")}, "list", "-m", "-json", tree.Module+"@"+version)
+	var info struct{ Time time.Time }
+	if err == nil {
+		err = json.Unmarshal(text, &info)
+	}
+	if err == nil && info.Time.IsZero() {
+		err = fmt.Errorf("%s %s names no time of release", tree.Module, version)
+	}
+	return info.Time.UTC(), err
+}
+
 // stream returns the commits and tags. For each edition it has the commit of
 // upstream's release, unless the repository has that already, our commit on top,
 // and the tag.
-func (o options) stream(repo *repository, editions []edition, author *mail.Address) *git.Stream {
-	s := &git.Stream{Author: author}
+func (o options) stream(repo *repository, editions []edition, author *mail.Address) *stream {
+	s := &stream{author: author}
 	for _, e := range editions {
-		if s.From = repo.base(e.branch); s.From != "" {
-			s.From += "^0"
+		if s.from = repo.base(e.branch); s.from != "" {
+			s.from += "^0"
 		}
 		if e.upstream != nil {
-			s.Commit(e.branch, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
+			s.commit(e.branch, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
 		}
-		s.Commit(e.branch, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
-		s.Tag(e.tag, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
+		s.commit(e.branch, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
+		s.tag(e.tag, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
 	}
 	return s
 }
@@ -154,7 +166,7 @@ func matrixRows(matrix, version string) string {
 		if !strings.HasPrefix(block, "|") || !strings.Contains(block, "\n| "+version+" |") {
 			continue
 		}
-		for i, line := range gotool.SplitLines(strings.TrimSpace(block) + "\n") {
+		for i, line := range strings.SplitAfter(strings.TrimSpace(block)+"\n", "\n") {
 			if i < 2 || strings.HasPrefix(line, "| "+version+" |") { // the head, and the line below it
 				tables.WriteString(line)
 			}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 )
@@ -36,20 +35,13 @@ func (o options) bill(ctx context.Context, e *edition) ([]byte, error) {
 	if err := json.Unmarshal(text, &mod); err != nil {
 		return nil, fmt.Errorf("read the go.mod of %s: %w", e.version, err)
 	}
-	var bom struct {
-		Format   string `json:"bomFormat"`
-		Spec     string `json:"specVersion"`
-		Version  int    `json:"version"`
-		Metadata struct {
-			Time      time.Time `json:"timestamp"`
-			Component component `json:"component"`
-		} `json:"metadata"`
-		Components []component `json:"components"`
-	}
-	bom.Format, bom.Spec, bom.Version = "CycloneDX", "1.5", 1
-	bom.Metadata.Time, bom.Metadata.Component = e.time, module(o.module, e.tag)
+	components := []component{}
 	for _, r := range mod.Require {
-		bom.Components = append(bom.Components, module(r.Path, r.Version))
+		components = append(components, module(r.Path, r.Version))
 	}
-	return json.MarshalIndent(bom, "", "  ")
+	return json.MarshalIndent(map[string]any{
+		"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
+		"metadata":   map[string]any{"timestamp": e.time, "component": module(o.module, e.tag)},
+		"components": components,
+	}, "", "  ")
 }

@@ -3,19 +3,20 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/mail"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
 // series holds the patches without upstream's lines, as hack/stage/take.sh writes them:
@@ -27,7 +28,7 @@ var series embed.FS
 
 // patchMail is a patch as git am takes it, and how many lines it adds.
 type patchMail struct {
-	source      string // its name in series
+	message     string
 	file        string // its name as git format-patch has it
 	text        []byte
 	code, tests int
@@ -45,27 +46,24 @@ func makeSeries(ctx context.Context, base string, author *mail.Address) ([]patch
 	if err := r.begin(base); err != nil {
 		return nil, err
 	}
-	entries, err := series.ReadDir("series")
+	names, err := fs.Glob(series, "series/*.patch")
 	if err != nil {
 		return nil, err
 	}
 	var mails []patchMail
-	for _, entry := range entries {
-		if !strings.HasSuffix(entry.Name(), ".patch") {
-			continue
-		}
-		text, err := series.ReadFile("series/" + entry.Name())
+	for _, name := range names {
+		text, err := series.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
 		parts := strings.Split(string(text), "\n+++ ")
-		m := patchMail{source: entry.Name()}
+		m := patchMail{message: parts[0]}
 		for _, file := range parts[1:] {
 			if err := m.apply(scratch, strings.TrimSuffix(file, "\n")+"\n"); err != nil {
-				return nil, fmt.Errorf("%s: %w", entry.Name(), err)
+				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
-		if err := r.commit(parts[0]); err != nil {
+		if err := r.commit(m.message); err != nil {
 			return nil, err
 		}
 		mails = append(mails, m)
@@ -140,7 +138,7 @@ type repository struct {
 // begin commits the files of a release that the series changes. They must be those that
 // it was made for.
 func (r repository) begin(base string) error {
-	upstream, err := module(r.ctx, r.dir, base)
+	upstream, err := tree.Folder(r.ctx, base, nil)
 	if err != nil {
 		return err
 	}
@@ -165,19 +163,6 @@ func (r repository) begin(base string) error {
 	return r.commit("upstream")
 }
 
-// module returns the folder of a release in the module cache.
-func module(ctx context.Context, dir, base string) (string, error) {
-	const path = "sigs.k8s.io/controller-runtime"
-	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", path+"@"+base)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod")
-	said, err := cmd.Output()
-	var found struct{ Dir, Error string }
-	if json.Unmarshal(said, &found) != nil || found.Dir == "" {
-		return "", fmt.Errorf("download %s %s: %s: %w", path, base, found.Error, err)
-	}
-	return found.Dir, nil
-}
-
 func (r repository) commit(message string) error {
 	if _, err := r.git("add", "-A", "-f"); err != nil {
 		return err
@@ -188,21 +173,13 @@ func (r repository) commit(message string) error {
 
 // git runs git. With SOURCE_DATE_EPOCH set, the commits are the same each time.
 func (r repository) git(args ...string) (string, error) {
-	cmd := exec.CommandContext(r.ctx, "git", append([]string{"-c", "core.autocrlf=false", "-c", "core.hooksPath=" + os.DevNull}, args...)...)
-	cmd.Dir = r.dir
-	cmd.Env = slices.Concat(os.Environ(), []string{
-		"GIT_DIR=.git", "GIT_WORK_TREE=.", "GIT_DEFAULT_HASH=sha1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1",
+	env := []string{
+		"GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=" + r.author.Name, "GIT_AUTHOR_EMAIL=" + r.author.Address,
 		"GIT_COMMITTER_NAME=" + r.author.Name, "GIT_COMMITTER_EMAIL=" + r.author.Address,
-	})
+	}
 	if date := os.Getenv("SOURCE_DATE_EPOCH"); date != "" {
-		cmd.Env = append(cmd.Env, "GIT_AUTHOR_DATE="+date+" +0000", "GIT_COMMITTER_DATE="+date+" +0000")
+		env = append(env, "GIT_AUTHOR_DATE="+date+" +0000", "GIT_COMMITTER_DATE="+date+" +0000")
 	}
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	said, err := cmd.Output()
-	if err != nil {
-		return "", fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(stderr.String()))
-	}
-	return string(said), nil
+	return gotool.Git(r.ctx, r.dir, env, nil, args...)
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
 var author = &mail.Address{Name: "A U Thor", Address: "author@example.com"}
@@ -82,16 +84,12 @@ func TestUpstreamCouldTakeTheSeries(t *testing.T) {
 		if i < 3 {
 			first += m.code
 		}
-		message, err := series.ReadFile("series/" + m.source)
-		if err != nil {
-			t.Fatal(err)
-		}
-		title, body, _ := strings.Cut(strings.Split(string(message), "\n+++ ")[0], "\n")
+		title, body, _ := strings.Cut(m.message, "\n")
 		if !strings.HasPrefix(title, "✨ ") && !strings.HasPrefix(title, "🐛 ") && !strings.HasPrefix(title, "⚠️ ") || len(title) > 72 {
 			t.Errorf("title %q", title)
 		}
 		if len(body) < 200 || strings.ContainsAny(title+body, "#@") {
-			t.Errorf("%s: message\n%s", m.source, body)
+			t.Errorf("%s: message\n%s", title, body)
 		}
 		text, err := os.ReadFile(texts[i])
 		if err != nil {
@@ -123,7 +121,7 @@ func TestEachPatchPasses(t *testing.T) {
 		test = append(test, "-skip", "^(TestApiMachinery|TestClient|TestLazyRestMapperProvider)$")
 	}
 	t.Setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "3m") // envtest gives 20 s, which a busy machine may need
-	upstream, err := module(ctx, dir, newest)
+	upstream, err := tree.Folder(ctx, newest, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

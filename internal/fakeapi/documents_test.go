@@ -19,18 +19,17 @@ import (
 // version, a parent without a kind, a kind from another group.
 func sample() []Group {
 	return []Group{
-		core(),
-		{
-			Name:      "example.com",
-			Preferred: "v1",
-			Versions: []Version{
-				{Name: "v2", Resources: []Resource{{Name: "foos", Singular: "foo", Kind: "Foo", Namespaced: true, Subresources: []string{"status", "scale"}}}},
-				{Name: "v1", Resources: []Resource{
-					{Name: "bars", Kind: "Bar"},
-					{Name: "parents", NoKind: true, Kind: "Child", Subresources: []string{"children"}},
-				}},
-			},
-		},
+		{Versions: []Version{{Name: "v1", Resources: []Resource{
+			{Name: "pods", Singular: "pod", Kind: "Pod", Namespaced: true, Subresources: []string{"status"}},
+			{Name: "nodes", Singular: "node", Kind: "Node"},
+		}}}},
+		{Name: "example.com", Preferred: "v1", Versions: []Version{
+			{Name: "v2", Resources: []Resource{{Name: "foos", Singular: "foo", Kind: "Foo", Namespaced: true, Subresources: []string{"status", "scale"}}}},
+			{Name: "v1", Resources: []Resource{
+				{Name: "bars", Kind: "Bar"},
+				{Name: "parents", NoKind: true, Kind: "Child", Subresources: []string{"children"}},
+			}},
+		}},
 		{Name: "metrics.example.com", Versions: []Version{{
 			Name: "v1beta1", Stale: true,
 			Resources: []Resource{{Name: "pods", Singular: "pod", Kind: "PodMetrics", Namespaced: true}},
@@ -40,39 +39,24 @@ func sample() []Group {
 
 // wantResources is what client-go makes of sample; stale versions are not in it.
 var wantResources = map[schema.GroupVersion][]string{
-	{Version: "v1"}: {
-		"configmaps ConfigMap namespaced",
-		"namespaces Namespace",
-		"namespaces/finalize Namespace",
-		"namespaces/status Namespace",
-		"nodes Node",
-		"nodes/status Node",
-		"pods Pod namespaced",
-		"pods/status Pod namespaced",
-		"replicationcontrollers ReplicationController namespaced",
-		"replicationcontrollers/scale autoscaling/v1 Scale namespaced",
-		"replicationcontrollers/status ReplicationController namespaced",
-		"secrets Secret namespaced",
-		"services Service namespaced",
-		"services/status Service namespaced",
-	},
-	{Group: "example.com", Version: "v2"}: {
-		"foos Foo namespaced",
-		"foos/status Foo namespaced",
-		"foos/scale autoscaling/v1 Scale namespaced",
-	},
-	{Group: "example.com", Version: "v1"}: {
-		"bars Bar",
-		"parents/children Child",
-	},
+	{Version: "v1"}:                       {"pods Pod namespaced", "pods/status Pod namespaced", "nodes Node"},
+	{Group: "example.com", Version: "v2"}: {"foos Foo namespaced", "foos/status Foo namespaced", "foos/scale autoscaling/v1 Scale namespaced"},
+	{Group: "example.com", Version: "v1"}: {"bars Bar", "parents/children Child"},
 }
 
-func TestClientGoReadsAggregated(t *testing.T) {
-	for name, forms := range map[string]Forms{
-		"everything": Aggregated(),
-		"bare":       {V2: true},
+// client-go reads what the server says, in each form that it asks for. Only of a legacy server
+// it reads the versions themselves, and then a stale one is listed like any other.
+func TestClientGoReadsWhatIsServed(t *testing.T) {
+	aggregated := []string{" v1 (v1)", "example.com v2,v1 (v2)", "metrics.example.com  ()"}
+	legacy := []string{" v1 (v1)", "example.com v2,v1 (v1)", "metrics.example.com v1beta1 (v1beta1)"}
+	for form, tests := range map[string]struct {
+		forms  []Forms
+		groups []string
+	}{
+		"v2+json": {[]Forms{Aggregated(), {V2: true}}, aggregated},
+		"legacy":  {[]Forms{Legacy(), {}}, legacy},
 	} {
-		t.Run(name, func(t *testing.T) {
+		for _, forms := range tests.forms {
 			s := New(sample()...)
 			s.SetForms(forms)
 			client, err := discovery.NewDiscoveryClientForConfigAndClient(s.Config(), s.Client())
@@ -83,57 +67,25 @@ func TestClientGoReadsAggregated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(wantResources, describeResources(resources)); diff != "" {
-				t.Errorf("resources (-want +got):\n%s", diff)
-			}
-			stale := schema.GroupVersion{Group: "metrics.example.com", Version: "v1beta1"}
-			if len(failed) != 1 || failed[stale] == nil {
-				t.Errorf("failed: %v, want %v alone", failed, stale)
-			}
-			want := []string{" v1 (v1)", "example.com v2,v1 (v2)", "metrics.example.com  ()"}
-			if diff := cmp.Diff(want, describeGroups(groups)); diff != "" {
-				t.Errorf("groups (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff([]string{"GET /api  v2+json 200", "GET /apis  v2+json 200"}, lines(s.Requests())); diff != "" {
+			if diff := cmp.Diff([]string{"GET /api  " + form + " 200", "GET /apis  " + form + " 200"}, lines(s.Requests())); diff != "" {
 				t.Errorf("requests (-want +got):\n%s", diff)
 			}
-		})
-	}
-}
-
-func TestClientGoReadsLegacy(t *testing.T) {
-	for _, forms := range []Forms{Legacy(), {}} {
-		s := New(sample()...)
-		s.SetForms(forms)
-		client, err := discovery.NewDiscoveryClientForConfigAndClient(s.Config(), s.Client())
-		if err != nil {
-			t.Fatal(err)
-		}
-		groups, resources, _, err := client.GroupsAndMaybeResources()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if resources != nil {
-			t.Errorf("a legacy server gave resources: %v", resources)
-		}
-		want := []string{" v1 (v1)", "example.com v2,v1 (v1)", "metrics.example.com v1beta1 (v1beta1)"}
-		if diff := cmp.Diff(want, describeGroups(groups)); diff != "" {
-			t.Errorf("groups (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"GET /api  legacy 200", "GET /apis  legacy 200"}, lines(s.TakeRequests())); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
-
-		resources = map[schema.GroupVersion]*metav1.APIResourceList{}
-		for gv := range wantResources {
-			list, err := client.ServerResourcesForGroupVersion(gv.String())
-			if err != nil {
-				t.Fatal(err)
+			if diff := cmp.Diff(tests.groups, describeGroups(groups)); diff != "" {
+				t.Errorf("%s: groups (-want +got):\n%s", form, diff)
 			}
-			resources[gv] = list
-		}
-		if diff := cmp.Diff(wantResources, describeResources(resources)); diff != "" {
-			t.Errorf("resources (-want +got):\n%s", diff)
+			if form == "legacy" {
+				resources = map[schema.GroupVersion]*metav1.APIResourceList{}
+				for gv := range wantResources {
+					if resources[gv], err = client.ServerResourcesForGroupVersion(gv.String()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			} else if stale := (schema.GroupVersion{Group: "metrics.example.com", Version: "v1beta1"}); len(failed) != 1 || failed[stale] == nil {
+				t.Errorf("failed: %v, want %v alone", failed, stale)
+			}
+			if diff := cmp.Diff(wantResources, describeResources(resources)); diff != "" {
+				t.Errorf("%s: resources (-want +got):\n%s", form, diff)
+			}
 		}
 	}
 }

@@ -123,24 +123,31 @@ func (e exchange) honest() (*http.Response, error) {
 	return e.world.respond(req)
 }
 
-// honestJSON returns the same in JSON, even for a client that prefers protobuf.
-func (e exchange) honestJSON() (*http.Response, error) {
-	req := e.req.Clone(e.req.Context())
-	req.Header.Del("If-None-Match")
-	req.Header.Set("Accept", e.form().json().contentType())
-	return e.world.respond(req)
+// altered is a fault that changes the true answer.
+func altered(name string, alter func(e exchange, resp *http.Response)) Fault {
+	return Fault{name: name, respond: func(e exchange) (*http.Response, error) {
+		resp, err := e.honest()
+		if err == nil {
+			alter(e, resp)
+		}
+		return resp, err
+	}}
 }
 
-// spoiled returns an answer with the true answer's headers, code 200 and the given body.
-func (e exchange) spoiled(contentType string, body []byte) (*http.Response, error) {
-	resp, err := e.honest()
-	if err != nil {
-		return nil, err
-	}
-	resp.Status, resp.StatusCode = "200 OK", http.StatusOK
-	resp.Header.Set("Content-Type", contentType)
-	setBody(resp, body)
-	return resp, nil
+// spoiled is a fault that has code 200 and the true answer's other headers, but another body,
+// which says that it is of a form.
+func spoiled(name string, body func(f form) (form, []byte)) Fault {
+	return altered(name, func(e exchange, resp *http.Response) {
+		f, data := body(e.form())
+		resp.Status, resp.StatusCode = "200 OK", http.StatusOK
+		resp.Header.Set("Content-Type", f.contentType())
+		setBody(resp, data)
+	})
+}
+
+// always is a fault that gives the same answer to every request.
+func always(name string, answer func() (*http.Response, error)) Fault {
+	return Fault{name: name, respond: func(exchange) (*http.Response, error) { return answer() }}
 }
 
 func (e exchange) target() target {

@@ -18,167 +18,94 @@ import (
 // already and accepts every form.
 func TestFaultsAnswerAsTheySay(t *testing.T) {
 	const (
-		target = "/apis"
-		accept = v2Protobuf + "," + v2JSON + "," + plainJSON
+		text, html    = "text/plain; charset=utf-8", "text/html; charset=utf-8"
+		whole, half   = "the true body", "half of the true body"
+		same, another = "the true one", "another"
+		teapot        = "short and stout"
 	)
+	broken := errors.New("broken")
 	for _, test := range []struct {
-		fault Fault
-		check func(t *testing.T, got, honest result, tcp bool)
+		fault             Fault
+		code              int // 0: an error, in memory err
+		err               error
+		contentType, body string // a body that begins with … contains the rest
+		etag              string
+		check             func(got, honest result) bool
 	}{
-		{Refused(), func(t *testing.T, got, _ result, tcp bool) {
-			if !tcp {
-				wantError(t, got, syscall.ECONNREFUSED)
-			}
-			if got.Err == nil {
-				t.Errorf("answered: %+v", got)
-			}
-		}},
-		{ResetMidBody(), func(t *testing.T, got, honest result, tcp bool) {
-			wantError(t, got, syscall.ECONNRESET)
-			if !tcp {
-				wantBody(t, got, honest.Body[:len(honest.Body)/2])
-			}
-		}},
-		{Truncated(), func(t *testing.T, got, honest result, _ bool) {
-			wantError(t, got, io.ErrUnexpectedEOF)
-			wantBody(t, got, honest.Body[:len(honest.Body)/2])
-			wantHeader(t, got, "ETag", honest.Header.Get("ETag"))
-		}},
-		{TruncatedClean(), func(t *testing.T, got, honest result, _ bool) {
-			wantAnswer(t, got, 200, v2Protobuf)
-			wantBody(t, got, honest.Body[:len(honest.Body)/2])
-			wantHeader(t, got, "ETag", honest.Header.Get("ETag"))
-		}},
-		{Text(404, "404 page not found\n"), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 404, "text/plain; charset=utf-8")
-			wantBody(t, got, "404 page not found\n")
-		}},
-		{Empty(404), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 404, "")
-			wantBody(t, got, "")
-		}},
-		{Status(429, 7), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 429, plainJSON)
-			wantHeader(t, got, "Retry-After", "7")
-			wantContains(t, got, `"kind":"Status"`, `"reason":"TooManyRequests"`, `"retryAfterSeconds":7`, `"code":429`)
-		}},
-		{Status(401, 0), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 401, plainJSON)
-			wantHeader(t, got, "Retry-After", "")
-			wantContains(t, got, `"reason":"Unauthorized"`)
-		}},
-		{StatusText(502), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 502, "text/html; charset=utf-8")
-			wantContains(t, got, "<h1>Bad Gateway</h1>")
-		}},
-		{LoginPage(), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 200, "text/html; charset=utf-8")
-			wantHeader(t, got, "ETag", "")
-			wantContains(t, got, "sign in")
-		}},
-		{Unexpected304(), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 304, "")
-			wantBody(t, got, "")
-		}},
-		{Empty200(), func(t *testing.T, got, honest result, _ bool) {
-			wantAnswer(t, got, 200, v2Protobuf)
-			wantBody(t, got, "")
-			wantHeader(t, got, "ETag", honest.Header.Get("ETag"))
-		}},
-		{EmptyObject(), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 200, v2JSON)
-			wantBody(t, got, "{}")
-		}},
-		{NotJSON(), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 200, v2JSON)
-			if json.Valid([]byte(got.Body)) || got.Body == "" {
-				t.Errorf("body: %q", got.Body)
-			}
-		}},
-		{GarbageProtobuf(), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 200, v2Protobuf)
-			if !strings.HasPrefix(got.Body, "k8s\x00") || len(got.Body) != 504 {
-				t.Errorf("body: %q", got.Body)
-			}
-		}},
-		{WrongContentType(), func(t *testing.T, got, honest result, _ bool) {
-			wantAnswer(t, got, 200, "text/plain")
-			wantBody(t, got, honest.Body)
-		}},
-		{WrongKind(), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 200, v2Protobuf)
-			envelope := decodeProtobuf(t, got.Body)
+		{fault: Refused(), err: syscall.ECONNREFUSED},
+		{fault: ResetMidBody(), code: 200, err: syscall.ECONNRESET, contentType: v2Protobuf, etag: same},
+		{fault: Truncated(), code: 200, err: io.ErrUnexpectedEOF, contentType: v2Protobuf, body: half, etag: same},
+		{fault: TruncatedClean(), code: 200, contentType: v2Protobuf, body: half, etag: same},
+		{fault: Text(404, "404 page not found\n"), code: 404, contentType: text, body: "404 page not found\n"},
+		{fault: Empty(404), code: 404},
+		{
+			fault: Status(429, 7), code: 429, contentType: plainJSON, body: `…"reason":"TooManyRequests","details":{"retryAfterSeconds":7},"code":429`,
+			check: func(got, _ result) bool { return got.Header.Get("Retry-After") == "7" },
+		},
+		{fault: Status(401, 0), code: 401, contentType: plainJSON, body: `…"reason":"Unauthorized"`},
+		{fault: StatusText(502), code: 502, contentType: html, body: "…<h1>Bad Gateway</h1>"},
+		{fault: LoginPage(), code: 200, contentType: html, body: "…sign in"},
+		{fault: Unexpected304(), code: 304},
+		{fault: Empty200(), code: 200, contentType: v2Protobuf, etag: same},
+		{fault: EmptyObject(), code: 200, contentType: v2JSON, body: "{}", etag: same},
+		{fault: NotJSON(), code: 200, contentType: v2JSON, body: "upstream connect error", etag: same},
+		{fault: WrongContentType(), code: 200, contentType: "text/plain", body: whole, etag: same},
+		{fault: LieETag(`"lie"`), code: 200, contentType: v2Protobuf, body: whole, etag: `"lie"`},
+		{fault: NoETag(), code: 200, contentType: v2Protobuf, body: whole},
+		{fault: GarbageProtobuf(), code: 200, contentType: v2Protobuf, body: "…k8s\x00", etag: same, check: func(got, _ result) bool { return len(got.Body) == 504 }},
+		{fault: WrongKind(), code: 200, contentType: v2Protobuf, body: "…PodList", etag: same, check: func(got, _ result) bool {
 			var pods corev1.PodList
-			if err := pods.Unmarshal(envelope.Raw); err != nil || envelope.Kind != "PodList" || len(pods.Items) != 1 {
-				t.Errorf("%v, %v, %v", envelope.TypeMeta, pods, err)
-			}
+			return pods.Unmarshal(decodeProtobuf(t, got.Body).Raw) == nil && len(pods.Items) == 1
 		}},
-		{EmptyGroupList(), func(t *testing.T, got, honest result, _ bool) {
-			wantAnswer(t, got, 200, v2Protobuf)
-			if raw := decodeProtobuf(t, got.Body).Raw; len(raw) > 10 {
-				t.Errorf("not empty: %q", raw)
-			}
-			if etag := got.Header.Get("ETag"); etag == "" || etag == honest.Header.Get("ETag") {
-				t.Errorf("ETag %q", etag)
-			}
+		{fault: EmptyGroupList(), code: 200, contentType: v2Protobuf, body: "…", etag: another, check: func(got, _ result) bool {
+			return len(decodeProtobuf(t, got.Body).Raw) <= 10
 		}},
-		{NullItems(), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 200, v2JSON)
-			wantBody(t, got, `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":null}`+"\n")
+		{
+			fault: NullItems(), code: 200, contentType: v2JSON, etag: another,
+			body: `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","metadata":{},"items":null}` + "\n",
+		},
+		{fault: DuplicateGroups(), code: 200, contentType: v2Protobuf, body: "…", etag: another, check: func(got, honest result) bool {
+			return strings.Count(got.Body, "g0002.example.com") == 2*strings.Count(honest.Body, "g0002.example.com")
 		}},
-		{DuplicateGroups(), func(t *testing.T, got, honest result, _ bool) {
-			wantAnswer(t, got, 200, v2Protobuf)
-			for _, name := range []string{"g0001.example.com", "g0002.example.com"} {
-				want, twice := strings.Count(honest.Body, name), strings.Count(got.Body, name)
-				if twice != 2*want {
-					t.Errorf("%s is there %d times, not twice %d", name, twice, want)
-				}
-			}
+		{fault: Huge(1 << 20), code: 200, contentType: v2JSON, body: "…", etag: same, check: func(got, _ result) bool {
+			return len(got.Body) > 1<<20 && json.Valid([]byte(got.Body)) && len(decodeJSON(t, got.Body).Items) == 2
 		}},
-		{LieETag(`"lie"`), func(t *testing.T, got, honest result, _ bool) {
-			wantAnswer(t, got, 200, v2Protobuf)
-			wantBody(t, got, honest.Body)
-			wantHeader(t, got, "ETag", `"lie"`)
-		}},
-		{NoETag(), func(t *testing.T, got, honest result, _ bool) {
-			wantAnswer(t, got, 200, v2Protobuf)
-			wantBody(t, got, honest.Body)
-			wantHeader(t, got, "ETag", "")
-		}},
-		{Huge(1 << 20), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 200, v2JSON)
-			if len(got.Body) < 1<<20 || !json.Valid([]byte(got.Body)) {
-				t.Errorf("%d bytes, valid: %v", len(got.Body), json.Valid([]byte(got.Body)))
-			}
-			if items := decodeJSON(t, got.Body).Items; len(items) != 2 {
-				t.Errorf("%d groups", len(items))
-			}
-		}},
-		{Func("Teapot", func(*http.Request) (*http.Response, error) {
-			return response(418, "text/plain", []byte("short and stout")), nil
-		}), func(t *testing.T, got, _ result, _ bool) {
-			wantAnswer(t, got, 418, "text/plain")
-			wantBody(t, got, "short and stout")
-		}},
-		{Func("Broken", func(*http.Request) (*http.Response, error) {
-			return nil, errors.New("broken")
-		}), func(t *testing.T, got, _ result, _ bool) {
-			if got.Err == nil {
-				t.Errorf("answered: %+v", got)
-			}
-		}},
+		{fault: Func("Teapot", func(*http.Request) (*http.Response, error) {
+			return response(418, "text/plain", []byte(teapot)), nil
+		}), code: 418, contentType: "text/plain", body: teapot},
+		{fault: Func("Broken", func(*http.Request) (*http.Response, error) { return nil, broken }), err: broken},
 	} {
 		t.Run(test.fault.String(), func(t *testing.T) {
 			forBothOrigins(t, func(t *testing.T, s *Server, o origin, tcp bool) {
-				honest := o.get(t, target, accept, "")
-				heal := s.SetFault(At(target), test.fault)
-				got := o.get(t, target, accept, honest.Header.Get("ETag"))
-				test.check(t, got, honest, tcp)
-				if code := o.get(t, "/api", accept, "").Code; code != 200 {
+				honest := o.get(t, "/apis", everyForm, "")
+				etag := honest.Header.Get("ETag")
+				heal := s.SetFault(At("/apis"), test.fault)
+				got := o.get(t, "/apis", everyForm, etag)
+				switch {
+				case test.err != nil && tcp && got.Err != nil: // over TCP a reset may come first
+				case !errors.Is(got.Err, test.err), got.Code != test.code, got.Header.Get("Content-Type") != test.contentType:
+					t.Errorf("got %d of type %q, %v", got.Code, got.Header.Get("Content-Type"), got.Err)
+				}
+				want := map[string]string{whole: honest.Body, half: honest.Body[:len(honest.Body)/2]}[test.body]
+				part, isPart := strings.CutPrefix(test.body, "…")
+				switch {
+				case isPart && strings.Contains(got.Body, part), test.err != nil, got.Body == test.body, got.Body == want && want != "":
+				default:
+					t.Errorf("body %q, want %q", got.Body, test.body)
+				}
+				switch is := got.Header.Get("ETag"); {
+				case is == test.etag, test.err != nil && tcp, test.etag == same && is == etag, test.etag == another && is != etag && is != "":
+				default:
+					t.Errorf("ETag %q, want %q", is, test.etag)
+				}
+				if test.check != nil && !test.check(got, honest) {
+					t.Errorf("wrong: %+v", got)
+				}
+				if code := o.get(t, "/api", everyForm, "").Code; code != 200 {
 					t.Errorf("another path: %d", code)
 				}
 				heal()
-				if code := o.get(t, target, accept, honest.Header.Get("ETag")).Code; code != 304 {
+				if code := o.get(t, "/apis", everyForm, etag).Code; code != 304 {
 					t.Errorf("after the fault: %d", code)
 				}
 			})

@@ -3,7 +3,6 @@
 package fakeapi
 
 import (
-	"cmp"
 	"mime"
 	"slices"
 	"strconv"
@@ -84,82 +83,46 @@ func (f form) String() string {
 }
 
 // parseForm reads one media type of an Accept or Content-Type header.
-func parseForm(mediaType string) (form, map[string]string, bool) {
+func parseForm(mediaType string) (f form, quality float64, ok bool) {
 	name, params, err := mime.ParseMediaType(mediaType)
-	if err != nil {
-		return form{}, nil, false
+	if err != nil || !slices.Contains([]string{jsonType, protobufType, "application/*", "*/*"}, name) {
+		return form{}, 0, false
 	}
-	f := form{version: params["v"], protobuf: name == protobufType}
-	switch name {
-	case jsonType, protobufType, "application/*", "*/*":
-	default:
-		return form{}, nil, false
+	f = form{version: params["v"], protobuf: name == protobufType}
+	quality = 1
+	if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
+		quality = q
 	}
 	if f.aggregated() {
-		return f, params, params["g"] == discoveryGroup && params["as"] == discoveryKind
+		return f, quality, params["g"] == discoveryGroup && params["as"] == discoveryKind
 	}
-	return f, params, params["g"] == "" && params["as"] == ""
+	return f, quality, params["g"] == "" && params["as"] == ""
 }
 
 // negotiate returns the most wanted form of an Accept header that the server can send.
 // Only the two roots have aggregated forms, and there the server prefers them, whatever
 // preference the client gives to plain JSON.
-func (f Forms) negotiate(accept string, root bool) (form, bool) {
+func (f Forms) negotiate(accept string, root bool) (best form, ok bool) {
 	if accept == "" {
 		return form{}, true
 	}
-	list := parseAccept(accept)
-	for _, wanted := range list {
-		if root && wanted.form.aggregated() && f.speaks(wanted.form) {
-			return wanted.form, true
+	most := -1.0
+	for _, mediaType := range strings.Split(accept, ",") {
+		wanted, quality, known := parseForm(mediaType)
+		if !known || !f.speaks(wanted) || wanted.aggregated() && !root {
+			continue
+		}
+		if wanted.aggregated() {
+			quality += 10
+		}
+		if quality > most {
+			best, most, ok = wanted, quality, true
 		}
 	}
-	for _, wanted := range list {
-		if !wanted.form.aggregated() && f.speaks(wanted.form) {
-			return wanted.form, true
-		}
-	}
-	return form{}, false
+	return best, ok
 }
 
 func (f Forms) speaks(wanted form) bool {
-	if wanted.protobuf && !f.Protobuf {
-		return false
-	}
-	switch wanted.version {
-	case "":
-		return true
-	case "v2":
-		return f.V2
-	case "v2beta1":
-		return f.V2beta1
-	default:
-		return false
-	}
-}
-
-// acceptable is one media type of an Accept header.
-type acceptable struct {
-	form    form
-	quality float64
-}
-
-// parseAccept lists the forms of an Accept header, the most wanted first, and
-// leaves out what it does not know.
-func parseAccept(accept string) []acceptable {
-	var list []acceptable
-	for _, mediaType := range strings.Split(accept, ",") {
-		if f, params, ok := parseForm(mediaType); ok {
-			list = append(list, acceptable{f, quality(params)})
-		}
-	}
-	slices.SortStableFunc(list, func(a, b acceptable) int { return cmp.Compare(b.quality, a.quality) })
-	return list
-}
-
-func quality(params map[string]string) float64 {
-	if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
-		return q
-	}
-	return 1
+	versions := map[string]bool{"": true, "v2": f.V2, "v2beta1": f.V2beta1}
+	return versions[wanted.version] && (f.Protobuf || !wanted.protobuf)
 }

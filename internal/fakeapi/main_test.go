@@ -4,11 +4,9 @@ package fakeapi
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +22,7 @@ const (
 	v2beta1Protobuf = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 	plainJSON       = "application/json"
 	plainProtobuf   = "application/vnd.kubernetes.protobuf"
+	everyForm       = v2Protobuf + "," + v2JSON + "," + plainJSON
 )
 
 // An origin is one way to reach a server.
@@ -46,11 +45,6 @@ func (o origin) get(t *testing.T, path, accept, ifNoneMatch string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return o.getContext(ctx, t, path, accept, ifNoneMatch)
-}
-
-func (o origin) getContext(ctx context.Context, t *testing.T, path, accept, ifNoneMatch string) result {
-	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, o.url+path, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -87,42 +81,4 @@ func forBothOrigins(t *testing.T, run func(t *testing.T, s *Server, o origin, tc
 		defer server.Close()
 		run(t, s, origin{server.Client(), server.URL}, true)
 	})
-}
-
-func wantError(t *testing.T, got result, want error) {
-	t.Helper()
-	if !errors.Is(got.Err, want) {
-		t.Errorf("error %v, want %v", got.Err, want)
-	}
-}
-
-func wantAnswer(t *testing.T, got result, code int, contentType string) {
-	t.Helper()
-	if got.Err != nil || got.Code != code {
-		t.Errorf("got %d, %v; want %d", got.Code, got.Err, code)
-	}
-	wantHeader(t, got, "Content-Type", contentType)
-}
-
-func wantHeader(t *testing.T, got result, name, want string) {
-	t.Helper()
-	if value := got.Header.Get(name); value != want {
-		t.Errorf("%s: %q, want %q", name, value, want)
-	}
-}
-
-func wantBody(t *testing.T, got result, want string) {
-	t.Helper()
-	if got.Body != want {
-		t.Errorf("body %q, want %q", got.Body, want)
-	}
-}
-
-func wantContains(t *testing.T, got result, want ...string) {
-	t.Helper()
-	for _, text := range want {
-		if !strings.Contains(got.Body, text) {
-			t.Errorf("no %q in body %q", text, got.Body)
-		}
-	}
 }

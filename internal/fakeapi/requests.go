@@ -43,25 +43,25 @@ func (r Request) String() string {
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.listRequests()
+	return s.list()
+}
+
+// list is Requests. s.mu is held.
+func (s *Server) list() []Request {
+	list := make([]Request, 0, len(s.requests))
+	for _, r := range s.requests {
+		r.request.BodyBytes = int(r.read.Load())
+		list = append(list, r.request)
+	}
+	return list
 }
 
 // TakeRequests lists the requests and forgets them.
 func (s *Server) TakeRequests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := s.listRequests()
+	list := s.list()
 	s.requests = nil
-	return list
-}
-
-func (s *Server) listRequests() []Request {
-	list := make([]Request, 0, len(s.requests))
-	for _, r := range s.requests {
-		request := r.request
-		request.BodyBytes = int(r.read.Load())
-		list = append(list, request)
-	}
 	return list
 }
 
@@ -71,7 +71,8 @@ type record struct {
 	read    atomic.Int64
 }
 
-func newRecord(req *http.Request, fault *Fault) *record {
+// note notes a request that has arrived.
+func (s *Server) note(req *http.Request, fault *Fault) *record {
 	r := &record{request: Request{
 		Method:        req.Method,
 		Host:          host(req),
@@ -83,34 +84,24 @@ func newRecord(req *http.Request, fault *Fault) *record {
 	if fault != nil {
 		r.request.Form = fault.name
 	}
-	return r
-}
-
-func (s *Server) note(r *record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, r)
+	return r
 }
 
-// complete notes how a request was answered. A nil response is no answer.
+// complete notes how a request was answered.
 func (s *Server) complete(r *record, resp *http.Response) {
-	if resp == nil {
-		return
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.request.Code = resp.StatusCode
-	if r.request.Form == "" {
-		r.request.Form = describe(resp)
+	if r.request.Form != "" {
+		return
 	}
-}
-
-func describe(resp *http.Response) string {
-	f, _, ok := parseForm(resp.Header.Get("Content-Type"))
-	if ok && resp.StatusCode == http.StatusOK {
-		return f.String()
+	r.request.Form = strconv.Itoa(resp.StatusCode)
+	if f, _, ok := parseForm(resp.Header.Get("Content-Type")); ok && resp.StatusCode == http.StatusOK {
+		r.request.Form = f.String()
 	}
-	return strconv.Itoa(resp.StatusCode)
 }
 
 // host returns the host of a request. On the client's side it may be in the URL alone,

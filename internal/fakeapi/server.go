@@ -60,24 +60,24 @@ func (s *Server) SetPeers(groups ...Group) {
 
 // Put adds a group at the end, or replaces the one of that name in its place.
 func (s *Server) Put(group Group) {
-	s.change(func(groups []Group) []Group { return put(groups, group, Group.name) })
+	s.change(func(groups []Group) []Group { return put(groups, group) })
 }
 
 // Remove removes a group, if there is one.
 func (s *Server) Remove(group string) {
-	s.change(func(groups []Group) []Group { return remove(groups, group, Group.name) })
+	s.change(func(groups []Group) []Group { return remove(groups, group) })
 }
 
 // PutVersion adds a version at the end of its group, or replaces the one of
 // that name in its place. It adds the group if need be.
 func (s *Server) PutVersion(group string, version Version) {
-	s.changeVersions(group, func(versions []Version) []Version { return put(versions, version, Version.name) })
+	s.changeVersions(group, func(versions []Version) []Version { return put(versions, version) })
 }
 
 // RemoveVersion removes a version, if there is one, and with the last version
 // its group.
 func (s *Server) RemoveVersion(group, version string) {
-	s.changeVersions(group, func(versions []Version) []Version { return remove(versions, version, Version.name) })
+	s.changeVersions(group, func(versions []Version) []Version { return remove(versions, version) })
 }
 
 func (s *Server) change(edit func([]Group) []Group) {
@@ -89,84 +89,66 @@ func (s *Server) change(edit func([]Group) []Group) {
 func (s *Server) changeVersions(name string, edit func([]Version) []Version) {
 	s.change(func(groups []Group) []Group {
 		group := Group{Name: name}
-		if i := find(groups, name, Group.name); i >= 0 {
+		if i := find(groups, name); i >= 0 {
 			group = groups[i]
 		}
-		group.Versions = edit(group.Versions)
-		if len(group.Versions) == 0 {
-			return remove(groups, name, Group.name)
+		if group.Versions = edit(group.Versions); len(group.Versions) == 0 {
+			return remove(groups, name)
 		}
-		return put(groups, group, Group.name)
+		return put(groups, group)
 	})
 }
+
+type named interface{ name() string }
 
 func (g Group) name() string   { return g.Name }
 func (v Version) name() string { return v.Name }
 
 // put and remove leave the slice that they are given as it is: an older world,
 // or another server, may be reading it.
-func put[T any](list []T, item T, name func(T) string) []T {
+func put[T named](list []T, item T) []T {
 	list = slices.Clone(list)
-	if i := find(list, name(item), name); i >= 0 {
+	if i := find(list, item.name()); i >= 0 {
 		list[i] = item
 		return list
 	}
 	return append(list, item)
 }
 
-func remove[T any](list []T, unwanted string, name func(T) string) []T {
-	return slices.DeleteFunc(slices.Clone(list), func(item T) bool { return name(item) == unwanted })
+func remove[T named](list []T, unwanted string) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(item T) bool { return item.name() == unwanted })
 }
 
-func find[T any](list []T, wanted string, name func(T) string) int {
-	return slices.IndexFunc(list, func(item T) bool { return name(item) == wanted })
+func find[T named](list []T, wanted string) int {
+	return slices.IndexFunc(list, func(item T) bool { return item.name() == wanted })
 }
 
-// answer answers every request, in memory and over HTTP.
+// answer answers every request, in memory and over HTTP. What the answer depends on is looked
+// up when the request arrives.
 func (s *Server) answer(req *http.Request) (*http.Response, error) {
-	arrival := s.arrive(req)
-	resp, err := arrival.respond(req)
-	s.complete(arrival.record, resp)
-	if err != nil {
-		return nil, err
-	}
-	resp.Request = req
-	resp.Body = countingBody{resp.Body, &arrival.record.read}
-	return resp, nil
-}
-
-// An arrival is everything that the answer to a request depends on.
-type arrival struct {
-	record  *record
-	world   *world
-	booting *Booting // nil: the server has started
-	fault   *Fault   // nil: none
-	latency time.Duration
-}
-
-func (s *Server) arrive(req *http.Request) arrival {
 	s.mu.Lock()
 	world, booting, latency, rules := s.seenBy(req), s.booting, s.latency, s.rules
 	s.mu.Unlock()
-
 	fault := pickFault(rules, req) // not under the lock: it calls the test's code
-	r := newRecord(req, fault)
-	s.note(r)
-	return arrival{r, world, booting, fault, latency}
-}
-
-func (a arrival) respond(req *http.Request) (*http.Response, error) {
-	if err := sleep(req.Context(), a.latency); err != nil {
+	r := s.note(req, fault)
+	if err := sleep(req.Context(), latency); err != nil {
 		return nil, err
 	}
+	respond := world.respond
 	switch {
-	case a.fault != nil:
-		return a.fault.respond(exchange{req, a.world})
-	case a.booting != nil:
-		return a.booting.respond(req, a.world)
-	default:
-		return a.world.respond(req)
+	case fault != nil:
+		respond = func(req *http.Request) (*http.Response, error) { return fault.respond(exchange{req, world}) }
+	case booting != nil:
+		respond = func(req *http.Request) (*http.Response, error) { return booting.respond(req, world) }
 	}
+	resp, err := respond(req)
+	if err != nil {
+		return nil, err
+	}
+	s.complete(r, resp)
+	resp.Request = req
+	resp.Body = countingBody{resp.Body, &r.read}
+	return resp, nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
@@ -92,4 +93,22 @@ func drop(w http.ResponseWriter) {
 		_ = tcp.SetLinger(0) // close with RST, not FIN
 	}
 	_ = conn.Close()
+}
+
+// A Balancer is several servers behind one address: it returns the one that answers a
+// request. It is an http.RoundTripper, for the client of a mapper.
+type Balancer func(*http.Request) *Server
+
+// RoundTrip implements http.RoundTripper.
+func (b Balancer) RoundTrip(req *http.Request) (*http.Response, error) {
+	return b(req).Client().Transport.RoundTrip(req)
+}
+
+// RoundRobin returns a Balancer that sends the first request to the first server, the
+// next to the next, and after the last begins again.
+func RoundRobin(servers ...*Server) Balancer {
+	var requests atomic.Uint64
+	return func(*http.Request) *Server {
+		return servers[(requests.Add(1)-1)%uint64(len(servers))]
+	}
 }

@@ -11,6 +11,46 @@ import (
 	"sync"
 )
 
+// A Group is an API group. The core group's name is empty.
+type Group struct {
+	Name      string
+	Versions  []Version // in the order in which the server lists them
+	Preferred string    // only in legacy documents; defaults to the first version
+}
+
+// A Version is one version of a group.
+type Version struct {
+	Name      string
+	Resources []Resource
+
+	// Stale marks a version whose APIService is down: Stale in the aggregated
+	// document, 503 at its own path, an ordinary entry in the legacy list. If the
+	// service answers 503, the real aggregated document drops the resources; if it
+	// fails otherwise, the document keeps the last ones. The test may clear Resources.
+	Stale bool
+}
+
+// A Resource is served as it is: nothing is filled in, because real servers leave out
+// singular names, too.
+type Resource struct {
+	Name, Singular, Kind   string
+	Namespaced             bool
+	ShortNames, Categories []string
+	Verbs                  []string // defaults to those of a custom resource
+	Subresources           []string // such as "status"; "scale" is of kind autoscaling/v1 Scale
+
+	// NoKind makes a parent that exists only for its subresources. Its aggregated entry
+	// has no responseKind, and legacy lists do not have it.
+	NoKind bool
+}
+
+func (g Group) preferred() string {
+	if g.Preferred == "" && len(g.Versions) > 0 {
+		return g.Versions[0].Name
+	}
+	return g.Preferred
+}
+
 // A world is what the server serves between two changes. It is immutable, except the
 // documents, which it writes when they are first requested.
 type world struct {
@@ -19,9 +59,8 @@ type world struct {
 	forms  Forms
 	index  map[string]int // a group's name to its place in groups
 
-	mu        sync.Mutex
-	documents map[documentKey]func() document // each writes once
-	etags     map[target]func() string
+	mu        sync.Mutex // held while a document is written
+	documents map[documentKey]document
 }
 
 type documentKey struct {
@@ -31,8 +70,12 @@ type documentKey struct {
 
 type document struct {
 	body []byte
+	etag string // only of the form that etags are made of
 	err  error
 }
+
+// etagForm is the form whose bytes make the ETag of all aggregated forms.
+var etagForm = form{version: "v2", protobuf: true}
 
 func newWorld(groups, peers []Group, forms Forms) *world {
 	w := &world{
@@ -40,8 +83,7 @@ func newWorld(groups, peers []Group, forms Forms) *world {
 		peers:     peers,
 		forms:     forms,
 		index:     make(map[string]int, len(groups)),
-		documents: map[documentKey]func() document{},
-		etags:     map[target]func() string{},
+		documents: map[documentKey]document{},
 	}
 	for i, group := range groups {
 		w.index[group.Name] = i
@@ -105,11 +147,13 @@ func (w *world) respond(req *http.Request) (*http.Response, error) {
 func (w *world) serve(t target, f form, ifNoneMatch string) (*http.Response, error) {
 	etag := ""
 	if f.aggregated() && w.forms.ETag {
-		etag = w.etag(t)
+		etag = w.document(t, etagForm).etag
 	}
-	resp, err := w.documentResponse(t, f, etag != "" && etag == ifNoneMatch)
-	if err != nil {
-		return nil, err
+	var d document
+	resp := response(http.StatusNotModified, "", nil)
+	if etag == "" || etag != ifNoneMatch {
+		d = w.document(t, f)
+		resp = response(http.StatusOK, f.contentType(), d.body)
 	}
 	if etag != "" {
 		resp.Header.Set("ETag", etag)
@@ -120,47 +164,24 @@ func (w *world) serve(t target, f form, ifNoneMatch string) (*http.Response, err
 	if f.aggregated() {
 		resp.Header.Set("Cache-Control", "public")
 	}
-	return resp, nil
+	return resp, d.err
 }
 
-func (w *world) documentResponse(t target, f form, unchanged bool) (*http.Response, error) {
-	if unchanged {
-		return response(http.StatusNotModified, "", nil), nil
-	}
-	d := w.document(t, f)
-	return response(http.StatusOK, f.contentType(), d.body), d.err
-}
-
-// document writes the document of a target once for each form.
+// document writes the document of a target once for each form. The ETag of a root depends on
+// the content alone, as on the real server.
 func (w *world) document(t target, f form) document {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	key := documentKey{t, f}
-	w.mu.Lock()
-	write, ok := w.documents[key]
+	d, ok := w.documents[key]
 	if !ok {
-		write = sync.OnceValue(func() document {
-			body, err := encode(w.object(t, f.version), f.protobuf)
-			return document{body, err}
-		})
-		w.documents[key] = write
+		d.body, d.err = encode(w.object(t, f.version), f.protobuf)
+		if f == etagForm {
+			d.etag = fmt.Sprintf(`"%X"`, sha512.Sum512(d.body))
+		}
+		w.documents[key] = d
 	}
-	w.mu.Unlock()
-	return write()
-}
-
-// etag returns the ETag of a root. It depends on the content alone, and is the same for
-// all aggregated forms, as on the real server.
-func (w *world) etag(t target) string {
-	w.mu.Lock()
-	compute, ok := w.etags[t]
-	if !ok {
-		compute = sync.OnceValue(func() string {
-			content := w.document(t, form{version: "v2", protobuf: true})
-			return fmt.Sprintf(`"%X"`, sha512.Sum512(content.body))
-		})
-		w.etags[t] = compute
-	}
-	w.mu.Unlock()
-	return compute()
+	return d
 }
 
 // object returns the document of a target, in the given aggregated version, or legacy.
@@ -190,11 +211,11 @@ func (w *world) withPeers() *world {
 	all := slices.Clone(w.groups)
 	for _, peer := range w.peers {
 		group := Group{Name: peer.Name}
-		if i := find(all, peer.Name, Group.name); i >= 0 {
+		if i := find(all, peer.Name); i >= 0 {
 			group = all[i]
 		}
 		group.Versions = slices.Concat(group.Versions, peer.Versions)
-		all = put(all, group, Group.name)
+		all = put(all, group)
 	}
 	return newWorld(all, nil, w.forms)
 }
@@ -220,10 +241,9 @@ func (w *world) group(name string) Group {
 }
 
 func (w *world) version(t target) (Version, bool) {
-	for _, version := range w.group(t.group).Versions {
-		if version.Name == t.version {
-			return version, true
-		}
+	versions := w.group(t.group).Versions
+	if i := find(versions, t.version); i >= 0 {
+		return versions[i], true
 	}
 	return Version{Name: t.version}, false
 }

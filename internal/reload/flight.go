@@ -20,9 +20,10 @@ type flight struct {
 	outcome snapshot.Outcome
 	from    *snapshot.Snapshot // the snapshot when its last request began
 
-	asked   bool          // guarded by flights.mu: whether more needs it than a refresh of everything
-	began   snapshot.Tick // guarded by flights.mu: when it started
-	waiters int           // guarded by flights.mu
+	// Guarded by flights.mu.
+	began   snapshot.Tick // when it started; 0: it waits
+	waiters int
+	next    *flight // starts when this one has ended; nil: nobody needs one
 }
 
 // flights are the reads that callers wait for. Of one read one flight runs at a time, and the
@@ -34,13 +35,8 @@ type flights struct {
 	perform func(*flight)        // makes the read and fills in the flight's results
 	tick    func() snapshot.Tick // takes the next tick
 
-	mu      sync.Mutex // held for short work in memory only
-	running map[snapshot.Read]*flight
-	waiting map[snapshot.Read]*flight // each for the one that runs
-}
-
-func newFlights(perform func(*flight), tick func() snapshot.Tick) *flights {
-	return &flights{perform: perform, tick: tick, running: map[snapshot.Read]*flight{}, waiting: map[snapshot.Read]*flight{}}
+	mu      sync.Mutex                // held for short work in memory only
+	running map[snapshot.Read]*flight // nil while nothing is read: most of its life a mapper only knows
 }
 
 // do waits for a read that began after since, or begins after the call of do. If ctx ends
@@ -49,7 +45,7 @@ func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx) // otherwise a flight might start for nobody
 	}
-	f := fs.join(r, since, true)
+	f := fs.join(r, since)
 	select {
 	case <-f.done:
 		return f, nil
@@ -64,11 +60,11 @@ const never = ^snapshot.Tick(0)
 
 // doWhile is do for a read that begins after the call, but it abandons the flight when ctx ends: the flight goes on only if
 // another caller waits for it. Otherwise the flight has ended when doWhile returns.
-func (fs *flights) doWhile(ctx context.Context, r snapshot.Read, asked bool) (*flight, error) {
+func (fs *flights) doWhile(ctx context.Context, r snapshot.Read) (*flight, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	f := fs.join(r, never, asked)
+	f := fs.join(r, never)
 	select {
 	case <-f.done:
 		return f, nil
@@ -81,50 +77,48 @@ func (fs *flights) doWhile(ctx context.Context, r snapshot.Read, asked bool) (*f
 	}
 }
 
-// join returns the flight that makes r if it began after since, or else the one that waits
-// to make r, or a new one.
-func (fs *flights) join(r snapshot.Read, since snapshot.Tick, asked bool) (f *flight) {
+// join returns the flight that makes r if it began after since, or else the next one.
+func (fs *flights) join(r snapshot.Read, since snapshot.Tick) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	defer func() { f.asked = f.asked || asked }()
-	if f := fs.running[r]; f != nil && f.began > since {
-		f.waiters++
-		return f
+	f := fs.running[r]
+	if f != nil && f.began <= since {
+		if f.next == nil {
+			f.next = newFlight(r)
+		}
+		f = f.next
 	}
-	if f = fs.waiting[r]; f == nil {
-		ctx, cancel := context.WithCancel(context.Background())
-		f = &flight{read: r, ctx: ctx, cancel: cancel, done: make(chan struct{})}
-		fs.waiting[r] = f
+	if f == nil {
+		f = newFlight(r)
+		fs.start(f)
 	}
 	f.waiters++
-	fs.start(r)
 	return f
 }
 
-// start starts the flight that waits to make r, unless one runs. fs.mu is held.
-func (fs *flights) start(r snapshot.Read) {
-	f := fs.waiting[r]
-	if f == nil || fs.running[r] != nil {
-		return
+func newFlight(r snapshot.Read) *flight {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &flight{read: r, ctx: ctx, cancel: cancel, done: make(chan struct{})}
+}
+
+// start starts f. fs.mu is held, and no other flight makes the read.
+func (fs *flights) start(f *flight) {
+	if fs.running == nil {
+		fs.running = map[snapshot.Read]*flight{}
 	}
-	delete(fs.waiting, r)
-	fs.running[r], f.began = f, fs.tick()
+	fs.running[f.read], f.began = f, fs.tick()
 	go func() {
 		fs.perform(f)
 		f.cancel()
 		fs.mu.Lock()
 		defer fs.mu.Unlock()
-		delete(fs.running, r)
+		if delete(fs.running, f.read); f.next != nil {
+			fs.start(f.next)
+		} else if len(fs.running) == 0 {
+			fs.running = nil
+		}
 		close(f.done)
-		fs.start(r)
 	}()
-}
-
-// needed reports whether more than a refresh of everything waits for f.
-func (fs *flights) needed(f *flight) bool {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	return f.asked
 }
 
 // leave gives up waiting for f. A flight that nobody waits for does not start. alone
@@ -135,8 +129,8 @@ func (fs *flights) leave(f *flight) (alone bool) {
 	if f.waiters--; f.waiters > 0 {
 		return false
 	}
-	if fs.waiting[f.read] == f {
-		delete(fs.waiting, f.read)
+	if f.began == 0 {
+		fs.running[f.read].next = nil
 		f.cancel()
 		return false
 	}

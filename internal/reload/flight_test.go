@@ -40,7 +40,7 @@ func newTower(t *testing.T) *tower {
 		}
 		return len(tw.started)
 	}
-	tw.flights = newFlights(func(f *flight) {
+	tw.flights = &flights{perform: func(f *flight) {
 		number := count(f.read, 1)
 		select {
 		case <-time.After(time.Second):
@@ -49,7 +49,7 @@ func newTower(t *testing.T) *tower {
 			f.outcome.Err = f.ctx.Err()
 		}
 		count(f.read, -1)
-	}, func() snapshot.Tick { return snapshot.Tick(tw.ticks.Add(1)) })
+	}, tick: func() snapshot.Tick { return snapshot.Tick(tw.ticks.Add(1)) }}
 	return tw
 }
 
@@ -100,8 +100,8 @@ func TestFlightsAreShared(t *testing.T) {
 		join("flight 3")
 		wg.Wait()
 		synctest.Wait()
-		if len(tw.started) != 3 || len(tw.waiting) != 0 || len(tw.running) != 0 {
-			t.Errorf("%d flights, %d still waiting, %d running", len(tw.started), len(tw.waiting), len(tw.running))
+		if len(tw.started) != 3 || tw.running != nil {
+			t.Errorf("%d flights, %d still running or waiting", len(tw.started), len(tw.running))
 		}
 	})
 }
@@ -135,8 +135,8 @@ func TestWaiterLeavesWithItsContext(t *testing.T) {
 			t.Errorf("the others waited %v and %v", first, last)
 		}
 		synctest.Wait()
-		if want := []snapshot.Read{under, shared, shared}; !slices.Equal(tw.started, want) || len(tw.waiting) != 0 {
-			t.Errorf("flown %v, %d still waiting", tw.started, len(tw.waiting))
+		if want := []snapshot.Read{under, shared, shared}; !slices.Equal(tw.started, want) || tw.running != nil {
+			t.Errorf("flown %v, %d still running or waiting", tw.started, len(tw.running))
 		}
 	})
 }
@@ -152,7 +152,7 @@ func TestAbandonedFlightEnds(t *testing.T) {
 			start, ended := time.Now(), make(chan error, 1)
 			var other <-chan time.Duration
 			go func() {
-				_, err := tw.doWhile(ctx, version("a", "v1"), false)
+				_, err := tw.doWhile(ctx, version("a", "v1"))
 				ended <- err
 			}()
 			synctest.Wait()

@@ -25,7 +25,7 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	differing, dropped := r.Snapshot().Due()
 	ended := make(chan error, 1)
 	go func() { ended <- r.readDropped(ctx, dropped) }()
-	_ = inParallel(differing, func(reads []snapshot.Read) error { return r.readInOrder(ctx, reads, false) })
+	_ = inParallel(differing, func(reads []snapshot.Read) error { return r.readInOrder(ctx, reads) })
 	<-ended
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -37,7 +37,7 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 // ReadDocument reads the document, and nothing else. It returns when that is done, or when ctx
 // ends.
 func (r *Reloader) ReadDocument(ctx context.Context) error {
-	f, err := r.flights.doWhile(ctx, snapshot.Read{}, false)
+	f, err := r.flights.doWhile(ctx, snapshot.Read{})
 	return errors.Join(err, outcomeOf(f))
 }
 
@@ -53,7 +53,7 @@ func outcomeOf(f *flight) error {
 func (r *Reloader) readDropped(ctx context.Context, groups [][]snapshot.Read) error {
 	for _, reads := range groups {
 		for _, read := range reads {
-			f, err := r.flights.doWhile(ctx, read, false)
+			f, err := r.flights.doWhile(ctx, read)
 			if err != nil {
 				return err
 			}
@@ -68,10 +68,10 @@ func (r *Reloader) readDropped(ctx context.Context, groups [][]snapshot.Read) er
 // readInOrder makes the reads of one group one after the other. It joins the errors of
 // those that failed. It stops when ctx ends, and at the first that gets no answer: the
 // others would most likely hang as long.
-func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read, asked bool) error {
+func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read) error {
 	var errs []error
 	for _, read := range reads {
-		f, err := r.flights.doWhile(ctx, read, asked)
+		f, err := r.flights.doWhile(ctx, read)
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("read group %q: %w", read.Group, err))...)
 		}
@@ -92,12 +92,12 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 		lists[i] = []snapshot.Read{{Part: snapshot.PartList, Group: group}}
 	}
 	return inParallel(lists, func(list []snapshot.Read) error {
-		err := r.readInOrder(ctx, list, true)
+		err := r.readInOrder(ctx, list)
 		if ctx.Err() != nil {
 			return err
 		}
 		versions := r.Snapshot().LiveReads(list[0].Group)
-		failed := r.readInOrder(ctx, versions[:len(versions)-1], true)
+		failed := r.readInOrder(ctx, versions[:len(versions)-1])
 		return errors.Join(err, failed)
 	})
 }

@@ -29,7 +29,7 @@ type Reloader struct {
 	ticks   atomic.Uint64                     // the last tick that was taken
 	client  *discovery.Client
 	options Options
-	flights *flights
+	flights flights
 	reports *Queue
 	age     *age
 
@@ -40,7 +40,7 @@ type Reloader struct {
 // goroutine. options.Report is called through the queue reports.
 func New(client *discovery.Client, reports *Queue, options Options) *Reloader {
 	r := &Reloader{client: client, options: options, reports: reports, age: newAge(options.MaxAge)}
-	r.flights = newFlights(r.perform, r.tick)
+	r.flights = flights{perform: r.perform, tick: r.tick}
 	changed := make(chan struct{})
 	r.changed.Store(&changed)
 	r.health.Store(&Health{})
@@ -148,7 +148,6 @@ func (r *Reloader) readVersion(f *flight) {
 		found = r.ofPeer(f.ctx, f.read)
 	}
 	f.outcome.Err, f.outcome.Gone = found.Err, known && found.None()
-	found.Spare = !r.flights.needed(f)
 	if f.ctx.Err() == nil {
 		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
 			return s.WithVersion(group, version, found, f.outcome.Tick, f.from)

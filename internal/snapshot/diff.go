@@ -3,6 +3,8 @@
 package snapshot
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
@@ -104,9 +106,6 @@ func (g *Group) change(what ChangeType, v *Version, kind string) Change {
 
 // tableOf returns the table of a version, or nil; g may be nil.
 func (g *Group) tableOf(version string) *Table {
-	if g == nil {
-		return nil
-	}
 	if v := g.Version(version); v != nil {
 		return v.Table
 	}
@@ -138,10 +137,6 @@ func (t *Table) spelledKinds() []string {
 	return kinds
 }
 
-// holds reports whether g is the group at i. Mostly it is. It compares pointers only, because
-// there may be thousands of groups.
-func (s *Snapshot) holds(i int, g *Group) bool { return i < len(s.groups) && s.groups[i] == g }
-
 // groupAt is Group. It is fast if the group at i has that name, as it mostly has.
 func (s *Snapshot) groupAt(i int, name string) *Group {
 	if i < len(s.groups) && s.groups[i].name == name {
@@ -154,43 +149,35 @@ func (s *Snapshot) groupAt(i int, name string) *Group {
 // version that was listed before and is now read for the first time is no difference:
 // it was served all along.
 func servedDifferently(a, b *Snapshot) bool {
-	return !a.Read() && b.Read() || a.lacks(b) || b.lacks(a)
+	differ := func(from, to *Snapshot) bool {
+		for i, g := range to.groups {
+			if !from.groupAt(i, g.name).servesLike(g) {
+				return true
+			}
+		}
+		return false
+	}
+	return !a.Read() && b.Read() || differ(a, b) || differ(b, a)
 }
 
-// lacks reports whether other has a group that a does not serve in the same way.
-func (s *Snapshot) lacks(other *Snapshot) bool {
-	for i, g := range other.groups {
-		if s.holds(i, g) {
-			continue
-		}
-		if old := s.groupAt(i, g.name); old != g && old.lacks(g) {
-			return true
-		}
-	}
-	return false
+// servesLike reports whether both groups serve the same in the same versions, and prefer
+// them in the same order; g may be nil.
+func (g *Group) servesLike(other *Group) bool {
+	return g == other || slices.EqualFunc(g.served(), other.served(), func(a, b *Version) bool {
+		return a.Name == b.Name && (a.Table == nil || b.Table == nil || a.Table.servesLike(b.Table))
+	})
 }
 
-// lacks reports whether other serves a version that g does not, or not in the same way, or
-// in another order; g may be nil.
-func (g *Group) lacks(other *Group) bool {
-	at := 0 // where g's next version is expected
-	for _, i := range other.ranked {
-		v := &other.versions[i]
-		if v.Gone {
-			continue
+// served lists the versions that are not gone, the best one first; g may be nil.
+func (g *Group) served() (versions []*Version) {
+	if g != nil {
+		for _, i := range g.ranked {
+			if v := &g.versions[i]; !v.Gone {
+				versions = append(versions, v)
+			}
 		}
-		old := g.Version(v.Name)
-		if old == nil || old.Gone || old.Table != nil && v.Table != nil && !old.Table.servesLike(v.Table) {
-			return true
-		}
-		for ; at < len(g.ranked) && g.versions[g.ranked[at]].Gone; at++ {
-		}
-		if at == len(g.ranked) || g.versions[g.ranked[at]].Name != v.Name {
-			return true
-		}
-		at++
 	}
-	return false
+	return versions
 }
 
 // servesLike reports whether both tables give the same answers. The order of the rows

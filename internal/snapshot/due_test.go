@@ -63,19 +63,31 @@ func TestRefreshReadsWhatDiffers(t *testing.T) {
 	}
 }
 
+// left reads all versions while there is a subscriber, who then leaves. It returns what was
+// known before that.
+func left(h *history) *Snapshot {
+	h.Snapshot = h.Whole(true)
+	h.live("a/v1:Foo a/v2:Foo b/v1:Bar")
+	subscribed := h.Snapshot
+	h.Snapshot = h.Whole(false)
+	return subscribed
+}
+
 func TestRefreshReadsWhatWasReadOnLegacy(t *testing.T) {
 	const known = "a/v1:Foo a/v2:Foo b/v1:Bar"
 	for name, test := range map[string]struct {
 		then      func(*history)
 		want, all string
 	}{
-		"nothing was read":     {func(*history) {}, "|", "a/v1 a/v2 b/v1 |"},
-		"one version":          {live("a/v1:Foo"), "a/v1 |", "a/v1 a/v2 b/v1 |"},
-		"one that is gone":     {live("a/v1"), "|", "a/v2 b/v1 |"},
-		"one that failed":      {live("a/v1!"), "a/v1 |", "a/v1 a/v2 b/v1 |"},
-		"the list differs":     {listOf("a", "v2", "v1"), "a/v2 a/v1 a/ |", "a/v2 a/v1 a/ b/v1 |"},
-		"dropped":              {func(h *history) { h.live("b/v1:Bar"); h.document("a/v1 a/v2") }, "| b/v1", "a/v1 a/v2 | b/v1"},
-		"dropped without read": {doc("a/v1 a/v2"), "| b/v1", "a/v1 a/v2 | b/v1"},
+		"nothing was read":           {func(*history) {}, "|", "a/v1 a/v2 b/v1 |"},
+		"one version":                {live("a/v1:Foo"), "a/v1 |", "a/v1 a/v2 b/v1 |"},
+		"one that is gone":           {live("a/v1"), "|", "a/v2 b/v1 |"},
+		"one that failed":            {live("a/v1!"), "a/v1 |", "a/v1 a/v2 b/v1 |"},
+		"the list differs":           {listOf("a", "v2", "v1"), "a/v2 a/v1 a/ |", "a/v2 a/v1 a/ b/v1 |"},
+		"none since a subscriber":    {func(h *history) { left(h); h.live("a/v1:Foo") }, "a/v1 |", "a/v1 a/v2 b/v1 |"},
+		"one begun for a subscriber": {func(h *history) { from := left(h); h.liveAt("a/v1:Foo", h.tick(), from) }, "|", "a/v1 a/v2 b/v1 |"},
+		"dropped":                    {func(h *history) { h.live("b/v1:Bar"); h.document("a/v1 a/v2") }, "| b/v1", "a/v1 a/v2 | b/v1"},
+		"dropped without read":       {doc("a/v1 a/v2"), "| b/v1", "a/v1 a/v2 | b/v1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHistory(true, known)

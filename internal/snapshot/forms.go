@@ -10,8 +10,7 @@ import (
 
 // forms is the full index that client-go builds for one group-version
 // (newDiscoveryRESTMapper in k8s.io/client-go/restmapper, on top of
-// meta.DefaultRESTMapper). If forms clash, the last one added wins. It exists only
-// while a Table is made, to find the table's exceptions.
+// meta.DefaultRESTMapper). If forms clash, the last one added wins.
 type forms struct {
 	kinds     map[string]target
 	kindOf    map[string]string // plural or singular → kind
@@ -31,6 +30,7 @@ func spell(rows []Resource) *forms {
 		f.addGuessed(r.Kind+listSuffix, r.Namespaced)
 	}
 	f.addGuessed(listSuffix, false)
+	delete(f.kindOf, "") // no query has an empty name
 	return f
 }
 
@@ -50,66 +50,16 @@ func (f *forms) equal(other *forms) bool {
 	return maps.Equal(f.kinds, other.kinds) && maps.Equal(f.kindOf, other.kindOf) && maps.Equal(f.singulars, other.singulars)
 }
 
-// exceptionsTo returns the right answers where t would give a wrong one, or nil if it
-// never would. The caller sets t.odd afterwards.
-func (f *forms) exceptionsTo(t *Table) *exceptions {
-	odd := &exceptions{kinds: map[string]target{}, names: map[string]named{}, singulars: map[string]string{}}
-	for kind, want := range f.kinds {
-		if got, _ := t.target(kind); got != want {
-			odd.kinds[kind] = want
-		}
-	}
-	for plural, want := range f.singulars {
-		if got, ok := t.singularOf(plural); !ok || got != want {
-			odd.singulars[plural] = want
-		}
-	}
-	f.oddNames(t, odd.names)
-	if len(odd.kinds)+len(odd.names)+len(odd.singulars) == 0 {
+// resources lists, sorted, the plurals of the resources that have name as plural or singular.
+func (f *forms) resources(name string) (plurals []string) {
+	if _, known := f.kindOf[name]; !known {
 		return nil
 	}
-	return odd
-}
-
-// oddNames collects the names for which t would give a wrong kind or wrong resources.
-func (f *forms) oddNames(t *Table, odd map[string]named) {
-	resources := f.resourcesByName()
-	for name, kind := range f.kindOf {
-		if name == "" {
-			continue // no query has an empty resource
-		}
-		want := named{kind: kind, resources: resources[name], exact: f.exact(name, resources[name])}
-		gotKind, _ := t.kindOf(name)
-		gotExact, found := t.resourceOf(name)
-		if gotKind != kind || !found || gotExact != want.exact || len(want.resources) != 1 {
-			odd[name] = want
-		}
-	}
-}
-
-// resourcesByName lists, for each name, the plurals of the resources that have it as
-// plural or singular, sorted.
-func (f *forms) resourcesByName() map[string][]string {
-	byName := make(map[string][]string, len(f.kindOf))
 	for plural, singular := range f.singulars {
-		byName[plural] = append(byName[plural], plural)
-		if singular != plural {
-			byName[singular] = append(byName[singular], plural)
+		if plural == name || singular == name {
+			plurals = append(plurals, plural)
 		}
 	}
-	for _, plurals := range byName {
-		if len(plurals) > 1 {
-			slices.Sort(plurals)
-		}
-	}
-	return byName
-}
-
-// exact returns the one resource for a fully qualified query. client-go takes the first
-// in a map. We prefer the resource with exactly that name.
-func (f *forms) exact(name string, resources []string) string {
-	if _, ok := f.singulars[name]; ok || len(resources) == 0 {
-		return name
-	}
-	return resources[0]
+	slices.Sort(plurals)
+	return plurals
 }

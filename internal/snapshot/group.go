@@ -28,7 +28,7 @@ type Version struct {
 
 	changed Tick // when a read last found something else than what was known
 	named   bool // it is gone, but the document or the list still names it: a lookup asks it again
-	spare   bool // only a subscriber has needed it so far
+	spare   bool // no lookup has needed it since the last subscriber left
 }
 
 // attempted reports whether the version was ever read, or tried in vain.
@@ -47,7 +47,7 @@ type Group struct {
 	ranked    []int32   // positions in versions in client-go's order of priority
 	tried     bool      // every version was read, or tried in vain
 	gone      int       // how many versions are gone
-	spare     bool      // only a subscriber has needed some version so far
+	spare     bool      // no lookup has needed some version since the last subscriber left
 
 	apart     bool
 	document  *Group // what the document says of the group; nil if it has no such group
@@ -235,4 +235,14 @@ func (g *Group) bound() {
 		}
 		g.versions = slices.Delete(g.versions, oldest, oldest+1)
 	}
+}
+
+// rankedNames lists the versions that are served, or may be again, the best one first.
+func (g *Group) rankedNames() (names []string) {
+	for _, i := range g.ranked {
+		if v := &g.versions[i]; !v.Gone || v.named {
+			names = append(names, g.versions[i].Name)
+		}
+	}
+	return names
 }

@@ -46,73 +46,55 @@ func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (found [
 // KindFor answers meta.RESTMapper.KindFor.
 func (s *Snapshot) KindFor(query schema.GroupVersionResource) (schema.GroupVersionKind, bool, error) {
 	q := coerce(query)
-	if g, v := s.foremost(q); v != nil {
-		if kind, ok := v.Table.kindOf(q.Resource); ok {
-			return schema.GroupVersionKind{Group: g.name, Version: v.Name, Kind: kind}, s.current(g, v), nil
-		}
+	best, current := s.best(q, (*Table).kindOf)
+	if best.group == nil {
+		return schema.GroupVersionKind{}, false, s.noMatch(query, q)
 	}
-	matches, err := s.matches(query, q)
-	if err != nil {
-		return schema.GroupVersionKind{}, false, err
-	}
-	best := bestOf(matches)
-	return best.kindIn(q.Resource), s.complete(selectionOf(q), best.group, best), nil
+	return schema.GroupVersionKind{Group: best.group.name, Version: best.version.Name, Kind: best.name}, current, nil
 }
 
 // KindsFor answers meta.RESTMapper.KindsFor.
 func (s *Snapshot) KindsFor(query schema.GroupVersionResource) ([]schema.GroupVersionKind, bool, error) {
 	q := coerce(query)
-	if g, v := s.exact(q); v != nil {
-		if kind, ok := v.Table.kindOf(q.Resource); ok {
-			return []schema.GroupVersionKind{{Group: g.name, Version: v.Name, Kind: kind}}, s.current(g, v), nil
-		}
+	all, current := s.all(make([]match, 0, 4), q, (*Table).kindOf)
+	if len(all) == 0 {
+		return nil, false, s.noMatch(query, q)
 	}
-	matches, err := s.matches(query, q)
-	if err != nil {
-		return nil, false, err
+	kinds := make([]schema.GroupVersionKind, 0, len(all))
+	for _, m := range all {
+		kinds = append(kinds, schema.GroupVersionKind{Group: m.group.name, Version: m.version.Name, Kind: m.name})
 	}
-	kinds := make([]schema.GroupVersionKind, 0, len(matches))
-	for _, m := range matches {
-		kinds = append(kinds, m.kindIn(q.Resource))
-	}
-	return kinds, s.complete(selectionOf(q), nil, matches...), nil
+	return kinds, current, nil
 }
 
 // ResourceFor answers meta.RESTMapper.ResourceFor.
 func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (schema.GroupVersionResource, bool, error) {
 	q := coerce(query)
-	if g, v := s.foremost(q); v != nil {
-		if resource, ok := v.Table.resourceOf(q.Resource); ok && (q.Group != "" || v.Table.unambiguous(q.Resource)) {
-			return schema.GroupVersionResource{Group: g.name, Version: v.Name, Resource: resource}, s.current(g, v), nil
-		}
+	best, current := s.best(q, (*Table).resourceOf)
+	if best.group == nil {
+		return schema.GroupVersionResource{}, false, s.noMatch(query, q)
 	}
-	matches, err := s.resourceMatches(query, q)
-	if err != nil {
-		return schema.GroupVersionResource{}, false, err
+	var one [1]schema.GroupVersionResource
+	resources := best.appendResources(one[:0], q)
+	if len(resources) > 1 {
+		all, current, _ := s.ResourcesFor(query)
+		return schema.GroupVersionResource{}, current, &meta.AmbiguousResourceError{PartialResource: query, MatchingResources: all}
 	}
-	best := bestOf(matches)
-	current := s.complete(selectionOf(q), best.group, best)
-	if resources := best.resourcesIn(q.Resource); len(resources) == 1 {
-		return resources[0], current, nil
-	}
-	return schema.GroupVersionResource{}, current, &meta.AmbiguousResourceError{
-		PartialResource: query, MatchingResources: allResources(matches, q.Resource),
-	}
+	return resources[0], current, nil
 }
 
 // ResourcesFor answers meta.RESTMapper.ResourcesFor.
 func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) ([]schema.GroupVersionResource, bool, error) {
 	q := coerce(query)
-	if g, v := s.exact(q); v != nil {
-		if resource, ok := v.Table.resourceOf(q.Resource); ok {
-			return []schema.GroupVersionResource{{Group: g.name, Version: v.Name, Resource: resource}}, s.current(g, v), nil
-		}
+	all, current := s.all(make([]match, 0, 4), q, (*Table).resourceOf)
+	if len(all) == 0 {
+		return nil, false, s.noMatch(query, q)
 	}
-	matches, err := s.resourceMatches(query, q)
-	if err != nil {
-		return nil, false, err
+	resources := make([]schema.GroupVersionResource, 0, len(all))
+	for _, m := range all {
+		resources = m.appendResources(resources, q)
 	}
-	return allResources(matches, q.Resource), s.complete(selectionOf(q), nil, matches...), nil
+	return resources, current, nil
 }
 
 // ResourceSingularizer answers meta.RESTMapper.ResourceSingularizer. It goes through the
@@ -120,22 +102,18 @@ func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) ([]schema.Gro
 // exactly one. If there is none, it returns the answer of the last version.
 func (s *Snapshot) ResourceSingularizer(resource string) (singular string, current bool, err error) {
 	q := coerce(schema.GroupVersionResource{Resource: resource})
-	for _, g := range s.names.among(s.groups, q.Resource) {
-		for i := range g.versions {
-			v := &g.versions[i]
-			t := s.table(g, v)
-			if t == nil || q.Resource != "" && !t.has(q.Resource) {
-				continue
-			}
-			if singular, err = t.singularize(g.name, v.Name, resource, q); err == nil {
-				return singular, s.complete(selection{}, g, match{g, v}), nil
-			}
+	for _, m := range s.appendMatches(make([]match, 0, 4), q, (*Table).resourceOf) {
+		if singular, err = m.singular(resource, q); err == nil {
+			return singular, s.current(m.group, m.version) && s.complete(q, m.group), nil
 		}
 	}
-	if last := s.lastTable(); last == nil || q.Resource != "" && !last.has(q.Resource) {
+	switch last := s.lastTable(); {
+	case last == nil || q.Resource != "" && !last.has(q.Resource):
 		return resource, false, &meta.NoResourceMatchError{PartialResource: q}
+	case q.Resource == "":
+		err = missingResource(q)
 	}
-	return singular, s.complete(selection{}, nil), err
+	return resource, s.complete(q, nil), err
 }
 
 // lastTable returns the table of the last version that was read, in server order, or nil.
@@ -150,41 +128,6 @@ func (s *Snapshot) lastTable() *Table {
 	return nil
 }
 
-// singularize follows meta.DefaultRESTMapper.ResourceSingularizer, error texts
-// included, for a resource that the table has; q is what it was coerced to.
-func (t *Table) singularize(group, version, resource string, q schema.GroupVersionResource) (string, error) {
-	if q.Resource == "" {
-		return resource, missingResource(q)
-	}
-	singular, ok := t.singularFor(q.Resource)
-	if !ok {
-		all := inVersion(group, version, t.resourcesOf(q.Resource))
-		return resource, fmt.Errorf("multiple possible singular resources (%v) found for %v", all, resource)
-	}
-	if singular == "" {
-		return resource, fmt.Errorf("no singular of resource %v has been defined", resource)
-	}
-	return singular, nil
-}
-
-// singularFor returns the singular of the resources that have name as their plural
-// or singular, unless they have different ones.
-func (t *Table) singularFor(name string) (singular string, ok bool) {
-	if t.unambiguous(name) { // as nearly all are
-		plural, _ := t.resourceOf(name)
-		singular, _ = t.singularOf(plural)
-		return singular, true
-	}
-	for _, plural := range t.resourcesOf(name) {
-		next, _ := t.singularOf(plural)
-		if singular != "" && next != singular {
-			return "", false
-		}
-		singular = next
-	}
-	return singular, true
-}
-
 func noKind(gk schema.GroupKind, versions []string) error {
 	// A clone, so that the caller's slice of versions may stay on its stack.
 	return &meta.NoKindMatchError{GroupKind: gk, SearchedVersions: slices.Clone(versions)}
@@ -192,37 +135,4 @@ func noKind(gk schema.GroupKind, versions []string) error {
 
 func missingResource(q schema.GroupVersionResource) error {
 	return fmt.Errorf("a resource must be present, got: %v", q)
-}
-
-// exact returns the group and version of a query that names both, if it was read.
-func (s *Snapshot) exact(q schema.GroupVersionResource) (*Group, *Version) {
-	if q.Group == "" || q.Version == "" {
-		return nil, nil
-	}
-	g := s.Group(q.Group)
-	if g == nil {
-		return nil, nil
-	}
-	v := g.Version(q.Version)
-	if s.table(g, v) == nil {
-		return nil, nil
-	}
-	return g, v
-}
-
-// foremost returns the version that KindFor and ResourceFor try first: the one that the
-// query names, or, if it names no group, v1 of the core group.
-func (s *Snapshot) foremost(q schema.GroupVersionResource) (*Group, *Version) {
-	if q.Group != "" || q.Version != "" && q.Version != "v1" || q.Resource == "" {
-		return s.exact(q)
-	}
-	g := s.Group("")
-	if g == nil {
-		return nil, nil
-	}
-	v := g.Version("v1")
-	if s.table(g, v) == nil {
-		return nil, nil
-	}
-	return g, v
 }

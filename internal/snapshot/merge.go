@@ -23,12 +23,17 @@ func (s *Snapshot) WithDocument(doc *List, now Tick) *Snapshot {
 	if doc == s.doc && s.apart == 0 {
 		return &next
 	}
-	groups := make([]*Group, 0, len(doc.groups))
-	left := s.undocumented(doc)
-	groups = appendDropped(groups, left[-1], s.document, now, first)
-	for i, said := range doc.groups {
-		groups = append(groups, s.Group(said.name).withDocument(said, s.document, now, first))
-		groups = appendDropped(groups, left[i], s.document, now, first)
+	groups, left := make([]*Group, 0, len(doc.groups)), s.undocumented(doc)
+	for i := -1; i < len(doc.groups); i++ {
+		if i >= 0 {
+			said := doc.groups[i]
+			groups = append(groups, s.Group(said.name).withDocument(said, s.document, now, first))
+		}
+		for _, g := range left[i] {
+			if g = g.withDocument(nil, s.document, now, first); g != nil {
+				groups = append(groups, g)
+			}
+		}
 	}
 	next.groups = bounded(groups)
 	next.index(s)
@@ -49,15 +54,6 @@ func (s *Snapshot) undocumented(doc *List) map[int][]*Group {
 		}
 	}
 	return left
-}
-
-func appendDropped(groups, dropped []*Group, before, now Tick, first bool) []*Group {
-	for _, g := range dropped {
-		if g = g.withDocument(nil, before, now, first); g != nil {
-			groups = append(groups, g)
-		}
-	}
-	return groups
 }
 
 // mostDropped bounds the groups that the document no longer has. A server that lists other
@@ -248,7 +244,6 @@ func (g *Group) takeList(versions []string, preferred string, now Tick) {
 type Found struct {
 	Table *Table
 	Err   error
-	Spare bool // no lookup has asked for it, but a refresh for a subscriber
 }
 
 // None reports whether the server answered that there is no such version.
@@ -270,7 +265,7 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 		next.versions = insert(next.versions, Version{Name: version})
 	}
 	v = next.Version(version)
-	found.Spare = found.Spare && s.whole && !s.Aggregated()
+	v.spare = v.spare && from.whole // a read that began for the subscriber is no need after it
 	v.take(found, now)
 	if said := next.document.Version(version); said != nil && said.Table != nil && v.Table != nil && said.Table.servesLike(v.Table) {
 		v.Table = said.Table // one copy for all mappers
@@ -280,7 +275,6 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 }
 
 func (v *Version) take(found Found, now Tick) {
-	v.spare = found.Spare && (v.spare || !v.attempted())
 	if v.named && found.Err != nil {
 		*v = Version{Name: v.Name} // nobody knows whether it is still gone
 	}
@@ -311,14 +305,29 @@ func (s *Snapshot) Reset(now Tick) *Snapshot {
 	return &next
 }
 
-// Whole reports whether a subscriber needs every version. If none does, what only a subscriber
-// has needed so far is known, but not current: the next lookup reads it, and no refresh does.
+// Whole tells whether a subscriber needs every version. When none does any more, and there is
+// no aggregated document, what was read is known, but not current: no refresh reads it until
+// a lookup has needed it again.
 func (s *Snapshot) Whole(whole bool) *Snapshot {
 	if s.whole == whole {
 		return s
 	}
 	next := *s
 	next.whole = whole
+	if !whole && !s.Aggregated() {
+		next.groups = slices.Clone(s.groups)
+		for i, g := range next.groups {
+			if !g.apart {
+				continue // nothing was read of it but the document
+			}
+			g = g.fork(g.name)
+			for j := range g.versions {
+				g.versions[j].spare = true
+			}
+			g.index()
+			next.groups[i] = g
+		}
+	}
 	next.index(s)
 	return &next
 }

@@ -4,44 +4,6 @@ package snapshot
 
 import "slices"
 
-// Part is the part of the server that a read is about.
-type Part int
-
-// The parts of the server.
-const (
-	PartDocument Part = iota // /api and /apis, one after the other
-	PartList                 // /apis/<group>: the versions of one group
-	PartVersion              // /apis/<group>/<version>: what one version serves
-)
-
-// String returns the name of the part in logs and metrics.
-func (p Part) String() string { return [...]string{"document", "group", "version"}[p] }
-
-// Read is one read of the server. It is comparable: lookups that need equal reads share
-// one.
-type Read struct {
-	Part           Part
-	Group, Version string // Group of a list, both of a version
-}
-
-// Outcome is how the last of a lookup's own reads of one part has ended.
-type Outcome struct {
-	Tick   Tick      // when it began
-	Times  int       // how often the lookup has made this read
-	From   *Snapshot // what was known then
-	Err    error     // why it failed
-	Silent bool      // it failed because it got no answer
-	Gone   bool      // it found a known version gone
-}
-
-// Progress is how far a lookup has come.
-type Progress struct {
-	Began Tick             // reads that began later count
-	Start *Snapshot        // what was known then
-	Found bool             // the snapshot has an answer, current or not
-	Done  map[Read]Outcome // the reads that it has made
-}
-
 // mostTimes is how often a lookup makes one read if the group keeps changing meanwhile.
 const mostTimes = 3
 
@@ -110,24 +72,15 @@ func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
 		versions = g.rankedNames()
 	}
 	reads := s.missingVersions(g.name, versions, q, p)
-	switch {
-	case tried, !q.anyVersion() && (!p.Found || q.InOneGroup() && len(q.Versions) < 2):
-	case p.Found && s.currentList(g), !p.Found && (g.listed > p.Began || believed && !s.Aggregated() && g.Said() != nil && g.gone == 0 || p.SawGone(g.name)):
-	default:
+	needed, known := q.anyVersion() || p.Found && (!q.InOneGroup() || len(versions) > 1), s.currentList(g)
+	if !p.Found {
+		named := believed && !s.Aggregated() && g.Said() != nil && g.gone == 0 // by the document
+		known = g.listed > p.Began || named || p.SawGone(g.name)
+	}
+	if needed && !known && !tried {
 		reads = append(reads, list)
 	}
 	return reads
-}
-
-// SawGone reports whether the lookup has found a known version of the group gone. Then it
-// leaves out the list: upstream's test allows two requests to a lookup in a group of two.
-func (p Progress) SawGone(group string) bool {
-	for r, o := range p.Done {
-		if r.Group == group && o.Gone {
-			return true
-		}
-	}
-	return false
 }
 
 // missingVersions lists the reads of those of the versions that the lookup still needs. If
@@ -144,43 +97,24 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 		if v != nil {
 			o.Tick = max(o.Tick, v.Tried)
 		}
+		enough := p.Found && (v == nil || s.current(g, v) || s.tried(g, v) && !q.restsOn(v) || answered && v.attempted())
+		older := o.Tick <= p.Began // than the lookup
+		news := o.Err == nil && (s.newsSince(group, from, o.Tick) || len(versions) > 1 && g.changedSince(from.Group(group), versions))
 		switch {
-		case p.Found && (v == nil || s.current(g, v) || s.tried(g, v) && !q.restsOn(v) || answered && v.attempted()):
+		case enough:
 			answered = answered || !q.All && !q.ByResource && q.anyVersion() && v != nil && q.restsOn(v)
-		case o.Times < mostTimes && (o.Tick <= p.Began || o.Err == nil && (s.newsSince(group, from, o.Tick) || len(versions) > 1 && g.changedSince(from.Group(group), versions))):
+		case o.Times < mostTimes && (older || news):
 			reads = append(reads, read)
 		}
 	}
 	return reads
 }
 
-// changedSince reports whether something that one of the versions still serves was found
-// changed since from was known: the kind may have moved to a version that was read before.
-// g and from may be nil.
+// changedSince reports whether one of the versions still serves something that was found
+// changed since from: the kind may have moved to a version that was read before.
 func (g *Group) changedSince(from *Group, versions []string) bool {
 	return slices.ContainsFunc(versions, func(name string) bool {
 		v, old := g.Version(name), from.Version(name)
 		return v != nil && !v.Gone && (old == nil && v.changed > 0 || old != nil && v.changed > old.changed)
 	})
-}
-
-// restsOn reports whether a lookup may be answered from v.
-func (q Query) restsOn(v *Version) bool {
-	if v.Table == nil {
-		return false
-	}
-	if q.ByResource {
-		return v.Table.has(q.Name)
-	}
-	_, ok := v.Table.target(q.Name)
-	return ok
-}
-
-func (g *Group) rankedNames() (names []string) {
-	for _, i := range g.ranked {
-		if v := &g.versions[i]; !v.Gone || v.named {
-			names = append(names, g.versions[i].Name)
-		}
-	}
-	return names
 }

@@ -90,6 +90,18 @@ func (q Query) wants(version string) bool {
 	return q.anyVersion() || slices.Contains(q.Versions, version)
 }
 
+// restsOn reports whether a lookup may be answered from v.
+func (q Query) restsOn(v *Version) bool {
+	if v.Table == nil {
+		return false
+	}
+	if q.ByResource {
+		return v.Table.has(q.Name)
+	}
+	_, ok := v.Table.target(q.Name)
+	return ok
+}
+
 // GroupsOf lists the known groups that may have an answer to q, in server order.
 func (s *Snapshot) GroupsOf(q Query) []*Group {
 	if q.InOneGroup() {

@@ -2,11 +2,7 @@
 
 package snapshot
 
-import (
-	"slices"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
-)
+import "slices"
 
 // Tick numbers the reads and resets of one mapper in the order in which they began. A
 // read takes its tick just before its first request. 0 stands for never.
@@ -176,54 +172,4 @@ func (s *Snapshot) Kinds() int {
 		}
 	}
 	return n
-}
-
-// selection selects the groups for a resource query without a full group and version:
-// those whose name begins with group, or all if it is empty. So "storageclass.storage"
-// finds storageclasses in storage.k8s.io, as in client-go.
-type selection struct {
-	group   string
-	version string // empty: every version
-}
-
-func selectionOf(q schema.GroupVersionResource) selection {
-	return selection{group: q.Group, version: q.Version}
-}
-
-// each calls visit for the selected groups in server order.
-func (s *Snapshot) each(sel selection, visit func(*Group)) {
-	switch {
-	case s.order == nil:
-	case sel.group == "":
-		for _, g := range s.groups {
-			visit(g)
-		}
-	default:
-		s.order.eachBeginning(sel.group, func(i int) { visit(s.groups[i]) })
-	}
-}
-
-// complete reports whether a lookup in the selected groups may be answered with found: the
-// document is current, and so are the versions found; every other version of the groups, up
-// to and with last, was tried. last may be nil: then all groups count.
-func (s *Snapshot) complete(sel selection, last *Group, found ...match) bool {
-	if s.document == 0 || s.document <= s.since(s.reset) {
-		return false
-	}
-	if s.untried == 0 && s.oldest > s.reset {
-		return true
-	}
-	complete, after := true, false
-	s.each(sel, func(g *Group) {
-		complete = complete && (after || s.completeGroup(g))
-		after = after || g == last
-	})
-	return complete && !slices.ContainsFunc(found, func(m match) bool { return !s.current(m.group, m.version) })
-}
-
-func (s *Snapshot) completeGroup(g *Group) bool {
-	if !g.apart && g.tried && !g.spare {
-		return true
-	}
-	return s.currentList(g) && !slices.ContainsFunc(g.versions, func(v Version) bool { return !s.tried(g, &v) })
 }

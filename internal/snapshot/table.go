@@ -29,24 +29,16 @@ type Resource struct {
 // client-go derives further forms from each resource: the kind in lower case, the kind
 // with "List" appended, and the plural and singular guessed for that. To keep them all
 // would more than double the size of the index, so lookups derive them. Where two
-// resources claim the same form, derivation may be wrong. These exceptions are found when
-// the table is made, and kept in odd. So lookups look there first.
+// resources claim the same form, derivation would be wrong: such a table keeps all forms.
 type Table struct {
 	rows  []Resource
 	kinds map[string]int32 // exact kind → row
 	names map[string]int32 // plural or singular → row
-	odd   *exceptions      // nil unless forms clash
+	forms *forms           // nil unless two resources may claim the same form
 
 	// lower is kind in lower case → row; nil until it is needed, because few lookups need
 	// it. It follows from the rows alone.
 	lower atomic.Pointer[map[string]int32]
-}
-
-// exceptions holds the answers that derivation from the rows gets wrong.
-type exceptions struct {
-	kinds     map[string]target
-	names     map[string]named
-	singulars map[string]string // plural → singular
 }
 
 // target is where a kind is served, and with which verbs.
@@ -58,13 +50,6 @@ type target struct {
 
 func (r *Resource) target() target {
 	return target{resource: r.Name, namespaced: r.Namespaced, verbs: r.Verbs}
-}
-
-// named is what a resource name, plural or singular, stands for.
-type named struct {
-	kind      string
-	resources []string // sorted; of a singular that several resources claim, all of them
-	exact     string   // which of resources a fully qualified query finds
 }
 
 const listSuffix = "List"
@@ -83,7 +68,7 @@ func NewTable(resources []Resource) *Table {
 	}
 	delete(t.names, "")
 	if !t.regular() {
-		t.odd = spell(t.rows).exceptionsTo(t)
+		t.forms = spell(t.rows)
 	}
 	return t
 }
@@ -97,9 +82,8 @@ func NewTableLike(other *Table, resources []Resource) *Table {
 	return NewTable(resources)
 }
 
-// regular reports whether no two forms of the rows can clash, so that there are no
-// exceptions: all kinds differ, also in lower case, all names differ, and no name looks
-// like one that is guessed for a list.
+// regular reports whether no two forms of the rows can clash: all kinds differ, also in
+// lower case, all names differ, and no name looks like one that is guessed for a list.
 func (t *Table) regular() bool {
 	names, lower := 0, make(map[string]struct{}, len(t.rows))
 	for _, r := range t.rows {
@@ -146,10 +130,9 @@ func guess(kind string) (plural, singular string) {
 
 // target returns where kind is served. kind may have any form that client-go knows.
 func (t *Table) target(kind string) (target, bool) {
-	if t.odd != nil {
-		if found, ok := t.odd.kinds[kind]; ok {
-			return found, true
-		}
+	if t.forms != nil {
+		found, ok := t.forms.kinds[kind]
+		return found, ok
 	}
 	if i, ok := t.kinds[kind]; ok {
 		return t.rows[i].target(), true
@@ -200,10 +183,9 @@ func (t *Table) lowerKinds() map[string]int32 {
 
 // kindOf returns the kind that a resource name, plural or singular, stands for.
 func (t *Table) kindOf(name string) (string, bool) {
-	if t.odd != nil {
-		if found, ok := t.odd.names[name]; ok {
-			return found.kind, true
-		}
+	if t.forms != nil {
+		kind, ok := t.forms.kindOf[name]
+		return kind, ok
 	}
 	if i, ok := t.names[name]; ok {
 		return t.rows[i].Kind, true
@@ -212,12 +194,15 @@ func (t *Table) kindOf(name string) (string, bool) {
 	return kind, ok
 }
 
-// resourceOf returns the one resource that a fully qualified query for name finds.
+// resourceOf returns the one resource that a fully qualified query for name finds. Of
+// several client-go takes the first in a map. We take the one with exactly that name.
 func (t *Table) resourceOf(name string) (string, bool) {
-	if t.odd != nil {
-		if found, ok := t.odd.names[name]; ok {
-			return found.exact, len(found.resources) > 0
+	if t.forms != nil {
+		all := t.forms.resources(name)
+		if len(all) == 0 || slices.Contains(all, name) {
+			return name, len(all) > 0
 		}
+		return all[0], true
 	}
 	if i, ok := t.names[name]; ok {
 		return t.rows[i].Name, true
@@ -230,25 +215,6 @@ func (t *Table) resourceOf(name string) (string, bool) {
 func (t *Table) has(name string) bool {
 	_, ok := t.resourceOf(name)
 	return ok
-}
-
-// unambiguous reports whether no more than one resource has name as its plural or singular.
-func (t *Table) unambiguous(name string) bool {
-	return t.odd == nil || len(t.odd.names[name].resources) < 2
-}
-
-// resourcesOf returns, sorted, every resource that name is the plural or singular of. The
-// caller must not change the slice.
-func (t *Table) resourcesOf(name string) []string {
-	if t.odd != nil {
-		if found, ok := t.odd.names[name]; ok {
-			return found.resources
-		}
-	}
-	if resource, ok := t.resourceOf(name); ok {
-		return []string{resource}
-	}
-	return nil
 }
 
 // derivedName returns the kind and the resource of a name that is guessed for List or
@@ -269,10 +235,9 @@ func (t *Table) derivedName(name string) (kind, resource string, ok bool) {
 
 // singularOf returns the singular of a plural resource name.
 func (t *Table) singularOf(plural string) (string, bool) {
-	if t.odd != nil {
-		if singular, ok := t.odd.singulars[plural]; ok {
-			return singular, true
-		}
+	if t.forms != nil {
+		singular, ok := t.forms.singulars[plural]
+		return singular, ok
 	}
 	if i, ok := t.names[plural]; ok && t.rows[i].Name == plural {
 		return t.rows[i].Singular, true

@@ -3,13 +3,13 @@
 package matrix
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -18,50 +18,53 @@ import (
 	"testing"
 
 	"github.com/freshmapper/freshmapper"
-	"github.com/freshmapper/freshmapper/hack/dev/gotest"
-	"github.com/freshmapper/freshmapper/hack/dev/proc"
-	"github.com/freshmapper/freshmapper/hack/dev/servers"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
 var (
-	page     = flag.String("page", "", "the file to write the page to; without it TestUpstream is skipped")
-	lines    = flag.String("lines", "", "releases, v0.20.4,v0.25.2 say; default: the newest tested one of each line")
+	file     = flag.String("page", "", "the file to write the page to; without it TestUpstream is skipped")
+	releases = flag.String("lines", "", "releases, v0.20.4,v0.25.2 say; default: the newest tested one of each line")
 	packages = flag.String("packages", "pkg/client/...,pkg/cache/...,pkg/cluster/...,pkg/manager/...,pkg/controller/...,pkg/builder/...,pkg/handler", "folders")
 )
 
 // upstream runs upstream's tests on both sides of lines.
 type upstream struct {
 	*testing.T
-	ctx   context.Context
-	found servers.Pair
+	ctx            context.Context
+	latest, legacy string // folders of API servers
+	gotestsum      string
 }
 
 // TestUpstream fails if a test of upstream's is worse on the fork than on stock.
 func TestUpstream(t *testing.T) {
-	if *page == "" {
+	if *file == "" {
 		t.Skip("takes hours: hack/test.sh -matrix")
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // what it runs ends with it
+	defer stop()
+	gotestsum, err := filepath.Abs("../../../.cache/gotestsum")
+	u := &upstream{T: t, ctx: ctx, latest: os.Getenv("KUBEBUILDER_ASSETS"), legacy: os.Getenv("LEGACY_ASSETS"), gotestsum: gotestsum}
+	u.must(err)
+	server := func(assets string) string { return u.output("", filepath.Join(assets, "kube-apiserver"), "--version") }
+	described := fmt.Sprintf("API servers: %s; and %s where upstream tests the mapper without\n"+
+		"aggregated discovery. On v0.20 both parts of that test use the latter, because they share a server. %s.",
+		server(u.latest), server(u.legacy), u.output("", "go", "env", "GOVERSION"))
 	var versions []string
 	for _, line := range tree.Lines {
 		versions = append(versions, line.Newest)
 	}
-	if *lines != "" {
-		versions = strings.Split(*lines, ",")
+	if *releases != "" {
+		versions = strings.Split(*releases, ",")
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // what it runs ends with it
-	defer stop()
-	u := &upstream{T: t, ctx: ctx}
-	described := u.servers()
-	var all []line
+	var lines []line
 	for _, version := range versions {
-		all = append(all, u.line(version))
+		lines = append(lines, u.line(version))
 	}
-	var text bytes.Buffer
-	if !write(&text, described, all) {
+	text, good := write(described, lines)
+	if !good {
 		t.Error("the fork is not as good as stock")
 	}
-	u.must(os.WriteFile(*page, text.Bytes(), 0o600))
+	u.must(os.WriteFile(*file, []byte(text), 0o600))
 }
 
 func (u *upstream) must(err error) {
@@ -71,27 +74,14 @@ func (u *upstream) must(err error) {
 	}
 }
 
-func (u *upstream) say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "==> "+format+"\n", args...)
-}
-
 // output is what a command prints.
 func (u *upstream) output(dir string, args ...string) string {
 	u.Helper()
-	said, err := proc.Output(u.ctx, dir, nil, args...)
+	cmd := exec.CommandContext(u.ctx, args[0], args[1:]...)
+	cmd.Dir = dir
+	said, err := cmd.Output()
 	u.must(err)
-	return said
-}
-
-// servers finds the API servers, and describes them and Go for the page.
-func (u *upstream) servers() string {
-	var err error
-	u.found, err = servers.FindPair(u.ctx, filepath.Join("..", "..", ".."), u.TempDir(), u.say)
-	u.must(err)
-	version := func(assets string) string { return u.output("", filepath.Join(assets, "kube-apiserver"), "--version") }
-	return fmt.Sprintf("API servers: %s; and %s where upstream tests the mapper without\n"+
-		"aggregated discovery. On v0.20 both parts of that test use the latter, because they share a server. %s.",
-		version(u.found.Latest), version(u.found.Legacy), u.output("", "go", "env", "GOVERSION"))
+	return strings.TrimSpace(string(said))
 }
 
 // line makes the trees of a release, both without the white-box test, and runs
@@ -106,76 +96,71 @@ func (u *upstream) line(version string) line {
 		u.must(err)
 	}
 	u.must(tree.Create(u.ctx, tree.Request{Dir: forked, Version: version, Ours: freshmapper.Source, Full: true, Out: os.Stderr}))
-	// Those of stock's packages that have tests.
-	listed := u.output(stock, append([]string{"go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, patterns()...)...)
-	tested := slices.Compact(slices.Sorted(slices.Values(strings.Fields(listed))))
-	return line{version: version, stock: u.side(stock, version+" stock", tested), fork: u.side(forked, version+" fork", tested)}
-}
-
-func patterns() []string {
-	var all []string
+	list := []string{"go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}
 	for _, folder := range strings.Split(*packages, ",") {
-		all = append(all, "./"+folder)
+		list = append(list, "./"+folder)
 	}
-	return all
+	tested := slices.Compact(slices.Sorted(slices.Values(strings.Fields(u.output(stock, list...)))))
+	return line{version: version, stock: u.side(stock, version+" stock", tested), fork: u.side(forked, version+" fork", tested)}
 }
 
 // side builds and vets a tree and runs its tests, those of a package a second time
 // if any fail.
 func (u *upstream) side(dir, name string, tested []string) side {
-	s := side{packages: map[string]outcomes{}}
-	s.build, s.vet = u.quietly(dir, name, "build"), u.quietly(dir, name, "vet")
+	s := side{packages: map[string]results{}, retried: map[string]bool{}}
+	does := func(command string) string {
+		fmt.Fprintf(os.Stderr, "==> %s: %s\n", name, command)
+		if u.run(dir, nil, "go", command, "./...") != nil {
+			return "failed"
+		}
+		return "ok"
+	}
+	s.build, s.vet = does("build"), does("vet")
 	for _, path := range tested {
 		pkg := strings.TrimPrefix(path, tree.Module+"/")
-		s.packages[pkg] = outcomes{}
-		for try := 1; try <= 2; try++ {
-			u.say("%s: %s, try %d", name, pkg, try)
-			if u.try(dir, pkg, try, s.packages[pkg]) {
-				break
-			}
+		for n, passed := 1, false; n <= 2 && !passed; n++ {
+			fmt.Fprintf(os.Stderr, "==> %s: %s, try %d\n", name, pkg, n)
+			var tried results
+			tried, passed = u.test(dir, pkg)
+			s.try(n, pkg, tried)
 		}
 	}
 	return s
 }
 
-// quietly runs a go command on a tree. What it says is shown if it fails.
-func (u *upstream) quietly(dir, name, command string) string {
-	u.say("%s: %s", name, command)
-	var said bytes.Buffer
-	if err := (proc.Command{Dir: dir, Args: []string{"go", command, "./..."}, Stdout: &said, Stderr: &said}).Run(u.ctx); err != nil {
-		fmt.Fprintf(os.Stderr, "%v\n%s", err, &said)
-		return "failed"
-	}
-	return "ok"
-}
-
-// try adds what the tests of a package come to, and reports whether all pass.
-func (u *upstream) try(dir, pkg string, try int, to outcomes) (passed bool) {
-	env := u.found.Env(u.found.Latest)
-	if pkg == "pkg/client/apiutil" {
-		env = u.found.ForMapper(dir)
-	}
-	args := []string{"-count=1", "-timeout", "20m", "./" + pkg}
-	ginkgo := filepath.Join(u.TempDir(), "ginkgo.json")
-	if u.usesGinkgo(filepath.Join(dir, pkg)) {
-		args = append(args, "-args", "-ginkgo.json-report="+ginkgo)
-	}
-	report, failed := gotest.Command{Dir: dir, Env: env, Args: args, Progress: os.Stderr}.Run(u.ctx)
+// run runs a command, which may fail, and shows what it says.
+func (u *upstream) run(dir string, env []string, args ...string) error {
+	cmd := exec.CommandContext(u.ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, append(os.Environ(), env...), os.Stderr, os.Stderr
+	err := cmd.Run()
 	u.must(u.ctx.Err())
-	specs, err := os.ReadFile(ginkgo)
-	if !errors.Is(err, fs.ErrNotExist) {
-		u.must(err)
-	}
-	u.must(to.add(try, report, specs))
-	return failed == nil // the page says what failed
+	return err
 }
 
-func (u *upstream) usesGinkgo(dir string) bool {
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+// test runs the tests of a package, and reports whether all pass. In v0.20 both parts of the
+// mapper's test take the same server, which has to be the old one. In later lines the part
+// without aggregated discovery finds its server in setup-envtest's store.
+func (u *upstream) test(dir, pkg string) (tried results, passed bool) {
+	server, temp := u.latest, u.TempDir()
+	events, specs := filepath.Join(temp, "go.json"), filepath.Join(temp, "ginkgo.json")
+	args := []string{u.gotestsum, "--format", "standard-quiet", "--jsonfile", events, "--", "-count=1", "-timeout", "20m", "./" + pkg}
+	mentions := func(files, text string) bool {
+		return u.run(dir, nil, "sh", "-c", "grep -q "+text+" "+pkg+"/"+files) == nil
+	}
+	if pkg == "pkg/client/apiutil" && !mentions("restmapper_test.go", "DownloadBinaryAssets") {
+		server = u.legacy
+	}
+	if mentions("*_test.go", "onsi/ginkgo") {
+		args = append(args, "-args", "-ginkgo.json-report="+specs)
+	}
+	failed := u.run(dir, []string{"KUBEBUILDER_ASSETS=" + server}, args...)
+	tried = results{}
+	said, err := os.ReadFile(events)
 	u.must(err)
-	return slices.ContainsFunc(files, func(file string) bool {
-		text, err := os.ReadFile(file)
+	tried.addTests(said)
+	if said, err = os.ReadFile(specs); !errors.Is(err, fs.ErrNotExist) {
 		u.must(err)
-		return bytes.Contains(text, []byte("onsi/ginkgo"))
-	})
+		u.must(tried.addSpecs(said))
+	}
+	return tried, failed == nil
 }

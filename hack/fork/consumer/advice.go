@@ -129,6 +129,13 @@ func (j *job) glob(patterns ...string) map[string]string {
 	return files
 }
 
+// tellVendor says what the tree, or its end, makes stale.
+func (j *job) tellVendor() {
+	if dir, command := j.vendor(); dir != "" {
+		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which has another one now; run in %s:", j.show(j.relative(dir)), quoted(filepath.Dir(dir))), command)
+	}
+}
+
 // tellModules names the main modules of the repository that go.mod's replace does
 // not reach: a replace counts in the main module only. After an undo it names
 // those whose own replace leads to the tree, which is gone.
@@ -183,13 +190,8 @@ func (j *job) otherModules(ctx context.Context) (map[string]bool, error) {
 		if err := other.reload(ctx); err != nil || other.mod.required() == "" {
 			return ctx.Err() // a go.mod that can't be read is left to its owner
 		}
-		forked, chosen := false, false
-		for _, r := range other.mod.Replace {
-			if r.Old.Path == tree.Module {
-				chosen = true
-				forked = r.New.Version == "" && filepath.Join(dir, filepath.FromSlash(r.New.Path)) == j.slot.Dir
-			}
-		}
+		with, chosen := other.mod.replaced(dir)
+		forked := with == j.slot.Dir
 		if forked || !chosen {
 			found[j.relative(dir)] = forked
 		}

@@ -3,6 +3,7 @@
 package consumer
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
 // kubebuilderIgnore is the .dockerignore that kubebuilder makes.
@@ -65,26 +67,14 @@ func TestAdvice(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	for _, name := range []string{".gitignore", ".dockerignore", "Dockerfile"} {
-		var lines []string
+	for name, begins := range map[string]string{".gitignore": "!/", ".dockerignore": "!third", "Dockerfile": "COPY"} {
+		text := forktest.Text(t, dir, name)
 		for _, line := range strings.Split(out, "\n") {
-			line = strings.TrimSpace(line)
-			switch name {
-			case ".gitignore":
-				if strings.HasPrefix(line, "!/") {
-					lines = append(lines, line)
-				}
-			case ".dockerignore":
-				if strings.HasPrefix(line, "!third") {
-					lines = append(lines, line)
-				}
-			default:
-				if strings.HasPrefix(line, "COPY") {
-					lines = append(lines, line)
-				}
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, begins) {
+				text += line + "\n"
 			}
 		}
-		forktest.Write(t, dir, name, forktest.Text(t, dir, name)+strings.Join(lines, "\n")+"\n")
+		forktest.Write(t, dir, name, text)
 	}
 	if out := into.must(t, dir, nil); strings.Contains(out, "note: ") {
 		t.Errorf("after the advice was followed:\n%s", out)
@@ -101,6 +91,11 @@ func TestAdviceWithoutGit(t *testing.T) {
 		t.Fatal(err)
 	}
 	forktest.Write(t, dir, ".gitignore", "third_party/\n")
+	for _, name := range []string{"Dockerfile", ".dockerignore"} { // one that can't be read is no reason to fail
+		if err := os.Symlink("nowhere", filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if out := into.must(t, dir, nil); strings.Contains(out, "note: ") {
 		t.Errorf("outside of a checkout:\n%s", out)
 	}
@@ -195,4 +190,48 @@ func TestUnavailableDependency(t *testing.T) {
 	into.fails(t, dir, nil, "because a dependency can't be had: ", "example.invalid/missing", "is as it was")
 	t.Setenv("GOPROXY", "off")
 	into.fails(t, dir, nil, "because a dependency can't be had: ", "GOPROXY=off", "is as it was")
+}
+
+// A Makefile may install setup-envtest in the version of what replaces
+// controller-runtime, as kubebuilder's does.
+func TestMakefileThatAsksForTheReplacement(t *testing.T) {
+	const makefile = `ENVTEST_VERSION ?= $(shell go list -m -f '{{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}' sigs.k8s.io/controller-runtime)
+show:
+	@echo "$(ENVTEST_VERSION)"
+`
+	if _, err := exec.LookPath("make"); err != nil {
+		t.Skip("no make")
+	}
+	dir := forked(t)
+	forktest.Write(t, dir, "Makefile", makefile)
+	if shown := forktest.Stdout(t, dir, "make", "show"); shown != "\n" {
+		t.Fatalf("a folder has the version %q", shown)
+	}
+	out := into.must(t, dir, nil)
+	at := strings.Index(out, "ENVTEST_VERSION ?=")
+	if at < 0 {
+		t.Fatalf("no word about the Makefile in\n%s", out)
+	}
+	line, _, _ := strings.Cut(out[at:], "\n")
+	forktest.Write(t, dir, "Makefile", line+"\n"+makefile)
+	supported, _ := tree.LineOf(tree.Newest())
+	if shown, want := forktest.Stdout(t, dir, "make", "show"), strings.Replace(supported.Minor, "v", "release-", 1)+"\n"; shown != want {
+		t.Errorf("setup-envtest of %q, want %q", shown, want)
+	}
+	if out := into.must(t, dir, nil); strings.Contains(out, "ENVTEST_VERSION") {
+		t.Errorf("said again\n%s", out)
+	}
+}
+
+// The search for other modules goes on behind another user's data. Root reads
+// everything, so this is about the decision alone.
+func TestUnreadableFolder(t *testing.T) {
+	folder, err1 := os.Stat(".")
+	file, err2 := os.Stat("advice_test.go")
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	if skipUnreadable(fs.FileInfoToDirEntry(folder)) != fs.SkipDir || skipUnreadable(fs.FileInfoToDirEntry(file)) != nil || skipUnreadable(nil) != nil { //nolint:errorlint // WalkDir compares, too
+		t.Error("it skips something else than a folder, or not a folder")
+	}
 }

@@ -3,16 +3,16 @@
 package consumer
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
@@ -56,159 +56,156 @@ func (j *job) build(ctx context.Context, with contents) (contents, error) {
 			after[name] = linesLike(was, data)
 		}
 	}
-	return after, j.tellMoved(ctx, with, after)
+	if said := moved(with, after); said != "" {
+		j.say("moved", "%s", said)
+	}
+	return after, nil
 }
 
 // aside writes what the go command takes in place of the consumer's own files: go.mod and
 // go.sum or, in a workspace, where that can't be, go.work with the replace in it.
 func (j *job) aside(ctx context.Context, dir string, with contents) (env, flags []string, err error) {
+	files := with
 	if j.work == "" {
-		for name, data := range with {
-			if data != nil && err == nil {
-				err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
+		env, flags = j.env, []string{"-modfile=" + filepath.Join(dir, goMod)}
+	} else {
+		args := []string{"work", "edit", "-print", "-replace=" + tree.Module + "=" + j.slot.Dir}
+		for i, folder := range j.uses.Use {
+			args = append(args, "-dropuse="+folder.DiskPath, "-use="+j.used[i])
+		}
+		for _, r := range j.uses.Replace {
+			if r.New.Version == "" {
+				args = append(args, "-replace="+r.Old.flag()+"="+below(filepath.Dir(j.work), r.New.Path))
 			}
 		}
-		return j.env, []string{"-modfile=" + filepath.Join(dir, goMod)}, err
+		work, err := gotool.Run(ctx, j.dir, nil, append(args, j.work)...)
+		if err != nil {
+			return nil, nil, err
+		}
+		sums, _ := os.ReadFile(j.work + ".sum") // there may be none
+		env, files = []string{"GOWORK=" + filepath.Join(dir, "go.work")}, contents{"go.work": work, "go.work.sum": sums}
 	}
-	args := []string{"work", "edit", "-print", "-replace=" + tree.Module + "=" + j.slot.Dir}
-	for i, folder := range j.uses.Use {
-		args = append(args, "-dropuse="+folder.DiskPath, "-use="+j.used[i])
-	}
-	for _, r := range j.uses.Replace {
-		if r.New.Version == "" && !filepath.IsAbs(r.New.Path) {
-			args = append(args, "-replace="+r.Old.flag()+"="+filepath.Join(filepath.Dir(j.work), filepath.FromSlash(r.New.Path)))
+	for name, data := range files {
+		if data != nil && err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
 		}
 	}
-	work, err := gotool.Run(ctx, j.dir, nil, append(args, j.work)...)
-	sums, _ := os.ReadFile(j.work + ".sum") // there may be none
-	if err == nil {
-		err = errors.Join(os.WriteFile(filepath.Join(dir, "go.work"), work, 0o600), os.WriteFile(filepath.Join(dir, "go.work.sum"), sums, 0o600))
-	}
-	return []string{"GOWORK=" + filepath.Join(dir, "go.work")}, nil, err
+	return env, flags, err
 }
 
 // goBuild compiles everything and keeps nothing: without -o a module with one
-// command would find a binary in its folder.
+// command would find a binary in its folder. It says now and then that it goes on.
 func (j *job) goBuild(ctx context.Context, start time.Time, env, flags []string) error {
-	w, done, said := &watched{}, make(chan struct{}), make(chan struct{})
+	read, write := io.Pipe()
+	ended, lines := make(chan error, 1), make(chan string)
 	go func() {
-		defer close(said)
-		for {
-			select {
-			case <-time.After(beat):
-				j.say("build", "%s: %s", time.Since(start).Round(time.Second), w)
-			case <-done:
+		// -v names packages; -x of GOFLAGS would be taken for the reason of a failure.
+		args := append([]string{"build", "-v", "-x=false", "-buildvcs=false", "-o", os.DevNull}, flags...)
+		ended <- gotool.Watch(ctx, j.dir, env, write, append(args, "./...")...)
+		write.Close() //nolint:errcheck // it returns no error
+	}()
+	go func() {
+		defer close(lines)
+		for said := bufio.NewReader(read); ; {
+			line, err := said.ReadString('\n')
+			if err != nil {
 				return
 			}
+			lines <- strings.TrimSpace(line)
 		}
 	}()
-	// -v names packages; -x of GOFLAGS would be taken for the reason of a failure.
-	args := append([]string{"go", "build", "-v", "-x=false", "-buildvcs=false", "-o", os.DevNull}, flags...)
-	err := gotool.Watch(ctx, j.dir, env, w, append(args, "./...")...)
-	close(done)
-	<-said
-	return err
+	var heard progress
+	for beats := time.NewTicker(beat); ; {
+		select {
+		case line, more := <-lines:
+			if !more {
+				beats.Stop()
+				return <-ended
+			}
+			heard.add(line)
+		case <-beats.C:
+			j.say("build", "%s: %s", time.Since(start).Round(time.Second), heard)
+		}
+	}
 }
 
-// watched hears what "go build -v" writes: the name of each package that it compiles, and
-// what it downloads.
-type watched struct {
-	mu    sync.Mutex
+// progress is what "go build -v" says: the name of each package that it compiles, and what
+// it downloads.
+type progress struct {
 	count int
 	doing string
-	part  []byte // of a line
 }
 
-func (w *watched) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	lines := bytes.Split(append(w.part, p...), []byte("\n"))
-	w.part = lines[len(lines)-1]
-	for _, line := range lines[:len(lines)-1] {
-		text := string(bytes.TrimSpace(line))
-		if download, found := strings.CutPrefix(text, "go: downloading "); found {
-			w.doing = "downloading " + download
-		} else if text != "" && !strings.ContainsAny(text, " \t") {
-			w.count++
-			w.doing = "compiling " + text
-		}
+func (p *progress) add(line string) {
+	if download, found := strings.CutPrefix(line, "go: downloading "); found {
+		p.doing = "downloading " + download
+	} else if line != "" && !strings.ContainsAny(line, " \t") {
+		p.count++
+		p.doing = "compiling " + line
 	}
-	return len(p), nil
 }
 
-func (w *watched) String() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.doing == "" {
+func (p progress) String() string {
+	if p.doing == "" {
 		return "reading packages, linking"
 	}
-	return fmt.Sprintf("%s (%d packages so far)", w.doing, w.count)
+	return fmt.Sprintf("%s (%d packages so far)", p.doing, p.count)
 }
 
-// tellMoved says in a line what the build made of go.mod and go.sum.
-func (j *job) tellMoved(ctx context.Context, with, after contents) error {
-	var said []string
-	known := gotool.SplitLines(string(unixLines(with[goSum])))
-	added := slices.DeleteFunc(gotool.SplitLines(string(unixLines(after[goSum]))), func(line string) bool { return slices.Contains(known, line) })
-	if len(added) > 0 {
-		said = append(said, fmt.Sprintf("go.sum: %d lines", len(added)))
+// moved says in a line what the build made of go.mod and go.sum. Of requirements it names
+// one that moved, those of Kubernetes before all others and as one, and counts the others:
+// "k8s.io 0.36 → 0.37 and 12 more".
+func moved(with, after contents) string {
+	var said, moves []string
+	if n := len(newLines(with[goSum], after[goSum])); n > 0 {
+		said = append(said, fmt.Sprintf("go.sum: %d lines", n))
 	}
-	before, err := requirements(ctx, with[goMod])
-	if err != nil {
-		return err
+	before := map[string]string{}
+	for _, line := range newLines(nil, with[goMod]) {
+		path, version := requirement(line)
+		before[path] = version
 	}
-	now, err := requirements(ctx, after[goMod])
-	if err != nil {
-		return err
-	}
-	if moved := movedFrom(before, now); moved != "" {
-		said = append(said, "go.mod: "+moved)
-	}
-	if len(said) > 0 {
-		j.say("moved", "%s", strings.Join(said, "; "))
-	}
-	return nil
-}
-
-func requirements(ctx context.Context, mod []byte) ([]modVersion, error) {
-	var file modFile
-	text, err := gotool.Elsewhere(ctx, map[string][]byte{goMod: mod}, "mod", "edit", "-json")
-	if err == nil {
-		err = json.Unmarshal(text, &file)
-	}
-	return file.Require, err
-}
-
-// movedFrom names one requirement that moved, those of Kubernetes before all others and as
-// one, and counts the others: "k8s.io 0.36 → 0.37 and 12 more". It returns "" if none moved.
-func movedFrom(before, now []modVersion) string {
-	var moves []string
-	for _, m := range now {
-		move := m.String()
-		at := slices.IndexFunc(before, func(b modVersion) bool { return b.Path == m.Path })
+	for _, line := range newLines(with[goMod], after[goMod]) {
+		path, version := requirement(line)
+		was, move := before[path], path+" "+version
 		switch {
-		case at < 0:
-		case before[at] == m:
+		case version == was: // it is no requirement, or only its comment has changed
 			continue
-		case slices.Contains([]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"}, m.Path):
-			move = "k8s.io " + minor(before[at].Version) + " → " + minor(m.Version)
-		default:
-			move = m.Path + " " + before[at].Version + " → " + m.Version
+		case was != "" && slices.Contains([]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"}, path):
+			move = "k8s.io " + minor(was) + " → " + minor(version)
+		case was != "":
+			move = path + " " + was + " → " + version
 		}
-		if !slices.Contains(moves, move) {
-			moves = append(moves, move)
+		if slices.Contains(moves, move) {
+			continue
 		}
-	}
-	if at := slices.IndexFunc(moves, func(move string) bool { return strings.HasPrefix(move, "k8s.io ") }); at > 0 {
-		moves[0], moves[at] = moves[at], moves[0]
+		if moves = append(moves, move); strings.HasPrefix(move, "k8s.io ") {
+			moves[0], moves[len(moves)-1] = move, moves[0]
+		}
 	}
 	switch len(moves) {
 	case 0:
-		return ""
 	case 1:
-		return moves[0]
+		said = append(said, "go.mod: "+moves[0])
+	default:
+		said = append(said, fmt.Sprintf("go.mod: %s and %d more", moves[0], len(moves)-1))
 	}
-	return fmt.Sprintf("%s and %d more", moves[0], len(moves)-1)
+	return strings.Join(said, "; ")
+}
+
+// newLines are the lines that a file did not have before.
+func newLines(before, now []byte) []string {
+	known := gotool.SplitLines(string(unixLines(before)))
+	return slices.DeleteFunc(gotool.SplitLines(string(unixLines(now))), func(line string) bool { return slices.Contains(known, line) })
+}
+
+// requirement reads a line of a go.mod: no path if it is about something else.
+func requirement(line string) (path, version string) {
+	words := strings.Fields(strings.TrimPrefix(line, "require "))
+	if len(words) < 2 || !strings.HasPrefix(words[1], "v") || slices.Contains(words, "=>") {
+		return "", ""
+	}
+	return words[0], words[1]
 }
 
 // minor is "0.37" of "v0.37.1".

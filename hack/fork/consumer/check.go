@@ -50,14 +50,8 @@ func Check(ctx context.Context, r Request) error {
 // explain says what is wrong if the go command failed because a tree is missing, as it
 // does in a workspace.
 func (j *job) explain(ctx context.Context, failed error) error {
-	for _, r := range j.mod.Replace {
-		dir := filepath.FromSlash(r.New.Path)
-		if !filepath.IsAbs(dir) {
-			dir = j.path(dir)
-		}
-		if r.Old.Path == tree.Module && r.New.Version == "" && !isDir(dir) {
-			return j.checked(r.Old.Version, dir).run(ctx)
-		}
+	if dir, _ := j.mod.replaced(j.dir); dir != "" && !isDir(dir) {
+		return j.checked(j.mod.required(), dir).run(ctx)
 	}
 	return failed
 }
@@ -147,11 +141,10 @@ func (c *checked) upToDate(ctx context.Context) error {
 	if c.version != c.manifest.Version {
 		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", c.shown, tree.Module, c.manifest.Version, c.show(goMod), c.version, c.fix)
 	}
-	s, err := c.look(ctx)
-	if err != nil {
+	if err := c.look(ctx); err != nil {
 		return err
 	}
-	made, err := tree.Make(ctx, c.version, s.before[goSum], c.Ours, c.manifest.Full())
+	made, err := tree.Make(ctx, c.version, c.before[goSum], c.Ours, c.manifest.Full())
 	if err != nil {
 		return err
 	}

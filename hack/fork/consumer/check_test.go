@@ -3,6 +3,10 @@
 package consumer
 
 import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -95,4 +99,35 @@ func TestCheckOfTag(t *testing.T) {
 	if out := check.must(t, dir, nil); !strings.Contains(out, "replaced with example.invalid/fork "+version+", as go.mod requires") {
 		t.Errorf("said\n%s", out)
 	}
+}
+
+// go.mod may name a tree that -o wrote, wherever it is.
+func TestCheckOfTreeElsewhere(t *testing.T) {
+	for flags, full := range map[string]bool{"": false, " -full": true} {
+		t.Run("-o"+flags, func(t *testing.T) {
+			dir, elsewhere := forktest.Consumer(t), filepath.Join(t.TempDir(), "tree")
+			err := tree.Create(context.Background(), tree.Request{
+				Dir: elsewhere, Version: tree.Newest(), Ours: forktest.Ours(), Full: full, Out: io.Discard,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"="+elsewhere)
+			check.must(t, dir, nil)
+			newer := with(forktest.Edited("apiutil/more.go", "package apiutil\n"))
+			check.fails(t, dir, newer, "another mapper", "run fork -o "+elsewhere+" -version "+tree.Newest()+flags)
+		})
+	}
+}
+
+// In a workspace the go command itself fails if a tree is missing, as where a
+// .gitignore keeps it from others.
+func TestCheckOfMissingTreeInWorkspace(t *testing.T) {
+	dir := forked(t)
+	forktest.Write(t, dir, "go.work", "go 1.26.0\n\nuse .\n")
+	t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
+	if err := os.RemoveAll(filepath.Join(dir, "third_party")); err != nil {
+		t.Fatal(err)
+	}
+	check.fails(t, dir, nil, "controller-runtime is missing: commit it", "run fork -into "+dir)
 }

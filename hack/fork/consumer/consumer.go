@@ -37,11 +37,15 @@ type Request struct {
 	Out     io.Writer // progress
 }
 
-// job is one run.
+// job is one run, and what an earlier one, or the user, has left in the consumer.
 type job struct {
 	Request
 	*module
-	slot tree.Slot
+	slot        tree.Slot
+	now, before contents       // go.mod and go.sum; before is what undoing makes of now
+	hasTree     bool           // there is a tree of ours
+	manifest    *tree.Manifest // of it; nil: none, or unreadable
+	edits       []string       // what somebody changed in it
 }
 
 func open(ctx context.Context, r Request) (*job, error) {
@@ -53,10 +57,10 @@ func open(ctx context.Context, r Request) (*job, error) {
 }
 
 // begin opens a module for a run, and clears away what a killed run has left.
-func begin(ctx context.Context, r Request) (*job, *state, error) {
+func begin(ctx context.Context, r Request) (*job, error) {
 	j, err := open(ctx, r)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, name := range []string{goMod, goSum} {
 		err = errors.Join(err, os.RemoveAll(tempName(j.path(name))))
@@ -67,10 +71,9 @@ func begin(ctx context.Context, r Request) (*job, *state, error) {
 		j.removeAbove()
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("clear away what an earlier run left: %w", err)
+		return nil, fmt.Errorf("clear away what an earlier run left: %w", err)
 	}
-	s, err := j.look(ctx)
-	return j, s, err
+	return j, j.look(ctx)
 }
 
 // say prints a line of progress.
@@ -91,51 +94,46 @@ func quoted(dir string) string {
 	return dir
 }
 
-// state is what an earlier run, or the user, has left in the consumer.
-type state struct {
-	now, before contents       // before is what undoing makes of now
-	manifest    *tree.Manifest // of the tree that is there; nil: none, or unreadable
-	tree        bool           // there is a tree of ours
-	replaced    bool           // go.mod has our replace directive
-	foreign     error          // go.mod replaces controller-runtime with something else
-	edits       []string       // what somebody changed in the tree
-}
-
-func (j *job) look(ctx context.Context) (*state, error) {
-	s := &state{tree: tree.Exists(j.slot.Dir), replaced: j.mod.forked()}
-	for _, r := range j.mod.Replace {
-		if ours := (modVersion{Path: "./" + place}); r.Old.Path == tree.Module && (r.Old.Version != "" || r.New != ours) {
-			s.foreign = fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit -dropreplace=%s)",
-				j.show(goMod), tree.Module, r.New, r.Old.flag())
-		}
-	}
+// look finds out what is there.
+func (j *job) look(ctx context.Context) (err error) {
 	if above := filepath.Dir(j.slot.Dir); tree.Exists(above) && !isDir(above) {
-		return nil, fmt.Errorf("%s is in the way, the tree goes into a folder of that name: move it away", j.show(path.Dir(place)))
+		return fmt.Errorf("%s is in the way, the tree goes into a folder of that name: move it away", j.show(path.Dir(place)))
 	}
-	var err error
-	if s.tree {
-		s.manifest, err = tree.Load(j.slot.Dir)
+	if j.hasTree = tree.Exists(j.slot.Dir); j.hasTree {
+		j.manifest, err = tree.Load(j.slot.Dir)
 		switch {
 		case errors.Is(err, tree.ErrNotOurs):
-			return nil, fmt.Errorf("%s is in the way, it %w: move it away", j.show(place), tree.ErrNotOurs)
+			return fmt.Errorf("%s is in the way, it %w: move it away", j.show(place), tree.ErrNotOurs)
 		case err != nil && !j.Force:
-			return nil, fmt.Errorf("%w (-force gives the tree up)", err)
+			return fmt.Errorf("%w (-force gives the tree up)", err)
 		case err == nil:
-			if s.edits, err = s.manifest.Edits(j.slot.Dir); err != nil {
-				return nil, err
+			j.edits, err = j.manifest.Edits(j.slot.Dir)
+			if err != nil {
+				return err
 			}
 		}
 	}
-	if s.now, err = j.current(); err == nil {
-		s.before, err = j.baseline(ctx, s)
+	if j.now, err = j.current(); err == nil {
+		j.before, err = j.baseline(ctx)
 	}
-	return s, err
+	return err
+}
+
+// foreign returns an error if go.mod replaces controller-runtime with something else.
+func (j *job) foreign() error {
+	for _, r := range j.mod.Replace {
+		if ours := (modVersion{Path: "./" + place}); r.Old.Path == tree.Module && (r.Old.Version != "" || r.New != ours) {
+			return fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit -dropreplace=%s)",
+				j.show(goMod), tree.Module, r.New, r.Old.flag())
+		}
+	}
+	return nil
 }
 
 // edited refuses to touch a tree that somebody edited.
-func (j *job) edited(s *state) error {
-	if len(s.edits) > 0 && !j.Force {
-		return tree.EditedError(j.show(place), s.edits)
+func (j *job) edited() error {
+	if len(j.edits) > 0 && !j.Force {
+		return tree.EditedError(j.show(place), j.edits)
 	}
 	return nil
 }
@@ -143,11 +141,11 @@ func (j *job) edited(s *state) error {
 // Into forks controller-runtime into r.Dir. Run again, it updates the tree if
 // the sources or the version have changed since, and else changes nothing.
 func Into(ctx context.Context, r Request) error {
-	j, s, err := begin(ctx, r)
+	j, err := begin(ctx, r)
 	if err != nil {
 		return err
 	}
-	for _, err := range []error{j.requires(), s.foreign, j.edited(s)} {
+	for _, err := range []error{j.requires(), j.foreign(), j.edited()} {
 		if err != nil {
 			return err
 		}
@@ -165,13 +163,13 @@ func Into(ctx context.Context, r Request) error {
 		return nil
 	}
 	j.say("upstream", "%s %s from the module cache", tree.Module, version)
-	made, err := tree.Make(ctx, version, s.before[goSum], j.Ours, false)
+	made, err := tree.Make(ctx, version, j.before[goSum], j.Ours, false)
 	if err != nil {
 		return err
 	}
-	if s.replaced && s.manifest != nil && len(s.edits) == 0 && s.manifest.Describes(made) {
+	if j.mod.forked() && j.manifest != nil && len(j.edits) == 0 && j.manifest.Describes(made) {
 		j.say("done", "nothing to do: %s is up to date; undo: %s", place, j.command("-undo"))
-	} else if err := j.install(ctx, s, made); err != nil {
+	} else if err := j.install(ctx, made); err != nil {
 		return err
 	}
 	return j.advise(ctx)
@@ -179,12 +177,12 @@ func Into(ctx context.Context, r Request) error {
 
 // install writes the tree, builds, and writes go.mod. If a step fails, or ctx ends, the
 // consumer is as it was.
-func (j *job) install(ctx context.Context, s *state, made *tree.Result) error {
+func (j *job) install(ctx context.Context, made *tree.Result) error {
 	manifest := tree.NewManifest(made)
 	err := j.slot.Put(ctx, made.Files, manifest)
 	if err == nil {
 		j.say("tree", "%s: %s", place, made)
-		if err = j.adopt(ctx, s, manifest); err != nil {
+		if err = j.adopt(ctx, manifest); err != nil {
 			err = errors.Join(err, j.slot.Revert())
 		}
 	}
@@ -202,8 +200,9 @@ func (j *job) install(ctx context.Context, s *state, made *tree.Result) error {
 }
 
 // adopt makes the consumer use the tree.
-func (j *job) adopt(ctx context.Context, s *state, manifest *tree.Manifest) error {
-	want, err := j.with(ctx, s.now)
+func (j *job) adopt(ctx context.Context, manifest *tree.Manifest) error {
+	mod, err := editMod(ctx, j.now[goMod], "-replace="+tree.Module+"=./"+place)
+	want := contents{goMod: mod, goSum: j.now[goSum]}
 	if err == nil && !j.NoBuild {
 		want, err = j.build(ctx, want)
 	}
@@ -214,7 +213,7 @@ func (j *job) adopt(ctx context.Context, s *state, manifest *tree.Manifest) erro
 		return err
 	}
 	manifest.Saved = map[string]tree.Saved{}
-	for name, data := range s.before {
+	for name, data := range j.before {
 		saved := tree.Saved{Written: sumOf(want[name])}
 		if data != nil {
 			text := string(data)
@@ -222,31 +221,30 @@ func (j *job) adopt(ctx context.Context, s *state, manifest *tree.Manifest) erro
 		}
 		manifest.Saved[name] = saved
 	}
-	if err := manifest.Save(j.slot.Dir); err != nil {
-		return err
+	if err = manifest.Save(j.slot.Dir); err == nil {
+		err = j.write(want)
 	}
-	if err := j.write(s.now, want); err != nil {
-		return err
+	if err == nil {
+		j.say(goMod, "replace %s => ./%s", tree.Module, place)
 	}
-	j.say(goMod, "replace %s => ./%s", tree.Module, place)
-	return nil
+	return err
 }
 
 // Undo takes back what Into did.
 func Undo(ctx context.Context, r Request) error {
-	j, s, err := begin(ctx, r)
+	j, err := begin(ctx, r)
 	if err != nil {
 		return err
 	}
-	if !s.tree && !s.replaced {
+	if !j.hasTree && !j.mod.forked() {
 		j.say("done", "nothing to undo: no fork of this tool's in %s", j.Dir)
 		return nil
 	}
-	if err := j.edited(s); err != nil {
+	if err := j.edited(); err != nil {
 		return err
 	}
-	if err = j.write(s.now, s.before); err == nil {
-		j.tellUndone(s)
+	if err = j.write(j.before); err == nil {
+		j.tellUndone()
 		err = j.slot.Remove()
 	}
 	if err != nil {
@@ -274,11 +272,11 @@ func (j *job) removeAbove() {
 }
 
 // tellUndone says what became of go.mod and go.sum, and what they lack now.
-func (j *job) tellUndone(s *state) {
+func (j *job) tellUndone() {
 	for _, name := range []string{goMod, goSum} {
-		was, known := s.saved(name)
+		was, known := j.saved(name)
 		switch {
-		case known && bytes.Equal(was, s.before[name]):
+		case known && bytes.Equal(was, j.before[name]):
 			j.say(name, "as it was")
 		case name == goMod:
 			j.say(name, "your changes kept, the replace line dropped; go mod tidy drops what nothing needs now")
@@ -287,7 +285,7 @@ func (j *job) tellUndone(s *state) {
 		}
 	}
 	// "go get" of a newer controller-runtime adds no sums of it while a folder replaces it.
-	if version := j.mod.required(); version != "" && !bytes.Contains(s.before[goSum], []byte(tree.Module+" "+version+" h1:")) {
+	if version := j.mod.required(); version != "" && !bytes.Contains(j.before[goSum], []byte(tree.Module+" "+version+" h1:")) {
 		j.say(goSum, "note: it has no sum of %s %s, go mod tidy adds it", tree.Module, version)
 	}
 }

@@ -147,40 +147,6 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestTreeIsUpstreamsButForTheMapper(t *testing.T) {
-	dir := forked(t)
-	got, err := tree.Read(os.DirFS(filepath.Join(dir, place)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := tree.Upstream(context.Background(), tree.Newest(), []byte(forktest.Text(t, dir, "go.sum")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const apiutil = "pkg/client/apiutil/"
-	gone := map[string]bool{apiutil + "restmapper.go": true, apiutil + "errors.go": true, apiutil + "restmapper_wb_test.go": true,
-		"pkg/client/client_rest_resources.go": true, "pkg/client/client.go": true, "pkg/client/watch.go": true,
-		"pkg/cache/internal/informers.go": true, "pkg/cache/internal/cache_reader.go": true,
-		"pkg/cache/multi_namespace_cache.go": true,
-		"pkg/client/namespaced_client.go":    true, "pkg/handler/enqueue_owner.go": true}
-	kept := 0
-	for name, file := range want {
-		if _, ok := got[name]; !ok {
-			continue // tree.TestSlimTree says what is left out
-		}
-		kept++
-		if same := bytes.Equal(got[name].Data, file.Data); same == gone[name] {
-			t.Errorf("%s: same as upstream's: %v", name, same)
-		}
-	}
-	if kept < 150 {
-		t.Errorf("only %d of upstream's files are there", kept)
-	}
-	if _, there := got[apiutil+"internal/answer/answer.go"]; !there {
-		t.Error("our mapper is not there")
-	}
-}
-
 func TestBadInput(t *testing.T) {
 	const replaceLine = "\nreplace sigs.k8s.io/controller-runtime => "
 	appendMod := func(text string) func(*testing.T, string) {
@@ -204,7 +170,7 @@ func TestBadInput(t *testing.T) {
 		"foreign folder": {appendMod(replaceLine + "../mine\n"), nil, []string{"replaces", "../mine", "-dropreplace"}},
 		"foreign module": {appendMod(replaceLine + "example.com/fork v1.2.3\n"), nil, []string{"example.com/fork v1.2.3"}},
 		"one version": {appendMod("\nreplace sigs.k8s.io/controller-runtime v0.25.2 => ./third_party/controller-runtime\n"), nil,
-			[]string{"not this tool's"}},
+			[]string{"not this tool's", "(go mod edit -dropreplace=sigs.k8s.io/controller-runtime@v0.25.2)"}},
 		"occupied": {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/go.mod", "module m\n") }, nil, []string{place, "not written by this tool"}},
 		"occupied, force": {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/go.mod", "module m\n") }, force,
 			[]string{"not written by this tool"}},
@@ -237,15 +203,6 @@ func requireVersion(version string) func(*testing.T, string) {
 	return writeMod("module example.com/operator\n\ngo 1.26.0\n\nrequire sigs.k8s.io/controller-runtime " + version + "\n")
 }
 
-func TestVendorIsFineWhereItIsNotUsed(t *testing.T) {
-	dir := forktest.Consumer(t)
-	forktest.Write(t, dir, "vendor/modules.txt", "")
-	t.Setenv("GOFLAGS", "-mod=mod")
-	if out := into.must(t, dir, nil); strings.Contains(out, "vendor") {
-		t.Errorf("a word about vendor in\n%s", out)
-	}
-}
-
 func TestUpdate(t *testing.T) {
 	dir := forked(t)
 	const extra = "package answer\n\nimport \"k8s.io/apimachinery/pkg/api/meta\"\n\n// Mapper returns another mapper.\nfunc Mapper() meta.RESTMapper { return nil }\n"
@@ -258,4 +215,25 @@ func TestUpdate(t *testing.T) {
 	}
 	undo.must(t, dir, nil)
 	forktest.Clean(t, dir)
+}
+
+// In GOFLAGS another file takes the place of go.mod, or go.work takes the tree for a module of
+// the user's, as "go work use -r ." does.
+func TestNothingIsDoneBehindOthersBack(t *testing.T) {
+	dir := forked(t)
+	forktest.Write(t, dir, "go.work", "go 1.26.0\n\nuse (\n\t.\n\t./third_party/controller-runtime\n)\n")
+	for name, f := range map[string]fork{"into": into, "undo": undo, "check": check} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("GOFLAGS", "-modfile=other.mod")
+			f.fails(t, dir, nil, "-modfile=other.mod", "go.mod")
+			t.Setenv("GOFLAGS", "")
+			t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
+			f.fails(t, dir, nil, "go.work", "go work edit -dropuse=./third_party/controller-runtime")
+		})
+	}
+	t.Setenv("GOWORK", filepath.Join(dir, "go.work"))
+	forktest.Run(t, dir, "go", "work", "edit", "-dropuse=./third_party/controller-runtime", "go.work")
+	check.must(t, dir, nil)
+	forktest.Write(t, dir, "go.work", "go 1.26.0\n\njunk\n")
+	into.fails(t, dir, nil, "go.work", "unknown directive: junk")
 }

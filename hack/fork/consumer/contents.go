@@ -34,23 +34,23 @@ func (j *job) current() (contents, error) {
 
 // write changes those files that are to change, go.mod last. On failure they are as they
 // were.
-func (j *job) write(now, want contents) error {
+func (j *job) write(want contents) error {
 	found, err := j.current()
 	if err != nil {
 		return err
 	}
-	for name := range now {
-		if !same(now[name], want[name]) && !same(now[name], found[name]) {
+	for _, name := range []string{goSum, goMod} {
+		if !same(j.now[name], want[name]) && !same(j.now[name], found[name]) {
 			return fmt.Errorf("%s was changed by another program meanwhile: run this again", j.show(name))
 		}
 	}
 	for _, name := range []string{goSum, goMod} {
-		if same(now[name], want[name]) {
+		if same(j.now[name], want[name]) {
 			continue
 		}
 		if err := replaceFile(j.path(name), want[name]); err != nil {
-			if name == goMod && !same(now[goSum], want[goSum]) {
-				err = errors.Join(err, replaceFile(j.path(goSum), now[goSum]))
+			if name == goMod && !same(j.now[goSum], want[goSum]) {
+				err = errors.Join(err, replaceFile(j.path(goSum), j.now[goSum]))
 			}
 			return fmt.Errorf("write %s: %w", j.show(name), err)
 		}
@@ -92,37 +92,37 @@ func replaceFile(name string, data []byte) error {
 
 // baseline is what undoing makes of go.mod and go.sum: byte for byte what they were or,
 // where the user changed one since, that file without what the tool put there.
-func (j *job) baseline(ctx context.Context, s *state) (contents, error) {
-	if !s.tree && !s.replaced {
-		return s.now, nil
+func (j *job) baseline(ctx context.Context) (contents, error) {
+	if !j.hasTree && !j.mod.forked() {
+		return j.now, nil
 	}
 	before := contents{}
-	for name, now := range s.now {
-		was, known := s.saved(name)
-		var err error
+	for name, now := range j.now {
+		was, known := j.saved(name)
 		switch {
-		case known && (sumOf(now) == sumOf(was) || sumOf(now) == s.manifest.Saved[name].Written):
+		case known && (sumOf(now) == sumOf(was) || sumOf(now) == j.manifest.Saved[name].Written):
 			before[name] = was
 		case name == goSum:
 			before[name] = withSums(now, was)
-		case s.replaced:
-			before[name], err = editMod(ctx, now, "-dropreplace="+tree.Module)
+		case j.mod.forked():
+			edited, err := editMod(ctx, now, "-dropreplace="+tree.Module)
+			if err != nil {
+				return nil, err
+			}
+			before[name] = edited
 		default:
 			before[name] = now
-		}
-		if err != nil {
-			return nil, err
 		}
 	}
 	return before, nil
 }
 
 // saved is a file as it was before the first run.
-func (s *state) saved(name string) (was []byte, known bool) {
-	if s.manifest == nil {
+func (j *job) saved(name string) (was []byte, known bool) {
+	if j.manifest == nil {
 		return nil, false
 	}
-	saved, known := s.manifest.Saved[name]
+	saved, known := j.manifest.Saved[name]
 	if saved.Before != nil {
 		was = []byte(*saved.Before)
 	}
@@ -146,12 +146,6 @@ func linesLike(was, data []byte) []byte {
 	return data
 }
 
-// with is what go.mod and go.sum become with the tree.
-func (j *job) with(ctx context.Context, now contents) (contents, error) {
-	mod, err := editMod(ctx, now[goMod], "-replace="+tree.Module+"=./"+place)
-	return contents{goMod: mod, goSum: now[goSum]}, err
-}
-
 // editMod runs "go mod edit" on the text of a go.mod.
 func editMod(ctx context.Context, mod []byte, flag string) ([]byte, error) {
 	edited, err := gotool.Elsewhere(ctx, map[string][]byte{goMod: mod}, "mod", "edit", "-print", flag)
@@ -162,18 +156,16 @@ func editMod(ctx context.Context, mod []byte, flag string) ([]byte, error) {
 // that lost them: "go mod tidy" drops the sums of a module that a folder
 // replaces, and without them the module would not build after an undo.
 func withSums(now, was []byte) []byte {
+	lost := slices.DeleteFunc(newLines(now, was), func(line string) bool { return !strings.HasPrefix(line, tree.Module+" ") })
 	lines := gotool.SplitLines(string(unixLines(now)))
-	for _, line := range gotool.SplitLines(string(unixLines(was))) {
-		if !strings.HasPrefix(line, tree.Module+" ") || slices.Contains(lines, line) {
-			continue
-		}
+	for _, line := range lost {
 		at := slices.IndexFunc(lines, func(other string) bool { return other > line })
 		if at < 0 {
 			at = len(lines)
 		}
 		lines = slices.Insert(lines, at, line)
 	}
-	if len(lines) == 0 {
+	if len(lost) == 0 {
 		return now
 	}
 	return linesLike(now, []byte(strings.Join(lines, "")))

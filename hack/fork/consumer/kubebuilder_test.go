@@ -3,7 +3,6 @@
 package consumer
 
 import (
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -46,7 +45,7 @@ func TestKubebuilderProject(t *testing.T) {
 			if !strings.Contains(said, "!third_party/controller-runtime/go.mod\n") || strings.Contains(said, "gitignore") {
 				t.Errorf("said\n%s", said)
 			}
-			removeGenerated(t, forked)
+			remove(t, forked, "api/v1/zz_generated.deepcopy.go")
 			generate(t, forked, tools, version)
 			forktest.Same(t, want, generated(t, forked))
 			check.must(t, forked, real)
@@ -61,9 +60,8 @@ func TestKubebuilderProject(t *testing.T) {
 func scaffolded(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	copyFolder(t, dir, filepath.Join("testdata", "kubebuilder"))
-	if err := os.Rename(filepath.Join(dir, "gitignore.txt"), filepath.Join(dir, ".gitignore")); err != nil {
-		t.Fatal(err)
+	for name, text := range forktest.Archive(forktest.Text(t, "testdata", "kubebuilder.txt")) {
+		forktest.Write(t, dir, name, text)
 	}
 	forktest.Write(t, dir, "go.mod", "module example.com/widgets\n\ngo 1.26.0\n\nrequire "+tree.Module+" "+tree.Newest()+"\n")
 	forktest.Run(t, dir, "go", "mod", "tidy")
@@ -74,14 +72,10 @@ func scaffolded(t *testing.T) string {
 
 func copyFolder(t *testing.T, to, from string) {
 	t.Helper()
-	err := fs.WalkDir(os.DirFS(from), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() {
+	for name, sum := range forktest.Snapshot(t, from) {
+		if sum != "folder" {
 			forktest.Write(t, to, name, forktest.Text(t, from, name))
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -100,11 +94,6 @@ func generated(t *testing.T, dir string) map[string]string {
 		return name == "third_party" || strings.HasPrefix(name, "third_party/") || name == goMod || name == goSum
 	})
 	return files
-}
-
-func removeGenerated(t *testing.T, dir string) {
-	t.Helper()
-	remove(t, dir, "api/v1/zz_generated.deepcopy.go")
 }
 
 // inImage builds what the project's .dockerignore lets into an image, after the

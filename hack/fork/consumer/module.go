@@ -27,11 +27,11 @@ type module struct {
 	shown string   // the folder as the user names it
 	dir   string   // the same, absolute
 	env   []string // for every go command in it
-	work  string   // the go.work that is in effect and uses it, or ""
-	used  []string // the folders of the modules that it uses
-	uses  modFile  // what it says
 	flags string   // GOFLAGS
 	mod   modFile
+	work  string   // the go.work that is in effect and uses it, or ""
+	uses  modFile  // what it says
+	used  []string // the folders of the modules that it uses
 }
 
 // modFile is what "go mod edit -json" and "go work edit -json" have to say.
@@ -64,6 +64,28 @@ func (f modFile) forked() bool {
 	return slices.ContainsFunc(f.Replace, func(r struct{ Old, New modVersion }) bool {
 		return r.Old == modVersion{Path: tree.Module} && r.New == modVersion{Path: "./" + place}
 	})
+}
+
+// replaced is the folder, below dir or absolute, that controller-runtime is replaced with,
+// "" for none or for a module.
+func (f modFile) replaced(dir string) (with string, chosen bool) {
+	for _, r := range f.Replace {
+		if r.Old.Path != tree.Module {
+			continue
+		}
+		if chosen = true; r.New.Version == "" {
+			with = below(dir, r.New.Path)
+		}
+	}
+	return with, chosen
+}
+
+// below is where a path of a go.mod or a go.work in dir leads.
+func below(dir, path string) string {
+	if path = filepath.FromSlash(path); filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
 }
 
 func openModule(ctx context.Context, shown string) (*module, error) {
@@ -132,29 +154,23 @@ func (m *module) parse(ctx context.Context, to any, args ...string) error {
 // workspace reads the go.work that is in effect. One that doesn't use this
 // module says nothing about it, so it is switched off.
 func (m *module) workspace(ctx context.Context, file string) error {
-	var work modFile
-	if err := m.parse(ctx, &work, "work", "edit", "-json", file); err != nil {
+	if err := m.parse(ctx, &m.uses, "work", "edit", "-json", file); err != nil {
 		return err
 	}
 	root := filepath.Dir(file)
-	var used []string
-	for _, use := range work.Use {
-		name := filepath.FromSlash(use.DiskPath)
-		if !filepath.IsAbs(name) {
-			name = filepath.Join(root, name)
-		}
-		used = append(used, name)
+	for _, use := range m.uses.Use {
+		m.used = append(m.used, below(root, use.DiskPath))
 	}
-	if !contains(used, m.dir) {
-		m.env = []string{"GOWORK=off"}
+	if !contains(m.used, m.dir) {
+		m.env, m.used = []string{"GOWORK=off"}, nil
 		return nil
 	}
-	m.work, m.used, m.uses = file, used, work
-	if contains(used, m.path(place)) { // "go work use -r ." does that
+	m.work = file
+	if contains(m.used, m.path(place)) { // "go work use -r ." does that
 		return fmt.Errorf("%s uses the tree as a module of the workspace, so that no version of %s is selected: run go work edit -dropuse=./%s in %s",
 			file, tree.Module, relativeTo(root, m.path(place)), quoted(root))
 	}
-	for _, r := range work.Replace {
+	for _, r := range m.uses.Replace {
 		if r.Old.Path == tree.Module {
 			return fmt.Errorf("%s replaces %s with %s, which would hide the fork: drop that replace first", file, tree.Module, r.New)
 		}
@@ -205,13 +221,11 @@ func (m *module) list(ctx context.Context) (got listed, err error) {
 // sibling is the tree of this tool's that another module of the workspace has,
 // which serves this one, too.
 func (m *module) selected(ctx context.Context) (version, sibling string, err error) {
-	if version := m.mod.required(); m.mod.forked() && !isDir(m.path(place)) { // the tree is missing: the go command would fail
-		_, err := tree.LineOf(version)
-		return version, "", err
-	}
-	got, err := m.list(ctx)
-	if err != nil {
-		return "", "", err
+	got := listed{Version: m.mod.required()}
+	if !m.mod.forked() || isDir(m.path(place)) { // else the tree is missing, and the go command would fail
+		if got, err = m.list(ctx); err != nil {
+			return "", "", err
+		}
 	}
 	// By folder: in a workspace the path is relative to go.work.
 	if r := got.Replace; r != nil && !sameFile(r.Dir, m.path(place)) {
@@ -236,11 +250,4 @@ func (m *module) vendor() (dir, command string) {
 		return filepath.Join(filepath.Dir(m.work), "vendor"), "go work vendor"
 	}
 	return "", ""
-}
-
-// tellVendor says what the tree, or its end, makes stale.
-func (j *job) tellVendor() {
-	if dir, command := j.vendor(); dir != "" {
-		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which has another one now; run in %s:", j.show(j.relative(dir)), quoted(filepath.Dir(dir))), command)
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
 func rename(t *testing.T, dir, from, to string) {
@@ -215,8 +216,9 @@ func TestUndoFails(t *testing.T) {
 	}
 }
 
-// In a clone with other line ends go.mod and go.sum are still what the run left.
-func TestUndoInCloneWithOtherLineEnds(t *testing.T) {
+// Git on Windows writes CRLF unless it is told not to. In such a clone the tree is whole, and
+// go.mod and go.sum are still what the run left.
+func TestCloneWithOtherLineEnds(t *testing.T) {
 	for _, edited := range []bool{false, true} {
 		dir := forked(t)
 		forktest.Write(t, dir, ".gitattributes", "* text=auto eol=crlf\n")
@@ -224,6 +226,10 @@ func TestUndoInCloneWithOtherLineEnds(t *testing.T) {
 		forktest.Commit(t, dir)
 		clone := filepath.Join(t.TempDir(), "clone")
 		forktest.Run(t, dir, "git", "clone", "-q", dir, clone)
+		if !strings.Contains(forktest.Text(t, clone, "main.go"), "\r\n") {
+			t.Fatal("git left the line ends alone")
+		}
+		check.must(t, clone, nil)
 		if edited {
 			forktest.Write(t, clone, "go.sum", forktest.Text(t, clone, "go.sum")+editedSum)
 			sums += editedSum
@@ -234,3 +240,58 @@ func TestUndoInCloneWithOtherLineEnds(t *testing.T) {
 		}
 	}
 }
+
+// "go get" of a newer controller-runtime adds no sum of it while the fork is in.
+func TestUndoAfterUpgrade(t *testing.T) {
+	dir := forktest.Consumer(t)
+	sums := forktest.Text(t, dir, "go.sum")
+	forktest.Write(t, dir, "go.sum", strings.ReplaceAll(sums, tree.Module+" "+tree.Newest()+" ", tree.Module+" v0.25.0 "))
+	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"=./"+place)
+	if out := undo.must(t, dir, nil); !strings.Contains(out, "no sum of "+tree.Module+" "+tree.Newest()+", go mod tidy adds it") {
+		t.Errorf("said\n%s", out)
+	}
+	forktest.Write(t, dir, "go.sum", sums)
+	forktest.Clean(t, dir)
+}
+
+func TestLinkedThirdParty(t *testing.T) {
+	dir, elsewhere := forktest.Consumer(t), t.TempDir()
+	if err := os.Symlink(elsewhere, filepath.Join(dir, "third_party")); err != nil {
+		t.Fatal(err)
+	}
+	into.must(t, dir, nil)
+	check.must(t, dir, nil)
+	undo.must(t, dir, nil)
+	if left, err := os.ReadDir(filepath.Join(dir, "third_party")); err != nil || len(left) > 0 {
+		t.Errorf("the link leads to %v, %v", left, err)
+	}
+}
+
+// A link to nowhere is the user's, and stays.
+func TestLinkedSums(t *testing.T) {
+	dir := forktest.Consumer(t)
+	name := filepath.Join(dir, goSum)
+	err := os.Remove(name)
+	if err == nil {
+		err = os.Symlink("elsewhere.sum", name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stays := func(after string) {
+		t.Helper()
+		if to, err := os.Readlink(name); err != nil || to != "elsewhere.sum" || tree.Exists(filepath.Join(dir, to)) {
+			t.Errorf("after %s go.sum is a link to %q, %v", after, to, err)
+		}
+	}
+	_, err = into.run(t, dir, with(forktest.Edited("internal/answer/answer.go", "package answer\n")))
+	if err == nil || !strings.Contains(err.Error(), "is as it was") {
+		t.Errorf("error: %v", err)
+	}
+	stays("a build that failed")
+	into.must(t, dir, nil)
+	undo.must(t, dir, nil)
+	stays("an undo")
+}
+
+const editedSum = "zz.example/edited v1.0.0 h1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"

@@ -26,47 +26,6 @@ func builtFrom(t *testing.T, dir string, flags ...string) string {
 	return strings.TrimSpace(forktest.Run(t, dir, "go", append(list, "./...")...))
 }
 
-// A vendor folder is made from the fork, and an update names what makes it anew.
-func TestVendored(t *testing.T) {
-	dir := forktest.Consumer(t)
-	into.must(t, dir, nil)
-	forktest.Run(t, dir, "go", "mod", "vendor")
-	forktest.Run(t, dir, "go", "build", "-trimpath", "-mod=vendor", "-o", os.DevNull, "./...")
-	if from, want := builtFrom(t, dir, "-mod=vendor"), filepath.Join(dir, "vendor", mapperPackage); from != want {
-		t.Errorf("the mapper is built from %s, not from %s", from, want)
-	}
-	if got, want := forktest.Text(t, dir, "vendor/"+mapperPackage+"/restmapper.go"), forktest.Text(t, dir, place+"/pkg/client/apiutil/restmapper.go"); got != want {
-		t.Errorf("vendored:\n%s", got)
-	}
-	if out := into.must(t, dir, nil); !strings.Contains(out, "nothing to do") {
-		t.Errorf("the second run said\n%s", out)
-	}
-
-	newer := with(forktest.Edited("apiutil/errors.go", forktest.Text(t, "../forktest/ours/apiutil", "errors.go.txt")+"\n// newer\n"))
-	if out := into.must(t, dir, newer); !strings.Contains(out, "run in "+dir+":\n              go mod vendor\n") {
-		t.Errorf("no word about vendor in\n%s", out)
-	}
-	check.fails(t, dir, newer, "run go mod vendor in "+dir)
-	forktest.Run(t, dir, "go", "mod", "vendor")
-	check.must(t, dir, newer)
-	forktest.Run(t, dir, "go", "build", "-trimpath", "-mod=vendor", "-o", os.DevNull, "./...")
-}
-
-// kubebuilder's Dockerfile downloads modules before it copies anything but go.mod.
-func TestDockerfile(t *testing.T) {
-	const hint = "COPY third_party/ third_party/"
-	dir := forktest.Consumer(t)
-	forktest.Write(t, dir, "Dockerfile", "FROM golang\nCOPY go.mod go.sum ./\nRUN go mod download\nCOPY . .\n")
-	if out := into.must(t, dir, nil); !strings.Contains(out, hint) {
-		t.Errorf("no word about the Dockerfile in\n%s", out)
-	}
-	undo.must(t, dir, nil)
-	forktest.Write(t, dir, "Dockerfile", "FROM golang\nCOPY . .\nRUN go mod download\n")
-	if out := into.must(t, dir, nil); strings.Contains(out, hint) {
-		t.Errorf("a word about a Dockerfile that is fine in\n%s", out)
-	}
-}
-
 // A dependency that uses controller-runtime, too, and asks for an older release
 // of it, is built with the fork as well.
 func TestOtherDependency(t *testing.T) {
@@ -115,5 +74,35 @@ func TestPushedTree(t *testing.T) {
 	}
 	if got, want := forktest.Text(t, from, "restmapper.go"), forktest.Text(t, repository, "pkg/client/apiutil/restmapper.go"); got != want {
 		t.Errorf("pushed:\n%s", got)
+	}
+}
+
+// A vendor folder is made from the fork. An update names what makes it anew, and so does the
+// check of one that nobody made anew: the go command does not mind.
+func TestVendored(t *testing.T) {
+	dir := forked(t)
+	forktest.Write(t, dir, "vendor/modules.txt", "")
+	check.fails(t, dir, nil, "vendor has no sigs.k8s.io/controller-runtime", "run go mod vendor in "+dir)
+	forktest.Run(t, dir, "go", "mod", "vendor")
+	check.must(t, dir, nil)
+	forktest.Run(t, dir, "go", "build", "-trimpath", "-mod=vendor", "-o", os.DevNull, "./...")
+	if from, want := builtFrom(t, dir, "-mod=vendor"), filepath.Join(dir, "vendor", mapperPackage); from != want {
+		t.Errorf("the mapper is built from %s, not from %s", from, want)
+	}
+	if out := into.must(t, dir, nil); !strings.Contains(out, "nothing to do") {
+		t.Errorf("the second run said\n%s", out)
+	}
+	newer := with(forktest.Edited("apiutil/more.go", "package apiutil\n"))
+	if out := into.must(t, dir, newer); !strings.Contains(out, "run in "+dir+":\n              go mod vendor\n") {
+		t.Errorf("no word about vendor in\n%s", out)
+	}
+	forktest.Run(t, dir, "go", "mod", "vendor")
+	check.must(t, dir, newer)
+	file := filepath.Join("vendor", mapperPackage, "restmapper.go")
+	forktest.Write(t, dir, file, forktest.Text(t, dir, file)+"\n// as it was\n")
+	check.fails(t, dir, newer, "vendor/sigs.k8s.io/controller-runtime is not what is in", "pkg/client/apiutil/restmapper.go", "run go mod vendor in "+dir)
+	t.Setenv("GOFLAGS", "-mod=mod") // then it is not used
+	if out := into.must(t, dir, nil); strings.Contains(out, "vendor") {
+		t.Errorf("a word about vendor in\n%s", out)
 	}
 }

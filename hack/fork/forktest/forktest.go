@@ -5,7 +5,7 @@
 package forktest
 
 import (
-	"embed"
+	_ "embed"
 	"io/fs"
 	"maps"
 	"os"
@@ -20,27 +20,28 @@ import (
 )
 
 // sources are a small mapper that compiles in the place of upstream's, in the
-// layout of the real one. They are no Go files here, because they would be a
-// package of this module.
+// layout of the real one.
 //
-//go:embed ours
-var sources embed.FS
+//go:embed ours.txt
+var sources string
 
 // Ours is that mapper.
 func Ours() fstest.MapFS {
 	ours := fstest.MapFS{"apiutil/testdata/small.json": {Data: []byte("{}\n")}}
-	err := fs.WalkDir(sources, "ours", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		data, err := sources.ReadFile(name)
-		ours[strings.TrimSuffix(strings.TrimPrefix(name, "ours/"), ".txt")] = &fstest.MapFile{Data: data}
-		return err
-	})
-	if err != nil {
-		panic(err) // of files in the program
+	for name, text := range Archive(sources) {
+		ours[name] = &fstest.MapFile{Data: []byte(text)}
 	}
 	return ours
+}
+
+// Archive are the files in a text. A line "-- NAME --" is before each.
+func Archive(text string) map[string]string {
+	files := map[string]string{}
+	for _, part := range strings.Split("\n"+text, "\n-- ")[1:] {
+		name, data, _ := strings.Cut(part, " --\n")
+		files[name] = strings.TrimSuffix(data, "\n") + "\n"
+	}
+	return files
 }
 
 // Edited is Ours with one file replaced.
@@ -108,27 +109,27 @@ func Text(t *testing.T, dir, name string) string {
 // Run runs a command in dir and returns what it wrote.
 func Run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
-	var out strings.Builder
-	run(t, &out, &out, dir, name, args)
-	return out.String()
+	said, stderr := output(t, dir, name, args)
+	return said + stderr
 }
 
 // Stdout is Run without what the command wrote to stderr.
 func Stdout(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
-	var out, stderr strings.Builder
-	run(t, &out, &stderr, dir, name, args)
-	return out.String()
+	said, _ := output(t, dir, name, args)
+	return said
 }
 
-func run(t *testing.T, stdout, stderr *strings.Builder, dir, name string, args []string) {
+func output(t *testing.T, dir, name string, args []string) (said, stderr string) {
 	t.Helper()
+	var out, errors strings.Builder
 	cmd := exec.Command(name, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, stdout, stderr
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errors
 	cmd.Env = append(cmd.Environ(), "GOWORK=off")
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, stderr)
+		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, &out, &errors)
 	}
+	return out.String(), errors.String()
 }
 
 // Clean fails the test unless git finds dir as it was committed.
@@ -144,20 +145,21 @@ func Clean(t *testing.T, dir string) {
 func Snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	seen := map[string]string{}
-	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
+	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
 			return err
-		}
-		if name == ".git" {
+		case entry.Name() == ".git":
 			return fs.SkipDir
 		}
-		info, err := entry.Info()
-		if err != nil || entry.IsDir() {
-			seen[name] = "folder"
-			return err
+		name, _ = filepath.Rel(dir, name)
+		if seen[name] = "folder"; entry.IsDir() {
+			return nil
 		}
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		seen[name] = info.Mode().String() + " " + tree.Digest(data)
+		info, err := entry.Info()
+		if err == nil {
+			seen[name] = info.Mode().String() + " " + tree.Digest([]byte(Text(t, dir, name)))
+		}
 		return err
 	})
 	if err != nil {
@@ -176,21 +178,4 @@ func Same(t *testing.T, before, after map[string]string) {
 			t.Errorf("%s: was %q, is %q", name, was, is)
 		}
 	}
-}
-
-// Chdir is t.Chdir, which Go 1.23 does not have.
-func Chdir(t *testing.T, dir string) {
-	t.Helper()
-	was, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chdir(dir); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Chdir(was); err != nil {
-			t.Error(err)
-		}
-	})
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gotool runs the go command and other commands. It turns their failures
-// into errors of one line that still hold the whole output.
+// Package gotool runs the go command and git. It turns their failures into errors of
+// one line that still hold the whole output.
 package gotool
 
 import (
@@ -45,25 +45,32 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Run is Exec of "go args...".
+// Run runs "go args...", with env on top of this process's environment, and returns its
+// stdout, also when it fails. The error is an *Error, or the context's own when ctx ended
+// the command.
 func Run(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
-	return Exec(ctx, dir, env, nil, append([]string{"go"}, args...)...)
+	return run(ctx, dir, env, nil, io.Discard, append([]string{"go"}, args...))
 }
 
-// Exec runs a command in dir, with env on top of this process's environment, and
-// returns its stdout, also when it fails. The error is an *Error, or the context's own
-// when ctx ended the command.
-func Exec(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) ([]byte, error) {
-	return execute(ctx, dir, env, stdin, io.Discard, args)
-}
-
-// Watch runs a command as Exec does, and copies its stderr while it runs.
+// Watch is Run that copies stderr while the command runs.
 func Watch(ctx context.Context, dir string, env []string, stderr io.Writer, args ...string) error {
-	_, err := execute(ctx, dir, env, nil, stderr, args)
+	_, err := run(ctx, dir, env, nil, stderr, append([]string{"go"}, args...))
 	return err
 }
 
-func execute(ctx context.Context, dir string, env []string, stdin io.Reader, watching io.Writer, args []string) ([]byte, error) {
+// Git runs git in a repository in dir, and never in one around it. What it writes there
+// depends neither on the machine nor on its user.
+func Git(ctx context.Context, dir string, env []string, stdin io.Reader, args ...string) (string, error) {
+	env = append([]string{"GIT_DEFAULT_HASH=sha1", "GIT_DIR=.git", "GIT_WORK_TREE=."}, env...)
+	command := append([]string{"git", "-c", "core.autocrlf=false", "-c", "core.hooksPath=" + os.DevNull}, args...)
+	out, err := run(ctx, dir, env, stdin, io.Discard, command)
+	if failed := (*Error)(nil); errors.As(err, &failed) {
+		failed.Args = []string{"git", args[0]} // the others are many
+	}
+	return string(out), err
+}
+
+func run(ctx context.Context, dir string, env []string, stdin io.Reader, watching io.Writer, args []string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Stdin = dir, stdin
 	cmd.Env = append(cmd.Environ(), env...)
@@ -91,20 +98,11 @@ func Elsewhere(ctx context.Context, files map[string][]byte, args ...string) ([]
 	}
 	defer os.RemoveAll(dir)
 	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return nil, fmt.Errorf("make a folder to run the go command in: %w", err)
 		}
 	}
 	return Run(ctx, dir, []string{"GOWORK=off", "GOFLAGS=-mod=mod"}, args...)
-}
-
-// SplitLines is slices.Collect(strings.Lines(text)), which Go 1.23 does not have.
-func SplitLines(text string) []string {
-	lines := strings.SplitAfter(text, "\n")
-	if last := len(lines) - 1; lines[last] == "" {
-		lines = lines[:last]
-	}
-	return lines
 }
 
 // Lines splits what a command wrote to stderr into lines that matter to a reader: no
@@ -112,8 +110,8 @@ func SplitLines(text string) []string {
 // "# package" headings.
 func Lines(output string) []string {
 	var lines []string
-	for _, line := range SplitLines(output) {
-		line = strings.TrimRight(line, "\r\n")
+	for _, line := range strings.Split(output, "\n") {
+		line = strings.TrimRight(line, "\r")
 		noise := !strings.ContainsAny(strings.TrimSpace(line), " \t") || strings.HasPrefix(line, "# ") ||
 			strings.HasPrefix(line, "go: downloading ") || strings.HasPrefix(line, "go: finding ")
 		if !noise {
@@ -123,17 +121,11 @@ func Lines(output string) []string {
 	return lines
 }
 
-// RepeatLines repeats each line with a key in it, once for each of the values.
-func RepeatLines(text, key string, values []string) string {
-	var out strings.Builder
-	for _, line := range SplitLines(text) {
-		if !strings.Contains(line, key) {
-			out.WriteString(line)
-			continue
-		}
-		for _, value := range values {
-			out.WriteString(strings.ReplaceAll(line, key, value))
-		}
+// SplitLines is slices.Collect(strings.Lines(text)), which Go 1.23 does not have.
+func SplitLines(text string) []string {
+	lines := strings.SplitAfter(text, "\n")
+	if last := len(lines) - 1; lines[last] == "" {
+		lines = lines[:last]
 	}
-	return out.String()
+	return lines
 }

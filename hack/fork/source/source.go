@@ -1,48 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package source edits upstream's Go files for hack/fork and hack/stage. It finds
-// places in the syntax tree and edits the bytes, so what is not edited stays byte
-// for byte. If a place is not found exactly once, that is an error: the package
-// never guesses.
+// Package source edits upstream's Go files for hack/fork. It looks at their text alone, and
+// relies on gofmt for where a declaration ends. If a place is not found exactly once, that
+// is an error: the package never guesses. What is not edited stays byte for byte.
+//
+// A place is a function, a method ("(c *T) M") or a type, or "T{" for the only literal of a
+// type, or "" for the whole file. want is a piece of its text, outside of comments. A space
+// in it stands for any white space.
 package source
 
 import (
 	"bytes"
 	"fmt"
-	"go/ast"
 	"go/format"
-	"go/parser"
-	"go/token"
-	"slices"
+	"regexp"
 	"strings"
 )
 
 // File is a Go file that is being edited, one edit after the other. Each edit sees
 // the result of those before it. After an error the others do nothing.
 type File struct {
-	name     string
-	upstream []byte // the file as it was
-	data     []byte
-	fset     *token.FileSet
-	file     *ast.File
-	err      error
+	name, text string
+	gofmts     bool // it was as gofmt formats it
+	err        error
 }
 
 // New begins to edit a file.
 func New(name string, data []byte) *File {
-	f := &File{name: name, upstream: data}
-	f.parse(data)
-	return f
-}
-
-func (f *File) parse(data []byte) {
-	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, f.name, data, parser.ParseComments|parser.SkipObjectResolution)
+	f := &File{name: name, text: string(data)}
+	formatted, err := format.Source(data)
 	if err != nil {
-		f.Fail(fmt.Errorf("parse upstream's %s: %w", f.name, err))
-		return
+		f.err = fmt.Errorf("parse upstream's %s: %w", name, err)
 	}
-	f.data, f.fset, f.file = data, fset, file
+	f.gofmts = bytes.Equal(formatted, data)
+	return f
 }
 
 // Err returns the first error.
@@ -51,125 +42,185 @@ func (f *File) Err() error { return f.err }
 // Done returns the edited file, formatted. Upstream's file must be as gofmt formats
 // it, because formatting must not change what was not edited.
 func (f *File) Done() ([]byte, error) {
+	if f.err == nil && !f.gofmts {
+		f.err = fmt.Errorf("edit upstream's %s: it is not as gofmt has it", f.name)
+	}
 	if f.err != nil {
 		return nil, f.err
 	}
-	if formatted, err := format.Source(f.upstream); err != nil || !bytes.Equal(formatted, f.upstream) {
-		return nil, fmt.Errorf("edit upstream's %s: it is not as gofmt has it", f.name)
-	}
-	return format.Source(f.data)
+	return format.Source([]byte(f.text))
 }
 
 // Unexpected fails with a text that says what was not found.
 func (f *File) Unexpected(format string, args ...any) {
-	f.Fail(fmt.Errorf("upstream's %s has no %s: this release needs a look before the tool can edit it", f.name, fmt.Sprintf(format, args...)))
-}
-
-// Fail notes that something went wrong.
-func (f *File) Fail(err error) {
 	if f.err == nil {
-		f.err = err
+		f.err = fmt.Errorf("upstream's %s has no %s: this release needs a look before the tool can edit it", f.name, fmt.Sprintf(format, args...))
 	}
 }
 
-// Text returns the source text of a node.
-func (f *File) Text(n ast.Node) string { return string(f.data[f.offset(n.Pos()):f.offset(n.End())]) }
-
-func (f *File) offset(pos token.Pos) int { return f.fset.Position(pos).Offset }
-
-// replace puts text in the place of what is between two offsets.
-func (f *File) replace(from, to int, text string) {
-	f.parse(slices.Replace(slices.Clone(f.data), from, to, []byte(text)...))
+// Change replaces what matches want.
+func (f *File) Change(place, want, with string) {
+	if from, to, ok := f.once(place, want); ok {
+		f.replace(from, to, with)
+	}
 }
 
-func (f *File) insert(at int, text string) { f.replace(at, at, text) }
+// Has makes sure that there is a piece.
+func (f *File) Has(place, want string) { f.once(place, want) }
 
-// Put puts text in the place of a node.
-func (f *File) Put(n ast.Node, text string) { f.replace(f.offset(n.Pos()), f.offset(n.End()), text) }
+// Wrap puts text before and after a literal, which want begins.
+func (f *File) Wrap(place, want, before, after string) {
+	if from, _, ok := f.once(place, want); ok {
+		to := f.literalEnd(from)
+		f.replace(from, to, before+f.text[from:to]+after)
+	}
+}
 
-// above is where a node begins, or the comment right above it.
-func (f *File) above(n ast.Node) int {
-	line := f.fset.Position(n.Pos()).Line
-	for _, comment := range f.file.Comments {
-		at := f.offset(comment.Pos())
-		if f.fset.Position(comment.End()).Line == line-1 && len(bytes.TrimSpace(f.data[f.lineStart(at):at])) == 0 {
-			return at
+// Remove removes a piece that is alone on its lines, with the comment above it.
+func (f *File) Remove(place, want string) {
+	from, to, ok := f.once(place, want)
+	if !ok {
+		return
+	}
+	begin, end := f.lineStart(from), f.lineEnd(to)
+	if strings.TrimSpace(f.text[begin:end]) != f.text[from:to] {
+		f.Unexpected("%q alone on its lines", want)
+		return
+	}
+	for begin > 0 {
+		above := f.lineStart(begin - 1)
+		if !strings.HasPrefix(strings.TrimSpace(f.text[above:begin]), "//") {
+			break
+		}
+		begin = above
+	}
+	f.replace(begin, end+1, "")
+}
+
+// Either returns the one of several pieces that is there. It must be there once.
+func (f *File) Either(wants ...string) string {
+	for _, want := range wants {
+		if len(f.find("", want)) == 1 {
+			return want
 		}
 	}
-	return f.offset(n.Pos())
-}
-
-func (f *File) lineStart(at int) int { return bytes.LastIndexByte(f.data[:at], '\n') + 1 }
-
-// lineEnd is where the line ends that an offset is on.
-func (f *File) lineEnd(at int) int {
-	if n := bytes.IndexByte(f.data[at:], '\n'); n >= 0 {
-		return at + n
-	}
-	return len(f.data)
-}
-
-// Decls are the declarations of the file, none after an error.
-func (f *File) Decls() []ast.Decl {
-	if f.err != nil {
-		return nil
-	}
-	return f.file.Decls
-}
-
-// Receiver is how the receiver of a method is written, "c *T" say.
-func (f *File) Receiver(fn *ast.FuncDecl) string {
-	if fn.Recv == nil {
-		return ""
-	}
-	return strings.Trim(f.Text(fn.Recv), "()")
-}
-
-// Named finds the declaration of a function, a method or a type, nil if there is
-// none. A name like "(c *T) M" is that of a method of this receiver.
-func (f *File) Named(name string) ast.Decl {
-	receiver, method, isMethod := strings.Cut(strings.TrimPrefix(name, "("), ") ")
-	for _, decl := range f.Decls() {
-		switch fn, ok := decl.(*ast.FuncDecl); {
-		case !isMethod && NameOf(decl) == name, isMethod && ok && fn.Name.Name == method && f.Receiver(fn) == receiver:
-			return decl
-		}
-	}
-	return nil
-}
-
-// NameOf is the name of a function, a method or a type.
-func NameOf(decl ast.Decl) string {
-	switch decl := decl.(type) {
-	case *ast.FuncDecl:
-		return decl.Name.Name
-	case *ast.GenDecl:
-		if len(decl.Specs) == 1 {
-			if spec, ok := decl.Specs[0].(*ast.TypeSpec); ok {
-				return spec.Name.Name
-			}
-		}
-	}
+	f.Unexpected("%s, or more than one", strings.Join(wants, " or "))
 	return ""
 }
 
-// Function edits a function or a method, which is there and has a body.
-func (f *File) Function(name string, do func(*ast.FuncDecl)) {
-	fn, ok := f.Named(name).(*ast.FuncDecl)
-	if !ok || fn.Body == nil {
-		f.Unexpected("function %s", name)
-		return
+// Shape compares a function with a pattern, from its first line to its last. In
+// the pattern a line of "…" stands for any lines or none, and <name> for anything
+// on its line. It returns what these stand for.
+func (f *File) Shape(name, pattern string) []string {
+	expr := regexp.QuoteMeta(pattern)
+	expr = strings.ReplaceAll(expr, "…\n", `(?:[^\n]*\n)*`)
+	expr = regexp.MustCompile("<[a-z]+>").ReplaceAllLiteralString(expr, `([^\n]*)`)
+	found := regexp.MustCompile("^" + expr + "$").FindStringSubmatch(f.Text(name))
+	if found == nil {
+		f.Unexpected("%s like this: %s", name, strings.Join(strings.Fields(pattern), " "))
+		return nil
 	}
-	do(fn)
+	return found[1:]
 }
 
-// Fields are the fields of a struct type.
-func (f *File) Fields(typeName string) []*ast.Field {
-	if decl, ok := f.Named(typeName).(*ast.GenDecl); ok { // Named finds types only
-		if found, ok := decl.Specs[0].(*ast.TypeSpec).Type.(*ast.StructType); ok {
-			return found.Fields.List
+// Text is the text of a place, "" after an error.
+func (f *File) Text(place string) string {
+	from, to := f.span(place)
+	return f.text[from:to]
+}
+
+// span finds a place.
+func (f *File) span(place string) (from, to int) {
+	switch {
+	case f.err != nil:
+		return 0, 0
+	case place == "":
+		return 0, len(f.text)
+	case strings.HasSuffix(place, "{"):
+		if from, _, ok := f.once("", place); ok {
+			return from, f.literalEnd(from)
+		}
+		return 0, 0
+	}
+	head := `(?:func|type) ` + regexp.QuoteMeta(place)
+	found := regexp.MustCompile(`(?m)^`+head+`\b(?:.*[^{(\n]$|[^\n]*\n(?:[^}\n][^\n]*\n|\n)*\}$)`).FindAllStringIndex(f.text, -1)
+	if len(found) != 1 {
+		if !strings.HasPrefix(place, "(") {
+			place += ", nor struct type " + place
+		}
+		f.Unexpected("function %s", place)
+		return 0, 0
+	}
+	return found[0][0], found[0][1]
+}
+
+// literalEnd is where the literal ends that begins at an offset.
+func (f *File) literalEnd(at int) int {
+	for open, i := 0, at; i < len(f.text); i++ {
+		switch f.text[i] {
+		case '{':
+			open++
+		case '}':
+			if open--; open == 0 {
+				return i + 1
+			}
 		}
 	}
-	f.Unexpected("struct type %s", typeName)
-	return nil
+	f.Unexpected("end of a literal")
+	return at
+}
+
+// once finds a piece.
+func (f *File) once(place, want string) (from, to int, ok bool) {
+	found := f.find(place, want)
+	if len(found) == 1 && f.err == nil {
+		return found[0][0], found[0][1], true
+	}
+	if place == "" {
+		place = "the file"
+	}
+	f.Unexpected("single %q in %s (there are %d)", want, place, len(found))
+	return 0, 0, false
+}
+
+func (f *File) find(place, want string) (found [][]int) {
+	from, to := f.span(place)
+	for _, at := range pattern(want).FindAllStringIndex(f.text[from:to], -1) {
+		at[0], at[1] = at[0]+from, at[1]+from
+		if !strings.Contains(f.text[f.lineStart(at[0]):at[0]], "//") {
+			found = append(found, at)
+		}
+	}
+	return found
+}
+
+var word = regexp.MustCompile(`^\w$`)
+
+// pattern matches want as whole words.
+func pattern(want string) *regexp.Regexp {
+	expr := strings.ReplaceAll(regexp.QuoteMeta(want), " ", `\s+`)
+	if word.MatchString(want[:1]) {
+		expr = `\b` + expr
+	}
+	if word.MatchString(want[len(want)-1:]) {
+		expr += `\b`
+	}
+	return regexp.MustCompile(expr)
+}
+
+// replace puts text in the place of what is between two offsets.
+func (f *File) replace(from, to int, text string) {
+	if f.err == nil {
+		f.text = f.text[:from] + text + f.text[to:]
+	}
+}
+
+func (f *File) lineStart(at int) int { return strings.LastIndexByte(f.text[:at], '\n') + 1 }
+
+// lineEnd is where the line ends that an offset is on.
+func (f *File) lineEnd(at int) int {
+	if n := strings.IndexByte(f.text[at:], '\n'); n >= 0 {
+		return at + n
+	}
+	return len(f.text)
 }

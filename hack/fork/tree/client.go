@@ -3,7 +3,7 @@
 package tree
 
 import (
-	"go/ast"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -79,33 +79,31 @@ func lookUpUnlocked(f *source.File, noted keys) {
 	}
 	entry := holes[1]
 	from, _, _ := strings.Cut(entry, "[")
-	f.Function(getter, func(fn *ast.FuncDecl) {
-		text := f.Text(fn)
-		if entry != holes[3] || strings.Count(text, "c.mu.") != 4 || !slices.ContainsFunc(maps, func(name string) bool {
-			return from == "c."+name || strings.Contains(text, "\n\t"+from+" := c."+name+"\n")
-		}) {
-			f.Unexpected("getResource that loads and stores %q, which is of a map of its own, and locks nowhere else", entry)
-		}
-	})
+	text := f.Text(getter)
+	if entry != holes[3] || strings.Count(text, "c.mu.") != 4 || !slices.ContainsFunc(maps, func(name string) bool {
+		return from == "c."+name || strings.Contains(text, "\n\t"+from+" := c."+name+"\n")
+	}) {
+		f.Unexpected("getResource that loads and stores %q, which is of a map of its own, and locks nowhere else", entry)
+	}
 	f.Change(getter, "if known {\n\t\treturn r, nil", "if known {\n\t\treturn c.current(r)")
 	f.Remove(getter, "defer c.mu.Unlock()")
 	f.Change(getter, "c.mu.Lock()", "// without the lock: discovery may take its time, and other kinds need not wait for it")
-	f.Before(getter, entry+" = r", "c.mu.Lock()\n\tdefer c.mu.Unlock()\n\t")
+	f.Change(getter, entry+" = r", "c.mu.Lock()\n\tdefer c.mu.Unlock()\n\t"+entry+" = r")
 	noted["MAPS"], noted["OBJ"] = maps, []string{"obj " + holes[0]}
 }
+
+// mapField matches a field that is a map: its names, and the type of the values.
+var mapField = regexp.MustCompile(`(?m)^\t(\w+(?:, \w+)*)\s+map\[[\w.]+\](.*)$`)
 
 // clientMaps checks the fields of the client's cache that matter, and returns its
 // maps.
 func clientMaps(f *source.File) (maps []string) {
 	const typeName = "clientRestResources"
-	for _, field := range f.Fields(typeName) {
-		switch kind, isMap := field.Type.(*ast.MapType); {
-		case !isMap:
-		case f.Text(kind.Value) != "*resourceMeta" || len(field.Names) != 1:
-			f.Unexpected("use that the tool knows for the map %s of %s", f.Text(field), typeName)
-		default:
-			maps = append(maps, field.Names[0].Name)
+	for _, field := range mapField.FindAllStringSubmatch(f.Text(typeName), -1) {
+		if field[2] != "*resourceMeta" || strings.Contains(field[1], ",") {
+			f.Unexpected("use that the tool knows for the map %s of %s", strings.TrimSpace(field[0]), typeName)
 		}
+		maps = append(maps, field[1])
 	}
 	if len(maps) == 0 {
 		f.Unexpected("map to *resourceMeta in %s", typeName)
@@ -125,7 +123,7 @@ func wrapRequesters(f *source.File, _ keys) {
 // followWatch makes way for a Watch of ours. It notes how its receiver is led to
 // the client.
 func followWatch(f *source.File, noted keys) {
-	f.Rename("(w *watchingClient) Watch", "watchOnce")
+	f.Change("(w *watchingClient) Watch", "Watch(ctx context.Context,", "watchOnce(ctx context.Context,")
 	used := f.Either("w.base.typedClient.resources", "w.client.typedClient.resources")
 	noted["BASE"] = []string{strings.TrimSuffix(strings.TrimPrefix(used, "w."), ".typedClient.resources")}
 }

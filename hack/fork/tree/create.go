@@ -36,8 +36,7 @@ func Create(ctx context.Context, r Request) error {
 	} else if Exists(dir) {
 		return fmt.Errorf("make the folder that the link %s leads to: %w", r.Dir, err)
 	}
-	slot := Slot{Dir: dir}
-	earlier, err := r.look(slot)
+	earlier, err := r.look(dir)
 	if err != nil {
 		return err
 	}
@@ -51,40 +50,37 @@ func Create(ctx context.Context, r Request) error {
 		fmt.Fprintf(r.Out, "nothing to do: %s is up to date\n", r.Dir)
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return fmt.Errorf("make the folder above %s: %w", r.Dir, err)
+	slot := Slot{Dir: dir}
+	if err = slot.Clear(); err == nil {
+		err = slot.Put(ctx, made.Files, NewManifest(made))
 	}
-	if err := slot.Clear(); err != nil {
-		return err
+	if err == nil {
+		fmt.Fprintf(r.Out, "done: %s holds %s %s with this mapper inside\n", r.Dir, Module, r.Version)
+		err = slot.Keep()
 	}
-	if err := slot.Put(ctx, made.Files, NewManifest(made)); err != nil {
-		return err
-	}
-	fmt.Fprintf(r.Out, "done: %s holds %s %s with this mapper inside\n", r.Dir, Module, r.Version)
-	return slot.Keep()
+	return err
 }
 
-// look decides whether a tree may be written to the slot. It returns the
-// manifest of an earlier tree, if that is unedited.
-func (r Request) look(slot Slot) (*Manifest, error) {
-	entries, err := os.ReadDir(slot.Dir)
+// look decides whether a tree may be written to dir. It returns the manifest of an earlier
+// tree, if that is unedited.
+func (r Request) look(dir string) (*Manifest, error) {
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) || (err == nil && len(entries) == 0) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look at %s: %w", r.Dir, err)
 	}
-	earlier, err := Load(slot.Dir)
-	if errors.Is(err, ErrNotOurs) {
+	earlier, err := Load(dir)
+	switch {
+	case errors.Is(err, ErrNotOurs):
 		return nil, fmt.Errorf("%s is not empty and %w: choose a new folder", r.Dir, ErrNotOurs)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
-	}
-	if len(earlier.Saved) > 0 {
+	case len(earlier.Saved) > 0:
 		return nil, fmt.Errorf("%s is part of a program that was forked with -into: use -into again", r.Dir)
 	}
-	edits, err := earlier.Edits(slot.Dir)
+	edits, err := earlier.Edits(dir)
 	if err != nil || len(edits) == 0 {
 		return earlier, err
 	}

@@ -40,62 +40,43 @@ func force(r *tree.Request) { r.Force = true }
 
 func TestCreate(t *testing.T) {
 	dir := created(t)
-	first := forktest.Snapshot(t, filepath.Dir(dir))
+	first := forktest.Snapshot(t, dir)
 	out, err := create(t, dir, nil)
 	if err != nil || !strings.Contains(out, "nothing to do") {
 		t.Errorf("again: %v\n%s", err, out)
 	}
-	forktest.Same(t, first, forktest.Snapshot(t, filepath.Dir(dir)))
-
-	_, err = create(t, dir, func(r *tree.Request) { r.Ours = forktest.Edited("apiutil/more.go", "package apiutil\n") })
-	if err != nil || forktest.Text(t, dir, "pkg/client/apiutil/more.go") != "package apiutil\n" {
-		t.Errorf("with newer sources: %v", err)
+	forktest.Same(t, first, forktest.Snapshot(t, dir))
+	if beside, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(beside) != 1 {
+		t.Errorf("left beside the tree: %v, %v", beside, err)
 	}
 	empty := t.TempDir()
 	if _, err := create(t, empty, nil); err != nil {
 		t.Errorf("into an empty folder: %v", err)
 	}
-	forktest.Same(t, forktest.Snapshot(t, empty), below(first))
-}
-
-// below is the snapshot of the tree alone, out of one of the folder above it.
-func below(above map[string]string) map[string]string {
-	inner := map[string]string{".": "folder"}
-	for name, sum := range above {
-		if rest, ok := strings.CutPrefix(name, "tree/"); ok {
-			inner[rest] = sum
-		}
+	forktest.Same(t, first, forktest.Snapshot(t, empty))
+	_, err = create(t, dir, func(r *tree.Request) { r.Ours = forktest.Edited("apiutil/more.go", "package apiutil\n") })
+	if err != nil || forktest.Text(t, dir, "pkg/client/apiutil/more.go") != "package apiutil\n" {
+		t.Errorf("with newer sources: %v", err)
 	}
-	return inner
 }
 
-// A link stays a link.
+// A link is the user's and stays, wherever it leads.
 func TestCreateBehindLink(t *testing.T) {
-	real := t.TempDir()
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(real, link); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := create(t, link, nil); err != nil {
-		t.Fatal(err)
-	}
-	if to, err := os.Readlink(link); err != nil || to != real {
-		t.Errorf("the link leads to %q, %v", to, err)
+	real, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
+	for target, want := range map[string]string{real: "", "nowhere": "make the folder that the link " + link + " leads to"} {
+		if err := os.Symlink(target, link); err != nil {
+			t.Fatal(err)
+		}
+		_, err := create(t, link, nil)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", target, err)
+		}
+		if to, err := os.Readlink(link); err != nil || to != target || os.Remove(link) != nil {
+			t.Errorf("the link leads to %q, %v", to, err)
+		}
 	}
 	if _, err := os.Stat(filepath.Join(real, "go.mod")); err != nil {
 		t.Error(err)
-	}
-}
-
-// A link is the user's, and stays.
-func TestCreateBehindLinkToNowhere(t *testing.T) {
-	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink("nowhere", link); err != nil {
-		t.Fatal(err)
-	}
-	_, err := create(t, link, nil)
-	if to, _ := os.Readlink(link); to != "nowhere" || err == nil || !strings.Contains(err.Error(), "make the folder that the link "+link+" leads to") {
-		t.Errorf("a link to %q, error: %v", to, err)
 	}
 }
 
@@ -109,6 +90,7 @@ func TestCreateRefuses(t *testing.T) {
 		"not released": {nil, func(r *tree.Request) { r.Version = "v0.25.9999" }, "v0.25.9999"},
 		"not ours":     {unsign, force, "not empty"},
 		"a consumer's": {func(t *testing.T, dir string) { edit(t, dir, `"files": {`, `"saved": {"go.mod": {}}, "files": {`) }, force, "-into"},
+		"newer":        {func(t *testing.T, dir string) { edit(t, dir, `"format": 1`, `"format": 99`) }, force, "format 99"},
 		"edited":       {func(t *testing.T, dir string) { forktest.Write(t, dir, "alias.go", "") }, nil, "changed alias.go"},
 		"below a file": {nil, func(r *tree.Request) { r.Dir += "/alias.go/x" }, "/alias.go/x: not a directory"},
 	}

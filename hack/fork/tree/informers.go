@@ -3,7 +3,6 @@
 package tree
 
 import (
-	"go/ast"
 	"maps"
 
 	"github.com/freshmapper/freshmapper/hack/fork/source"
@@ -37,14 +36,15 @@ var informerEdits = []edit{
 	// because it needs the scope for each event of each object that has such an
 	// owner.
 	{file: ownerFile, changes: []change{
-		{"enqueueRequestForOwner[object]{", "mapper: mapper", "mapper: followed(mapper)"},
+		{"enqueueRequestForOwner[object]{", "mapper: mapper", `mapper: follow.New(mapper, "")`},
+		{"", `logf "` + Module + `/pkg/internal/log"`, `"` + Module + "/pkg/internal/follow\"\n\t…"},
 	}},
 }
 
 // noteListWatch notes how this release writes a cache.ListWatch: its functions may
 // take a context.
 func noteListWatch(f *source.File, noted keys) {
-	f.Function("(ip *Informers) makeListWatcher", func(*ast.FuncDecl) {})
+	f.Text("(ip *Informers) makeListWatcher") // it is there
 	form := keys{
 		"LISTFIELD": {"ListWithContextFunc"}, "WATCHFIELD": {"WatchFuncWithContext"},
 		"CTXPARAM": {"ctx context.Context,"}, "CTXARG": {"ctx"}, "CTXUSE": {"ctx,"}, "CTXBACK": {"ctx"},

@@ -15,33 +15,30 @@ const apiutilDir = "pkg/client/apiutil"
 type Line struct {
 	Minor  string // "v0.25"
 	Newest string // the newest release the tests have run on
-	Gone   []Gone // upstream files that our mapper makes way with
 }
 
-// Gone is an upstream file that has no place in the patched tree.
-type Gone struct {
-	Name     string   // below pkg/client/apiutil
-	Exports  []string // exactly what it declares for others; a file that declares more needs a look first
-	Optional bool     // the line may come without it
-}
-
-// mapperFiles are the files of upstream's mapper, the same from v0.20 on. The
-// last is the white-box test of the other two.
-var mapperFiles = []Gone{
-	{Name: "restmapper.go", Exports: []string{"NewDynamicRESTMapper"}},
-	{Name: "errors.go", Exports: []string{"ErrResourceDiscoveryFailed"}},
-	{Name: "restmapper_wb_test.go", Optional: true},
+// mapperFiles are the files of upstream's mapper that make way for ours, with exactly what
+// they declare for others: one that declares more needs a look first. The last is the
+// white-box test of the other two; a release may come without it.
+var mapperFiles = []struct {
+	name     string
+	exports  []string
+	optional bool
+}{
+	{name: "restmapper.go", exports: []string{"NewDynamicRESTMapper"}},
+	{name: "errors.go", exports: []string{"ErrResourceDiscoveryFailed"}},
+	{name: "restmapper_wb_test.go", optional: true},
 }
 
 // Lines are the supported release lines, oldest first. A new line is a new row,
 // once the tests have passed on it.
 var Lines = []Line{
-	{Minor: "v0.20", Newest: "v0.20.4", Gone: mapperFiles},
-	{Minor: "v0.21", Newest: "v0.21.0", Gone: mapperFiles},
-	{Minor: "v0.22", Newest: "v0.22.5", Gone: mapperFiles},
-	{Minor: "v0.23", Newest: "v0.23.3", Gone: mapperFiles},
-	{Minor: "v0.24", Newest: "v0.24.1", Gone: mapperFiles},
-	{Minor: "v0.25", Newest: "v0.25.2", Gone: mapperFiles},
+	{Minor: "v0.20", Newest: "v0.20.4"},
+	{Minor: "v0.21", Newest: "v0.21.0"},
+	{Minor: "v0.22", Newest: "v0.22.5"},
+	{Minor: "v0.23", Newest: "v0.23.3"},
+	{Minor: "v0.24", Newest: "v0.24.1"},
+	{Minor: "v0.25", Newest: "v0.25.2"},
 }
 
 var release = regexp.MustCompile(`^(v0\.[0-9]+)\.[0-9]+$`)

@@ -34,16 +34,16 @@ func dropDefaults(d *draft) error {
 
 // putMapper puts our mapper in the place of upstream's.
 func putMapper(d *draft) error {
-	for _, gone := range d.line.Gone {
-		name := path.Join(apiutilDir, gone.Name)
+	for _, gone := range mapperFiles {
+		name := path.Join(apiutilDir, gone.name)
 		file, ok := d.files[name]
-		if !ok && gone.Optional {
+		if !ok && gone.optional {
 			continue
 		}
 		if !ok {
 			return missing(name)
 		}
-		if err := checkExports(name, file.Data, gone.Exports); err != nil {
+		if err := checkExports(name, file.Data, gone.exports); err != nil {
 			return err
 		}
 		delete(d.files, name)

@@ -16,9 +16,8 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/source"
 )
 
-// A patch is one purpose: hack/fork applies them all, hack/stage makes a commit
-// of each. A patch that does not find in upstream what it expects is an error,
-// never a guess.
+// A patch is one purpose. One that does not find in upstream what it expects is an
+// error, never a guess.
 type patch struct {
 	name  string
 	begin func(*draft) error // what comes before the edits; may be nil
@@ -62,16 +61,15 @@ var patches = []patch{
 		name: "client", begin: putRequests, edits: clientEdits,
 		adds: []string{
 			"pkg/internal/mappermetrics/mappermetrics.go",
-			"pkg/internal/follow/follow.go", "pkg/internal/follow/keep.go", "pkg/internal/follow/follow_test.go",
-			"pkg/client/client_follow.go", "pkg/client/client_follow_test.go",
+			"pkg/internal/follow/follow.go", "pkg/internal/follow/follow_test.go",
+			"pkg/client/client_follow.go",
 		},
 	},
 	{
 		name: "informers", edits: informerEdits,
 		adds: []string{
-			"pkg/handler/handler_follow.go", "pkg/handler/handler_follow_test.go",
-			"pkg/cache/internal/informers_follow.go", "pkg/cache/internal/informers_follow_test.go",
-			"pkg/cache/multi_namespace_follow.go", "pkg/cache/multi_namespace_follow_test.go", "pkg/cache/follow_server_test.go",
+			"pkg/cache/internal/informers_follow.go",
+			"pkg/cache/multi_namespace_follow.go", "pkg/cache/following_test.go", "pkg/cache/follow_server_test.go",
 		},
 	},
 	{
@@ -94,37 +92,20 @@ type draft struct {
 	ours  fs.FS // our sources: apiutil and internal
 }
 
-// Step is what a patch has made of the tree.
-type Step struct {
-	Patch string // its name
-	Files Files
-}
-
-// Steps makes the patched tree of a release out of upstream's files and our
-// sources: the tree as it is after each patch. It leaves upstream as it is.
-func Steps(version string, upstream Files, ours fs.FS) ([]Step, error) {
+// Generate makes the patched tree of a release out of upstream's files and our sources.
+// It leaves upstream as it is.
+func Generate(version string, upstream Files, ours fs.FS) (Files, error) {
 	line, err := LineOf(version)
 	if err != nil {
 		return nil, err
 	}
 	d := &draft{line: line, files: maps.Clone(upstream), ours: ours}
-	var steps []Step
 	for _, p := range patches {
 		if err := d.apply(p); err != nil {
 			return nil, fmt.Errorf("patch %q on %s %s: %w", p.name, Module, version, err)
 		}
-		steps = append(steps, Step{Patch: p.name, Files: maps.Clone(d.files)})
 	}
-	return steps, nil
-}
-
-// Generate is the last of the Steps.
-func Generate(version string, upstream Files, ours fs.FS) (Files, error) {
-	steps, err := Steps(version, upstream, ours)
-	if err != nil {
-		return nil, err
-	}
-	return steps[len(steps)-1].Files, nil
+	return d.files, nil
 }
 
 func (d *draft) apply(p patch) error {
@@ -198,7 +179,17 @@ func template(name string, noted keys) ([]byte, error) {
 	}
 	text := string(data)
 	for key, values := range noted {
-		text = gotool.RepeatLines(text, key, values)
+		var filled strings.Builder
+		for _, line := range gotool.SplitLines(text) {
+			if !strings.Contains(line, key) {
+				filled.WriteString(line)
+				continue
+			}
+			for _, value := range values {
+				filled.WriteString(strings.ReplaceAll(line, key, value))
+			}
+		}
+		text = filled.String()
 	}
 	if data, err = format.Source([]byte(text)); err != nil { // what was filled in is longer or shorter
 		return nil, fmt.Errorf("our template %s, filled in: %w", name, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"go/printer"
 	"go/token"
 	"go/types"
 	"maps"
@@ -22,25 +23,32 @@ import (
 // The tool takes every release of a line, not only the newest. Upstream changes
 // files within a line: it changed the namespaced client between v0.22.0 and
 // v0.22.4.
-func TestEveryReleaseFitsTogether(t *testing.T) {
-	for _, version := range everyRelease(t) {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			upstream := upstreamOf(t, version)
-			made, err := Generate(version, maps.Clone(upstream), freshmapper.Source)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, dir := range changedFolders(upstream, made) {
-				for _, problem := range problems(t, made, dir) {
-					t.Error(problem)
+func TestEveryRelease(t *testing.T) {
+	for _, line := range Lines {
+		newest, err := strconv.Atoi(strings.TrimPrefix(line.Newest, line.Minor+"."))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for patch := range newest + 1 {
+			version := fmt.Sprintf("%s.%d", line.Minor, patch)
+			t.Run(version, func(t *testing.T) {
+				t.Parallel()
+				upstream := upstreamOf(t, version)
+				made, err := Generate(version, upstream, freshmapper.Source)
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-		})
+				fitsTogether(t, upstream, made)
+				sameAPI(t, upstream, made)
+				r := &Result{Version: version, Files: made, before: upstream.Digests()}
+				r.slim()
+				slimIsWhole(t, r.Files)
+			})
+		}
 	}
 }
 
-// The check finds the faults that it is for.
+// The checks find the faults that they are for.
 func TestProblems(t *testing.T) {
 	files := Files{"p/a.go": {Data: []byte(`package p
 
@@ -63,42 +71,48 @@ func f() int {
 	if strings.Contains(got, "unknown.Value") {
 		t.Errorf("what is imported is not looked at, but:\n%s", got)
 	}
-}
-
-// everyRelease lists the releases of all lines up to the newest tested ones.
-func everyRelease(t *testing.T) (versions []string) {
-	t.Helper()
-	for _, line := range Lines {
-		newest, err := strconv.Atoi(strings.TrimPrefix(line.Newest, line.Minor+"."))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for patch := range newest + 1 {
-			versions = append(versions, fmt.Sprintf("%s.%d", line.Minor, patch))
+	upstream := exported(t, upstreamOf(t, Newest()), apiutilDir)
+	for name, form := range map[string]string{
+		"NewDynamicRESTMapper":                 "func NewDynamicRESTMapper(*rest.Config, *http.Client) (meta.RESTMapper, error)",
+		"ErrResourceDiscoveryFailed":           "type ErrResourceDiscoveryFailed map[schema.GroupVersion]error",
+		"*ErrResourceDiscoveryFailed.Unwrap()": "func (*ErrResourceDiscoveryFailed) Unwrap() []error",
+	} {
+		if upstream[name] != form {
+			t.Errorf("%s is %q, want %q", name, upstream[name], form)
 		}
 	}
-	return versions
 }
 
-// changedFolders are those of upstream's that a made tree has changed, or added to.
-func changedFolders(upstream, made Files) []string {
-	theirs, folders := goDirs(upstream), map[string]bool{}
+// fitsTogether checks the packages of upstream's that a made tree has changed, or added to.
+func fitsTogether(t *testing.T, upstream, made Files) {
+	t.Helper()
+	theirs, changed := packages(upstream), map[string]bool{}
 	for name, file := range made {
 		if dir := path.Dir(name); theirs[dir] && strings.HasSuffix(name, ".go") && string(upstream[name].Data) != string(file.Data) {
-			folders[dir] = true
+			changed[dir] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(folders))
+	for dir := range changed {
+		for _, problem := range problems(t, made, dir) {
+			t.Error(problem)
+		}
+	}
 }
 
-// seen matches the faults that a type check finds without the imported packages.
-var seen = regexp.MustCompile(`undefined: [\w]+$|declared and not used|imported and not used|redeclared|already declared|missing return`)
+// packages are the folders that hold packages.
+func packages(files Files) map[string]bool {
+	dirs := map[string]bool{}
+	for name := range files {
+		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") && !strings.Contains(name, "testdata/") {
+			dirs[path.Dir(name)] = true
+		}
+	}
+	return dirs
+}
 
-// problems checks the types of the package in a folder, its tests left out.
-func problems(t *testing.T, files Files, dir string) (found []string) {
+// parsed are the files of a package, tests left out.
+func parsed(t *testing.T, fset *token.FileSet, files Files, dir string) (all []*ast.File) {
 	t.Helper()
-	fset := token.NewFileSet()
-	var parsed []*ast.File
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if path.Dir(name) != dir || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			continue
@@ -107,8 +121,18 @@ func problems(t *testing.T, files Files, dir string) (found []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parsed = append(parsed, file)
+		all = append(all, file)
 	}
+	return all
+}
+
+// seen matches the faults that a type check finds without the imported packages.
+var seen = regexp.MustCompile(`undefined: [\w]+$|declared and not used|imported and not used|redeclared|already declared|missing return`)
+
+// problems checks the types of the package in a folder.
+func problems(t *testing.T, files Files, dir string) (found []string) {
+	t.Helper()
+	fset := token.NewFileSet()
 	config := types.Config{
 		Importer: empty{},
 		Error: func(err error) {
@@ -117,7 +141,7 @@ func problems(t *testing.T, files Files, dir string) (found []string) {
 			}
 		},
 	}
-	_, _ = config.Check(dir, fset, parsed, nil) // Error has them
+	_, _ = config.Check(dir, fset, parsed(t, fset, files, dir), nil) // Error has them
 	return found
 }
 
@@ -126,7 +150,7 @@ type empty struct{}
 
 func (empty) Import(name string) (*types.Package, error) {
 	base := path.Base(name)
-	if majorVersion.MatchString(base) {
+	if regexp.MustCompile(`^v[0-9]+$`).MatchString(base) {
 		base = path.Base(path.Dir(name))
 	}
 	p := types.NewPackage(name, base)
@@ -134,4 +158,147 @@ func (empty) Import(name string) (*types.Package, error) {
 	return p, nil
 }
 
-var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
+// sameAPI checks that each package of a made tree exports what upstream's does, in the
+// same form; pkg/client/apiutil exports ours besides, and nothing else.
+func sameAPI(t *testing.T, upstream, made Files) {
+	t.Helper()
+	dirs := packages(upstream)
+	maps.Copy(dirs, packages(made))
+	for dir := range dirs {
+		if strings.Contains(dir+"/", "/internal/") {
+			continue // nobody else's to use
+		}
+		want, got := exported(t, upstream, dir), exported(t, made, dir)
+		if dir == apiutilDir {
+			ours, err := Read(freshmapper.Source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := exported(t, ours, "apiutil")
+			maps.Copy(all, want) // of a name that we have, too, upstream's form counts
+			want = all
+		}
+		for name, form := range want {
+			if got[name] != form {
+				t.Errorf("%s: %s was %q, is %q", dir, name, form, got[name])
+			}
+			delete(got, name)
+		}
+		for name := range got {
+			t.Errorf("%s: %s is new", dir, name)
+		}
+	}
+}
+
+// exported returns what a package exports, by name: declarations as they are written, without
+// bodies, comments and names of parameters.
+func exported(t *testing.T, files Files, dir string) map[string]string {
+	t.Helper()
+	fset, api := token.NewFileSet(), map[string]string{}
+	add := func(name, what string, node any) {
+		var text strings.Builder
+		if err := printer.Fprint(&text, fset, node); err != nil {
+			t.Fatal(err)
+		}
+		api[name] = what + strings.Join(strings.Fields(text.String()), " ")
+	}
+	for _, file := range parsed(t, fset, files, dir) {
+		ast.FileExports(file)
+		ast.Inspect(file, nameless)
+		for _, decl := range file.Decls {
+			switch decl := decl.(type) {
+			case *ast.FuncDecl:
+				name := decl.Name.Name
+				if decl.Recv != nil {
+					receiver := types.ExprString(decl.Recv.List[0].Type)
+					if !ast.IsExported(strings.TrimLeft(receiver, "*")) {
+						continue
+					}
+					name = receiver + "." + name + "()"
+				}
+				add(name, "", decl)
+			case *ast.GenDecl:
+				for _, spec := range decl.Specs {
+					switch spec := spec.(type) {
+					case *ast.TypeSpec:
+						add(spec.Name.Name, "type ", spec)
+					case *ast.ValueSpec:
+						add(fmt.Sprint(spec.Names), decl.Tok.String()+" ", spec)
+					}
+				}
+			}
+		}
+	}
+	return api
+}
+
+// nameless takes the names of parameters and the body out of functions.
+func nameless(n ast.Node) bool {
+	unnamed := func(fields *ast.FieldList) {
+		if fields == nil {
+			return
+		}
+		var list []*ast.Field
+		for _, field := range fields.List {
+			for range max(1, len(field.Names)) {
+				list = append(list, &ast.Field{Type: field.Type})
+			}
+		}
+		fields.List = list
+	}
+	switch n := n.(type) {
+	case *ast.FuncDecl:
+		n.Body = nil
+		unnamed(n.Recv)
+	case *ast.FuncType:
+		unnamed(n.Params)
+		unnamed(n.Results)
+	}
+	return true
+}
+
+// slimIsWhole checks that what slim knows of upstream is true.
+func slimIsWhole(t *testing.T, files Files) {
+	t.Helper()
+	used, folders := map[string]bool{}, map[string]bool{}
+	for name := range files {
+		folders[path.Dir(name)] = true
+	}
+	for dir := range folders {
+		for _, file := range parsed(t, token.NewFileSet(), files, dir) {
+			if _, marked := files[path.Join(dir, "zz_skip.go")]; hasKind(file) && !marked {
+				t.Errorf("%s has what controller-gen takes for a type of an API", dir)
+			}
+			for _, spec := range file.Imports {
+				folder, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), Module+"/")
+				if ours && !folders[folder] {
+					t.Errorf("%s imports %s, which is not in the tree", dir, folder)
+				}
+				used[folder] = used[folder] || folder != dir
+			}
+		}
+	}
+	for folder := range folders {
+		if slices.Contains(strings.Split(folder, "/"), "internal") && !used[folder] {
+			t.Errorf("nothing in the tree imports %s", folder)
+		}
+	}
+}
+
+// hasKind reports whether a file declares a struct with the metadata of both a
+// type and an object in it.
+func hasKind(file *ast.File) (found bool) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		embeds := map[string]bool{}
+		if s, ok := n.(*ast.StructType); ok {
+			for _, field := range s.Fields.List {
+				if selector, ok := field.Type.(*ast.SelectorExpr); ok && len(field.Names) == 0 {
+					embeds[selector.Sel.Name] = true
+				}
+			}
+		}
+		found = found || embeds["TypeMeta"] && embeds["ObjectMeta"]
+		return !found
+	})
+	return found
+}

@@ -4,9 +4,9 @@ package tree
 
 import (
 	"fmt"
-	"go/ast"
 	"go/format"
 	"path"
+	"regexp"
 	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/fork/source"
@@ -24,6 +24,10 @@ var requesters = []struct{ name, file, receiver, follower string }{
 // and follows the mapper.
 func following(name string) string { return "following" + strings.ToUpper(name[:1]) + name[1:] }
 
+// request matches the first line of a method that is exported and takes a context: its
+// receiver, name, parameters and results.
+var request = regexp.MustCompile(`(?m)^func \((.*)\) ([A-Z]\w*)\((ctx context\.Context, .*)\) (\S.*) \{$`)
+
 // putRequests adds a file in which each request of upstream's client has one of
 // the same name and form that follows the mapper.
 func putRequests(d *draft) error {
@@ -31,14 +35,16 @@ func putRequests(d *draft) error {
 	for _, r := range requesters {
 		fmt.Fprintf(&body, "\n// %s is %s, whose requests follow the mapper.\ntype %[1]s struct{ %[2]s }\n", following(r.name), r.name)
 		err := d.files.Edit(path.Join(clientDir, r.file), func(f *source.File) {
-			before := body.Len()
-			for _, decl := range f.Decls() {
-				if method, ok := decl.(*ast.FuncDecl); ok && f.Receiver(method) == r.receiver && isRequest(f, method) {
-					writeFollowing(&body, f, method, r.name, r.follower)
+			written, text := 0, f.Text("")
+			for _, method := range request.FindAllStringSubmatch(text, -1) {
+				if method[1] == r.receiver {
+					writeFollowing(&body, f, r.name, method[2], method[3], method[4], r.follower)
+					written++
 				}
 			}
-			if body.Len() == before {
-				f.Unexpected("method of (%s) that sends a request", r.receiver)
+			like := regexp.MustCompile(`(?m)^func \(` + regexp.QuoteMeta(r.receiver) + `\) [A-Z]\w*\(\s*ctx `)
+			if written == 0 || written != len(like.FindAllString(text, -1)) {
+				f.Unexpected("methods of (%s) that send requests, each with its head on one line", r.receiver)
 			}
 		})
 		if err != nil {
@@ -58,46 +64,33 @@ func putRequests(d *draft) error {
 	return d.put(clientDir+"/client_follow_requests.go", data)
 }
 
-// isRequest reports whether a method is exported and takes a context.
-func isRequest(f *source.File, method *ast.FuncDecl) bool {
-	params := method.Type.Params.List
-	return method.Name.IsExported() && len(params) > 1 && f.Text(params[0]) == "ctx context.Context"
-}
-
 // writeFollowing writes the method that sends the same request and follows the mapper.
-func writeFollowing(out *strings.Builder, f *source.File, method *ast.FuncDecl, typeName, follower string) {
+func writeFollowing(out *strings.Builder, f *source.File, typeName, name, params, results, follower string) {
 	var args []string
 	hasObj := false
-	for _, param := range method.Type.Params.List {
-		_, variadic := param.Type.(*ast.Ellipsis)
-		for _, name := range param.Names {
-			hasObj = hasObj || name.Name == "obj"
-			arg := name.Name
-			if variadic {
-				arg += "..."
-			}
-			args = append(args, arg)
+	for _, param := range strings.Split(params, ", ") {
+		arg, kind, _ := strings.Cut(param, " ")
+		hasObj = hasObj || arg == "obj"
+		if strings.HasPrefix(kind, "...") {
+			arg += "..."
 		}
+		args = append(args, arg)
 	}
-	results := method.Type.Results.List
-	if !hasObj || f.Text(results[len(results)-1].Type) != "error" || len(results) > 2 {
-		f.Unexpected("method %s of %s with an obj that returns an error, and no more than one value besides", method.Name.Name, typeName)
-		return
+	does := map[string]string{"Get": "reads", "GetSubResource": "reads", "List": "lists"}[name]
+	if does == "" {
+		does = "writes"
 	}
-	does := "writes"
-	switch method.Name.Name {
-	case "Get", "GetSubResource":
-		does = "reads"
-	case "List":
-		does = "lists"
-	}
-	call := fmt.Sprintf("c.%s.%s(%s)", typeName, method.Name.Name, strings.Join(args, ", "))
+	call := fmt.Sprintf("c.%s.%s(%s)", typeName, name, strings.Join(args, ", "))
 	through := fmt.Sprintf("c.%sfollowing(ctx, obj, %s, func()", follower, does)
-	fmt.Fprintf(out, "\nfunc (c *%s) %s%s", following(typeName), method.Name.Name, f.Text(method.Type.Params))
-	if len(results) == 1 {
+	first, rest, two := strings.Cut(strings.Trim(results, "()"), ", ")
+	fmt.Fprintf(out, "\nfunc (c *%s) %s(%s)", following(typeName), name, params)
+	switch {
+	case hasObj && results == "error":
 		fmt.Fprintf(out, " error {\n\treturn %s error {\n\t\treturn %s\n\t})\n}\n", through, call)
-		return
+	case hasObj && two && rest == "error":
+		fmt.Fprintf(out, " (result %s, err error) {\n\terr = %s (err error) {\n\t\tresult, err = %s\n\t\treturn err\n\t})\n\treturn result, err\n}\n",
+			first, through, call)
+	default:
+		f.Unexpected("method %s of %s with an obj that returns an error, and no more than one value besides", name, typeName)
 	}
-	fmt.Fprintf(out, " (result %s, err error) {\n\terr = %s (err error) {\n\t\tresult, err = %s\n\t\treturn err\n\t})\n\treturn result, err\n}\n",
-		f.Text(results[0].Type), through, call)
 }

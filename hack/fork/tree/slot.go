@@ -3,6 +3,7 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func (s Slot) Interrupted() bool { return Exists(s.staged()) || Exists(s.old()) 
 // Put puts a tree in its place. After that comes Keep or Revert. On failure the place is as
 // it was.
 func (s Slot) Put(ctx context.Context, files Files, manifest *Manifest) error {
-	err := os.MkdirAll(s.staged(), 0o755)
+	err := s.remove(s.staged())
 	for name, file := range files {
 		if err == nil {
 			err = errors.Join(file.Write(s.staged(), name), ctx.Err())
@@ -54,13 +55,10 @@ func (s Slot) Put(ctx context.Context, files Files, manifest *Manifest) error {
 	if err == nil {
 		err = os.Rename(s.staged(), s.Dir)
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case ctx.Err() != nil:
-		err = ctx.Err()
 	}
-	return errors.Join(fmt.Errorf("write the tree: %w", err), s.Clear())
+	return errors.Join(fmt.Errorf("write the tree: %w", cmp.Or(ctx.Err(), err)), s.Clear())
 }
 
 // Keep gives up the tree that was there before.
@@ -80,13 +78,11 @@ func (s Slot) Clear() error {
 	if !Exists(s.old()) {
 		return s.remove(s.staged())
 	}
-	if err := s.Remove(); err != nil {
-		return err
+	err := s.Remove()
+	if err == nil {
+		err = os.Rename(s.old(), s.Dir)
 	}
-	if err := os.Rename(s.old(), s.Dir); err != nil {
-		return fmt.Errorf("put the old tree back: %w", err)
-	}
-	return nil
+	return err
 }
 
 // Remove empties the place.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 )
@@ -32,40 +31,17 @@ func Upstream(ctx context.Context, version string, sums []byte) (Files, error) {
 // database: with the consumer's own go.sum a module that is in the cache needs no
 // network.
 func Folder(ctx context.Context, version string, sums []byte) (string, error) {
-	module, err := download(ctx, version, sums)
-	return module.Dir, err
-}
-
-// Released is when a version of controller-runtime was released.
-func Released(ctx context.Context, version string) (time.Time, error) {
-	module, err := download(ctx, version, nil)
-	if err != nil {
-		return time.Time{}, err
-	}
-	data, err := os.ReadFile(module.Info)
-	if err != nil {
-		return time.Time{}, err
-	}
-	var info struct{ Time time.Time }
-	if err := json.Unmarshal(data, &info); err != nil || info.Time.IsZero() {
-		return time.Time{}, fmt.Errorf("%s names no time of release", module.Info)
-	}
-	return info.Time.UTC(), nil
-}
-
-type downloaded struct{ Dir, Info, Error string }
-
-// download runs in a module of its own, because in the consumer's folder the go
-// command would write to the consumer's go.sum.
-func download(ctx context.Context, version string, sums []byte) (module downloaded, err error) {
+	// In a module of its own: in the consumer's folder the go command would write to the
+	// consumer's go.sum.
 	files := map[string][]byte{"go.mod": []byte("module freshmapper.invalid/download\n\ngo 1.23\n"), "go.sum": sums}
 	out, err := gotool.Elsewhere(ctx, files, "mod", "download", "-json", Module+"@"+version)
+	var module struct{ Dir, Error string }
 	if json.Unmarshal(out, &module) == nil && module.Error != "" {
 		said := strings.Join(strings.Fields(module.Error), " ") // the proxy's answer is in lines
-		return module, fmt.Errorf("download %s", said)
+		return "", fmt.Errorf("download %s", said)
 	}
 	if err == nil && module.Dir == "" {
 		err = fmt.Errorf("go mod download %s@%s names no folder", Module, version)
 	}
-	return module, err
+	return module.Dir, err
 }

@@ -22,8 +22,8 @@ func TestParse(t *testing.T) {
 	for _, test := range []struct{ args, err string }{
 		{"", ""},
 		{"-kind Widget.v2.example.com -namespace clusters -leader-elect", ""},
-		{"-kind Widget", "-kind must be KIND.VERSION.GROUP"},
-		{"-kind Widget.example", "-kind must be KIND.VERSION.GROUP"},
+		{"-kind Widget", "-kind: it must be KIND.VERSION.GROUP"},
+		{"-kind Widget.example", "-kind: it must be KIND.VERSION.GROUP"},
 		{"-namespace=", "-namespace must not be empty"},
 		{"-interval 0s", "must be positive"},
 		{"-unhealthy-after -1s", "must be positive"},
@@ -33,8 +33,8 @@ func TestParse(t *testing.T) {
 		if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%q: %v; want %q", test.args, err, test.err)
 		}
-		if gvk, err := opts.gvk(); test.err == "" && (err != nil || gvk.Empty()) {
-			t.Errorf("%q: %v, %v", test.args, gvk, err)
+		if test.err == "" && opts.kind.Empty() {
+			t.Errorf("%q: no kind", test.args)
 		}
 	}
 }

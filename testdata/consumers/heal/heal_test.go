@@ -108,3 +108,13 @@ func TestIsDiscovery(t *testing.T) {
 		}
 	}
 }
+
+func TestBadInput(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "usage", "mend": `unknown command "mend"`, "manager -retry -1s": "-retry must be positive, not -1s", "report more": `unexpected argument "more"`,
+	} {
+		if err := run(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", args, err, want)
+		}
+	}
+}

@@ -8,14 +8,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 const usage = "usage: heal manager|report [flags] (-h after either explains)"
@@ -33,56 +38,68 @@ func run(args []string) error {
 	if len(args) == 0 {
 		return errors.New(usage)
 	}
-	switch args[0] {
+	command, flags := args[0], flag.NewFlagSet("heal "+args[0], flag.ContinueOnError)
+	var opts options
+	switch command {
 	case "manager":
-		return managerCommand(args[1:])
+		opts.addTo(flags)
 	case "report":
-		return reportCommand(args[1:])
 	default:
-		return fmt.Errorf("unknown command %q; %s", args[0], usage)
+		return fmt.Errorf("unknown command %q; %s", command, usage)
 	}
-}
-
-func managerCommand(args []string) error {
-	var opts managerOptions
-	flags := flag.NewFlagSet("heal manager", flag.ContinueOnError)
-	opts.addTo(flags)
-	if err := parse(flags, args); err != nil {
+	config.RegisterFlags(flags) // -kubeconfig
+	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
-	if err := opts.validate(); err != nil {
-		return err
-	}
-	cfg, err := config.GetConfig()
-	if err != nil {
-		return err
-	}
-	return runManager(ctrl.SetupSignalHandler(), cfg, opts)
-}
-
-func reportCommand(args []string) error {
-	if err := parse(flag.NewFlagSet("heal report", flag.ContinueOnError), args); err != nil {
-		return err
-	}
-	cfg, err := config.GetConfig()
-	if err != nil {
-		return err
-	}
-	r, err := newReporter(cfg)
-	if err != nil {
-		return err
-	}
-	return r.run(os.Stdin, os.Stdout)
-}
-
-// parse parses the flags of a command, to which it adds -kubeconfig.
-func parse(flags *flag.FlagSet, args []string) error {
-	config.RegisterFlags(flags)
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() > 0 {
+	switch {
+	case flags.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	case command == "manager" && opts.retry <= 0:
+		return fmt.Errorf("-retry must be positive, not %s", opts.retry)
 	}
-	return nil
+	cfg, err := config.GetConfig()
+	if err != nil {
+		return err
+	}
+	requests := &discoveryRequests{}
+	cfg.Wrap(requests.count)
+	if command == "report" {
+		return runReport(cfg, requests)
+	}
+	return runManager(ctrl.SetupSignalHandler(), cfg, requests, opts)
+}
+
+type options struct {
+	namespace      string
+	retry          time.Duration
+	metricsAddress string
+	leaderElection bool
+}
+
+func (o *options) addTo(flags *flag.FlagSet) {
+	flags.StringVar(&o.namespace, "namespace", "", "watch ConfigMaps in this namespace (default all)")
+	flags.DurationVar(&o.retry, "retry", time.Second, "look again for a kind that is not served after this time")
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "serve metrics at this address, 0 for none")
+	flags.BoolVar(&o.leaderElection, "leader-elect", false, "run only while holding the leader lease")
+}
+
+func runManager(ctx context.Context, cfg *rest.Config, requests *discoveryRequests, opts options) error {
+	watched := cache.Options{}
+	if opts.namespace != "" {
+		watched.DefaultNamespaces = map[string]cache.Config{opts.namespace: {}}
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Cache:            watched,
+		Metrics:          server.Options{BindAddress: opts.metricsAddress},
+		LeaderElection:   opts.leaderElection,
+		LeaderElectionID: "heal.example.com",
+	})
+	if err != nil {
+		return err
+	}
+	r := &reconciler{client: mgr.GetClient(), mapper: mgr.GetRESTMapper(), requests: requests, retry: opts.retry}
+	if err := r.setup(mgr); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
 }

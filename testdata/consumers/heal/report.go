@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -38,18 +41,16 @@ type reporter struct {
 	requests *discoveryRequests
 }
 
-func newReporter(cfg *rest.Config) (*reporter, error) {
-	requests := &discoveryRequests{}
-	cfg.Wrap(requests.count)
+func runReport(cfg *rest.Config, requests *discoveryRequests) error {
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	mapper, err := apiutil.NewDynamicRESTMapper(cfg, httpClient)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &reporter{mapper: mapper, requests: requests}, nil
+	return (&reporter{mapper: mapper, requests: requests}).run(os.Stdin, os.Stdout)
 }
 
 // run reads one command a line, and answers each with a line of JSON. It ends at a
@@ -115,4 +116,30 @@ func (r *reporter) reset() error {
 		return errors.New("the mapper cannot be reset: MaybeResetRESTMapper did nothing")
 	}
 	return nil
+}
+
+// discoveryRequests counts the requests that ask an API server what it serves.
+// Its count method fits rest.Config.Wrap.
+type discoveryRequests struct{ n atomic.Int64 }
+
+func (d *discoveryRequests) made() int64 { return d.n.Load() }
+
+func (d *discoveryRequests) count(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		if isDiscovery(req.URL.Path) {
+			d.n.Add(1)
+		}
+		return next.RoundTrip(req)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// isDiscovery reports whether path is /api, /api/v1, /apis, /apis/<group> or
+// /apis/<group>/<version>: longer paths are of resources.
+func isDiscovery(path string) bool {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	return parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) <= 3
 }

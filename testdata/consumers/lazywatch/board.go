@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
 // state is what the program does with a kind.
@@ -36,37 +38,31 @@ type entry struct {
 
 // board shows the state of every kind. Sources write to it, and HTTP handlers read.
 type board struct {
-	log      logr.Logger
-	patience time.Duration
+	log         logr.Logger
+	syncTimeout time.Duration
 
 	mu      sync.Mutex
 	entries map[string]entry // by kind, or by pattern while it selects none
 	listed  time.Time        // when the program first knew what is served
 }
 
-func newBoard(log logr.Logger, patience time.Duration) *board {
-	return &board{log: log, patience: patience, entries: map[string]entry{}}
+func newBoard(log logr.Logger, syncTimeout time.Duration) *board {
+	return &board{log: log, syncTimeout: syncTimeout, entries: map[string]entry{}}
 }
 
 // set also logs what is worth a line. A kind that is not used is not. It returns the state
 // before.
 func (b *board) set(kind string, s state, message string) state {
-	was := b.swap(kind, entry{State: s, Message: message, Since: time.Now()})
+	b.mu.Lock()
+	was := b.entries[kind]
+	if was.State != s || was.Message != message {
+		b.entries[kind] = entry{State: s, Message: message, Since: time.Now()}
+	}
+	b.mu.Unlock()
 	if s == running || s == failed || s == tripped || was.State == running {
 		b.log.Info("kind "+string(s), "kind", kind, "message", message)
 	}
 	return was.State
-}
-
-// swap replaces an entry, unless it is the same already, and returns the old one.
-func (b *board) swap(kind string, e entry) (was entry) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	was = b.entries[kind]
-	if was.State != e.State || was.Message != e.Message {
-		b.entries[kind] = e
-	}
-	return was
 }
 
 // found takes patterns off the board, because a kind of theirs is there.
@@ -94,6 +90,18 @@ func (b *board) list() map[string]entry {
 	return maps.Clone(b.entries)
 }
 
+// handler answers from the board alone. It asks no cache, so it never waits for one.
+func (b *board) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/healthz", healthz.CheckHandler{Checker: healthz.Ping})
+	mux.HandleFunc("/readyz", b.serveReady)
+	mux.HandleFunc("/kinds", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"kinds": b.list()}) // the reader has gone: nobody to tell
+	})
+	return mux
+}
+
 // serveReady answers a readiness probe, and lists the kinds that are left alone.
 func (b *board) serveReady(w http.ResponseWriter, _ *http.Request) {
 	if err := b.ready(); err != nil {
@@ -110,7 +118,7 @@ func (b *board) serveReady(w http.ResponseWriter, _ *http.Request) {
 }
 
 // ready fails until the program has looked at every kind that was served at start, but no
-// longer than patience: a kind that fails, that has gone or that came later does not make
+// longer than syncTimeout: a kind that fails, that has gone or that came later does not make
 // the program unready.
 func (b *board) ready() error {
 	b.mu.Lock()
@@ -118,7 +126,7 @@ func (b *board) ready() error {
 	if b.listed.IsZero() {
 		return errors.New("not known yet what is served")
 	}
-	if time.Since(b.listed) > b.patience {
+	if time.Since(b.listed) > b.syncTimeout {
 		return nil
 	}
 	for kind, e := range b.entries {

@@ -11,12 +11,17 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 func main() {
@@ -89,4 +94,30 @@ func (o *options) validate() error {
 		}
 	}
 	return nil
+}
+
+func runManager(ctx context.Context, cfg *rest.Config, opts options) error {
+	cfg.WarningHandler = rest.NoWarnings{} // the program asks for every kind, deprecated ones included
+	mgr, err := ctrl.NewManager(cfg, withAPIs(ctrl.Options{
+		Metrics: metrics.Options{BindAddress: "0"}, // the one server below is enough for an example
+	}, opts.rescan))
+	if err != nil {
+		return err
+	}
+	apis, err := apisOf(mgr, opts.rescan)
+	if err != nil {
+		return err
+	}
+	board := newBoard(mgr.GetLogger().WithName("board"), opts.syncTimeout)
+	source := &source{mgr: mgr, board: board, opts: opts}
+	sources := &sources{apis: apis, kinds: opts.kinds, board: board, maxFailures: opts.maxFailures, rest: opts.rest, run: source.run}
+	err = errors.Join(mgr.Add(manager.RunnableFunc(sources.start)), mgr.Add(&manager.Server{
+		Name:            "status",
+		Server:          &http.Server{Addr: opts.address, Handler: board.handler(), ReadHeaderTimeout: 10 * time.Second},
+		ShutdownTimeout: ptr.To(5 * time.Second),
+	}))
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -31,10 +32,6 @@ type source struct {
 	mgr   ctrl.Manager
 	board *board
 	opts  options
-}
-
-func newSource(mgr ctrl.Manager, board *board, opts options) *source {
-	return &source{mgr: mgr, board: board, opts: opts}
 }
 
 // run returns when ctx ends, or on an error. The kind is served until ctx ends.
@@ -101,9 +98,9 @@ func marked() labels.Selector {
 // with ctx, and leave nothing behind. In the manager's cache, the watch of a kind that
 // has gone would fail again and again for ever.
 func (s *source) mirror(ctx context.Context, gvk schema.GroupVersionKind, message string) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	objects, err := s.newCache(cancel)
+	failing, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	objects, err := s.newCache(fail)
 	if err != nil {
 		return err
 	}
@@ -111,25 +108,20 @@ func (s *source) mirror(ctx context.Context, gvk schema.GroupVersionKind, messag
 	if err != nil {
 		return err
 	}
-	cached := make(chan error, 1)
-	go func() {
-		defer cancel(nil)
-		cached <- objects.Start(ctx)
-	}()
-	err = s.runController(ctx, gvk, message, objects, c)
-	cancel(nil)
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		err = errors.Join(err, cause)
+	group, ctx := errgroup.WithContext(failing)
+	group.Go(func() error { return objects.Start(ctx) })
+	group.Go(func() error {
+		if err := s.awaitSync(ctx, gvk, objects); err != nil || ctx.Err() != nil {
+			return err
+		}
+		s.board.set(gvk.GroupKind().String(), running, message)
+		return c.Start(ctx)
+	})
+	err = group.Wait()
+	if cause := context.Cause(failing); !errors.Is(cause, context.Canceled) {
+		return errors.Join(err, cause)
 	}
-	return errors.Join(err, <-cached)
-}
-
-func (s *source) runController(ctx context.Context, gvk schema.GroupVersionKind, message string, objects cache.Cache, c controller.Controller) error {
-	if err := s.awaitSync(ctx, gvk, objects); err != nil || ctx.Err() != nil {
-		return err
-	}
-	s.board.set(gvk.GroupKind().String(), running, message)
-	return c.Start(ctx)
+	return err
 }
 
 // awaitSync waits for the first list, so that the controller, which waits for it, too,

@@ -44,8 +44,8 @@ func (s *sources) start(ctx context.Context) error {
 	s.apis.Watch(ctx, func(changes []change) {
 		for gk, k := range s.note(kinds, changes) {
 			r := k.best()
-			if r == k.chosen || r == (resource{}) && k.chosen.obstacle == "" {
-				continue // a source stays when its kind goes: RunWhileServed waits until it is back
+			if r == k.chosen {
+				continue
 			}
 			k.stop()
 			before, now := k.ended, make(chan struct{})
@@ -111,7 +111,7 @@ func (s *sources) supervise(ctx context.Context, name string, r resource) {
 	err := s.apis.RunWhileServed(ctx, func(run context.Context) error {
 		s.retry(run, name, r)
 		if ctx.Err() == nil {
-			s.board.set(name, notServed, "")
+			s.board.set(name, notServed, "") // start has not been told yet
 		}
 		return nil
 	}, r.gvk)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
@@ -44,6 +45,7 @@ func run(ctx context.Context, args []string) error {
 	class := flags.String("class", "", "mark the objects whose spec.class is this")
 	gets := flags.Int("gets", 10000, "get so many objects that do not exist")
 	over := flags.Duration("over", time.Minute, "take so long for them")
+	config.RegisterFlags(flags) // -kubeconfig
 	if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// named is a mapper that a program has made around another one.
+type named struct {
+	meta.RESTMapper
+}
+
+// Who asks as stock's client does gets the first mapping, without a request, also if the
+// kind is gone or the mapper was reset, through whatever the program has made of the mapper.
+// Nobody else does.
+func TestAsStock(t *testing.T) {
+	none := meta.NewDefaultRESTMapper(nil)
+	for name, combine := range map[string]func(m meta.RESTMapper) meta.RESTMapper{
+		"alone":   func(m meta.RESTMapper) meta.RESTMapper { return m },
+		"wrapped": func(m meta.RESTMapper) meta.RESTMapper { return &named{RESTMapper: struct{ meta.RESTMapper }{m}} },
+		"multi":   func(m meta.RESTMapper) meta.RESTMapper { return meta.MultiRESTMapper{none, m} },
+		"firsthit": func(m meta.RESTMapper) meta.RESTMapper {
+			return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{none, m}}
+		},
+		"priority": func(m meta.RESTMapper) meta.RESTMapper {
+			return &meta.PriorityRESTMapper{Delegate: meta.MultiRESTMapper{none, m}}
+		},
+	} {
+		eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
+			combined := combine(m)
+			ask := func(kind string) (string, int) {
+				server.TakeRequests()
+				got := describeMapping(combined.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: kind}, apiutil.AsStock("v1")...))
+				return got, len(server.TakeRequests())
+			}
+			if got, _ := ask("Late"); got != "no match" {
+				t.Errorf("%s: a kind that is not there: %s", name, got)
+			}
+			first, _ := ask("Foo")
+			server.PutVersion(fooKind.Group, fakeVersion("v1", "Bar", "Late:cluster"))
+			if err := m.Refresh(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			meta.MaybeResetRESTMapper(combined)
+			if got, requests := ask("Foo"); got != first || requests > 0 {
+				t.Errorf("%s: a kind that is gone: %s after %d requests", name, got, requests)
+			}
+			if got, _ := ask("FooList"); got != first {
+				t.Errorf("%s: its list: %s", name, got)
+			}
+			if got, requests := ask("FooList"); got != first || requests > 0 {
+				t.Errorf("%s: its list again: %s after %d requests", name, got, requests)
+			}
+			if got, _ := ask("Late"); got != "example.com/v1 lates root" {
+				t.Errorf("%s: a new kind: %s", name, got)
+			}
+			if got := describeMapping(combined.RESTMapping(fooKind.GroupKind(), "v1")); got != "no match" {
+				t.Errorf("%s: without AsStock: %s", name, got)
+			}
+		})
+	}
+}
