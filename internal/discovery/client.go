@@ -12,6 +12,7 @@ package discovery
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +24,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/internal/share"
@@ -49,6 +50,9 @@ type Client struct {
 	last    *bulk    // the last bulk document read; only Document uses it
 }
 
+// serializer is needed to make a REST client, and not used. All clients have the same.
+var serializer = scheme.Codecs.WithoutConversion()
+
 // NewClient makes a client that sends its requests through httpClient, with the
 // rate limiter and the other settings of cfg. It sends no request.
 func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Client, error) {
@@ -59,16 +63,19 @@ func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Cli
 	own := *httpClient
 	own.Transport = &roundTripper{next: next, maxBytes: options.MaxResponseBytes, requested: options.Requested}
 	own.CheckRedirect = sameHost(httpClient.CheckRedirect)
-	quiet := rest.CopyConfig(cfg)
-	quiet.WarningHandler = rest.NoWarnings{} // client-go would log what a server sends, which may be what was sent to it
-	// The REST client of the discovery client has the settings that stock's mapper uses:
-	// rate limits, timeout parameter, user agent.
-	client, err := discovery.NewDiscoveryClientForConfigAndClient(quiet, &own)
-	c := &Client{options: options, secrets: secretsOf(cfg)}
+	settings := rest.CopyConfig(cfg)
+	settings.WarningHandler = rest.NoWarnings{} // client-go would log what a server sends, which may be what was sent to it
+	// Stock's mapper sends its requests with these, from client-go's discovery client
+	// (setDiscoveryDefaults), which keeps much more.
+	settings.APIPath, settings.GroupVersion = "", nil
+	settings.Timeout = cmp.Or(settings.Timeout, 32*time.Second)
+	settings.Burst = cmp.Or(settings.Burst, 300)
+	settings.NegotiatedSerializer = serializer
+	client, err := rest.UnversionedRESTClientForConfigAndClient(settings, &own)
+	c := &Client{rest: client, options: options, secrets: secretsOf(cfg)}
 	if err != nil {
 		return nil, c.safe(hostError(cfg.Host, err), nil)
 	}
-	c.rest = client.RESTClient()
 	return c, nil
 }
 
