@@ -125,7 +125,7 @@ func (r herdResult) check(t *testing.T, replicas int) {
 		t.Logf("at most %.3f requests a replica in %v", peak, limit.window)
 		grace := 0.0
 		if replicas < 200 {
-			grace = 1 / math.Sqrt(float64(replicas)) // a few dice show more of chance
+			grace = 2 / math.Sqrt(float64(replicas)) // a few dice show more of chance: with 1 it failed 1 time in 50
 		}
 		if peak > limit.most+grace {
 			t.Errorf("%.3f requests a replica in %v; want at most %v", peak, limit.window, limit.most)

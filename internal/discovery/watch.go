@@ -103,7 +103,8 @@ func (c *Client) Watch(ctx context.Context, resource schema.GroupVersionResource
 	})}
 	w.request.stream = true
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
-	w.end = time.AfterFunc(c.options.RequestTimeout, func() { w.cancel(context.DeadlineExceeded) })
+	cancel := w.cancel // after Stop the timer stays for a while, and must keep no mapper
+	w.end = time.AfterFunc(c.options.RequestTimeout, func() { cancel(context.DeadlineExceeded) })
 	var err error
 	if w.seen, err = c.send(w.ctx, w.request); err != nil {
 		w.cancel(nil)
