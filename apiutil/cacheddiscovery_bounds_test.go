@@ -6,6 +6,7 @@ package apiutil_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -112,6 +113,24 @@ func TestCachedDiscoveryReadsOnceForAll(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A use that begins during a reading is not answered from before a change that was known then.
+func TestCachedDiscoveryUseDuringAReading(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		slow := through(func(req *http.Request) (*http.Response, error) {
+			resp, err := server.Client().Transport.RoundTrip(req)
+			time.Sleep(time.Second) // the answer is under way
+			return resp, err
+		})
+		v := newViewThrough(t, server, server.Client().Transport, slow)
+		go func() { _, _ = v.ServerGroups() }()
+		time.Sleep(1500 * time.Millisecond)
+		serve(server, newKind)
+		v.refresh(t)
+		v.wantPreferred(t, "at once", newResource, true)
+	})
 }
 
 // What is known goes on if the API has changed and what is there now can't be read.

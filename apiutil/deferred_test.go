@@ -36,7 +36,7 @@ var healings = map[string]struct {
 		change: func(s *fakeapi.Server) { serve(s, newKind) },
 		before: func(v *cachedView, _ *restmapper.DeferredDiscoveryRESTMapper) {
 			_ = v.mapper.Refresh(context.Background())
-			_, _ = v.ServerPreferredResources()
+			_, _, _ = v.ServerGroupsAndResources()
 		},
 		kind: newKind.GroupKind(), want: "new.example.com/v1 news namespace",
 	},

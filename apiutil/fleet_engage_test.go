@@ -325,21 +325,6 @@ func TestFleetLog(t *testing.T) {
 	})
 }
 
-// A mapper that was made and not engaged logs that.
-func TestFleetForgotten(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		log, logger := newTestLog()
-		fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, Logger: logger})
-		f := &fleetTest{fleet, newServer(fakeapi.Aggregated())}
-		m := f.new(t)
-		for range 10 {
-			wantServed(t, m, fooKind)
-			time.Sleep(time.Minute)
-		}
-		wantLine(t, log.containing("have no effect"), "engage its cluster in a Fleet")
-	})
-}
-
 // 300 clusters come and go ten times, all at once, some in the middle of their start,
 // some with a config that replaces another. Then many identities come that do not go. Nothing
 // remains of the clusters, and of the identities only MaxMappers: no entry, no goroutine, no

@@ -15,7 +15,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -32,12 +31,10 @@ import (
 // What one replica may send, on the average of all, in any window of that length,
 // wherever it begins. The second bounds the load; the tenth of a second proves
 // that the replicas do not act in step.
-var herdLimits = []herdLimit{{time.Second, 2}, {100 * time.Millisecond, 0.6}}
-
-type herdLimit struct {
+var herdLimits = []struct {
 	window time.Duration
 	most   float64
-}
+}{{time.Second, 2}, {herdTenth, 0.6}}
 
 // herdScenarios is what happens to the servers; the replicas have run for some time.
 var herdScenarios = map[string]func(h *herd){
@@ -108,9 +105,9 @@ func TestHerd(t *testing.T) {
 
 // A herdResult is what the servers and the replicas saw.
 type herdResult struct {
-	// Requests counts those in each tenth of a second, by sort. It begins herdLead
-	// before something happens.
-	Requests map[string][]int
+	// Requests counts those in each tenth of a second. It begins herdLead before something
+	// happens.
+	Requests []int
 	Peaks    map[string]float64 // by window: the most in any, by replica
 	Quiet    float64            // requests a second and replica before anything happens
 	Lookups  int
@@ -153,6 +150,7 @@ const (
 	herdLead     = 20 * time.Second  // of that is shown
 	herdAfter    = 150 * time.Second // is looked at once all is done
 	herdTakes    = 5 * time.Millisecond
+	herdTenth    = 100 * time.Millisecond
 )
 
 // A herd is many replicas of an operator on one API server, or on several behind
@@ -165,14 +163,9 @@ type herd struct {
 	turn     atomic.Uint64
 
 	mu       sync.Mutex
-	requests []herdRequest
+	requests []time.Time // refused ones, too
 
 	lookups, wrong, failed atomic.Int64
-}
-
-type herdRequest struct {
-	at   time.Time
-	sort string
 }
 
 // A herdServer is an API server that may be down.
@@ -204,8 +197,10 @@ func newHerd(t *testing.T, replicas, servers int) *herd {
 
 // roundTrip is the way of every request of every replica.
 func (h *herd) roundTrip(req *http.Request) (*http.Response, error) {
+	h.mu.Lock()
+	h.requests = append(h.requests, time.Now())
+	h.mu.Unlock()
 	s, living := h.next()
-	h.note(req, s)
 	if s == nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
@@ -232,25 +227,6 @@ func (h *herd) next() (s *herdServer, living context.Context) {
 		}
 	}
 	return nil, nil
-}
-
-func (h *herd) note(req *http.Request, s *herdServer) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.requests = append(h.requests, herdRequest{time.Now(), sortOf(req, s)})
-}
-
-// sortOf names what is asked for, as the legend of the plot has it.
-func sortOf(req *http.Request, s *herdServer) string {
-	switch {
-	case s == nil:
-		return "refused"
-	case strings.HasPrefix(req.URL.Path, crdsPath), strings.HasPrefix(req.URL.Path, apiServicesPath):
-		return "lists and watches"
-	case req.URL.Path == "/api" || req.URL.Path == "/apis":
-		return "document"
-	}
-	return "live"
 }
 
 // restart cuts all connections. The server is down for a while, and boots for another.
@@ -355,23 +331,16 @@ func (h *herd) converge() (seconds float64) {
 func (h *herd) count(begin time.Time) herdResult {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	from := begin.Add(-herdLead)
 	r := herdResult{
-		Requests: map[string][]int{}, Peaks: map[string]float64{},
+		Requests: make([]int, (herdLead+herdAfter)/herdTenth), Peaks: map[string]float64{},
 		Lookups: int(h.lookups.Load()), Wrong: int(h.wrong.Load()), Failed: int(h.failed.Load()),
 	}
-	from := begin.Add(-herdLead)
-	bins := int((herdLead + herdAfter) / (100 * time.Millisecond))
-	var times []time.Time
-	for _, request := range h.requests {
-		bin := int(request.at.Sub(from) / (100 * time.Millisecond))
-		if request.at.Before(from) || bin >= bins {
-			continue
-		}
-		if r.Requests[request.sort] == nil {
-			r.Requests[request.sort] = make([]int, bins)
-		}
-		r.Requests[request.sort][bin]++
-		times = append(times, request.at)
+	times := slices.DeleteFunc(h.requests, func(at time.Time) bool {
+		return at.Before(from) || !at.Before(from.Add(herdLead+herdAfter))
+	})
+	for _, at := range times {
+		r.Requests[at.Sub(from)/herdTenth]++
 	}
 	quiet, _ := slices.BinarySearchFunc(times, begin, time.Time.Compare)
 	r.Quiet = float64(quiet) / float64(len(h.replicas)) / herdLead.Seconds()

@@ -17,72 +17,67 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
+// lookup asks for a kind or resource in the way that what names. A lookup by resource takes
+// one version at most.
+func lookup(ctx context.Context, m *apiutil.DynamicRESTMapper, what, group, name string, versions ...string) (string, error) {
+	gk := schema.GroupKind{Group: group, Kind: name}
+	gvr := schema.GroupVersionResource{Group: group, Version: strings.Join(versions, ","), Resource: name}
+	switch what {
+	case "kind":
+		mapping, err := m.RESTMappingWithContext(ctx, gk, versions...)
+		return mappingText(mapping), err
+	case "kinds":
+		mappings, err := m.RESTMappingsWithContext(ctx, gk, versions...)
+		return textOfAll(mappings, mappingText), err
+	case "resource":
+		resource, err := m.ResourceForWithContext(ctx, gvr)
+		return resourceText(resource), err
+	case "resources":
+		resources, err := m.ResourcesForWithContext(ctx, gvr)
+		return textOfAll(resources, resourceText), err
+	case "kind-of":
+		kind, err := m.KindForWithContext(ctx, gvr)
+		return kindText(kind), err
+	case "kinds-of":
+		kinds, err := m.KindsForWithContext(ctx, gvr)
+		return textOfAll(kinds, kindText), err
+	case "singular":
+		return m.ResourceSingularizerWithContext(ctx, name)
+	}
+	return "", fmt.Errorf("no lookup of a %s", what)
+}
+
 // A lookupForm is one way to ask for a kind, and the answer if it is served.
 type lookupForm struct {
-	name           string
-	group, version string // those that the lookup names
-	want           string
-	ask            func(context.Context, *apiutil.DynamicRESTMapper) (string, error)
+	name                    string // of the method, with what it is given
+	what                    string // of lookup
+	group, version, subject string // group and version are empty if the lookup does not name them
+	want                    string
+}
+
+func (f lookupForm) ask(ctx context.Context, m *apiutil.DynamicRESTMapper) (string, error) {
+	return lookup(ctx, m, f.what, f.group, f.subject, strings.Fields(f.version)...)
 }
 
 // lookupForms lists the ways to ask for a namespaced kind of fakeVersion's: all
 // seven lookups, with and without what may be left out. The kind must be served
 // in no other group, and in no better version of its own.
 func lookupForms(gvk schema.GroupVersionKind) []lookupForm {
-	gk := gvk.GroupKind()
-	gvr := gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s")
+	singular := strings.ToLower(gvk.Kind)
+	gvr := gvk.GroupVersion().WithResource(singular + "s")
 	mapping := kindText(gvk) + " -> " + gvr.Resource + ", namespace"
-	forms := []lookupForm{{
-		name: "ResourceSingularizer", want: strings.ToLower(gvk.Kind),
-		ask: func(ctx context.Context, m *apiutil.DynamicRESTMapper) (string, error) {
-			return m.ResourceSingularizerWithContext(ctx, gvr.Resource)
-		},
-	}}
-	for _, versions := range [][]string{{gvk.Version}, nil} {
-		version := strings.Join(versions, "")
-		forms = append(forms, lookupForm{
-			name: "RESTMapping " + version, group: gk.Group, version: version, want: mapping,
-			ask: func(ctx context.Context, m *apiutil.DynamicRESTMapper) (string, error) {
-				answer, err := m.RESTMappingWithContext(ctx, gk, versions...)
-				return mappingText(answer), err
-			},
-		}, lookupForm{
-			name: "RESTMappings " + version, group: gk.Group, version: version, want: mapping,
-			ask: func(ctx context.Context, m *apiutil.DynamicRESTMapper) (string, error) {
-				answers, err := m.RESTMappingsWithContext(ctx, gk, versions...)
-				return textOfAll(answers, mappingText), err
-			},
-		})
+	forms := []lookupForm{{"ResourceSingularizer", "singular", "", "", gvr.Resource, singular}}
+	for _, version := range []string{gvk.Version, ""} {
+		forms = append(forms,
+			lookupForm{"RESTMapping " + version, "kind", gvk.Group, version, gvk.Kind, mapping},
+			lookupForm{"RESTMappings " + version, "kinds", gvk.Group, version, gvk.Kind, mapping})
 	}
-	for _, query := range []schema.GroupVersionResource{
-		gvr, {Group: gvr.Group, Resource: gvr.Resource}, {Resource: gvr.Resource},
-	} {
-		name := " " + query.GroupVersion().String()
-		forms = append(forms, lookupForm{
-			name: "KindFor" + name, group: query.Group, version: query.Version, want: kindText(gvk),
-			ask: func(ctx context.Context, m *apiutil.DynamicRESTMapper) (string, error) {
-				answer, err := m.KindForWithContext(ctx, query)
-				return kindText(answer), err
-			},
-		}, lookupForm{
-			name: "KindsFor" + name, group: query.Group, version: query.Version, want: kindText(gvk),
-			ask: func(ctx context.Context, m *apiutil.DynamicRESTMapper) (string, error) {
-				answers, err := m.KindsForWithContext(ctx, query)
-				return textOfAll(answers, kindText), err
-			},
-		}, lookupForm{
-			name: "ResourceFor" + name, group: query.Group, version: query.Version, want: resourceText(gvr),
-			ask: func(ctx context.Context, m *apiutil.DynamicRESTMapper) (string, error) {
-				answer, err := m.ResourceForWithContext(ctx, query)
-				return resourceText(answer), err
-			},
-		}, lookupForm{
-			name: "ResourcesFor" + name, group: query.Group, version: query.Version, want: resourceText(gvr),
-			ask: func(ctx context.Context, m *apiutil.DynamicRESTMapper) (string, error) {
-				answers, err := m.ResourcesForWithContext(ctx, query)
-				return textOfAll(answers, resourceText), err
-			},
-		})
+	for _, gv := range []schema.GroupVersion{gvk.GroupVersion(), {Group: gvk.Group}, {}} {
+		forms = append(forms,
+			lookupForm{"KindFor " + gv.String(), "kind-of", gv.Group, gv.Version, gvr.Resource, kindText(gvk)},
+			lookupForm{"KindsFor " + gv.String(), "kinds-of", gv.Group, gv.Version, gvr.Resource, kindText(gvk)},
+			lookupForm{"ResourceFor " + gv.String(), "resource", gv.Group, gv.Version, gvr.Resource, resourceText(gvr)},
+			lookupForm{"ResourcesFor " + gv.String(), "resources", gv.Group, gv.Version, gvr.Resource, resourceText(gvr)})
 	}
 	return forms
 }

@@ -5,7 +5,6 @@
 package apiutil_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"testing"
@@ -21,46 +20,10 @@ import (
 // missElsewhere makes lookups that read the whole document and find nothing.
 func missElsewhere(t *testing.T, m *apiutil.DynamicRESTMapper) {
 	t.Helper()
-	for _, lookup := range []func() error{
-		func() error {
-			_, err := m.RESTMapping(schema.GroupKind{Group: "nowhere.example.com", Kind: "Absent"})
-			return err
-		},
-		func() error {
-			_, err := m.RESTMapping(schema.GroupKind{Group: otherKind.Group, Kind: "Absent"})
-			return err
-		},
-		func() error { _, err := m.KindFor(schema.GroupVersionResource{Resource: "absents"}); return err },
-	} {
-		if err := lookup(); !meta.IsNoMatchError(err) {
+	for _, err := range []error{miss(m, "nowhere.example.com"), miss(m, otherKind.Group), missByResource(m, "")} {
+		if !meta.IsNoMatchError(err) {
 			t.Errorf("a lookup of what is nowhere: %v", err)
 		}
-	}
-}
-
-// meanwhiles are what may happen between two lookups of a kind, none of which
-// changes that it is served.
-var meanwhiles = map[string]func(*testing.T, *apiutil.DynamicRESTMapper){
-	"nothing":        func(*testing.T, *apiutil.DynamicRESTMapper) {},
-	"misses":         missElsewhere,
-	"Reset":          func(_ *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset() },
-	"ResetGroup":     func(_ *testing.T, m *apiutil.DynamicRESTMapper) { m.ResetGroup(lateKind.Group) },
-	"two Resets":     func(t *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset(); missElsewhere(t, m); m.Reset() },
-	"a refresh":      refreshOnce,
-	"Reset, refresh": func(t *testing.T, m *apiutil.DynamicRESTMapper) { m.Reset(); refreshOnce(t, m) },
-}
-
-// refreshOnce lets a mapper with a RefreshInterval refresh at least once.
-func refreshOnce(t *testing.T, m *apiutil.DynamicRESTMapper) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if err := m.WaitForKinds(ctx, fooKind); err != nil {
-		t.Error(err)
-	}
-	before := m.Status().LastAttempt
-	for !m.Status().LastAttempt.After(before) && ctx.Err() == nil {
-		time.Sleep(time.Second)
 	}
 }
 
@@ -85,30 +48,30 @@ func documentsInTurn(ahead, behind *fakeapi.Server) fakeapi.Balancer {
 	}
 }
 
-// What live reads have found stays, whichever replica the document comes from.
+// What live reads have found stays, whichever replica the document comes from, and whatever
+// happens meanwhile that does not change it.
 func TestDocumentsOfTwoReplicas(t *testing.T) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-		for when, meanwhile := range meanwhiles {
-			t.Run(when, func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					ahead, behind := twoReplicas(forms)
-					m := newMapperThrough(t, ahead, documentsInTurn(ahead, behind), apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
-					readAll(t, m)
-					defer startMapper(t, m)()
-					for n := range 8 {
-						for _, gvk := range []schema.GroupVersionKind{lateKind, fooKind, newKind} {
-							if err := lookUp(m, gvk); err != nil {
-								t.Errorf("round %d, %s: %v", n, gvk, err)
-							}
-						}
-						if _, err := m.RESTMapping(lateKind.GroupKind()); err != nil {
-							t.Errorf("round %d, without a version: %v", n, err)
-						}
-						meanwhile(t, m)
-					}
-				})
-			})
-		}
+		inBubble(t, func(t *testing.T) {
+			ahead, behind := twoReplicas(forms)
+			m := newMapperThrough(t, ahead, documentsInTurn(ahead, behind), apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
+			readAll(t, m)
+			defer startMapper(t, m)()
+			aRefresh := func() { time.Sleep(6 * time.Second) }
+			meanwhiles := [][]func(){
+				{}, {func() { missElsewhere(t, m) }}, {m.Reset}, {func() { m.ResetGroup(lateKind.Group) }},
+				{m.Reset, func() { missElsewhere(t, m) }, m.Reset}, {aRefresh}, {m.Reset, aRefresh},
+			}
+			for n := range 8 * len(meanwhiles) {
+				wantServed(t, m, lateKind, fooKind, newKind)
+				if _, err := m.RESTMapping(lateKind.GroupKind()); err != nil || t.Failed() {
+					t.Fatalf("after %d, without a version: %v", n%len(meanwhiles), err)
+				}
+				for _, meanwhile := range meanwhiles[n/8] {
+					meanwhile()
+				}
+			}
+		})
 	})
 }
 

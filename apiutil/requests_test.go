@@ -3,6 +3,7 @@
 package apiutil_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net/http"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -107,8 +107,8 @@ func (s *scriptStage) command(words []string) ([]string, error) {
 		answer, err := s.lookup(args[0], args[1], args[2], args[3:])
 		return s.withRequests(answer), err
 	case name == "singular" && len(args) == 1:
-		answer, err := s.mapper.ResourceSingularizer(args[0])
-		return s.withRequests(answered(answer, err)), nil
+		answer, err := s.lookup(name, "any", args[0], nil)
+		return s.withRequests(answer), err
 	default:
 		return nil, s.change(name, args)
 	}
@@ -153,35 +153,13 @@ func (s *scriptStage) withRequests(answer string) []string {
 	return append([]string{answer}, lines...)
 }
 
+// lookup looks something up in a group, the core group or any group.
 func (s *scriptStage) lookup(what, group, name string, versions []string) (string, error) {
-	switch group {
-	case "core", "any":
+	if group == "core" || group == "any" {
 		group = ""
 	}
-	gk := schema.GroupKind{Group: group, Kind: name}
-	gvr := schema.GroupVersionResource{Group: group, Version: strings.Join(versions, ","), Resource: name}
-	switch what {
-	case "kind":
-		mapping, err := s.mapper.RESTMapping(gk, versions...)
-		return answered(mappingText(mapping), err), nil
-	case "kinds":
-		mappings, err := s.mapper.RESTMappings(gk, versions...)
-		return answered(textOfAll(mappings, mappingText), err), nil
-	case "resource":
-		resource, err := s.mapper.ResourceFor(gvr)
-		return answered(resourceText(resource), err), nil
-	case "resources":
-		resources, err := s.mapper.ResourcesFor(gvr)
-		return answered(textOfAll(resources, resourceText), err), nil
-	case "kind-of":
-		kind, err := s.mapper.KindFor(gvr)
-		return answered(kindText(kind), err), nil
-	case "kinds-of":
-		kinds, err := s.mapper.KindsFor(gvr)
-		return answered(textOfAll(kinds, kindText), err), nil
-	default:
-		return "", fmt.Errorf("no lookup of a %s", what)
-	}
+	answer, err := lookup(context.Background(), s.mapper, what, group, name, versions...)
+	return answered(answer, err), nil
 }
 
 // change changes what the server serves, or how.

@@ -63,54 +63,35 @@ func benchmarkMiss(b *testing.B, versions ...string) {
 // BenchmarkRefresh: Reset and a lookup; for stock, which cannot be reset, a new
 // mapper and a lookup.
 func BenchmarkRefresh(b *testing.B) {
-	b.Run("changed=none", func(b *testing.B) {
-		forEach(b, discoverySizes, func(b *testing.B, groups int, f flavour) {
-			e := newEndpoint(groupsOf(groups))
-			mapper := f.warmMapper(b, e)
-			benchmarkRefresh(b, e, func() {
-				mapper = f.fresh(b, e, mapper)
-				mustFind(b, mapper, e.kind)
-			}, nil)
-		})
-	})
-	b.Run("changed=one", func(b *testing.B) {
-		forEach(b, discoverySizes, func(b *testing.B, groups int, f flavour) {
-			e := newEndpoint(groupsOf(groups))
-			mapper := f.warmMapper(b, e)
-			var added schema.GroupKind
-			benchmarkRefresh(b, e, func() {
-				mapper = f.fresh(b, e, mapper)
-				mustFind(b, mapper, added)
-			}, func() {
-				added = e.change(groups / 2)
-				e.render(b, f.accept)
+	for _, changed := range []string{"none", "one"} {
+		b.Run("changed="+changed, func(b *testing.B) {
+			forEach(b, discoverySizes, func(b *testing.B, groups int, f flavour) {
+				b.ReportAllocs()
+				e := newEndpoint(groupsOf(groups))
+				mapper, wanted := f.warmMapper(b, e), e.kind
+				e.server.TakeRequests()
+				n, requests, docBytes := 0, 0, 0
+				for b.Loop() {
+					if changed == "one" {
+						b.StopTimer()
+						wanted = e.change(groups / 2)
+						e.render(b, f.accept)
+						runtime.GC()
+						b.StartTimer()
+					}
+					mapper = f.fresh(b, e, mapper)
+					mustFind(b, mapper, wanted)
+					if n++; changed == "one" {
+						r, bytes := e.traffic()
+						requests, docBytes = requests+r, docBytes+bytes
+					}
+				}
+				r, bytes := e.traffic()
+				b.ReportMetric(float64(requests+r)/float64(n), "requests/op")
+				b.ReportMetric(float64(docBytes+bytes)/float64(n), "doc-B/op")
 			})
 		})
-	})
-}
-
-// benchmarkRefresh runs prepare, which may be nil, outside the measured time.
-func benchmarkRefresh(b *testing.B, e *endpoint, refresh, prepare func()) {
-	b.ReportAllocs()
-	e.server.TakeRequests()
-	n, requests, docBytes := 0, 0, 0
-	for b.Loop() {
-		if prepare != nil {
-			b.StopTimer()
-			prepare()
-			runtime.GC()
-			b.StartTimer()
-		}
-		refresh()
-		n++
-		if prepare != nil {
-			r, bytes := e.traffic()
-			requests, docBytes = requests+r, docBytes+bytes
-		}
 	}
-	r, bytes := e.traffic()
-	b.ReportMetric(float64(requests+r)/float64(n), "requests/op")
-	b.ReportMetric(float64(docBytes+bytes)/float64(n), "doc-B/op")
 }
 
 // change gives one of the typical groups a kind that it never had before, in

@@ -82,11 +82,6 @@ var targets = []target{
 	// A lookup in one group does not wait for those in others.
 	{what: "10 misses in 10 absent groups, version given: latencies of the server", most: 2.5, of: "OnceApart/mode=$each/version=given/groups=100/mapper=ours latencies", each: modeNames},
 	{what: "10 misses in 10 absent groups, no version: latencies of the server", most: 5, of: "OnceApart/mode=$each/version=none/groups=100/mapper=ours latencies", each: modeNames},
-	{what: "miss, no version, while three goroutines ask a group that hangs: time ÷ undisturbed", most: 1.5, of: "OnceBeside/version=none/groups=100/mapper=ours disturbed-ns", by: "OnceBeside/version=none/groups=100/mapper=ours undisturbed-ns"},
-	{what: "miss, version given, while three goroutines ask a group that hangs: time ÷ undisturbed", most: 1.5, of: "OnceBeside/version=given/groups=100/mapper=ours disturbed-ns", by: "OnceBeside/version=given/groups=100/mapper=ours undisturbed-ns"},
-	{what: "known kind after a reset while 3 groups hang: requests, the document's two", most: 2, of: "OnceReset/mode=aggregated/groups=100/mapper=ours requests/op"},
-	{what: "the same, legacy: requests, the document's and the kind's version", most: 3, of: "OnceReset/mode=legacy/groups=100/mapper=ours requests/op"},
-	{what: "the same, legacy: latencies of the server", most: 4, of: "OnceReset/mode=legacy/groups=100/mapper=ours latencies"},
 
 	// Many clusters in one process: 32 MiB for 1,000 of them.
 	{what: "1,000 clusters of 300 groups, 80 % of the clusters equal: heap of each mapper", most: 32 << 20 / 1000, of: "OnceClusters/equal=clusters/groups=300/mapper=ours B/mapper"},

@@ -4,6 +4,7 @@ package bench
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -86,7 +87,7 @@ func askAbsent(mapper meta.RESTMapper, gk schema.GroupKind, versions ...string) 
 	}
 	_, err := mapper.RESTMapping(gk, versions...)
 	if !meta.IsNoMatchError(err) {
-		return fmt.Errorf("%v: got %w, want no match", gk, cmp.Or(err, error(errFound)))
+		return fmt.Errorf("%v: got %w, want no match", gk, cmp.Or(err, errors.New("a mapping")))
 	}
 	return nil
 }
@@ -97,12 +98,6 @@ func mustFind(tb testing.TB, mapper meta.RESTMapper, gk schema.GroupKind, versio
 		tb.Fatal(err)
 	}
 }
-
-type benchError string
-
-func (e benchError) Error() string { return string(e) }
-
-const errFound = benchError("a mapping")
 
 // An endpoint is an API server and the HTTP client of one program that talks to it.
 type endpoint struct {
@@ -119,20 +114,12 @@ type line struct {
 	to atomic.Pointer[http.RoundTripper]
 }
 
-func newLine(to http.RoundTripper) *line {
-	l := &line{}
-	l.to.Store(&to)
-	return l
-}
-
 func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
 	if to := l.to.Load(); to != nil {
 		return (*to).RoundTrip(req)
 	}
-	return nil, errCut
+	return nil, errors.New("the benchmark has cut the line to the server")
 }
-
-const errCut = benchError("the benchmark has cut the line to the server")
 
 func newEndpoint(groups []fakeapi.Group) *endpoint {
 	last := groups[len(groups)-1]
@@ -141,13 +128,9 @@ func newEndpoint(groups []fakeapi.Group) *endpoint {
 
 // newEndpointOf makes an endpoint of a server that serves kind.
 func newEndpointOf(server *fakeapi.Server, kind schema.GroupKind) *endpoint {
-	l := newLine(server.Client().Transport)
-	return &endpoint{
-		server: server,
-		client: &http.Client{Transport: l},
-		kind:   kind,
-		line:   l,
-	}
+	to, l := server.Client().Transport, &line{}
+	l.to.Store(&to)
+	return &endpoint{server: server, client: &http.Client{Transport: l}, kind: kind, line: l}
 }
 
 func (e *endpoint) hangUp() {

@@ -3,6 +3,8 @@
 package bench
 
 import (
+	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -10,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // heap returns the heap in use, without garbage and without what only weak pointers
@@ -23,39 +27,27 @@ func heap() float64 {
 }
 
 // BenchmarkOnceHeap: what a mapper keeps once the server's documents are gone,
-// its HTTP client included.
+// its HTTP client included. Each has a server of its own, which is closed with it.
 func BenchmarkOnceHeap(b *testing.B) {
 	count := map[int]int{10: 100, 100: 30, 500: 8, 2000: 4}
 	b.Run("mapper_of=own_server", func(b *testing.B) {
 		forEach(b, hitSizes, func(b *testing.B, groups int, f flavour) {
-			reportHeap(b, f, count[groups], func() *endpoint { return newEndpoint(uniqueGroupsOf(groups)) })
+			for b.Loop() {
+				mappers := make([]meta.RESTMapper, count[groups])
+				before := heap()
+				for i := range mappers {
+					e := newEndpoint(uniqueGroupsOf(groups))
+					mappers[i] = f.warmMapper(b, e)
+					e.server.TakeRequests()
+					e.hangUp()
+				}
+				after := heap()
+				runtime.KeepAlive(mappers)
+				b.ReportMetric((after-before)/float64(len(mappers)), "B/mapper")
+			}
+			b.ReportMetric(0, "ns/op")
 		})
 	})
-	b.Run("mapper_of=equal_server", func(b *testing.B) {
-		forEach(b, hitSizes, func(b *testing.B, groups int, f flavour) {
-			first := f.warmMapper(b, newEndpoint(groupsOf(groups)))
-			reportHeap(b, f, count[groups], func() *endpoint { return newEndpoint(groupsOf(groups)) })
-			runtime.KeepAlive(first)
-		})
-	})
-}
-
-// reportHeap makes n mappers, each of a server of its own, which is closed with it.
-func reportHeap(b *testing.B, f flavour, n int, next func() *endpoint) {
-	for b.Loop() {
-		mappers := make([]meta.RESTMapper, n)
-		before := heap()
-		for i := range mappers {
-			e := next()
-			mappers[i] = f.warmMapper(b, e)
-			e.server.TakeRequests()
-			e.hangUp()
-		}
-		after := heap()
-		runtime.KeepAlive(mappers)
-		b.ReportMetric((after-before)/float64(n), "B/mapper")
-	}
-	b.ReportMetric(0, "ns/op")
 }
 
 // BenchmarkOnceFleet: 20 mappers on one server, each new one asked once. The
@@ -97,49 +89,66 @@ func BenchmarkOnceFleet(b *testing.B) {
 	})
 }
 
-// BenchmarkOnceStorm: 200 goroutines miss the same kind in a known version at
-// once, on a server that takes 20 ms to answer. The deferred mapper, which would
-// not ask, is reset by each of them.
+// latency is what the server takes to answer lookups that are made at once. The unit
+// "latencies" is multiples of it.
+const latency = 20 * time.Millisecond
+
+// BenchmarkOnceStorm: 200 goroutines miss the same kind in a known version at once. The
+// deferred mapper, which would not ask, is reset by each of them.
 func BenchmarkOnceStorm(b *testing.B) {
-	const concurrent = 200
 	forEach(b, []int{100, 500}, func(b *testing.B, groups int, f flavour) {
-		for b.Loop() {
-			b.StopTimer()
-			e := newEndpoint(groupsOf(groups))
-			mapper := f.warmMapper(b, e)
-			e.render(b, f.accept)
-			e.server.SetLatency(20 * time.Millisecond)
-			absent := schema.GroupKind{Group: e.kind.Group, Kind: "Absent"}
-			b.StartTimer()
-			if err := atOnce(concurrent, func() error { return askAbsent(mapper, absent, "v1") }); err != nil {
-				b.Fatal(err)
-			}
-			b.StopTimer()
-			requests, docBytes := e.traffic()
-			b.ReportMetric(float64(requests), "requests/op")
-			b.ReportMetric(float64(docBytes), "doc-B/op")
-			b.StartTimer()
-		}
+		f.atOnce(b, newEndpoint(groupsOf(groups)), 200, func(mapper meta.RESTMapper, e *endpoint, _ int) error {
+			return askAbsent(mapper, schema.GroupKind{Group: e.kind.Group, Kind: "Absent"}, "v1")
+		})
 	})
 }
 
-// atOnce calls ask from n goroutines and returns the first error.
-func atOnce(n int, ask func() error) error {
-	var (
-		gate  = make(chan struct{})
-		wg    sync.WaitGroup
-		once  sync.Once
-		first error
-	)
-	for range n {
-		wg.Go(func() {
-			<-gate
-			if err := ask(); err != nil {
-				once.Do(func() { first = err })
-			}
-		})
+// BenchmarkOnceApart: 10 lookups at once in 10 groups that the server does not have.
+func BenchmarkOnceApart(b *testing.B) {
+	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
+		for version, versions := range map[string][]string{"none": nil, "given": {"v1"}} {
+			b.Run(fmt.Sprintf("mode=%s/version=%s", mode, version), func(b *testing.B) {
+				forEach(b, []int{100}, func(b *testing.B, groups int, f flavour) {
+					e := newEndpoint(groupsOf(groups))
+					e.server.SetForms(forms)
+					f.atOnce(b, e, 10, func(mapper meta.RESTMapper, _ *endpoint, i int) error {
+						return askAbsent(mapper, schema.GroupKind{Group: fmt.Sprintf("absent%d.example.com", i), Kind: "Absent"}, versions...)
+					})
+				})
+			})
+		}
 	}
-	close(gate)
-	wg.Wait()
-	return first
+}
+
+// atOnce measures n lookups at once of a warm mapper.
+func (f flavour) atOnce(b *testing.B, e *endpoint, n int, ask func(mapper meta.RESTMapper, e *endpoint, i int) error) {
+	for b.Loop() {
+		b.StopTimer()
+		e.server.SetLatency(0)
+		mapper := f.warmMapper(b, e)
+		e.render(b, f.accept)
+		e.server.SetLatency(latency)
+		gate, errs := make(chan struct{}), make([]error, n)
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				<-gate
+				errs[i] = ask(mapper, e, i)
+			})
+		}
+		b.StartTimer()
+		start := time.Now()
+		close(gate)
+		wg.Wait()
+		took := time.Since(start)
+		b.StopTimer()
+		if err := errors.Join(errs...); err != nil {
+			b.Fatal(err)
+		}
+		requests, docBytes := e.traffic()
+		b.ReportMetric(float64(took)/float64(latency), "latencies")
+		b.ReportMetric(float64(requests), "requests/op")
+		b.ReportMetric(float64(docBytes), "doc-B/op")
+		b.StartTimer()
+	}
 }

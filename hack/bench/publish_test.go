@@ -14,7 +14,7 @@ import (
 
 // BenchmarkPublish: what it takes to get from a decoded group to the next
 // snapshot when one of 2,000 groups has changed, after live reads of its versions
-// and after a read of the document; and what it takes to list the changes for subscribers.
+// and after a read of the document.
 func BenchmarkPublish(b *testing.B) {
 	const count, changed = 2000, 1000
 	groups := make([]*snapshot.Group, 0, count)
@@ -62,15 +62,6 @@ func BenchmarkPublish(b *testing.B) {
 		}
 		if s.Generation() == start.Generation() {
 			b.Fatal("nothing was published")
-		}
-	})
-	b.Run("after=diff", func(b *testing.B) {
-		b.ReportAllocs()
-		next := live(start, 1, 2)
-		for b.Loop() {
-			if changes := snapshot.Diff(start, next); len(changes) != 2 {
-				b.Fatalf("%d changes, want the new kind in 2 versions", len(changes))
-			}
 		}
 	})
 }

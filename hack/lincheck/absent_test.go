@@ -16,8 +16,12 @@ func (v *view) checkNoMatch(o *Op) []Violation {
 			continue // without a document nobody knows of peers
 		}
 		p := proof{v, o, group, v.within(o)}
+		rule := RuleGroup
+		if len(o.Versions) > 0 {
+			rule = RuleVersion
+		}
 		if why := p.missing(); why != "" {
-			list = append(list, Violation{p.rule(), o, why})
+			list = append(list, Violation{rule, o, why})
 		}
 	}
 	return list
@@ -29,13 +33,6 @@ type proof struct {
 	op    *Op
 	group int
 	reads []*Request
-}
-
-func (p proof) rule() Rule {
-	if len(p.op.Versions) > 0 {
-		return RuleVersion
-	}
-	return RuleGroup
 }
 
 // missing returns what the proof lacks, or "" if it is complete.

@@ -74,11 +74,9 @@ func (v *view) checkHit(o *Op) []Violation {
 	if o.Kind != OpMapping || len(o.Versions) != 1 || o.Return.At == o.Call.At {
 		return nil
 	}
-	if all, one := v.resets(o, o.groups()[0]); later(all, one) != (Stamp{}) {
+	group := o.groups()[0]
+	if later(v.resets(o, group)) != (Stamp{}) || !v.certain(o, group, o.versions()[0]) {
 		return nil // when a reset is settled is the mapper's business
-	}
-	if !v.certain(o, o.groups()[0], o.versions()[0]) {
-		return nil
 	}
 	return []Violation{{RuleHit, o, fmt.Sprintf("it took %v", o.Return.At-o.Call.At)}}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // A Stamp is a moment. Seq orders all moments of a history; At is the virtual
@@ -63,7 +65,7 @@ type Fault struct {
 	From, Until Stamp
 	Group       int // of the live endpoints of a group; or the document
 	Version     int // of its path alone; or everyVersion
-	Name        string
+	Kind        fakeapi.Fault
 }
 
 const (
@@ -72,13 +74,11 @@ const (
 )
 
 func (f *Fault) String() string {
-	switch {
-	case f.Group == theDocument:
-		return "the document, " + f.Name
-	case f.Version == everyVersion:
-		return groupNames[f.Group] + ", " + f.Name
+	where := append([]string{"the document"}, groupNames[:]...)[f.Group+1]
+	if f.Version != everyVersion {
+		where += "/" + versionNames[f.Version]
 	}
-	return groupNames[f.Group] + "/" + versionNames[f.Version] + ", " + f.Name
+	return where + ", " + f.Kind.String()
 }
 
 // concerns reports whether a lookup may need what the fault is about.

@@ -131,11 +131,7 @@ func (r *run) breakThings(rnd *rand.Rand) {
 
 func faults() []fakeapi.Fault {
 	return []fakeapi.Fault{
-		fakeapi.Status(http.StatusServiceUnavailable, 0),
-		fakeapi.Status(http.StatusInternalServerError, 0),
-		fakeapi.Status(http.StatusForbidden, 0),
-		fakeapi.StatusText(http.StatusBadGateway),
-		fakeapi.StatusText(http.StatusNotFound),
+		fakeapi.Status(503, 0), fakeapi.Status(500, 0), fakeapi.Status(403, 0), fakeapi.StatusText(502), fakeapi.StatusText(404),
 		fakeapi.Refused(), fakeapi.Timeout(), fakeapi.Truncated(), fakeapi.LoginPage(),
 	}
 }

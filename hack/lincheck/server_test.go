@@ -30,7 +30,6 @@ type server struct {
 	live   *fakeapi.Server
 	doc    *fakeapi.Server
 	faults []*Fault
-	broken map[*Fault]fakeapi.Fault
 	counts map[string]uint64 // requests for a path so far
 }
 
@@ -38,7 +37,7 @@ func newServer(h *History, latency time.Duration, first World) *server {
 	s := &server{
 		history: h, latency: latency, forms: fakeapi.Aggregated(),
 		live: fakeapi.New(), doc: fakeapi.New(),
-		broken: map[*Fault]fakeapi.Fault{}, counts: map[string]uint64{},
+		counts: map[string]uint64{},
 	}
 	if h.Legacy {
 		s.forms = fakeapi.Legacy()
@@ -50,27 +49,21 @@ func newServer(h *History, latency time.Duration, first World) *server {
 	return s
 }
 
-// change replaces what is served live.
-func (s *server) change(w World) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.world = w
-	w.serveAt(s.live, false)
-	s.history.note(func(now Stamp) { s.history.Worlds = append(s.history.Worlds, Change{now, w}) })
-}
+// change replaces what is served live, and publish what the document says.
+func (s *server) change(w World)  { s.set(&s.world, s.live, &s.history.Worlds, w) }
+func (s *server) publish(w World) { s.set(&s.behind, s.doc, &s.history.Docs, w) }
 
-// publish replaces what the document says.
-func (s *server) publish(w World) {
+func (s *server) set(world *World, server *fakeapi.Server, changes *[]Change, w World) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.behind = w
-	w.serveAt(s.doc, true)
-	s.history.note(func(now Stamp) { s.history.Docs = append(s.history.Docs, Change{now, w}) })
+	*world = w
+	w.serveAt(server, server == s.doc)
+	s.history.note(func(now Stamp) { *changes = append(*changes, Change{now, w}) })
 }
 
 // fail begins a fault and returns what ends it.
 func (s *server) fail(group, version int, fault fakeapi.Fault) (heal func()) {
-	f := &Fault{Group: group, Version: version, Name: fault.String()}
+	f := &Fault{Group: group, Version: version, Kind: fault}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.history.note(func(now Stamp) {
@@ -78,7 +71,6 @@ func (s *server) fail(group, version int, fault fakeapi.Fault) (heal func()) {
 		s.history.Faults = append(s.history.Faults, f)
 	})
 	s.faults = append(s.faults, f)
-	s.broken[f] = fault
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -155,7 +147,7 @@ func (s *server) route(r *Request, rnd *rand.Rand) http.RoundTripper {
 			target = fakeapi.New()
 			r.World.serveAt(target, !r.live())
 			target.SetForms(s.forms)
-			target.SetFault(fakeapi.All(), s.broken[f])
+			target.SetFault(fakeapi.All(), f.Kind)
 		}
 	}
 	return target.Client().Transport

@@ -77,7 +77,7 @@ func (t *timeline) outcome(r *Request) string {
 	case r.Err != nil:
 		return r.Err.Error()
 	case r.Fault != nil:
-		return fmt.Sprintf("%d, fault %s", r.Code, r.Fault.Name)
+		return fmt.Sprintf("%d, fault %s", r.Code, r.Fault.Kind)
 	case r.Code == 404:
 		return "404"
 	}

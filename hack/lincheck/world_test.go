@@ -119,18 +119,14 @@ func (w World) next(rnd *rand.Rand) World {
 
 // moved returns other versions; half the time none of them is among the old ones.
 func moved(rnd *rand.Rand, old uint8) uint8 {
-	for {
-		versions := uint8(1 + rnd.IntN(7))
-		if rnd.IntN(2) == 0 {
-			versions &^= old
-		}
-		if versions != 0 && versions != old {
-			return versions
-		}
-		if old == 7 {
-			return 1 << rnd.IntN(3)
-		}
+	versions := uint8(1 + rnd.IntN(7))
+	if others := versions &^ old; others != 0 && rnd.IntN(2) == 0 {
+		return others
 	}
+	if versions == old {
+		return 1 << rnd.IntN(3)
+	}
+	return versions
 }
 
 // serveAt makes a fake server serve the world, as one API server of a cluster: what a peer

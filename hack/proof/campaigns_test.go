@@ -25,7 +25,7 @@ var (
 
 // herdScenario is what the TestHerd of apiutil writes of each scenario.
 type herdScenario struct {
-	Requests               map[string][]int // in each tenth of a second
+	Requests               []int // in each tenth of a second
 	Peaks                  map[string]float64
 	Quiet, Converged       float64
 	Lookups, Wrong, Failed int
@@ -83,35 +83,19 @@ func TestHerd(t *testing.T) {
 // plot draws requests in a sliding second. It begins 20 s before something happens.
 func (s herdScenario) plot(title string, replicas int) chart.Plot {
 	const lead, tenths = 20, 10
-	p := chart.Plot{Title: "Requests a second and replica: " + title, X: chart.Axis{Label: "seconds"}, Y: chart.Axis{Label: "requests"}}
-	draw := func(sort string, bins []int) {
-		line, sum := chart.Line{Name: sort}, 0
-		for i, n := range bins {
-			if sum += n; i >= tenths {
-				sum -= bins[i-tenths]
-			}
-			line.Points = append(line.Points, chart.Point{X: float64(i+1) / tenths, Y: float64(sum) / float64(replicas)})
+	line, sum := chart.Line{Name: "requests"}, 0
+	for i, n := range s.Requests {
+		if sum += n; i >= tenths {
+			sum -= s.Requests[i-tenths]
 		}
-		p.Lines = append(p.Lines, line)
+		line.Points = append(line.Points, chart.Point{X: float64(i+1) / tenths, Y: float64(sum) / float64(replicas)})
 	}
-	var all []int
-	for _, sort := range []string{"document", "lists and watches", "live", "refused"} {
-		bins := s.Requests[sort]
-		for i, n := range bins {
-			if i == len(all) {
-				all = append(all, 0)
-			}
-			all[i] += n
-		}
-		if len(bins) > 0 {
-			draw(sort, bins)
-		}
-	}
-	draw("all", all)
 	happens := chart.Level("it happens", 0, lead, lead)
 	happens.Points[1].Y = 2
-	p.Lines = append(p.Lines, chart.Level("bound", 2, 0, float64(len(all))/tenths), happens)
-	return p
+	return chart.Plot{
+		Title: "Requests a second and replica: " + title, X: chart.Axis{Label: "seconds"}, Y: chart.Axis{Label: "requests"},
+		Lines: []chart.Line{line, chart.Level("bound", 2, 0, float64(len(s.Requests))/tenths), happens},
+	}
 }
 
 var (
@@ -146,7 +130,7 @@ func TestHistories(t *testing.T) {
 		}
 	}
 	c.Text("hack/lincheck checked %d random histories of lookups and resets, by four callers of one mapper, against a server in memory that changes, lags and fails,", len(rows)**histories)
-	c.Text("in virtual time. Every answer was held to F1 to F3 and F6 of DESIGN.md, and to a model of its truth by porcupine; the rules are in the")
+	c.Text("in virtual time. Every answer was held to F1 to F3, F5, F6 and F9 of DESIGN.md; the rules are in the")
 	c.Text("[package comment](../../lincheck/doc.go). The first seed was %d. Where there is one processor, a seed nearly always gives the same history.\n", c.seed)
 	c.Table([]string{"server", "processors", "histories", "with faults", "found", "NoMatch", "errors", "resets", "requests", "that break a rule"}, rows...)
 	c.finish("Random histories")

@@ -30,7 +30,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/hack/bench/chart"
 	"github.com/freshmapper/freshmapper/hack/control"
-	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
 
 var (
@@ -70,7 +69,6 @@ type soak struct {
 
 	open                           atomic.Int64 // connections of all mappers
 	lookups, late, misses, changed atomic.Int64 // late are those that the users could not make in time
-	hits, nothing                  histogram    // nothing is timed beside each hit
 	series                         []*series
 }
 
@@ -185,12 +183,7 @@ func (s *soak) lookUp(ctx context.Context, r *rand.Rand) {
 	}
 	k := soakSteady[r.IntN(len(soakSteady))]
 	versions := []string{k.Version}[:r.IntN(2)]
-	begin := time.Now()
-	err := s.find(ctx, m, k, versions...)
-	s.hits.add(time.Since(begin))
-	begin = time.Now()
-	s.nothing.add(time.Since(begin))
-	if err != nil && ctx.Err() == nil {
+	if err := s.find(ctx, m, k, versions...); err != nil && ctx.Err() == nil {
 		s.broken("%s: %v", k.gvk, err)
 	}
 }
@@ -247,8 +240,6 @@ func (s *soak) page(took time.Duration) {
 	s.Text("CRDs come and go: %d changes. The clients, the mappers and what measures them are one process; the heap is that of all, after a garbage collection.\n", s.changed.Load())
 	s.Text("%d lookups, %.0f a second, %d of them misses; %d more were due while the machine was busy with something else.\n",
 		s.lookups.Load(), float64(s.lookups.Load())/took.Seconds(), s.misses.Load(), s.late.Load())
-	s.Table([]string{"", "median", "p99", "p99.9", "longest"}, s.hits.row("a hit"), s.nothing.row("nothing at all"))
-	s.Text("\"Nothing at all\" is timed beside each hit: it shows what the machine and the clock add.\n")
 	var rows [][]string
 	var plots []chart.Plot
 	for _, each := range s.series {
@@ -322,36 +313,4 @@ func TestSlope(t *testing.T) {
 			t.Errorf("a line that rises by %v: %+v", want, s)
 		}
 	}
-}
-
-// histogram counts durations in bins that are a twentieth wider each.
-type histogram [600]atomic.Int64
-
-const binWidth = 1.05
-
-func (h *histogram) add(d time.Duration) {
-	n := int(math.Log(float64(max(d, 1))) / math.Log(binWidth))
-	h[min(n, len(h)-1)].Add(1)
-}
-
-// quantile returns the upper end of the bin in which it lies.
-func (h *histogram) quantile(q float64) time.Duration {
-	var all, seen int64
-	for n := range h {
-		all += h[n].Load()
-	}
-	for n := range h {
-		if seen += h[n].Load(); float64(seen) >= q*float64(all) {
-			return time.Duration(math.Pow(binWidth, float64(n+1)))
-		}
-	}
-	return 0
-}
-
-func (h *histogram) row(name string) []string {
-	row := []string{name}
-	for _, q := range []float64{0.5, 0.99, 0.999, 1} {
-		row = append(row, report.Rounded(h.quantile(q)))
-	}
-	return row
 }

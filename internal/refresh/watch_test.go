@@ -215,8 +215,8 @@ func (a *watchAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	if query.Get("limit") != "1" && (query.Get("allowWatchBookmarks") != "true" || query.Get("timeoutSeconds") == "") {
 		return nil, errors.New("the request asks for too much")
 	}
+	lists, watches := a.count()
 	a.mu.Lock()
-	lists, watches := a.counts()
 	a.requests = append(a.requests, request{what, query, time.Now()})
 	a.mu.Unlock()
 	if what != "list" {
@@ -228,14 +228,15 @@ func (a *watchAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer{body: list + `"metadata":{"resourceVersion":"5"},"items":[]}`, end: io.EOF}.response(req)
 }
 
-// counts returns how many lists and watches there were. The caller holds the lock.
-func (a *watchAPI) counts() (lists, watches int) {
-	for _, r := range a.requests {
+// count returns how many lists and watches there were.
+func (a *watchAPI) count() (lists, watches int) {
+	all := a.seen()
+	for _, r := range all {
 		if r.what == "list" {
 			lists++
 		}
 	}
-	return lists, len(a.requests) - lists
+	return lists, len(all) - lists
 }
 
 func (a answer) response(req *http.Request) (*http.Response, error) {
@@ -256,24 +257,15 @@ func (a answer) response(req *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{
 		StatusCode: a.code, Request: req, ContentLength: -1, Header: header,
-		Body: &body{ctx: req.Context(), Reader: strings.NewReader(a.body), end: a.end, lasting: a.lasting(req)},
+		Body: &body{Reader: strings.NewReader(a.body), req: req, end: a.end, lasts: a.lasts},
 	}, nil
-}
-
-// lasting returns how long it takes until the end comes.
-func (a answer) lasting(req *http.Request) time.Duration {
-	seconds, _ := strconv.Atoi(req.URL.Query().Get("timeoutSeconds"))
-	if !a.lasts {
-		seconds = 0
-	}
-	return time.Duration(seconds) * time.Second
 }
 
 type body struct {
 	io.Reader
-	ctx     context.Context
-	end     error
-	lasting time.Duration
+	req   *http.Request
+	end   error
+	lasts bool
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -281,21 +273,17 @@ func (b *body) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	if b.end == nil {
-		<-b.ctx.Done()
-		return 0, b.ctx.Err()
+		<-b.req.Context().Done()
+		return 0, b.req.Context().Err()
 	}
-	time.Sleep(b.lasting)
-	b.lasting = 0
+	if b.lasts {
+		seconds, _ := strconv.Atoi(b.req.URL.Query().Get("timeoutSeconds"))
+		time.Sleep(time.Duration(seconds) * time.Second)
+	}
 	return 0, b.end
 }
 
 func (*body) Close() error { return nil }
-
-func (a *watchAPI) count() (lists, watches int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.counts()
-}
 
 func (a *watchAPI) seen() []request {
 	a.mu.Lock()

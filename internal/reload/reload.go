@@ -24,7 +24,7 @@ type Options struct {
 // All methods may be called from any goroutine.
 type Reloader struct {
 	current atomic.Pointer[snapshot.Snapshot] // stored by publish alone
-	changed atomic.Pointer[chan struct{}]     // closed and replaced by publish
+	changed atomic.Pointer[chan struct{}]     // closed and taken away by publish; nil while nobody waits for it
 	health  atomic.Pointer[Health]            // stored by record alone
 	ticks   atomic.Uint64                     // the last tick that was taken
 	client  *discovery.Client
@@ -41,8 +41,6 @@ type Reloader struct {
 func New(client *discovery.Client, reports *Queue, options Options) *Reloader {
 	r := &Reloader{client: client, options: options, reports: reports, age: newAge(options.MaxAge)}
 	r.flights = flights{perform: r.perform, tick: r.tick}
-	changed := make(chan struct{})
-	r.changed.Store(&changed)
 	r.health.Store(&Health{})
 	r.current.Store(&snapshot.Snapshot{})
 	return r
@@ -53,7 +51,15 @@ func (r *Reloader) Snapshot() *snapshot.Snapshot { return r.current.Load() }
 
 // Changed returns a channel that is closed at the next change of the snapshot. To miss
 // no change, get the channel first and then the snapshot.
-func (r *Reloader) Changed() <-chan struct{} { return *r.changed.Load() }
+func (r *Reloader) Changed() <-chan struct{} {
+	for {
+		if known := r.changed.Load(); known != nil {
+			return *known
+		}
+		changed := make(chan struct{})
+		r.changed.CompareAndSwap(nil, &changed)
+	}
+}
 
 // Health returns how the reads of the server have gone so far.
 func (r *Reloader) Health() Health { return *r.health.Load() }
@@ -83,8 +89,9 @@ func (r *Reloader) publish(follow func(*snapshot.Snapshot) *snapshot.Snapshot) *
 			return next
 		}
 		if r.current.CompareAndSwap(current, next) {
-			changed := make(chan struct{})
-			close(*r.changed.Swap(&changed))
+			if changed := r.changed.Swap(nil); changed != nil {
+				close(*changed)
+			}
 			r.age.begin()
 			return next
 		}

@@ -61,7 +61,7 @@ var patches = []patch{
 		name: "client", begin: putRequests, edits: clientEdits,
 		adds: []string{
 			"pkg/internal/mappermetrics/mappermetrics.go",
-			"pkg/internal/follow/follow.go", "pkg/internal/follow/follow_test.go",
+			"pkg/internal/follow/follow.go",
 			"pkg/client/client_follow.go",
 		},
 	},
