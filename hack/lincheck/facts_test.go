@@ -59,13 +59,14 @@ func (v *view) findPeriods() {
 
 func (v *view) findPrevious() {
 	var last *Request
-	var began Stamp
 	for _, r := range v.requests {
-		if r.Path == "/api" {
-			began = r.Start
+		if !r.Doc || r.failed() {
+			continue
 		}
-		if r.Doc && !r.failed() {
-			v.previous[r], v.began[r], last = last, began, r
+		v.previous[r], last = last, r
+		first := slices.IndexFunc(v.requests, func(core *Request) bool { return core.Path == "/api" && core.End.At == r.Start.At })
+		if first >= 0 {
+			v.began[r] = v.requests[first].Start
 		}
 	}
 }

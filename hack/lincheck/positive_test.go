@@ -92,6 +92,9 @@ func (v *view) readLive(group int, from, until Stamp) bool {
 // document, which may be behind, does not outdate a live read; and what has become
 // true again may be known from a document that was right all the time.
 func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
+	if v.Replicas && r.Doc && !strings.Contains(groupNames[f.Group], ".") {
+		return nil // one replica lists it, and the other does not: so does a peer (rule R6)
+	}
 	seen := v.firstSeen(r, f.Group, reset)
 	for _, newer := range v.requests {
 		told := v.says(newer, f.Group, f.Version, f.Kind)
