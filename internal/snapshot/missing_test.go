@@ -4,6 +4,7 @@ package snapshot
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,6 +163,25 @@ func TestGroupThatKeepsChangingIsReadThreeTimes(t *testing.T) {
 		p.changes = func() string { next++; return fmt.Sprintf("a/v1:Foo%d a/v2:Foo%d", next, next) }
 		if got := strings.Count(h.prove(p, q), "a/v1"); got != mostTimes {
 			t.Errorf("%q: %d reads of v1", q.Versions, got)
+		}
+	}
+}
+
+// R3: a list that the first document after a reset has overtaken is read again, three times at
+// most. That document may lack a version that the list had.
+func TestListThatADocumentOvertookIsReadAgain(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo")
+	list := Read{Part: PartList, Group: "a"}
+	p := Progress{Began: h.now, Start: h.Snapshot, Done: map[Read]Outcome{}}
+	for times := 1; times <= mostTimes; times++ {
+		from, began := h.Snapshot, h.tick()
+		h.resetAll()
+		h.document("a/v1:Foo")
+		h.Snapshot = h.WithList("a", []string{"v2", "v1"}, "v2", nil, began, from)
+		p.Done[list] = Outcome{Tick: began, Times: times, From: from}
+		reads := h.AsOf(p.Began).Missing(kind("a", "New"), p)
+		if again := slices.Contains(reads, list); again != (times < mostTimes) {
+			t.Errorf("read %d times, and again: %v; all of %v", times, again, reads)
 		}
 	}
 }
