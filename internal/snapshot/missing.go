@@ -63,9 +63,6 @@ func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
 	}
 	list := Read{Part: PartList, Group: g.name}
 	o, tried := p.Done[list]
-	if len(g.versions) == 0 && g.Said() == nil && !tried && (q.anyGroup() || g.name != q.Group) {
-		return []Read{list} // of a reset that nothing else can settle
-	}
 	versions := q.Versions
 	if q.anyVersion() {
 		versions = g.rankedNames()
