@@ -58,6 +58,7 @@ type Group struct {
 	listed    Tick   // when its list was last read; when the document had it, if it no longer has it
 	listTried Tick   // when its own list was last read, with whatever result
 	reset     Tick   // what was not tried live since then is not current; 0: no such reset is pending
+	settled   Tick   // the last such reset that is not pending: a read from before it makes it so again
 }
 
 // NewGroup makes a group of a document, of versions in server order. preferred may be
@@ -176,7 +177,7 @@ func insert(versions []Version, v Version) []Version {
 func (g *Group) settle() {
 	waiting := func(v Version) bool { return v.Tried <= g.reset || v.Err != nil }
 	if g.reset > 0 && g.listed > g.reset && !slices.ContainsFunc(g.versions, waiting) {
-		g.reset = 0
+		g.reset, g.settled = 0, g.reset
 	}
 }
 

@@ -269,6 +269,9 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 	if news {
 		v.named = max(v.named, s.document)
 	}
+	if now <= next.settled {
+		next.reset = next.settled
+	}
 	v.take(found, now)
 	if said := next.document.Version(version); said != nil && said.Table != nil && v.Table != nil && said.Table.servesLike(v.Table) {
 		v.Table = said.Table // one copy for all mappers

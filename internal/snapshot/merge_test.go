@@ -347,3 +347,21 @@ func TestResetGroupSettles(t *testing.T) {
 		t.Error("a group that is not there is kept")
 	}
 }
+
+// A read that began before a reset of the group may land when that is settled. A version
+// that nobody knew until then is not current.
+func TestReadFromBeforeASettledReset(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo")
+	began, from := h.tick(), h.Snapshot
+	h.resetGroup("a")
+	h.live("a/v1:Foo")
+	h.group("a", "v1")
+	h.liveAt("a/v2:Bar", began, from)
+	if version, current := h.finds("a", "Bar"); version != "v2" || current {
+		t.Errorf("found in %q, current %v; want it to be read again", version, current)
+	}
+	h.live("a/v2:Bar")
+	if _, current := h.finds("a", "Bar"); !current || h.Group("a").reset > 0 {
+		t.Error("it is pending after a later read")
+	}
+}
