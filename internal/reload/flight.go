@@ -50,7 +50,7 @@ func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick)
 	case <-f.done:
 		return f, nil
 	case <-ctx.Done():
-		fs.leave(f)
+		fs.leave(f, false)
 		return nil, context.Cause(ctx)
 	}
 }
@@ -69,20 +69,20 @@ func (fs *flights) doWhile(ctx context.Context, r snapshot.Read) (*flight, error
 	case <-f.done:
 		return f, nil
 	case <-ctx.Done():
-		if fs.leave(f) {
-			f.cancel()
+		if fs.leave(f, true) {
 			<-f.done
 		}
 		return nil, context.Cause(ctx)
 	}
 }
 
-// join returns the flight that makes r if it began after since, or else the next one.
+// join returns the flight that makes r if it began after since and goes on, or else the next
+// one.
 func (fs *flights) join(r snapshot.Read, since snapshot.Tick) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f := fs.running[r]
-	if f != nil && f.began <= since {
+	if f != nil && (f.began <= since || f.ctx.Err() != nil) {
 		if f.next == nil {
 			f.next = newFlight(r)
 		}
@@ -109,9 +109,9 @@ func (fs *flights) start(f *flight) {
 	fs.running[f.read], f.began = f, fs.tick()
 	go func() {
 		fs.perform(f)
-		f.cancel()
 		fs.mu.Lock()
 		defer fs.mu.Unlock()
+		f.cancel()
 		if delete(fs.running, f.read); f.next != nil {
 			fs.start(f.next)
 		} else if len(fs.running) == 0 {
@@ -121,9 +121,9 @@ func (fs *flights) start(f *flight) {
 	}()
 }
 
-// leave gives up waiting for f. A flight that nobody waits for does not start. alone
-// reports whether f has started and nobody waits for it any more.
-func (fs *flights) leave(f *flight) (alone bool) {
+// leave gives up waiting for f. A flight that nobody waits for does not start. If abandon, one
+// that has started is cancelled, and leave reports that.
+func (fs *flights) leave(f *flight, abandon bool) (abandoned bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f.waiters--; f.waiters > 0 {
@@ -131,8 +131,9 @@ func (fs *flights) leave(f *flight) (alone bool) {
 	}
 	if f.began == 0 {
 		fs.running[f.read].next = nil
-		f.cancel()
-		return false
 	}
-	return true
+	if abandon || f.began == 0 {
+		f.cancel()
+	}
+	return abandon && f.began > 0
 }

@@ -180,3 +180,24 @@ func TestAbandonedFlightEnds(t *testing.T) {
 		})
 	}
 }
+
+// Nobody joins a flight that is abandoned: its transport may take a while to stop, and the
+// end of another caller's context is no answer.
+func TestNobodyJoinsAnAbandonedFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw := newTower(t)
+		slow := tw.perform
+		tw.perform = func(f *flight) {
+			slow(f)
+			time.Sleep(time.Second) // also if it was cancelled
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		defer cancel()
+		go func() { _, _ = tw.doWhile(ctx, version("a", "v1")) }()
+		time.Sleep(600 * time.Millisecond)
+		if f, err := tw.do(context.Background(), version("a", "v1"), 0); err != nil || errors.Is(f.outcome.Err, context.Canceled) {
+			t.Errorf("%v, %v", err, f.outcome.Err)
+		}
+		synctest.Wait()
+	})
+}

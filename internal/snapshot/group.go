@@ -27,12 +27,16 @@ type Version struct {
 	Err   error
 
 	changed Tick // when a read last found something else than what was known
-	named   bool // it is gone, but the document or the list still names it: a lookup asks it again
+	named   Tick // when a list, or a document with news of it, last named it
 	spare   bool // no lookup has needed it since the last subscriber left
 }
 
 // attempted reports whether the version was ever read, or tried in vain.
-func (v *Version) attempted() bool { return v.Table != nil || v.Err != nil || v.Gone && !v.named }
+func (v *Version) attempted() bool { return v.Table != nil || v.Err != nil || v.Gone && !v.returned() }
+
+// returned reports whether the version was found gone, and named after that: a lookup asks
+// it again.
+func (v *Version) returned() bool { return v.Gone && v.named > v.Tried }
 
 // last returns the greatest tick of what is known of v apart from the document.
 func (v *Version) last() Tick { return max(v.Read, v.Tried) }
@@ -54,6 +58,7 @@ type Group struct {
 	listed    Tick   // when its list was last read; when the document had it, if it no longer has it
 	listTried Tick   // when its own list was last read, with whatever result
 	reset     Tick   // what was not tried live since then is not current; 0: no such reset is pending
+	settled   Tick   // the last such reset that is not pending: a read from before it makes it so again
 }
 
 // NewGroup makes a group of a document, of versions in server order. preferred may be
@@ -172,7 +177,7 @@ func insert(versions []Version, v Version) []Version {
 func (g *Group) settle() {
 	waiting := func(v Version) bool { return v.Tried <= g.reset || v.Err != nil }
 	if g.reset > 0 && g.listed > g.reset && !slices.ContainsFunc(g.versions, waiting) {
-		g.reset = 0
+		g.reset, g.settled = 0, g.reset
 	}
 }
 
@@ -240,7 +245,7 @@ func (g *Group) bound() {
 // rankedNames lists the versions that are served, or may be again, the best one first.
 func (g *Group) rankedNames() (names []string) {
 	for _, i := range g.ranked {
-		if v := &g.versions[i]; !v.Gone || v.named {
+		if v := &g.versions[i]; !v.Gone || v.returned() {
 			names = append(names, g.versions[i].Name)
 		}
 	}

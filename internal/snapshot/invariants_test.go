@@ -78,7 +78,7 @@ func checkVersions(g *Group) error {
 			return fmt.Errorf("two versions %q", v.Name)
 		}
 		names[v.Name] = true
-		tried = tried && (v.Table != nil || v.Err != nil || v.Gone && !v.named)
+		tried = tried && (v.Table != nil || v.Err != nil || v.Gone && !v.returned())
 		spare = spare || v.spare
 		if v.Gone {
 			gone++

@@ -91,7 +91,7 @@ func (g *Group) withDocument(said *Group, before, now Tick, first bool) *Group {
 		next.listed = max(g.listed, before)
 	}
 	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool {
-		return v.Gone && !v.named && said.Version(v.Name) == nil
+		return v.Gone && !v.returned() && said.Version(v.Name) == nil
 	})
 	switch {
 	case next.agrees() && next.readBefore(now):
@@ -161,10 +161,10 @@ func (v *Version) takeNews(news *Version, now Tick) {
 	}
 	switch {
 	case v.Gone && news.Table == nil && news.Err == nil:
-		v.named = true
+		v.named = now
 		return
 	case v.Gone:
-		v.Gone, v.named, v.Read = false, false, 0
+		v.Gone, v.Read = false, 0
 	}
 	if v.Tried >= now {
 		return
@@ -230,9 +230,9 @@ func (g *Group) takeList(versions []string, preferred string, now Tick) {
 	}
 	for _, name := range versions {
 		if v := g.Version(name); v == nil {
-			g.versions = append(g.versions, Version{Name: name})
-		} else if v.Gone && v.Tried < now {
-			v.named = true
+			g.versions = append(g.versions, Version{Name: name, named: now})
+		} else {
+			v.named = max(v.named, now)
 		}
 	}
 	g.preferred = preferred
@@ -256,8 +256,8 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 	g := s.Group(group)
 	v := g.Version(version)
 	said := g.Said().Version(version)
-	overtaken := said != nil && said.Table != nil && s.newsSince(group, from, now)
-	if v == nil && found.Table == nil || v != nil && now <= v.Tried || overtaken {
+	news := said != nil && s.newsSince(group, from, now)
+	if v == nil && found.Table == nil || v != nil && now <= v.Tried || news && said.Table != nil {
 		return s
 	}
 	next := g.fork(group)
@@ -266,6 +266,12 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 	}
 	v = next.Version(version)
 	v.spare = v.spare && from.whole // a read that began for the subscriber is no need after it
+	if news {
+		v.named = max(v.named, s.document)
+	}
+	if now <= next.settled {
+		next.reset = next.settled
+	}
 	v.take(found, now)
 	if said := next.document.Version(version); said != nil && said.Table != nil && v.Table != nil && said.Table.servesLike(v.Table) {
 		v.Table = said.Table // one copy for all mappers
@@ -275,15 +281,15 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 }
 
 func (v *Version) take(found Found, now Tick) {
-	if v.named && found.Err != nil {
+	if v.returned() && found.Err != nil {
 		*v = Version{Name: v.Name} // nobody knows whether it is still gone
 	}
-	returned := v.Gone && !v.named && found.Table != nil
-	v.Tried, v.Err, v.named = now, found.Err, false
+	unexpected := v.Gone && !v.returned() && found.Table != nil
+	v.Tried, v.Err = now, found.Err
 	if found.Err != nil {
 		return
 	}
-	if returned || !v.Gone && found.Table == nil || v.Table != nil && !v.Table.equal(found.Table) {
+	if unexpected || !v.Gone && found.Table == nil || v.Table != nil && !v.Table.equal(found.Table) {
 		v.changed = now
 	}
 	v.Table, v.Read, v.Gone = found.Table, now, found.Table == nil

@@ -242,6 +242,22 @@ func TestTheLaterReadWins(t *testing.T) {
 			{doc("a/v1:Foo a/v2:Foo a/v3:Foo"), "a/v1-?@2 a/v2 a/v3"},
 			{live("a/v1!"), "a/v1! a/v2 a/v3"},
 		}},
+		{name: "a 404 from before a list that names the version", steps: []step{
+			{doc("a/v1:Foo a/v2:Bar"), "a/v1:Foo a/v2:Bar"},
+			{func(h *history) { h.groupAt(5, "a", "v1", "v2", "v3") }, "a/v1:Foo a/v2:Bar a/v3"},
+			{at(4, "a/v2"), "a/v1:Foo a/v2-?@4 a/v3"},
+			{at(4, "a/v3"), "a/v1:Foo a/v2-?@4 a/v3-?@4"},
+			{at(6, "a/v2"), "a/v1:Foo a/v2-@6 a/v3-?@4"},
+		}},
+		{name: "a 404 from before the news that names the version", legacy: true, steps: []step{
+			{doc("a/v1:Foo a/v2:Foo"), "a/v1 a/v2"},
+			{func(h *history) {
+				from := h.Snapshot
+				h.documentAt("a/v1:Foo a/v2:Foo a/v3:Foo", 5)
+				h.liveAt("a/v2", 4, from)
+				h.liveAt("a/v3", 4, from)
+			}, "a/v1 a/v2-?@4 a/v3-?@4"},
+		}},
 		{name: "a failure keeps the table and the tick", steps: []step{
 			{doc("a/v1:Foo"), "a/v1:Foo"},
 			{live("a/v1!"), "a/v1!:Foo"},
@@ -342,5 +358,23 @@ func TestResetGroupSettles(t *testing.T) {
 	}
 	if h.group("z"); h.Group("z") != nil {
 		t.Error("a group that is not there is kept")
+	}
+}
+
+// A read that began before a reset of the group may land when that is settled. A version
+// that nobody knew until then is not current.
+func TestReadFromBeforeASettledReset(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo")
+	began, from := h.tick(), h.Snapshot
+	h.resetGroup("a")
+	h.live("a/v1:Foo")
+	h.group("a", "v1")
+	h.liveAt("a/v2:Bar", began, from)
+	if version, current := h.finds("a", "Bar"); version != "v2" || current {
+		t.Errorf("found in %q, current %v; want it to be read again", version, current)
+	}
+	h.live("a/v2:Bar")
+	if _, current := h.finds("a", "Bar"); !current || h.Group("a").reset > 0 {
+		t.Error("it is pending after a later read")
 	}
 }
