@@ -150,6 +150,8 @@ func TestKindThatMovesIsFound(t *testing.T) {
 	checkRows(t, []row{
 		{name: "moved to one that was read", known: known, server: server{live: "a/v1:Baz a/v2:New", then: moves}, query: kind("a", "New"), both: "a/v1, a/v2, a/v1 → a/v1"},
 		{name: "the same, named", known: known, server: server{live: "a/v1:Baz a/v2:New", then: moves}, query: kind("a", "New", "v1", "v2"), both: "a/v1, a/v2, a/v1 → a/v1"},
+		{name: "the only version changed", known: "a/v1:Foo", server: server{live: "a/v1:Qux"}, query: kind("a", "New"), both: "a/v1, a/v1, a/ → no match"},
+		{name: "the only version is named", known: "a/v1:Foo", server: server{live: "a/v1:Qux"}, query: kind("a", "New", "v1"), both: "a/v1 → no match"},
 		{name: "only changed", known: known, server: server{live: "a/v1:Baz a/v2:Qux"}, query: kind("a", "New"), both: "a/v1, a/v2, a/v1, a/v2, a/ → no match"},
 	})
 }
