@@ -58,6 +58,7 @@ type cachedDiscovery struct {
 	invalidated                  atomic.Uint64           // how often
 	filled                       atomic.Pointer[reading] // the last that has succeeded
 	answered                     atomic.Pointer[reading] // what ServerGroupsAndResources has answered first since Invalidate
+	row                          atomic.Int64            // how many readings in a row Fresh has found outdated as soon as they had ended
 
 	mu      sync.Mutex // held for a moment only; guards running
 	running *reading   // nil if there is none
@@ -89,8 +90,7 @@ type reading struct {
 	differ bool          // from what the mapper knew: the server, or a replica of it, was behind or ahead
 	pause  time.Duration // after which another reading may be made, if this one differs or a version failed
 
-	outdated atomic.Bool // as soon as it had ended
-	row      int         // how many readings in a row before this one were
+	outdated atomic.Bool // Fresh has said so
 }
 
 const (
@@ -169,9 +169,6 @@ func (r *reading) run(d *cachedDiscovery, last *reading) {
 	if r.differ || len(r.failed) > 0 {
 		r.pause = max(firstPause, min(2*last.pause, mostPause))
 	}
-	if last.outdated.Load() {
-		r.row = last.row + 1
-	}
 	r.ended = time.Now()
 	d.filled.Store(r)
 }
@@ -244,10 +241,12 @@ func (d *cachedDiscovery) Fresh() bool {
 	if d.refresh() != nil || got.state == d.state() && !got.due(d.mapper.reloader.Snapshot()) {
 		return true
 	}
-	if age < 100*time.Millisecond {
-		got.outdated.Store(true)
+	if first := got.outdated.CompareAndSwap(false, true); first && age < 100*time.Millisecond {
+		d.row.Add(1)
+	} else if first {
+		d.row.Store(0)
 	}
-	return got.row >= mostRow && age < time.Second
+	return d.row.Load() > mostRow && age < time.Second
 }
 
 func (d *cachedDiscovery) Invalidate() {

@@ -7,6 +7,9 @@ package apiutil_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -186,4 +189,39 @@ func TestDeferredMapperEndsWhileReplicasDisagree(t *testing.T) {
 			}
 		})
 	}
+}
+
+// So it does while the API changes all the time, and others use the mapper.
+func TestDeferredMapperEndsWhileTheAPIChanges(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		var changes atomic.Int64
+		changing := through(func(req *http.Request) (*http.Response, error) {
+			serve(server, schema.GroupVersionKind{Group: "busy.example.com", Version: "v1", Kind: fmt.Sprintf("Busy%d", changes.Add(1))})
+			return server.Client().Transport.RoundTrip(req)
+		})
+		v := newViewThrough(t, server, changing, server.Client().Transport)
+		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
+		wantServed(t, deferred, fooKind)
+		server.SetLatency(time.Millisecond)
+		ctx, cancel := context.WithCancel(context.Background())
+		var others sync.WaitGroup
+		for range 3 {
+			others.Go(func() {
+				for ctx.Err() == nil {
+					_ = v.mapper.Refresh(ctx)
+				}
+			})
+		}
+		v.reads.Store(0)
+		for range 20 {
+			wantAbsent(t, deferred, schema.GroupVersionKind{Group: "example.com", Version: "v9", Kind: "Absent"})
+			time.Sleep(time.Second)
+		}
+		cancel()
+		others.Wait()
+		if n := v.reads.Load(); n > 20*20 {
+			t.Errorf("%d requests for 20 lookups", n)
+		}
+	})
 }

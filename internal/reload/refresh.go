@@ -105,9 +105,8 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 // KeepAll makes refreshes read every version of a server without the aggregated document,
 // until release is called.
 func (r *Reloader) KeepAll() (release func()) {
-	add := func(n int64) {
-		r.whole.Add(n)
-		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.Whole(r.whole.Load() > 0) })
+	add := func(n int) {
+		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.Whole(n) })
 	}
 	add(1)
 	return func() { add(-1) }

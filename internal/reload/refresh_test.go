@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -224,4 +225,29 @@ func TestAgeLetsGo(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Error("the mapper is still there")
+}
+
+// A subscriber that comes while the last one leaves is not forgotten.
+func TestKeepAllBesideARelease(t *testing.T) {
+	server := fakeapi.New(fakeapi.Typical(100, 1, 1)...)
+	server.SetForms(fakeapi.Legacy())
+	r := newReloader(t, server)
+	release := r.KeepAll()
+	if err := r.Refresh(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 8_000 {
+		var both sync.WaitGroup
+		both.Add(1)
+		go func() {
+			defer both.Done()
+			release()
+		}()
+		next := r.KeepAll()
+		both.Wait()
+		release = next
+		if due, _ := r.Snapshot().Due(); len(due) == 0 {
+			t.Fatalf("a refresh reads nothing for the subscriber, after %d", n)
+		}
+	}
 }

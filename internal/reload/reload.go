@@ -32,8 +32,6 @@ type Reloader struct {
 	flights flights
 	reports *Queue
 	age     *age
-
-	whole atomic.Int64 // callers of KeepAll that have not released it
 }
 
 // New makes a reloader that knows nothing yet. It sends no request and starts no

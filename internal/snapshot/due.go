@@ -26,7 +26,7 @@ func (s *Snapshot) LiveReads(group string) (reads []Read) {
 // were tried least recently. Make them in turn, and stop at the first group that is not
 // gone: then the document is behind, as that of a server that starts.
 func (s *Snapshot) Due() (differing, dropped [][]Read) {
-	if s.apart == 0 && (s.Aggregated() || !s.whole) {
+	if s.apart == 0 && (s.Aggregated() || s.whole == 0) {
 		return nil, nil
 	}
 	var left []*Group
@@ -42,7 +42,7 @@ func (s *Snapshot) Due() (differing, dropped [][]Read) {
 			continue
 		case !s.Aggregated() && g.listsLikeDocument():
 			reads = slices.DeleteFunc(reads, func(r Read) bool {
-				return r.Part == PartList || !s.whole && !s.needed(g.Version(r.Version))
+				return r.Part == PartList || s.whole == 0 && !s.needed(g.Version(r.Version))
 			})
 		}
 		if len(reads) > 0 {

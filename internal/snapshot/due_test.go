@@ -18,7 +18,11 @@ func (h *history) due(all bool) string {
 		}
 		return strings.Join(text, " ")
 	}
-	differing, dropped := h.Whole(all).Due()
+	s := h.Snapshot
+	if all {
+		s = s.Whole(1)
+	}
+	differing, dropped := s.Due()
 	return strings.TrimSpace(lines(differing) + " | " + lines(dropped))
 }
 
@@ -70,10 +74,10 @@ func TestRefreshReadsWhatDiffers(t *testing.T) {
 // left reads all versions while there is a subscriber, who then leaves. It returns what was
 // known before that.
 func left(h *history) *Snapshot {
-	h.Snapshot = h.Whole(true)
+	h.Snapshot = h.Whole(1)
 	h.live("a/v1:Foo a/v2:Foo b/v1:Bar")
 	subscribed := h.Snapshot
-	h.Snapshot = h.Whole(false)
+	h.Snapshot = h.Whole(-1)
 	return subscribed
 }
 

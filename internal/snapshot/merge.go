@@ -265,7 +265,7 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 		next.versions = insert(next.versions, Version{Name: version})
 	}
 	v = next.Version(version)
-	v.spare = v.spare && from.whole // a read that began for the subscriber is no need after it
+	v.spare = v.spare && from.whole > 0 // a read that began for the subscriber is no need after it
 	if news {
 		v.named = max(v.named, s.document)
 	}
@@ -311,16 +311,13 @@ func (s *Snapshot) Reset(now Tick) *Snapshot {
 	return &next
 }
 
-// Whole tells whether a subscriber needs every version. When none does any more, and there is
-// no aggregated document, what was read is known, but not current: no refresh reads it until
-// a lookup has needed it again.
-func (s *Snapshot) Whole(whole bool) *Snapshot {
-	if s.whole == whole {
-		return s
-	}
+// Whole counts that so many more subscribers need every version. When none does any more, and
+// there is no aggregated document, what was read is known, but not current: no refresh reads
+// it until a lookup has needed it again.
+func (s *Snapshot) Whole(more int) *Snapshot {
 	next := *s
-	next.whole = whole
-	if !whole && !s.Aggregated() {
+	next.whole += more
+	if next.whole == 0 && !s.Aggregated() {
 		next.groups = slices.Clone(s.groups)
 		for i, g := range next.groups {
 			if !g.apart {
@@ -391,7 +388,7 @@ func (next *Snapshot) index(s *Snapshot) {
 	}
 	next.untried, next.apart, next.oldest = 0, 0, never
 	for _, g := range next.groups {
-		if !g.tried || g.reset > 0 || g.spare && !next.whole {
+		if !g.tried || g.reset > 0 || g.spare && next.whole == 0 {
 			next.untried++
 		}
 		if g.apart {

@@ -24,7 +24,7 @@ type Snapshot struct {
 	anyReset Tick  // the last reset of everything or of a group
 	asOf     Tick  // resets after it do not count; 0: all count
 
-	whole bool // a subscriber needs every version
+	whole int // subscribers that need every version
 
 	generation uint64
 
@@ -120,7 +120,7 @@ func (s *Snapshot) tried(g *Group, v *Version) bool {
 }
 
 // needed reports whether v was read, or tried in vain, for who needs it now.
-func (s *Snapshot) needed(v *Version) bool { return v.attempted() && (s.whole || !v.spare) }
+func (s *Snapshot) needed(v *Version) bool { return v.attempted() && (s.whole > 0 || !v.spare) }
 
 // readAt returns when the table of v was read.
 func (s *Snapshot) readAt(v *Version) Tick {
