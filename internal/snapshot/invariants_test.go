@@ -28,7 +28,7 @@ func checkInvariants(s *Snapshot) error {
 		if err := cmp.Or(checkVersions(g), checkRanks(g), s.checkDocument(g)); err != nil {
 			return fmt.Errorf("group %q: %w", g.name, err)
 		}
-		if !g.tried || g.reset > 0 || g.spare && !s.whole {
+		if !g.tried || g.reset > 0 || g.spare && s.whole == 0 {
 			untried++
 		}
 		if g.apart {
@@ -292,8 +292,8 @@ func (q *sequence) step() string {
 	served := q.served
 	switch q.dice.IntN(11) {
 	case 10:
-		q.Snapshot = q.Whole(!q.whole)
-		return fmt.Sprintf("a subscriber: %v", q.whole)
+		q.Snapshot = q.Whole(1 - 2*q.whole)
+		return fmt.Sprintf("%d subscribers", q.whole)
 	case 0:
 		q.served = randomWords(q.dice)
 		return "served " + q.served
