@@ -36,7 +36,9 @@ func (m *DynamicRESTMapper) firstMapping(ctx context.Context, gvk schema.GroupVe
 		case err == nil:
 			first = mapping
 		case meta.IsNoMatchError(err): // stock's has the list of a kind for as long as the kind
-			first, ok = m.first.Load(gvk.GroupVersion().WithKind(strings.TrimSuffix(gvk.Kind, "List")))
+			if first, ok = m.first.Load(gvk.GroupVersion().WithKind(strings.TrimSuffix(gvk.Kind, "List"))); ok {
+				first = ListOf(first.(*meta.RESTMapping))
+			}
 		}
 		if err != nil && !ok {
 			return nil, err
@@ -45,4 +47,15 @@ func (m *DynamicRESTMapper) firstMapping(ctx context.Context, gvk schema.GroupVe
 	}
 	mapping := *first.(*meta.RESTMapping)
 	return &mapping, nil
+}
+
+// ListOf returns the mapping of the list of a kind, as a mapper has it beside that of the
+// kind: with its scope, and a resource that is guessed. So what is sent for a kind that is
+// only called like a list never reaches the other kind. Clients and informers in a
+// controller-runtime tree with this mapper inside call it.
+func ListOf(kind *meta.RESTMapping) *meta.RESTMapping {
+	gvk := kind.GroupVersionKind
+	gvk.Kind += "List"
+	resource, _ := meta.UnsafeGuessKindToResource(gvk)
+	return &meta.RESTMapping{Resource: resource, GroupVersionKind: gvk, Scope: kind.Scope}
 }

@@ -6,6 +6,7 @@ package apiutil_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -56,10 +57,11 @@ func TestAsStock(t *testing.T) {
 			if got, requests := ask("Foo"); got != first || requests > 0 {
 				t.Errorf("%s: a kind that is gone: %s after %d requests", name, got, requests)
 			}
-			if got, _ := ask("FooList"); got != first {
+			list := strings.Replace(first, "foos", "foolists", 1) // it may be a kind of its own: nothing of it goes to foos
+			if got, _ := ask("FooList"); got != list {
 				t.Errorf("%s: its list: %s", name, got)
 			}
-			if got, requests := ask("FooList"); got != first || requests > 0 {
+			if got, requests := ask("FooList"); got != list || requests > 0 {
 				t.Errorf("%s: its list again: %s after %d requests", name, got, requests)
 			}
 			if got, _ := ask("Late"); got != "example.com/v1 lates root" {
