@@ -26,7 +26,7 @@ import (
 //
 //	mgr.AddMetricsServerExtraHandler("/debug/restmapper", mapper.DebugHandler())
 func (m *DynamicRESTMapper) DebugHandler() http.Handler {
-	m.recent.record(m.Generation())
+	m.record()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { m.serveDebug(w, req, "") })
 }
 
@@ -38,7 +38,7 @@ func (m *DynamicRESTMapper) serveDebug(w http.ResponseWriter, req *http.Request,
 	}
 	serveDebug(w, req, title, nil, func(whole bool) any {
 		options := debugOptions{m.options.RefreshInterval.String(), m.options.WatchAPIs, m.started.Load()}
-		page := debugPage{Cluster: cluster, Status: m.Status(), Options: options, debugRecent: m.recent.latest()}
+		page := debugPage{Cluster: cluster, Status: m.Status(), Options: options, debugRecent: m.recent.Load().latest()}
 		if whole {
 			groups := debugGroups(m.reloader.Snapshot())
 			page.Groups = &groups

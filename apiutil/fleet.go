@@ -295,7 +295,7 @@ func (f *Fleet) DebugHandler() http.Handler {
 				http.Error(w, "the fleet has no such cluster", http.StatusNotFound)
 				return
 			}
-			m.recent.record(m.Generation())
+			m.record()
 			m.serveDebug(w, req, query.Get("cluster"))
 			return
 		}

@@ -31,7 +31,7 @@ func recheck[T any](
 
 // noteAbsent notes by name what a lookup did not find.
 func (m *DynamicRESTMapper) noteAbsent(q snapshot.Query) {
-	m.recent.missed(q)
+	m.recent.Load().missed(q)
 	if m.options.Logger.V(1).Enabled() {
 		what := "kind"
 		if q.ByResource {

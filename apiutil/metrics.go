@@ -84,7 +84,7 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 	case r.Then.Document.Err == nil && r.Before.Document.Err != nil:
 		log.Info("API discovery works again", "failures", r.Before.Document.Failures, "since", r.Before.Document.FailingSince)
 	}
-	m.recent.remember(r, m.change(r))
+	m.recent.Load().remember(r, m.change(r))
 	if metrics := m.options.Metrics; metrics != nil {
 		s := m.reloader.Snapshot()
 		metrics.Reload(r.Read.Part.String(), r.Duration, r.Err)
@@ -101,7 +101,7 @@ func (m *DynamicRESTMapper) change(r reload.Report) *debugChange {
 		m.logged = to
 	}
 	logs := from.Read() && m.options.Logger.Enabled()
-	if to.Generation() <= from.Generation() || !logs && !m.recent.recording() {
+	if to.Generation() <= from.Generation() || !logs && m.recent.Load() == nil {
 		return nil
 	}
 	change := changeBetween(from, to)

@@ -54,39 +54,31 @@ const (
 	maxAbsent  = 512 // bytes of a name that is counted
 )
 
-// recent holds what has happened lately, for DebugHandler. The zero value keeps nothing
-// until record is called, because most mappers have no debug page.
+// recent holds what has happened lately, for DebugHandler. Most mappers have no debug page,
+// and none of this: nil keeps nothing.
 type recent struct {
-	mu      sync.Mutex
-	since   uint64                  // the generation when record was called
-	reads   []debugRead             // the latest first; replaced, never changed
-	changes []debugChange           // likewise
-	absent  map[string]*debugAbsent // nil: nothing is kept
+	since uint64 // the generation when it began
+
+	mu      sync.Mutex    // guards the rest
+	reads   []debugRead   // the latest first; replaced, never changed
+	changes []debugChange // likewise
+	absent  map[string]*debugAbsent
 }
 
 // record starts to keep what happens.
-func (h *recent) record(generation uint64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.absent == nil {
-		h.since, h.reads, h.changes, h.absent = generation, []debugRead{}, []debugChange{}, map[string]*debugAbsent{}
-	}
-}
-
-// recording reports whether anything is kept.
-func (h *recent) recording() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.absent != nil
+func (m *DynamicRESTMapper) record() {
+	m.recent.CompareAndSwap(nil, &recent{
+		since: m.Generation(), reads: []debugRead{}, changes: []debugChange{}, absent: map[string]*debugAbsent{},
+	})
 }
 
 // remember keeps a read, and the change that it has brought, if any.
 func (h *recent) remember(r reload.Report, change *debugChange) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.absent == nil {
+	if h == nil {
 		return
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.reads = prepend(h.reads, debugRead{
 		time.Now(), r.Read.Part.String(), r.Read.Group, r.Read.Version, r.Duration.Round(time.Microsecond).String(), errorText(r.Err),
 	})
@@ -103,12 +95,12 @@ func prepend[T any](list []T, latest T) []T {
 // the count of the least frequent one: so what is looked up again and again comes to the
 // top, and what is looked up once does not push it out.
 func (h *recent) missed(q snapshot.Query) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	key := keyOf(q)
-	if h.absent == nil || len(key) > maxAbsent {
+	if h == nil || len(key) > maxAbsent {
 		return
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	entry := h.absent[key]
 	if entry == nil {
 		entry = &debugAbsent{Group: q.Group, Versions: q.Versions, Kind: q.Name}

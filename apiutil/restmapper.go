@@ -47,8 +47,8 @@ type DynamicRESTMapper struct {
 	started  atomic.Bool        // Start was called
 	running  atomic.Bool        // Start refreshes
 
-	unstarted unstarted // warns if Start is never called
-	recent    recent    // what DebugHandler shows beside the status
+	unstarted unstarted              // warns if Start is never called
+	recent    atomic.Pointer[recent] // what DebugHandler shows beside the status
 
 	member *member // nil unless a Fleet made it; set before anybody else has the mapper
 }

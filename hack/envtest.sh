@@ -54,7 +54,12 @@ lock() {
 	mkdir -p "$cache" && [[ -w $cache ]] || die "$cache is no folder to write to: set FRESHMAPPER_CACHE"
 	until ln -s $$ "$cache/lock" 2>/dev/null; do
 		holder=$(readlink "$cache/lock") || continue
-		kill -0 "$holder" 2>/dev/null || { rm -f "$cache/lock" && continue; }
+		if ! kill -0 "$holder" 2>/dev/null; then
+			mkdir "$cache/lock.old" 2>/dev/null || continue # another run removes it
+			[[ $(readlink "$cache/lock") != "$holder" ]] || rm -f "$cache/lock"
+			rmdir "$cache/lock.old"
+			continue
+		fi
 		[[ -n $told ]] || say "waiting for process $holder, which obtains API servers"
 		told=yes
 		sleep 1

@@ -50,9 +50,6 @@ type Client struct {
 	last    *bulk    // the last bulk document read; only Document uses it
 }
 
-// serializer is needed to make a REST client, and not used. All clients have the same.
-var serializer = scheme.Codecs.WithoutConversion()
-
 // NewClient makes a client that sends its requests through httpClient, with the
 // rate limiter and the other settings of cfg. It sends no request.
 func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Client, error) {
@@ -70,7 +67,7 @@ func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Cli
 	settings.APIPath, settings.GroupVersion = "", nil
 	settings.Timeout = cmp.Or(settings.Timeout, 32*time.Second)
 	settings.Burst = cmp.Or(settings.Burst, 300)
-	settings.NegotiatedSerializer = serializer
+	settings.NegotiatedSerializer = &scheme.Codecs
 	client, err := rest.UnversionedRESTClientForConfigAndClient(settings, &own)
 	c := &Client{rest: client, options: options, secrets: secretsOf(cfg)}
 	if err != nil {

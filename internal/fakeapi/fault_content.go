@@ -55,13 +55,14 @@ func empty(name string, code int) Fault {
 
 // Redirect sends the client to an absolute URL, whose host gives true answers.
 func Redirect(to string) Fault {
-	return altered("Redirect", func(e exchange, resp *http.Response) {
+	return Fault{name: "Redirect", respond: func(e exchange) (*http.Response, error) {
 		if location, err := url.Parse(to); err == nil && host(e.req) == location.Host {
-			return
+			return e.honest()
 		}
-		*resp = *response(http.StatusFound, "", nil)
+		resp := response(http.StatusFound, "", nil)
 		resp.Header.Set("Location", to)
-	})
+		return resp, nil
+	}}
 }
 
 // Empty200 is no body at all, with code 200.

@@ -75,7 +75,7 @@ type document struct {
 }
 
 // etagForm is the form whose bytes make the ETag of all aggregated forms.
-var etagForm = form{version: "v2", protobuf: true}
+func etagForm() form { return form{version: "v2", protobuf: true} }
 
 func newWorld(groups, peers []Group, forms Forms) *world {
 	w := &world{
@@ -147,7 +147,7 @@ func (w *world) respond(req *http.Request) (*http.Response, error) {
 func (w *world) serve(t target, f form, ifNoneMatch string) (*http.Response, error) {
 	etag := ""
 	if f.aggregated() && w.forms.ETag {
-		etag = w.document(t, etagForm).etag
+		etag = w.document(t, etagForm()).etag
 	}
 	var d document
 	resp := response(http.StatusNotModified, "", nil)
@@ -176,7 +176,7 @@ func (w *world) document(t target, f form) document {
 	d, ok := w.documents[key]
 	if !ok {
 		d.body, d.err = encode(w.object(t, f.version), f.protobuf)
-		if f == etagForm {
+		if f == etagForm() {
 			d.etag = fmt.Sprintf(`"%X"`, sha512.Sum512(d.body))
 		}
 		w.documents[key] = d

@@ -85,9 +85,6 @@ func (g *Group) becamePreferred(old *Group, v *Version, kind string) bool {
 }
 
 func (g *Group) preferredVersion(kind string) string {
-	if g == nil {
-		return ""
-	}
 	for _, i := range g.ranked {
 		if _, ok := g.versions[i].Table.exactKind(kind); ok {
 			return g.versions[i].Name

@@ -42,6 +42,10 @@ func TestDiffListsWhatComesGoesAndChanges(t *testing.T) {
 			from: after(group("a", read("v1", foos))), to: after(group("a", read("v1", Resource{Name: "foos", Kind: "Phoo"}))),
 			want: []change{{ChangeRemoved, "a/v1, Kind=Foo", "foos"}, {ChangeAdded, "a/v1, Kind=Phoo", "foos"}},
 		},
+		"a kind whose name is that of another's list": {
+			from: after(group("a", read("v1", foos, Resource{Name: "foolists", Kind: "FooList"}))), to: after(group("a", read("v1", foos))),
+			want: []change{{ChangeRemoved, "a/v1, Kind=FooList", "foolists"}},
+		},
 		"scope": {
 			from: after(group("a", read("v1", bars))), to: after(group("a", read("v1", Resource{Name: "bars", Kind: "Bar", Namespaced: true}))),
 			want: []change{{ChangeChanged, "a/v1, Kind=Bar", "bars"}},

@@ -42,13 +42,17 @@ func TestRefreshReadsWhatDiffers(t *testing.T) {
 			h.liveAt("a/v1:Baz,Foo", 9, h.Snapshot)
 			h.documentAt("a/v1:Foo,Baz a/v2:Foo b/v1:Bar", 8)
 		}, "|"},
-		"a version that is gone":    {live("a/v1"), "a/v2 a/ |"},
-		"a version that came":       {live("a/v3:Foo"), "a/v1 a/v3 a/v2 a/ |"},
-		"a failure":                 {live("a/v2!"), "a/v1 a/v2 a/ |"},
-		"a failure that is over":    {live("a/v2! a/v2:Foo"), "|"},
-		"a stale version":           {doc("a/v1:Foo,Bar a/v2! b/v1:Bar"), "a/v1 a/v2 a/ |"},
-		"a list that differs":       {listOf("a", "v2", "v1"), "a/v2 a/v1 a/ |"},
-		"a list of equal versions":  {func(h *history) { h.document("a/v1:Foo a/v2:Foo"); h.group("a", "v2", "v1") }, "a/v2 a/v1 a/ | b/v1"},
+		"a version that is gone":   {live("a/v1"), "a/v2 a/ |"},
+		"a version that came":      {live("a/v3:Foo"), "a/v1 a/v3 a/v2 a/ |"},
+		"a failure":                {live("a/v2!"), "a/v1 a/v2 a/ |"},
+		"a failure that is over":   {live("a/v2! a/v2:Foo"), "|"},
+		"a stale version":          {doc("a/v1:Foo,Bar a/v2! b/v1:Bar"), "a/v1 a/v2 a/ |"},
+		"a list that differs":      {listOf("a", "v2", "v1"), "a/v2 a/v1 a/ |"},
+		"a list of equal versions": {func(h *history) { h.document("a/v1:Foo a/v2:Foo"); h.group("a", "v2", "v1") }, "a/v2 a/v1 a/ | b/v1"},
+		"a list in another order": {func(h *history) {
+			h.document("a/v1:Foo a/v2:Foo")
+			h.Snapshot = h.WithList("a", []string{"v2", "v1"}, "v1", nil, h.tick(), h.Snapshot)
+		}, "a/v1 a/v2 a/ | b/v1"},
 		"an equal list":             {listOf("a", "v1", "v2"), "|"},
 		"a version dropped":         {doc("a/v1:Foo,Bar b/v1:Bar"), "a/v1 a/v2 a/ |"},
 		"a reset of a group":        {resetOf("b"), "b/v1 b/ |"},
@@ -83,9 +87,12 @@ func TestRefreshReadsWhatWasReadOnLegacy(t *testing.T) {
 		then      func(*history)
 		want, all string
 	}{
-		"nothing was read":           {func(*history) {}, "|", "a/v1 a/v2 b/v1 |"},
-		"one version":                {live("a/v1:Foo"), "a/v1 |", "a/v1 a/v2 b/v1 |"},
-		"one that is gone":           {live("a/v1"), "|", "a/v2 b/v1 |"},
+		"nothing was read": {func(*history) {}, "|", "a/v1 a/v2 b/v1 |"},
+		"one version":      {live("a/v1:Foo"), "a/v1 |", "a/v1 a/v2 b/v1 |"},
+		"one that is gone": {live("a/v1"), "|", "a/v2 b/v1 |"},
+		"another is preferred": {func(h *history) {
+			h.Snapshot = h.WithList("a", []string{"v1", "v2"}, "v2", nil, h.tick(), h.Snapshot)
+		}, "a/v2 a/v1 a/ |", "a/v2 a/v1 a/ b/v1 |"},
 		"one that failed":            {live("a/v1!"), "a/v1 |", "a/v1 a/v2 b/v1 |"},
 		"the list differs":           {listOf("a", "v2", "v1"), "a/v2 a/v1 a/ |", "a/v2 a/v1 a/ b/v1 |"},
 		"none since a subscriber":    {func(h *history) { left(h); h.live("a/v1:Foo") }, "a/v1 |", "a/v1 a/v2 b/v1 |"},

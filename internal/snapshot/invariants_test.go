@@ -28,7 +28,7 @@ func checkInvariants(s *Snapshot) error {
 		if err := cmp.Or(checkVersions(g), checkRanks(g), s.checkDocument(g)); err != nil {
 			return fmt.Errorf("group %q: %w", g.name, err)
 		}
-		if !g.tried || g.reset > 0 {
+		if !g.tried || g.reset > 0 || g.spare && s.whole == 0 {
 			untried++
 		}
 		if g.apart {
@@ -70,7 +70,7 @@ func oldestOf(g *Group) Tick {
 }
 
 func checkVersions(g *Group) error {
-	tried, gone := true, 0
+	tried, gone, spare := true, 0, false
 	names := map[string]bool{}
 	for i := range g.versions {
 		v := &g.versions[i]
@@ -79,6 +79,7 @@ func checkVersions(g *Group) error {
 		}
 		names[v.Name] = true
 		tried = tried && (v.Table != nil || v.Err != nil || v.Gone && !v.returned())
+		spare = spare || v.spare
 		if v.Gone {
 			gone++
 		}
@@ -93,8 +94,8 @@ func checkVersions(g *Group) error {
 			return fmt.Errorf("%s has a table of its own, equal to that of %s", v.Name, g.versions[i-1].Name)
 		}
 	}
-	if g.tried != tried || g.gone != gone {
-		return fmt.Errorf("tried %v and %d gone, not %v and %d", tried, gone, g.tried, g.gone)
+	if g.tried != tried || g.gone != gone || g.spare != spare {
+		return fmt.Errorf("tried %v, %d gone and spare %v, not %v, %d and %v", tried, gone, spare, g.tried, g.gone, g.spare)
 	}
 	return nil
 }
@@ -289,7 +290,10 @@ func randomWords(dice *rand.Rand) string {
 func (q *sequence) step() string {
 	group, version := pick(q.dice, []string{"", "a", "a.b", "b", "z"}), pick(q.dice, []string{"v1", "v2", "v3", "v4"})
 	served := q.served
-	switch q.dice.IntN(10) {
+	switch q.dice.IntN(11) {
+	case 10:
+		q.Snapshot = q.Whole(1 - 2*q.whole)
+		return fmt.Sprintf("%d subscribers", q.whole)
 	case 0:
 		q.served = randomWords(q.dice)
 		return "served " + q.served

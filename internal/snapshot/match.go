@@ -151,7 +151,7 @@ func (m match) singular(resource string, q schema.GroupVersionResource) (singula
 	var one [1]schema.GroupVersionResource // as nearly always
 	all := m.appendResources(one[:0], q)
 	for _, plural := range all {
-		next, _ := m.version.Table.singularOf(plural.Resource)
+		next := m.version.Table.singularOf(plural.Resource)
 		if singular != "" && next != singular {
 			return resource, fmt.Errorf("multiple possible singular resources (%v) found for %v", slices.Clone(all), resource)
 		}

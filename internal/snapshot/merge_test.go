@@ -120,11 +120,24 @@ func TestDroppedGroupsAreBounded(t *testing.T) {
 // Only so many versions of a group are kept, and those that the document has before others.
 func TestVersionsAreBounded(t *testing.T) {
 	h := newHistory(false, "a/v1:Foo")
-	for n := range mostVersions + 10 {
-		h.live(fmt.Sprintf("a/v1beta%d:Foo", n+1))
+	const most = mostVersions + 10
+	for n := range most { // those that are read first do not stand at an end
+		h.live(fmt.Sprintf("a/v1beta%d:Foo", (n+most/2)%most+1))
 	}
-	if g := h.Group("a"); len(g.versions) != mostVersions || g.Version("v1") == nil || g.Version("v1beta1") != nil {
+	if g := h.Group("a"); len(g.versions) != mostVersions || g.Version("v1") == nil || g.Version(fmt.Sprintf("v1beta%d", most/2+1)) != nil {
 		t.Errorf("%d versions", len(g.versions))
+	}
+}
+
+// What was read live after a reset counts, though a document that began before it ends later.
+func TestLateDocumentTakesNothingBack(t *testing.T) {
+	h := newHistory(false, abc)
+	began := h.tick()
+	h.resetAll()
+	h.live("a/v1:Foo")
+	h.documentAt(abc, began)
+	if version, current := h.finds("a", "Foo", "v1"); version != "v1" || !current {
+		t.Errorf("%q, current: %v", version, current)
 	}
 }
 

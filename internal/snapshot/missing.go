@@ -7,10 +7,9 @@ import "slices"
 // mostTimes is how often a lookup makes one read if the group keeps changing meanwhile.
 const mostTimes = 3
 
-// Missing lists the reads that a lookup still needs before it may be answered, those of
-// one group in their order. Make one and call Missing again. If it lists none, the answer
-// is proven: a mapping if the snapshot has one; NoMatch if it has none and no read failed.
-// This is the table of rule R3 in DESIGN.md as a function.
+// Missing is the table of rule R3 in DESIGN.md: it lists the reads that a lookup still needs
+// before it may be answered, those of one group in their order. Make one and call it again. If
+// it lists none, the answer is proven: a mapping if there is one, else NoMatch if no read failed.
 func (s *Snapshot) Missing(q Query, p Progress) (reads []Read) {
 	document, tried := p.Done[Read{}]
 	switch {
@@ -63,10 +62,7 @@ func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
 		return nil
 	}
 	list := Read{Part: PartList, Group: g.name}
-	_, tried := p.Done[list]
-	if len(g.versions) == 0 && g.Said() == nil && !tried && (q.anyGroup() || g.name != q.Group) {
-		return []Read{list} // of a reset that nothing else can settle
-	}
+	o, tried := p.Done[list]
 	versions := q.Versions
 	if q.anyVersion() {
 		versions = g.rankedNames()
@@ -77,7 +73,8 @@ func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
 		named := believed && !s.Aggregated() && g.Said() != nil && g.gone == 0 // by the document
 		known = g.listed > p.Began || named || p.SawGone(g.name)
 	}
-	if needed && !known && !tried {
+	overtaken := tried && o.Times < mostTimes && o.Err == nil && s.newsSince(g.name, o.From, o.Tick)
+	if needed && !known && (!tried || overtaken) {
 		reads = append(reads, list)
 	}
 	return reads
@@ -99,7 +96,7 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 		}
 		enough := p.Found && (v == nil || s.current(g, v) || s.tried(g, v) && !q.restsOn(v) || answered && v.attempted())
 		older := o.Tick <= p.Began // than the lookup
-		news := o.Err == nil && (s.newsSince(group, from, o.Tick) || len(versions) > 1 && g.changedSince(from.Group(group), versions))
+		news := o.Err == nil && (s.newsSince(group, from, o.Tick) || (len(versions) > 1 || q.anyVersion()) && g.changedSince(from.Group(group), versions))
 		switch {
 		case enough:
 			answered = answered || !q.All && !q.ByResource && q.anyVersion() && v != nil && q.restsOn(v)

@@ -4,6 +4,7 @@ package snapshot
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,6 +150,8 @@ func TestKindThatMovesIsFound(t *testing.T) {
 	checkRows(t, []row{
 		{name: "moved to one that was read", known: known, server: server{live: "a/v1:Baz a/v2:New", then: moves}, query: kind("a", "New"), both: "a/v1, a/v2, a/v1 → a/v1"},
 		{name: "the same, named", known: known, server: server{live: "a/v1:Baz a/v2:New", then: moves}, query: kind("a", "New", "v1", "v2"), both: "a/v1, a/v2, a/v1 → a/v1"},
+		{name: "the only version changed", known: "a/v1:Foo", server: server{live: "a/v1:Qux"}, query: kind("a", "New"), both: "a/v1, a/v1, a/ → no match"},
+		{name: "the only version is named", known: "a/v1:Foo", server: server{live: "a/v1:Qux"}, query: kind("a", "New", "v1"), both: "a/v1 → no match"},
 		{name: "only changed", known: known, server: server{live: "a/v1:Baz a/v2:Qux"}, query: kind("a", "New"), both: "a/v1, a/v2, a/v1, a/v2, a/ → no match"},
 	})
 }
@@ -162,6 +165,25 @@ func TestGroupThatKeepsChangingIsReadThreeTimes(t *testing.T) {
 		p.changes = func() string { next++; return fmt.Sprintf("a/v1:Foo%d a/v2:Foo%d", next, next) }
 		if got := strings.Count(h.prove(p, q), "a/v1"); got != mostTimes {
 			t.Errorf("%q: %d reads of v1", q.Versions, got)
+		}
+	}
+}
+
+// R3: a list that the first document after a reset has overtaken is read again, three times at
+// most. That document may lack a version that the list had.
+func TestListThatADocumentOvertookIsReadAgain(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo")
+	list := Read{Part: PartList, Group: "a"}
+	p := Progress{Began: h.now, Start: h.Snapshot, Done: map[Read]Outcome{}}
+	for times := 1; times <= mostTimes; times++ {
+		from, began := h.Snapshot, h.tick()
+		h.resetAll()
+		h.document("a/v1:Foo")
+		h.Snapshot = h.WithList("a", []string{"v2", "v1"}, "v2", nil, began, from)
+		p.Done[list] = Outcome{Tick: began, Times: times, From: from}
+		reads := h.AsOf(p.Began).Missing(kind("a", "New"), p)
+		if again := slices.Contains(reads, list); again != (times < mostTimes) {
+			t.Errorf("read %d times, and again: %v; all of %v", times, again, reads)
 		}
 	}
 }
@@ -206,6 +228,7 @@ func TestFoundBesideUntriedVersions(t *testing.T) {
 		{name: "it was tried in vain", then: then("a/v1:Foo a/v2!"), server: server{document: abc}, query: kind("a", "Foo"), legacy: "nothing → a/v1"},
 		{name: "another is named", then: then("a/v1:Foo"), server: server{document: abc}, query: kind("a", "Foo", "v1"), legacy: "nothing → a/v1"},
 		{name: "both are named", then: then("a/v1:Foo"), server: server{document: abc}, query: kind("a", "Foo", "v1", "v2"), legacy: "a/v2 → a/v1"},
+		{name: "an earlier one is named, too", then: then("a/v1:Foo"), server: server{document: abc}, query: kind("a", "Foo", "v2", "v1"), legacy: "a/v2 → a/v2"},
 		{name: "the list was never read", then: func(h *history) { h.live("a/v1:Foo"); h.document("b/v1:Bar") }, server: server{document: "b/v1:Bar", live: "a/v1:Foo"}, query: kind("a", "Foo"), aggregated: "a/ → a/v1"},
 	})
 }
@@ -234,6 +257,18 @@ func TestLookupAfterReset(t *testing.T) {
 			h.document(abc)
 			h.live("a/v1! a/v2:Foo")
 		}, server: server{document: abc, live: "a/v1! a/v2:Foo"}, query: allOf(kind("a", "Foo")), legacy: "a/v1 → a/v1", aggregated: "nothing → a/v1"},
+		{name: "a version that never had it failed since", known: "a/v1:Foo a/v2:Bar", then: func(h *history) {
+			h.resetAll()
+			h.document("a/v1:Foo a/v2:Bar")
+			h.live("a/v1:Foo a/v2!")
+		}, server: server{document: "a/v1:Foo a/v2:Bar"}, query: allOf(kind("a", "Foo")), legacy: "nothing → a/v1"},
+		{name: "a version failed before", then: func(h *history) {
+			h.document(abc)
+			h.live("a/v1:Foo a/v2!")
+			h.resetAll()
+			h.document(abc)
+		}, server: server{document: abc}, query: allOf(kind("a", "Foo")), legacy: "a/v1, a/v2 → a/v1"},
+		{name: "best of two groups", known: "/v1:Pod a/v1:Foo b/v1:Foo", then: reset, query: resource("", "foos"), legacy: "document, /v1, a/v1 → a/v1"},
 		{name: "best in many groups", known: abc, then: reset, query: resource("", "foos"), aggregated: "document → a/v1", legacy: "document, /v1, a/v1, a/v2 → a/v1"},
 		{name: "of all, then of a group", known: abc, then: func(h *history) { h.resetAll(); h.resetGroup("a") }, query: kind("a", "Foo", "v1"), both: "document, a/v1 → a/v1"},
 	})
@@ -258,6 +293,10 @@ func TestLookupAfterResetGroup(t *testing.T) {
 			h.live("b/v1!")
 			h.Snapshot = h.WithList("b", nil, "", errUnread, h.tick(), h.Snapshot)
 		}, query: resource("", "foos"), both: "nothing → a/v1"},
+		{name: "miss in any group, an unknown one tried in vain", known: abc, then: func(h *history) {
+			h.resetGroup("z")
+			h.Snapshot = h.WithList("z", nil, "", errUnread, h.tick(), h.Snapshot)
+		}, query: resource("", "bazs"), aggregated: "document → no match", legacy: "document, /v1, a/v1, a/v2, b/v1 → no match"},
 		{name: "any group, another that is down", known: abc, then: func(h *history) {
 			h.resetGroup("b")
 			h.live("b/v1!")

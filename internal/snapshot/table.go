@@ -233,19 +233,15 @@ func (t *Table) derivedName(name string) (kind, resource string, ok bool) {
 	return "", "", false
 }
 
-// singularOf returns the singular of a plural resource name.
-func (t *Table) singularOf(plural string) (string, bool) {
+// singularOf returns the singular of a plural resource name that the table has.
+func (t *Table) singularOf(plural string) string {
 	if t.forms != nil {
-		singular, ok := t.forms.singulars[plural]
-		return singular, ok
+		return t.forms.singulars[plural]
 	}
-	if i, ok := t.names[plural]; ok && t.rows[i].Name == plural {
-		return t.rows[i].Singular, true
+	if i, ok := t.names[plural]; ok {
+		return t.rows[i].Singular
 	}
-	if _, resource, ok := t.derivedName(plural); ok && resource == plural {
-		return strings.TrimSuffix(plural, "s"), true
-	}
-	return "", false
+	return strings.TrimSuffix(plural, "s") // of a list
 }
 
 // equal reports whether two tables were made of the same resources in the same order.
