@@ -118,7 +118,9 @@ func (c *confirmations) read(m *DynamicRESTMapper, gv schema.GroupVersion, certa
 	case running < 2 && v.allowed.TryAccept():
 		v.last = now
 		v.reads = append(v.reads, &liveRead{began: now, done: make(chan struct{})})
-		go c.run(m, gv, v, v.reads[running])
+		if running == 0 {
+			go c.run(m, gv, v, v.reads[0])
+		}
 	case running == 0:
 		return nil
 	}
@@ -137,17 +139,17 @@ func (c *confirmations) version(gv schema.GroupVersion) *confirmation {
 	return found
 }
 
-// run makes a read. The mapper makes one of a version at a time.
+// run makes a read. Then it begins the next one.
 func (c *confirmations) run(m *DynamicRESTMapper, gv schema.GroupVersion, v *confirmation, read *liveRead) {
 	ctx, cancel := context.WithTimeout(context.Background(), confirmRead)
 	defer cancel()
 	read.snapshot, read.err = m.reloader.ReadLive(ctx, gv)
-	close(read.done)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v.generation = m.Generation()
-	v.reads = slices.DeleteFunc(v.reads, func(r *liveRead) bool { return r == read })
-	if len(v.reads) > 0 {
+	if v.reads = slices.Delete(v.reads, 0, 1); len(v.reads) > 0 {
 		v.reads[0].began = time.Now()
+		go c.run(m, gv, v, v.reads[0])
 	}
+	close(read.done)
 }

@@ -76,6 +76,28 @@ func TestConfirmDuringRead(t *testing.T) {
 	})
 }
 
+// So it is if a read for a doubt and one for a contradiction begin at the same moment,
+// whichever comes first.
+func TestConfirmAfterDoubt(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		for range 20 {
+			m, used := useFoo(t, server)
+			server.SetLatency(time.Second)
+			var all sync.WaitGroup
+			m.Doubt(used)
+			all.Go(func() { _, _ = m.Confirm(context.Background(), used) })
+			time.Sleep(900 * time.Millisecond)
+			server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo:cluster", "Bar"))
+			if now, err := m.Confirm(context.Background(), used); err != nil || now.Scope.Name() != meta.RESTScopeNameRoot {
+				t.Errorf("%v, %v; want the scope that is served", now, err)
+			}
+			all.Wait()
+			server.SetLatency(0)
+			server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo", "Bar"))
+		}
+	})
+}
+
 // If discovery hangs, a contradiction waits for 2 seconds, those that come later not at
 // all, and neither does a doubt. One read is under way at a time.
 func TestConfirmBesideHangingDiscovery(t *testing.T) {
