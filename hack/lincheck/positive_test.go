@@ -70,13 +70,14 @@ func (v *view) shows(r *Request, f Found) bool {
 // counts reports whether r, which began after the resets, settles a ResetGroup: r
 // must be a live read, or a document beside a live read. Without a Reset since
 // then, a document that is no news cannot replace what that live read found, but in a
-// built-in group, where it may tell what a peer serves.
+// built-in group, where it may tell what a peer serves. Beside another replica each document
+// may be news: it differs from the one before.
 func (v *view) counts(o *Op, r *Request, group int, all, one Stamp) bool {
 	if one == (Stamp{}) || r.live() {
 		return true
 	}
 	builtIn := !strings.Contains(groupNames[group], ".")
-	return (one.before(all) || builtIn || v.firstSeen(r, group, v.lastReset(o.Return)) == r) && v.readLive(group, one, o.Return)
+	return (one.before(all) || builtIn || v.Replicas || v.firstSeen(r, group, v.lastReset(o.Return)) == r) && v.readLive(group, one, o.Return)
 }
 
 // readLive reports whether a group was read live in a time.

@@ -213,11 +213,11 @@ func (g *Group) vain() bool {
 	return g.Said() == nil && len(g.versions) == 0 && g.listTried > g.reset
 }
 
-// saysLike reports whether two groups of documents say the same. Errors count as different:
-// they may have other texts.
+// saysLike reports whether two groups of documents say the same, in whatever order of kinds.
+// Errors count as different: they may have other texts.
 func (g *Group) saysLike(other *Group) bool {
 	return g == other || g.preferred == other.preferred && slices.EqualFunc(g.versions, other.versions, func(a, b Version) bool {
-		return a.Name == b.Name && a.Err == nil && b.Err == nil && a.Table.equal(b.Table)
+		return a.Name == b.Name && a.Err == nil && b.Err == nil && (a.Table == b.Table || a.Table != nil && b.Table != nil && a.Table.servesLike(b.Table))
 	})
 }
 

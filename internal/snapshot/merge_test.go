@@ -242,6 +242,11 @@ func TestTheLaterReadWins(t *testing.T) {
 			{doc("a/v1:Foo a/v2:Foo a/v3:Foo"), "a/v1-?@2 a/v2 a/v3"},
 			{live("a/v1!"), "a/v1! a/v2 a/v3"},
 		}},
+		{name: "a document with kinds in another order is no news", steps: []step{
+			{doc("a/v1:Foo,Bar"), "a/v1:Foo,Bar"},
+			{live("a/v1:Foo,Bar,New"), "a/v1:Foo,Bar,New@2"},
+			{doc("a/v1:Bar,Foo"), "a/v1:Foo,Bar,New@2"},
+		}},
 		{name: "a 404 from before a list that names the version", steps: []step{
 			{doc("a/v1:Foo a/v2:Bar"), "a/v1:Foo a/v2:Bar"},
 			{func(h *history) { h.groupAt(5, "a", "v1", "v2", "v3") }, "a/v1:Foo a/v2:Bar a/v3"},
