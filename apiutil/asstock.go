@@ -17,8 +17,9 @@ import (
 // Clients and informers in a controller-runtime tree with this mapper inside call it.
 //
 // A program may wrap our mapper or combine it with others as it likes, and no argument of a
-// RESTMapper's methods says who asks. But they all pass this slice on. So the mark that
-// only our mapper looks for is in the array of the slice, behind its end.
+// RESTMapper's methods says who asks. But nearly all pass this slice on. So the mark that
+// only our mapper looks for is in the array of the slice, behind its end. Who passes on a copy
+// is answered like anybody else; to be followed, it says what it wraps (Unwrap).
 func AsStock(version string) []string { return []string{version, stocksMark}[:1] }
 
 const stocksMark = "as stock"
