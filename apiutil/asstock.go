@@ -30,6 +30,7 @@ func isAsStock(versions []string) bool {
 
 // firstMapping returns the first mapping of a kind that it has found.
 func (m *DynamicRESTMapper) firstMapping(ctx context.Context, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	m.member.use()
 	first, ok := m.first.Load(gvk)
 	if !ok {
 		mapping, err := m.RESTMappingWithContext(ctx, gvk.GroupKind(), gvk.Version)

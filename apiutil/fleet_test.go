@@ -223,19 +223,23 @@ func TestFleetKeyOfAnotherConfig(t *testing.T) {
 }
 
 // What is not used for IdleTimeout goes, by itself, and its refresh with it. A lookup is a
-// use, as For is.
+// use, also one that answers as stock's mapper does; so is For.
 func TestFleetIdleTimeout(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFleetTest()
 		f.IdleTimeout = 5 * time.Minute
 		used := forKey(t, f.Fleet, "used", f.server)
 		asked := forKey(t, f.Fleet, "asked", f.server)
+		stock := forKey(t, f.Fleet, "stock", f.server)
 		forKey(t, f.Fleet, "idle", f.server)
 		engaged := f.new(t)
 		leave := f.join(t, "engaged", engaged)
 		for minute := range 20 {
 			time.Sleep(time.Minute)
 			wantServed(t, used, fooKind)
+			if _, err := stock.RESTMapping(fooKind.GroupKind(), apiutil.AsStock(fooKind.Version)...); err != nil {
+				t.Fatal(err)
+			}
 			if forKey(t, f.Fleet, "asked", f.server) != asked {
 				t.Fatalf("gone after %d minutes though it was asked for each minute", minute+1)
 			}
@@ -244,6 +248,7 @@ func TestFleetIdleTimeout(t *testing.T) {
 			}
 		}
 		f.wantMapper(t, "used", used)
+		f.wantMapper(t, "stock", stock)
 		f.wantMapper(t, "engaged", engaged)
 		time.Sleep(6 * time.Minute)
 		f.wantMapper(t, "used", nil)

@@ -20,7 +20,7 @@
 #
 # A part that fails does not stop the others. A table says how long each part took, then
 # come failures, and the reasons for skips. The last line counts the tests of all parts
-# and says whether all is well: "N passed, N failed, N skipped; all N parts are ok".
+# and reports whether all is well: "N passed, N failed, N skipped; all N parts are ok".
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$root/hack/sum.sh"

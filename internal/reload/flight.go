@@ -58,8 +58,9 @@ func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick)
 // never is greater than every tick: for a caller that joins no flight that has begun.
 const never = ^snapshot.Tick(0)
 
-// doWhile is do for a read that begins after the call, but it abandons the flight when ctx ends: the flight goes on only if
-// another caller waits for it. Otherwise the flight has ended when doWhile returns.
+// doWhile is do for a read that begins after the call, but it abandons the flight when ctx
+// ends: the flight goes on only if another caller waits for it. Otherwise it has ended when
+// doWhile returns.
 func (fs *flights) doWhile(ctx context.Context, r snapshot.Read) (*flight, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

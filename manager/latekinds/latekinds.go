@@ -68,7 +68,7 @@ type Options struct {
 	// Client configures the client that the controller gets. Its Scheme, Mapper, HTTPClient and
 	// Cache.Reader default to those of the program's manager, and to the controller's own cache.
 	Client client.Options
-	// NeedLeaderElection says whether the controller waits until this program leads. Defaults
+	// NeedLeaderElection is whether the controller waits until this program leads. Defaults
 	// to what the manager has for its controllers, and that to true.
 	NeedLeaderElection *bool
 }
@@ -190,7 +190,7 @@ func (l *late) Start(ctx context.Context) error {
 	return nil
 }
 
-// await says that the controller waits, and for which kinds.
+// await shows that the controller waits, and for which kinds.
 func (l *late) await(ctx context.Context) {
 	l.waiting.WithLabelValues().Set(1)
 	var missing []string
@@ -255,7 +255,7 @@ func (l *late) gone(ctx context.Context, err error) bool {
 	})
 }
 
-// notServed reports whether err says that the kind is not served, in the version that it has.
+// notServed reports whether err means that the kind is not served, in the version that it has.
 func notServed(err error, gvk schema.GroupVersionKind) bool {
 	var noKind *meta.NoKindMatchError
 	return errors.As(err, &noKind) && noKind.GroupKind == gvk.GroupKind() &&

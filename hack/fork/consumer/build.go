@@ -21,7 +21,7 @@ import (
 
 const (
 	shownLines = 10               // how much of a failed build is printed
-	beat       = 10 * time.Second // how often a build says that it goes on
+	beat       = 10 * time.Second // how often a build shows that it goes on
 )
 
 // build builds the consumer with copies of go.mod and go.sum, and returns what they are
