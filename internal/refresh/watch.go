@@ -42,7 +42,7 @@ const (
 	// twice that. It is what client-go's Reflector waits in the end if a server is not
 	// healthy (tools/cache/reflector.go, NewReflectorWithOptions).
 	longPause = 30 * time.Second
-	// lateEcho is how long after a ring its last echo comes; see echoesFrom.
+	// lateEcho is how long after a ring its last echo comes; see echoes.
 	lateEcho = 70 * time.Second
 )
 
