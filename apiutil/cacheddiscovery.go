@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 
+	ours "github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -158,7 +159,8 @@ func (r *reading) run(d *cachedDiscovery, last *reading) {
 	}
 	r.state = d.state()
 	known := d.mapper.reloader.Snapshot()
-	if err := r.fill(d.DiscoveryInterface, last.lists); err == nil {
+	fill := func() (struct{}, error) { return struct{}{}, r.fill(d.DiscoveryInterface, last.lists) }
+	if _, err := ours.Guarded(context.Background(), fill); err == nil {
 		r.differ = !r.agrees(known)
 	} else if invalid {
 		r.err = err

@@ -147,7 +147,7 @@ func (w *Watch) Next() (resourceVersion string, changed bool, err error) {
 	case <-w.ctx.Done():
 		return "", false, io.EOF
 	}
-	event, err := guarded(w.ctx, func() (event watchEvent, err error) {
+	event, err := Guarded(w.ctx, func() (event watchEvent, err error) {
 		err = w.decoder.Decode(&event)
 		return event, err
 	})
@@ -172,5 +172,5 @@ func (w *Watch) Next() (resourceVersion string, changed bool, err error) {
 func (w *Watch) Close() {
 	w.end.Stop()
 	w.cancel(nil)
-	_, _ = guarded(w.ctx, func() (struct{}, error) { return struct{}{}, w.seen.stream.Close() })
+	_, _ = Guarded(w.ctx, func() (struct{}, error) { return struct{}{}, w.seen.stream.Close() })
 }
