@@ -133,9 +133,9 @@ func get[T any](ctx context.Context, c *Client, r request, decode func(*exchange
 
 // send returns the answer to a request, and an error if it was not a success.
 func (c *Client) send(ctx context.Context, r request) (*exchange, error) {
-	seen, err := guarded(ctx, func() (*exchange, error) { return c.exchange(ctx, r) })
+	seen, err := Guarded(ctx, func() (*exchange, error) { return c.exchange(ctx, r) })
 	switch {
-	case seen == nil: // guarded has given up
+	case seen == nil: // Guarded has given up
 		return &exchange{}, err
 	case seen.code == http.StatusNotModified && r.etag == "":
 		return seen, errUnexpected304

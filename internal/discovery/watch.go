@@ -109,7 +109,7 @@ func (c *Client) Watch(
 	}
 	defer func() { // waits for the transport, but not long
 		cancel(nil)
-		_, _ = guarded(ctx, func() (struct{}, error) { return struct{}{}, seen.stream.Close() })
+		_, _ = Guarded(ctx, func() (struct{}, error) { return struct{}{}, seen.stream.Close() })
 	}()
 	end.Reset(lasting + watchMargin)
 	opened()
@@ -152,7 +152,7 @@ func nextEvent(ctx context.Context, stream *boundedBody, decoder *json.Decoder) 
 	case <-ctx.Done():
 		return event, io.EOF
 	}
-	event, err = guarded(ctx, func() (event watchEvent, err error) {
+	event, err = Guarded(ctx, func() (event watchEvent, err error) {
 		err = decoder.Decode(&event)
 		return event, err
 	})
