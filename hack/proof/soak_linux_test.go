@@ -28,7 +28,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/apiutil"
-	"github.com/freshmapper/freshmapper/hack/control"
 )
 
 var (
@@ -106,7 +105,7 @@ func TestSoak(t *testing.T) {
 func (s *soak) prepare() error {
 	plane := startPlane(s.campaign, 1)
 	var err error
-	if s.crds, err = plane.Servers[0].CRDs(); err != nil {
+	if s.crds, err = crdsOf(plane.Servers[0]); err != nil {
 		return err
 	}
 	s.series = []*series{
@@ -192,7 +191,7 @@ func (s *soak) lookUp(ctx context.Context, r *rand.Rand) {
 // there are none.
 func (s *soak) change(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
-		crd := control.CRD("soak.example.com", fmt.Sprintf("Soak%02d", n%crdsAtMost), false, "v1")
+		crd := newCRD("soak.example.com", fmt.Sprintf("Soak%02d", n%crdsAtMost), false, "v1")
 		var err error
 		if n/crdsAtMost%2 == 0 {
 			_, err = s.crds.Create(ctx, crd, metav1.CreateOptions{})
