@@ -103,7 +103,7 @@ func (s *Snapshot) complete(q schema.GroupVersionResource, last *Group) bool {
 	if s.document == 0 || s.document <= s.since(s.reset) {
 		return false
 	}
-	if s.untried == 0 && s.oldest > s.reset {
+	if s.untried == 0 && (s.apart == 0 || s.anyReset == 0) {
 		return true
 	}
 	complete, after := true, false
@@ -115,7 +115,7 @@ func (s *Snapshot) complete(q schema.GroupVersionResource, last *Group) bool {
 }
 
 func (s *Snapshot) completeGroup(g *Group) bool {
-	if !g.apart && g.tried && !g.spare {
+	if !g.apart && g.tried {
 		return true
 	}
 	return s.currentList(g) && !slices.ContainsFunc(g.versions, func(v Version) bool { return !s.tried(g, &v) })
