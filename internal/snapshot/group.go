@@ -65,26 +65,20 @@ func NewGroup(name, preferred string, versions []Version) *Group {
 // index fills in what follows from the versions.
 func (g *Group) index() {
 	g.tried = true
+	g.ranked = make([]int32, len(g.versions))
 	for i := range g.versions {
 		v := &g.versions[i]
 		if i > 0 && v.Table.equal(g.versions[i-1].Table) {
 			v.Table = g.versions[i-1].Table
 		}
 		g.tried = g.tried && v.attempted()
-	}
-	g.rank()
-}
-
-// rank follows newDiscoveryRESTMapper in k8s.io/client-go/restmapper: v1 of the
-// core group before all, then the preferred version, then the order of the list.
-func (g *Group) rank() {
-	g.ranked = make([]int32, len(g.versions))
-	for i := range g.versions {
 		g.ranked[i] = int32(i)
 	}
 	slices.SortStableFunc(g.ranked, func(a, b int32) int { return cmp.Compare(g.class(a), g.class(b)) })
 }
 
+// class follows newDiscoveryRESTMapper in k8s.io/client-go/restmapper: v1 of the core group
+// before all, then the preferred version, then the others in the order of the list.
 func (g *Group) class(i int32) int {
 	switch name := g.versions[i].Name; {
 	case g.name == "" && name == "v1":
@@ -112,22 +106,15 @@ func (g *Group) Versions() []Version {
 
 // Version returns the version of that name, or nil. g may be nil.
 func (g *Group) Version(name string) *Version {
-	if i := g.position(name); i >= 0 {
-		return &g.versions[i]
-	}
-	return nil
-}
-
-func (g *Group) position(version string) int {
 	if g == nil {
-		return -1
+		return nil
 	}
 	for i := range g.versions {
-		if g.versions[i].Name == version {
-			return i
+		if g.versions[i].Name == name {
+			return &g.versions[i]
 		}
 	}
-	return -1
+	return nil
 }
 
 // Said returns what the document says of the group, or nil; g may be nil.

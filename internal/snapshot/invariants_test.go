@@ -151,7 +151,7 @@ func checkNames(s *Snapshot) error {
 		return nil
 	}
 	for _, g := range s.groups {
-		for name := range g.knownNames() {
+		for _, name := range g.knownNames() {
 			found := s.names.among(s.groups, name)
 			if !slices.Contains(found, g) {
 				return fmt.Errorf("group %q is not found by %q, which it knows", g.name, name)
@@ -164,18 +164,13 @@ func checkNames(s *Snapshot) error {
 	return nil
 }
 
-// knownNames collects all names, plural and singular, that stand for something in a version of g.
-func (g *Group) knownNames() map[string]bool {
-	names := map[string]bool{}
+// knownNames lists all names, plural and singular, that stand for something in a version of g.
+func (g *Group) knownNames() (names []string) {
 	for i := range g.versions {
 		if t := g.versions[i].Table; t != nil {
-			for name := range spell(t.rows).kindOf {
-				_, ok := t.kindOf(name)
-				names[name] = ok || t.has(name)
-			}
+			names = slices.AppendSeq(names, maps.Keys(t.spelled().kindOf))
 		}
 	}
-	maps.DeleteFunc(names, func(_ string, known bool) bool { return !known })
 	return names
 }
 

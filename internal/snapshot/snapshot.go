@@ -51,11 +51,9 @@ func (s *Snapshot) position(group string) (i int, ok bool) {
 
 // Groups returns the groups in server order, without those that serve nothing.
 func (s *Snapshot) Groups() []*Group {
-	empty := func(g *Group) bool { return len(g.served()) == 0 }
-	if s.apart == 0 || !slices.ContainsFunc(s.groups, empty) {
-		return slices.Clip(s.groups)
-	}
-	return slices.DeleteFunc(slices.Clone(s.groups), empty)
+	return slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool {
+		return !slices.ContainsFunc(g.versions, func(v Version) bool { return !v.Gone })
+	})
 }
 
 // Generation returns a number that moves when the served API changes, and only then. It
@@ -105,10 +103,7 @@ func (s *Snapshot) since(reset Tick) Tick {
 // current reports whether a version was read since the last reset, so that a lookup may be
 // answered from what is known of it.
 func (s *Snapshot) current(g *Group, v *Version) bool {
-	if s.anyReset == 0 || !s.needed(v) {
-		return s.needed(v)
-	}
-	return s.readAt(v) > s.since(s.reset) && (g.reset == 0 || v.Err == nil && v.Tried > s.since(g.reset))
+	return s.needed(v) && s.readAt(v) > s.since(s.reset) && (g.reset == 0 || v.Err == nil && v.Tried > s.since(g.reset))
 }
 
 // tried reports whether a version was read since the last reset, or tried in vain: then it
@@ -171,9 +166,9 @@ func (s *Snapshot) table(g *Group, v *Version) *Table {
 func (s *Snapshot) Kinds() int {
 	n := 0
 	for _, g := range s.groups {
-		for i := range g.versions {
-			if t := g.versions[i].Table; t != nil {
-				n += len(t.kinds)
+		for _, v := range g.versions {
+			if v.Table != nil {
+				n += len(v.Table.kinds)
 			}
 		}
 	}
