@@ -133,7 +133,7 @@ func (s *Snapshot) complete(q schema.GroupVersionResource, last *Group) bool {
 		return true
 	case s.document == 0 || s.document <= s.since(s.reset):
 		return false
-	case s.untried == 0 && s.oldest > s.reset:
+	case s.untried == 0 && (s.apart == 0 || s.anyReset == 0):
 		return true
 	}
 	for _, g := range s.groupsNamed(q.Group, false) {

@@ -24,14 +24,14 @@ type Snapshot struct {
 	anyReset Tick  // the last reset of everything or of a group
 	asOf     Tick  // resets after it do not count; 0: all count
 
-	whole int // subscribers that need every version
+	whole int  // subscribers that need every version
+	left  Tick // when the last of them left
 
 	generation uint64
 
 	// What follows from groups, to answer lookups in many groups without a walk:
-	untried int  // groups with a version that was never tried, or with a reset that is pending
-	apart   int  // groups that are not the document's own
-	oldest  Tick // the least tick of what is known of those
+	untried int // groups with a version that was never tried, or with a reset that is pending
+	apart   int // groups that are not the document's own
 }
 
 // Group returns the group of that name, or nil.
@@ -42,9 +42,18 @@ func (s *Snapshot) Group(name string) *Group {
 	return nil
 }
 
+func (s *Snapshot) position(group string) (i int, ok bool) {
+	if s.order != nil {
+		i, ok = s.order.position[group]
+	}
+	return i, ok
+}
+
 // Groups returns the groups in server order, without those that serve nothing.
 func (s *Snapshot) Groups() []*Group {
-	return slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool { return len(g.versions) == g.gone })
+	return slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool {
+		return !slices.ContainsFunc(g.versions, func(v Version) bool { return !v.Gone })
+	})
 }
 
 // Generation returns a number that moves when the served API changes, and only then. It
@@ -110,7 +119,9 @@ func (s *Snapshot) tried(g *Group, v *Version) bool {
 }
 
 // needed reports whether v was read, or tried in vain, for who needs it now.
-func (s *Snapshot) needed(v *Version) bool { return v.attempted() && (s.whole > 0 || !v.spare) }
+func (s *Snapshot) needed(v *Version) bool {
+	return v.attempted() && (s.whole > 0 || v.Tried >= s.left || s.Aggregated())
+}
 
 // readAt returns when the table of v was read.
 func (s *Snapshot) readAt(v *Version) Tick {
