@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 
+	ours "github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -148,7 +149,8 @@ func (d *cachedDiscovery) read() *reading {
 	if r.state == last.state {
 		r.pause = min(2*last.pause, mostPause)
 	}
-	if err := r.fill(d.DiscoveryInterface); err == nil {
+	fill := func() (struct{}, error) { return struct{}{}, r.fill(d.DiscoveryInterface) }
+	if _, err := ours.Guarded(context.Background(), fill); err == nil {
 		r.differ = !r.agrees(known)
 	} else if invalid {
 		r.err = err

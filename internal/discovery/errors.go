@@ -123,6 +123,6 @@ func (c *Client) failure(r request, seen *exchange, err error) *Error {
 // own request.
 func versionError(group, version string, code int, err error) *Error {
 	gv := schema.GroupVersion{Group: group, Version: version}
-	path, _ := versionPath(gv)
-	return &Error{Path: strings.TrimSuffix(path, "/"), GroupVersion: gv, Code: code, Err: err}
+	path, _ := pathOf(gv)
+	return &Error{Path: path, GroupVersion: gv, Code: code, Err: err}
 }

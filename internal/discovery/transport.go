@@ -170,14 +170,14 @@ type outcome[T any] struct {
 	err   error
 }
 
-// guarded calls send, which runs code of the user: transports, and a rate limiter. Reads
+// Guarded calls send, which runs code of the user: transports, and a rate limiter. Reads
 // are made on goroutines of the mapper, where no caller can recover from a panic, as
-// controller-runtime does around a reconciler. So guarded returns an error if send panics
+// controller-runtime does around a reconciler. So Guarded returns an error if send panics
 // or ends its goroutine. A panic is logged with its stack.
 //
 // It does not wait much longer than until ctx ends. If it returns errAbandoned, send goes
 // on, and the caller must not use what send uses.
-func guarded[T any](ctx context.Context, send func() (T, error)) (T, error) {
+func Guarded[T any](ctx context.Context, send func() (T, error)) (T, error) {
 	ended := make(chan outcome[T], 1)
 	go func() {
 		o := outcome[T]{err: errGoexit}

@@ -66,7 +66,7 @@ func (tw *tower) under() (n int) {
 func (tw *tower) ask(r snapshot.Read) <-chan time.Duration {
 	took, start := make(chan time.Duration, 1), time.Now()
 	go func() {
-		_, _ = tw.do(context.Background(), r, never)
+		_, _ = tw.do(context.Background(), r, never, false)
 		took <- time.Since(start)
 	}()
 	synctest.Wait()
@@ -86,14 +86,14 @@ func TestFlightsAreShared(t *testing.T) {
 		join := func(want string) {
 			for range 100 {
 				wg.Go(func() {
-					if f, err := tw.do(context.Background(), version("a", "v1"), never); err != nil || f.outcome.Err.Error() != want {
+					if f, err := tw.do(context.Background(), version("a", "v1"), never, false); err != nil || f.outcome.Err.Error() != want {
 						t.Errorf("%v, want %s", err, want)
 					}
 				})
 			}
 			synctest.Wait()
 		}
-		wg.Go(func() { _, _ = tw.do(context.Background(), version("a", "v1"), never) })
+		wg.Go(func() { _, _ = tw.do(context.Background(), version("a", "v1"), never, false) })
 		synctest.Wait()
 		join("flight 2")
 		time.Sleep(1500 * time.Millisecond)
@@ -116,7 +116,7 @@ func TestWaiterLeavesWithItsContext(t *testing.T) {
 		var wg sync.WaitGroup
 		leave := func(r snapshot.Read) {
 			wg.Go(func() {
-				if _, err := tw.do(ctx, r, never); !errors.Is(err, reason) {
+				if _, err := tw.do(ctx, r, never, false); !errors.Is(err, reason) {
 					t.Errorf("%v: %v", r, err)
 				}
 			})
@@ -141,7 +141,7 @@ func TestWaiterLeavesWithItsContext(t *testing.T) {
 	})
 }
 
-// doWhile ends a flight that nobody else waits for, and returns when it has ended.
+// A caller who abandons a flight ends one that nobody else waits for, and returns when it has ended.
 // One that others wait for goes on.
 func TestAbandonedFlightEnds(t *testing.T) {
 	for name, shared := range map[string]bool{"alone": false, "shared": true} {
@@ -152,7 +152,7 @@ func TestAbandonedFlightEnds(t *testing.T) {
 			start, ended := time.Now(), make(chan error, 1)
 			var other <-chan time.Duration
 			go func() {
-				_, err := tw.doWhile(ctx, version("a", "v1"))
+				_, err := tw.do(ctx, version("a", "v1"), never, true)
 				ended <- err
 			}()
 			synctest.Wait()
@@ -174,7 +174,7 @@ func TestAbandonedFlightEnds(t *testing.T) {
 			if shared && <-other != time.Second {
 				t.Errorf("%s: the other did not get its flight", name)
 			}
-			if f, err := tw.do(context.Background(), version("a", "v1"), never); err != nil || f.outcome.Err.Error() != "flight 2" {
+			if f, err := tw.do(context.Background(), version("a", "v1"), never, false); err != nil || f.outcome.Err.Error() != "flight 2" {
 				t.Errorf("%s: the read is blocked: %v", name, err)
 			}
 		})
@@ -193,9 +193,9 @@ func TestNobodyJoinsAnAbandonedFlight(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
-		go func() { _, _ = tw.doWhile(ctx, version("a", "v1")) }()
+		go func() { _, _ = tw.do(ctx, version("a", "v1"), never, true) }()
 		time.Sleep(600 * time.Millisecond)
-		if f, err := tw.do(context.Background(), version("a", "v1"), 0); err != nil || errors.Is(f.outcome.Err, context.Canceled) {
+		if f, err := tw.do(context.Background(), version("a", "v1"), 0, false); err != nil || errors.Is(f.outcome.Err, context.Canceled) {
 			t.Errorf("%v, %v", err, f.outcome.Err)
 		}
 		synctest.Wait()

@@ -23,7 +23,7 @@ func (h *history) due(all bool) string {
 		s = s.Whole(1)
 	}
 	differing, dropped := s.Due()
-	return strings.TrimSpace(lines(differing) + " | " + lines(dropped))
+	return strings.TrimSpace(lines(differing) + " | " + lines([][]Read{dropped}))
 }
 
 // R5: a refresh reads live what differs from the document; without the aggregated document

@@ -86,7 +86,4 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%q: got %v, want %s", args, err, want)
 		}
 	}
-	if err := run(t.Context(), []string{"serve", "-h"}); err != nil {
-		t.Errorf("-h: %v", err)
-	}
 }
