@@ -57,7 +57,7 @@ func (r *Reloader) readDropped(ctx context.Context, groups [][]snapshot.Read) er
 			if err != nil {
 				return err
 			}
-			if !f.outcome.Gone {
+			if f.outcome.Err != nil || r.Snapshot().Serves(read.Group, read.Version) {
 				return f.outcome.Err
 			}
 		}
