@@ -64,6 +64,9 @@ func NewGroup(name, preferred string, versions []Version) *Group {
 
 // index fills in what follows from the versions.
 func (g *Group) index() {
+	if g.apart {
+		g.versions = bounded(g.versions, mostUnnamed, func(v *Version) (Tick, bool) { return v.last(), g.document.Version(v.Name) != nil })
+	}
 	g.tried = true
 	g.ranked = make([]int32, len(g.versions))
 	for i := range g.versions {
@@ -182,27 +185,6 @@ func (g *Group) saysLike(other *Group) bool {
 	return g.like(other, func(a, b *Version) bool {
 		return a.Err == nil && b.Err == nil && a.Table.servesLike(b.Table)
 	})
-}
-
-// mostVersions bounds the versions of a group, those that the document names included. A
-// server that names others each time must not fill the memory.
-const mostVersions = 128
-
-// bound drops versions that the document does not name, those first that were read least
-// recently, if there are too many.
-func (g *Group) bound() {
-	for len(g.versions) > mostVersions {
-		oldest := -1
-		for i := range g.versions {
-			if g.document.Version(g.versions[i].Name) == nil && (oldest < 0 || g.versions[i].last() < g.versions[oldest].last()) {
-				oldest = i
-			}
-		}
-		if oldest < 0 {
-			return
-		}
-		g.versions = slices.Delete(g.versions, oldest, oldest+1)
-	}
 }
 
 // rankedNames lists the versions that are served, or may be again, the best one first.

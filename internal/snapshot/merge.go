@@ -2,10 +2,7 @@
 
 package snapshot
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // How a read changes what is known. Only the 404 of a version's own path removes the
 // version. Of two reads the one that began later counts. A document that repeats what it
@@ -65,23 +62,36 @@ func keepPlaces(old, names []string) []string {
 	return all
 }
 
-// mostDropped bounds the groups that the document no longer has. A server that lists other
-// groups each time must not fill the memory.
-const mostDropped = 4096
+// mostDropped bounds the groups that the document does not have, and mostUnnamed the versions
+// of a group. A server that lists others each time must not fill the memory.
+const (
+	mostDropped = 4096
+	mostUnnamed = 64
+)
 
-// bounded drops those of the undocumented groups that were tried least recently if there
-// are too many.
-func bounded(groups []*Group) []*Group {
-	dropped := slices.DeleteFunc(slices.Clone(groups), func(g *Group) bool { return g.Said() != nil })
-	if len(dropped) <= mostDropped {
-		return groups
+// bounded returns all without the least recently tried of those that are not said, if there are
+// more than most of them.
+func bounded[T any](all []T, most int, tried func(*T) (at Tick, said bool)) []T {
+	var ticks []Tick
+	for i := range all {
+		if at, said := tried(&all[i]); !said {
+			ticks = append(ticks, at)
+		}
 	}
-	slices.SortStableFunc(dropped, func(a, b *Group) int { return cmp.Compare(a.lastTried(), b.lastTried()) })
-	forget := map[*Group]bool{}
-	for _, g := range dropped[:len(dropped)-mostDropped] {
-		forget[g] = true
+	forget := len(ticks) - most
+	if forget <= 0 {
+		return all
 	}
-	return slices.DeleteFunc(groups, func(g *Group) bool { return forget[g] })
+	slices.Sort(ticks)
+	last := ticks[forget-1]
+	return slices.DeleteFunc(slices.Clone(all), func(t T) bool {
+		at, said := tried(&t)
+		if said || at > last || forget == 0 {
+			return false
+		}
+		forget--
+		return true
+	})
 }
 
 // withDocument returns the group after a read of the document that began at now, when the
@@ -105,7 +115,6 @@ func (g *Group) withDocument(said *Group, s *Snapshot, now Tick) *Group {
 	case said == nil && len(next.versions) == 0 && next.reset == 0:
 		return nil
 	}
-	next.bound()
 	next.index()
 	return next
 }
@@ -297,7 +306,6 @@ func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 // with returns s with g instead of the group of that name, or after all others.
 func (s *Snapshot) with(g *Group) *Snapshot {
 	next := *s
-	g.bound()
 	g.index()
 	next.groups = slices.Clone(s.groups)
 	keep := g.document != nil || g.reset > 0 || len(g.versions) > 0
@@ -315,7 +323,7 @@ func (s *Snapshot) with(g *Group) *Snapshot {
 // index fills in what follows from next.groups. It uses the order of s, or of the
 // document, if that still holds. Lookups index the names later.
 func (next *Snapshot) index(s *Snapshot) {
-	next.groups = bounded(next.groups)
+	next.groups = bounded(next.groups, mostDropped, func(g **Group) (Tick, bool) { return (*g).lastTried(), (*g).Said() != nil })
 	switch {
 	case next.doc != nil && slices.Equal(next.groups, next.doc.groups):
 		next.groups, next.order, next.names = next.doc.groups, next.doc.order, next.doc.names

@@ -120,11 +120,11 @@ func TestDroppedGroupsAreBounded(t *testing.T) {
 // Only so many versions of a group are kept, and those that the document has before others.
 func TestVersionsAreBounded(t *testing.T) {
 	h := newHistory(false, "a/v1:Foo")
-	const most = mostVersions + 10
+	const most = mostUnnamed + 10
 	for n := range most { // those that are read first do not stand at an end
 		h.live(fmt.Sprintf("a/v1beta%d:Foo", (n+most/2)%most+1))
 	}
-	if g := h.Group("a"); len(g.versions) != mostVersions || g.Version("v1") == nil || g.Version(fmt.Sprintf("v1beta%d", most/2+1)) != nil {
+	if g := h.Group("a"); len(g.versions) != mostUnnamed+1 || g.Version("v1") == nil || g.Version(fmt.Sprintf("v1beta%d", most/2+1)) != nil {
 		t.Errorf("%d versions", len(g.versions))
 	}
 }
