@@ -26,11 +26,15 @@ type Version struct {
 	Gone  bool
 	Err   error
 
-	again bool // it is gone, and was named after that: a lookup asks it again
+	named Tick // when a list, or a document with news of it, last named it
 }
 
 // attempted reports whether the version was ever read, or tried in vain.
-func (v *Version) attempted() bool { return v.Table != nil || v.Err != nil || v.Gone && !v.again }
+func (v *Version) attempted() bool { return v.Table != nil || v.Err != nil || v.Gone && !v.returned() }
+
+// returned reports whether the version was found gone, and named after that: a lookup asks
+// it again.
+func (v *Version) returned() bool { return v.Gone && v.named > v.Tried }
 
 // last returns the greatest tick of what is known of v apart from the document.
 func (v *Version) last() Tick { return max(v.Read, v.Tried) }
@@ -190,7 +194,7 @@ func (g *Group) saysLike(other *Group) bool {
 // rankedNames lists the versions that are served, or may be again, the best one first.
 func (g *Group) rankedNames() (names []string) {
 	for _, i := range g.ranked {
-		if v := &g.versions[i]; !v.Gone || v.again {
+		if v := &g.versions[i]; !v.Gone || v.returned() {
 			names = append(names, v.Name)
 		}
 	}

@@ -108,7 +108,7 @@ func (g *Group) withDocument(said *Group, s *Snapshot, now Tick) *Group {
 	if said == nil && g.Said() != nil {
 		next.listed = max(g.listed, s.document)
 	}
-	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool { return v.Gone && !v.again && said.Version(v.Name) == nil })
+	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool { return v.Gone && !v.returned() && said.Version(v.Name) == nil })
 	switch {
 	case next.agrees() && next.readBefore(now):
 		return said
@@ -160,7 +160,8 @@ func (v *Version) takeNews(news *Version, now Tick) {
 	if news.Table != nil && v.Read < now {
 		v.Table, v.Read, v.Gone = news.Table, 0, false
 	}
-	if v.again = v.Gone; v.Gone || v.Tried >= now {
+	v.named = now
+	if v.Gone || v.Tried >= now {
 		return
 	}
 	if v.Table == nil || v.Err != nil {
@@ -213,9 +214,9 @@ func (g *Group) takeList(versions []string, preferred string, now Tick) {
 	}
 	for _, name := range versions {
 		if v := g.Version(name); v == nil {
-			g.versions = append(g.versions, Version{Name: name})
-		} else if v.Tried < now {
-			v.again = v.Gone
+			g.versions = append(g.versions, Version{Name: name, named: now})
+		} else {
+			v.named = max(v.named, now)
 		}
 	}
 	g.preferred = preferred
@@ -261,7 +262,7 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 func (v *Version) take(found Found, now Tick) {
 	v.Tried, v.Err = now, found.Err
 	if found.Err == nil {
-		v.Table, v.Read, v.Gone, v.again = found.Table, now, found.Table == nil, false
+		v.Table, v.Read, v.Gone = found.Table, now, found.Table == nil
 	}
 }
 

@@ -246,6 +246,13 @@ func TestTheLaterReadWins(t *testing.T) {
 			{live("a/v1:Foo,Bar,New"), "a/v1:Foo,Bar,New@2"},
 			{doc("a/v1:Bar,Foo"), "a/v1:Foo,Bar,New@2"},
 		}},
+		{name: "a 404 from before a list that names the version", steps: []step{
+			{doc("a/v1:Foo a/v2:Bar"), "a/v1:Foo a/v2:Bar"},
+			{func(h *history) { h.groupAt(5, "a", "v1", "v2", "v3") }, "a/v1:Foo a/v2:Bar a/v3"},
+			{at(4, "a/v2"), "a/v1:Foo a/v2-?@4 a/v3"},
+			{at(4, "a/v3"), "a/v1:Foo a/v2-?@4 a/v3-?@4"},
+			{at(6, "a/v2"), "a/v1:Foo a/v2-@6 a/v3-?@4"},
+		}},
 		{name: "a 404 from before the news that names the version", legacy: true, steps: []step{
 			{doc("a/v1:Foo a/v2:Foo"), "a/v1 a/v2"},
 			{func(h *history) {
