@@ -26,11 +26,15 @@ type Version struct {
 	Gone  bool
 	Err   error
 
-	again bool // it is gone, and was named after that: a lookup asks it again
+	named Tick // when a list, or a document with news of it, last named it
 }
 
 // attempted reports whether the version was ever read, or tried in vain.
-func (v *Version) attempted() bool { return v.Table != nil || v.Err != nil || v.Gone && !v.again }
+func (v *Version) attempted() bool { return v.Table != nil || v.Err != nil || v.Gone && !v.returned() }
+
+// returned reports whether the version was found gone, and named after that: a lookup asks
+// it again.
+func (v *Version) returned() bool { return v.Gone && v.named > v.Tried }
 
 // last returns the greatest tick of what is known of v apart from the document.
 func (v *Version) last() Tick { return max(v.Read, v.Tried) }
@@ -64,6 +68,9 @@ func NewGroup(name, preferred string, versions []Version) *Group {
 
 // index fills in what follows from the versions.
 func (g *Group) index() {
+	if g.apart {
+		g.versions = bounded(g.versions, mostUnnamed, func(v *Version) (Tick, bool) { return v.last(), g.document.Version(v.Name) != nil })
+	}
 	g.tried = true
 	g.ranked = make([]int32, len(g.versions))
 	for i := range g.versions {
@@ -184,31 +191,10 @@ func (g *Group) saysLike(other *Group) bool {
 	})
 }
 
-// mostVersions bounds the versions of a group, those that the document names included. A
-// server that names others each time must not fill the memory.
-const mostVersions = 128
-
-// bound drops versions that the document does not name, those first that were read least
-// recently, if there are too many.
-func (g *Group) bound() {
-	for len(g.versions) > mostVersions {
-		oldest := -1
-		for i := range g.versions {
-			if g.document.Version(g.versions[i].Name) == nil && (oldest < 0 || g.versions[i].last() < g.versions[oldest].last()) {
-				oldest = i
-			}
-		}
-		if oldest < 0 {
-			return
-		}
-		g.versions = slices.Delete(g.versions, oldest, oldest+1)
-	}
-}
-
 // rankedNames lists the versions that are served, or may be again, the best one first.
 func (g *Group) rankedNames() (names []string) {
 	for _, i := range g.ranked {
-		if v := &g.versions[i]; !v.Gone || v.again {
+		if v := &g.versions[i]; !v.Gone || v.returned() {
 			names = append(names, v.Name)
 		}
 	}

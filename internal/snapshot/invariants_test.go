@@ -58,7 +58,7 @@ func checkVersions(g *Group) error {
 			return fmt.Errorf("two versions %q", v.Name)
 		}
 		names[v.Name] = true
-		tried = tried && (v.Table != nil || v.Err != nil || v.Gone && !v.again)
+		tried = tried && (v.Table != nil || v.Err != nil || v.Gone && !v.returned())
 		switch {
 		case v.Gone && v.Table != nil:
 			return fmt.Errorf("%s is gone and has a table", v.Name)

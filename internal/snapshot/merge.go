@@ -2,10 +2,7 @@
 
 package snapshot
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // How a read changes what is known. Only the 404 of a version's own path removes the
 // version. Of two reads the one that began later counts. A document that repeats what it
@@ -65,23 +62,36 @@ func keepPlaces(old, names []string) []string {
 	return all
 }
 
-// mostDropped bounds the groups that the document no longer has. A server that lists other
-// groups each time must not fill the memory.
-const mostDropped = 4096
+// mostDropped bounds the groups that the document does not have, and mostUnnamed the versions
+// of a group. A server that lists others each time must not fill the memory.
+const (
+	mostDropped = 4096
+	mostUnnamed = 64
+)
 
-// bounded drops those of the undocumented groups that were tried least recently if there
-// are too many.
-func bounded(groups []*Group) []*Group {
-	dropped := slices.DeleteFunc(slices.Clone(groups), func(g *Group) bool { return g.Said() != nil })
-	if len(dropped) <= mostDropped {
-		return groups
+// bounded returns all without the least recently tried of those that are not said, if there are
+// more than most of them.
+func bounded[T any](all []T, most int, tried func(*T) (at Tick, said bool)) []T {
+	var ticks []Tick
+	for i := range all {
+		if at, said := tried(&all[i]); !said {
+			ticks = append(ticks, at)
+		}
 	}
-	slices.SortStableFunc(dropped, func(a, b *Group) int { return cmp.Compare(a.lastTried(), b.lastTried()) })
-	forget := map[*Group]bool{}
-	for _, g := range dropped[:len(dropped)-mostDropped] {
-		forget[g] = true
+	forget := len(ticks) - most
+	if forget <= 0 {
+		return all
 	}
-	return slices.DeleteFunc(groups, func(g *Group) bool { return forget[g] })
+	slices.Sort(ticks)
+	last := ticks[forget-1]
+	return slices.DeleteFunc(slices.Clone(all), func(t T) bool {
+		at, said := tried(&t)
+		if said || at > last || forget == 0 {
+			return false
+		}
+		forget--
+		return true
+	})
 }
 
 // withDocument returns the group after a read of the document that began at now, when the
@@ -98,14 +108,13 @@ func (g *Group) withDocument(said *Group, s *Snapshot, now Tick) *Group {
 	if said == nil && g.Said() != nil {
 		next.listed = max(g.listed, s.document)
 	}
-	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool { return v.Gone && !v.again && said.Version(v.Name) == nil })
+	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool { return v.Gone && !v.returned() && said.Version(v.Name) == nil })
 	switch {
 	case next.agrees() && next.readBefore(now):
 		return said
 	case said == nil && len(next.versions) == 0 && next.reset == 0:
 		return nil
 	}
-	next.bound()
 	next.index()
 	return next
 }
@@ -151,7 +160,8 @@ func (v *Version) takeNews(news *Version, now Tick) {
 	if news.Table != nil && v.Read < now {
 		v.Table, v.Read, v.Gone = news.Table, 0, false
 	}
-	if v.again = v.Gone; v.Gone || v.Tried >= now {
+	v.named = now
+	if v.Gone || v.Tried >= now {
 		return
 	}
 	if v.Table == nil || v.Err != nil {
@@ -204,9 +214,9 @@ func (g *Group) takeList(versions []string, preferred string, now Tick) {
 	}
 	for _, name := range versions {
 		if v := g.Version(name); v == nil {
-			g.versions = append(g.versions, Version{Name: name})
-		} else if v.Tried < now {
-			v.again = v.Gone
+			g.versions = append(g.versions, Version{Name: name, named: now})
+		} else {
+			v.named = max(v.named, now)
 		}
 	}
 	g.preferred = preferred
@@ -252,7 +262,7 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 func (v *Version) take(found Found, now Tick) {
 	v.Tried, v.Err = now, found.Err
 	if found.Err == nil {
-		v.Table, v.Read, v.Gone, v.again = found.Table, now, found.Table == nil, false
+		v.Table, v.Read, v.Gone = found.Table, now, found.Table == nil
 	}
 }
 
@@ -297,7 +307,6 @@ func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 // with returns s with g instead of the group of that name, or after all others.
 func (s *Snapshot) with(g *Group) *Snapshot {
 	next := *s
-	g.bound()
 	g.index()
 	next.groups = slices.Clone(s.groups)
 	keep := g.document != nil || g.reset > 0 || len(g.versions) > 0
@@ -315,7 +324,7 @@ func (s *Snapshot) with(g *Group) *Snapshot {
 // index fills in what follows from next.groups. It uses the order of s, or of the
 // document, if that still holds. Lookups index the names later.
 func (next *Snapshot) index(s *Snapshot) {
-	next.groups = bounded(next.groups)
+	next.groups = bounded(next.groups, mostDropped, func(g **Group) (Tick, bool) { return (*g).lastTried(), (*g).Said() != nil })
 	switch {
 	case next.doc != nil && slices.Equal(next.groups, next.doc.groups):
 		next.groups, next.order, next.names = next.doc.groups, next.doc.order, next.doc.names

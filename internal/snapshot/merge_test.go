@@ -120,11 +120,11 @@ func TestDroppedGroupsAreBounded(t *testing.T) {
 // Only so many versions of a group are kept, and those that the document has before others.
 func TestVersionsAreBounded(t *testing.T) {
 	h := newHistory(false, "a/v1:Foo")
-	const most = mostVersions + 10
+	const most = mostUnnamed + 10
 	for n := range most { // those that are read first do not stand at an end
 		h.live(fmt.Sprintf("a/v1beta%d:Foo", (n+most/2)%most+1))
 	}
-	if g := h.Group("a"); len(g.versions) != mostVersions || g.Version("v1") == nil || g.Version(fmt.Sprintf("v1beta%d", most/2+1)) != nil {
+	if g := h.Group("a"); len(g.versions) != mostUnnamed+1 || g.Version("v1") == nil || g.Version(fmt.Sprintf("v1beta%d", most/2+1)) != nil {
 		t.Errorf("%d versions", len(g.versions))
 	}
 }
@@ -245,6 +245,13 @@ func TestTheLaterReadWins(t *testing.T) {
 			{doc("a/v1:Foo,Bar"), "a/v1:Foo,Bar"},
 			{live("a/v1:Foo,Bar,New"), "a/v1:Foo,Bar,New@2"},
 			{doc("a/v1:Bar,Foo"), "a/v1:Foo,Bar,New@2"},
+		}},
+		{name: "a 404 from before a list that names the version", steps: []step{
+			{doc("a/v1:Foo a/v2:Bar"), "a/v1:Foo a/v2:Bar"},
+			{func(h *history) { h.groupAt(5, "a", "v1", "v2", "v3") }, "a/v1:Foo a/v2:Bar a/v3"},
+			{at(4, "a/v2"), "a/v1:Foo a/v2-?@4 a/v3"},
+			{at(4, "a/v3"), "a/v1:Foo a/v2-?@4 a/v3-?@4"},
+			{at(6, "a/v2"), "a/v1:Foo a/v2-@6 a/v3-?@4"},
 		}},
 		{name: "a 404 from before the news that names the version", legacy: true, steps: []step{
 			{doc("a/v1:Foo a/v2:Foo"), "a/v1 a/v2"},
