@@ -50,6 +50,9 @@ var errNotServed = errors.New("the server answered 404 Not Found")
 // errUnexpected304 is the error for a 304 to a request without a validator.
 var errUnexpected304 = errors.New("the server answered 304 Not Modified to a request without If-None-Match")
 
+// errNoResponse is the error for a transport that returns neither a response nor an error.
+var errNoResponse = errors.New("the HTTP transport returned no response")
+
 // ErrNotSent is the cause if a request never left the program, because its own rate limiter
 // did not let it. That says nothing about the server.
 var ErrNotSent = errors.New("the request was not sent")

@@ -4,6 +4,7 @@ package discovery
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,7 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		rt.requested(req.URL.Path, seen.code)
 	}
 	if !answered {
-		return nil, err // http.Client makes an error if this is none
+		return nil, cmp.Or(err, errNoResponse)
 	}
 	if resp.Request != nil {
 		req = resp.Request // as it was sent: transports below this package add credentials
