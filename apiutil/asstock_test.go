@@ -21,6 +21,10 @@ type named struct {
 	meta.RESTMapper
 }
 
+func mapped(mapping *meta.RESTMapping, err error) string {
+	return answerWord(mappingText(mapping), err)
+}
+
 // Who asks as stock's client does gets the first mapping, without a request, also if the
 // kind is gone or the mapper was reset, through whatever the program has made of the mapper.
 // Nobody else does.
@@ -42,7 +46,7 @@ func TestAsStock(t *testing.T) {
 			combined := combine(m)
 			ask := func(kind string) (string, int) {
 				server.TakeRequests()
-				got := describeMapping(combined.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: kind}, apiutil.AsStock("v1")...))
+				got := mapped(combined.RESTMapping(schema.GroupKind{Group: fooKind.Group, Kind: kind}, apiutil.AsStock("v1")...))
 				return got, len(server.TakeRequests())
 			}
 			if got, _ := ask("Late"); got != "no match" {
@@ -57,17 +61,17 @@ func TestAsStock(t *testing.T) {
 			if got, requests := ask("Foo"); got != first || requests > 0 {
 				t.Errorf("%s: a kind that is gone: %s after %d requests", name, got, requests)
 			}
-			list := strings.Replace(first, "foos", "foolists", 1) // it may be a kind of its own: nothing of it goes to foos
+			list := strings.Replace(first, "Foo -> foos", "FooList -> foolists", 1) // it may be a kind of its own: nothing of it goes to foos
 			if got, _ := ask("FooList"); got != list {
 				t.Errorf("%s: its list: %s", name, got)
 			}
 			if got, requests := ask("FooList"); got != list || requests > 0 {
 				t.Errorf("%s: its list again: %s after %d requests", name, got, requests)
 			}
-			if got, _ := ask("Late"); got != "example.com/v1 lates root" {
+			if got, _ := ask("Late"); got != "example.com/v1 Late -> lates, root" {
 				t.Errorf("%s: a new kind: %s", name, got)
 			}
-			if got := describeMapping(combined.RESTMapping(fooKind.GroupKind(), "v1")); got != "no match" {
+			if got := mapped(combined.RESTMapping(fooKind.GroupKind(), "v1")); got != "no match" {
 				t.Errorf("%s: without AsStock: %s", name, got)
 			}
 		})

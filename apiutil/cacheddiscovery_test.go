@@ -5,11 +5,15 @@
 package apiutil_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -32,8 +36,9 @@ type cachedView struct {
 	discovery.CachedDiscoveryInterface
 	mapper *apiutil.DynamicRESTMapper
 	client discovery.DiscoveryInterface
-	reads  atomic.Int64 // requests of the client
-	down   atomic.Bool  // they fail
+	reads  atomic.Int64                   // requests of the client
+	down   atomic.Bool                    // they fail
+	behind atomic.Pointer[fakeapi.Server] // which answers them, unless it is nil
 }
 
 func newView(t testing.TB, server *fakeapi.Server) *cachedView {
@@ -44,19 +49,27 @@ func newView(t testing.TB, server *fakeapi.Server) *cachedView {
 // newViewThrough is newView with other transports.
 func newViewThrough(t testing.TB, server *fakeapi.Server, ofMapper, ofClient http.RoundTripper) *cachedView {
 	t.Helper()
-	v := &cachedView{}
-	var err error
-	v.mapper, err = apiutil.NewDynamicRESTMapperWithOptions(server.Config(), &http.Client{Transport: ofMapper}, apiutil.DynamicRESTMapperOptions{})
+	m, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), &http.Client{Transport: ofMapper}, apiutil.DynamicRESTMapperOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return viewOf(t, m, server, ofClient)
+}
+
+func viewOf(t testing.TB, m *apiutil.DynamicRESTMapper, server *fakeapi.Server, ofClient http.RoundTripper) *cachedView {
+	t.Helper()
+	v := &cachedView{mapper: m}
 	counting := through(func(req *http.Request) (*http.Response, error) {
 		v.reads.Add(1)
 		if v.down.Load() {
 			return nil, http.ErrHandlerTimeout
 		}
+		if behind := v.behind.Load(); behind != nil {
+			return behind.Client().Transport.RoundTrip(req)
+		}
 		return ofClient.RoundTrip(req)
 	})
+	var err error
 	v.client, err = discovery.NewDiscoveryClientForConfigAndClient(server.Config(), &http.Client{Transport: counting, Timeout: 32 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -65,9 +78,80 @@ func newViewThrough(t testing.TB, server *fakeapi.Server, ofMapper, ofClient htt
 	return v
 }
 
-// eachView runs test in a bubble with a server of each mode.
-func eachView(t *testing.T, test func(t *testing.T, server *fakeapi.Server, v *cachedView)) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) { test(t, server, newView(t, server)) })
+// discover does the commands about a cached discovery, and a deferred mapper over it.
+func (s *storyStage) discover(command string, args []string) (string, error) {
+	switch command {
+	case "cache":
+		s.changeCache(strings.Join(args, " "))
+	case "has":
+		lists, err := s.cache.ServerPreferredResources()
+		failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
+		if err != nil && !partial {
+			return "failed", nil
+		}
+		told := map[bool]string{true: "yes", false: "no"}[slices.Contains(resourcesIn(lists), args[0])]
+		for gv := range failed {
+			told += ", failed " + gv.String()
+		}
+		return told, nil
+	case "list":
+		list, err := s.cache.ServerResourcesForGroupVersion(args[0])
+		var kinds []string
+		if list != nil {
+			kinds = resourcesIn([]*metav1.APIResourceList{list})
+		}
+		if errors.Is(err, memory.ErrCacheNotFound) {
+			kinds = []string{"not found"}
+		} else if err != nil {
+			kinds = append(kinds, "failed")
+		}
+		return strings.Join(kinds, ", "), nil
+	case "deferred":
+		mapping, err := s.deferred.RESTMapping(schema.GroupKind{Group: groupOf(args[0]), Kind: args[1]}, args[2:]...)
+		return answerWord(mappingText(mapping), err), nil
+	case "reset-deferred":
+		s.deferred.Reset()
+	case "invalidate":
+		s.cache.Invalidate()
+	case "fresh":
+		return fmt.Sprint(s.cache.Fresh()), nil
+	case "poll":
+		n, _ := strconv.Atoi(args[0])
+		pause, _ := time.ParseDuration(args[1])
+		for range n {
+			_, _ = s.cache.ServerGroups()
+			time.Sleep(pause)
+		}
+	case "reads":
+		synctest.Wait()
+		n := s.cache.reads.Swap(0)
+		if len(args) == 0 {
+			return fmt.Sprint(n), nil
+		}
+		if most, err := strconv.ParseInt(args[0], 10, 64); n > most || err != nil {
+			return fmt.Sprintf("%d reads, %v", n, err), nil
+		}
+		return "yes", nil
+	}
+	return "", nil
+}
+
+func (s *storyStage) changeCache(how string) {
+	switch how {
+	case "":
+		s.cache = viewOf(s.t, s.mapper, s.server, s.server.Client().Transport)
+		s.deferred = restmapper.NewDeferredDiscoveryRESTMapper(s.cache)
+	case "down", "up":
+		s.cache.down.Store(how == "down")
+	case "behind":
+		behind := fakeapi.New(slices.Clone(s.groups)...)
+		behind.SetForms(s.forms)
+		s.cache.behind.Store(behind)
+	case "ahead":
+		s.cache.behind.Store(nil)
+	case "hangs":
+		s.cache.behind.Load().SetFault(fakeapi.All(), fakeapi.Timeout())
+	}
 }
 
 // quietly keeps client-go from handling errors: it pauses while it holds a mutex, which hangs a
@@ -106,45 +190,14 @@ func (v *cachedView) wantPreferred(t testing.TB, when string, name string, want 
 func resourcesIn(lists []*metav1.APIResourceList) (names []string) {
 	for _, list := range lists {
 		for _, r := range list.APIResources {
-			names = append(names, list.GroupVersion+" "+r.Name)
+			names = append(names, list.GroupVersion+"/"+r.Name)
 		}
 	}
 	slices.Sort(names)
 	return names
 }
 
-// wantReads compares how many requests the discovery client has sent since the last call.
-func (v *cachedView) wantReads(t testing.TB, what string, want int64) {
-	t.Helper()
-	if got := v.reads.Swap(0); got != want {
-		t.Errorf("%s: the discovery client sent %d requests; want %d", what, got, want)
-	}
-}
-
-const newResource = "new.example.com/v1 news"
-
-// However many uses there are, each change costs one reading, and nothing else costs a request.
-func TestCachedDiscoveryReadsTheDocumentOncePerChange(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		v := newView(t, server)
-		wantRequests(t, server, "constructor")
-		for n := range 60 {
-			v.preferred(t)
-			v.wantReads(t, "a first use", 2)
-			server.TakeRequests()
-			for range 10 {
-				v.preferred(t)
-			}
-			wantRequests(t, server, "more uses")
-			group := fmt.Sprintf("g%d.example.com", n)
-			serve(server, schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Late"})
-			v.refresh(t)
-			v.wantPreferred(t, "after a change", group+"/v1 lates", true)
-			time.Sleep(time.Second)
-		}
-	})
-}
+const newResource = "new.example.com/v1/news"
 
 // A short name is no news for a mapper. It is for the cache.
 func TestCachedDiscoveryNoticesWhatAMapperDoesNotKnow(t *testing.T) {
@@ -160,26 +213,6 @@ func TestCachedDiscoveryNoticesWhatAMapperDoesNotKnow(t *testing.T) {
 		if err != nil || !slices.Equal(list.APIResources[0].ShortNames, []string{"f"}) {
 			t.Errorf("%v, %v; want the short name", list, err)
 		}
-	})
-}
-
-// By use alone, without Start, a change is noticed after MaxAge.
-func TestCachedDiscoveryIsConfirmedByUse(t *testing.T) {
-	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-		v.preferred(t)
-		serve(server, newKind)
-		server.RemoveVersion("other.example.com", "v1")
-		time.Sleep(defaultMaxAge + time.Second)
-		v.preferred(t) // starts the refresh
-		synctest.Wait()
-		v.wantPreferred(t, "after MaxAge", newResource, true)
-		v.wantPreferred(t, "after MaxAge", "other.example.com/v1 others", false)
-		v.reads.Store(0)
-		for range 10 {
-			time.Sleep(defaultMaxAge + time.Second)
-			v.preferred(t)
-		}
-		v.wantReads(t, "while nothing changes", 0)
 	})
 }
 
@@ -226,120 +259,6 @@ func answersOf(t *testing.T, d discovery.DiscoveryInterface) map[string]any {
 	}
 }
 
-// A group-version that comes is found by the next call that asks for it.
-func TestCachedDiscoveryFindsALateGroupVersion(t *testing.T) {
-	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-		if _, err := v.ServerResourcesForGroupVersion("new.example.com/v1"); !errors.Is(err, memory.ErrCacheNotFound) {
-			t.Errorf("before: %v", err)
-		}
-		serve(server, newKind)
-		if list, err := v.ServerResourcesForGroupVersion("new.example.com/v1"); err != nil || list.APIResources[0].Kind != "New" {
-			t.Errorf("%v, %v; want New", list, err)
-		}
-	})
-}
-
-// metricsAPI is a group of an APIService.
-func metricsAPI(dead bool) fakeapi.Group {
-	g := fakeGroup("metrics.example.com", fakeVersion("v1beta1", "Metric"))
-	g.Versions[0].Stale = dead
-	return g
-}
-
-var metricKind = schema.GroupVersionKind{Group: "metrics.example.com", Version: "v1beta1", Kind: "Metric"}
-
-// An APIService that dies costs nobody else's kinds, and not its own.
-func TestCachedDiscoveryKeepsTheListOfADeadAPIService(t *testing.T) {
-	quietly(t)
-	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-		server.Put(metricsAPI(false))
-		before, _ := v.preferred(t)
-		server.Put(metricsAPI(true))
-		v.Invalidate()
-		for range 2 {
-			after, failed := v.preferred(t)
-			if diff := cmp.Diff(before, after); diff != "" {
-				t.Errorf("with a dead APIService (-before +after):\n%s", diff)
-			}
-			if len(failed) != 1 || failed[metricKind.GroupVersion()] == nil {
-				t.Errorf("failed: %v; want %s", failed, metricKind.GroupVersion())
-			}
-			list, err := v.ServerResourcesForGroupVersion(metricKind.GroupVersion().String())
-			if err == nil || list == nil || list.APIResources[0].Kind != "Metric" {
-				t.Errorf("%v, %v; want the last list and an error", list, err)
-			}
-			wantServed(t, restmapper.NewDeferredDiscoveryRESTMapper(v), metricKind, fooKind, otherKind)
-			serve(server, newKind) // and the list is kept when others change
-			v.refresh(t)
-			v.wantPreferred(t, "beside a dead APIService", newResource, true)
-			before, _ = v.preferred(t)
-		}
-		server.Put(metricsAPI(false))
-		v.refresh(t)
-		time.Sleep(time.Minute)
-		v.preferred(t) // starts a reading
-		synctest.Wait()
-		if after, failed := v.preferred(t); len(failed) > 0 || !slices.Equal(before, after) {
-			t.Errorf("after its recovery: %q, %v; want %q", after, failed, before)
-		}
-	})
-}
-
-// An APIService that is dead from the start is an error beside everything else, and is
-// there once it works.
-func TestCachedDiscoveryFindsALateAPIService(t *testing.T) {
-	quietly(t)
-	eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-		server.Put(metricsAPI(true))
-		names, failed := v.preferred(t)
-		if len(failed) != 1 || failed[metricKind.GroupVersion()] == nil || !slices.Contains(names, "example.com/v1 foos") {
-			t.Errorf("%q, %v; want all but %s", names, failed, metricKind.GroupVersion())
-		}
-		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
-		wantServed(t, deferred, fooKind, otherKind)
-		wantAbsent(t, deferred, metricKind)
-		server.Put(metricsAPI(false))
-		time.Sleep(11 * time.Second)
-		wantServed(t, deferred, metricKind)
-	})
-}
-
-// While nothing can be read, known kinds of a deferred mapper are served, nothing loops, and
-// what needs a read gets the error. The API may have changed before that.
-func TestCachedDiscoveryInAnOutage(t *testing.T) {
-	quietly(t)
-	for _, fault := range []fakeapi.Fault{fakeapi.Status(http.StatusServiceUnavailable, 0), fakeapi.Refused(), fakeapi.EmptyGroupList(), fakeapi.LoginPage()} {
-		for _, changed := range []bool{false, true} {
-			eachView(t, func(t *testing.T, server *fakeapi.Server, v *cachedView) {
-				deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
-				wantServed(t, deferred, fooKind)
-				if changed {
-					serve(server, lateKind)
-					v.refresh(t)
-				}
-				end := server.SetFault(fakeapi.All(), fault)
-				wantServed(t, deferred, fooKind)
-				_ = lookUp(deferred, newKind)
-				if !v.Fresh() {
-					t.Error("not fresh, although nothing newer can be read")
-				}
-				v.preferred(t)
-				deferred.Reset()
-				if _, err := v.ServerPreferredResources(); err == nil {
-					t.Error("no error after a reset")
-				}
-				if _, err := v.ServerGroups(); err == nil {
-					t.Error("no error after a reset")
-				}
-				end()
-				serve(server, newKind)
-				v.wantPreferred(t, "after the outage", newResource, true)
-				wantServed(t, deferred, fooKind, newKind)
-			})
-		}
-	}
-}
-
 // Uses, changes and Invalidate may come from any goroutine.
 func TestCachedDiscoveryConcurrently(t *testing.T) {
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
@@ -357,7 +276,7 @@ func TestCachedDiscoveryConcurrently(t *testing.T) {
 					_ = v.mapper.Refresh(t.Context())
 				}
 				wantServed(t, deferred, fooKind)
-				v.wantPreferred(t, "always", "example.com/v1 foos", true)
+				v.wantPreferred(t, "always", "example.com/v1/foos", true)
 			}
 		})
 		v.refresh(t)
@@ -378,5 +297,169 @@ func TestCachedDiscoveryUseAllocatesNothing(t *testing.T) {
 		}
 	}); got > 0 {
 		t.Errorf("%v allocations; want none", got)
+	}
+}
+
+// Many uses at once after a change make one reading, also if that fails.
+func TestCachedDiscoveryReadsOnceForAll(t *testing.T) {
+	quietly(t)
+	for _, down := range []bool{false, true} {
+		eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) { // goroutines wait for a mutex, which hangs a bubble
+			server := newServer(forms)
+			v := newView(t, server)
+			v.preferred(t)
+			server.SetLatency(20 * time.Millisecond)
+			v.Invalidate()
+			v.reads.Store(0)
+			v.down.Store(down)
+			allAtOnce(50, func(int) { _, _ = v.ServerGroups() })
+			if n := v.reads.Load(); n > 12 {
+				t.Errorf("down %t: %d requests", down, n)
+			}
+		})
+	}
+}
+
+// A use that begins during a reading is not answered from before a change that was known then.
+func TestCachedDiscoveryUseDuringAReading(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		slow := through(func(req *http.Request) (*http.Response, error) {
+			resp, err := server.Client().Transport.RoundTrip(req)
+			time.Sleep(time.Second) // the answer is under way
+			return resp, err
+		})
+		v := newViewThrough(t, server, server.Client().Transport, slow)
+		go func() { _, _ = v.ServerGroups() }()
+		time.Sleep(1500 * time.Millisecond)
+		serve(server, newKind)
+		v.refresh(t)
+		v.wantPreferred(t, "at once", newResource, true)
+	})
+}
+
+// Many lookups that miss at once are all answered from the server as it is now.
+func TestDeferredMapperHealsAll(t *testing.T) {
+	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
+		server := newServer(forms)
+		v := newView(t, server)
+		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
+		if err := lookUp(deferred, fooKind); err != nil {
+			t.Fatal(err)
+		}
+		serve(server, newKind)
+		allAtOnce(200, func(int) {
+			_ = lookUp(deferred, newKind) // one whose neighbour was faster may be answered from what was
+			if err := lookUp(deferred, newKind); err != nil {
+				t.Error(err)
+			}
+		})
+		if n := v.reads.Load(); n > 200 {
+			t.Errorf("the discovery client sent %d requests", n)
+		}
+	})
+}
+
+// While each document comes from another replica, a lookup that misses ends, also if they are
+// slow.
+func TestDeferredMapperEndsWhileReplicasDisagree(t *testing.T) {
+	for _, latency := range []time.Duration{0, time.Second} {
+		inBubble(t, func(t *testing.T) {
+			ahead, behind := twoReplicas(fakeapi.Aggregated())
+			v := newViewThrough(t, ahead, documentsInTurn(ahead, behind), ahead.Client().Transport)
+			deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
+			wantServed(t, deferred, fooKind)
+			ahead.SetLatency(latency)
+			behind.SetLatency(latency)
+			for range 3 {
+				start, done := time.Now(), make(chan struct{})
+				go func() {
+					defer close(done)
+					wantAbsent(t, deferred, schema.GroupVersionKind{Group: "example.com", Version: "v9", Kind: "Absent"})
+				}()
+				select {
+				case <-done:
+				case <-time.After(5 * time.Minute):
+					t.Errorf("a lookup goes on for %v", time.Since(start))
+					ahead.SetLatency(0)
+					behind.SetLatency(0)
+					<-done
+				}
+				if n := len(ahead.TakeRequests()) + len(behind.TakeRequests()); n > 60 {
+					t.Errorf("latency %v: %d requests for one lookup", latency, n)
+				}
+				time.Sleep(10 * time.Second)
+			}
+		})
+	}
+}
+
+// So it does while the API changes all the time, and others use the mapper.
+func TestDeferredMapperEndsWhileTheAPIChanges(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		var changes atomic.Int64
+		changing := through(func(req *http.Request) (*http.Response, error) {
+			serve(server, schema.GroupVersionKind{Group: "busy.example.com", Version: "v1", Kind: fmt.Sprintf("Busy%d", changes.Add(1))})
+			return server.Client().Transport.RoundTrip(req)
+		})
+		v := newViewThrough(t, server, changing, server.Client().Transport)
+		deferred := restmapper.NewDeferredDiscoveryRESTMapper(v)
+		wantServed(t, deferred, fooKind)
+		server.SetLatency(time.Millisecond)
+		ctx, cancel := context.WithCancel(context.Background())
+		var others sync.WaitGroup
+		for range 3 {
+			others.Go(func() {
+				for ctx.Err() == nil {
+					_ = v.mapper.Refresh(ctx)
+				}
+			})
+		}
+		v.reads.Store(0)
+		for range 20 {
+			wantAbsent(t, deferred, schema.GroupVersionKind{Group: "example.com", Version: "v9", Kind: "Absent"})
+			time.Sleep(time.Second)
+		}
+		cancel()
+		others.Wait()
+		if n := v.reads.Load(); n > 20*20 {
+			t.Errorf("%d requests for 20 lookups", n)
+		}
+	})
+}
+
+// A transport of the client's that panics, or ends its goroutine as t.FailNow does, is an
+// outage, and no more: what was read stays, and the next reading is as always. (Without the
+// aggregated document client-go reads the versions in goroutines of its own.)
+func TestCachedDiscoveryThroughATransportThatPanics(t *testing.T) {
+	for name, fail := range map[string]func(){"panic": func() { panic("broken") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			panics := countPanics(t)
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Aggregated())
+				var broken atomic.Bool
+				next := server.Client().Transport
+				v := newViewThrough(t, server, next, through(func(req *http.Request) (*http.Response, error) {
+					if broken.Load() {
+						fail()
+					}
+					return next.RoundTrip(req)
+				}))
+				broken.Store(true)
+				if _, err := v.ServerGroups(); err == nil {
+					t.Error("no error, although nothing was read")
+				}
+				broken.Store(false)
+				v.wantPreferred(t, "after it", "example.com/v1 foos", true)
+				broken.Store(true)
+				serve(server, newKind)
+				v.refresh(t)
+				v.wantPreferred(t, "broken again", "example.com/v1 foos", true)
+				if reported := panics.Load(); (reported > 0) != (name == "panic") {
+					t.Errorf("%d panics were reported", reported)
+				}
+			})
+		})
 	}
 }

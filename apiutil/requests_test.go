@@ -155,11 +155,15 @@ func (s *scriptStage) withRequests(answer string) []string {
 
 // lookup looks something up in a group, the core group or any group.
 func (s *scriptStage) lookup(what, group, name string, versions []string) (string, error) {
-	if group == "core" || group == "any" {
-		group = ""
-	}
-	answer, err := lookup(context.Background(), s.mapper, what, group, name, versions...)
+	answer, err := lookup(context.Background(), s.mapper, what, groupOf(group), name, versions...)
 	return answered(answer, err), nil
+}
+
+func groupOf(name string) string {
+	if name == "core" || name == "any" {
+		return ""
+	}
+	return name
 }
 
 // change changes what the server serves, or how.

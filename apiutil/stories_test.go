@@ -6,12 +6,10 @@ package apiutil_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,7 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/restmapper"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -29,6 +27,7 @@ import (
 // TestStories plays the scripts in testdata/stories on both sorts of servers: each command
 // must print what the script has after its arrow. The README beside them lists the commands.
 func TestStories(t *testing.T) {
+	quietly(t)
 	paths, err := filepath.Glob(filepath.Join("testdata", "stories", "*.txt"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no stories: %v", err)
@@ -125,6 +124,10 @@ type storyStage struct {
 	watched     *watchServer
 	began       time.Time
 	used        map[string]*meta.RESTMapping // what confirm and doubt are about
+	sent        []string                     // the requests since they were last shown or forgotten
+	err         error                        // of the last lookup
+	cache       *cachedView
+	deferred    *restmapper.DeferredDiscoveryRESTMapper // over the cache
 }
 
 // do does what a command says, and returns what it prints.
@@ -132,23 +135,34 @@ func (s *storyStage) do(words []string) string {
 	s.t.Helper()
 	start := time.Now()
 	if words[0] != "new" {
-		s.server.TakeRequests()
+		s.collect()
 	}
 	told, err := s.command(words[0], words[1:])
 	if err != nil {
 		s.t.Fatalf("%q: %v", words, err)
 	}
 	var beside []string
-	if words[0] == "lookup" && s.alone && len(s.server.TakeRequests()) > 0 {
+	took := time.Since(start)
+	synctest.Wait() // for a refresh that a hit has begun
+	if words[0] == "lookup" && s.alone && s.collect() > 0 {
 		beside = append(beside, "asked")
 	}
-	if took := time.Since(start); s.alone && took > 0 && words[0] != "sleep" && words[0] != "ask" {
+	if s.alone && took > 0 && words[0] != "sleep" && words[0] != "ask" {
 		beside = append(beside, took.String())
 	}
 	if len(beside) > 0 {
 		told += " (" + strings.Join(beside, ", ") + ")"
 	}
 	return strings.TrimSpace(told)
+}
+
+// collect keeps the requests since it was called last, and counts them.
+func (s *storyStage) collect() int {
+	requests := s.server.TakeRequests()
+	for _, r := range requests {
+		s.sent = append(s.sent, fmt.Sprintf("%s %d", r.Path, r.Code))
+	}
+	return len(requests)
 }
 
 func (s *storyStage) command(name string, args []string) (told string, err error) {
@@ -161,11 +175,8 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 	case "ask":
 		return s.askAll(kindOf(args[0])), nil
 	case "lookup":
-		told, err = s.lookup(args[0], args[1], args[2], args[3:])
-		if strings.HasPrefix(told, "error: ") {
-			told = "failed"
-		}
-		return told, err
+		told, s.err = lookup(ctx, s.mapper, args[0], groupOf(args[1]), args[2], args[3:]...)
+		return answerWord(told, s.err), nil
 	case "reset":
 		if len(args) == 0 {
 			s.mapper.Reset()
@@ -197,10 +208,14 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 	case "groups":
 		synctest.Wait()
 		return strconv.Itoa(s.mapper.Status().Groups), nil
-	case "status", "metrics", "use", "confirm", "doubt", "watching", "crd":
+	case "reset-on-no-match":
+		return map[bool]string{true: "reset", false: "not reset"}[apiutil.ResetOnNoMatch(s.err, s.mapper)], nil
+	case "status", "failures", "metrics", "use", "confirm", "doubt", "watching", "crd", "requests", "asked", "atmost", "forget":
 		return s.observe(name, args)
-	case "subscribe", "changes", "wait", "waits", "run", "runs", "log":
+	case "subscribe", "unsubscribe", "changes", "wait", "waits", "run", "lingers", "cancel", "runs", "busy", "log":
 		return s.background(name, args), nil
+	case "cache", "has", "list", "deferred", "poll", "reads", "fresh", "invalidate", "reset-deferred":
+		return s.discover(name, args)
 	default:
 		return "", s.upset(name, args)
 	}
@@ -214,13 +229,22 @@ func errorWord(err error) string {
 	return "fine"
 }
 
+// answerWord is answered without the text of an error.
+func answerWord(answer string, err error) string {
+	if err != nil && !meta.IsNoMatchError(err) {
+		return "failed"
+	}
+	return answered(answer, err)
+}
+
 // begin makes a server and a mapper. The arguments are the sort of server, and options.
 func (s *storyStage) begin(args []string) error {
 	var opts apiutil.DynamicRESTMapperOptions
 	durations := map[string]*time.Duration{
 		"RefreshInterval": &opts.RefreshInterval, "MaxAge": &opts.MaxAge, "NegativeTTL": &opts.NegativeTTL, "UnhealthyAfter": &opts.UnhealthyAfter,
+		"RequestTimeout": &opts.RequestTimeout,
 	}
-	s.metrics, s.began, s.used = &recordedMetrics{}, time.Now(), map[string]*meta.RESTMapping{}
+	s.metrics, s.began, s.used, s.sent, s.cache = &recordedMetrics{}, time.Now(), map[string]*meta.RESTMapping{}, nil, nil
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok {
@@ -263,213 +287,4 @@ func (s *storyStage) end() {
 		s.stop()
 	}
 	time.Sleep(10 * time.Minute)
-}
-
-// kindOf reads GROUP/VERSION/KIND.
-func kindOf(text string) schema.GroupVersionKind {
-	parts := strings.Split(text, "/")
-	return schema.GroupVersionKind{Group: parts[0], Version: parts[1], Kind: parts[2]}
-}
-
-// askAll looks a kind up in every form, and prints the answer that all have, or who has which.
-func (s *storyStage) askAll(gvk schema.GroupVersionKind) string {
-	var answers []string
-	by := map[string][]string{}
-	for _, form := range lookupForms(gvk) {
-		got, err := form.ask(context.Background(), s.mapper)
-		switch {
-		case meta.IsNoMatchError(err):
-			got = "no match"
-		case err != nil:
-			got = "failed"
-		case got == form.want:
-			got = "served"
-		}
-		if by[got] == nil {
-			answers = append(answers, got)
-		}
-		by[got] = append(by[got], strings.TrimSpace(form.name))
-	}
-	for i, answer := range answers[1:] {
-		answers[i+1] = answer + ": " + strings.Join(by[answer], ", ")
-	}
-	return strings.Join(answers, "; ")
-}
-
-// background does the commands for what goes on meanwhile. The first argument is a name.
-func (s *storyStage) background(command string, args []string) string {
-	kinds := func() (all []schema.GroupVersionKind) {
-		for _, arg := range args[1:] {
-			all = append(all, kindOf(arg))
-		}
-		return all
-	}
-	switch command {
-	case "subscribe":
-		s.subscribers[args[0]] = subscribe(s.mapper)
-		synctest.Wait()
-	case "changes":
-		lines := s.subscribers[args[0]].take(s.t)
-		slices.SortStableFunc(lines, func(a, b string) int { return -strings.Compare(a[:3], b[:3]) })
-		if len(lines) == 0 {
-			return "none"
-		}
-		return strings.Join(lines, "; ")
-	case "wait":
-		s.waits[args[0]] = waitFor(s.mapper, kinds()...)
-	case "waits":
-		if w := s.waits[args[0]]; !w.over() {
-			return "waits"
-		} else {
-			return errorWord(w.err)
-		}
-	case "run":
-		s.controllers[args[0]] = runController(s.mapper, kinds()...)
-	case "runs":
-		synctest.Wait()
-		c := s.controllers[args[0]]
-		if c.twice.Load() {
-			s.t.Errorf("%s runs twice at once", args[0])
-		}
-		return fmt.Sprintf("begun %d, ended %d", c.begun.Load(), c.ended.Load())
-	case "log":
-		synctest.Wait()
-		lines := withoutVerbose(s.log.take(""))
-		if len(lines) == 0 {
-			return "none"
-		}
-		if len(args) == 0 {
-			lines = messages(lines)
-		}
-		return strings.Join(lines, "; ")
-	}
-	return ""
-}
-
-// messages returns the messages of log lines.
-func messages(lines []string) (all []string) {
-	for _, line := range lines {
-		level, rest, _ := strings.Cut(line, ` "msg"=`)
-		message, _ := strconv.QuotedPrefix(rest)
-		all = append(all, strings.TrimSpace(level)+" "+message)
-	}
-	return all
-}
-
-// observe does the commands about single parts of a mapper.
-func (s *storyStage) observe(command string, args []string) (told string, err error) {
-	switch command {
-	case "status":
-		return statusText(s.mapper, s.began), nil
-	case "metrics":
-		told = strings.Join(s.metrics.take(), "; ")
-		if last := s.mapper.Status().LastSuccess; !s.metrics.last.Equal(last) {
-			s.t.Errorf("the last success was at %v, metrics are told %v", last, s.metrics.last)
-		}
-		return told, nil
-	case "watching":
-		return fmt.Sprint(s.mapper.Status().Watching), nil
-	case "use":
-		gvk := kindOf(args[0])
-		s.used[args[0]], err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-		s.mapper.Use(gvk)
-	case "confirm", "doubt":
-		return s.confirm(args[0], command == "confirm")
-	case "crd":
-		list := s.watched.lists[crdsPath]
-		switch args[0] {
-		case "put":
-			list.put("any")
-		case "drop":
-			list.drop()
-		case "fail":
-			code, _ := strconv.Atoi(args[1])
-			list.setFailure(listFailure{code: code, refused: args[1] == "refuse"})
-		}
-	}
-	return "", err
-}
-
-// confirm confirms or doubts the mapping of a kind that was used last, and prints the scope.
-func (s *storyStage) confirm(kind string, certain bool) (told string, err error) {
-	gvk := kindOf(kind)
-	if s.used[kind] == nil {
-		if s.used[kind], err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
-			return "", err
-		}
-		s.server.TakeRequests()
-	}
-	var now *meta.RESTMapping
-	if certain {
-		now, err = s.mapper.Confirm(context.Background(), s.used[kind])
-	} else {
-		s.mapper.Doubt(s.used[kind])
-	}
-	synctest.Wait()
-	if len(s.server.TakeRequests()) > 0 {
-		told = " (asked)"
-	}
-	if !certain {
-		now, err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	}
-	switch {
-	case meta.IsNoMatchError(err):
-		return "no match" + told, nil
-	case err != nil:
-		return "failed" + told, nil
-	}
-	s.used[kind] = now
-	return string(now.Scope.Name()) + told, nil
-}
-
-// upset changes what the server serves, or how.
-func (s *storyStage) upset(name string, args []string) error {
-	switch name {
-	case "lag":
-		lag, err := time.ParseDuration(args[1])
-		if err != nil {
-			return err
-		}
-		s.server.SetLag(map[string]fakeapi.Part{"document": fakeapi.PartDocument, "lists": fakeapi.PartLists}[args[0]], lag)
-	case "fail":
-		fault, ok := map[string]fakeapi.Fault{
-			"503": fakeapi.Status(503, 5), "403": fakeapi.Status(403, 0), "hang": fakeapi.Timeout(), "refuse": fakeapi.Refused(),
-			"login": fakeapi.LoginPage(), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0), "cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
-			"empty": fakeapi.EmptyGroupList(), "503-once": fakeapi.Times(1, fakeapi.Status(503, 0)), "refuse-once": fakeapi.Times(1, fakeapi.Refused()),
-		}[args[0]]
-		if !ok {
-			return errors.New("no such fault")
-		}
-		s.server.SetFault(faultPlace(args[1]), fault)
-	case "latency":
-		latency, err := time.ParseDuration(args[0])
-		s.server.SetLatency(latency)
-		return err
-	case "boot":
-		s.ready = s.server.Boot(fakeapi.Booting{Unknown: args[1:], Answering: args[0] == "answering", Absent: args[0] == "absent"})
-	case "ready":
-		if len(args) == 0 {
-			s.ready()
-			return nil
-		}
-		d, err := time.ParseDuration(args[0])
-		time.AfterFunc(d, s.ready)
-		return err
-	default:
-		return s.change(name, args)
-	}
-	return nil
-}
-
-// faultPlace is all requests, those of the document, of a group, or of a path.
-func faultPlace(place string) func(*http.Request) bool {
-	switch {
-	case place == "all":
-		return fakeapi.All()
-	case place == "document":
-		return fakeapi.At("/apis")
-	case strings.HasPrefix(place, "/"):
-		return fakeapi.At(place)
-	}
-	return fakeapi.InGroup(place)
 }

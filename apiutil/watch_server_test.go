@@ -71,6 +71,7 @@ type watchEvent struct {
 type listFailure struct {
 	code    int    // 0: none
 	refused bool   // no connection
+	ends    bool   // watches open, fail and end at once
 	verb    string // the only one that fails, "list" or "watch"; "": both
 }
 
@@ -167,7 +168,10 @@ func (l *watchedList) answer(req *http.Request) (*http.Response, error) {
 	if !strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata") {
 		return jsonAnswer(req, http.StatusNotAcceptable, nil), nil // this server has no more than metadata
 	}
-	if l.fail != (listFailure{}) && (l.fail.verb == "" || l.fail.verb == verb) {
+	if l.fail.ends && verb == "watch" {
+		return jsonAnswer(req, http.StatusOK, []byte(`{"type":"ERROR","object":{"kind":"Status","code":500}}`)), nil
+	}
+	if l.fail != (listFailure{}) && !l.fail.ends && (l.fail.verb == "" || l.fail.verb == verb) {
 		return l.fail.answer(req, verb)
 	}
 	if verb == "list" {

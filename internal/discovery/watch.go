@@ -113,15 +113,26 @@ func (c *Client) Watch(
 	}()
 	end.Reset(lasting + watchMargin)
 	opened()
-	for decoder := json.NewDecoder(seen.stream); ; {
-		next, err := nextEvent(ctx, seen.stream, decoder)
-		switch {
-		case errors.Is(err, io.EOF):
+	var bounded struct{ io.Reader } // one event
+	for decoder, read := json.NewDecoder(&bounded), int64(0); ; read = decoder.InputOffset() {
+		bounded.Reader = http.MaxBytesReader(nil, seen.stream, c.options.MaxResponseBytes)
+		next, err := Guarded(ctx, func() (next watchEvent, err error) {
+			err = decoder.Decode(&next)
+			return next, err
+		})
+		if err == nil {
+			err = next.check()
+		} else if err = unreadable(err); err == nil {
 			return nil
-		case err != nil:
+		}
+		if err != nil {
 			return c.failure(r, &exchange{code: next.Object.Code}, err)
 		}
 		event(next.Object.Metadata.ResourceVersion, next.Type != watch.Bookmark)
+		select {
+		case <-time.After(time.Duration(decoder.InputOffset()-read) * time.Second / perSecond):
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -143,29 +154,16 @@ func (e *watchEvent) check() error {
 	return errNoEvent
 }
 
-// nextEvent waits for the next event. The error is io.EOF if there is none.
-func nextEvent(ctx context.Context, stream *boundedBody, decoder *json.Decoder) (event watchEvent, err error) {
-	read := stream.max - stream.left
-	stream.left = stream.max // for one event
-	select {
-	case <-time.After(time.Duration(read) * time.Second / perSecond):
-	case <-ctx.Done():
-		return event, io.EOF
-	}
-	event, err = Guarded(ctx, func() (event watchEvent, err error) {
-		err = decoder.Decode(&event)
-		return event, err
-	})
+// unreadable returns the error for what is no event, and nil if the watch is over.
+func unreadable(err error) error {
 	var noJSON *json.SyntaxError
 	var otherType *json.UnmarshalTypeError
-	var tooLarge *tooLargeError
+	var tooLarge *http.MaxBytesError
 	switch {
-	case err == nil:
-		return event, event.check()
 	case errors.As(err, &noJSON), errors.As(err, &otherType):
-		return event, errNoEvent
+		return errNoEvent
 	case errors.As(err, &tooLarge):
-		return event, tooLarge
+		return errTooLarge(tooLarge)
 	}
-	return event, io.EOF
+	return nil
 }

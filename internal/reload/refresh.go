@@ -89,7 +89,8 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 // until release is called.
 func (r *Reloader) KeepAll() (release func()) {
 	add := func(n int) {
-		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.Whole(n) })
+		now := r.tick()
+		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.Whole(n, now) })
 	}
 	add(1)
 	return func() { add(-1) }

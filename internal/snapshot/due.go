@@ -40,7 +40,7 @@ func (s *Snapshot) Due() (differing [][]Read, dropped []Read) {
 			continue
 		case s.Aggregated() && g.agrees():
 			continue
-		case !s.Aggregated() && g.listsLikeDocument():
+		case !s.Aggregated() && g.reset == 0 && g.like(g.Said(), func(_, _ *Version) bool { return true }):
 			reads = slices.DeleteFunc(reads, func(r Read) bool {
 				return r.Part == PartList || s.whole == 0 && !s.needed(g.Version(r.Version))
 			})
@@ -55,12 +55,6 @@ func (s *Snapshot) Due() (differing [][]Read, dropped []Read) {
 		dropped = append(dropped, reads[:len(reads)-1]...) // its versions alone decide
 	}
 	return differing, dropped
-}
-
-// listsLikeDocument reports whether g has the versions of the document in its order.
-func (g *Group) listsLikeDocument() bool {
-	said := g.Said()
-	return g.reset == 0 && g.preferred == said.preferred && slices.Equal(g.names(), said.names())
 }
 
 func (g *Group) lastTried() Tick {

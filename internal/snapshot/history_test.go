@@ -163,7 +163,7 @@ func (v *Version) text(group string) string {
 	text := group + "/" + v.Name
 	if v.Gone {
 		text += "-"
-		if v.returned() {
+		if v.again {
 			text += "?"
 		}
 	}

@@ -73,7 +73,7 @@ func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
 	reads := s.missingVersions(g.name, versions, q, p)
 	needed, known := q.anyVersion() || p.Found && (!q.InOneGroup() || len(versions) > 1), s.currentList(g)
 	if !p.Found {
-		named := believed && !s.Aggregated() && g.Said() != nil && g.gone == 0 // by the document
+		named := believed && !s.Aggregated() && g.Said() != nil && len(g.served()) == len(g.versions) // by the document
 		known = g.listed > p.Began || named || p.Any(g.name, func(o Outcome) bool { return o.Gone })
 	}
 	overtaken := tried && o.Times < mostTimes && o.Err == nil && s.newsSince(g.name, o.From, o.Tick)
@@ -115,6 +115,6 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 func (g *Group) changedSince(from *Group, versions []string) bool {
 	return slices.ContainsFunc(versions, func(name string) bool {
 		v, old := g.Version(name), from.Version(name)
-		return v != nil && !v.Gone && (old == nil && v.changed > 0 || old != nil && v.changed > old.changed)
+		return v != nil && old != nil && v.Table != nil && old.Table != nil && !v.Table.equal(old.Table)
 	})
 }

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build go1.25
+
+package apiutil_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
+)
+
+// What the commands of the stories do that have several words, or several of one sort.
+
+// kindOf reads GROUP/VERSION/KIND.
+func kindOf(text string) schema.GroupVersionKind {
+	parts := strings.Split(text, "/")
+	return schema.GroupVersionKind{Group: parts[0], Version: parts[1], Kind: parts[2]}
+}
+
+// askAll looks a kind up in every form, and prints the answer that all have, or who has which.
+func (s *storyStage) askAll(gvk schema.GroupVersionKind) string {
+	var answers []string
+	by := map[string][]string{}
+	for _, form := range lookupForms(gvk) {
+		got, err := form.ask(context.Background(), s.mapper)
+		switch {
+		case meta.IsNoMatchError(err):
+			got = "no match"
+		case err != nil:
+			got = "failed"
+		case got == form.want:
+			got = "served"
+		}
+		if by[got] == nil {
+			answers = append(answers, got)
+		}
+		by[got] = append(by[got], strings.TrimSpace(form.name))
+	}
+	for i, answer := range answers[1:] {
+		answers[i+1] = answer + ": " + strings.Join(by[answer], ", ")
+	}
+	return strings.Join(answers, "; ")
+}
+
+// background does the commands for what goes on meanwhile. The first argument is a name.
+func (s *storyStage) background(command string, args []string) string {
+	kinds := func() (all []schema.GroupVersionKind) {
+		for _, arg := range args[1:] {
+			all = append(all, kindOf(arg))
+		}
+		return all
+	}
+	switch command {
+	case "subscribe":
+		s.subscribers[args[0]] = subscribe(s.mapper)
+		synctest.Wait()
+	case "unsubscribe":
+		s.subscribers[args[0]].close(s.t)
+		delete(s.subscribers, args[0])
+	case "changes":
+		lines := s.subscribers[args[0]].take(s.t)
+		slices.SortStableFunc(lines, func(a, b string) int { return -strings.Compare(a[:3], b[:3]) })
+		return cmp.Or(strings.Join(lines, "; "), "none")
+	case "wait":
+		s.waits[args[0]] = waitFor(s.mapper, kinds()...)
+	case "waits":
+		if w := s.waits[args[0]]; !w.over() {
+			return "waits"
+		} else {
+			return errorWord(w.err)
+		}
+	case "run":
+		s.controllers[args[0]] = runController(s.mapper, kinds()...)
+	case "lingers":
+		d, _ := time.ParseDuration(args[1])
+		s.controllers[args[0]].behave(d, nil)
+	case "cancel":
+		c := s.controllers[args[0]]
+		delete(s.controllers, args[0])
+		c.cancel()
+		return errorWord(<-c.returned)
+	case "busy":
+		d, _ := time.ParseDuration(args[1])
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+			s.mapper.ResetGroup(args[0])
+			_ = miss(s.mapper, args[0], "v1")
+		}
+	case "runs":
+		synctest.Wait()
+		c := s.controllers[args[0]]
+		if c.twice.Load() {
+			s.t.Errorf("%s runs twice at once", args[0])
+		}
+		return fmt.Sprintf("begun %d, ended %d", c.begun.Load(), c.ended.Load())
+	case "log":
+		synctest.Wait()
+		lines := s.log.take("")
+		if len(args) == 0 || args[0] != "verbose" {
+			lines = withoutVerbose(lines)
+		}
+		if len(args) == 0 || args[0] != "all" {
+			lines = messages(lines)
+		}
+		return cmp.Or(strings.Join(lines, "; "), "none")
+	}
+	return ""
+}
+
+// messages returns the messages of log lines, and the reasons.
+func messages(lines []string) (all []string) {
+	for _, line := range lines {
+		level, rest, _ := strings.Cut(line, ` "msg"=`)
+		message, _ := strconv.QuotedPrefix(rest)
+		_, reason, _ := strings.Cut(rest, ` "reason"=`)
+		reason, _ = strconv.QuotedPrefix(reason)
+		all = append(all, strings.TrimSpace(strings.TrimSpace(level)+" "+message+" "+reason))
+	}
+	return all
+}
+
+// observe does the commands about single parts of a mapper.
+func (s *storyStage) observe(command string, args []string) (told string, err error) {
+	switch command {
+	case "status":
+		return statusText(s.mapper, s.began), nil
+	case "failures":
+		synctest.Wait()
+		failed := s.mapper.Status().FailedGroupVersions
+		told = textOfAll(slices.SortedFunc(maps.Keys(failed), func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) }), schema.GroupVersion.String)
+		clear(failed) // it belongs to the caller
+		return cmp.Or(told, "none"), nil
+	case "requests", "asked", "atmost", "forget":
+		return s.requests(command, args)
+	case "metrics":
+		told = strings.Join(s.metrics.take(), "; ")
+		if last := s.mapper.Status().LastSuccess; !s.metrics.last.Equal(last) {
+			s.t.Errorf("the last success was at %v, metrics are told %v", last, s.metrics.last)
+		}
+		return told, nil
+	case "watching":
+		return fmt.Sprint(s.mapper.Status().Watching), nil
+	case "use":
+		gvk := kindOf(args[0])
+		s.used[args[0]], err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		s.mapper.Use(gvk)
+	case "confirm", "doubt":
+		return s.confirm(args[0], command == "confirm")
+	case "crd":
+		list := s.watched.lists[crdsPath]
+		switch args[0] {
+		case "put":
+			list.put("any")
+		case "drop":
+			list.drop()
+		case "fail":
+			code, _ := strconv.Atoi(args[1])
+			list.setFailure(listFailure{code: code, refused: args[1] == "refuse"})
+		case "end", "mend": // so does the watch of APIServices
+			for _, list := range s.watched.lists {
+				list.setFailure(listFailure{ends: args[0] == "end"})
+			}
+		}
+	}
+	return "", err
+}
+
+// requests tells of the requests since they were last shown or forgotten.
+func (s *storyStage) requests(command string, args []string) (told string, err error) {
+	synctest.Wait()
+	s.collect()
+	switch command {
+	case "requests":
+		told = cmp.Or(strings.Join(s.sent, "; "), "none")
+	case "asked":
+		told = cmp.Or(strings.Join(slices.Compact(slices.Sorted(slices.Values(s.sent))), "; "), "none")
+	case "atmost":
+		most, err := strconv.Atoi(args[0])
+		if told = "yes"; len(s.sent) > most {
+			told = fmt.Sprintf("%d: %s", len(s.sent), strings.Join(s.sent, "; "))
+		}
+		return told, err
+	}
+	s.sent = nil
+	return told, nil
+}
+
+// confirm confirms or doubts the mapping of a kind that was used last, and prints the scope.
+func (s *storyStage) confirm(kind string, certain bool) (told string, err error) {
+	gvk := kindOf(kind)
+	if s.used[kind] == nil {
+		if s.used[kind], err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
+			return "", err
+		}
+		s.collect()
+	}
+	var now *meta.RESTMapping
+	if certain {
+		now, err = s.mapper.Confirm(context.Background(), s.used[kind])
+	} else {
+		s.mapper.Doubt(s.used[kind])
+	}
+	synctest.Wait()
+	if s.collect() > 0 {
+		told = " (asked)"
+	}
+	if !certain {
+		now, err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	}
+	switch {
+	case meta.IsNoMatchError(err):
+		return "no match" + told, nil
+	case err != nil:
+		return "failed" + told, nil
+	}
+	s.used[kind] = now
+	return string(now.Scope.Name()) + told, nil
+}
+
+// upset changes what the server serves, or how.
+func (s *storyStage) upset(name string, args []string) error {
+	switch name {
+	case "lag":
+		lag, err := time.ParseDuration(args[1])
+		if err != nil {
+			return err
+		}
+		s.server.SetLag(map[string]fakeapi.Part{"document": fakeapi.PartDocument, "lists": fakeapi.PartLists}[args[0]], lag)
+	case "fail":
+		fault, ok := map[string]fakeapi.Fault{
+			"503": fakeapi.Status(503, 5), "403": fakeapi.Status(403, 0), "hang": fakeapi.Timeout(), "refuse": fakeapi.Refused(),
+			"login": fakeapi.LoginPage(), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0), "cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
+			"empty": fakeapi.EmptyGroupList(), "503-once": fakeapi.Times(1, fakeapi.Status(503, 0)), "refuse-once": fakeapi.Times(1, fakeapi.Refused()),
+		}[args[0]]
+		if !ok {
+			return errors.New("no such fault")
+		}
+		s.server.SetFault(faultPlace(args[1]), fault)
+	case "speak":
+		s.server.SetForms(map[string]fakeapi.Forms{
+			"protobuf": fakeapi.Aggregated(), "JSON": {V2: true, ETag: true}, "protobuf-without-ETag": {V2: true, Protobuf: true},
+			"JSON-without-ETag": {V2: true}, "v2beta1": fakeapi.V2Beta1Only(),
+		}[args[0]])
+	case "verbs":
+		s.edit(args[0], func(g *fakeapi.Group) {
+			g.Versions = []fakeapi.Version{fakeVersion(args[1], args[2])}
+			g.Versions[0].Resources[0].Verbs = args[3:]
+		})
+	case "latency":
+		latency, err := time.ParseDuration(args[0])
+		s.server.SetLatency(latency)
+		return err
+	case "boot":
+		s.ready = s.server.Boot(fakeapi.Booting{Unknown: args[1:], Answering: args[0] == "answering", Absent: args[0] == "absent"})
+	case "ready":
+		if len(args) == 0 {
+			s.ready()
+			return nil
+		}
+		d, err := time.ParseDuration(args[0])
+		time.AfterFunc(d, s.ready)
+		return err
+	default:
+		return s.change(name, args)
+	}
+	return nil
+}
+
+// faultPlace is all requests, those of the document, of a group, or of a path.
+func faultPlace(place string) func(*http.Request) bool {
+	switch {
+	case place == "all":
+		return fakeapi.All()
+	case place == "document":
+		return fakeapi.At("/apis")
+	case strings.HasPrefix(place, "/"):
+		return fakeapi.At(place)
+	}
+	return fakeapi.InGroup(place)
+}
