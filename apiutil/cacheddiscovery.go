@@ -199,10 +199,14 @@ func (r *reading) ServerGroups() (*metav1.APIGroupList, error) { return r.groups
 
 func (r *reading) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
 	gv, _ := schema.ParseGroupVersion(groupVersion)
-	if list, err := r.lists[gv], cmp.Or(r.err, r.failed[gv]); list != nil || err != nil {
-		return list, err
+	list, err := r.lists[gv], r.failed[gv]
+	switch {
+	case r.err != nil:
+		return nil, r.err
+	case list == nil && err == nil:
+		return nil, memory.ErrCacheNotFound
 	}
-	return nil, memory.ErrCacheNotFound
+	return list, err
 }
 
 // addVersion adds a version to its group. Client-go leaves those that fail out of the aggregated

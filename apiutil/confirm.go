@@ -29,21 +29,16 @@ func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMappi
 	if now, err := mappingIn(m.reloader.Snapshot(), mapping); err == nil && !sameMapping(now, mapping) {
 		return now, nil
 	}
-	read := m.confirmed.read(m, mapping.GroupVersionKind.GroupVersion(), true)
-	if read == nil {
-		return mappingIn(m.reloader.Snapshot(), mapping)
+	if read := m.confirmed.read(m, mapping.GroupVersionKind.GroupVersion(), true); read != nil {
+		ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
+		defer cancel()
+		select {
+		case <-read.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
-	defer cancel()
-	select {
-	case <-read.done:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	if read.err != nil {
-		return mappingIn(m.reloader.Snapshot(), mapping)
-	}
-	return mappingIn(read.snapshot, mapping)
+	return mappingIn(m.reloader.Snapshot(), mapping)
 }
 
 // Doubt tells the mapper that a mapping may be wrong: the server found no object at its
@@ -92,12 +87,10 @@ type confirmation struct {
 	allowed    flowcontrol.PassiveRateLimiter
 }
 
-// liveRead is a live read of a version. snapshot and err are set before done is closed.
+// liveRead is a live read of a version. What it finds is in the mapper's snapshot.
 type liveRead struct {
-	began    time.Time // or was queued, as long as another one runs
-	done     chan struct{}
-	snapshot *snapshot.Snapshot
-	err      error
+	began time.Time // or was queued, as long as another one runs
+	done  chan struct{}
 }
 
 // read returns a read to wait for, or nil. If the reason is certain, that is a read that
@@ -143,7 +136,7 @@ func (c *confirmations) version(gv schema.GroupVersion) *confirmation {
 func (c *confirmations) run(m *DynamicRESTMapper, gv schema.GroupVersion, v *confirmation, read *liveRead) {
 	ctx, cancel := context.WithTimeout(context.Background(), confirmRead)
 	defer cancel()
-	read.snapshot, read.err = m.reloader.ReadLive(ctx, gv)
+	_, _ = m.reloader.ReadLive(ctx, gv) // if it fails, what is known goes on
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v.generation = m.Generation()

@@ -36,7 +36,8 @@ func (m *DynamicRESTMapper) debugHandler(cluster string) http.HandlerFunc {
 	return debugHandler(nil, func(whole bool) any {
 		page := m.recent.Load().latest()
 		page.Cluster, page.Status = cluster, m.Status()
-		page.Options = debugOptions{m.options.RefreshInterval.String(), m.options.WatchAPIs, m.started.Load()}
+		page.Options.RefreshInterval = m.options.RefreshInterval.String()
+		page.Options.WatchAPIs, page.Options.Started = m.options.WatchAPIs, m.started.Load()
 		if whole {
 			page.Groups = debugGroups(m.reloader.Snapshot())
 		}
@@ -79,17 +80,15 @@ func debugHandler(clusters []string, page func(whole bool) any) http.HandlerFunc
 type debugPage struct {
 	Cluster string                  `json:"cluster,omitempty"` // in a fleet
 	Status  DynamicRESTMapperStatus `json:"status"`
-	Options debugOptions            `json:"options"`
-	Groups  *[]debugGroup           `json:"groups,omitempty"` // only in JSON: there may be very many
-	Reads   []debugRead             `json:"reads"`            // the latest first
-	Absent  []debugAbsent           `json:"absent"`           // what lookups did not find, the most frequent first
-	Changes []debugChange           `json:"changes"`          // the latest first
-}
-
-type debugOptions struct {
-	RefreshInterval string `json:"refreshInterval"`
-	WatchAPIs       bool   `json:"watchAPIs"`
-	Started         bool   `json:"started"`
+	Options struct {
+		RefreshInterval string `json:"refreshInterval"`
+		WatchAPIs       bool   `json:"watchAPIs"`
+		Started         bool   `json:"started"`
+	} `json:"options"`
+	Groups  *[]debugGroup `json:"groups,omitempty"` // only in JSON: there may be very many
+	Reads   []debugRead   `json:"reads"`            // the latest first
+	Absent  []debugAbsent `json:"absent"`           // what lookups did not find, the most frequent first
+	Changes []debugChange `json:"changes"`          // the latest first
 }
 
 type debugGroup struct {

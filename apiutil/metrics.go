@@ -43,7 +43,7 @@ type DynamicRESTMapperMetrics interface {
 // reportWatching is called whenever a watch begins to open, has opened or has ended.
 func (m *DynamicRESTMapper) reportWatching() {
 	if metrics, ok := m.options.Metrics.(interface{ Watching(open bool) }); ok {
-		m.reports.Add(func() { metrics.Watching(watching(m.watchers)) })
+		m.reports.Add(func() { metrics.Watching(m.watching()) })
 	}
 }
 

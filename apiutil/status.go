@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/refresh"
-	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
 // DynamicRESTMapperStatus is what a mapper knows and how its reads of the server have
@@ -41,6 +41,14 @@ type DynamicRESTMapperStatus struct {
 // Status returns the present status. It takes no lock and sends no request.
 func (m *DynamicRESTMapper) Status() DynamicRESTMapperStatus {
 	s, health := m.reloader.Snapshot(), m.reloader.Health()
+	failed := map[schema.GroupVersion]error{}
+	for _, g := range s.Groups() {
+		for _, v := range g.Versions() {
+			if v.Err != nil {
+				failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err
+			}
+		}
+	}
 	return DynamicRESTMapperStatus{
 		Generation:          s.Generation(),
 		Groups:              len(s.Groups()),
@@ -50,30 +58,14 @@ func (m *DynamicRESTMapper) Status() DynamicRESTMapperStatus {
 		LastError:           cmp.Or(health.Document.Err, health.Live.Err),
 		ConsecutiveFailures: health.Document.Failures + health.Live.Failures,
 		UnhealthySince:      health.Document.FailingSince,
-		FailedGroupVersions: failedGroupVersions(s),
-		Watching:            watching(m.watchers),
+		FailedGroupVersions: failed,
+		Watching:            m.watching(),
 	}
 }
 
-func failedGroupVersions(s *snapshot.Snapshot) map[schema.GroupVersion]error {
-	failed := map[schema.GroupVersion]error{}
-	for _, g := range s.Groups() {
-		for _, v := range g.Versions() {
-			if v.Err != nil {
-				failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err
-			}
-		}
-	}
-	return failed
-}
-
-func watching(watchers []*refresh.Watcher) bool {
-	for _, w := range watchers {
-		if !w.Watching() {
-			return false
-		}
-	}
-	return len(watchers) > 0
+func (m *DynamicRESTMapper) watching() bool {
+	lost := func(w *refresh.Watcher) bool { return !w.Watching() }
+	return len(m.watchers) > 0 && !slices.ContainsFunc(m.watchers, lost)
 }
 
 // Healthz has the shape of controller-runtime's healthz.Checker. It fails when reads of

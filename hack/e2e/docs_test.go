@@ -107,8 +107,8 @@ func TestDocumentsPrograms(t *testing.T) {
 			write(t, dir, folder+"/main.go", found[1]+"\n")
 		}
 	}
-	if programs < 3 {
-		t.Errorf("only %d programs in the documents", programs)
+	if programs == 0 {
+		t.Error("no program in the documents")
 	}
 	for _, args := range [][]string{{"go", "vet", "-mod=mod", "./..."}, {"gofmt", "-l", "."}} {
 		cmd := exec.Command(args[0], args[1:]...)
