@@ -30,23 +30,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+var command forktest.Command = func(args []string, stdout, stderr io.Writer) int {
+	return run(args, forktest.Ours(), stdout, stderr)
+}
+
 func TestHelp(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	if code := run([]string{"-h"}, nil, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
-		t.Errorf("code %d, stderr %q", code, &stderr)
-	}
-	for _, want := range []string{"-into DIR", "-undo", "-check DIR", "-o DIR", "-version", "-V", "-force", tree.Newest(), "Examples"} {
-		if !strings.Contains(stdout.String(), want) {
-			t.Errorf("no %q in\n%s", want, &stdout)
-		}
-	}
-	if strings.Contains(stdout.String(), "%!") {
-		t.Errorf("badly formatted:\n%s", &stdout)
-	}
+	command.Help(t, "-into DIR", "-undo", "-check DIR", "-o DIR", "-version", "-V", "-force", tree.Newest(), "Examples")
 }
 
 func TestUsage(t *testing.T) {
-	tests := map[string]string{
+	command.Usage(t, map[string]string{
 		"":                      "give -into DIR, -check DIR or -o DIR",
 		"-into a -o b":          "not both",
 		"-undo -o b":            "-undo goes with -into",
@@ -64,17 +57,7 @@ func TestUsage(t *testing.T) {
 		"-o b -version v0.19.0": "v0.19.0 is not supported",
 		"-into absent":          "no folder absent",
 		"-into absent -undo":    "no folder absent",
-	}
-	for args, want := range tests {
-		t.Run(args, func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
-			code := run(strings.Fields(args), forktest.Ours(), &stdout, &stderr)
-			said := stderr.String()
-			if code != 1 || !strings.Contains(said, want) || strings.Count(said, "\n") != 1 || stdout.Len() > 0 {
-				t.Errorf("code %d, stdout %q, stderr %q", code, &stdout, said)
-			}
-		})
-	}
+	})
 }
 
 // interrupt starts the command on dir, sends it a signal when the build begins,

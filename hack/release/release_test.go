@@ -149,8 +149,6 @@ func TestRefuses(t *testing.T) {
 		"tag exists":   {nil, nil, "the tag v0.25.2-fresh.1 exists in"},
 		"dirty":        {func(t *testing.T, dir string) { forktest.Write(t, dir, "alias.go", "") }, nil, "has changes that are not committed (M alias.go)"},
 		"new file":     {func(t *testing.T, dir string) { forktest.Write(t, dir, "new.go", "") }, nil, "has changes that are not committed (?? new.go)"},
-		"number":       {nil, func(r *options) { r.fresh = 0 }, "begins at 1"},
-		"author":       {nil, func(r *options) { r.author = "nobody" }, "-author"},
 		"no matrix":    {nil, func(r *options) { r.fresh, r.matrix = 2, "" }, "hack/test.sh -matrix"},
 		"no git":       {func(t *testing.T, _ string) { t.Setenv("PATH", "") }, nil, "no git command in PATH"},
 		"another repo": {func(t *testing.T, dir string) { forktest.Run(t, dir, "git", "branch", "-m", "main") }, func(r *options) { r.fresh = 2 }, "of something else"},

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -22,20 +23,14 @@ func TestUsage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(taken, "notes.txt"), []byte("mine\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for args, want := range map[string]string{
+	forktest.Command(run).Usage(t, map[string]string{
 		"":                                      "-o DIR is missing",
 		"-o a b":                                `unexpected argument "b"`,
 		"-o a -author me":                       `-author "me"`,
 		"-o " + taken:                           "notes.txt",
 		"-o " + t.TempDir() + " -base v0.24.1":  "is not that of " + newest,
 		"-o " + t.TempDir() + " -base v0.999.0": "v0.999.0",
-	} {
-		var stdout, stderr bytes.Buffer
-		code := run(strings.Fields(args), &stdout, &stderr)
-		if said := stderr.String(); code != 1 || !strings.Contains(said, want) || strings.Count(said, "\n") != 1 || stdout.Len() > 0 {
-			t.Errorf("%s: code %d, stdout %q, stderr %q", args, code, &stdout, said)
-		}
-	}
+	})
 }
 
 // A second run replaces the patches of the first, and writes the same bytes.

@@ -178,7 +178,7 @@ func (j *job) otherModules(ctx context.Context) (map[string]bool, error) {
 		dir := filepath.Dir(name)
 		switch {
 		case err != nil:
-			return skipUnreadable(entry)
+			return fs.SkipDir // go on behind what can't be read, another user's data say
 		case name == j.dir:
 			return nil
 		case entry.IsDir() && (passedOver(entry.Name()) || name == j.slot.Dir):
@@ -198,14 +198,6 @@ func (j *job) otherModules(ctx context.Context) (map[string]bool, error) {
 		return ctx.Err()
 	})
 	return found, err
-}
-
-// skipUnreadable goes on behind what can't be read, another user's data say.
-func skipUnreadable(entry fs.DirEntry) error {
-	if entry != nil && entry.IsDir() {
-		return fs.SkipDir
-	}
-	return nil
 }
 
 func passedOver(folder string) bool {

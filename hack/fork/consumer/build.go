@@ -3,16 +3,15 @@
 package consumer
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
@@ -96,33 +95,18 @@ func (j *job) aside(ctx context.Context, dir string, with contents) (env, flags 
 // goBuild compiles everything and keeps nothing: without -o a module with one
 // command would find a binary in its folder. It says now and then that it goes on.
 func (j *job) goBuild(ctx context.Context, start time.Time, env, flags []string) error {
-	read, write := io.Pipe()
-	ended, lines := make(chan error, 1), make(chan string)
+	heard, ended := &progress{}, make(chan error, 1)
 	go func() {
 		// -v names packages; -x of GOFLAGS would be taken for the reason of a failure.
 		args := append([]string{"build", "-v", "-x=false", "-buildvcs=false", "-o", os.DevNull}, flags...)
-		ended <- gotool.Watch(ctx, j.dir, env, write, append(args, "./...")...)
-		write.Close() //nolint:errcheck // it returns no error
+		ended <- gotool.Watch(ctx, j.dir, env, heard, append(args, "./...")...)
 	}()
-	go func() {
-		defer close(lines)
-		for said := bufio.NewReader(read); ; {
-			line, err := said.ReadString('\n')
-			if err != nil {
-				return
-			}
-			lines <- strings.TrimSpace(line)
-		}
-	}()
-	var heard progress
-	for beats := time.NewTicker(beat); ; {
+	beats := time.NewTicker(beat)
+	defer beats.Stop()
+	for {
 		select {
-		case line, more := <-lines:
-			if !more {
-				beats.Stop()
-				return <-ended
-			}
-			heard.add(line)
+		case err := <-ended:
+			return err
 		case <-beats.C:
 			j.say("build", "%s: %s", time.Since(start).Round(time.Second), heard)
 		}
@@ -132,20 +116,31 @@ func (j *job) goBuild(ctx context.Context, start time.Time, env, flags []string)
 // progress is what "go build -v" says: the name of each package that it compiles, and what
 // it downloads.
 type progress struct {
+	mu    sync.Mutex
+	rest  string // the beginning of a line
 	count int
 	doing string
 }
 
-func (p *progress) add(line string) {
-	if download, found := strings.CutPrefix(line, "go: downloading "); found {
-		p.doing = "downloading " + download
-	} else if line != "" && !strings.ContainsAny(line, " \t") {
-		p.count++
-		p.doing = "compiling " + line
+func (p *progress) Write(said []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lines := strings.Split(p.rest+string(said), "\n")
+	for _, line := range lines[:len(lines)-1] {
+		if download, found := strings.CutPrefix(line, "go: downloading "); found {
+			p.doing = "downloading " + download
+		} else if line != "" && !strings.ContainsAny(line, " \t") {
+			p.count++
+			p.doing = "compiling " + line
+		}
 	}
+	p.rest = lines[len(lines)-1]
+	return len(said), nil
 }
 
-func (p progress) String() string {
+func (p *progress) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.doing == "" {
 		return "reading packages, linking"
 	}
@@ -195,8 +190,8 @@ func moved(with, after contents) string {
 
 // newLines are the lines that a file did not have before.
 func newLines(before, now []byte) []string {
-	known := gotool.SplitLines(string(unixLines(before)))
-	return slices.DeleteFunc(gotool.SplitLines(string(unixLines(now))), func(line string) bool { return slices.Contains(known, line) })
+	known := append(splitLines(before), "")
+	return slices.DeleteFunc(splitLines(now), func(line string) bool { return slices.Contains(known, line) })
 }
 
 // requirement reads a line of a go.mod: no path if it is about something else.

@@ -4,6 +4,7 @@ package consumer
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,8 +45,8 @@ func TestProgress(t *testing.T) {
 	if got := p.String(); got != "reading packages, linking" {
 		t.Errorf("at first: %s", got)
 	}
-	for _, line := range []string{"go: downloading k8s.io/api v0.37.0", "k8s.io/api/core/v1", "# a heading"} {
-		p.add(line)
+	for _, part := range []string{"go: downloading k8s.io/api v0.37.0\nk8s.io/", "api/core/v1\n# a heading\n"} {
+		fmt.Fprint(&p, part)
 	}
 	if got := p.String(); got != "compiling k8s.io/api/core/v1 (1 packages so far)" {
 		t.Errorf("then: %s", got)

@@ -138,6 +138,9 @@ func sumOf(data []byte) string {
 
 func unixLines(data []byte) []byte { return bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")) }
 
+// splitLines splits a file into its lines; the last one is empty.
+func splitLines(data []byte) []string { return strings.SplitAfter(string(unixLines(data)), "\n") }
+
 // linesLike gives data the line ends that a file had.
 func linesLike(was, data []byte) []byte {
 	if bytes.Contains(was, []byte("\r\n")) {
@@ -157,7 +160,7 @@ func editMod(ctx context.Context, mod []byte, flag string) ([]byte, error) {
 // replaces, and without them the module would not build after an undo.
 func withSums(now, was []byte) []byte {
 	lost := slices.DeleteFunc(newLines(now, was), func(line string) bool { return !strings.HasPrefix(line, tree.Module+" ") })
-	lines := gotool.SplitLines(string(unixLines(now)))
+	lines := splitLines(now)
 	for _, line := range lost {
 		at := slices.IndexFunc(lines, func(other string) bool { return other > line })
 		if at < 0 {

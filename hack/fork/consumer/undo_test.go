@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -137,7 +136,7 @@ func TestUndoKeepsModeAndUntidyText(t *testing.T) {
 
 func withoutLines(text, prefix string) string {
 	var kept strings.Builder
-	for _, line := range gotool.SplitLines(text) {
+	for _, line := range strings.SplitAfter(text, "\n") {
 		if !strings.HasPrefix(line, prefix) {
 			kept.WriteString(line)
 		}

@@ -5,7 +5,9 @@
 package forktest
 
 import (
+	"bytes"
 	_ "embed"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -130,6 +132,38 @@ func output(t *testing.T, dir, name string, args []string) (said, stderr string)
 		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, &out, &errors)
 	}
 	return out.String(), errors.String()
+}
+
+// A Command is run with its arguments, and returns its exit code.
+type Command func(args []string, stdout, stderr io.Writer) int
+
+// Usage runs a command with wrong arguments. It wants one line on stderr, with a text in it.
+func (run Command) Usage(t *testing.T, tests map[string]string) {
+	t.Helper()
+	for args, want := range tests {
+		var stdout, stderr bytes.Buffer
+		code := run(strings.Fields(args), &stdout, &stderr)
+		if said := stderr.String(); code != 1 || !strings.Contains(said, want) || strings.Count(said, "\n") != 1 || stdout.Len() > 0 {
+			t.Errorf("%s: code %d, stdout %q, stderr %q", args, code, &stdout, said)
+		}
+	}
+}
+
+// Help wants that -h names all that a user may need.
+func (run Command) Help(t *testing.T, wants ...string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"-h"}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+		t.Errorf("code %d, stderr %q", code, &stderr)
+	}
+	for _, want := range wants {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("no %q in\n%s", want, &stdout)
+		}
+	}
+	if strings.Contains(stdout.String(), "%!") {
+		t.Errorf("badly formatted:\n%s", &stdout)
+	}
 }
 
 // Clean fails the test unless git finds dir as it was committed.

@@ -120,12 +120,3 @@ func Lines(output string) []string {
 	}
 	return lines
 }
-
-// SplitLines is slices.Collect(strings.Lines(text)), which Go 1.23 does not have.
-func SplitLines(text string) []string {
-	lines := strings.SplitAfter(text, "\n")
-	if last := len(lines) - 1; lines[last] == "" {
-		lines = lines[:last]
-	}
-	return lines
-}

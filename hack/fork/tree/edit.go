@@ -14,8 +14,7 @@ import (
 type edit struct {
 	file    string
 	changes []change
-	since   string   // the first line that has it; "" for all
-	adds    []string // as in patch, for lines that have it
+	since   string // the first line that has it; "" for all
 }
 
 // A change replaces a piece of the file, outside of comments. If the piece is not there

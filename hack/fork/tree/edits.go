@@ -31,7 +31,7 @@ var clientEdits = []edit{
 	// The client sends its requests through types of ours. If a kind is gone, it
 	// takes the last known scope of the kind: upstream's mapper never forgets a
 	// kind.
-	{file: fieldsFile, adds: []string{clientDir + "/client_mappers.go", clientDir + "/client_mappers_test.go"}, changes: []change{
+	{file: fieldsFile, changes: []change{
 		{"typedClient typedClient", "typedClient followingTypedClient"},
 		{"unstructuredClient unstructuredClient", "unstructuredClient followingUnstructuredClient"},
 		{"metadataClient metadataClient", "metadataClient followingMetadataClient"},
@@ -68,6 +68,7 @@ var informerEdits = []edit{
 		{"ip.makeListWatcher(gvk, obj)", "ip.followListWatcher(gvk, obj)"},
 		{"func(<PARAM>opts metav1.ListOptions) (runtime.Object, error) { ip.selector.ApplyToList(&opts) return listWatcher.List<LIST>Func(<CTX>opts)", ""},
 		{"return listWatcher.WatchFunc<WATCH>(<CTX>opts)", ""},
+		{"return resources.List(<ARG>, opts)", ""},
 	}},
 	// The reader of an informer asks the store for the scope of a kind.
 	{file: readerFile, changes: []change{{

@@ -76,27 +76,11 @@ func (f File) Write(dir, name string) error {
 }
 
 // Read reads a tree from fsys. What the tool adds to a tree on disk (its
-// manifest's folder) is no part of it, nor are the files that a desktop drops.
+// manifest's folder) is no part of it, nor are the files that a desktop drops. The tool
+// never writes a link: instead of its data, one has what it is.
 func Read(fsys fs.FS) (Files, error) {
 	files := Files{}
-	err := walk(fsys, func(name string, entry fs.DirEntry) error {
-		info, err := entry.Info()
-		if err != nil {
-			return err
-		}
-		if !info.Mode().IsRegular() {
-			return fmt.Errorf("%s is not a regular file", name)
-		}
-		data, err := fs.ReadFile(fsys, name)
-		files[name] = File{Data: data, Exec: info.Mode()&0o111 != 0}
-		return err
-	})
-	return files, err
-}
-
-// walk calls fn for everything in fsys that is not a folder.
-func walk(fsys fs.FS, fn func(name string, entry fs.DirEntry) error) error {
-	return fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -105,6 +89,16 @@ func walk(fsys fs.FS, fn func(name string, entry fs.DirEntry) error) error {
 		case entry.IsDir() || path.Base(name) == ".DS_Store":
 			return nil
 		}
-		return fn(name, entry)
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		data := []byte(info.Mode().String())
+		if info.Mode().IsRegular() {
+			data, err = fs.ReadFile(fsys, name)
+		}
+		files[name] = File{Data: data, Exec: info.Mode()&0o111 != 0}
+		return err
 	})
+	return files, err
 }

@@ -3,7 +3,6 @@
 package tree
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,34 +98,25 @@ func (m *Manifest) Save(dir string) error {
 
 // Edits lists how the tree in dir differs from what the tool wrote: "changed
 // pkg/x.go", "removed …", "added …", in the order of the paths.
-func (m *Manifest) Edits(dir string) ([]string, error) {
-	var edits []string
-	missing := maps.Clone(m.Files)
-	err := walk(os.DirFS(dir), func(name string, entry fs.DirEntry) error {
-		was, known := missing[name]
-		delete(missing, name)
-		if !known {
-			edits = append(edits, "added "+name)
-			return nil
-		}
-		var data []byte
-		var err error
-		if entry.Type().IsRegular() { // the tool never wrote a link
-			data, err = os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
-		}
-		if !entry.Type().IsRegular() || Digest(data) != was {
-			edits = append(edits, "changed "+name)
-		}
-		return err
-	})
+func (m *Manifest) Edits(dir string) (edits []string, err error) {
+	files, err := Read(os.DirFS(dir))
 	if err != nil {
 		return nil, fmt.Errorf("compare %s with its manifest: %w", dir, err)
 	}
-	for name := range missing {
-		edits = append(edits, "removed "+name)
+	found, all := files.Digests(), maps.Clone(m.Files)
+	maps.Copy(all, found)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		was, known := m.Files[name]
+		is, there := found[name]
+		switch {
+		case !known:
+			edits = append(edits, "added "+name)
+		case !there:
+			edits = append(edits, "removed "+name)
+		case is != was:
+			edits = append(edits, "changed "+name)
+		}
 	}
-	path := func(edit string) string { return edit[strings.Index(edit, " "):] }
-	slices.SortFunc(edits, func(a, b string) int { return cmp.Compare(path(a), path(b)) })
 	return edits, nil
 }
 

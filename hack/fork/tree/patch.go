@@ -30,13 +30,15 @@ var patches = []patch{
 			"pkg/internal/mappermetrics/mappermetrics.go",
 			"pkg/internal/follow/follow.go",
 			"pkg/client/client_follow.go",
+			"pkg/client/client_mappers.go", "pkg/client/client_mappers_test.go",
 		},
 	},
 	{
 		name: "informers", edits: informerEdits,
 		adds: []string{
 			"pkg/cache/internal/informers_follow.go",
-			"pkg/cache/multi_namespace_follow.go", "pkg/cache/following_test.go", "pkg/cache/follow_server_test.go",
+			"pkg/cache/multi_namespace_follow.go",
+			"pkg/cache/moving_server_test.go", "pkg/cache/following_test.go", "pkg/cache/follow_server_test.go",
 		},
 	},
 	{
@@ -81,7 +83,7 @@ func (d *draft) apply(p patch) error {
 			return err
 		}
 	}
-	noted, adds := holes{}, p.adds
+	noted := holes{}
 	for _, e := range p.edits {
 		if d.line.Minor < e.since {
 			continue
@@ -95,9 +97,8 @@ func (d *draft) apply(p patch) error {
 			return err
 		}
 		d.files[e.file] = File{Data: edited, Exec: upstream.Exec}
-		adds = append(adds[:len(adds):len(adds)], e.adds...)
 	}
-	for _, name := range adds {
+	for _, name := range p.adds {
 		data, err := template(path.Base(name), noted)
 		if err == nil {
 			err = d.put(name, data)

@@ -3,8 +3,10 @@
 package tree
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
+	"go/format"
 	"go/parser"
 	"go/printer"
 	"go/token"
@@ -38,6 +40,7 @@ func TestEveryRelease(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				isFilledIn(t, upstream, made)
 				fitsTogether(t, upstream, made)
 				sameAPI(t, upstream, made)
 				r := &Result{Version: version, Files: made, before: upstream.Digests()}
@@ -79,6 +82,22 @@ func f() int {
 	} {
 		if upstream[name] != form {
 			t.Errorf("%s is %q, want %q", name, upstream[name], form)
+		}
+	}
+}
+
+// isFilledIn checks that what the tool adds is as gofmt has it, and has no hole left.
+func isFilledIn(t *testing.T, upstream, made Files) {
+	t.Helper()
+	for name, file := range made {
+		if _, stock := upstream[name]; stock || path.Ext(name) != ".go" {
+			continue
+		}
+		if formatted, err := format.Source(file.Data); err != nil || !bytes.Equal(formatted, file.Data) {
+			t.Errorf("%s is not as gofmt has it: %v", name, err)
+		}
+		if found := hole.Find(file.Data); found != nil {
+			t.Errorf("%s has the hole %s", name, found)
 		}
 	}
 }

@@ -64,34 +64,24 @@ func putRequests(d *draft) error {
 	return d.put(clientDir+"/client_follow_requests.go", data)
 }
 
+// typed matches a parameter's type.
+var typed = regexp.MustCompile(`(\w+) (\.\.\.)?[^,]*`)
+
 // writeFollowing writes the method that sends the same request and follows the mapper.
 func writeFollowing(out *strings.Builder, typeName, name, params, results, follower string) error {
-	var args []string
-	hasObj := false
-	for _, param := range strings.Split(params, ", ") {
-		arg, kind, _ := strings.Cut(param, " ")
-		hasObj = hasObj || arg == "obj"
-		if strings.HasPrefix(kind, "...") {
-			arg += "..."
-		}
-		args = append(args, arg)
-	}
 	does := map[string]string{"Get": "reads", "GetSubResource": "reads", "List": "lists"}[name]
 	if does == "" {
 		does = "writes"
 	}
-	call := fmt.Sprintf("c.%s.%s(%s)", typeName, name, strings.Join(args, ", "))
-	through := fmt.Sprintf("c.%sfollowing(ctx, obj, %s, func()", follower, does)
-	first, rest, two := strings.Cut(strings.Trim(results, "()"), ", ")
-	fmt.Fprintf(out, "\nfunc (c *%s) %s(%s)", following(typeName), name, params)
-	switch {
-	case hasObj && results == "error":
-		fmt.Fprintf(out, " error {\n\treturn %s error {\n\t\treturn %s\n\t})\n}\n", through, call)
-	case hasObj && two && rest == "error":
-		fmt.Fprintf(out, " (result %s, err error) {\n\terr = %s (err error) {\n\t\tresult, err = %s\n\t\treturn err\n\t})\n\treturn result, err\n}\n",
-			first, through, call)
-	default:
+	named, assigned := "err error", "err"
+	if first, two := strings.CutSuffix(results, ", error)"); two {
+		named, assigned, results = "result "+first[1:]+", err error", "result, err", "error"
+	}
+	args := typed.ReplaceAllString(params, "$1$2")
+	if results != "error" || !strings.Contains(", "+args, ", obj") || strings.Contains(named, "(") {
 		return fmt.Errorf("upstream's method %s of %s has no obj, or returns something else than an error and one value at most: this release needs a look", name, typeName)
 	}
+	fmt.Fprintf(out, "\nfunc (c *%s) %s(%s) (%s) {\n\terr = c.%sfollowing(ctx, obj, %s, func() (err error) {\n", following(typeName), name, params, named, follower, does)
+	fmt.Fprintf(out, "\t\t%s = c.%s.%s(%s)\n\t\treturn err\n\t})\n\treturn %[1]s\n}\n", assigned, typeName, name, args)
 	return nil
 }
