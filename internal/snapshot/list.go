@@ -27,11 +27,15 @@ func newOrder(groups []*Group) *order {
 // groupsNamed returns, in server order, the group of that name, or the groups whose names
 // begin with it. The caller must not change the slice.
 func (s *Snapshot) groupsNamed(name string, exactly bool) []*Group {
-	if i, ok := s.position(name); exactly && ok {
-		return s.groups[i : i+1]
-	}
-	if exactly || s.order == nil {
+	if s.order == nil {
 		return nil
+	}
+	if exactly {
+		i, ok := s.order.position[name]
+		if !ok {
+			return nil
+		}
+		return s.groups[i:][:1]
 	}
 	from, _ := slices.BinarySearch(s.order.names, name)
 	positions := make([]int, 0, 8) // on the stack, if they suffice

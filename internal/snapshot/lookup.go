@@ -122,51 +122,64 @@ func noKind(gk schema.GroupKind, versions []string) error {
 }
 
 // KindFor answers meta.RESTMapper.KindFor.
-func (s *Snapshot) KindFor(query schema.GroupVersionResource) (kind schema.GroupVersionKind, current bool, err error) {
-	best, current, err := s.find(make([]match, 0, 4), query, wanted{})
-	if err != nil {
-		return kind, false, err
+func (s *Snapshot) KindFor(query schema.GroupVersionResource) (schema.GroupVersionKind, bool, error) {
+	q := coerce(query)
+	best, current := s.best(q, kinds)
+	if best.group == nil {
+		return schema.GroupVersionKind{}, false, s.noMatch(query, q)
 	}
-	return best[0].gvk(), current, nil
+	return best.gvk(), current, nil
 }
 
 // KindsFor answers meta.RESTMapper.KindsFor.
-func (s *Snapshot) KindsFor(query schema.GroupVersionResource) (kinds []schema.GroupVersionKind, current bool, err error) {
-	all, current, err := s.find(make([]match, 0, 4), query, wanted{all: true})
-	if err != nil {
-		return nil, false, err
+func (s *Snapshot) KindsFor(query schema.GroupVersionResource) (found []schema.GroupVersionKind, current bool, err error) {
+	q := coerce(query)
+	all, current := s.all(make([]match, 0, 4), q, kinds)
+	if len(all) == 0 {
+		return nil, false, s.noMatch(query, q)
 	}
-	kinds = make([]schema.GroupVersionKind, len(all))
+	found = make([]schema.GroupVersionKind, len(all))
 	for i, m := range all {
-		kinds[i] = m.gvk()
+		found[i] = m.gvk()
 	}
-	return kinds, current, nil
+	return found, current, nil
 }
 
 // ResourceFor answers meta.RESTMapper.ResourceFor.
-func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (resource schema.GroupVersionResource, current bool, err error) {
-	best, current, err := s.find(make([]match, 0, 4), query, wanted{resources: true})
-	switch {
-	case err != nil:
-		return resource, false, err
-	case len(best[0].resources) == 1:
-		return best[0].gvr(0), current, nil
+func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (schema.GroupVersionResource, bool, error) {
+	q := coerce(query)
+	best, current := s.best(q, resources)
+	if best.group == nil {
+		return schema.GroupVersionResource{}, false, s.noMatch(query, q)
 	}
-	all, current, _ := s.ResourcesFor(query)
-	return resource, current, &meta.AmbiguousResourceError{PartialResource: query, MatchingResources: all}
+	if best.several(q) != nil {
+		all, current, _ := s.ResourcesFor(query)
+		return schema.GroupVersionResource{}, current, &meta.AmbiguousResourceError{PartialResource: query, MatchingResources: all}
+	}
+	return best.gvr(best.row), current, nil
 }
 
 // ResourcesFor answers meta.RESTMapper.ResourcesFor.
-func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) (resources []schema.GroupVersionResource, current bool, err error) {
-	all, current, err := s.find(make([]match, 0, 4), query, wanted{all: true, resources: true})
-	if err != nil {
-		return nil, false, err
+func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) (found []schema.GroupVersionResource, current bool, err error) {
+	q := coerce(query)
+	all, current := s.all(make([]match, 0, 4), q, resources)
+	if len(all) == 0 {
+		return nil, false, s.noMatch(query, q)
 	}
-	resources = make([]schema.GroupVersionResource, 0, len(all))
+	found = make([]schema.GroupVersionResource, 0, len(all))
 	for _, m := range all {
-		resources = m.appendResources(resources)
+		found = m.appendResources(found, q)
 	}
-	return resources, current, nil
+	return found, current, nil
+}
+
+// noMatch is the error of a lookup of a resource that found nothing. query is the caller's
+// own, q what it was coerced to.
+func (s *Snapshot) noMatch(query, q schema.GroupVersionResource) error {
+	if q.Resource == "" && s.lastTable() != nil {
+		return missingResource(q)
+	}
+	return &meta.NoResourceMatchError{PartialResource: query}
 }
 
 // ResourceSingularizer answers meta.RESTMapper.ResourceSingularizer. It goes through the
@@ -174,8 +187,8 @@ func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) (resources []
 // exactly one. If there is none, it returns the answer of the last version.
 func (s *Snapshot) ResourceSingularizer(resource string) (singular string, current bool, err error) {
 	q := coerce(schema.GroupVersionResource{Resource: resource})
-	for _, m := range s.appendMatches(make([]match, 0, 4), q, wanted{resources: true}) {
-		if singular, err = m.singular(resource); err == nil {
+	for _, m := range s.appendMatches(make([]match, 0, 4), q, resources) {
+		if singular, err = m.singular(resource, q); err == nil {
 			return singular, s.current(m.group, m.version) && s.complete(q, m.group), nil
 		}
 	}

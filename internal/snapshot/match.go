@@ -6,38 +6,56 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // match is one version of one group in which a resource query finds something.
 type match struct {
-	group     *Group
-	version   *Version
-	kind      string
-	resources []Resource // several in a partial query, if they share a name
+	group   *Group
+	version *Version
+	row     *Resource // the first
 }
 
-func (m *match) gvk() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: m.group.name, Version: m.version.Name, Kind: m.kind}
+func (m match) gvk() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: m.group.name, Version: m.version.Name, Kind: m.row.Kind}
 }
 
-func (m *match) gvr(i int) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: m.group.name, Version: m.version.Name, Resource: m.resources[i].Name}
+func (m match) gvr(r *Resource) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: m.group.name, Version: m.version.Name, Resource: r.Name}
 }
 
-func (m *match) appendResources(all []schema.GroupVersionResource) []schema.GroupVersionResource {
-	for i := range m.resources {
-		all = append(all, m.gvr(i))
+// several returns all resources that q finds, sorted, or nil if it finds one.
+func (m match) several(q schema.GroupVersionResource) []Resource {
+	if t := m.version.Table; t.names == nil && !namesOne(q) {
+		if all := t.forms.find(q.Resource); len(all) > 1 {
+			return all
+		}
 	}
-	return all
+	return nil
 }
 
-// singular follows meta.DefaultRESTMapper.ResourceSingularizer, error texts included.
-func (m *match) singular(resource string) (singular string, err error) {
-	for _, r := range m.resources {
+func (m match) appendResources(found []schema.GroupVersionResource, q schema.GroupVersionResource) []schema.GroupVersionResource {
+	all := m.several(q)
+	if all == nil {
+		return append(found, m.gvr(m.row))
+	}
+	for i := range all {
+		found = append(found, m.gvr(&all[i]))
+	}
+	return found
+}
+
+// singular follows meta.DefaultRESTMapper.ResourceSingularizer, error texts included. q is
+// what resource was coerced to.
+func (m match) singular(resource string, q schema.GroupVersionResource) (string, error) {
+	all := m.several(q)
+	if all == nil {
+		all = []Resource{*m.row}
+	}
+	singular := ""
+	for _, r := range all {
 		if singular != "" && r.Singular != singular {
-			return resource, fmt.Errorf("multiple possible singular resources (%v) found for %v", m.appendResources(nil), resource)
+			return resource, fmt.Errorf("multiple possible singular resources (%v) found for %v", m.appendResources(nil, q), resource)
 		}
 		singular = r.Singular
 	}
@@ -47,9 +65,13 @@ func (m *match) singular(resource string) (singular string, err error) {
 	return singular, nil
 }
 
-// wanted is what a query looks for: all matches or the best one, of resources or of kinds. A
-// name may stand for a kind and yet for no resource.
-type wanted struct{ all, resources bool }
+// wanted is what a query looks for. A name may stand for a kind and yet for no resource.
+type wanted int
+
+const (
+	kinds wanted = iota
+	resources
+)
 
 // match returns what q finds in one version, which may be nil.
 func (s *Snapshot) match(q schema.GroupVersionResource, want wanted, g *Group, v *Version) (m match, ok bool) {
@@ -57,47 +79,57 @@ func (s *Snapshot) match(q schema.GroupVersionResource, want wanted, g *Group, v
 	if t == nil || q.Resource == "" {
 		return match{}, false
 	}
-	m = match{group: g, version: v}
-	m.kind, m.resources, ok = t.find(q.Resource)
-	if namesOne(q) && len(m.resources) > 1 {
-		// client-go takes the first in a map. We take the one with exactly that name.
-		exact := slices.IndexFunc(m.resources, func(r Resource) bool { return r.Name == q.Resource })
-		m.resources = m.resources[max(exact, 0):][:1]
+	r := t.find(q.Resource)
+	if r == nil || want == resources && !r.named() {
+		return match{}, false
 	}
-	return m, ok && (!want.resources || len(m.resources) > 0)
+	return match{group: g, version: v, row: r}, true
 }
 
 // namesOne reports whether q names the group and the version.
 func namesOne(q schema.GroupVersionResource) bool { return q.Group != "" && q.Version != "" }
 
-// find lists what matches query, in room, which may be on the caller's stack: everything, in
-// server order, or the match that meta.PriorityRESTMapper picks with client-go's priorities:
-// v1 of the core group, else the first group in server order, in it the preferred version,
-// else the first in the list. current and err are as for the lookups.
-func (s *Snapshot) find(room []match, query schema.GroupVersionResource, want wanted) (found []match, current bool, err error) {
-	q := coerce(query)
-	if !want.all && q.Group == "" && (q.Version == "" || q.Version == "v1") {
-		core := s.Group("")
-		if m, ok := s.match(q, want, core, core.Version("v1")); ok {
-			return append(room, m), s.current(m.group, m.version), nil
+// foremost returns the match that client-go puts before all others: that in the version
+// that q names with its group, or in v1 of the core group.
+func (s *Snapshot) foremost(q schema.GroupVersionResource, want wanted) (match, bool) {
+	if q.Group == "" && q.Version == "" {
+		q.Version = "v1"
+	}
+	if !namesOne(q) && (q.Group != "" || q.Version != "v1") {
+		return match{}, false
+	}
+	g := s.Group(q.Group)
+	return s.match(q, want, g, g.Version(q.Version))
+}
+
+// best returns the match that meta.PriorityRESTMapper picks with client-go's priorities: v1
+// of the core group, else the first group in server order, in it the preferred version, else
+// the first in the list. current is as for the lookups.
+func (s *Snapshot) best(q schema.GroupVersionResource, want wanted) (best match, current bool) {
+	if m, ok := s.foremost(q, want); ok {
+		return m, s.current(m.group, m.version)
+	}
+	for _, m := range s.appendMatches(make([]match, 0, 4), q, want) {
+		if best.group == nil || m.group == best.group && m.version.Name == m.group.preferred {
+			best = m
 		}
 	}
-	switch found = s.appendMatches(room, q, want); {
-	case len(found) == 0 && q.Resource == "" && s.lastTable() != nil:
-		return nil, false, missingResource(q)
-	case len(found) == 0:
-		return nil, false, &meta.NoResourceMatchError{PartialResource: query}
-	case want.all:
-		outdated := func(m match) bool { return !s.current(m.group, m.version) }
-		return found, !slices.ContainsFunc(found, outdated) && s.complete(q, nil), nil
-	}
-	g, best := found[0].group, 0
-	for i, m := range found {
-		if m.group == g && m.version.Name == g.preferred {
-			best = i
+	return best, best.group != nil && s.current(best.group, best.version) && s.complete(q, best.group)
+}
+
+// all returns every match, in server order, in room, which may be on the caller's stack.
+// current is as for the lookups.
+func (s *Snapshot) all(room []match, q schema.GroupVersionResource, want wanted) (all []match, current bool) {
+	if namesOne(q) {
+		m, ok := s.foremost(q, want)
+		if !ok {
+			return nil, false
 		}
+		return append(room, m), s.current(m.group, m.version)
 	}
-	return found[best:][:1], s.current(g, found[best].version) && s.complete(q, g), nil
+	all = s.appendMatches(room, q, want)
+	outdated := func(m match) bool { return !s.current(m.group, m.version) }
+	return all, !slices.ContainsFunc(all, outdated) && s.complete(q, nil)
 }
 
 // appendMatches appends the versions, in server order, in which q finds something.
@@ -129,8 +161,6 @@ func (s *Snapshot) candidates(q schema.GroupVersionResource) []*Group {
 // tried. Without last, all groups count.
 func (s *Snapshot) complete(q schema.GroupVersionResource, last *Group) bool {
 	switch {
-	case namesOne(q):
-		return true
 	case s.document == 0 || s.document <= s.since(s.reset):
 		return false
 	case s.untried == 0 && (s.apart == 0 || s.anyReset == 0):

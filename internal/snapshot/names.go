@@ -3,7 +3,6 @@
 package snapshot
 
 import (
-	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -47,19 +46,27 @@ func (x *nameIndex) among(groups []*Group, name string) []*Group {
 func (x *nameIndex) fill(groups []*Group) {
 	byStem := make(map[string][]*Group, 4*len(groups))
 	for i, g := range groups {
+		add := func(key string) {
+			if known := byStem[key]; known == nil {
+				byStem[key] = groups[i : i+1 : i+1]
+			} else if known[len(known)-1] != g {
+				byStem[key] = append(known, g)
+			}
+		}
 		for j := range g.versions {
 			t := g.versions[j].Table
 			if t == nil || j > 0 && t == g.versions[j-1].Table {
 				continue
 			}
-			for _, r := range t.rows {
-				list := strings.ToLower(r.Kind) // the stem of the names that are guessed for its list
-				for _, key := range slices.Compact([]string{stem(r.Name), stem(r.Singular), list}) {
-					if known := byStem[key]; known == nil {
-						byStem[key] = groups[i : i+1 : i+1]
-					} else if known[len(known)-1] != g {
-						byStem[key] = append(known, g)
-					}
+			for k := range t.rows {
+				r := &t.rows[k]
+				plural, singular := stem(r.Name), stem(r.Singular)
+				add(plural)
+				if singular != plural {
+					add(singular)
+				}
+				if list := strings.ToLower(r.Kind); list != plural { // of the names that are guessed for its list
+					add(list)
 				}
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/restmapper"
 )
@@ -33,45 +32,6 @@ func groupsWith(s *Snapshot, resource string) []string {
 		groups = append(groups, gvk.Group+"/"+gvk.Version)
 	}
 	return groups
-}
-
-// TestIndexFollowsWhatIsPublished: what was indexed before is not what is found after.
-func TestIndexFollowsWhatIsPublished(t *testing.T) {
-	list := NewList([]*Group{group("a", read("v1", foos)), group("b", read("v1", foos), listed("v2"))}, true)
-	s := new(Snapshot).WithDocument(list, 1).indexed()
-	relisted := NewList([]*Group{group("b", read("v1", bars)), s.Group("a")}, true)
-	tests := map[string]struct {
-		next       *Snapshot
-		foos, bars []string
-	}{
-		"WithVersion, new group": {s.WithVersion("c", "v1", Found{Table: tableOf("Bar")}, 2, s), []string{"a/v1", "b/v1"}, []string{"c/v1"}},
-		"WithVersion, first":     {s.WithVersion("b", "v2", Found{Table: tableOf("Bar")}, 2, s), []string{"a/v1", "b/v1"}, []string{"b/v2"}},
-		"WithVersion, changed":   {s.WithVersion("b", "v1", Found{Table: tableOf("Bar")}, 2, s), []string{"a/v1"}, []string{"b/v1"}},
-		"WithVersion, more":      {s.WithVersion("a", "v2", Found{Table: tableOf("Bar", "Foo")}, 2, s), []string{"a/v2", "a/v1", "b/v1"}, []string{"a/v2"}},
-		"WithVersion, gone":      {s.WithVersion("b", "v1", Found{Table: nil}, 2, s), []string{"a/v1"}, nil},
-		"dropped and gone":       {s.WithDocument(NewList(list.groups[1:], true), 2).WithVersion("a", "v1", Found{}, 3, s), []string{"b/v1"}, nil},
-		"WithDocument":           {s.WithDocument(relisted, 2), []string{"a/v1"}, []string{"b/v1"}},
-		"WithDocument and back":  {s.WithDocument(relisted, 2).indexed().WithDocument(list, 3), []string{"a/v1", "b/v1"}, nil},
-		"Reset":                  {s.Reset(2), []string{"a/v1", "b/v1"}, nil},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			for i := range walksBeforeIndex + 2 { // without an index at first, then with one
-				if diff := cmp.Diff(test.foos, groupsWith(test.next, "foos")); diff != "" {
-					t.Fatalf("foos, time %d (-want +got):\n%s", i, diff)
-				}
-				if diff := cmp.Diff(test.bars, groupsWith(test.next, "bars")); diff != "" {
-					t.Fatalf("bars, time %d (-want +got):\n%s", i, diff)
-				}
-			}
-			if err := checkInvariants(test.next); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	if diff := cmp.Diff([]string{"a/v1", "b/v1"}, groupsWith(s, "foos")); diff != "" {
-		t.Errorf("foos of the first snapshot (-want +got):\n%s", diff)
-	}
 }
 
 // TestIndexIsMadeMeanwhile: one of many concurrent lookups makes the index. The others do

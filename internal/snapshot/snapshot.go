@@ -103,7 +103,10 @@ func (s *Snapshot) since(reset Tick) Tick {
 // current reports whether a version was read since the last reset, so that a lookup may be
 // answered from what is known of it.
 func (s *Snapshot) current(g *Group, v *Version) bool {
-	return s.needed(v) && s.readAt(v) > s.since(s.reset) && (g.reset == 0 || v.Err == nil && v.Tried > s.since(g.reset))
+	if s.anyReset == 0 || !s.needed(v) {
+		return s.needed(v)
+	}
+	return s.readAt(v) > s.since(s.reset) && (g.reset == 0 || v.Err == nil && v.Tried > s.since(g.reset))
 }
 
 // tried reports whether a version was read since the last reset, or tried in vain: then it

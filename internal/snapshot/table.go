@@ -133,23 +133,32 @@ func (t *Table) target(kind string) (target, bool) {
 	return target{}, false
 }
 
-// find returns the kind that a resource name, plural or singular, stands for, and all
-// resources that have it, sorted by plural. There may be a kind and no resource: if another
-// row has the same plural, and another singular.
-func (t *Table) find(name string) (kind string, resources []Resource, ok bool) {
-	if t.names == nil || isDerivedName(name) {
-		return t.spelled().find(name)
-	}
+// find returns a resource that has a name, plural or singular, with the kind that the name
+// stands for; one with exactly that plural, if there is one. If the name stands for a kind
+// alone, because another row has the same plural and another singular, it returns that
+// without names.
+func (t *Table) find(name string) *Resource {
 	if i, ok := t.names[name]; ok {
-		return t.rows[i].Kind, t.rows[i : i+1], true
+		return &t.rows[i]
 	}
-	return "", nil, false
+	if t.names != nil && !isDerivedName(name) {
+		return nil
+	}
+	found := t.spelled().find(name)
+	if len(found) == 0 {
+		return nil
+	}
+	exact := slices.IndexFunc(found, func(r Resource) bool { return r.Name == name })
+	return &found[max(exact, 0)]
 }
+
+// named reports whether r is a resource, and not a kind alone.
+func (r *Resource) named() bool { return r.Name != "" || r.Singular != "" }
 
 // has reports whether a resource has name as its plural or singular.
 func (t *Table) has(name string) bool {
-	_, resources, _ := t.find(name)
-	return len(resources) > 0
+	r := t.find(name)
+	return r != nil && r.named()
 }
 
 // equal reports whether two tables were made of the same resources in the same order.
@@ -207,16 +216,20 @@ func (f *forms) equal(other *forms) bool {
 	return maps.Equal(f.kinds, other.kinds) && maps.Equal(f.kindOf, other.kindOf) && maps.Equal(f.singulars, other.singulars)
 }
 
-// find is (*Table).find.
-func (f *forms) find(name string) (kind string, resources []Resource, ok bool) {
-	if kind, ok = f.kindOf[name]; !ok {
-		return "", nil, false
+// find returns all of which (*Table).find returns one, sorted by plural.
+func (f *forms) find(name string) (found []Resource) {
+	kind, ok := f.kindOf[name]
+	if !ok {
+		return nil
 	}
 	for plural, singular := range f.singulars {
 		if plural == name || singular == name {
-			resources = append(resources, Resource{Name: plural, Singular: singular, Kind: kind})
+			found = append(found, Resource{Name: plural, Singular: singular, Kind: kind})
 		}
 	}
-	slices.SortFunc(resources, func(a, b Resource) int { return cmp.Compare(a.Name, b.Name) })
-	return kind, resources, true
+	if len(found) == 0 {
+		return []Resource{{Kind: kind}}
+	}
+	slices.SortFunc(found, func(a, b Resource) int { return cmp.Compare(a.Name, b.Name) })
+	return found
 }
