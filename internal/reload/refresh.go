@@ -25,7 +25,9 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	differing, dropped := r.Snapshot().Due()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- r.readInOrder(ctx, dropped, func(o snapshot.Outcome) bool { return !o.Gone })
+		ended <- r.readInOrder(ctx, dropped, func(read snapshot.Read, o snapshot.Outcome) bool {
+			return o.Err != nil || r.Snapshot().Serves(read.Group, read.Version)
+		})
 	}()
 	_ = inParallel(differing, func(reads []snapshot.Read) error { return r.readInOrder(ctx, reads, silent) })
 	<-ended
@@ -48,18 +50,18 @@ func (r *Reloader) ReadDocument(ctx context.Context) error {
 
 // silent reports whether a read got no answer: others of its group would most likely hang as
 // long.
-func silent(o snapshot.Outcome) bool { return discovery.Unanswered(o.Err) }
+func silent(_ snapshot.Read, o snapshot.Outcome) bool { return discovery.Unanswered(o.Err) }
 
 // readInOrder makes reads one after the other. It joins the errors of those that failed. It
 // stops when ctx ends, and after the first outcome that is the last.
-func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read, last func(snapshot.Outcome) bool) error {
+func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read, last func(snapshot.Read, snapshot.Outcome) bool) error {
 	var errs []error
 	for _, read := range reads {
 		f, err := r.flights.do(ctx, read, never, true)
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("read group %q: %w", read.Group, err))...)
 		}
-		if errs = append(errs, f.outcome.Err); last(f.outcome) {
+		if errs = append(errs, f.outcome.Err); last(read, f.outcome) {
 			break
 		}
 	}
