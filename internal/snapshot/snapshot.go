@@ -8,9 +8,6 @@ import "slices"
 // read takes its tick just before its first request. 0 stands for never.
 type Tick uint64
 
-// never is greater than every tick.
-const never = ^Tick(0)
-
 // Snapshot is what one server was last known to serve. Every mapper starts with the zero
 // Snapshot, which knows nothing.
 type Snapshot struct {
