@@ -85,7 +85,6 @@ type request struct {
 	gv           schema.GroupVersion // this
 	accept, etag string              // etag may be empty
 	params       map[string]string
-	stream       bool // the caller reads the body, from exchange.stream
 }
 
 // prepare returns the request of client-go's. That must not retry: it would sleep for a
@@ -139,7 +138,7 @@ func (c *Client) send(ctx context.Context, r request) (*exchange, error) {
 		return &exchange{}, err
 	case seen.code == http.StatusNotModified && r.etag == "":
 		return seen, errUnexpected304
-	case err == nil:
+	case err == nil, seen.code == http.StatusNotModified:
 		return seen, nil
 	case seen.code == http.StatusNotFound && isAbsence(seen.body):
 		return seen, errNotServed
@@ -151,17 +150,9 @@ func (c *Client) send(ctx context.Context, r request) (*exchange, error) {
 
 func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
 	seen := &exchange{}
-	ctx = context.WithValue(ctx, exchangeKey{}, seen)
-	if !r.stream {
-		body, err := c.prepare(r).Do(ctx).Raw()
-		if err == nil {
-			seen.body = body
-		}
-		return seen, err
-	}
-	body, err := c.prepare(r).Stream(ctx)
-	if err == nil && ctx.Err() != nil { // nobody may wait for it any more
-		body.Close()
+	err := c.prepare(r).Do(context.WithValue(ctx, exchangeKey{}, seen)).Error()
+	if seen.stream != nil && ctx.Err() != nil { // nobody may wait for it any more
+		seen.stream.Close()
 		err = ctx.Err()
 	}
 	return seen, err

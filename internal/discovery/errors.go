@@ -100,7 +100,8 @@ func withoutURL(err error) error {
 	}
 }
 
-// statusError makes an error from the answer to a request, and what client-go makes of it.
+// statusError makes an error from the answer to a request, and what client-go makes of its
+// code and headers.
 func (c *Client) statusError(status metav1.Status, seen *exchange) error {
 	text := fmt.Sprintf("the server answered %d %s", seen.code, http.StatusText(seen.code))
 	if said, ok := statusOf(seen.body); ok && said.Message != "" {
@@ -110,9 +111,7 @@ func (c *Client) statusError(status metav1.Status, seen *exchange) error {
 		// Not a StatusError: this must not look like the absence of an API.
 		return errors.New(text + " with a body that is not the API server's: a proxy or a gateway has answered")
 	}
-	safe := metav1.Status{
-		Status: metav1.StatusFailure, Code: int32(seen.code), Reason: metav1.StatusReason(shown(string(status.Reason))), Message: text,
-	}
+	safe := metav1.Status{Status: metav1.StatusFailure, Code: int32(seen.code), Reason: status.Reason, Message: text}
 	if details := status.Details; details != nil && details.RetryAfterSeconds > 0 {
 		safe.Details = &metav1.StatusDetails{RetryAfterSeconds: details.RetryAfterSeconds}
 	}

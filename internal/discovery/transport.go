@@ -3,8 +3,6 @@
 package discovery
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,67 +25,61 @@ type exchange struct {
 	etag   string
 	sent   []string      // credentials, in the forms in which a server may repeat them
 	caller share.Key     // see callerOf
-	stream io.ReadCloser // the body, without a bound
-	body   []byte        // all of it, unless it is a stream
+	body   []byte        // all of it, within the bound, unless
+	stream io.ReadCloser // it is a watch's: then this, without a bound
 }
 
 type exchangeKey struct{}
 
-// roundTripper fills in the exchange of a request. It also bounds every body.
+// roundTripper fills in the exchange of a request.
 type roundTripper struct {
 	next      http.RoundTripper
 	maxBytes  int64
 	requested func(path string, code int) // may be nil
 }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. client-go gets no body: it bounds none, logs why
+// it could not be read, and drops that of a failure if it does not know the type.
 func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	seen, ok := req.Context().Value(exchangeKey{}).(*exchange)
 	if !ok {
 		return nil, errors.New("this transport is only for reads of a Client")
 	}
+	watches := req.URL.Query().Has("watch")
 	*seen = exchange{began: true, sent: sentBy(req)}
 	resp, err := rt.next.RoundTrip(req)
-	answered := err == nil && resp != nil
-	if answered {
+	if err == nil && resp == nil {
+		err = errNoResponse
+	}
+	if err == nil {
 		seen.code, seen.etag = resp.StatusCode, strongETag(resp.Header)
 	}
 	if rt.requested != nil {
 		rt.requested(req.URL.Path, seen.code)
 	}
-	if !answered {
-		return nil, cmp.Or(err, errNoResponse)
+	if err != nil {
+		return nil, err
 	}
 	if resp.Request != nil {
 		req = resp.Request // as it was sent: transports below this package add credentials
 	}
 	seen.sent, seen.caller = sentBy(req), callerOf(req)
-	return rt.bound(resp, seen)
-}
-
-// bound bounds the body of an answer. It makes an empty 200 from a 304, which client-go
-// takes for a failure, and does not read what that may have for a body. It reads the body
-// of a failure itself, because client-go drops those of a type that it does not know.
-func (rt *roundTripper) bound(resp *http.Response, seen *exchange) (*http.Response, error) {
-	own := *resp
-	if own.Body == nil { // http.Client forgives that, too
-		own.Body = http.NoBody
+	body := resp.Body
+	if body == nil { // http.Client forgives that, too
+		body = http.NoBody
 	}
-	seen.stream = own.Body
-	own.Body = http.MaxBytesReader(nil, own.Body, rt.maxBytes)
-	switch {
-	case seen.code == http.StatusNotModified:
-		seen.stream.Close()
-		own.StatusCode, own.Status = http.StatusOK, "200 OK"
-		own.Body, own.ContentLength = http.NoBody, 0
-	case seen.code < 200 || seen.code > 299:
-		defer seen.stream.Close()
-		var err error
-		if seen.body, err = io.ReadAll(own.Body); err != nil {
-			return nil, err
+	if watches && seen.code == http.StatusOK {
+		seen.stream = body
+	} else {
+		defer body.Close()
+		if seen.code != http.StatusNotModified { // which has no body
+			if seen.body, err = io.ReadAll(http.MaxBytesReader(nil, body, rt.maxBytes)); err != nil {
+				return nil, err
+			}
 		}
-		own.Body = io.NopCloser(bytes.NewReader(seen.body))
 	}
+	own := *resp
+	own.Body, own.ContentLength = http.NoBody, 0
 	return &own, nil
 }
 

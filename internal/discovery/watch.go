@@ -97,7 +97,6 @@ func (c *Client) Watch(
 	r := metadataRequest("watch", resource, "PartialObjectMetadata", map[string]string{
 		"watch": "true", "resourceVersion": resourceVersion, "allowWatchBookmarks": "true", "timeoutSeconds": strconv.Itoa(int(lasting.Seconds())),
 	})
-	r.stream = true
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// After Stop the timer stays for a while, and must keep no mapper.
