@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 
+	ours "github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -46,8 +46,8 @@ import (
 // server without aggregated discovery, a refresh of m reads every version from now on.
 func NewCachedDiscovery(m *DynamicRESTMapper, c discovery.DiscoveryInterface) discovery.CachedDiscoveryInterface {
 	m.reloader.KeepAll()
-	d := &cachedDiscovery{DiscoveryInterface: c, mapper: m}
-	d.filled.Store(&reading{state: state{invalidated: ^uint64(0)}}) // outdated
+	d := &cachedDiscovery{DiscoveryInterface: c, mapper: m, turn: make(chan struct{}, 1)}
+	d.filled.Store(&reading{})
 	return d
 }
 
@@ -55,13 +55,11 @@ func NewCachedDiscovery(m *DynamicRESTMapper, c discovery.DiscoveryInterface) di
 type cachedDiscovery struct {
 	discovery.DiscoveryInterface // what is not cached is c's
 	mapper                       *DynamicRESTMapper
-	invalidated                  atomic.Uint64           // how often
-	filled                       atomic.Pointer[reading] // the last that has succeeded
+	turn                         chan struct{}           // of size 1: full while a reading goes on
+	filled                       atomic.Pointer[reading] // the last
 	answered                     atomic.Pointer[reading] // what ServerGroupsAndResources has answered first since Invalidate
+	invalidated                  atomic.Uint64           // how often
 	row                          atomic.Int64            // how many readings in a row Fresh has found outdated as soon as they had ended
-
-	mu      sync.Mutex // held for a moment only; guards running
-	running *reading   // nil if there is none
 }
 
 // state differs after each change of the API, also of what a mapper does not know.
@@ -76,14 +74,16 @@ func (d *cachedDiscovery) state() state {
 }
 
 // reading is everything that client-go's cache has read, and what that leaves out of versions
-// that fail. All who need one at the same time share it. But for outdated, nothing changes after
-// done is closed.
+// that fail. But for outdated, nothing in it changes.
 type reading struct {
-	done   chan struct{}
-	err    error
-	state  state // of the mapper, before the reading
-	groups *metav1.APIGroupList
-	lists  map[schema.GroupVersion]*metav1.APIResourceList // the last good ones
+	discovery.DiscoveryInterface // for what a reading does not have
+
+	n      int                                             // how many were made before
+	state  state                                           // of the mapper, before the reading
+	err    error                                           // there is nothing to answer with
+	groups *metav1.APIGroupList                            // nil beside an error
+	lists  map[schema.GroupVersion]*metav1.APIResourceList // with the last good ones of what failed
+	kept   map[schema.GroupVersion]*metav1.APIResourceList // lists, or those of the last reading that has some
 	failed map[schema.GroupVersion]error
 
 	ended  time.Time
@@ -94,87 +94,76 @@ type reading struct {
 }
 
 const (
-	// firstPause is the pause after a reading that lacks something. Each that follows is twice as
-	// long, up to mostPause.
+	// firstPause is the pause after a reading that is the first of its state. Each that follows
+	// is twice as long, up to mostPause.
 	firstPause, mostPause = 10 * time.Second, time.Minute
 	mostRow               = 4
 )
 
-// current returns the last reading, or a new one if the API has changed.
-func (d *cachedDiscovery) current() (*reading, error) {
+// current returns the last reading, or a new one if the API has changed. All who need one at the
+// same time share it.
+func (d *cachedDiscovery) current() *reading {
 	d.mapper.hit()
-	if r := d.filled.Load(); r.state == d.state() {
+	r := d.filled.Load()
+	if r.groups != nil && r.state == d.state() {
 		if r.due(d.mapper.reloader.Snapshot()) {
-			d.read() // nobody waits for it
+			select {
+			case d.turn <- struct{}{}:
+				go d.read() // nobody waits for it
+			default:
+			}
 		}
-		return r, nil
+		return r
 	}
-	r := d.read()
-	<-r.done
-	if r.err == nil && r.state != d.state() { // it may have begun before the call
-		r = d.read()
-		<-r.done
+	d.turn <- struct{}{}
+	now := d.filled.Load()
+	if ended := now.n - r.n; ended == 0 || ended == 1 && now.err == nil && now.state != d.state() { // it may have begun before the call
+		now = d.read()
+	} else {
+		<-d.turn
 	}
-	return r, r.err
+	return now
 }
 
 // due reports whether another reading may find more, although the API is not known to have
 // changed.
 func (r *reading) due(known *snapshot.Snapshot) bool {
-	if !r.differ && len(r.failed) == 0 || time.Since(r.ended) < r.pause {
-		return false
-	}
 	differ := r.differ
 	for gv := range r.failed {
 		v := known.Group(gv.Group).Version(gv.Version)
 		differ = differ || v == nil || v.Err == nil
 	}
-	return differ
+	return differ && time.Since(r.ended) >= r.pause
 }
 
-// read returns the reading that is under way, or a new one.
+// read makes a reading. If nothing can be read, the last one goes on, unless it was invalidated.
+// The caller has taken the turn, and read gives it back.
 func (d *cachedDiscovery) read() *reading {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.running == nil {
-		r := &reading{done: make(chan struct{})}
-		d.running = r
-		go func() {
-			r.run(d, d.filled.Load())
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			d.running = nil
-			close(r.done)
-		}()
-	}
-	return d.running
-}
-
-// run makes the reading. If nothing can be read, last goes on, unless it was invalidated.
-func (r *reading) run(d *cachedDiscovery, last *reading) {
-	invalid := last.state.invalidated != d.invalidated.Load()
+	defer func() { <-d.turn }()
+	last := d.filled.Load()
+	invalid := last.groups == nil || last.state.invalidated != d.invalidated.Load()
 	if invalid {
 		_ = d.refresh() // so that the mapper does not find later what c finds now
 	}
-	r.state = d.state()
-	known := d.mapper.reloader.Snapshot()
-	if err := r.fill(d.DiscoveryInterface, last.lists); err == nil {
+	r, known := &reading{n: last.n + 1, state: d.state(), kept: last.kept, pause: firstPause}, d.mapper.reloader.Snapshot()
+	if r.state == last.state {
+		r.pause = min(2*last.pause, mostPause)
+	}
+	fill := func() (struct{}, error) { return struct{}{}, r.fill(d.DiscoveryInterface) }
+	if _, err := ours.Guarded(context.Background(), fill); err == nil {
 		r.differ = !r.agrees(known)
 	} else if invalid {
 		r.err = err
-		return
 	} else {
 		r.groups, r.lists, r.failed, r.differ = last.groups, last.lists, last.failed, true
 	}
-	if r.differ || len(r.failed) > 0 {
-		r.pause = max(firstPause, min(2*last.pause, mostPause))
-	}
 	r.ended = time.Now()
 	d.filled.Store(r)
+	return r
 }
 
 // fill reads everything. A version that fails has the list that it had last.
-func (r *reading) fill(c discovery.DiscoveryInterface, last map[schema.GroupVersion]*metav1.APIResourceList) error {
+func (r *reading) fill(c discovery.DiscoveryInterface) error {
 	cache := memory.NewMemCacheClient(c)
 	cache.Invalidate() // if c has a cache, too
 	groups, lists, err := cache.ServerGroupsAndResources()
@@ -190,17 +179,43 @@ func (r *reading) fill(c discovery.DiscoveryInterface, last map[schema.GroupVers
 		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
 		r.lists[gv] = list
 	}
-	missing := map[string][]string{}
+	at := map[string]int{}
+	for i, g := range groups {
+		r.groups.Groups, at[g.Name] = append(r.groups.Groups, *g), i
+	}
 	for gv := range failed {
-		missing[gv.Group] = append(missing[gv.Group], gv.Version)
-		if list := cmp.Or(r.lists[gv], last[gv]); list != nil {
+		if list := cmp.Or(r.lists[gv], r.kept[gv]); list != nil {
 			r.lists[gv] = list
 		}
+		if i, ok := at[gv.Group]; ok {
+			addVersion(&r.groups.Groups[i], gv)
+		}
 	}
-	for _, g := range groups {
-		r.groups.Groups = append(r.groups.Groups, *withVersions(g.DeepCopy(), missing[g.Name]))
-	}
+	r.kept = r.lists
 	return nil
+}
+
+func (r *reading) ServerGroups() (*metav1.APIGroupList, error) { return r.groups, r.err }
+
+func (r *reading) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
+	gv, _ := schema.ParseGroupVersion(groupVersion)
+	if list, err := r.lists[gv], cmp.Or(r.err, r.failed[gv]); list != nil || err != nil {
+		return list, err
+	}
+	return nil, memory.ErrCacheNotFound
+}
+
+// addVersion adds a version to its group. Client-go leaves those that fail out of the aggregated
+// document, whose first version is preferred.
+func addVersion(g *metav1.APIGroup, gv schema.GroupVersion) {
+	v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
+	if !slices.Contains(g.Versions, v) {
+		g.Versions = append(slices.Clone(g.Versions), v)
+		slices.SortStableFunc(g.Versions, func(a, b metav1.GroupVersionForDiscovery) int {
+			return apiversion.CompareKubeAwareVersionStrings(b.Version, a.Version)
+		})
+		g.PreferredVersion = g.Versions[0]
+	}
 }
 
 // agrees reports whether the lists have the kinds that are known, and no others.
@@ -256,34 +271,22 @@ func (d *cachedDiscovery) Invalidate() {
 }
 
 func (d *cachedDiscovery) ServerGroups() (*metav1.APIGroupList, error) {
-	r, err := d.current()
-	if err != nil {
-		return nil, err
-	}
-	return r.groups, nil
+	return d.current().ServerGroups()
 }
 
 // GroupsAndMaybeResources makes this a discovery.AggregatedDiscoveryInterface, as client-go's
 // cache is.
 func (d *cachedDiscovery) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
-	r, err := d.current()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	return r.groups, maps.Clone(r.lists), maps.Clone(r.failed), nil
+	r := d.current()
+	return r.groups, maps.Clone(r.lists), maps.Clone(r.failed), r.err
 }
 
 func (d *cachedDiscovery) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	r, err := d.current()
-	if err != nil {
-		return nil, nil, err
+	r := d.current()
+	if r.err == nil {
+		d.answered.CompareAndSwap(nil, r)
 	}
-	d.answered.CompareAndSwap(nil, r)
-	groups, lists := r.ordered()
-	if len(r.failed) > 0 {
-		err = &discovery.ErrGroupDiscoveryFailed{Groups: maps.Clone(r.failed)}
-	}
-	return groups, lists, err
+	return discovery.ServerGroupsAndResources(r) // the lists in the order of the groups
 }
 
 func (d *cachedDiscovery) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
@@ -295,49 +298,12 @@ func (d *cachedDiscovery) ServerPreferredNamespacedResources() ([]*metav1.APIRes
 }
 
 func (d *cachedDiscovery) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
-	gv, _ := schema.ParseGroupVersion(groupVersion)
-	r, err := d.current()
-	if err == nil && r.lists[gv] == nil && r.failed[gv] == nil {
+	list, err := d.current().ServerResourcesForGroupVersion(groupVersion)
+	if err == memory.ErrCacheNotFound { //nolint:errorlint // A reading returns it as it is.
 		_ = d.refresh()
-		r, err = d.current()
+		return d.current().ServerResourcesForGroupVersion(groupVersion)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if list, err := r.lists[gv], r.failed[gv]; list != nil || err != nil {
-		return list, err
-	}
-	return nil, memory.ErrCacheNotFound
+	return list, err
 }
 
 func (d *cachedDiscovery) WithLegacy() discovery.DiscoveryInterface { return d }
-
-// ordered returns the groups, and the lists in their order.
-func (r *reading) ordered() (groups []*metav1.APIGroup, lists []*metav1.APIResourceList) {
-	for i := range r.groups.Groups {
-		g := &r.groups.Groups[i]
-		groups = append(groups, g)
-		for _, v := range g.Versions {
-			if list := r.lists[schema.GroupVersion{Group: g.Name, Version: v.Version}]; list != nil {
-				lists = append(lists, list)
-			}
-		}
-	}
-	return groups, lists
-}
-
-// withVersions adds versions to a group. Client-go leaves those that fail out of the aggregated
-// document, whose first version is preferred.
-func withVersions(g *metav1.APIGroup, versions []string) *metav1.APIGroup {
-	for _, v := range versions {
-		gv := metav1.GroupVersionForDiscovery{GroupVersion: schema.GroupVersion{Group: g.Name, Version: v}.String(), Version: v}
-		if !slices.Contains(g.Versions, gv) {
-			g.Versions = append(g.Versions, gv)
-			slices.SortStableFunc(g.Versions, func(a, b metav1.GroupVersionForDiscovery) int {
-				return apiversion.CompareKubeAwareVersionStrings(b.Version, a.Version)
-			})
-			g.PreferredVersion = g.Versions[0]
-		}
-	}
-	return g
-}

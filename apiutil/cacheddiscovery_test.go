@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -426,4 +427,39 @@ func TestDeferredMapperEndsWhileTheAPIChanges(t *testing.T) {
 			t.Errorf("%d requests for 20 lookups", n)
 		}
 	})
+}
+
+// A transport of the client's that panics, or ends its goroutine as t.FailNow does, is an
+// outage, and no more: what was read stays, and the next reading is as always. (Without the
+// aggregated document client-go reads the versions in goroutines of its own.)
+func TestCachedDiscoveryThroughATransportThatPanics(t *testing.T) {
+	for name, fail := range map[string]func(){"panic": func() { panic("broken") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			panics := countPanics(t)
+			inBubble(t, func(t *testing.T) {
+				server := newServer(fakeapi.Aggregated())
+				var broken atomic.Bool
+				next := server.Client().Transport
+				v := newViewThrough(t, server, next, through(func(req *http.Request) (*http.Response, error) {
+					if broken.Load() {
+						fail()
+					}
+					return next.RoundTrip(req)
+				}))
+				broken.Store(true)
+				if _, err := v.ServerGroups(); err == nil {
+					t.Error("no error, although nothing was read")
+				}
+				broken.Store(false)
+				v.wantPreferred(t, "after it", "example.com/v1/foos", true)
+				broken.Store(true)
+				serve(server, newKind)
+				v.refresh(t)
+				v.wantPreferred(t, "broken again", "example.com/v1/foos", true)
+				if reported := panics.Load(); (reported > 0) != (name == "panic") {
+					t.Errorf("%d panics were reported", reported)
+				}
+			})
+		})
+	}
 }

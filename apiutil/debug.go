@@ -3,17 +3,20 @@
 package apiutil
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html"
-	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -25,110 +28,62 @@ import (
 // has. With controller-runtime's manager:
 //
 //	mgr.AddMetricsServerExtraHandler("/debug/restmapper", mapper.DebugHandler())
-func (m *DynamicRESTMapper) DebugHandler() http.Handler {
-	m.record()
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { m.serveDebug(w, req, "") })
-}
+func (m *DynamicRESTMapper) DebugHandler() http.Handler { return m.debugHandler("") }
 
-// serveDebug serves the page of DebugHandler. cluster is the mapper's key in a fleet.
-func (m *DynamicRESTMapper) serveDebug(w http.ResponseWriter, req *http.Request, cluster string) {
-	title := "RESTMapper"
-	if cluster != "" {
-		title += " of cluster " + cluster
-	}
-	serveDebug(w, req, title, nil, func(whole bool) any {
-		options := debugOptions{m.options.RefreshInterval.String(), m.options.WatchAPIs, m.started.Load()}
-		page := debugPage{Cluster: cluster, Status: m.Status(), Options: options, debugRecent: m.recent.Load().latest()}
+// debugHandler is DebugHandler. cluster is the mapper's key in a fleet.
+func (m *DynamicRESTMapper) debugHandler(cluster string) http.HandlerFunc {
+	m.recent.CompareAndSwap(nil, &recent{page: debugPage{Reads: []debugRead{}, Absent: []debugAbsent{}, Changes: []debugChange{}}})
+	return debugHandler(nil, func(whole bool) any {
+		page := m.recent.Load().latest()
+		page.Cluster, page.Status = cluster, m.Status()
+		page.Options = debugOptions{m.options.RefreshInterval.String(), m.options.WatchAPIs, m.started.Load()}
 		if whole {
-			groups := debugGroups(m.reloader.Snapshot())
-			page.Groups = &groups
+			page.Groups = debugGroups(m.reloader.Snapshot())
 		}
 		return page
 	})
 }
 
-// serveDebug serves a page as HTML, with links to the clusters, or the whole page as JSON.
-func serveDebug(w http.ResponseWriter, req *http.Request, title string, clusters []string, page func(whole bool) any) {
-	header, query := w.Header(), req.URL.Query()
-	if req.Method != http.MethodGet && req.Method != http.MethodHead {
-		header.Set("Allow", "GET, HEAD")
-		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
-		return
-	}
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
-	accept := req.Header.Get("Accept")
-	if format := query.Get("format"); format == "json" || format == "" && strings.Contains(accept, "application/json") && !strings.Contains(accept, "text/html") {
+// debugHandler serves a page as HTML, with links to the clusters, or the whole page as JSON.
+func debugHandler(clusters []string, page func(whole bool) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		header, query := w.Header(), req.URL.Query()
+		if req.Method != http.MethodGet && req.Method != http.MethodHead {
+			header.Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+			return
+		}
+		header.Set("Cache-Control", "no-store")
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		header.Set("Content-Type", "application/json")
-		encoder := json.NewEncoder(w)
+		format := cmp.Or(query.Get("format"), req.Header.Get("Accept"))
+		whole := strings.Contains(format, "json") && !strings.Contains(format, "html")
+		if !whole {
+			header.Set("Content-Type", "text/html; charset=utf-8")
+			fmt.Fprintln(w, `<!doctype html><html lang="en"><meta name="color-scheme" content="light dark"><title>RESTMapper</title>`)
+			for _, cluster := range clusters {
+				fmt.Fprintf(w, "<a href=\"?%s\">%s</a>\n", url.Values{"cluster": {cluster}}.Encode(), html.EscapeString(cluster))
+			}
+			query.Set("format", "json")
+			fmt.Fprintf(w, "<a href=\"?%s\">This page as JSON</a>\n<pre>", html.EscapeString(query.Encode()))
+			defer fmt.Fprintln(w, "</pre></html>")
+		}
+		encoder := json.NewEncoder(w) // it escapes what has a meaning in HTML
 		encoder.SetIndent("", "  ")
-		encoder.Encode(page(true)) //nolint:errcheck // Nobody is left to be told.
-		return
+		encoder.Encode(page(whole)) //nolint:errcheck // Nobody is left to be told.
 	}
-	header.Set("Content-Type", "text/html; charset=utf-8")
-	title = html.EscapeString(title)
-	fmt.Fprintf(w, debugHead, title, title)
-	for _, cluster := range clusters {
-		fmt.Fprintf(w, "<a href=\"?%s\">%s</a>\n", html.EscapeString(url.Values{"cluster": {cluster}}.Encode()), html.EscapeString(cluster))
-	}
-	data, _ := json.Marshal(page(false)) // It has nothing that cannot be encoded.
-	values := json.NewDecoder(bytes.NewReader(data))
-	values.UseNumber()
-	writeHTML(w, values)
-	query.Set("format", "json")
-	fmt.Fprintf(w, "<p><a href=\"?%s\">This page as JSON</a></p></body></html>\n", html.EscapeString(query.Encode()))
 }
 
-// debugHead is the beginning of a page. What is in a list is shown in one line.
-const debugHead = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>%s</title><style>:root{color-scheme:light dark}body{font:15px/1.45 system-ui,sans-serif;margin:2rem}ul{margin:0;padding:0;list-style:none}
-th,td{text-align:left;vertical-align:top;padding:.1rem .75rem .1rem 0}li *{display:inline}</style></head><body><h1>%s</h1>
-`
-
-// mostShown is how many elements of a list or an object are on a page. All are in the JSON.
-const mostShown = 1000
-
-// writeHTML writes the next value of d: an object as a table, and a list as a list. It does
-// not use html/template, which makes the linker keep every method of the whole program.
-func writeHTML(w io.Writer, d *json.Decoder) {
-	token, _ := d.Token()
-	var list, begin, end string
-	switch token {
-	case json.Delim('{'):
-		list, begin, end = "table", "<tr><th>", "</td></tr>\n"
-	case json.Delim('['):
-		list, begin, end = "ul", "<li>", "</li>\n"
-	default:
-		fmt.Fprint(w, html.EscapeString(fmt.Sprint(token)))
-		return
-	}
-	fmt.Fprintf(w, "<%s>", list)
-	shown := w
-	for n := 0; d.More(); n++ {
-		if n == mostShown {
-			fmt.Fprint(w, begin, "and more: see JSON", end)
-			shown = io.Discard
-		}
-		fmt.Fprint(shown, begin)
-		if list == "table" {
-			name, _ := d.Token()
-			fmt.Fprint(shown, html.EscapeString(fmt.Sprint(name)), "</th><td>")
-		}
-		writeHTML(shown, d)
-		fmt.Fprint(shown, end)
-	}
-	_, _ = d.Token()
-	fmt.Fprintf(w, "</%s>", list)
-}
-
-// debugPage is what DebugHandler shows, as plain data. The latest of a list comes first.
+// debugPage is what DebugHandler shows, as plain data.
 type debugPage struct {
 	Cluster string                  `json:"cluster,omitempty"` // in a fleet
 	Status  DynamicRESTMapperStatus `json:"status"`
 	Options debugOptions            `json:"options"`
 	Groups  *[]debugGroup           `json:"groups,omitempty"` // only in JSON: there may be very many
-	debugRecent
+	Reads   []debugRead             `json:"reads"`            // the latest first
+	Absent  []debugAbsent           `json:"absent"`           // what lookups did not find, the most frequent first
+	Changes []debugChange           `json:"changes"`          // the latest first
 }
 
 type debugOptions struct {
@@ -154,20 +109,117 @@ type debugKind struct {
 	Namespaced bool   `json:"namespaced"`
 }
 
+type debugRead struct {
+	Time     time.Time `json:"time"` // when it ended
+	Part     string    `json:"part"` // of the server: document, group or version
+	Group    string    `json:"group,omitempty"`
+	Version  string    `json:"version,omitempty"`
+	Duration string    `json:"duration"`
+	Error    string    `json:"error,omitempty"`
+}
+
+type debugAbsent struct {
+	Group    string    `json:"group,omitempty"`
+	Versions []string  `json:"versions,omitempty"` // none: any
+	Kind     string    `json:"kind,omitempty"`
+	Resource string    `json:"resource,omitempty"` // if the lookup was by resource
+	Times    int       `json:"times"`
+	Last     time.Time `json:"last"`
+	key      string    // of the query
+}
+
+type debugChange struct {
+	Time       time.Time `json:"time"`
+	Generation uint64    `json:"generation"`
+	Added      []string  `json:"added,omitempty"`
+	Removed    []string  `json:"removed,omitempty"`
+	Changed    []string  `json:"changed,omitempty"`
+}
+
 // debugGroups returns all that is known.
-func debugGroups(s *snapshot.Snapshot) []debugGroup {
+func debugGroups(s *snapshot.Snapshot) *[]debugGroup {
 	kinds := map[schema.GroupVersion][]debugKind{}
 	for _, c := range snapshot.Diff(&snapshot.Snapshot{}, s) {
 		gvk := c.Mapping.GroupVersionKind
 		kinds[gvk.GroupVersion()] = append(kinds[gvk.GroupVersion()], debugKind{gvk.Kind, c.Mapping.Resource.Resource, c.Mapping.Scope.Name() == "namespace"})
 	}
-	groups := []debugGroup{}
-	for _, g := range s.Groups() {
-		group := debugGroup{Name: g.Name()}
+	groups := make([]debugGroup, len(s.Groups()))
+	for i, g := range s.Groups() {
+		groups[i].Name = g.Name()
 		for _, v := range g.Versions() {
-			group.Versions = append(group.Versions, debugVersion{v.Name, errorText(v.Err), kinds[schema.GroupVersion{Group: g.Name(), Version: v.Name}]})
+			groups[i].Versions = append(groups[i].Versions, debugVersion{v.Name, errorText(v.Err), kinds[schema.GroupVersion{Group: g.Name(), Version: v.Name}]})
 		}
-		groups = append(groups, group)
 	}
-	return groups
+	return &groups
+}
+
+// recent holds what has happened lately, for DebugHandler. Most mappers have no debug page,
+// and none of this: nil keeps nothing.
+type recent struct {
+	mu   sync.Mutex // guards page; its Reads and Changes are replaced, never changed
+	page debugPage
+}
+
+const (
+	mostRecent = 50  // reads, and as many changes, are kept
+	mostAbsent = 256 // absent names are counted
+	topAbsent  = 10  // of them are shown
+	maxAbsent  = 512 // bytes of a name that is counted
+)
+
+// remember keeps a read, and the change that it has brought, if any.
+func (h *recent) remember(r reload.Report, change *debugChange) {
+	if h == nil {
+		return
+	}
+	read := debugRead{time.Now(), r.Read.Part.String(), r.Read.Group, r.Read.Version, r.Duration.Round(time.Microsecond).String(), errorText(r.Err)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.page.Reads = prepend(h.page.Reads, read)
+	if change != nil {
+		h.page.Changes = prepend(h.page.Changes, *change)
+	}
+}
+
+func prepend[T any](list []T, latest T) []T {
+	return append([]T{latest}, list[:min(len(list), mostRecent-1)]...)
+}
+
+// missed counts a lookup that found nothing. If there is no room, it takes the place and
+// the count of the least frequent one: so what is looked up again and again comes to the
+// top, and what is looked up once does not push it out.
+func (h *recent) missed(q snapshot.Query) {
+	if h == nil {
+		return
+	}
+	entry := debugAbsent{Group: q.Group, Versions: q.Versions, Kind: q.Name, key: keyOf(q)}
+	if q.ByResource {
+		entry.Kind, entry.Resource = "", q.Name
+	}
+	if len(entry.key) > maxAbsent {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	absent := h.page.Absent
+	i := slices.IndexFunc(absent, func(a debugAbsent) bool { return a.key == entry.key })
+	if i < 0 {
+		if len(absent) < mostAbsent {
+			absent = append(absent, entry)
+		}
+		i = len(absent) - 1
+	}
+	entry.Times, entry.Last = absent[i].Times+1, time.Now()
+	absent[i] = entry
+	slices.SortFunc(absent, func(a, b debugAbsent) int { return cmp.Or(b.Times-a.Times, b.Last.Compare(a.Last)) })
+	h.page.Absent = absent
+}
+
+// latest returns what is kept.
+func (h *recent) latest() debugPage {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	page := h.page
+	page.Absent = slices.Clone(page.Absent[:min(len(page.Absent), topAbsent)])
+	return page
 }

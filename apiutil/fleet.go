@@ -295,22 +295,11 @@ func (f *Fleet) DebugHandler() http.Handler {
 				http.Error(w, "the fleet has no such cluster", http.StatusNotFound)
 				return
 			}
-			m.record()
-			m.serveDebug(w, req, query.Get("cluster"))
+			m.debugHandler(query.Get("cluster"))(w, req)
 			return
 		}
 		status := f.Status()
-		clusters := slices.Sorted(maps.Keys(status))
-		serveDebug(w, req, "RESTMappers by cluster", clusters, func(whole bool) any {
-			if whole {
-				return map[string]any{"clusters": status}
-			}
-			lines := []any{}
-			for _, key := range clusters {
-				lines = append(lines, map[string]any{key: status[key]})
-			}
-			return lines
-		})
+		debugHandler(slices.Sorted(maps.Keys(status)), func(bool) any { return map[string]any{"clusters": status} })(w, req)
 	})
 }
 

@@ -12,6 +12,22 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
+// byResource is a lookup by resource. find is a function of its own, and no closure, so that a
+// hit allocates nothing for it.
+func byResource[T any](
+	ctx context.Context, m *DynamicRESTMapper, resource schema.GroupVersionResource, all bool,
+	find func(*snapshot.Snapshot, schema.GroupVersionResource) (T, bool, error),
+) (T, error) {
+	answer, current, err := find(m.reloader.Snapshot(), resource)
+	if current {
+		m.hit()
+		return answer, err
+	}
+	q := snapshot.ResourceQuery(resource)
+	q.All = all
+	return recheck(ctx, m, q, func(s *snapshot.Snapshot) (T, bool, error) { return find(s, resource) })
+}
+
 // recheck answers a lookup that the snapshot does not answer. It makes the reads that the
 // lookup still needs. find is the lookup.
 //
@@ -33,12 +49,8 @@ func recheck[T any](
 func (m *DynamicRESTMapper) noteAbsent(q snapshot.Query) {
 	m.recent.Load().missed(q)
 	if m.options.Logger.V(1).Enabled() {
-		what := "kind"
-		if q.ByResource {
-			what = "resource"
-		}
 		m.reports.Add(func() {
-			m.logger().V(1).Info("looked up what is not served", "group", q.Group, "versions", q.Versions, what, q.Name)
+			m.logger().V(1).Info("looked up what is not served", "group", q.Group, "versions", q.Versions, sought(q), q.Name)
 		})
 	}
 }
@@ -47,11 +59,14 @@ func (m *DynamicRESTMapper) noteAbsent(q snapshot.Query) {
 func read[T any](
 	ctx context.Context, m *DynamicRESTMapper, q snapshot.Query, find func(*snapshot.Snapshot) (T, bool, error),
 ) (T, error) {
-	if m.knownAbsent(q) {
-		answer, _, err := find(m.reloader.Snapshot())
-		return answer, err
-	}
 	began := m.reloader.Snapshot()
+	key := absence{keyOf(q), began.Generation(), began.LastResetOfAny()}
+	if m.absent != nil {
+		if _, known := m.absent.Get(key); known {
+			answer, _, err := find(began)
+			return answer, err
+		}
+	}
 	found := m.reloader.Lookup(ctx, q, func(s *snapshot.Snapshot) (known, current bool) {
 		_, current, err := find(s)
 		return !meta.IsNoMatchError(err), current
@@ -65,14 +80,31 @@ func read[T any](
 		return answer, err
 	case found.Err == nil && len(found.Failed) == 0:
 		m.missed("absent")
-		if !found.Partial {
-			m.rememberAbsent(q, found.Snapshot.Generation(), began)
+		if m.absent != nil && !found.Partial {
+			key.generation = found.Snapshot.Generation()
+			m.absent.Add(key, nil, m.options.NegativeTTL)
 		}
 		return answer, err
 	}
 	m.missed("failed")
 	var none T
 	return none, lookupError(q, found.Failed, found.Err)
+}
+
+// absence is that a lookup found nothing. It holds for NegativeTTL, unless something changes
+// or is reset.
+type absence struct {
+	query      string
+	generation uint64        // after the last read of the lookup
+	reset      snapshot.Tick // before the lookup
+}
+
+// mostAbsences bounds the memory that lookups of more and more names can take.
+const mostAbsences = 4096
+
+// keyOf returns a different key for each query.
+func keyOf(q snapshot.Query) string {
+	return fmt.Sprintf("%t %q %q %q", q.ByResource, q.Group, q.Versions, q.Name)
 }
 
 func lookupError(q snapshot.Query, failed map[schema.GroupVersion]error, err error) error {
@@ -91,16 +123,19 @@ func (m *DynamicRESTMapper) missed(outcome string) {
 
 // textOf returns what the query looks for, for an error.
 func textOf(q snapshot.Query) string {
-	what := "kind"
-	if q.ByResource {
-		what = "resource"
-	}
 	switch {
 	case q.ByResource && q.Group == "":
-		return fmt.Sprintf("%s %q in any group", what, q.Name)
+		return fmt.Sprintf("resource %q in any group", q.Name)
 	case len(q.Versions) == 0:
-		return fmt.Sprintf("%s %q in group %q", what, q.Name, q.Group)
+		return fmt.Sprintf("%s %q in group %q", sought(q), q.Name, q.Group)
 	default:
-		return fmt.Sprintf("%s %q in group %q, versions %q", what, q.Name, q.Group, q.Versions)
+		return fmt.Sprintf("%s %q in group %q, versions %q", sought(q), q.Name, q.Group, q.Versions)
 	}
+}
+
+func sought(q snapshot.Query) string {
+	if q.ByResource {
+		return "resource"
+	}
+	return "kind"
 }

@@ -306,3 +306,29 @@ func TestDocumentDropsManyGroupsOfWhichSomeHang(t *testing.T) {
 		})
 	}
 }
+
+// A refresh goes on after a group that the document has dropped and whose path answers 404,
+// also where that was known before a list that was behind named it once more.
+func TestRefreshGoesOnAfterAGroupThatWasNamedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		serve(server, newKind) // and stays: a server that lists no groups is an error
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
+		wantServed(t, m, fooKind, otherKind)
+		server.SetLag(fakeapi.PartDocument, time.Minute)
+		server.SetLag(fakeapi.PartLists, time.Minute)
+		server.Remove("example.com")
+		refresh := func() {
+			if err := m.Refresh(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		wantAbsent(t, m, schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Absent"})
+		refresh() // finds the version gone, and then reads the list
+		wantAbsent(t, m, schema.GroupVersionKind{Group: "other.example.com", Version: "v1", Kind: "Absent"})
+		server.Remove("other.example.com")
+		time.Sleep(2 * time.Minute)
+		refresh()
+		wantAbsent(t, m, otherKind)
+	})
+}

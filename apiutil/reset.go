@@ -38,14 +38,6 @@ func (m *DynamicRESTMapper) Refresh(ctx context.Context, groups ...string) error
 	return m.reloader.RefreshGroups(ctx, groups)
 }
 
-// resettable and resettableWithContext are the interfaces that
-// meta.MaybeResetRESTMapper uses. Not every supported version of apimachinery has the
-// second.
-type (
-	resettable            interface{ Reset() }
-	resettableWithContext interface{ ResetWithContext(context.Context) }
-)
-
 // ResetOnNoMatch resets the mappers if err, however wrapped or joined, means that
 // discovery is stale. Three errors mean that: a NoMatch of a kind or a resource, an
 // *ErrResourceDiscoveryFailed around one, and the 404 of an API server for a resource
@@ -64,10 +56,10 @@ func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
 			continue
 		}
 		switch mapper := mapper.(type) {
-		case resettableWithContext:
+		case interface{ ResetWithContext(context.Context) }: // not every supported apimachinery has a name for it
 			mapper.ResetWithContext(context.Background())
 			reset = true
-		case resettable:
+		case meta.ResettableRESTMapper:
 			mapper.Reset()
 			reset = true
 		}
@@ -109,13 +101,5 @@ func isUnservedResource(err error) bool {
 		return false
 	}
 	details := status.Status().Details
-	if details == nil || details.Name == "" {
-		return true
-	}
-	for _, cause := range details.Causes {
-		if cause.Type == metav1.CauseTypeUnexpectedServerResponse {
-			return true
-		}
-	}
-	return false
+	return details == nil || details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

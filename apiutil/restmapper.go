@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -39,15 +40,15 @@ type DynamicRESTMapper struct {
 	absent   *cache.LRUExpireCache    // lookups that found nothing, with an absence each; nil without a NegativeTTL
 
 	confirmed confirmations // of the versions that were in doubt
-	used      inUse         // kinds of clients and informers
+	used      sync.Map      // of usage by schema.GroupVersionKind: of clients and informers
 	memory    sync.Map      // of clients and informers
 	first     sync.Map      // of *meta.RESTMapping by schema.GroupVersionKind: what those have got that do not follow
 
 	watchers []*refresh.Watcher // none unless WatchAPIs
 	started  atomic.Bool        // Start was called
-	running  atomic.Bool        // Start refreshes
 
-	unstarted unstarted              // warns if Start is never called
+	firstRead time.Time              // when the first read ended; only reports use it
+	warned    bool                   // that nobody has called Start; likewise
 	recent    atomic.Pointer[recent] // what DebugHandler shows beside the status
 
 	member *member // nil unless a Fleet made it; set before anybody else has the mapper
@@ -125,14 +126,7 @@ func (m *DynamicRESTMapper) KindFor(resource schema.GroupVersionResource) (schem
 
 // KindForWithContext is KindFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) KindForWithContext(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	kind, current, err := m.reloader.Snapshot().KindFor(resource)
-	if current {
-		m.hit()
-		return kind, err
-	}
-	return recheck(ctx, m, snapshot.ResourceQuery(resource), func(s *snapshot.Snapshot) (schema.GroupVersionKind, bool, error) {
-		return s.KindFor(resource)
-	})
+	return byResource(ctx, m, resource, false, (*snapshot.Snapshot).KindFor)
 }
 
 // KindsFor returns every kind that a resource stands for, in the server's order.
@@ -143,16 +137,7 @@ func (m *DynamicRESTMapper) KindsFor(resource schema.GroupVersionResource) ([]sc
 
 // KindsForWithContext is KindsFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) KindsForWithContext(ctx context.Context, resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	kinds, current, err := m.reloader.Snapshot().KindsFor(resource)
-	if current {
-		m.hit()
-		return kinds, err
-	}
-	q := snapshot.ResourceQuery(resource)
-	q.All = true
-	return recheck(ctx, m, q, func(s *snapshot.Snapshot) ([]schema.GroupVersionKind, bool, error) {
-		return s.KindsFor(resource)
-	})
+	return byResource(ctx, m, resource, true, (*snapshot.Snapshot).KindsFor)
 }
 
 // ResourceFor returns a resource with the group, the version and the plural name that
@@ -163,14 +148,7 @@ func (m *DynamicRESTMapper) ResourceFor(input schema.GroupVersionResource) (sche
 
 // ResourceForWithContext is ResourceFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) ResourceForWithContext(ctx context.Context, input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	resource, current, err := m.reloader.Snapshot().ResourceFor(input)
-	if current {
-		m.hit()
-		return resource, err
-	}
-	return recheck(ctx, m, snapshot.ResourceQuery(input), func(s *snapshot.Snapshot) (schema.GroupVersionResource, bool, error) {
-		return s.ResourceFor(input)
-	})
+	return byResource(ctx, m, input, false, (*snapshot.Snapshot).ResourceFor)
 }
 
 // ResourcesFor returns every resource that matches, in the server's order. It
@@ -181,16 +159,7 @@ func (m *DynamicRESTMapper) ResourcesFor(input schema.GroupVersionResource) ([]s
 
 // ResourcesForWithContext is ResourcesFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	resources, current, err := m.reloader.Snapshot().ResourcesFor(input)
-	if current {
-		m.hit()
-		return resources, err
-	}
-	q := snapshot.ResourceQuery(input)
-	q.All = true
-	return recheck(ctx, m, q, func(s *snapshot.Snapshot) ([]schema.GroupVersionResource, bool, error) {
-		return s.ResourcesFor(input)
-	})
+	return byResource(ctx, m, input, true, (*snapshot.Snapshot).ResourcesFor)
 }
 
 // RESTMapping returns the mapping of a kind in the first of the versions that serves it;
@@ -256,14 +225,8 @@ func (m *DynamicRESTMapper) ResourceSingularizer(resource string) (string, error
 // ResourceSingularizerWithContext is ResourceSingularizer. It waits for a read of the
 // server until ctx ends.
 func (m *DynamicRESTMapper) ResourceSingularizerWithContext(ctx context.Context, resource string) (string, error) {
-	singular, current, err := m.reloader.Snapshot().ResourceSingularizer(resource)
-	if current {
-		m.hit()
-		return singular, err
-	}
-	query := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: resource})
-	singular, err = recheck(ctx, m, query, func(s *snapshot.Snapshot) (string, bool, error) {
-		return s.ResourceSingularizer(resource)
+	singular, err := byResource(ctx, m, schema.GroupVersionResource{Resource: resource}, false, func(s *snapshot.Snapshot, r schema.GroupVersionResource) (string, bool, error) {
+		return s.ResourceSingularizer(r.Resource)
 	})
 	if err != nil {
 		return resource, err

@@ -5,6 +5,7 @@ package apiutil
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +16,83 @@ import (
 
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
+
+// WaitForKinds returns nil once the server serves all of the kinds, as a read that began
+// after the call has found. If ctx ends first, it returns an error that wraps the cause.
+// For a kind without a version, any version will do. WaitForKinds rechecks when the mapper
+// learns of a change. It also asks the server itself, whatever Start does: at once, then
+// after a second, and in the end every 30 seconds.
+func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.GroupVersionKind) error {
+	_, err := m.awaitServed(ctx, gvks)
+	return err
+}
+
+// awaitServed is WaitForKinds. It returns the mappings with which it found the
+// kinds served, all in one snapshot.
+func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.GroupVersionKind) ([]meta.RESTMapping, error) {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	asks, cancel := context.WithCancel(ctx)
+	defer cancel()
+	began, backoff, due := m.reloader.Now(), pollBackoff(), time.After(0) // began: when the server was last asked
+	asked := make(chan error, 1)
+	var err error // why the server could not be asked the last time, or nil
+	for {
+		changed := m.reloader.Changed()
+		mappings, missing := mappingsSince(m.reloader.Snapshot(), began, gvks)
+		if len(missing) == 0 {
+			return mappings, nil
+		}
+		if ctx.Err() != nil {
+			return nil, errors.Join(fmt.Errorf("waiting for %v to be served: %w", missing, context.Cause(ctx)), err)
+		}
+		select {
+		case <-due:
+			began = m.reloader.Now()
+			asking.Add(1)
+			go func(began snapshot.Tick) {
+				defer asking.Done()
+				asked <- m.ask(asks, began, gvks)
+			}(began)
+		case err = <-asked:
+			due = time.After(backoff.Step())
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ask makes the reads that show whether the kinds are served since began. The results are in the
+// snapshot afterwards. This is no lookup, so NegativeTTL does not apply.
+func (m *DynamicRESTMapper) ask(ctx context.Context, began snapshot.Tick, gvks []schema.GroupVersionKind) error {
+	var errs []error
+	for _, gvk := range gvks {
+		versions := []string{gvk.Version}
+		q := snapshot.KindQuery(gvk.GroupKind(), versions)
+		found := m.reloader.LookupSince(ctx, began, q, func(s *snapshot.Snapshot) (known, current bool) {
+			_, current, err := s.RESTMapping(gvk.GroupKind(), versions)
+			return err == nil, current
+		})
+		if found.Err != nil || len(found.Failed) > 0 {
+			errs = append(errs, lookupError(q, found.Failed, found.Err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mappingsSince returns the mappings of those kinds that are served as a read has found
+// that began after began, and the others.
+func mappingsSince(s *snapshot.Snapshot, began snapshot.Tick, gvks []schema.GroupVersionKind) (served []meta.RESTMapping, missing []schema.GroupVersionKind) {
+	s = s.Reset(began)
+	for _, gvk := range gvks {
+		if mapping, current, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version}); err == nil && current {
+			served = append(served, *mapping)
+		} else {
+			missing = append(missing, gvk)
+		}
+	}
+	return served, missing
+}
 
 // RunWhileServed runs run while the server serves all of the kinds. It waits for the
 // kinds, and then calls run with a context. It cancels the context when one of the kinds
@@ -67,92 +145,59 @@ func (m *DynamicRESTMapper) RunWhileServed(
 // onlyCanceled reports whether err, however wrapped, is the cancellation of a context and
 // nothing else.
 func onlyCanceled(err error) bool {
-	switch joined := err.(type) { //nolint:errorlint // This is what walks the tree.
-	case interface{ Unwrap() []error }:
-		return !slices.ContainsFunc(joined.Unwrap(), func(err error) bool { return !onlyCanceled(err) })
-	case interface{ Unwrap() error }:
-		if inner := joined.Unwrap(); inner != nil {
-			return onlyCanceled(inner)
-		}
-	}
-	return errors.Is(err, context.Canceled)
+	return !anyError(err, func(err error) bool { return !errors.Is(err, context.Canceled) })
 }
 
 // runOnce runs run until it returns. stopped reports whether its context ended,
 // because the kinds are no longer served as in served, or because ctx ended.
 func (m *DynamicRESTMapper) runOnce(ctx context.Context, run func(context.Context) error, served []meta.RESTMapping) (stopped bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		m.awaitGone(ctx, served)
-		cancel()
-	}()
-	defer func() { // even if run panics
-		cancel()
-		<-gone
-	}()
-	err = run(ctx)
-	return ctx.Err() != nil, err
-}
-
-// awaitGone returns when a live read has confirmed that the kinds are no longer served
-// as in served, or when ctx ends. It reads their versions live every mostPoll, because a
-// kind of an APIService may go without an event, and without a word in the document.
-func (m *DynamicRESTMapper) awaitGone(ctx context.Context, served []meta.RESTMapping) {
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	backoff, due := pollBackoff(), time.After(mostPoll)
-	for ctx.Err() == nil {
-		changed := m.reloader.Changed()
-		if !stillServed(m.reloader.Snapshot(), served) {
-			if m.confirmGone(ctx, served) {
-				return
-			}
-			pause(ctx, backoff.Step())
-			continue
-		}
-		backoff = pollBackoff()
-		select {
-		case <-due:
-			due = time.After(mostPoll)
-			asking.Add(1)
-			go func() { // in the background, because the group of one of the kinds may hang
-				defer asking.Done()
-				m.confirmGone(ctx, served)
-			}()
-		case <-changed:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// confirmGone reads the versions of the mappings live, side by side, and reports whether
-// one of the mappings is no longer served. If a version can't be read, its mapping is not
-// gone.
-func (m *DynamicRESTMapper) confirmGone(ctx context.Context, served []meta.RESTMapping) bool {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	versions := map[schema.GroupVersion][]meta.RESTMapping{}
 	for _, mapping := range served {
 		gv := mapping.GroupVersionKind.GroupVersion()
 		versions[gv] = append(versions[gv], mapping)
 	}
-	gone := make(chan bool, len(versions))
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel() // even if run panics
 	for gv, mappings := range versions {
-		go func() {
-			s, err := m.reloader.ReadLive(ctx, gv)
-			gone <- err == nil && !stillServed(s, mappings)
+		watching.Add(1)
+		go func() { // one for each version, because one of them may hang
+			defer watching.Done()
+			defer cancel()
+			m.awaitGone(ctx, gv, mappings)
 		}()
 	}
-	for range versions {
-		if <-gone {
-			return true
+	err = run(ctx)
+	return ctx.Err() != nil, err
+}
+
+// awaitGone returns when a live read has confirmed that a version no longer serves its
+// mappings, or when ctx ends. It reads the version every mostPoll, because a kind of an
+// APIService may go without an event, and without a word in the document.
+func (m *DynamicRESTMapper) awaitGone(ctx context.Context, gv schema.GroupVersion, mappings []meta.RESTMapping) {
+	backoff, due := pollBackoff(), time.After(mostPoll)
+	for ctx.Err() == nil {
+		changed := m.reloader.Changed()
+		still := stillServed(m.reloader.Snapshot(), mappings)
+		if still {
+			backoff = pollBackoff()
+			select {
+			case <-due:
+			case <-changed:
+				continue
+			case <-ctx.Done():
+				return
+			}
 		}
+		if s, err := m.reloader.ReadLive(ctx, gv); err == nil && !stillServed(s, mappings) {
+			return
+		}
+		if !still {
+			pause(ctx, backoff.Step())
+		}
+		due = time.After(mostPoll)
 	}
-	return false
 }
 
 // stillServed reports whether s has all of the mappings, each in its version.

@@ -25,38 +25,28 @@ func (m *DynamicRESTMapper) Start(ctx context.Context) error {
 
 // run refreshes until ctx ends. It may be called again once it has returned.
 func (m *DynamicRESTMapper) run(ctx context.Context) {
-	options := refresh.Options{Interval: m.options.RefreshInterval, Watchers: m.watchers}
-	m.running.Store(options.Interval > 0 || len(options.Watchers) > 0)
-	defer m.running.Store(false)
-	refresh.Run(ctx, options, m.reloader.Refresh)
+	refresh.Run(ctx, refresh.Options{Interval: m.options.RefreshInterval, Watchers: m.watchers}, m.reloader.Refresh)
 }
 
 // NeedLeaderElection returns false: Start runs on every replica, because each has its
 // own mapper.
 func (m *DynamicRESTMapper) NeedLeaderElection() bool { return false }
 
-// unstarted is for a mapper whose options need Start, which nobody calls. Only reports use
-// it: such a mapper has no goroutine that could notice that.
-type unstarted struct {
-	since  time.Time // when the first read ended
-	warned bool
-}
-
 // startGrace is how long a mapper may remain without Start. A manager calls Start only when
 // the manager itself is started.
 const startGrace = time.Minute
 
-// warnUnstarted logs one line if options need Start and nobody has called it in time.
+// warnUnstarted logs one line if options need Start and nobody has called it in time. Reports
+// call it: such a mapper has no goroutine that could notice that.
 func (m *DynamicRESTMapper) warnUnstarted() {
-	u := &m.unstarted
-	if u.since.IsZero() {
-		u.since = time.Now()
+	if m.firstRead.IsZero() {
+		m.firstRead = time.Now()
 	}
 	needed := m.options.RefreshInterval > 0 || m.options.WatchAPIs
-	if !needed || m.started.Load() || u.warned || time.Since(u.since) < startGrace {
+	if !needed || m.started.Load() || m.warned || time.Since(m.firstRead) < startGrace {
 		return
 	}
-	u.warned = true
+	m.warned = true
 	m.logger().Info("RefreshInterval and WatchAPIs have no effect, because Start was not called: add the mapper to the manager, mgr.Add(mapper), or engage its cluster in a Fleet",
 		"refreshInterval", m.options.RefreshInterval, "watchAPIs", m.options.WatchAPIs)
 }

@@ -5,7 +5,7 @@
 #
 # Tests at length what DESIGN.md promises (hack/proof): chaos and soak on real API
 # servers, hostile servers, a herd of replicas, random histories, fuzzing,
-# other people's operators. Writes a page with tables and plots for each.
+# other people's operators. Writes a page with tables for each.
 # A campaign that fails does not stop the others.
 #
 #   -o DIR   where to write, default hack/proof/results

@@ -32,10 +32,9 @@ case " $* " in *' -h '* | *' --help '*) usage && exit ;; esac
 # together. They run without it. Most have one goroutine in virtual time.
 longest='TestCapturedDocuments|TestResetsBesideOlderReads|TestLookupsBesideOlderReads|TestHerd|TestFleetChurn'
 longest+='|TestNoDocumentCostsMinutes|TestNegativeTTLOfManyNames|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded'
-elsewhere='TestUpstream'                                            # run by -matrix
 nights='TestEachPatchPasses|TestKubebuilderProject|TestConsumed' # left to the night whole
 campaigns='TestChaos|TestSoak|TestHostile|TestHerd|TestHistories'   # hack/proof, short unless flags make it longer: by night
-proof='TestFuzz|TestAdopters'                                       # they do nothing without flags: hack/proof.sh
+proof='TestFuzz|TestAdopters|TestUpstream'                          # they do nothing without flags: hack/proof.sh, -matrix
 upstreams='TestApiMachinery|TestSource|TestLazyRestMapperProvider'  # upstream's, in the mapper's package
 
 # not_run lists what the tests of a commit leave out, and who tests it. Each takes long, and
@@ -70,7 +69,7 @@ untimed() {
 	part 'tools in hack' gotest . $race -timeout 60m -skip "$skipped" ./hack/ways ./hack/... # the longest first
 	part 'proofs' gotest hack/proof -count=1 -skip "$unproven" ./...
 	part "the benchmarks' own tests" gotest hack/bench -run '^Test(Figures|SameAnswers)$' .
-	part "the examples' own tests" examples
+	part "the examples' own tests" gotest testdata/consumers -tags stock ./... # unforked, they take the way for stock
 	part 'late kinds and metrics' gotest hack/e2e $race github.com/freshmapper/freshmapper/manager/...
 	part 'verify' $nice "$root/hack/verify.sh" $lint
 }
@@ -98,15 +97,6 @@ servers() {
 gotestsum() {
 	say 'gotestsum'
 	go -C "$root/hack/tools" build -o "$root/.cache/gotestsum" gotest.tools/gotestsum
-}
-
-# examples runs the examples' own unit tests. Unforked, they take the way for stock.
-examples() {
-	local folder status=0
-	for folder in "$root"/testdata/consumers/*/; do
-		gotest "${folder#"$root"/}" -tags stock ./... || status=1
-	done
-	return $status
 }
 
 # build writes the forked tree of a release, and compiles it. Examples are not linked: that
@@ -179,15 +169,14 @@ go_test() {
 		--ignore-non-json-output-lines --jsonfile "$row.$runs.json" -- "$@")
 }
 
-# instead runs a long test in place of the others. With flags its page is only printed.
-instead() { # FOLDER TEST PAGE FLAGS...
-	local folder=$1 test=$2 page=$3 status=0
-	shift 3
-	start go -C "$root" test -count=1 -timeout 12h -v -run "^$test\$" "$folder" -args -page "$work/page.md" "$@" >&2
+# matrix compares stock and fork by upstream's tests. With flags its page is only printed.
+matrix() { # FLAGS...
+	local status=0
+	start go -C "$root/hack/proof" test -count=1 -timeout 12h -v -run '^TestUpstream$' ./adopters -args -page "$work/page.md" "$@" >&2
 	finish || status=1
 	[[ -e $work/page.md ]] || exit 1
 	cat "$work/page.md"
-	(($#)) || cp "$work/page.md" "$root/$page" # a page that says what failed is worth having, too
+	(($#)) || cp "$work/page.md" "$root/hack/fork/MATRIX.md" # a page that says what failed is worth having, too
 	exit $status
 }
 
@@ -246,11 +235,11 @@ export TMPDIR=$work GOFLAGS="${GOFLAGS:-} -trimpath -ldflags=-s"
 command -v go >/dev/null || die "no go command: install Go first, see go.dev/dl"
 
 if [[ ${1:-} == -matrix ]]; then
-	gotestsum
 	servers || die 'no API servers'
 	source "$work/env"
 	export LEGACY_ASSETS=$legacy
-	instead ./hack/dev/matrix TestUpstream hack/fork/MATRIX.md "${@:2}"
+	shift
+	matrix "${@/#-packages/-folders}"
 fi
 while (($#)); do
 	case $1 in
@@ -263,13 +252,13 @@ while (($#)); do
 done
 ! ($quick && $nightly) || wrong '-quick with -nightly'
 
-for name in ${longest//|/ } ${elsewhere//|/ } ${nights//|/ } ${campaigns//|/ } ${proof//|/ } TestPlain TestUnmanaged; do
+for name in ${longest//|/ } ${nights//|/ } ${campaigns//|/ } ${proof//|/ } TestPlain TestUnmanaged; do
 	git -C "$root" grep -q --untracked "^func $name(t \*testing\.T)" -- '*_test.go' || die "there is no test $name: correct the lists in hack/test.sh"
 done
 releases=$(sed -n 's/.*Newest: *"\(v[^"]*\)".*/\1/p' "$root/hack/fork/tree/lines.go")
 forked=${releases##*$'\n'}
 library=(. ./apiutil/... ./internal/...)
-skipped="^($elsewhere)$" unproven="^($proof)$" replays='^$' lint='' vetted='' race='' nice='' legacy=''
+skipped='^$' unproven="^($proof)$" replays='^$' lint='' vetted='' race='' nice='' legacy=''
 if $nightly; then
 	race=-race forked+=" ${releases%%$'\n'*}" vetted='./pkg/client/... ./pkg/cache/... ./pkg/handler ./pkg/internal/follow ./pkg/metrics/...'
 else

@@ -71,7 +71,7 @@ linter=(go tool "-modfile=$root/hack/tools/go.mod" golangci-lint)
 while IFS= read -r -d '' mod; do
 	module=$(dirname "$mod") tags=''
 	case /$module in
-	/testdata/consumers/*) tags=stock ;; # they import the fork's API, and build with stock by a tag
+	/testdata/consumers*) tags=stock ;; # they import the fork's API, and build with stock by a tag
 	*/testdata/*) continue ;;
 	esac
 	cd "$root/$module"

@@ -14,8 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/freshmapper/freshmapper/hack/bench/chart"
 )
 
 var raw = flag.String("raw", "", "the raw.txt that hack/bench.sh has written")
@@ -257,21 +255,7 @@ func TestPage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte(filled), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	p := chart.Plot{
-		Title: "Time of a hit (RESTMapping without a version)",
-		X:     chart.Axis{Label: "API groups on the server", Ticks: []float64{10, 100, 500, 2000}, Say: func(v float64) string { return fmt.Sprint(v) }},
-		Y:     chart.Axis{Label: "time per lookup in µs", Ticks: []float64{0.1, 1, 10, 100, 1000, 10000}, Say: func(v float64) string { return fmt.Sprint(v) }},
-	}
-	for _, mapper := range []string{"ours", "stock", "deferred", "floor"} {
-		line := chart.Line{Name: mapper, Dots: true, Dashed: mapper == "floor"}
-		for _, size := range hitSizes {
-			lookup := map[bool]string{true: "floor", false: "RESTMapping"}[mapper == "floor"]
-			at := s.median(fmt.Sprintf("Hit/groups=%d/lookup=%s/mapper=%s ns/op", size, lookup, mapper)) / 1e3
-			line.Points = append(line.Points, chart.Point{X: float64(size), Y: at})
-		}
-		p.Lines = append(p.Lines, line)
-	}
-	if err := chart.Write(filepath.Join(dir, "hit.svg"), 400, p); err != nil {
+	if err := s.drawHit(filepath.Join(dir, "hit.svg")); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -60,10 +60,10 @@ func TestDeploy(t *testing.T) {
 // consumers are the names of the examples.
 func consumers(t *testing.T) (names []string) {
 	t.Helper()
-	modules, err := filepath.Glob(filepath.Join(root, "testdata/consumers/*/go.mod"))
+	manifests, err := filepath.Glob(consumersRoot + "/*/deploy.yaml")
 	must(t, err)
-	for _, module := range modules {
-		names = append(names, filepath.Base(filepath.Dir(module)))
+	for _, manifest := range manifests {
+		names = append(names, filepath.Base(filepath.Dir(manifest)))
 	}
 	if len(names) < 4 {
 		t.Fatalf("examples: %q", names)
@@ -73,7 +73,7 @@ func consumers(t *testing.T) (names []string) {
 
 func runConsumer(t *testing.T, name string, args ...string) (said string, err error) {
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"run", "-tags", "stock", "."}, args...)...)
-	cmd.Dir = filepath.Join(root, "testdata/consumers", name)
+	cmd.Dir = filepath.Join(consumersRoot, name)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	examplev1 "example.com/plain/api/v1"
 	"github.com/freshmapper/freshmapper/apiutil"
-	"github.com/freshmapper/freshmapper/hack/e2e/internal/examplev1"
 	"github.com/freshmapper/freshmapper/manager/latekinds"
 )
 

@@ -148,27 +148,41 @@ func httpDo(ctx context.Context, method, address, path string) (code int, body s
 	return resp.StatusCode, string(text), err
 }
 
-// buildBoth builds testdata/consumers/NAME as it stands, and again in a copy after
-// hack/fork was there. It returns the paths of the programs.
+// buildBoth builds a program of testdata/consumers as it stands, and again in the copy of its
+// module that hack/fork has worked on. It returns the paths of the programs.
 func buildBoth(ctx context.Context, t *testing.T, name string) (stock, fork string) {
 	t.Helper()
-	dir, copied := t.TempDir(), copyOf(t, name)
+	dir, program := t.TempDir(), programOf(name)
 	stock, fork = filepath.Join(dir, name+"-stock"), filepath.Join(dir, name+"-fork")
 	// Some import the fork's API, and have another way for stock.
-	runGo(ctx, t, filepath.Join(root, "testdata/consumers", name), toBuild(stock, "-tags", "stock")...)
-	runGo(ctx, t, root, "run", "./hack/fork", "-into", copied)
-	runGo(ctx, t, copied, toBuild(fork)...)
+	runGo(ctx, t, filepath.Join(consumersRoot, program.module), toBuild(stock, program.folder, "-tags", "stock")...)
+	copied := copyOf(t, program.module)
+	runGo(ctx, t, root, "run", "./hack/fork", "-nobuild", "-into", copied) // the next line builds
+	runGo(ctx, t, copied, toBuild(fork, program.folder)...)
 	return stock, fork
 }
 
-// buildProvider builds testdata/consumers/NAME in a copy that takes the API of the
-// fork from this repository's own module instead, with controller-runtime as it is.
-// The import is in FILE. It returns the path of the program.
+// consumersRoot is the folder of the examples. All are of its module but plain, which is
+// one of its own, as kubebuilder scaffolds it.
+const consumersRoot = root + "/testdata/consumers"
+
+type program struct{ module, folder string } // module is below consumersRoot, folder below the module
+
+func programOf(name string) program {
+	if name == "plain" {
+		return program{module: name, folder: "."}
+	}
+	return program{module: ".", folder: "./" + name}
+}
+
+// buildProvider builds a program in a copy that takes the API of the fork from this
+// repository's own module instead, with controller-runtime as it is. The import is in FILE. It
+// returns the path of the program.
 func buildProvider(ctx context.Context, t *testing.T, name, file string) string {
 	t.Helper()
 	const ours = "github.com/freshmapper/freshmapper"
-	copied, binary := copyOf(t, name), filepath.Join(t.TempDir(), name+"-provider")
-	file = filepath.Join(copied, file)
+	copied, binary := copyOf(t, "."), filepath.Join(t.TempDir(), name+"-provider")
+	file = filepath.Join(copied, name, file)
 	text, err := os.ReadFile(file)
 	must(t, err)
 	changed := strings.Replace(string(text), `"`+tree.Module+`/pkg/client/apiutil"`, `"`+ours+`/apiutil"`, 1)
@@ -177,22 +191,22 @@ func buildProvider(ctx context.Context, t *testing.T, name, file string) string 
 	must(t, err)
 	runGo(ctx, t, copied, "mod", "edit", "-require="+ours+"@v0.0.0", "-replace="+ours+"="+absolute)
 	runGo(ctx, t, copied, "mod", "tidy")
-	runGo(ctx, t, copied, toBuild(binary)...)
+	runGo(ctx, t, copied, toBuild(binary, "./"+name)...)
 	return binary
 }
 
-// copyOf copies testdata/consumers/NAME.
-func copyOf(t *testing.T, name string) string {
+// copyOf copies a module of the examples.
+func copyOf(t *testing.T, module string) string {
 	t.Helper()
-	copied := filepath.Join(t.TempDir(), name)
-	must(t, os.CopyFS(copied, os.DirFS(filepath.Join(root, "testdata/consumers", name))))
+	copied := filepath.Join(t.TempDir(), "module")
+	must(t, os.CopyFS(copied, os.DirFS(filepath.Join(consumersRoot, module))))
 	return copied
 }
 
 // toBuild are the arguments of a go command that builds a program. Unlike go build, go run
 // keeps what it has linked: seconds of each program.
-func toBuild(binary string, flags ...string) []string {
-	return append(append([]string{"run"}, flags...), "-exec", "cp", ".", binary)
+func toBuild(binary, folder string, flags ...string) []string {
+	return append(append([]string{"run"}, flags...), "-exec", "cp", folder, binary)
 }
 
 // runGo runs the go command.

@@ -123,23 +123,14 @@ func (r *replay) kind(kind string, versions ...string) Kind {
 	return Kind{Group: r.group, Kind: kind, Versions: versions}
 }
 
-// record prints the results of a replay, and appends them to the file that
-// FRESHMAPPER_E2E_RESULTS names, if it names one. Tests that run at the same time
-// may do so.
+// record prints the results of a replay, and keeps them for the table.
 func record(t *testing.T, stock, fork *Result) {
 	for _, r := range []*Result{stock, fork} {
 		fmt.Fprintf(t.Output(), "%-12s %-14s %s\n", r.Replay, r.Build, r.Verdict())
 	}
-	name := os.Getenv("FRESHMAPPER_E2E_RESULTS")
-	if name == "" {
-		return
-	}
-	line, err := json.Marshal(Pair{*stock, *fork})
-	must(t, err)
-	file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	must(t, err)
-	_, err = file.Write(append(line, '\n'))
-	must(t, err, file.Close())
+	pairs.Lock()
+	defer pairs.Unlock()
+	pairs.all = append(pairs.all, Pair{*stock, *fork})
 }
 
 // start starts the program of each side on the server itself.

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/freshmapper/freshmapper/hack/bench/chart"
 )
 
 // The campaigns of this file are tests of other packages, at length.
@@ -25,7 +23,6 @@ var (
 
 // herdScenario is what the TestHerd of apiutil writes of each scenario.
 type herdScenario struct {
-	Requests               []int // in each tenth of a second
 	Peaks                  map[string]float64
 	Quiet, Converged       float64
 	Lookups, Wrong, Failed int
@@ -57,7 +54,6 @@ func TestHerd(t *testing.T) {
 	c.Text("A window is any second, or any tenth of one, wherever it begins; the bounds are 2 and 0.6 requests a replica.")
 	c.Text("The replicas have run for 2 minutes, and started within 30 s, before something happens. What they ask for when they start is not in these figures.\n")
 	var rows [][]string
-	var plots []chart.Plot
 	for _, s := range []struct{ name, title string }{
 		{"burst", "200 CustomResourceDefinitions in 10 s"},
 		{"restart", "the server is down for 10 s and boots for 5 s"},
@@ -70,32 +66,13 @@ func TestHerd(t *testing.T) {
 			s.title, fmt.Sprintf("%.3f", is.Quiet), fmt.Sprintf("%.2f", is.Peaks["1s"]), fmt.Sprintf("%.2f", is.Peaks["100ms"]),
 			fmt.Sprint(is.Lookups), fmt.Sprint(is.Wrong), fmt.Sprint(is.Failed), fmt.Sprintf("%.1f s", is.Converged),
 		})
-		plots = append(plots, is.plot(s.title, *replicas))
 	}
 	c.Table([]string{
 		"what happens", "before, a second and replica", "most in a second, a replica", "most in a tenth, a replica",
 		"lookups", "wrong NoMatch", "errors", "all know all after",
 	}, rows...)
-	c.Text("The last column counts from the end of what happens.\n\n![requests a second](herd.svg)\n")
-	c.finish("A herd of replicas", plots...)
-}
-
-// plot draws requests in a sliding second. It begins 20 s before something happens.
-func (s herdScenario) plot(title string, replicas int) chart.Plot {
-	const lead, tenths = 20, 10
-	line, sum := chart.Line{Name: "requests"}, 0
-	for i, n := range s.Requests {
-		if sum += n; i >= tenths {
-			sum -= s.Requests[i-tenths]
-		}
-		line.Points = append(line.Points, chart.Point{X: float64(i+1) / tenths, Y: float64(sum) / float64(replicas)})
-	}
-	happens := chart.Level("it happens", 0, lead, lead)
-	happens.Points[1].Y = 2
-	return chart.Plot{
-		Title: "Requests a second and replica: " + title, X: chart.Axis{Label: "seconds"}, Y: chart.Axis{Label: "requests"},
-		Lines: []chart.Line{line, chart.Level("bound", 2, 0, float64(len(s.Requests))/tenths), happens},
-	}
+	c.Text("The last column counts from the end of what happens.\n")
+	c.finish("A herd of replicas")
 }
 
 var (

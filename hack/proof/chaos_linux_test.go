@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/apiutil"
-	"github.com/freshmapper/freshmapper/hack/bench/chart"
 	"github.com/freshmapper/freshmapper/hack/control"
 	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
@@ -81,22 +80,6 @@ var victims = []string{"API server, 1", "API server, 2", "etcd"}
 
 func (c *chaos) page() {
 	var rows [][]string
-	var plots []chart.Plot
-	count := map[string]int{}
-	for _, what := range []string{"readyz to healthy", "kill to readyz"} {
-		p := chart.Plot{Title: "From " + what, X: chart.Axis{Label: "kill of the same"}, Y: chart.Axis{Label: "seconds"}}
-		for _, victim := range victims {
-			line := chart.Line{Name: victim, Cloud: true}
-			for n, took := range c.times[victim+": "+what] {
-				line.Points = append(line.Points, chart.Point{X: float64(n + 1), Y: took.Seconds()})
-			}
-			if count[victim] = len(line.Points); line.Points != nil {
-				p.Lines = append(p.Lines, line)
-			}
-		}
-		plots = append(plots, p)
-	}
-	plots[0].Lines = append(plots[0].Lines, chart.Level("bound", healthyFor.Seconds(), 0, float64(*kills)/2))
 	for _, name := range slices.Sorted(maps.Keys(c.times)) {
 		times := c.times[name]
 		slices.Sort(times)
@@ -106,8 +89,9 @@ func (c *chaos) page() {
 		}
 		rows = append(rows, row)
 	}
+	killed := func(victim int) int { return len(c.times[victims[victim]+": kill to readyz"]) }
 	c.Text("SIGKILL for an API server %d times and for etcd %d times, while %d goroutines, two subscribers and two RunWhileServed use one mapper",
-		count[victims[0]]+count[victims[1]], count[victims[2]], chaosUsers)
+		killed(0)+killed(1), killed(2), chaosUsers)
 	c.Text("with a RefreshInterval of %v and WatchAPIs, and CRDs come, go and change. For the second half there are two API servers behind a proxy that sends", chaosInterval)
 	c.Text("each request to the next of them, dead or alive. Seed %d.\n", c.seed)
 	c.Text("The mapper made %d lookups of what is served, %d of what never was, %d resets and %d waits; RunWhileServed began %d times for a kind that comes and goes.",
@@ -117,8 +101,7 @@ func (c *chaos) page() {
 	c.Table([]string{"", "times", "median", "90 %", "longest"}, rows...)
 	c.Text("A number after \"API server\" says how many there were. Healthy must be within %v. Every %d kills the API stands still until the subscribers converge.\n",
 		healthyFor, convergeEvery)
-	c.Text("![times to heal](chaos.svg)\n")
-	c.finish("Chaos on real API servers", plots...)
+	c.finish("Chaos on real API servers")
 }
 
 // half is a part of the chaos with a control plane of its own: everything that uses one

@@ -28,12 +28,11 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/freshmapper/freshmapper/hack/bench/chart"
 	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
 
 var (
-	out     = flag.String("o", "", "`folder` to write the page and the plots to; empty: none")
+	out     = flag.String("o", "", "`folder` to write the page to; empty: none")
 	seed    = flag.Uint64("seed", 0, "of what is random; 0: a random one")
 	lasting = flag.Duration("time", 0, "how long the soak, the hostile servers or each fuzz target take; 0: seconds, and no fuzzing")
 )
@@ -118,9 +117,9 @@ func (c *campaign) broken(format string, args ...any) {
 	}
 }
 
-// finish writes the page, with what went wrong or the words that nothing did, and its
-// plots. A campaign that was interrupted fails, and leaves the page of the one before.
-func (c *campaign) finish(title string, plots ...chart.Plot) {
+// finish writes the page, with what went wrong or the words that nothing did. A campaign that
+// was interrupted fails, and leaves the page of the one before.
+func (c *campaign) finish(title string) {
 	if c.ctx.Err() != nil {
 		c.Fatal("interrupted: no page is written")
 	}
@@ -139,13 +138,8 @@ func (c *campaign) finish(title string, plots ...chart.Plot) {
 	})
 	head := fmt.Sprintf("# %s\n\nFrom a run of %s in hack/proof. `%s` runs it again.\n\nMachine: %s.\n",
 		title, report.Rounded(time.Since(c.begun)), command, report.Machine())
-	name := filepath.Join(cmp.Or(*out, c.TempDir()), strings.ToLower(strings.TrimPrefix(c.Name(), "Test")))
-	if len(plots) > 0 {
-		if err := chart.Write(name+".svg", 300, plots...); err != nil {
-			c.Error(err)
-		}
-	}
-	if err := c.Write(name+".md", head); err != nil {
+	name := strings.ToLower(strings.TrimPrefix(c.Name(), "Test")) + ".md"
+	if err := c.Write(filepath.Join(cmp.Or(*out, c.TempDir()), name), head); err != nil {
 		c.Error(err)
 	}
 }

@@ -28,8 +28,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/apiutil"
-	"github.com/freshmapper/freshmapper/hack/bench/chart"
-	"github.com/freshmapper/freshmapper/hack/control"
 )
 
 var (
@@ -41,8 +39,7 @@ const (
 	soakInterval = 10 * time.Second
 	soakUsers    = 8
 	crdsAtMost   = 10
-	// warm is the part of the run in which things fill up. It is drawn, but does not
-	// count for the slopes.
+	// warm is the part of the run in which things fill up. It does not count for the slopes.
 	warm = 0.25
 	// grows is the share of its mean by which something may grow within a run, beyond
 	// twice its error, before it counts as growing.
@@ -72,11 +69,13 @@ type soak struct {
 	series                         []*series
 }
 
+type point struct{ X, Y float64 }
+
 // series is something that must stay flat.
 type series struct {
 	name, unit string
 	now        func() float64
-	points     []chart.Point // by minutes
+	points     []point // by minutes
 }
 
 // TestSoak has many mappers of a real API server answer lookups while CRDs come and go,
@@ -106,7 +105,7 @@ func TestSoak(t *testing.T) {
 func (s *soak) prepare() error {
 	plane := startPlane(s.campaign, 1)
 	var err error
-	if s.crds, err = plane.Servers[0].CRDs(); err != nil {
+	if s.crds, err = crdsOf(plane.Servers[0]); err != nil {
 		return err
 	}
 	s.series = []*series{
@@ -192,7 +191,7 @@ func (s *soak) lookUp(ctx context.Context, r *rand.Rand) {
 // there are none.
 func (s *soak) change(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
-		crd := control.CRD("soak.example.com", fmt.Sprintf("Soak%02d", n%crdsAtMost), false, "v1")
+		crd := newCRD("soak.example.com", fmt.Sprintf("Soak%02d", n%crdsAtMost), false, "v1")
 		var err error
 		if n/crdsAtMost%2 == 0 {
 			_, err = s.crds.Create(ctx, crd, metav1.CreateOptions{})
@@ -214,7 +213,7 @@ func (s *soak) sample(ctx context.Context) {
 	for ctx.Err() == nil {
 		at := time.Since(begin)
 		for _, each := range s.series {
-			each.points = append(each.points, chart.Point{X: at.Minutes(), Y: each.now()})
+			each.points = append(each.points, point{X: at.Minutes(), Y: each.now()})
 		}
 		if !warmed && at.Seconds() > warm*s.lasting.Seconds() {
 			s.profile("warm.pprof")
@@ -241,7 +240,6 @@ func (s *soak) page(took time.Duration) {
 	s.Text("%d lookups, %.0f a second, %d of them misses; %d more were due while the machine was busy with something else.\n",
 		s.lookups.Load(), float64(s.lookups.Load())/took.Seconds(), s.misses.Load(), s.late.Load())
 	var rows [][]string
-	var plots []chart.Plot
 	for _, each := range s.series {
 		for _, of := range []int{1, restOf} {
 			name, at := each.name, each.slope(of)
@@ -256,15 +254,12 @@ func (s *soak) page(took time.Duration) {
 				fmt.Sprintf("%+.2f %%", 100*at.perHour*took.Hours()/at.mean),
 			})
 		}
-		plots = append(plots, chart.Plot{
-			Title: each.name, X: chart.Axis{Label: "minutes"}, Y: chart.Axis{Label: each.unit}, Lines: []chart.Line{{Name: each.name, Points: each.points}},
-		})
 	}
 	s.Table([]string{"", "mean", "slope an hour", "over the run"}, rows...)
 	s.Text("The slope is that of a line fitted to the last three quarters of the run, with its standard error. \"At rest\" is of the least of each %d samples: requests", restOf)
 	s.Text("under way, of which there are more the busier the machine is, are not in it. It counts as growth where it is larger than twice its error by more than %.0f %%", 100*grows)
-	s.Text("of the mean within the run.\n\n![what could grow](soak.svg)\n")
-	s.finish("Soak", plots...)
+	s.Text("of the mean within the run.\n")
+	s.finish("Soak")
 }
 
 // slope is how a line through the points rises, with its standard error.
@@ -272,17 +267,17 @@ type slope struct{ perHour, err, mean float64 }
 
 // slope takes the least of each so many samples, and returns the slope of these.
 func (s *series) slope(of int) slope {
-	var least []chart.Point
+	var least []point
 	for points := range slices.Chunk(s.points[int(math.Ceil(warm*float64(len(s.points)))):], of) {
-		lowest := slices.MinFunc(points, func(a, b chart.Point) int { return cmp.Compare(a.Y, b.Y) })
-		least = append(least, chart.Point{X: points[0].X / 60, Y: lowest.Y})
+		lowest := slices.MinFunc(points, func(a, b point) int { return cmp.Compare(a.Y, b.Y) })
+		least = append(least, point{X: points[0].X / 60, Y: lowest.Y})
 	}
 	return slopeOf(least)
 }
 
 // slopeOf fits a line by least squares. Samples that follow on each other are alike,
 // so the true error is larger than the one returned.
-func slopeOf(points []chart.Point) slope {
+func slopeOf(points []point) slope {
 	n := float64(len(points))
 	if n < 3 {
 		return slope{math.NaN(), math.NaN(), math.NaN()}
@@ -305,9 +300,9 @@ func slopeOf(points []chart.Point) slope {
 
 func TestSlope(t *testing.T) {
 	for _, want := range []float64{0, 20} {
-		var points []chart.Point
+		var points []point
 		for n := range 100 {
-			points = append(points, chart.Point{X: float64(n) / 100, Y: 50 + want*float64(n)/100 + float64(n%3-1)})
+			points = append(points, point{X: float64(n) / 100, Y: 50 + want*float64(n)/100 + float64(n%3-1)})
 		}
 		if s := slopeOf(points); math.Abs(s.perHour-want) > 2*s.err || s.err > 1 {
 			t.Errorf("a line that rises by %v: %+v", want, s)

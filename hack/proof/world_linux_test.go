@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -66,7 +67,7 @@ type server struct {
 }
 
 func newServer(process *control.Process) (*server, error) {
-	crds, err := process.CRDs()
+	crds, err := crdsOf(process)
 	if err != nil {
 		return nil, err
 	}
@@ -77,6 +78,40 @@ func newServer(process *control.Process) (*server, error) {
 		return nil, err
 	}
 	return &server{crds, live.WithLegacy()}, nil
+}
+
+// crdsOf are the CustomResourceDefinitions of an API server.
+func crdsOf(server *control.Process) (dynamic.ResourceInterface, error) {
+	client, err := dynamic.NewForConfig(server.Config())
+	if err != nil {
+		return nil, err
+	}
+	return client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}), nil
+}
+
+// newCRD is the CustomResourceDefinition of a kind, whose versions are all served.
+func newCRD(group, kind string, cluster bool, versions ...string) *unstructured.Unstructured {
+	scope := "Namespaced"
+	if cluster {
+		scope = "Cluster"
+	}
+	var list []any
+	for i, v := range versions {
+		list = append(list, map[string]any{
+			"name": v, "served": true, "storage": i == 0,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+		})
+	}
+	singular := strings.ToLower(kind)
+	plural := singular + "s"
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": plural + "." + group},
+		"spec": map[string]any{
+			"group": group, "scope": scope, "versions": list,
+			"names": map[string]any{"kind": kind, "plural": plural, "singular": singular},
+		},
+	}}
 }
 
 // truth is what a server serves, by its live endpoints: resource and scope.
@@ -101,7 +136,7 @@ func (s *server) truth() (map[gvk]string, error) {
 func (h *half) install() error {
 	for _, k := range h.steady {
 		if strings.HasSuffix(k.Group, ".example.com") {
-			if _, err := h.servers[0].crds.Create(h.ctx, control.CRD(k.Group, k.Kind, k.cluster, k.Version), metav1.CreateOptions{}); err != nil {
+			if _, err := h.servers[0].crds.Create(h.ctx, newCRD(k.Group, k.Kind, k.cluster, k.Version), metav1.CreateOptions{}); err != nil {
 				return err
 			}
 		}
@@ -148,7 +183,7 @@ func (h *half) change(ctx context.Context) {
 	for r := h.random(1000*len(h.servers) + 100); ctx.Err() == nil; {
 		h.churn.Lock()
 		k, crds := churnedCRDs[r.IntN(len(churnedCRDs))], h.servers[r.IntN(len(h.servers))].crds
-		crd := control.CRD(k.group, k.kind, r.IntN(2) == 0, k.versions...)
+		crd := newCRD(k.group, k.kind, r.IntN(2) == 0, k.versions...)
 		switch r.IntN(4) {
 		case 0, 1:
 			_, _ = crds.Create(ctx, crd, metav1.CreateOptions{})

@@ -3,6 +3,7 @@
 package discovery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -52,16 +54,14 @@ func checkCount(groups int) error {
 	return nil
 }
 
-// checkNames returns an error if a name is longer than a name may be, or has a character in
-// it that does not belong in a log. Before each name comes what it is the name of.
-func checkNames(names ...string) error {
-	for i := 0; i+1 < len(names); i += 2 {
-		switch what, name := names[i], names[i+1]; {
-		case len(name) > maxName:
-			return fmt.Errorf("the name of %s has more than %d bytes: %s", what, maxName, shown(name))
-		case printable(name) != name:
-			return fmt.Errorf("the name of %s has a character in it that can't be printed: %s", what, shown(name))
-		}
+// checkName returns an error if the name of something is longer than a name may be, or has
+// a character in it that does not belong in a log.
+func checkName(what, name string) error {
+	switch {
+	case len(name) > maxName:
+		return fmt.Errorf("the name of %s has more than %d bytes: %s", what, maxName, shown(name))
+	case printable(name) != name:
+		return fmt.Errorf("the name of %s has a character in it that can't be printed: %s", what, shown(name))
 	}
 	return nil
 }
@@ -94,7 +94,8 @@ func checkRows(rows []snapshot.Resource) error {
 		if strings.Contains(r.Name, "/") {
 			continue
 		}
-		if err := checkNames("a resource", r.Name, "a resource in the singular", r.Singular, "a kind", r.Kind); err != nil {
+		err := cmp.Or(checkName("a resource", r.Name), checkName("a resource in the singular", r.Singular), checkName("a kind", r.Kind))
+		if err != nil {
 			return err
 		}
 	}
@@ -103,8 +104,9 @@ func checkRows(rows []snapshot.Resource) error {
 
 // builder makes one group within the bounds.
 type builder struct {
-	name     string // as the server says
-	versions []snapshot.Version
+	name, preferred string // as the server says
+	versions        []snapshot.Version
+	table           *snapshot.Table // the last one that addServed has made
 }
 
 // full reports whether further versions are dropped.
@@ -117,7 +119,7 @@ func (b *builder) add(v snapshot.Version) {
 	if !segment(v.Name) || v.Name == runtime.APIVersionInternal || b.full() {
 		return
 	}
-	err := checkNames("the group", b.name, "the version", v.Name)
+	err := cmp.Or(checkName("the group", b.name), checkName("the version", v.Name))
 	v.Name = shown(v.Name)
 	if i := slices.IndexFunc(b.versions, func(other snapshot.Version) bool { return other.Name == v.Name }); i >= 0 {
 		if err == nil && v.Table != nil && b.versions[i].Table == nil {
@@ -134,25 +136,53 @@ func (b *builder) add(v snapshot.Version) {
 	b.versions = append(b.versions, v)
 }
 
-func (b *builder) group(preferred string) *snapshot.Group {
-	return snapshot.NewGroup(shown(b.name), shown(preferred), b.versions)
+// addServed adds a version of an aggregated document, the first of which is preferred. rows
+// has no resource without a response kind, which is only the parent of subresources;
+// client-go drops those as well. A version that the server marks as stale gets no table:
+// its resources "may be significantly out of date" (k8s.io/api/apidiscovery/v2), and
+// client-go leaves it out as well.
+func (b *builder) addServed(name, freshness string, rows []snapshot.Resource) {
+	if b.full() {
+		return
+	}
+	if len(b.versions) == 0 {
+		b.preferred = name
+	}
+	v, err := snapshot.Version{Name: name}, checkRows(rows)
+	switch {
+	case freshness == stale:
+		v.Err = versionError(b.name, name, 0, errStale)
+	case err != nil:
+		v.Err = versionError(b.name, name, http.StatusOK, err)
+	default:
+		b.table = snapshot.NewTableLike(b.table, rows)
+		v.Table = b.table
+	}
+	b.add(v)
 }
 
-// checkList returns an error if a list of versions exceeds a bound.
-func checkList(g *snapshot.Group) error {
+func (b *builder) group() *snapshot.Group {
+	return snapshot.NewGroup(shown(b.name), shown(b.preferred), b.versions)
+}
+
+// checkList returns a list of versions, or an error if it has none or exceeds a bound.
+func checkList(g *snapshot.Group) (*snapshot.Group, error) {
+	if len(g.Versions()) == 0 {
+		return nil, errNoVersions
+	}
 	for i, v := range g.Versions() {
 		var failed *Error
 		if (i == maxVersions || strings.HasSuffix(v.Name, marked)) && errors.As(v.Err, &failed) {
-			return failed.Err
+			return nil, failed.Err
 		}
 	}
-	return nil
+	return g, nil
 }
 
 // errMarked returns the error of a version that has no name to read it by, or nil.
-func errMarked(group, version string) error {
-	if strings.HasSuffix(group, marked) || strings.HasSuffix(version, marked) {
-		return versionError(group, version, http.StatusOK, fmt.Errorf("a name in the document has more than %d bytes, or can't be printed", maxName))
+func errMarked(gv schema.GroupVersion) error {
+	if strings.HasSuffix(gv.Group, marked) || strings.HasSuffix(gv.Version, marked) {
+		return versionError(gv.Group, gv.Version, http.StatusOK, fmt.Errorf("a name in the document has more than %d bytes, or can't be printed", maxName))
 	}
 	return nil
 }

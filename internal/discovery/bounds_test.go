@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/share"
 )
@@ -140,7 +142,7 @@ func TestVersionsOfAGroupAreBounded(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		versions := newBulk(&half{}, &half{Document: *doc}, nil).list.Groups()[0].Versions()
+		versions := listOf(&half{}, &half{Document: *doc}, nil).Groups()[0].Versions()
 		if len(versions) != maxVersions+1 {
 			t.Errorf("%s: %d versions", name, len(versions))
 			continue
@@ -151,7 +153,7 @@ func TestVersionsOfAGroupAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if _, err := decodeGroup([]byte(`{"kind":"APIGroup","name":"g","versions":[`+strings.Join(listed, ",")+`]}`), "g"); err == nil || !strings.Contains(err.Error(), "64 versions") {
+	if _, err := decodeGroup([]byte(`{"kind":"APIGroup","name":"g","versions":[`+strings.Join(listed, ",")+`]}`), schema.GroupVersion{Group: "g"}); err == nil || !strings.Contains(err.Error(), "64 versions") {
 		t.Errorf("a list: %v", err)
 	}
 }

@@ -12,12 +12,6 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// bulk is what one bulk read of a server found. It is immutable.
-type bulk struct {
-	core, named half // of /api and of /apis
-	list        *snapshot.List
-}
-
 // half is what was read from one of the two bulk paths.
 type half struct {
 	share.Document
@@ -46,39 +40,33 @@ const (
 // not changed since the last call. If neither half has changed, the result is that of the
 // last call. Document may not be called concurrently.
 func (c *Client) Document(ctx context.Context) (*snapshot.List, error) {
-	last := c.last
-	if last == nil {
-		last = &bulk{}
-	}
-	core, err := c.readHalf(ctx, corePath, &last.core)
+	core, err := c.readHalf(ctx, corePath, c.core)
 	if err != nil {
 		return nil, err
 	}
-	named, err := c.readHalf(ctx, namedPath, &last.named)
+	named, err := c.readHalf(ctx, namedPath, c.named)
 	if err != nil {
 		return nil, err
 	}
-	if core != &last.core || named != &last.named {
-		last = newBulk(core, named, last.list)
+	if core != c.core || named != c.named {
+		c.core, c.named, c.list = core, named, listOf(core, named, c.list)
 	}
-	c.last = last
-	return last.list, nil
+	return c.list, nil
 }
 
-// newBulk joins the core group with the named ones. last is the previous list, or nil.
-func newBulk(core, named *half, last *snapshot.List) *bulk {
-	b := &bulk{core: *core, named: *named}
+// listOf joins the core group with the named ones. last is the previous list, or nil. If
+// other mappers hold equal groups, the halves come to hold the same ones.
+func listOf(core, named *half, last *snapshot.List) *snapshot.List {
 	groups := slices.Concat(core.Groups, named.Groups)
 	aggregated := core.Aggregated() && named.Aggregated()
 	if aggregated {
-		if b.list = share.List(groups, share.KeyOfAll(core.Key, named.Key), last); b.list.Unique() {
-			all := b.list.Groups() // equal groups, which other mappers hold as well
-			b.core.Groups, b.named.Groups = all[:len(core.Groups)], all[len(core.Groups):]
-			return b
+		if list := share.List(groups, share.KeyOfAll(core.Key, named.Key), last); list.Unique() {
+			all := list.Groups()
+			core.Groups, named.Groups = all[:len(core.Groups)], all[len(core.Groups):]
+			return list
 		}
 	}
-	b.list = last.Next(merge(groups), aggregated)
-	return b
+	return last.Next(merge(groups), aggregated)
 }
 
 // readHalf reads one of the two paths. It returns last if the document has not changed.
@@ -115,16 +103,15 @@ func (c *Client) readHalf(ctx context.Context, path string, last *half) (*half, 
 // merge joins groups of the same name, which no server should send, into the first of them.
 func merge(groups []*snapshot.Group) []*snapshot.Group {
 	parts := make(map[string][]*snapshot.Group, len(groups))
-	var names []string
 	for _, g := range groups {
-		if parts[g.Name()] == nil {
-			names = append(names, g.Name())
-		}
 		parts[g.Name()] = append(parts[g.Name()], g)
 	}
-	merged := make([]*snapshot.Group, len(names))
-	for i, name := range names {
-		merged[i] = join(parts[name])
+	merged := make([]*snapshot.Group, 0, len(parts))
+	for _, g := range groups {
+		if all := parts[g.Name()]; all != nil {
+			merged = append(merged, join(all))
+			delete(parts, g.Name())
+		}
 	}
 	return merged
 }
@@ -133,11 +120,11 @@ func join(groups []*snapshot.Group) *snapshot.Group {
 	if len(groups) == 1 {
 		return groups[0]
 	}
-	b := builder{name: groups[0].Name()}
+	b := builder{name: groups[0].Name(), preferred: groups[0].Preferred()}
 	for _, g := range groups {
 		for _, v := range g.Versions() {
 			b.add(v)
 		}
 	}
-	return b.group(groups[0].Preferred())
+	return b.group()
 }

@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/internal/share"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
 // Options bound what one request may take. The zero value is not usable.
@@ -47,7 +48,10 @@ type Client struct {
 	rest    rest.Interface
 	options Options
 	secrets []string // never shown in an error, like the credentials that a request has sent
-	last    *bulk    // the last bulk document read; only Document uses it
+
+	// Only Document uses these, which it has read last.
+	core, named *half
+	list        *snapshot.List
 }
 
 // NewClient makes a client that sends its requests through httpClient, with the
@@ -65,11 +69,10 @@ func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Cli
 	// Stock's mapper sends its requests with these, from client-go's discovery client
 	// (setDiscoveryDefaults), which keeps much more.
 	settings.APIPath, settings.GroupVersion = "", nil
-	settings.Timeout = cmp.Or(settings.Timeout, 32*time.Second)
 	settings.Burst = cmp.Or(settings.Burst, 300)
 	settings.NegotiatedSerializer = &scheme.Codecs
 	client, err := rest.UnversionedRESTClientForConfigAndClient(settings, &own)
-	c := &Client{rest: client, options: options, secrets: secretsOf(cfg)}
+	c := &Client{rest: client, options: options, secrets: secretsOf(cfg), core: &half{}, named: &half{}}
 	if err != nil {
 		return nil, c.safe(hostError(cfg.Host, err), nil)
 	}
@@ -130,9 +133,9 @@ func get[T any](ctx context.Context, c *Client, r request, decode func(*exchange
 
 // send returns the answer to a request, and an error if it was not a success.
 func (c *Client) send(ctx context.Context, r request) (*exchange, error) {
-	seen, err := guarded(ctx, func() (*exchange, error) { return c.exchange(ctx, r) })
+	seen, err := Guarded(ctx, func() (*exchange, error) { return c.exchange(ctx, r) })
 	switch {
-	case seen == nil: // guarded has given up
+	case seen == nil: // Guarded has given up
 		return &exchange{}, err
 	case seen.code == http.StatusNotModified && r.etag == "":
 		return seen, errUnexpected304
@@ -164,13 +167,17 @@ func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
 	return seen, err
 }
 
-// versionPath returns the path that lists the resources of a version. It also reports
-// whether the names can be those of a group and a version.
-func versionPath(gv schema.GroupVersion) (string, bool) {
+// pathOf returns the path of a version, or of the list of a group's versions. It also
+// reports whether the names can be those of a group and a version.
+func pathOf(gv schema.GroupVersion) (path string, ok bool) {
+	path, ok = namedPath+"/"+gv.Group, segment(gv.Group)
 	if gv.Group == "" {
-		return "/api/" + gv.Version, segment(gv.Version)
+		path, ok = corePath, true
 	}
-	return "/apis/" + gv.Group + "/" + gv.Version, segment(gv.Group) && segment(gv.Version)
+	if gv.Version != "" {
+		path, ok = path+"/"+gv.Version, ok && segment(gv.Version)
+	}
+	return path, ok
 }
 
 // segment reports whether name can be one segment of a path as it is.

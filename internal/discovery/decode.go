@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -56,11 +55,11 @@ func (v *listedVersion) UnmarshalJSON(data []byte) error {
 }
 
 func (g *listedGroup) group() *snapshot.Group {
-	b := builder{name: g.Name}
+	b := builder{name: g.Name, preferred: g.Preferred.Version}
 	for _, v := range g.Versions {
 		b.add(snapshot.Version{Name: v.Version})
 	}
-	return b.group(g.Preferred.Version)
+	return b.group()
 }
 
 type listedResource struct {
@@ -167,7 +166,7 @@ func decodeJSON(body []byte, path string) (*share.Document, error) {
 		return shareGroups(doc.Items, "json", decodeJSONGroup)
 	case path == corePath && doc.Kind == "APIVersions":
 		if len(doc.Versions) == 0 {
-			return nil, errNoCoreVersions
+			return nil, errNoVersions
 		}
 		doc.Groups = []listedGroup{{Versions: doc.Versions, Preferred: doc.Versions[0]}} // preferred as in client-go
 	case path == corePath:
@@ -230,7 +229,7 @@ func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
 	if err := json.Unmarshal(data, &group); err != nil {
 		return nil, fmt.Errorf("a group of the aggregated document is malformed: %w", err)
 	}
-	a := aggregated{builder: builder{name: group.Metadata.Name}}
+	b := builder{name: group.Metadata.Name}
 	for _, v := range group.Versions {
 		var rows []snapshot.Resource
 		for _, r := range v.Resources {
@@ -240,66 +239,28 @@ func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
 				})
 			}
 		}
-		a.addVersion(v.Version, v.Freshness, rows)
+		b.addServed(v.Version, v.Freshness, rows)
 	}
-	return a.group(a.preferred), nil
+	return b.group(), nil
 }
 
-// aggregated makes one group of an aggregated document. A resource without a response
-// kind is only the parent of subresources. client-go drops such resources, and so do the
-// callers of addVersion.
-type aggregated struct {
-	builder
-	preferred string          // the first version is
-	table     *snapshot.Table // the last one made
-}
+var errNoVersions = errors.New("the server lists no versions of the group")
 
-// addVersion adds a version. One that the server marks as stale gets no table: its
-// resources "may be significantly out of date" (k8s.io/api/apidiscovery/v2), and client-go
-// leaves it out as well.
-func (a *aggregated) addVersion(name, freshness string, rows []snapshot.Resource) {
-	if a.full() {
-		return
+// decodeGroup reads the answer of /api, or of /apis/<group>, to a request for the plain
+// form. A cache that drops Vary may send the aggregated form of /api. Then only the list of
+// versions is used, because the resources may be of any age. Single groups and versions
+// have one form only, so this can't happen there.
+func decodeGroup(body []byte, gv schema.GroupVersion) (*snapshot.Group, error) {
+	if gv.Group == "" {
+		doc, err := decodeBulk(body, corePath)
+		if err != nil {
+			return nil, err
+		}
+		if len(doc.Groups) != 1 || doc.Groups[0].Name() != "" {
+			return nil, errors.New("the response is not about the core group")
+		}
+		return checkList(doc.Groups[0])
 	}
-	if len(a.versions) == 0 {
-		a.preferred = name
-	}
-	v, err := snapshot.Version{Name: name}, checkRows(rows)
-	switch {
-	case freshness == stale:
-		v.Err = versionError(a.name, name, 0, errStale)
-	case err != nil:
-		v.Err = versionError(a.name, name, http.StatusOK, err)
-	default:
-		a.table = snapshot.NewTableLike(a.table, rows)
-		v.Table = a.table
-	}
-	a.add(v)
-}
-
-var errNoCoreVersions = errors.New("the server lists no versions of the core group")
-
-// decodeCore reads the answer of /api to a request for the plain form. A cache that
-// drops Vary may send the aggregated form. Then only the list of versions is used,
-// because the resources may be of any age. Single groups and versions have one form
-// only, so this can't happen there.
-func decodeCore(body []byte, _ string) (*snapshot.Group, error) {
-	doc, err := decodeBulk(body, corePath)
-	if err != nil {
-		return nil, err
-	}
-	if len(doc.Groups) != 1 || doc.Groups[0].Name() != "" {
-		return nil, errors.New("the response is not about the core group")
-	}
-	core := doc.Groups[0]
-	if len(core.Versions()) == 0 {
-		return nil, errNoCoreVersions
-	}
-	return core, checkList(core)
-}
-
-// decodeGroup reads the answer of /apis/<name>.
-func decodeGroup(body []byte, name string) (*snapshot.Group, error) {
 	doc, err := parseJSON(body)
 	if err != nil {
 		return nil, err
@@ -307,18 +268,14 @@ func decodeGroup(body []byte, name string) (*snapshot.Group, error) {
 	if doc.Kind != "APIGroup" {
 		return nil, doc.wrongKind("APIGroup")
 	}
-	if doc.Name != name {
+	if doc.Name != gv.Group {
 		return nil, fmt.Errorf("the response is about group %q", doc.Name)
 	}
-	if len(doc.Versions) == 0 {
-		return nil, errors.New("the server lists no versions of the group")
-	}
-	g := doc.group()
-	return g, checkList(g)
+	return checkList(doc.group())
 }
 
-// decodeResources reads the answer of /apis/<group>/<version>.
-func decodeResources(body []byte, gv schema.GroupVersion) ([]snapshot.Resource, error) {
+// decodeTable reads the answer of /apis/<group>/<version>.
+func decodeTable(body []byte, gv schema.GroupVersion) (*snapshot.Table, error) {
 	doc, err := parseJSON(body)
 	if err != nil {
 		return nil, err
@@ -337,5 +294,8 @@ func decodeResources(body []byte, gv schema.GroupVersion) ([]snapshot.Resource, 
 			Name: r.Name, Singular: r.SingularName, Kind: r.Kind, Namespaced: r.Namespaced, Verbs: snapshot.Verbs(r.Verbs),
 		})
 	}
-	return resources, checkRows(resources)
+	if err := checkRows(resources); err != nil {
+		return nil, err
+	}
+	return snapshot.NewTable(resources), nil
 }

@@ -50,9 +50,6 @@ var errNotServed = errors.New("the server answered 404 Not Found")
 // errUnexpected304 is the error for a 304 to a request without a validator.
 var errUnexpected304 = errors.New("the server answered 304 Not Modified to a request without If-None-Match")
 
-// errNoResponse is the error for a transport that returns neither a response nor an error.
-var errNoResponse = errors.New("the HTTP transport returned no response")
-
 // ErrNotSent is the cause if a request never left the program, because its own rate limiter
 // did not let it. That says nothing about the server.
 var ErrNotSent = errors.New("the request was not sent")
@@ -69,6 +66,10 @@ func (c *Client) cause(err error, seen *exchange) error {
 	if isStatus && seen.code != 0 {
 		return c.statusError(status.ErrStatus, seen)
 	}
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return errTooLarge(tooLarge)
+	}
 	err = withoutURL(err)
 	if !seen.began {
 		err = fmt.Errorf("%w: %w", ErrNotSent, err)
@@ -79,6 +80,10 @@ func (c *Client) cause(err error, seen *exchange) error {
 		return errors.New(err.Error())
 	}
 	return err
+}
+
+func errTooLarge(err *http.MaxBytesError) error {
+	return fmt.Errorf("the response is larger than the limit of %d bytes (MaxResponseBytes)", err.Limit)
 }
 
 // withoutURL drops the URL of a request that failed. client-go nests url.Error in url.Error.
@@ -123,6 +128,6 @@ func (c *Client) failure(r request, seen *exchange, err error) *Error {
 // own request.
 func versionError(group, version string, code int, err error) *Error {
 	gv := schema.GroupVersion{Group: group, Version: version}
-	path, _ := versionPath(gv)
-	return &Error{Path: strings.TrimSuffix(path, "/"), GroupVersion: gv, Code: code, Err: err}
+	path, _ := pathOf(gv)
+	return &Error{Path: path, GroupVersion: gv, Code: code, Err: err}
 }

@@ -230,25 +230,27 @@ func TestMalformedVerbsCostNothing(t *testing.T) {
 		aggregated := `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{"metadata":{"name":"g"},"versions":[{"version":"v1",` +
 			`"resources":[{"resource":"rs","responseKind":{"kind":"R"},"verbs":` + verbs + `}]}]}]}`
 		list := `{"kind":"APIResourceList","groupVersion":"g/v1","resources":[{"name":"rs","kind":"R","verbs":` + verbs + `}]}`
-		var live []snapshot.Resource
+		var live *snapshot.Table
 		var doc *share.Document
 		var err, liveErr error
 		took := allocated(func() {
 			doc, err = decodeBulk([]byte(aggregated), namedPath)
-			live, liveErr = decodeResources([]byte(list), schema.GroupVersion{Group: "g", Version: "v1"})
+			live, liveErr = decodeTable([]byte(list), schema.GroupVersion{Group: "g", Version: "v1"})
 		})
 		what := verbs[:min(len(verbs), 40)]
 		if err != nil || liveErr != nil {
 			t.Errorf("%s: %v, %v", what, err, liveErr)
 			continue
 		}
-		if got := strings.Join(live[0].Verbs.Names(), " "); got != want || live[0].Kind != "R" {
-			t.Errorf("%s: a list has %v", what, live)
-		}
-		all := new(snapshot.Snapshot).WithDocument(newBulk(&half{}, &half{Document: *doc}, nil).list, 1)
-		diff := snapshot.Diff(new(snapshot.Snapshot), all)
-		if len(diff) != 1 || strings.Join(diff[0].Verbs.Names(), " ") != want {
-			t.Errorf("%s: the document has %v", what, diff)
+		listed := snapshot.NewGroup("g", "v1", []snapshot.Version{{Name: "v1", Table: live}})
+		for from, list := range map[string]*snapshot.List{
+			"a list":       snapshot.NewList([]*snapshot.Group{listed}, true),
+			"the document": listOf(&half{}, &half{Document: *doc}, nil),
+		} {
+			diff := snapshot.Diff(new(snapshot.Snapshot), new(snapshot.Snapshot).WithDocument(list, 1))
+			if len(diff) != 1 || strings.Join(diff[0].Verbs.Names(), " ") != want {
+				t.Errorf("%s: %s has %v", what, from, diff)
+			}
 		}
 		if size := uint64(len(aggregated) + len(list)); took > 4*size+64<<10 {
 			t.Errorf("%s: %d bytes were taken for %d", what, took, size)

@@ -47,19 +47,15 @@ func decodeAll(data []byte) {
 		use(&share.Document{}, named)
 	}
 	gv := schema.GroupVersion{Group: "g0001.example.com", Version: "v2"}
-	if g, err := decodeGroup(data, gv.Group); err == nil {
-		_ = g.Versions()
-	}
-	_, _ = decodeCore(data, "")
-	if resources, err := decodeResources(data, gv); err == nil {
-		snapshot.NewTable(resources)
-	}
+	_, _ = decodeGroup(data, schema.GroupVersion{Group: gv.Group})
+	_, _ = decodeGroup(data, schema.GroupVersion{})
+	_, _ = decodeTable(data, gv)
 }
 
 func use(core, named *share.Document) {
-	bulk := newBulk(&half{Document: *core}, &half{Document: *named}, nil)
-	s := new(snapshot.Snapshot).WithDocument(bulk.list, 1)
-	s = s.Reset(2).WithDocument(bulk.list, 3)
+	list := listOf(&half{Document: *core}, &half{Document: *named}, nil)
+	s := new(snapshot.Snapshot).WithDocument(list, 1)
+	s = s.Reset(2).WithDocument(list, 3)
 	snapshot.Diff(new(snapshot.Snapshot), s)
 	for range 20 { // enough for the index of names
 		_, _, _ = s.KindFor(schema.GroupVersionResource{Resource: "kind0001as"})

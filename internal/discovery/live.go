@@ -18,27 +18,46 @@ import (
 // acceptLegacy is the only form in which single groups and versions are served.
 const acceptLegacy = "application/json"
 
-// Version reads the resources of one version of a group. The table is nil if the
-// server answered that there is no such version; err, if any, is an *Error.
-func (c *Client) Version(ctx context.Context, group, version string) (*snapshot.Table, error) {
-	gv := schema.GroupVersion{Group: group, Version: version}
-	path, ok := versionPath(gv)
+// live reads what is said of a version, or of a group without one. It returns nil if the
+// server answered that there is no such thing.
+func live[T any](ctx context.Context, c *Client, gv schema.GroupVersion, decode func([]byte, schema.GroupVersion) (*T, error)) (*T, error) {
+	path, ok := pathOf(gv)
 	if !ok {
 		return nil, nil
 	}
-	if err := errMarked(group, version); err != nil {
+	if err := errMarked(gv); err != nil {
 		return nil, err
 	}
-	resources, err := get(ctx, c, request{path: path, gv: gv, accept: acceptLegacy}, func(seen *exchange) ([]snapshot.Resource, error) {
-		return decodeResources(seen.body, gv)
+	found, err := get(ctx, c, request{path: path, gv: gv, accept: acceptLegacy}, func(seen *exchange) (*T, error) {
+		return decode(seen.body, gv)
 	})
 	if errors.Is(err, errNotServed) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	return found, err
+}
+
+// Version reads the resources of one version of a group. The table is nil if the
+// server answered that there is no such version; err, if any, is an *Error.
+func (c *Client) Version(ctx context.Context, group, version string) (*snapshot.Table, error) {
+	if version == "" {
+		return nil, nil
 	}
-	return snapshot.NewTable(resources), nil
+	return live(ctx, c, schema.GroupVersion{Group: group, Version: version}, decodeTable)
+}
+
+// List reads one group's versions without their resources: their names in server order,
+// and the version that the server prefers. There are no versions if the server answered
+// that there is no such group.
+func (c *Client) List(ctx context.Context, name string) (versions []string, preferred string, err error) {
+	group, err := live(ctx, c, schema.GroupVersion{Group: name}, decodeGroup)
+	if group == nil {
+		return nil, "", err
+	}
+	for _, v := range group.Versions() {
+		versions = append(versions, v.Name)
+	}
+	return versions, group.Preferred(), nil
 }
 
 // Unanswered reports whether the read that ended with err was sent and got no answer at
@@ -46,33 +65,6 @@ func (c *Client) Version(ctx context.Context, group, version string) (*snapshot.
 func Unanswered(err error) bool {
 	var failed *Error
 	return errors.As(err, &failed) && failed.Code == 0 && !errors.Is(err, ErrNotSent)
-}
-
-// List reads one group's versions without their resources: their names in server order,
-// and the version that the server prefers. There are no versions if the server answered
-// that there is no such group.
-func (c *Client) List(ctx context.Context, name string) (versions []string, preferred string, err error) {
-	path, decode := "/apis/"+name, decodeGroup
-	if name == "" {
-		path, decode = corePath, decodeCore
-	} else if !segment(name) {
-		return nil, "", nil
-	}
-	if err := errMarked(name, ""); err != nil {
-		return nil, "", err
-	}
-	r := request{path: path, gv: schema.GroupVersion{Group: name}, accept: acceptLegacy}
-	group, err := get(ctx, c, r, func(seen *exchange) (*snapshot.Group, error) { return decode(seen.body, name) })
-	if errors.Is(err, errNotServed) {
-		return nil, "", nil
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	for _, v := range group.Versions() {
-		versions = append(versions, v.Name)
-	}
-	return versions, group.Preferred(), nil
 }
 
 // NotAwaited returns the error for a read that a caller did not wait for longer than wait,

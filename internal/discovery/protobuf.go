@@ -116,19 +116,19 @@ func decodeProtobuf(body []byte) (*share.Document, error) {
 }
 
 func (w *wire) group(data []byte) (*snapshot.Group, error) {
-	a := aggregated{builder: builder{name: string(w.field(w.field(data, groupMeta), metaName))}}
+	b := builder{name: string(w.field(w.field(data, groupMeta), metaName))}
 	for field, value := range w.fields(data) {
-		if field == groupVersions && !a.full() {
-			w.version(&a, value)
+		if field == groupVersions && !b.full() {
+			w.version(&b, value)
 		}
 	}
 	if w.err != nil {
 		return nil, w.err
 	}
-	return a.group(a.preferred), nil
+	return b.group(), nil
 }
 
-func (w *wire) version(a *aggregated, data []byte) {
+func (w *wire) version(b *builder, data []byte) {
 	w.take()
 	name, freshness := "", ""
 	var rows []snapshot.Resource
@@ -146,7 +146,7 @@ func (w *wire) version(a *aggregated, data []byte) {
 		}
 	}
 	if w.err == nil {
-		a.addVersion(name, freshness, rows)
+		b.addServed(name, freshness, rows)
 	}
 }
 

@@ -24,10 +24,10 @@ type exchange struct {
 	began  bool // the request was handed to the program's transport
 	code   int  // 0: no answer
 	etag   string
-	sent   []string     // credentials, in the forms in which a server may repeat them
-	caller share.Key    // see callerOf
-	stream *boundedBody // the body
-	body   []byte       // all of it, unless it is a stream
+	sent   []string      // credentials, in the forms in which a server may repeat them
+	caller share.Key     // see callerOf
+	stream io.ReadCloser // the body, without a bound
+	body   []byte        // all of it, unless it is a stream
 }
 
 type exchangeKey struct{}
@@ -45,24 +45,21 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return nil, errors.New("this transport is only for reads of a Client")
 	}
-	seen.began, seen.sent = true, sentBy(req)
+	*seen = exchange{began: true, sent: sentBy(req)}
 	resp, err := rt.next.RoundTrip(req)
-	if err == nil && resp == nil {
-		err = errNoResponse
-	}
-	if err != nil {
-		resp = &http.Response{}
+	answered := err == nil && resp != nil
+	if answered {
+		seen.code, seen.etag = resp.StatusCode, strongETag(resp.Header)
 	}
 	if rt.requested != nil {
-		rt.requested(req.URL.Path, resp.StatusCode)
+		rt.requested(req.URL.Path, seen.code)
 	}
-	if err != nil {
-		return nil, err
+	if !answered {
+		return nil, err // http.Client makes an error if this is none
 	}
 	if resp.Request != nil {
 		req = resp.Request // as it was sent: transports below this package add credentials
 	}
-	seen.code, seen.etag = resp.StatusCode, strongETag(resp.Header)
 	seen.sent, seen.caller = sentBy(req), callerOf(req)
 	return rt.bound(resp, seen)
 }
@@ -75,8 +72,8 @@ func (rt *roundTripper) bound(resp *http.Response, seen *exchange) (*http.Respon
 	if own.Body == nil { // http.Client forgives that, too
 		own.Body = http.NoBody
 	}
-	seen.stream = &boundedBody{ReadCloser: own.Body, left: rt.maxBytes, max: rt.maxBytes}
-	own.Body = seen.stream
+	seen.stream = own.Body
+	own.Body = http.MaxBytesReader(nil, own.Body, rt.maxBytes)
 	switch {
 	case seen.code == http.StatusNotModified:
 		seen.stream.Close()
@@ -85,7 +82,7 @@ func (rt *roundTripper) bound(resp *http.Response, seen *exchange) (*http.Respon
 	case seen.code < 200 || seen.code > 299:
 		defer seen.stream.Close()
 		var err error
-		if seen.body, err = io.ReadAll(seen.stream); err != nil {
+		if seen.body, err = io.ReadAll(own.Body); err != nil {
 			return nil, err
 		}
 		own.Body = io.NopCloser(bytes.NewReader(seen.body))
@@ -104,33 +101,6 @@ func strongETag(header http.Header) string {
 		return ""
 	}
 	return etag
-}
-
-// boundedBody fails once a server has sent more than it may.
-type boundedBody struct {
-	io.ReadCloser
-	left, max int64
-}
-
-// Read implements io.Reader.
-func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, &tooLargeError{b.max}
-	}
-	if int64(len(p))-1 > b.left { // not left+1, which may be too large for an int64
-		p = p[:b.left+1]
-	}
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return 0, &tooLargeError{b.max}
-	}
-	return n, err
-}
-
-type tooLargeError struct{ max int64 }
-
-func (e *tooLargeError) Error() string {
-	return fmt.Sprintf("the response is larger than the limit of %d bytes (MaxResponseBytes)", e.max)
 }
 
 // sameHost refuses redirects to another host: client-go's transport adds the
@@ -170,14 +140,14 @@ type outcome[T any] struct {
 	err   error
 }
 
-// guarded calls send, which runs code of the user: transports, and a rate limiter. Reads
+// Guarded calls send, which runs code of the user: transports, and a rate limiter. Reads
 // are made on goroutines of the mapper, where no caller can recover from a panic, as
-// controller-runtime does around a reconciler. So guarded returns an error if send panics
+// controller-runtime does around a reconciler. So Guarded returns an error if send panics
 // or ends its goroutine. A panic is logged with its stack.
 //
 // It does not wait much longer than until ctx ends. If it returns errAbandoned, send goes
 // on, and the caller must not use what send uses.
-func guarded[T any](ctx context.Context, send func() (T, error)) (T, error) {
+func Guarded[T any](ctx context.Context, send func() (T, error)) (T, error) {
 	ended := make(chan outcome[T], 1)
 	go func() {
 		o := outcome[T]{err: errGoexit}

@@ -83,37 +83,57 @@ func (c *Client) ListVersion(ctx context.Context, resource schema.GroupVersionRe
 	})
 }
 
-// Watch is an open watch. Its methods may not be called concurrently.
-type Watch struct {
-	client  *Client
-	request request
-	seen    *exchange
-	ctx     context.Context // of the request
-	cancel  context.CancelCauseFunc
-	end     *time.Timer // cancels the request
-	decoder *json.Decoder
-}
-
-// Watch opens a watch of the events after resourceVersion. It ends when it is closed, when
-// ctx ends, or after about lasting: a server that has not ended it by then is dead. The
-// caller must close it. The error is an *Error.
-func (c *Client) Watch(ctx context.Context, resource schema.GroupVersionResource, resourceVersion string, lasting time.Duration) (*Watch, error) {
-	w := &Watch{client: c, request: metadataRequest("watch", resource, "PartialObjectMetadata", map[string]string{
+// Watch watches the objects of a resource after resourceVersion. It calls opened once the
+// watch is open, and then event for each event: with the resource version after which the
+// next watch begins, and whether an object came, changed or went. It returns when ctx ends,
+// or after about lasting: a server that has not ended the watch by then is dead. The error
+// is nil if the watch is over, however it ended: the next one begins after the last event.
+// It is an *Error if there was no watch, or if the server sent an error or something that
+// is no event.
+func (c *Client) Watch(
+	ctx context.Context, resource schema.GroupVersionResource, resourceVersion string, lasting time.Duration,
+	opened func(), event func(resourceVersion string, changed bool),
+) error {
+	r := metadataRequest("watch", resource, "PartialObjectMetadata", map[string]string{
 		"watch": "true", "resourceVersion": resourceVersion, "allowWatchBookmarks": "true", "timeoutSeconds": strconv.Itoa(int(lasting.Seconds())),
-	})}
-	w.request.stream = true
-	w.ctx, w.cancel = context.WithCancelCause(ctx)
-	cancel := w.cancel // after Stop the timer stays for a while, and must keep no mapper
-	w.end = time.AfterFunc(c.options.RequestTimeout, func() { cancel(context.DeadlineExceeded) })
-	var err error
-	if w.seen, err = c.send(w.ctx, w.request); err != nil {
-		w.cancel(nil)
-		w.end.Stop()
-		return nil, c.failure(w.request, w.seen, err)
+	})
+	r.stream = true
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// After Stop the timer stays for a while, and must keep no mapper.
+	end := time.AfterFunc(c.options.RequestTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer end.Stop()
+	seen, err := c.send(ctx, r)
+	if err != nil {
+		return c.failure(r, seen, err)
 	}
-	w.end.Reset(lasting + watchMargin)
-	w.decoder = json.NewDecoder(w.seen.stream)
-	return w, nil
+	defer func() { // waits for the transport, but not long
+		cancel(nil)
+		_, _ = Guarded(ctx, func() (struct{}, error) { return struct{}{}, seen.stream.Close() })
+	}()
+	end.Reset(lasting + watchMargin)
+	opened()
+	var bounded struct{ io.Reader } // one event
+	for decoder, read := json.NewDecoder(&bounded), int64(0); ; read = decoder.InputOffset() {
+		bounded.Reader = http.MaxBytesReader(nil, seen.stream, c.options.MaxResponseBytes)
+		next, err := Guarded(ctx, func() (next watchEvent, err error) {
+			err = decoder.Decode(&next)
+			return next, err
+		})
+		if err == nil {
+			err = next.check()
+		} else if err = unreadable(err); err == nil {
+			return nil
+		}
+		if err != nil {
+			return c.failure(r, &exchange{code: next.Object.Code}, err)
+		}
+		event(next.Object.Metadata.ResourceVersion, next.Type != watch.Bookmark)
+		select {
+		case <-time.After(time.Duration(decoder.InputOffset()-read) * time.Second / perSecond):
+		case <-ctx.Done():
+		}
+	}
 }
 
 var errNoEvent = errors.New("the server sent something that is not a watch event")
@@ -134,43 +154,16 @@ func (e *watchEvent) check() error {
 	return errNoEvent
 }
 
-// Next waits for the next event. It returns the resource version after which the next
-// watch begins, and whether an object came, changed or went. The error is io.EOF if the
-// watch is over, however it ended: the next one begins after the last event. It is an
-// *Error if the server sent an error, or something that is no event.
-func (w *Watch) Next() (resourceVersion string, changed bool, err error) {
-	stream := w.seen.stream
-	read := stream.max - stream.left
-	stream.left = stream.max // for one event
-	select {
-	case <-time.After(time.Duration(read) * time.Second / perSecond):
-	case <-w.ctx.Done():
-		return "", false, io.EOF
-	}
-	event, err := guarded(w.ctx, func() (event watchEvent, err error) {
-		err = w.decoder.Decode(&event)
-		return event, err
-	})
+// unreadable returns the error for what is no event, and nil if the watch is over.
+func unreadable(err error) error {
 	var noJSON *json.SyntaxError
 	var otherType *json.UnmarshalTypeError
-	var tooLarge *tooLargeError
+	var tooLarge *http.MaxBytesError
 	switch {
-	case err == nil:
-		err = event.check()
 	case errors.As(err, &noJSON), errors.As(err, &otherType):
-		err = errNoEvent
-	case !errors.As(err, &tooLarge):
-		return "", false, io.EOF
+		return errNoEvent
+	case errors.As(err, &tooLarge):
+		return errTooLarge(tooLarge)
 	}
-	if err != nil {
-		return "", false, w.client.failure(w.request, &exchange{code: event.Object.Code}, err)
-	}
-	return event.Object.Metadata.ResourceVersion, event.Type != watch.Bookmark, nil
-}
-
-// Close ends the watch. It waits for its transport, but not long.
-func (w *Watch) Close() {
-	w.end.Stop()
-	w.cancel(nil)
-	_, _ = guarded(w.ctx, func() (struct{}, error) { return struct{}{}, w.seen.stream.Close() })
+	return nil
 }

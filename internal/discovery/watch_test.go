@@ -5,7 +5,6 @@ package discovery
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -47,21 +46,10 @@ var crds = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "
 // watchOnce returns the resource versions of a stream's events, and the error that ended it.
 func watchOnce(t testing.TB, body []byte) (versions []string, failed error) {
 	t.Helper()
-	w, err := watchClient(t, answers{http.StatusOK, body}).Watch(context.Background(), crds, "5", time.Minute)
-	if err != nil {
-		return nil, err
-	}
-	defer w.Close()
-	for {
-		version, _, err := w.Next()
-		if errors.Is(err, io.EOF) {
-			return versions, nil
-		}
-		if err != nil {
-			return versions, err
-		}
+	failed = watchClient(t, answers{http.StatusOK, body}).Watch(context.Background(), crds, "5", time.Minute, func() {}, func(version string, _ bool) {
 		versions = append(versions, version)
-	}
+	})
+	return versions, failed
 }
 
 // A server that does not say what is wrong leaves no error without a reason, and what it
@@ -83,7 +71,7 @@ func TestWatchErrorsHaveAReason(t *testing.T) {
 	if want := "list of /apis/apiextensions.k8s.io/v1/customresourcedefinitions failed: the server answered 410 Gone"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	_, err = refused.Watch(context.Background(), crds, "5", time.Minute)
+	err = refused.Watch(context.Background(), crds, "5", time.Minute, nil, nil)
 	if want := "watch of /apis/apiextensions.k8s.io/v1/customresourcedefinitions failed: the server answered 410 Gone"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -3,14 +3,11 @@
 package fakeapi
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 )
@@ -118,26 +115,4 @@ func describeResources(lists map[schema.GroupVersion]*metav1.APIResourceList) ma
 		}
 	}
 	return all
-}
-
-func decodeJSON(t *testing.T, body string) apidiscoveryv2.APIGroupDiscoveryList {
-	t.Helper()
-	var list apidiscoveryv2.APIGroupDiscoveryList
-	if err := json.Unmarshal([]byte(body), &list); err != nil {
-		t.Fatal(err)
-	}
-	return list
-}
-
-func decodeProtobuf(t *testing.T, body string) runtime.Unknown {
-	t.Helper()
-	message, ok := strings.CutPrefix(body, "k8s\x00")
-	if !ok {
-		t.Fatalf("no protobuf: %q", body)
-	}
-	var envelope runtime.Unknown
-	if err := envelope.Unmarshal([]byte(message)); err != nil {
-		t.Fatal(err)
-	}
-	return envelope
 }

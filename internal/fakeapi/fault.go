@@ -9,8 +9,7 @@ import (
 	"sync/atomic"
 )
 
-// A Fault is a way of answering wrongly, or not at all. Unless its own comment
-// says otherwise it does the same in memory and over TCP.
+// A Fault is a way of answering wrongly, or not at all.
 //
 // A fault ignores If-None-Match: it spoils the whole document, so a client that already
 // knows the document meets the fault, too. A spoiled answer keeps the headers of the true
@@ -32,8 +31,7 @@ func Times(n int, f Fault) Fault {
 }
 
 // Func returns any other fault. A response needs a body, which may be http.NoBody. An
-// error is an error of the connection: over TCP it resets the connection, whatever its
-// text.
+// error is an error of the connection.
 func Func(name string, respond func(*http.Request) (*http.Response, error)) Fault {
 	return Fault{name: name, respond: func(e exchange) (*http.Response, error) { return respond(e.req) }}
 }

@@ -9,15 +9,12 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"syscall"
 	"testing/iotest"
 	"time"
 )
 
-// Refused is a server that is not there. Over TCP the connection is accepted, and reset
-// before the answer; net/http's client repeats such a request if the connection was
-// used before.
+// Refused is a server that is not there.
 func Refused() Fault {
 	return always("Refused", func() (*http.Response, error) {
 		return nil, connectionError("dial", "connect", syscall.ECONNREFUSED)
@@ -60,26 +57,21 @@ func Timeout() Fault {
 // ever, until the request's context ends.
 func SlowDrip(interval time.Duration) Fault {
 	return altered("SlowDrip", func(e exchange, resp *http.Response) {
-		setStream(resp, drip{e.req.Context(), interval, io.MultiReader(resp.Body, endless(' '))})
+		setStream(resp, drip{e.req.Context(), interval, io.MultiReader(resp.Body, blanks{})})
 	})
 }
 
-// Huge sends the true document in JSON, with n bytes more in a field that no
-// client knows: valid, but too large. The bytes are made as they are read.
+// Huge sends the true document in JSON, and n bytes of white space after it: valid, but too
+// large. The bytes are made as they are read.
 func Huge(n int64) Fault {
 	return Fault{name: fmt.Sprintf("Huge(%d)", n), respond: func(e exchange) (*http.Response, error) {
 		req := e.req.Clone(e.req.Context())
 		req.Header.Set("Accept", e.form().json().contentType())
 		resp, err := exchange{req, e.world}.honest()
-		if err != nil {
-			return nil, err
+		if err == nil {
+			setStream(resp, io.MultiReader(resp.Body, io.LimitReader(blanks{}, n)))
 		}
-		const end = "}\n"
-		start := io.LimitReader(resp.Body, resp.ContentLength-int64(len(end)))
-		setStream(resp, io.MultiReader(
-			start, strings.NewReader(`,"padding":"`), io.LimitReader(endless('x'), n), strings.NewReader(`"`+end),
-		))
-		return resp, nil
+		return resp, err
 	}}
 }
 
@@ -105,12 +97,12 @@ func (d drip) Read(p []byte) (int, error) {
 	return d.source.Read(p[:1])
 }
 
-// endless reads the same byte over and over.
-type endless byte
+// blanks are white space without end.
+type blanks struct{}
 
-func (e endless) Read(p []byte) (int, error) {
+func (blanks) Read(p []byte) (int, error) {
 	for i := range p {
-		p[i] = byte(e)
+		p[i] = ' '
 	}
 	return len(p), nil
 }

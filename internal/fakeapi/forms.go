@@ -5,7 +5,6 @@ package fakeapi
 import (
 	"mime"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -82,41 +81,33 @@ func (f form) String() string {
 	}
 }
 
-// parseForm reads one media type of an Accept or Content-Type header.
-func parseForm(mediaType string) (f form, quality float64, ok bool) {
+// parseForm reads one media type of an Accept or Content-Type header, without its quality.
+func parseForm(mediaType string) (f form, ok bool) {
 	name, params, err := mime.ParseMediaType(mediaType)
-	if err != nil || !slices.Contains([]string{jsonType, protobufType, "application/*", "*/*"}, name) {
-		return form{}, 0, false
+	if err != nil || !slices.Contains([]string{jsonType, protobufType, "*/*"}, name) {
+		return form{}, false
 	}
 	f = form{version: params["v"], protobuf: name == protobufType}
-	quality = 1
-	if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
-		quality = q
-	}
 	if f.aggregated() {
-		return f, quality, params["g"] == discoveryGroup && params["as"] == discoveryKind
+		return f, params["g"] == discoveryGroup && params["as"] == discoveryKind
 	}
-	return f, quality, params["g"] == "" && params["as"] == ""
+	return f, params["g"] == "" && params["as"] == ""
 }
 
-// negotiate returns the most wanted form of an Accept header that the server can send.
-// Only the two roots have aggregated forms, and there the server prefers them, whatever
-// preference the client gives to plain JSON.
+// negotiate returns the first form of an Accept header that the server can send. Only the
+// two roots have aggregated forms, and there the server prefers them, whatever place the
+// client gives to plain JSON.
 func (f Forms) negotiate(accept string, root bool) (best form, ok bool) {
 	if accept == "" {
 		return form{}, true
 	}
-	most := -1.0
 	for _, mediaType := range strings.Split(accept, ",") {
-		wanted, quality, known := parseForm(mediaType)
+		wanted, known := parseForm(mediaType)
 		if !known || !f.speaks(wanted) || wanted.aggregated() && !root {
 			continue
 		}
-		if wanted.aggregated() {
-			quality += 10
-		}
-		if quality > most {
-			best, most, ok = wanted, quality, true
+		if !ok || wanted.aggregated() && !best.aggregated() {
+			best, ok = wanted, true
 		}
 	}
 	return best, ok

@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -16,22 +15,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	v2JSON          = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	v2Protobuf      = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-	v2beta1JSON     = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
-	v2beta1Protobuf = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
-	plainJSON       = "application/json"
-	plainProtobuf   = "application/vnd.kubernetes.protobuf"
-	everyForm       = v2Protobuf + "," + v2JSON + "," + plainJSON
+	v2JSON      = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	v2Protobuf  = "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	v2beta1JSON = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
+	plainJSON   = "application/json"
+	everyForm   = v2Protobuf + "," + v2JSON + "," + plainJSON
 )
-
-// An origin is one way to reach a server.
-type origin struct {
-	client *http.Client
-	url    string
-}
-
-func inMemoryOrigin(s *Server) origin { return origin{s.Client(), "http://fake.invalid"} }
 
 // result is what a client sees of an answer. The body is as much of it as there was.
 type result struct {
@@ -41,11 +30,11 @@ type result struct {
 	Err    error // of the request or of reading the body
 }
 
-func (o origin) get(t *testing.T, path, accept, ifNoneMatch string) result {
+func get(t *testing.T, s *Server, path, accept, ifNoneMatch string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, o.url+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://fake.invalid"+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +42,7 @@ func (o origin) get(t *testing.T, path, accept, ifNoneMatch string) result {
 	if ifNoneMatch != "" {
 		req.Header.Set("If-None-Match", ifNoneMatch)
 	}
-	resp, err := o.client.Do(req)
+	resp, err := s.Client().Do(req)
 	if err != nil {
 		return result{Err: err}
 	}
@@ -68,17 +57,4 @@ func lines(requests []Request) []string {
 		list = append(list, r.String())
 	}
 	return list
-}
-
-func forBothOrigins(t *testing.T, run func(t *testing.T, s *Server, o origin, tcp bool)) {
-	t.Run("memory", func(t *testing.T) {
-		s := New(Typical(2, 1, 1)...)
-		run(t, s, inMemoryOrigin(s), false)
-	})
-	t.Run("tcp", func(t *testing.T) {
-		s := New(Typical(2, 1, 1)...)
-		server := httptest.NewServer(s)
-		defer server.Close()
-		run(t, s, origin{server.Client(), server.URL}, true)
-	})
 }

@@ -99,7 +99,7 @@ func (s *Server) complete(r *record, resp *http.Response) {
 		return
 	}
 	r.request.Form = strconv.Itoa(resp.StatusCode)
-	if f, _, ok := parseForm(resp.Header.Get("Content-Type")); ok && resp.StatusCode == http.StatusOK {
+	if f, ok := parseForm(resp.Header.Get("Content-Type")); ok && resp.StatusCode == http.StatusOK {
 		r.request.Form = f.String()
 	}
 }

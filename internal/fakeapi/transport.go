@@ -3,11 +3,9 @@
 package fakeapi
 
 import (
-	"errors"
 	"io"
-	"net"
+	"maps"
 	"net/http"
-	"strconv"
 	"sync/atomic"
 
 	"k8s.io/client-go/rest"
@@ -45,54 +43,21 @@ func (t inMemory) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.server.answer(req)
 }
 
-// ServeHTTP serves the same over HTTP/1.1.
+// ServeHTTP serves the same over HTTP/1.1. An answer that breaks ends its connection.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	resp, err := s.answer(req)
-	if err != nil {
-		drop(w)
+	if err == nil {
+		defer resp.Body.Close()
+		maps.Copy(w.Header(), resp.Header)
+		w.WriteHeader(resp.StatusCode)
+		_, err = io.Copy(w, resp.Body)
+	}
+	if err == nil {
 		return
 	}
-	defer resp.Body.Close()
-	for name, values := range resp.Header {
-		w.Header()[name] = values
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+		_ = conn.Close()
 	}
-	if resp.ContentLength >= 0 && resp.StatusCode != http.StatusNotModified {
-		w.Header().Set("Content-Length", strconv.FormatInt(resp.ContentLength, 10))
-	}
-	w.WriteHeader(resp.StatusCode)
-
-	// If a body ends before its Content-Length, net/http closes the connection, which is
-	// an unexpected EOF to the client.
-	_, err = io.Copy(flushing{w, http.NewResponseController(w)}, resp.Body)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		drop(w)
-	}
-}
-
-// flushing sends each write at once.
-type flushing struct {
-	http.ResponseWriter
-	control *http.ResponseController
-}
-
-func (f flushing) Write(p []byte) (int, error) {
-	n, err := f.ResponseWriter.Write(p)
-	if err != nil {
-		return n, err
-	}
-	return n, f.control.Flush()
-}
-
-// drop resets the connection under a request.
-func drop(w http.ResponseWriter) {
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		return
-	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // close with RST, not FIN
-	}
-	_ = conn.Close()
 }
 
 // A Balancer is several servers behind one address: it returns the one that answers a

@@ -44,46 +44,12 @@ const (
 	forever = time.Duration(math.MaxInt64)
 )
 
-// echoesFrom returns the echoes of an event that is answered now: the times at which it
-// is answered again. The event may come before the document shows the change. That
-// happens if another replica of the API server serves the document, or if the event is
-// about an APIService, whose own document is fetched up to a minute later. An echo costs
-// two 304s if nothing else has changed. A pause that is not shorter than the interval
-// needs no echo.
-func echoesFrom(now time.Time, interval time.Duration) []time.Time {
-	var echoes []time.Time
-	for _, seconds := range []time.Duration{2, 6, 12, 50} {
-		pause := seconds * time.Second
-		if now = now.Add(pause); pause < interval {
-			echoes = append(echoes, now)
-		}
-	}
-	return echoes
-}
-
-// merged returns all echoes in order. Of echoes that come right after one another it
-// keeps only the last. An event must not remove the echo that an earlier event still
-// needs, and a storm of events must not make a storm of echoes.
-func merged(a, b []time.Time) []time.Time {
-	all := append(slices.Clone(a), b...)
-	slices.SortFunc(all, time.Time.Compare)
-	var kept []time.Time
-	for _, echo := range all {
-		if len(kept) == 0 || echo.Sub(kept[len(kept)-1]) >= spacing {
-			kept = append(kept, echo)
-		} else {
-			kept[len(kept)-1] = echo
-		}
-	}
-	return kept
-}
-
-// after returns the echoes that a refresh that starts now does not answer.
-func after(now time.Time, echoes []time.Time) []time.Time {
-	for len(echoes) > 0 && !echoes[0].After(now) {
-		echoes = echoes[1:]
-	}
-	return echoes
+// echoes returns how long after its answer an event is answered again. It may come before
+// the document shows the change. That happens if another replica of the API server serves
+// the document, or if the event is about an APIService, whose own document is fetched up to
+// a minute later. An echo costs two 304s if nothing else has changed.
+func echoes() []time.Duration {
+	return []time.Duration{2 * time.Second, 8 * time.Second, 20 * time.Second, 70 * time.Second}
 }
 
 // Doorbell asks for a refresh. Any number of rings before it is answered count as one.
@@ -137,10 +103,9 @@ func Run(ctx context.Context, options Options, refresh func(context.Context) err
 
 func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh func(context.Context) error) {
 	backoff := newBackoff()
-	var echoes []time.Time // when the last event is answered again
+	var again []time.Time // when events are answered again
 	for ctx.Err() == nil {
 		started := time.Now()
-		echoes = after(started, echoes)
 		err := refresh(ctx)
 		next := rest(shorten(interval), time.Since(started))
 		if err == nil {
@@ -148,14 +113,17 @@ func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh f
 		} else {
 			next = min(next, shorten(backoff.Step()))
 		}
-		if len(echoes) > 0 {
-			next = min(next, max(time.Until(echoes[0]), settle, spacing-time.Since(started)))
+		again = slices.DeleteFunc(again, func(echo time.Time) bool { return !echo.After(started) })
+		for _, echo := range again {
+			next = min(next, max(time.Until(echo), settle, spacing-time.Since(started)))
 		}
 		if rung := sleep(ctx, next, bell.rung); rung {
 			// Let the burst pass, and keep spacing from the last refresh.
 			sleep(ctx, max(settle, spacing-time.Since(started))+rand.N(spread), nil)
 			if bell.drain() {
-				echoes = merged(echoes, echoesFrom(time.Now(), interval))
+				for _, later := range echoes() {
+					again = append(again, time.Now().Add(later))
+				}
 			}
 		}
 	}

@@ -5,7 +5,6 @@ package refresh
 import (
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"sync/atomic"
@@ -42,7 +41,7 @@ const (
 	// twice that. It is what client-go's Reflector waits in the end if a server is not
 	// healthy (tools/cache/reflector.go, NewReflectorWithOptions).
 	longPause = 30 * time.Second
-	// lateEcho is how long after a ring its last echo comes; see echoesFrom.
+	// lateEcho is how long after a ring its last echo comes; see echoes.
 	lateEcho = 70 * time.Second
 )
 
@@ -121,17 +120,30 @@ func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 // missed events. It reports whether the watch ended when it was asked to. The error is nil
 // if the server only no longer has the events since that place.
 func (w *Watcher) watch(ctx context.Context, bell *Doorbell) (due bool, err error) {
-	resumed := w.version != ""
+	resumed, first := w.version != "", w.opened.IsZero()
 	if !resumed {
 		if w.version, err = w.client.ListVersion(ctx, w.resource); err != nil {
 			return false, err
 		}
 	}
 	lasting := leastWatch + rand.N(leastWatch)
-	open, err := w.client.Watch(ctx, w.resource, w.version, lasting)
-	if err == nil {
-		lasted, end := w.follow(open, bell, resumed)
-		due, err = end == nil && lasted >= lasting-early, end
+	err = w.client.Watch(ctx, w.resource, w.version, lasting, func() {
+		w.opened = time.Now()
+		w.setWatching(true)
+		if first {
+			bell.Ring()
+		} else if !resumed {
+			w.ring(bell)
+		}
+	}, func(version string, changed bool) {
+		w.version = version
+		if changed {
+			w.ring(bell)
+		}
+	})
+	if w.Watching() {
+		w.ended()
+		due = err == nil && time.Since(w.opened) >= lasting-early
 	}
 	switch {
 	case err != nil:
@@ -145,37 +157,13 @@ func (w *Watcher) watch(ctx context.Context, bell *Doorbell) (due bool, err erro
 	return due, err
 }
 
-// follow rings for each change until the watch ends, and counts the watch. The error is nil
-// if the next watch can begin there.
-func (w *Watcher) follow(open *discovery.Watch, bell *Doorbell, resumed bool) (lasted time.Duration, err error) {
-	first := w.opened.IsZero()
-	w.opened = time.Now()
-	w.setWatching(true)
-	if first {
-		bell.Ring()
-	} else if !resumed {
-		w.ring(bell)
-	}
-	for {
-		version, changed, next := open.Next()
-		if err = next; err != nil {
-			break
-		}
-		w.version = version
-		if changed {
-			w.ring(bell)
-		}
-	}
-	lasted = time.Since(w.opened)
+// ended counts a watch that was open.
+func (w *Watcher) ended() {
 	w.setWatching(false)
-	open.Close()
-	if w.short++; lasted >= steady {
+	w.short++
+	if time.Since(w.opened) >= steady {
 		w.short, w.troubled, w.pauses = 0, false, newPauses()
 	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return lasted, err
 }
 
 // ring rings for an event. If watches do not stay open, the next one most likely rings

@@ -14,10 +14,9 @@ import (
 // timer refers only to the flag that it sets, so it keeps no mapper alive. After the timer
 // has fired there is none until the next refresh has ended.
 type age struct {
-	most time.Duration // 0 or less: never
-	due  *atomic.Bool
-
-	begun sync.Once
+	most  time.Duration // 0 or less: never
+	due   *atomic.Bool
+	begun sync.Once // the clock starts with the first read
 
 	mu    sync.Mutex // held for short work in memory only
 	timer *time.Timer
@@ -25,19 +24,10 @@ type age struct {
 
 func newAge(most time.Duration) *age { return &age{most: most, due: new(atomic.Bool)} }
 
-// begin is called after each read. The first one starts the clock.
-func (a *age) begin() { a.begun.Do(func() { a.next(a.most) }) }
-
-// confirmed is called after each refresh that has succeeded.
-func (a *age) confirmed() { a.next(a.most) }
-
-// failed is called after each refresh that has failed. The next refresh is due after
-// twice the time. That pause does not grow further, because what is known gets as old as
-// the pause.
-func (a *age) failed() { a.next(2 * a.most) }
-
-// next sets when the next confirmation is due.
-func (a *age) next(pause time.Duration) {
+// next makes the next confirmation due after so many times MaxAge: once after a refresh, or
+// the first read, and twice after a refresh that has failed. That pause does not grow
+// further, because what is known gets as old as the pause.
+func (a *age) next(times time.Duration) {
 	if a.most <= 0 {
 		return
 	}
@@ -48,7 +38,7 @@ func (a *age) next(pause time.Duration) {
 	}
 	due := a.due
 	due.Store(false)
-	a.timer = time.AfterFunc(pause, func() { due.Store(true) })
+	a.timer = time.AfterFunc(times*a.most, func() { due.Store(true) })
 }
 
 // Due reports whether a confirmation is due: MaxAge has passed since the last one. It
@@ -63,7 +53,7 @@ func (r *Reloader) Confirm() {
 	}
 	go func() {
 		if r.Refresh(context.Background()) != nil {
-			r.age.failed()
+			r.age.next(2)
 		}
 	}()
 }

@@ -11,14 +11,13 @@ import (
 
 // flight is one read of the server, shared by all callers that joined before it started.
 type flight struct {
-	read   snapshot.Read
+	read    snapshot.Read
+	outcome snapshot.Outcome // written by perform, before done is closed
+	done    chan struct{}
+
+	// Written when it starts.
 	ctx    context.Context // of its requests; it ends only if the last waiter abandons the flight
 	cancel context.CancelFunc
-	done   chan struct{}
-
-	// Written by perform, before done is closed.
-	outcome snapshot.Outcome
-	from    *snapshot.Snapshot // the snapshot when its last request began
 
 	// Guarded by flights.mu.
 	began   snapshot.Tick // when it started; 0: it waits
@@ -40,8 +39,9 @@ type flights struct {
 }
 
 // do waits for a read that began after since, or begins after the call of do. If ctx ends
-// first, do returns its cause, and the flight goes on without this waiter.
-func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick) (*flight, error) {
+// first, do returns its cause, and the flight goes on without this waiter. If abandon, it goes
+// on only if another caller waits for it; otherwise it has ended when do returns.
+func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick, abandon bool) (*flight, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx) // otherwise a flight might start for nobody
 	}
@@ -50,32 +50,15 @@ func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick)
 	case <-f.done:
 		return f, nil
 	case <-ctx.Done():
-		fs.leave(f, false)
+		if fs.leave(f, abandon) {
+			<-f.done
+		}
 		return nil, context.Cause(ctx)
 	}
 }
 
 // never is greater than every tick: for a caller that joins no flight that has begun.
 const never = ^snapshot.Tick(0)
-
-// doWhile is do for a read that begins after the call, but it abandons the flight when ctx
-// ends: the flight goes on only if another caller waits for it. Otherwise it has ended when
-// doWhile returns.
-func (fs *flights) doWhile(ctx context.Context, r snapshot.Read) (*flight, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	f := fs.join(r, never)
-	select {
-	case <-f.done:
-		return f, nil
-	case <-ctx.Done():
-		if fs.leave(f, true) {
-			<-f.done
-		}
-		return nil, context.Cause(ctx)
-	}
-}
 
 // join returns the flight that makes r if it began after since and goes on, or else the next
 // one.
@@ -85,21 +68,16 @@ func (fs *flights) join(r snapshot.Read, since snapshot.Tick) *flight {
 	f := fs.running[r]
 	if f != nil && (f.began <= since || f.ctx.Err() != nil) {
 		if f.next == nil {
-			f.next = newFlight(r)
+			f.next = &flight{read: r, done: make(chan struct{})}
 		}
 		f = f.next
 	}
 	if f == nil {
-		f = newFlight(r)
+		f = &flight{read: r, done: make(chan struct{})}
 		fs.start(f)
 	}
 	f.waiters++
 	return f
-}
-
-func newFlight(r snapshot.Read) *flight {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &flight{read: r, ctx: ctx, cancel: cancel, done: make(chan struct{})}
 }
 
 // start starts f. fs.mu is held, and no other flight makes the read.
@@ -108,6 +86,7 @@ func (fs *flights) start(f *flight) {
 		fs.running = map[snapshot.Read]*flight{}
 	}
 	fs.running[f.read], f.began = f, fs.tick()
+	f.ctx, f.cancel = context.WithCancel(context.Background())
 	go func() {
 		fs.perform(f)
 		fs.mu.Lock()
@@ -132,9 +111,10 @@ func (fs *flights) leave(f *flight, abandon bool) (abandoned bool) {
 	}
 	if f.began == 0 {
 		fs.running[f.read].next = nil
+		return false
 	}
-	if abandon || f.began == 0 {
+	if abandon {
 		f.cancel()
 	}
-	return abandon && f.began > 0
+	return abandon
 }

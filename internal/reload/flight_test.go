@@ -53,20 +53,11 @@ func newTower(t *testing.T) *tower {
 	return tw
 }
 
-func (tw *tower) under() (n int) {
-	tw.mu.Lock()
-	defer tw.mu.Unlock()
-	for _, flying := range tw.flying {
-		n += flying
-	}
-	return n
-}
-
 // ask asks for a read in the background and reports how long that took.
 func (tw *tower) ask(r snapshot.Read) <-chan time.Duration {
 	took, start := make(chan time.Duration, 1), time.Now()
 	go func() {
-		_, _ = tw.do(context.Background(), r, never)
+		_, _ = tw.do(context.Background(), r, never, false)
 		took <- time.Since(start)
 	}()
 	synctest.Wait()
@@ -86,14 +77,14 @@ func TestFlightsAreShared(t *testing.T) {
 		join := func(want string) {
 			for range 100 {
 				wg.Go(func() {
-					if f, err := tw.do(context.Background(), version("a", "v1"), never); err != nil || f.outcome.Err.Error() != want {
+					if f, err := tw.do(context.Background(), version("a", "v1"), never, false); err != nil || f.outcome.Err.Error() != want {
 						t.Errorf("%v, want %s", err, want)
 					}
 				})
 			}
 			synctest.Wait()
 		}
-		wg.Go(func() { _, _ = tw.do(context.Background(), version("a", "v1"), never) })
+		wg.Go(func() { _, _ = tw.do(context.Background(), version("a", "v1"), never, false) })
 		synctest.Wait()
 		join("flight 2")
 		time.Sleep(1500 * time.Millisecond)
@@ -116,7 +107,7 @@ func TestWaiterLeavesWithItsContext(t *testing.T) {
 		var wg sync.WaitGroup
 		leave := func(r snapshot.Read) {
 			wg.Go(func() {
-				if _, err := tw.do(ctx, r, never); !errors.Is(err, reason) {
+				if _, err := tw.do(ctx, r, never, false); !errors.Is(err, reason) {
 					t.Errorf("%v: %v", r, err)
 				}
 			})
@@ -141,63 +132,40 @@ func TestWaiterLeavesWithItsContext(t *testing.T) {
 	})
 }
 
-// doWhile ends a flight that nobody else waits for, and returns when it has ended.
-// One that others wait for goes on.
+// A caller who abandons a flight ends one that nobody else waits for, and returns when it has
+// ended. One that others wait for goes on. Nobody joins one that is abandoned: its transport
+// may take a while to stop, and the end of another caller's context is no answer.
 func TestAbandonedFlightEnds(t *testing.T) {
-	for name, shared := range map[string]bool{"alone": false, "shared": true} {
+	for name, test := range map[string]struct {
+		asked  time.Duration // when another caller asks
+		answer string
+		ends   time.Duration // when the one who abandons it gets its error
+	}{
+		"alone":  {550 * time.Millisecond, "flight 2", 600 * time.Millisecond},
+		"shared": {0, "flight 1", 500 * time.Millisecond},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			tw := newTower(t)
+			perform := tw.perform
+			tw.perform = func(f *flight) {
+				perform(f)
+				time.Sleep(100 * time.Millisecond) // also if it was cancelled
+			}
 			ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 			defer cancel()
-			start, ended := time.Now(), make(chan error, 1)
-			var other <-chan time.Duration
+			start := time.Now()
 			go func() {
-				_, err := tw.doWhile(ctx, version("a", "v1"))
-				ended <- err
+				_, err := tw.do(ctx, version("a", "v1"), never, true)
+				if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took != test.ends {
+					t.Errorf("%s: %v after %v", name, err, took)
+				}
 			}()
+			time.Sleep(test.asked)
 			synctest.Wait()
-			if shared { // as one that joined before the flight began
-				tw.flights.mu.Lock()
-				f := tw.running[version("a", "v1")]
-				f.waiters++
-				tw.flights.mu.Unlock()
-				took := make(chan time.Duration, 1)
-				go func() { <-f.done; took <- time.Since(start) }()
-				other = took
+			if f, err := tw.do(context.Background(), version("a", "v1"), 0, false); err != nil || f.outcome.Err.Error() != test.answer {
+				t.Errorf("%s: %v; want %s", name, f, test.answer)
 			}
-			if err := <-ended; !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 500*time.Millisecond {
-				t.Errorf("%s: %v after %v", name, err, time.Since(start))
-			}
-			if flying := tw.under(); (flying > 0) != shared {
-				t.Errorf("%s: %d flights are under way", name, flying)
-			}
-			if shared && <-other != time.Second {
-				t.Errorf("%s: the other did not get its flight", name)
-			}
-			if f, err := tw.do(context.Background(), version("a", "v1"), never); err != nil || f.outcome.Err.Error() != "flight 2" {
-				t.Errorf("%s: the read is blocked: %v", name, err)
-			}
+			synctest.Wait()
 		})
 	}
-}
-
-// Nobody joins a flight that is abandoned: its transport may take a while to stop, and the
-// end of another caller's context is no answer.
-func TestNobodyJoinsAnAbandonedFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tw := newTower(t)
-		slow := tw.perform
-		tw.perform = func(f *flight) {
-			slow(f)
-			time.Sleep(time.Second) // also if it was cancelled
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-		defer cancel()
-		go func() { _, _ = tw.doWhile(ctx, version("a", "v1")) }()
-		time.Sleep(600 * time.Millisecond)
-		if f, err := tw.do(context.Background(), version("a", "v1"), 0); err != nil || errors.Is(f.outcome.Err, context.Canceled) {
-			t.Errorf("%v, %v", err, f.outcome.Err)
-		}
-		synctest.Wait()
-	})
 }

@@ -94,32 +94,26 @@ func (r *Reloader) unanswered(s *snapshot.Snapshot, q snapshot.Query) bool {
 	})
 }
 
-// make makes the first of reads if they are of one group: upstream's counting transport
+// make makes the first of the reads if they are of one group: upstream's counting transport
 // allows one request at a time. The groups of a lookup in several are read side by side,
 // and no longer than knownWait after one that suffices.
-func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
-	first := reads[0]
-	if !slices.ContainsFunc(reads, func(r snapshot.Read) bool { return r.Group != first.Group }) {
-		return l.read(ctx, first)
+func (l *lookup) make(ctx context.Context, groups [][]snapshot.Read) error {
+	if len(groups) == 1 {
+		return l.read(ctx, groups[0][0])
 	}
 	enough, stop := context.WithCancel(ctx)
 	defer stop()
-	var once sync.Once
-	var timer *time.Timer
-	_ = inParallel(byGroup(reads), func(reads []snapshot.Read) error {
+	_ = inParallel(groups, func(reads []snapshot.Read) error {
 		for _, r := range reads {
 			if err := l.read(enough, r); err != nil {
 				return err
 			}
 		}
 		if l.answered() {
-			once.Do(func() { timer = time.AfterFunc(knownWait, stop) })
+			time.AfterFunc(knownWait, stop)
 		}
 		return nil
 	})
-	if timer != nil {
-		timer.Stop()
-	}
 	return context.Cause(ctx)
 }
 
@@ -127,56 +121,37 @@ func (l *lookup) make(ctx context.Context, reads []snapshot.Read) error {
 // of the lookup in the same group got no answer, and if the lookup waits no longer anyway,
 // it asks that group for nothing more. It returns an error only if ctx ended.
 func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
-	waiting, hangs := ctx, l.hangs(r.Group)
-	if l.brief || hangs {
+	l.mu.Lock()
+	before, silent := l.p.Done[r], l.p.Any(r.Group, func(o snapshot.Outcome) bool { return o.Silent })
+	l.mu.Unlock()
+	waiting, since := ctx, l.p.Began
+	if l.brief || silent {
 		wait := knownWait
-		if l.brief && hangs {
+		if l.brief && silent {
 			wait = 0
 		}
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
 	}
-	since := l.p.Began
-	if l.times(r) > 0 {
+	if before.Times > 0 {
 		since = never // the read is repeated because of a change
 	}
-	f, err := l.r.flights.do(waiting, r, since)
+	f, err := l.r.flights.do(waiting, r, since, false)
 	if err != nil && ctx.Err() != nil {
 		return err
 	}
-	o := snapshot.Outcome{Tick: l.r.Now(), Err: err}
+	o := snapshot.Outcome{Tick: l.r.Now(), Err: discovery.NotAwaited(r, knownWait)}
 	if err == nil {
 		o = f.outcome
-	} else {
-		o.Err = discovery.NotAwaited(r, knownWait)
 	}
+	o.Times = before.Times + 1
+	o.Gone = o.Gone || before.Gone
+	o.Silent = discovery.Unanswered(o.Err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	o.Times = l.p.Done[r].Times + 1
-	o.Gone = o.Gone || l.p.Done[r].Gone
-	o.Silent = discovery.Unanswered(o.Err)
 	l.p.Done[r] = o
 	return nil
-}
-
-// times returns how often the lookup has made a read.
-func (l *lookup) times(r snapshot.Read) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.p.Done[r].Times
-}
-
-// hangs reports whether a read of the lookup in a group got no answer.
-func (l *lookup) hangs(group string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for r, o := range l.p.Done {
-		if r.Group == group && r.Part != snapshot.PartDocument && o.Silent {
-			return true
-		}
-	}
-	return false
 }
 
 // finding returns what a lookup that has made all its reads is answered from: s, and what
@@ -201,23 +176,8 @@ func (l *lookup) finding(s *snapshot.Snapshot) Finding {
 	}
 	return Finding{
 		Snapshot: s, Failed: failed, Err: document.Err,
-		Partial: l.p.Start.Cold() || len(l.q.Versions) == 0 && l.p.SawGone(l.q.Group),
+		Partial: l.p.Start.Cold() || len(l.q.Versions) == 0 && l.p.Any(l.q.Group, func(o snapshot.Outcome) bool { return o.Gone }),
 	}
-}
-
-// byGroup splits reads by group and keeps their order.
-func byGroup(reads []snapshot.Read) (groups [][]snapshot.Read) {
-	at := map[string]int{}
-	for _, r := range reads {
-		i, ok := at[r.Group]
-		if !ok {
-			i = len(groups)
-			at[r.Group] = i
-			groups = append(groups, nil)
-		}
-		groups[i] = append(groups[i], r)
-	}
-	return groups
 }
 
 // mostParallel is how many groups a lookup or a refresh reads at a time.

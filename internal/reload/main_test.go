@@ -39,36 +39,6 @@ func newReloaderWith(t *testing.T, server *fakeapi.Server, options Options) *Rel
 	return New(client, &Queue{}, options)
 }
 
-// checkInvariants returns what is wrong with s, as far as that is visible from outside.
-// Package snapshot checks the rest itself.
-func checkInvariants(s *snapshot.Snapshot) error {
-	groups := map[string]bool{}
-	for _, g := range s.Groups() {
-		if groups[g.Name()] {
-			return fmt.Errorf("two groups %q", g.Name())
-		}
-		groups[g.Name()] = true
-		if s.Group(g.Name()) != g {
-			return fmt.Errorf("group %q is not found by its name", g.Name())
-		}
-		versions := map[string]bool{}
-		for i := range g.Versions() {
-			v := &g.Versions()[i]
-			if versions[v.Name] || g.Version(v.Name) == nil {
-				return fmt.Errorf("group %q: version %q is twice or nowhere", g.Name(), v.Name)
-			}
-			versions[v.Name] = true
-		}
-	}
-	switch {
-	case !s.Read() && s.Aggregated():
-		return fmt.Errorf("aggregated, but never read")
-	case s.Read() && s.Generation() == 0:
-		return fmt.Errorf("read, but of no generation")
-	}
-	return nil
-}
-
 // find looks for a kind and returns the version that it is found in.
 func find(ctx context.Context, r *Reloader, group, kind string, versions ...string) (string, error) {
 	gk := schema.GroupKind{Group: group, Kind: kind}
@@ -166,8 +136,7 @@ func (c *chaos) use(t *testing.T, rnd *rand.Rand) {
 	}
 }
 
-// Whatever happens at once: what is always served is never absent, every snapshot is sound,
-// and once it is quiet the mapper knows exactly what the server serves.
+// Whatever happens at once: what is always served is never absent, and once it is quiet the mapper knows exactly what the server serves.
 func TestWhatIsAlwaysServedIsNeverAbsent(t *testing.T) {
 	for _, forms := range []fakeapi.Forms{fakeapi.Aggregated(), fakeapi.Legacy()} {
 		c := &chaos{server: fakeapi.New(fakeapi.Typical(0, 0, 0)...)}
@@ -188,9 +157,6 @@ func TestWhatIsAlwaysServedIsNeverAbsent(t *testing.T) {
 						c.change(rnd)
 					}
 					c.use(t, rnd)
-					if err := checkInvariants(c.r.Snapshot()); err != nil {
-						t.Error(err)
-					}
 				}
 			}()
 		}

@@ -34,15 +34,15 @@ func (q *Queue) Add(call func()) {
 	}
 }
 
-// run makes the calls, and ends when none is left. If a call panics or ends the goroutine,
-// another goroutine makes the rest. A panic is logged with its stack: it must not end a
-// program for a report that nobody waits for.
+// run makes the next call, and leaves the others to another goroutine: so none is lost if it
+// panics or ends its goroutine. A panic is logged with its stack: it must not end a program
+// for a report that nobody waits for.
 func (q *Queue) run() {
-	ended := false
+	call := q.next()
+	if call == nil {
+		return
+	}
 	defer func() {
-		if ended {
-			return
-		}
 		go q.run()
 		if p := recover(); p != nil {
 			for _, handle := range utilruntime.PanicHandlers {
@@ -50,10 +50,7 @@ func (q *Queue) run() {
 			}
 		}
 	}()
-	for call := q.next(); call != nil; call = q.next() {
-		call()
-	}
-	ended = true
+	call()
 }
 
 func (q *Queue) next() func() {

@@ -24,59 +24,44 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	}
 	differing, dropped := r.Snapshot().Due()
 	ended := make(chan error, 1)
-	go func() { ended <- r.readDropped(ctx, dropped) }()
-	_ = inParallel(differing, func(reads []snapshot.Read) error { return r.readInOrder(ctx, reads) })
+	go func() {
+		ended <- r.readInOrder(ctx, dropped, func(read snapshot.Read, o snapshot.Outcome) bool {
+			return o.Err != nil || r.Snapshot().Serves(read.Group, read.Version)
+		})
+	}()
+	_ = inParallel(differing, func(reads []snapshot.Read) error { return r.readInOrder(ctx, reads, silent) })
 	<-ended
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	r.age.confirmed()
+	r.age.next(1)
 	return nil
 }
 
 // ReadDocument reads the document, and nothing else. It returns when that is done, or when ctx
 // ends.
 func (r *Reloader) ReadDocument(ctx context.Context) error {
-	f, err := r.flights.doWhile(ctx, snapshot.Read{})
-	return errors.Join(err, outcomeOf(f))
-}
-
-func outcomeOf(f *flight) error {
-	if f == nil {
-		return nil
+	f, err := r.flights.do(ctx, snapshot.Read{}, never, true)
+	if err != nil {
+		return err
 	}
 	return f.outcome.Err
 }
 
-// readDropped reads groups that the document does not have one after the other, and stops
-// at the first that is still there: then the document is behind.
-func (r *Reloader) readDropped(ctx context.Context, groups [][]snapshot.Read) error {
-	for _, reads := range groups {
-		for _, read := range reads {
-			f, err := r.flights.doWhile(ctx, read)
-			if err != nil {
-				return err
-			}
-			if !f.outcome.Gone {
-				return f.outcome.Err
-			}
-		}
-	}
-	return nil
-}
+// silent reports whether a read got no answer: others of its group would most likely hang as
+// long.
+func silent(_ snapshot.Read, o snapshot.Outcome) bool { return discovery.Unanswered(o.Err) }
 
-// readInOrder makes the reads of one group one after the other. It joins the errors of
-// those that failed. It stops when ctx ends, and at the first that gets no answer: the
-// others would most likely hang as long.
-func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read) error {
+// readInOrder makes reads one after the other. It joins the errors of those that failed. It
+// stops when ctx ends, and after the first outcome that is the last.
+func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read, last func(snapshot.Read, snapshot.Outcome) bool) error {
 	var errs []error
 	for _, read := range reads {
-		f, err := r.flights.doWhile(ctx, read)
+		f, err := r.flights.do(ctx, read, never, true)
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("read group %q: %w", read.Group, err))...)
 		}
-		errs = append(errs, f.outcome.Err)
-		if discovery.Unanswered(f.outcome.Err) {
+		if errs = append(errs, f.outcome.Err); last(read, f.outcome) {
 			break
 		}
 	}
@@ -92,12 +77,12 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 		lists[i] = []snapshot.Read{{Part: snapshot.PartList, Group: group}}
 	}
 	return inParallel(lists, func(list []snapshot.Read) error {
-		err := r.readInOrder(ctx, list)
+		err := r.readInOrder(ctx, list, silent)
 		if ctx.Err() != nil {
 			return err
 		}
 		versions := r.Snapshot().LiveReads(list[0].Group)
-		failed := r.readInOrder(ctx, versions[:len(versions)-1])
+		failed := r.readInOrder(ctx, versions[:len(versions)-1], silent)
 		return errors.Join(err, failed)
 	})
 }
@@ -106,7 +91,8 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 // until release is called.
 func (r *Reloader) KeepAll() (release func()) {
 	add := func(n int) {
-		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.Whole(n) })
+		now := r.tick()
+		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.Whole(n, now) })
 	}
 	add(1)
 	return func() { add(-1) }
@@ -119,7 +105,7 @@ func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snaps
 		err := r.RefreshGroups(ctx, []string{gv.Group})
 		return r.Snapshot(), err
 	}
-	f, err := r.flights.do(ctx, snapshot.Read{Part: snapshot.PartVersion, Group: gv.Group, Version: gv.Version}, never)
+	f, err := r.flights.do(ctx, snapshot.Read{Part: snapshot.PartVersion, Group: gv.Group, Version: gv.Version}, never, false)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ package reload
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -76,22 +75,24 @@ func (r *Reloader) ResetGroup(group string) {
 
 func (r *Reloader) tick() snapshot.Tick { return snapshot.Tick(r.ticks.Add(1)) }
 
-// publish replaces the current snapshot with the one that follow makes from it, and
-// returns the new one. Nothing else stores a snapshot. publish calls follow again if
-// another goroutine was faster.
-func (r *Reloader) publish(follow func(*snapshot.Snapshot) *snapshot.Snapshot) *snapshot.Snapshot {
+// event makes the snapshot that follows another one.
+type event func(*snapshot.Snapshot) *snapshot.Snapshot
+
+// publish replaces the current snapshot with the one that follows. Nothing else stores a
+// snapshot. publish calls follow again if another goroutine was faster.
+func (r *Reloader) publish(follow event) {
 	for {
 		current := r.current.Load()
 		next := follow(current)
 		if next == current {
-			return next
+			return
 		}
 		if r.current.CompareAndSwap(current, next) {
 			if changed := r.changed.Swap(nil); changed != nil {
 				close(*changed)
 			}
-			r.age.begin()
-			return next
+			r.age.begun.Do(func() { r.age.next(1) })
+			return
 		}
 	}
 }
@@ -99,51 +100,49 @@ func (r *Reloader) publish(follow func(*snapshot.Snapshot) *snapshot.Snapshot) *
 // perform makes the read of a flight, publishes what it finds and records how it went.
 func (r *Reloader) perform(f *flight) {
 	start, from := time.Now(), r.Snapshot()
-	f.begin(from, f.began)
+	f.outcome.Tick, f.outcome.From = f.began, from
+	var found event
 	switch f.read.Part {
 	case snapshot.PartDocument:
-		r.readDocument(f)
+		found = r.readDocument(f)
 	case snapshot.PartList:
-		r.readList(f)
+		found = r.readList(f)
 	case snapshot.PartVersion:
-		r.readVersion(f)
+		found = r.readVersion(f)
 	}
 	if f.ctx.Err() == nil { // a flight that was abandoned proves nothing about the server
+		r.publish(found)
 		r.record(f, from, time.Since(start))
 	}
 }
 
-// begin is called before the first request of a read, and again before each one that is
-// made because the answer is doubted: the last one counts.
-func (f *flight) begin(s *snapshot.Snapshot, now snapshot.Tick) {
-	f.from, f.outcome.Tick, f.outcome.From = s, now, s
-}
-
-func (r *Reloader) readDocument(f *flight) {
-	var doc *snapshot.List
-	if doc, f.outcome.Err = r.client.Document(f.ctx); f.outcome.Err == nil {
-		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithDocument(doc, f.outcome.Tick) })
+func (r *Reloader) readDocument(f *flight) event {
+	doc, err := r.client.Document(f.ctx)
+	f.outcome.Err = err
+	return func(s *snapshot.Snapshot) *snapshot.Snapshot {
+		if err != nil {
+			return s
+		}
+		return s.WithDocument(doc, f.outcome.Tick)
 	}
 }
 
-func (r *Reloader) readList(f *flight) {
+func (r *Reloader) readList(f *flight) event {
 	var versions []string
 	var preferred string
-	var err error
-	r.twice(f, f.from.Group(f.read.Group) != nil, func() (gone bool) {
-		versions, preferred, err = r.client.List(f.ctx, f.read.Group)
-		return err == nil && len(versions) == 0
+	o := &f.outcome
+	r.twice(f, o.From.Group(f.read.Group) != nil, func() (gone bool) {
+		versions, preferred, o.Err = r.client.List(f.ctx, f.read.Group)
+		return o.Err == nil && len(versions) == 0
 	})
-	if f.outcome.Err = err; f.ctx.Err() == nil {
-		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
-			return s.WithList(f.read.Group, versions, preferred, err, f.outcome.Tick, f.from)
-		})
+	return func(s *snapshot.Snapshot) *snapshot.Snapshot {
+		return s.WithList(f.read.Group, versions, preferred, o.Err, o.Tick, o.From)
 	}
 }
 
-func (r *Reloader) readVersion(f *flight) {
+func (r *Reloader) readVersion(f *flight) event {
 	group, version := f.read.Group, f.read.Version
-	known := f.from.Serves(group, version)
+	known := f.outcome.From.Serves(group, version)
 	var found snapshot.Found
 	r.twice(f, known, func() (gone bool) {
 		found.Table, found.Err = r.client.Version(f.ctx, group, version)
@@ -153,10 +152,8 @@ func (r *Reloader) readVersion(f *flight) {
 		found = r.ofPeer(f.ctx, f.read)
 	}
 	f.outcome.Err, f.outcome.Gone = found.Err, known && found.None()
-	if f.ctx.Err() == nil {
-		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot {
-			return s.WithVersion(group, version, found, f.outcome.Tick, f.from)
-		})
+	return func(s *snapshot.Snapshot) *snapshot.Snapshot {
+		return s.WithVersion(group, version, found, f.outcome.Tick, f.outcome.From)
 	}
 }
 
@@ -174,8 +171,7 @@ func (r *Reloader) ofPeer(ctx context.Context, read snapshot.Read) (found snapsh
 	if err != nil || local {
 		return snapshot.Found{Err: err}
 	}
-	f, err := r.flights.do(ctx, snapshot.Read{}, never)
-	if err = errors.Join(err, outcomeOf(f)); err != nil {
+	if err := r.ReadDocument(ctx); err != nil {
 		return snapshot.Found{Err: err}
 	}
 	if said := listed(); said != nil {
@@ -191,7 +187,7 @@ func (r *Reloader) ofPeer(ctx context.Context, read snapshot.Read) (found snapsh
 // before it has made their documents. Two loops in the server wait for the definitions,
 // and each checks every 100 ms.
 func (r *Reloader) twice(f *flight, known bool, do func() (gone bool)) {
-	v := f.from.Group(f.read.Group).Version(f.read.Version)
+	v := f.outcome.From.Group(f.read.Group).Version(f.read.Version)
 	failed := v != nil && v.Tried > 0 && v.Err != nil || time.Since(r.Health().Document.LastFailed) <= doubtFor
 	if !do() || !known || !failed {
 		return
@@ -202,7 +198,7 @@ func (r *Reloader) twice(f *flight, known bool, do func() (gone bool)) {
 			return
 		case <-time.After(pause):
 		}
-		f.begin(f.from, r.tick())
+		f.outcome.Tick = r.tick() // the last request counts
 		if !do() {
 			return
 		}

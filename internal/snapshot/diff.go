@@ -3,6 +3,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,91 +34,72 @@ func Diff(from, to *Snapshot) []Change {
 	var changes []Change
 	for i, old := range from.groups {
 		if g := to.groupAt(i, old.name); g != old {
-			changes = appendRemoved(changes, old, g)
+			_, now := g.kinds()
+			was, _ := old.kinds()
+			for _, k := range was {
+				if _, ok := now[k]; !ok {
+					changes = append(changes, old.change(ChangeRemoved, k))
+				}
+			}
 		}
 	}
 	for i, g := range to.groups {
 		if old := from.groupAt(i, g.name); old != g {
-			changes = appendArrived(changes, old, g)
-		}
-	}
-	return changes
-}
-
-func appendRemoved(changes []Change, old, g *Group) []Change {
-	for i := range old.versions {
-		v := &old.versions[i]
-		now := g.tableOf(v.Name)
-		if now == v.Table {
-			continue
-		}
-		for _, kind := range v.Table.spelledKinds() {
-			if _, ok := now.exactKind(kind); !ok {
-				changes = append(changes, old.change(ChangeRemoved, v, kind))
+			_, was := old.kinds()
+			all, now := g.kinds()
+			for _, k := range all {
+				before, existed := was[k]
+				switch {
+				case !existed:
+					changes = append(changes, g.change(ChangeAdded, k))
+				case before.target != now[k].target || now[k].best && !before.best:
+					changes = append(changes, g.change(ChangeChanged, k))
+				}
 			}
 		}
 	}
 	return changes
 }
 
-func appendArrived(changes []Change, old, g *Group) []Change {
-	for i := range g.versions {
-		v := &g.versions[i]
-		before := old.tableOf(v.Name)
+// kindIn is a kind, as the server spells it, in a version of a group.
+type kindIn struct{ version, kind string }
+
+// kindState is what is known of it.
+type kindState struct {
+	target
+	best bool // a lookup without a version finds it here
+}
+
+// kinds returns the kinds of all versions, in server order, and what is known of them; g may
+// be nil.
+func (g *Group) kinds() (all []kindIn, states map[kindIn]kindState) {
+	if g == nil {
+		return nil, nil
+	}
+	best := map[string]string{}
+	for _, v := range g.served() {
 		for _, kind := range v.Table.spelledKinds() {
-			was, existed := before.exactKind(kind)
-			now, _ := v.Table.exactKind(kind)
-			switch {
-			case !existed:
-				changes = append(changes, g.change(ChangeAdded, v, kind))
-			case was != now || g.becamePreferred(old, v, kind):
-				changes = append(changes, g.change(ChangeChanged, v, kind))
-			}
+			best[kind] = cmp.Or(best[kind], v.Name)
 		}
 	}
-	return changes
-}
-
-// becamePreferred reports whether a lookup of kind without a version finds v, and did
-// not find the same version in old.
-func (g *Group) becamePreferred(old *Group, v *Version, kind string) bool {
-	return g.preferredVersion(kind) == v.Name && old.preferredVersion(kind) != v.Name
-}
-
-func (g *Group) preferredVersion(kind string) string {
-	for _, i := range g.ranked {
-		if _, ok := g.versions[i].Table.exactKind(kind); ok {
-			return g.versions[i].Name
+	states = map[kindIn]kindState{}
+	for _, v := range g.versions {
+		for _, kind := range v.Table.spelledKinds() {
+			to, _ := v.Table.target(kind)
+			all = append(all, kindIn{v.Name, kind})
+			states[kindIn{v.Name, kind}] = kindState{to, best[kind] == v.Name}
 		}
 	}
-	return ""
+	return all, states
 }
 
-// change tells of a kind as v serves it.
-func (g *Group) change(what ChangeType, v *Version, kind string) Change {
-	found, _ := v.Table.exactKind(kind)
+// change tells of a kind as g serves it.
+func (g *Group) change(what ChangeType, k kindIn) Change {
+	v := g.Version(k.version)
+	found, _ := v.Table.target(k.kind)
 	c := Change{Type: what, Verbs: found.verbs}
-	g.fill(&c.Mapping, v, kind, found)
+	g.fill(&c.Mapping, v, k.kind, found)
 	return c
-}
-
-// tableOf returns the table of a version, or nil; g may be nil.
-func (g *Group) tableOf(version string) *Table {
-	if v := g.Version(version); v != nil {
-		return v.Table
-	}
-	return nil
-}
-
-// exactKind is target, but only for a kind as the server spells it; t may be nil.
-func (t *Table) exactKind(kind string) (target, bool) {
-	if t == nil {
-		return target{}, false
-	}
-	if _, ok := t.kinds[kind]; !ok {
-		return target{}, false
-	}
-	return t.target(kind)
 }
 
 // spelledKinds lists the kinds of the table, each once, in server order; t may be nil.
@@ -180,5 +162,5 @@ func (g *Group) served() (versions []*Version) {
 // servesLike reports whether both tables give the same answers. The order of the rows
 // matters only where two of them claim the same form.
 func (t *Table) servesLike(other *Table) bool {
-	return t.equal(other) || spell(t.rows).equal(spell(other.rows))
+	return t.equal(other) || t != nil && other != nil && spell(t.rows).equal(spell(other.rows))
 }

@@ -97,7 +97,7 @@ func checkDiff(a, b *Snapshot) error {
 	for _, c := range Diff(a, b) {
 		gvk := c.Mapping.GroupVersionKind
 		now, had := kinds[gvk]
-		next := kindState{c.Mapping.Resource.Resource, c.Mapping.Scope.Name(), c.Verbs, b.isPreferred(gvk)}
+		next := stateOf{c.Mapping.Resource.Resource, c.Mapping.Scope.Name(), c.Verbs, b.isPreferred(gvk)}
 		from := 0
 		switch c.Type {
 		case ChangeRemoved:
@@ -136,20 +136,20 @@ func checkDiff(a, b *Snapshot) error {
 	return nil
 }
 
-// kindState is what Diff compares of a kind.
-type kindState struct {
+// stateOf is what Diff compares of a kind.
+type stateOf struct {
 	resource  string
 	scope     meta.RESTScopeName
 	verbs     Verbs
 	preferred bool // a lookup without a version ends here
 }
 
-func (s *Snapshot) kindSet() map[schema.GroupVersionKind]kindState {
-	kinds := map[schema.GroupVersionKind]kindState{}
+func (s *Snapshot) kindSet() map[schema.GroupVersionKind]stateOf {
+	kinds := map[schema.GroupVersionKind]stateOf{}
 	for _, gvk := range s.kindOrder() {
 		m, _, _ := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
-		to, _ := s.Group(gvk.Group).tableOf(gvk.Version).target(gvk.Kind)
-		kinds[gvk] = kindState{m.Resource.Resource, m.Scope.Name(), to.verbs, s.isPreferred(gvk)}
+		to, _ := s.Group(gvk.Group).Version(gvk.Version).Table.target(gvk.Kind)
+		kinds[gvk] = stateOf{m.Resource.Resource, m.Scope.Name(), to.verbs, s.isPreferred(gvk)}
 	}
 	return kinds
 }

@@ -23,9 +23,9 @@ func (s *Snapshot) LiveReads(group string) (reads []Read) {
 // versions that were ever tried for a lookup, or all while there is a subscriber.
 //
 // dropped are the reads of the groups that the document does not have, those first that
-// were tried least recently. Make them in turn, and stop at the first group that is not
+// were tried least recently. Make them in turn, and stop at the first version that is not
 // gone: then the document is behind, as that of a server that starts.
-func (s *Snapshot) Due() (differing, dropped [][]Read) {
+func (s *Snapshot) Due() (differing [][]Read, dropped []Read) {
 	if s.apart == 0 && (s.Aggregated() || s.whole == 0) {
 		return nil, nil
 	}
@@ -40,7 +40,7 @@ func (s *Snapshot) Due() (differing, dropped [][]Read) {
 			continue
 		case s.Aggregated() && g.agrees():
 			continue
-		case !s.Aggregated() && g.listsLikeDocument():
+		case !s.Aggregated() && g.reset == 0 && g.like(g.Said(), func(_, _ *Version) bool { return true }):
 			reads = slices.DeleteFunc(reads, func(r Read) bool {
 				return r.Part == PartList || s.whole == 0 && !s.needed(g.Version(r.Version))
 			})
@@ -52,15 +52,9 @@ func (s *Snapshot) Due() (differing, dropped [][]Read) {
 	slices.SortStableFunc(left, func(a, b *Group) int { return cmp.Compare(a.lastTried(), b.lastTried()) })
 	for _, g := range left {
 		reads := s.LiveReads(g.name)
-		dropped = append(dropped, reads[:len(reads)-1]) // its versions alone decide
+		dropped = append(dropped, reads[:len(reads)-1]...) // its versions alone decide
 	}
 	return differing, dropped
-}
-
-// listsLikeDocument reports whether g has the versions of the document in its order.
-func (g *Group) listsLikeDocument() bool {
-	said := g.Said()
-	return g.reset == 0 && g.preferred == said.preferred && slices.Equal(g.names(), said.names())
 }
 
 func (g *Group) lastTried() Tick {

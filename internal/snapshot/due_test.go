@@ -20,10 +20,10 @@ func (h *history) due(all bool) string {
 	}
 	s := h.Snapshot
 	if all {
-		s = s.Whole(1)
+		s = s.Whole(1, h.now)
 	}
 	differing, dropped := s.Due()
-	return strings.TrimSpace(lines(differing) + " | " + lines(dropped))
+	return strings.TrimSpace(lines(differing) + " | " + lines([][]Read{dropped}))
 }
 
 // R5: a refresh reads live what differs from the document; without the aggregated document
@@ -74,10 +74,10 @@ func TestRefreshReadsWhatDiffers(t *testing.T) {
 // left reads all versions while there is a subscriber, who then leaves. It returns what was
 // known before that.
 func left(h *history) *Snapshot {
-	h.Snapshot = h.Whole(1)
+	h.Snapshot = h.Whole(1, h.tick())
 	h.live("a/v1:Foo a/v2:Foo b/v1:Bar")
 	subscribed := h.Snapshot
-	h.Snapshot = h.Whole(-1)
+	h.Snapshot = h.Whole(-1, h.tick())
 	return subscribed
 }
 
@@ -93,12 +93,11 @@ func TestRefreshReadsWhatWasReadOnLegacy(t *testing.T) {
 		"another is preferred": {func(h *history) {
 			h.Snapshot = h.WithList("a", []string{"v1", "v2"}, "v2", nil, h.tick(), h.Snapshot)
 		}, "a/v2 a/v1 a/ |", "a/v2 a/v1 a/ b/v1 |"},
-		"one that failed":            {live("a/v1!"), "a/v1 |", "a/v1 a/v2 b/v1 |"},
-		"the list differs":           {listOf("a", "v2", "v1"), "a/v2 a/v1 a/ |", "a/v2 a/v1 a/ b/v1 |"},
-		"none since a subscriber":    {func(h *history) { left(h); h.live("a/v1:Foo") }, "a/v1 |", "a/v1 a/v2 b/v1 |"},
-		"one begun for a subscriber": {func(h *history) { from := left(h); h.liveAt("a/v1:Foo", h.tick(), from) }, "|", "a/v1 a/v2 b/v1 |"},
-		"dropped":                    {func(h *history) { h.live("b/v1:Bar"); h.document("a/v1 a/v2") }, "| b/v1", "a/v1 a/v2 | b/v1"},
-		"dropped without read":       {doc("a/v1 a/v2"), "| b/v1", "a/v1 a/v2 | b/v1"},
+		"one that failed":         {live("a/v1!"), "a/v1 |", "a/v1 a/v2 b/v1 |"},
+		"the list differs":        {listOf("a", "v2", "v1"), "a/v2 a/v1 a/ |", "a/v2 a/v1 a/ b/v1 |"},
+		"none since a subscriber": {func(h *history) { left(h); h.live("a/v1:Foo") }, "a/v1 |", "a/v1 a/v2 b/v1 |"},
+		"dropped":                 {func(h *history) { h.live("b/v1:Bar"); h.document("a/v1 a/v2") }, "| b/v1", "a/v1 a/v2 | b/v1"},
+		"dropped without read":    {doc("a/v1 a/v2"), "| b/v1", "a/v1 a/v2 | b/v1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHistory(true, known)

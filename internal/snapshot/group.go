@@ -26,9 +26,7 @@ type Version struct {
 	Gone  bool
 	Err   error
 
-	changed Tick // when a read last found something else than what was known
-	named   Tick // when a list, or a document with news of it, last named it
-	spare   bool // no lookup has needed it since the last subscriber left
+	named Tick // when a list, or a document with news of it, last named it
 }
 
 // attempted reports whether the version was ever read, or tried in vain.
@@ -50,8 +48,6 @@ type Group struct {
 	versions  []Version // in server order, with those that are gone
 	ranked    []int32   // positions in versions in client-go's order of priority
 	tried     bool      // every version was read, or tried in vain
-	gone      int       // how many versions are gone
-	spare     bool      // no lookup has needed some version since the last subscriber left
 
 	apart     bool
 	document  *Group // what the document says of the group; nil if it has no such group
@@ -72,30 +68,24 @@ func NewGroup(name, preferred string, versions []Version) *Group {
 
 // index fills in what follows from the versions.
 func (g *Group) index() {
-	g.tried, g.gone, g.spare = true, 0, false
+	if g.apart {
+		g.versions = bounded(g.versions, mostUnnamed, func(v *Version) (Tick, bool) { return v.last(), g.document.Version(v.Name) != nil })
+	}
+	g.tried = true
+	g.ranked = make([]int32, len(g.versions))
 	for i := range g.versions {
 		v := &g.versions[i]
 		if i > 0 && v.Table.equal(g.versions[i-1].Table) {
 			v.Table = g.versions[i-1].Table
 		}
-		g.tried, g.spare = g.tried && v.attempted(), g.spare || v.spare
-		if v.Gone {
-			g.gone++
-		}
-	}
-	g.rank()
-}
-
-// rank follows newDiscoveryRESTMapper in k8s.io/client-go/restmapper: v1 of the
-// core group before all, then the preferred version, then the order of the list.
-func (g *Group) rank() {
-	g.ranked = make([]int32, len(g.versions))
-	for i := range g.versions {
+		g.tried = g.tried && v.attempted()
 		g.ranked[i] = int32(i)
 	}
 	slices.SortStableFunc(g.ranked, func(a, b int32) int { return cmp.Compare(g.class(a), g.class(b)) })
 }
 
+// class follows newDiscoveryRESTMapper in k8s.io/client-go/restmapper: v1 of the core group
+// before all, then the preferred version, then the others in the order of the list.
 func (g *Group) class(i int32) int {
 	switch name := g.versions[i].Name; {
 	case g.name == "" && name == "v1":
@@ -115,7 +105,7 @@ func (g *Group) Preferred() string { return g.preferred }
 
 // Versions returns the group's versions in server order. The caller must not change them.
 func (g *Group) Versions() []Version {
-	if g.gone == 0 {
+	if !g.apart {
 		return g.versions
 	}
 	return slices.DeleteFunc(slices.Clone(g.versions), func(v Version) bool { return v.Gone })
@@ -123,22 +113,15 @@ func (g *Group) Versions() []Version {
 
 // Version returns the version of that name, or nil. g may be nil.
 func (g *Group) Version(name string) *Version {
-	if i := g.position(name); i >= 0 {
-		return &g.versions[i]
-	}
-	return nil
-}
-
-func (g *Group) position(version string) int {
 	if g == nil {
-		return -1
+		return nil
 	}
 	for i := range g.versions {
-		if g.versions[i].Name == version {
-			return i
+		if g.versions[i].Name == name {
+			return &g.versions[i]
 		}
 	}
-	return -1
+	return nil
 }
 
 // Said returns what the document says of the group, or nil; g may be nil.
@@ -181,31 +164,18 @@ func (g *Group) settle() {
 	}
 }
 
+// like reports whether two groups have the same versions in the same order, and those are alike.
+func (g *Group) like(other *Group, alike func(a, b *Version) bool) bool {
+	return g == other || g != nil && other != nil && g.preferred == other.preferred &&
+		slices.EqualFunc(g.versions, other.versions, func(a, b Version) bool { return a.Name == b.Name && alike(&a, &b) })
+}
+
 // agrees reports whether g answers as the document does, and no read of g has failed that
 // the document says nothing of. Such a group needs no live read in a refresh.
 func (g *Group) agrees() bool {
-	said := g.Said()
-	return said == g || said != nil && g.reset == 0 && g.preferred == said.preferred &&
-		slices.EqualFunc(g.versions, said.versions, func(a, b Version) bool {
-			return a.Name == b.Name && !a.Gone && (a.Err == nil) == (b.Err == nil) &&
-				(a.Table == b.Table || a.Table != nil && b.Table != nil && a.Table.servesLike(b.Table))
-		})
-}
-
-// oldest returns the least tick of what is known apart from the document.
-func (g *Group) oldest() Tick {
-	oldest := never
-	if g.document == nil {
-		oldest = g.listed
-	}
-	for i := range g.versions {
-		if v := &g.versions[i]; v.Read > 0 {
-			oldest = min(oldest, v.Read)
-		} else if v.Tried > 0 && v.Table == nil {
-			oldest = min(oldest, v.Tried)
-		}
-	}
-	return oldest
+	return g.reset == 0 && g.like(g.Said(), func(a, b *Version) bool {
+		return !a.Gone && (a.Err == nil) == (b.Err == nil) && a.Table.servesLike(b.Table)
+	})
 }
 
 // vain reports whether g is only known from a reset of it, and its list was tried in vain.
@@ -216,37 +186,16 @@ func (g *Group) vain() bool {
 // saysLike reports whether two groups of documents say the same, in whatever order of kinds.
 // Errors count as different: they may have other texts.
 func (g *Group) saysLike(other *Group) bool {
-	return g == other || g.preferred == other.preferred && slices.EqualFunc(g.versions, other.versions, func(a, b Version) bool {
-		return a.Name == b.Name && a.Err == nil && b.Err == nil && (a.Table == b.Table || a.Table != nil && b.Table != nil && a.Table.servesLike(b.Table))
+	return g.like(other, func(a, b *Version) bool {
+		return a.Err == nil && b.Err == nil && a.Table.servesLike(b.Table)
 	})
-}
-
-// mostVersions bounds the versions of a group, those that the document names included. A
-// server that names others each time must not fill the memory.
-const mostVersions = 128
-
-// bound drops versions that the document does not name, those first that were read least
-// recently, if there are too many.
-func (g *Group) bound() {
-	for len(g.versions) > mostVersions {
-		oldest := -1
-		for i := range g.versions {
-			if g.document.Version(g.versions[i].Name) == nil && (oldest < 0 || g.versions[i].last() < g.versions[oldest].last()) {
-				oldest = i
-			}
-		}
-		if oldest < 0 {
-			return
-		}
-		g.versions = slices.Delete(g.versions, oldest, oldest+1)
-	}
 }
 
 // rankedNames lists the versions that are served, or may be again, the best one first.
 func (g *Group) rankedNames() (names []string) {
 	for _, i := range g.ranked {
 		if v := &g.versions[i]; !v.Gone || v.returned() {
-			names = append(names, g.versions[i].Name)
+			names = append(names, v.Name)
 		}
 	}
 	return names

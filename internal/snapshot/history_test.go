@@ -233,10 +233,10 @@ func (h *history) prove(on server, q Query) string {
 		if len(reads) == 0 {
 			break
 		}
-		if !slices.ContainsFunc(reads, func(r Read) bool { return r.Group != reads[0].Group }) {
-			reads = reads[:1]
+		if len(reads) == 1 {
+			reads[0] = reads[0][:1]
 		}
-		for _, r := range reads {
+		for _, r := range slices.Concat(reads...) {
 			p.make(r)
 		}
 	}
@@ -348,7 +348,7 @@ func (p *proof) answer() string {
 			return "failed"
 		}
 	}
-	if p.q.anyVersion() && p.p.SawGone(p.q.Group) {
+	if p.q.anyVersion() && p.p.Any(p.q.Group, func(o Outcome) bool { return o.Gone }) {
 		return "no match yet"
 	}
 	return "no match"

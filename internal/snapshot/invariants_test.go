@@ -18,7 +18,7 @@ import (
 
 // checkInvariants returns what is wrong with s, worked out again from the groups alone.
 func checkInvariants(s *Snapshot) error {
-	untried, apart, oldest := 0, 0, never
+	untried, apart := 0, 0
 	names := map[string]bool{}
 	for _, g := range s.groups {
 		if names[g.name] {
@@ -28,17 +28,15 @@ func checkInvariants(s *Snapshot) error {
 		if err := cmp.Or(checkVersions(g), checkRanks(g), s.checkDocument(g)); err != nil {
 			return fmt.Errorf("group %q: %w", g.name, err)
 		}
-		if !g.tried || g.reset > 0 || g.spare && s.whole == 0 {
+		if g.reset > 0 || slices.ContainsFunc(g.versions, func(v Version) bool { return !s.needed(&v) }) {
 			untried++
 		}
 		if g.apart {
 			apart++
-			oldest = min(oldest, oldestOf(g))
 		}
 	}
-	if s.untried != untried || s.apart != apart || s.doc != nil && s.oldest != oldest {
-		return fmt.Errorf("%d groups are untried and %d apart, the oldest fact is of %d; not %d, %d, %d",
-			untried, apart, oldest, s.untried, s.apart, s.oldest)
+	if s.untried != untried || s.apart != apart {
+		return fmt.Errorf("%d groups are untried and %d apart; not %d and %d", untried, apart, s.untried, s.apart)
 	}
 	switch {
 	case s.reset > s.anyReset:
@@ -51,26 +49,8 @@ func checkInvariants(s *Snapshot) error {
 	return cmp.Or(checkOrder(s), checkNames(s))
 }
 
-// oldestOf returns the least tick of what g serves or was found not to serve, as far as
-// that is not the document's.
-func oldestOf(g *Group) Tick {
-	oldest := never
-	if g.document == nil {
-		oldest = g.listed
-	}
-	for _, v := range g.versions {
-		switch {
-		case v.Read > 0:
-			oldest = min(oldest, v.Read)
-		case v.Table == nil && v.Tried > 0:
-			oldest = min(oldest, v.Tried)
-		}
-	}
-	return oldest
-}
-
 func checkVersions(g *Group) error {
-	tried, gone, spare := true, 0, false
+	tried := true
 	names := map[string]bool{}
 	for i := range g.versions {
 		v := &g.versions[i]
@@ -79,10 +59,6 @@ func checkVersions(g *Group) error {
 		}
 		names[v.Name] = true
 		tried = tried && (v.Table != nil || v.Err != nil || v.Gone && !v.returned())
-		spare = spare || v.spare
-		if v.Gone {
-			gone++
-		}
 		switch {
 		case v.Gone && v.Table != nil:
 			return fmt.Errorf("%s is gone and has a table", v.Name)
@@ -94,8 +70,8 @@ func checkVersions(g *Group) error {
 			return fmt.Errorf("%s has a table of its own, equal to that of %s", v.Name, g.versions[i-1].Name)
 		}
 	}
-	if g.tried != tried || g.gone != gone || g.spare != spare {
-		return fmt.Errorf("tried %v, %d gone and spare %v, not %v, %d and %v", tried, gone, spare, g.tried, g.gone, g.spare)
+	if g.tried != tried {
+		return fmt.Errorf("tried %v, not %v", tried, g.tried)
 	}
 	return nil
 }
@@ -175,7 +151,7 @@ func checkNames(s *Snapshot) error {
 		return nil
 	}
 	for _, g := range s.groups {
-		for name := range g.knownNames() {
+		for _, name := range g.knownNames() {
 			found := s.names.among(s.groups, name)
 			if !slices.Contains(found, g) {
 				return fmt.Errorf("group %q is not found by %q, which it knows", g.name, name)
@@ -188,18 +164,13 @@ func checkNames(s *Snapshot) error {
 	return nil
 }
 
-// knownNames collects all names, plural and singular, that stand for something in a version of g.
-func (g *Group) knownNames() map[string]bool {
-	names := map[string]bool{}
+// knownNames lists all names, plural and singular, that stand for something in a version of g.
+func (g *Group) knownNames() (names []string) {
 	for i := range g.versions {
 		if t := g.versions[i].Table; t != nil {
-			for name := range spell(t.rows).kindOf {
-				_, ok := t.kindOf(name)
-				names[name] = ok || t.has(name)
-			}
+			names = slices.AppendSeq(names, maps.Keys(t.spelled().kindOf))
 		}
 	}
-	maps.DeleteFunc(names, func(_ string, known bool) bool { return !known })
 	return names
 }
 
@@ -229,9 +200,7 @@ func TestCheckInvariants(t *testing.T) {
 		"two versions":      {func(s *Snapshot) { s.groups[0].versions[1].Name = "v2" }, "two versions"},
 		"untried":           {func(s *Snapshot) { s.untried++ }, "are untried"},
 		"apart":             {func(s *Snapshot) { s.apart-- }, "apart"},
-		"oldest":            {func(s *Snapshot) { s.oldest = 0 }, "the oldest fact"},
 		"tried":             {func(s *Snapshot) { s.groups[0].tried = false }, "tried true"},
-		"gone":              {func(s *Snapshot) { s.groups[1].gone++ }, "1 gone"},
 		"gone and there":    {func(s *Snapshot) { s.groups[1].versions[1].Table = tableOf() }, "gone and has a table"},
 		"gone untried":      {func(s *Snapshot) { s.groups[1].versions[1].Tried = 0 }, "never tried"},
 		"read, nothing":     {func(s *Snapshot) { s.groups[1].versions[0].Table = nil }, "nothing is known"},
@@ -292,7 +261,7 @@ func (q *sequence) step() string {
 	served := q.served
 	switch q.dice.IntN(11) {
 	case 10:
-		q.Snapshot = q.Whole(1 - 2*q.whole)
+		q.Snapshot = q.Whole(1-2*q.whole, q.tick())
 		return fmt.Sprintf("%d subscribers", q.whole)
 	case 0:
 		q.served = randomWords(q.dice)

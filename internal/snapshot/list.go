@@ -24,26 +24,32 @@ func newOrder(groups []*Group) *order {
 	return o
 }
 
-// eachBeginning calls visit for the positions of the groups whose names begin with prefix,
-// in their order.
-func (o *order) eachBeginning(prefix string, visit func(position int)) {
-	from, _ := slices.BinarySearch(o.names, prefix)
-	to := from
-	for to < len(o.names) && strings.HasPrefix(o.names[to], prefix) { // they follow one another
-		to++
+// groupsNamed returns, in server order, the group of that name, or the groups whose names
+// begin with it. The caller must not change the slice.
+func (s *Snapshot) groupsNamed(name string, exactly bool) []*Group {
+	if i, ok := s.position(name); exactly && ok {
+		return s.groups[i : i+1]
 	}
-	if to == from+1 { // as for nearly every query
-		visit(o.position[o.names[from]])
-		return
+	if exactly || s.order == nil {
+		return nil
 	}
-	positions := make([]int, to-from)
-	for i, name := range o.names[from:to] {
-		positions[i] = o.position[name]
+	from, _ := slices.BinarySearch(s.order.names, name)
+	positions := make([]int, 0, 8) // on the stack, if they suffice
+	for _, longer := range s.order.names[from:] {
+		if !strings.HasPrefix(longer, name) {
+			break
+		}
+		positions = append(positions, s.order.position[longer])
+	}
+	if len(positions) == 1 { // as for nearly every query
+		return s.groups[positions[0]:][:1]
 	}
 	slices.Sort(positions)
-	for _, position := range positions {
-		visit(position)
+	found := make([]*Group, len(positions))
+	for i, position := range positions {
+		found[i] = s.groups[position]
 	}
+	return found
 }
 
 // List is the groups of one server with their order. Snapshots of servers that
@@ -59,32 +65,30 @@ type List struct {
 // groups. aggregated reports whether their document has the resources of every version.
 // Then a resource that is not in it is not served.
 func NewList(groups []*Group, aggregated bool) *List {
-	return newList(groups, newOrder(groups), aggregated)
-}
-
-func newList(groups []*Group, order *order, aggregated bool) *List {
-	return &List{groups: slices.Clip(groups), order: order, names: new(nameIndex), aggregated: aggregated}
+	return &List{groups: slices.Clip(groups), order: newOrder(groups), names: new(nameIndex), aggregated: aggregated}
 }
 
 // Next is NewList for the list that follows l, which may be nil. Groups of which it says the
 // same stay the same ones. If only the contents of groups have changed, the lists share
 // their order. Without resources, a list that says the same is l.
 func (l *List) Next(groups []*Group, aggregated bool) *List {
-	if l != nil {
-		groups = slices.Clone(groups)
-		for i, g := range groups {
-			if old := l.group(g.name); old != nil && old.saysLike(g) {
-				groups[i] = old
-			}
-		}
-	}
-	if l != nil && !aggregated && !l.aggregated && slices.Equal(groups, l.groups) {
-		return l
-	}
-	if l == nil || !sameNames(groups, l.groups) {
+	if l == nil {
 		return NewList(groups, aggregated)
 	}
-	return newList(groups, l.order, aggregated)
+	groups = slices.Clone(groups)
+	for i, g := range groups {
+		if old := l.group(g.name); old != nil && old.saysLike(g) {
+			groups[i] = old
+		}
+	}
+	switch {
+	case !aggregated && !l.aggregated && slices.Equal(groups, l.groups):
+		return l
+	case sameNames(groups, l.groups):
+		return &List{groups: groups, order: l.order, names: new(nameIndex), aggregated: aggregated}
+	default:
+		return NewList(groups, aggregated)
+	}
 }
 
 // group returns the group of that name, or nil.

@@ -15,27 +15,80 @@ import (
 // not current only after an attempt to read. NoMatch is never current: only a new read can
 // prove that something is absent.
 
-// RESTMapping answers meta.RESTMapper.RESTMapping.
+// RESTMapping answers meta.RESTMapper.RESTMapping: in the first of the versions that serves
+// the kind, or in the best one if none is specified.
 func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.RESTMapping, current bool, err error) {
 	g := s.Group(gk.Group)
 	if g == nil {
 		return nil, false, noKind(gk, versions)
 	}
-	if len(versions) == 0 || len(specified(versions)) == 0 {
-		m, current = s.preferredMapping(g, gk.Kind)
-	} else {
-		m, current = s.firstMapping(g, gk.Kind, versions)
+	named, candidates := true, len(versions)
+	if !slices.ContainsFunc(versions, specified) {
+		named, candidates = false, len(g.ranked)
 	}
-	if m == nil {
-		return nil, false, noKind(gk, versions)
+	current = named || g.tried && s.currentList(g)
+	for i := range candidates {
+		var v *Version
+		switch {
+		case !named:
+			v = &g.versions[g.ranked[i]]
+		case specified(versions[i]):
+			v = g.Version(versions[i])
+		default:
+			continue
+		}
+		if to, ok := s.target(g, v, gk.Kind); ok {
+			m = new(meta.RESTMapping)
+			g.fill(m, v, gk.Kind, to)
+			return m, current && s.current(g, v) && (!named || g.attempted(versions[i+1:])), nil
+		}
+		current = current && (v == nil && s.currentList(g) || v != nil && s.tried(g, v))
 	}
-	return m, current, nil
+	return nil, false, noKind(gk, versions)
 }
 
-// RESTMappings answers meta.RESTMapper.RESTMappings.
+// attempted reports whether those of the versions that are known were ever tried.
+func (g *Group) attempted(versions []string) bool {
+	return g.tried || !slices.ContainsFunc(versions, func(name string) bool {
+		v := g.Version(name)
+		return v != nil && !v.attempted()
+	})
+}
+
+// RESTMappings answers meta.RESTMapper.RESTMappings: in server order, in all versions if none
+// is specified.
 func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (found []*meta.RESTMapping, current bool, err error) {
-	if g := s.Group(gk.Group); g != nil {
-		found, current = s.requestedMappings(g, gk.Kind, specified(versions))
+	g := s.Group(gk.Group)
+	if g == nil {
+		return nil, false, noKind(gk, versions)
+	}
+	all := !slices.ContainsFunc(versions, specified)
+	current = len(versions) == 1 && !all || s.currentList(g) // there is no order to one version
+	var mappings []meta.RESTMapping                          // what found points to
+	for i := range g.versions {
+		v := &g.versions[i]
+		if !all && !slices.Contains(versions, v.Name) {
+			continue
+		}
+		current = current && s.tried(g, v)
+		to, ok := s.target(g, v, gk.Kind)
+		if !ok {
+			continue
+		}
+		if found == nil {
+			// Most kinds have one or two versions. Their mappings share one allocation with the
+			// pointers, because allocations are most of the cost of the lookup.
+			var two struct {
+				mappings [2]meta.RESTMapping
+				pointers [2]*meta.RESTMapping
+			}
+			mappings, found = two.mappings[:0], two.pointers[:0]
+		}
+		current = current && s.current(g, v)
+		mappings = append(mappings, meta.RESTMapping{})
+		m := &mappings[len(mappings)-1]
+		g.fill(m, v, gk.Kind, to)
+		found = append(found, m)
 	}
 	if len(found) == 0 {
 		return nil, false, noKind(gk, versions)
@@ -43,56 +96,75 @@ func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (found [
 	return found, current, nil
 }
 
-// KindFor answers meta.RESTMapper.KindFor.
-func (s *Snapshot) KindFor(query schema.GroupVersionResource) (schema.GroupVersionKind, bool, error) {
-	q := coerce(query)
-	best, current := s.best(q, (*Table).kindOf)
-	if best.group == nil {
-		return schema.GroupVersionKind{}, false, s.noMatch(query, q)
+// target returns where a version, which may be nil, serves kind.
+func (s *Snapshot) target(g *Group, v *Version, kind string) (target, bool) {
+	if t := s.table(g, v); t != nil {
+		return t.target(kind)
 	}
-	return schema.GroupVersionKind{Group: best.group.name, Version: best.version.Name, Kind: best.name}, current, nil
+	return target{}, false
+}
+
+// fill makes m the mapping of a kind. It sets the fields one by one, because
+// copying a whole mapping to the heap takes longer.
+func (g *Group) fill(m *meta.RESTMapping, v *Version, kind string, found target) {
+	m.Resource.Group, m.GroupVersionKind.Group = g.name, g.name
+	m.Resource.Version, m.GroupVersionKind.Version = v.Name, v.Name
+	m.Resource.Resource, m.GroupVersionKind.Kind = found.resource, kind
+	m.Scope = meta.RESTScopeRoot
+	if found.namespaced {
+		m.Scope = meta.RESTScopeNamespace
+	}
+}
+
+func noKind(gk schema.GroupKind, versions []string) error {
+	// A clone, so that the caller's slice of versions may stay on its stack.
+	return &meta.NoKindMatchError{GroupKind: gk, SearchedVersions: slices.Clone(versions)}
+}
+
+// KindFor answers meta.RESTMapper.KindFor.
+func (s *Snapshot) KindFor(query schema.GroupVersionResource) (kind schema.GroupVersionKind, current bool, err error) {
+	best, current, err := s.find(make([]match, 0, 4), query, wanted{})
+	if err != nil {
+		return kind, false, err
+	}
+	return best[0].gvk(), current, nil
 }
 
 // KindsFor answers meta.RESTMapper.KindsFor.
-func (s *Snapshot) KindsFor(query schema.GroupVersionResource) ([]schema.GroupVersionKind, bool, error) {
-	q := coerce(query)
-	all, current := s.all(make([]match, 0, 4), q, (*Table).kindOf)
-	if len(all) == 0 {
-		return nil, false, s.noMatch(query, q)
+func (s *Snapshot) KindsFor(query schema.GroupVersionResource) (kinds []schema.GroupVersionKind, current bool, err error) {
+	all, current, err := s.find(make([]match, 0, 4), query, wanted{all: true})
+	if err != nil {
+		return nil, false, err
 	}
-	kinds := make([]schema.GroupVersionKind, 0, len(all))
-	for _, m := range all {
-		kinds = append(kinds, schema.GroupVersionKind{Group: m.group.name, Version: m.version.Name, Kind: m.name})
+	kinds = make([]schema.GroupVersionKind, len(all))
+	for i, m := range all {
+		kinds[i] = m.gvk()
 	}
 	return kinds, current, nil
 }
 
 // ResourceFor answers meta.RESTMapper.ResourceFor.
-func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (schema.GroupVersionResource, bool, error) {
-	q := coerce(query)
-	best, current := s.best(q, (*Table).resourceOf)
-	if best.group == nil {
-		return schema.GroupVersionResource{}, false, s.noMatch(query, q)
+func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (resource schema.GroupVersionResource, current bool, err error) {
+	best, current, err := s.find(make([]match, 0, 4), query, wanted{resources: true})
+	switch {
+	case err != nil:
+		return resource, false, err
+	case len(best[0].resources) == 1:
+		return best[0].gvr(0), current, nil
 	}
-	var one [1]schema.GroupVersionResource
-	resources := best.appendResources(one[:0], q)
-	if len(resources) > 1 {
-		all, current, _ := s.ResourcesFor(query)
-		return schema.GroupVersionResource{}, current, &meta.AmbiguousResourceError{PartialResource: query, MatchingResources: all}
-	}
-	return resources[0], current, nil
+	all, current, _ := s.ResourcesFor(query)
+	return resource, current, &meta.AmbiguousResourceError{PartialResource: query, MatchingResources: all}
 }
 
 // ResourcesFor answers meta.RESTMapper.ResourcesFor.
-func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) ([]schema.GroupVersionResource, bool, error) {
-	q := coerce(query)
-	all, current := s.all(make([]match, 0, 4), q, (*Table).resourceOf)
-	if len(all) == 0 {
-		return nil, false, s.noMatch(query, q)
+func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) (resources []schema.GroupVersionResource, current bool, err error) {
+	all, current, err := s.find(make([]match, 0, 4), query, wanted{all: true, resources: true})
+	if err != nil {
+		return nil, false, err
 	}
-	resources := make([]schema.GroupVersionResource, 0, len(all))
+	resources = make([]schema.GroupVersionResource, 0, len(all))
 	for _, m := range all {
-		resources = m.appendResources(resources, q)
+		resources = m.appendResources(resources)
 	}
 	return resources, current, nil
 }
@@ -102,8 +174,8 @@ func (s *Snapshot) ResourcesFor(query schema.GroupVersionResource) ([]schema.Gro
 // exactly one. If there is none, it returns the answer of the last version.
 func (s *Snapshot) ResourceSingularizer(resource string) (singular string, current bool, err error) {
 	q := coerce(schema.GroupVersionResource{Resource: resource})
-	for _, m := range s.appendMatches(make([]match, 0, 4), q, (*Table).resourceOf) {
-		if singular, err = m.singular(resource, q); err == nil {
+	for _, m := range s.appendMatches(make([]match, 0, 4), q, wanted{resources: true}) {
+		if singular, err = m.singular(resource); err == nil {
 			return singular, s.current(m.group, m.version) && s.complete(q, m.group), nil
 		}
 	}
@@ -116,6 +188,10 @@ func (s *Snapshot) ResourceSingularizer(resource string) (singular string, curre
 	return resource, s.complete(q, nil), err
 }
 
+func missingResource(q schema.GroupVersionResource) error {
+	return fmt.Errorf("a resource must be present, got: %v", q)
+}
+
 // lastTable returns the table of the last version that was read, in server order, or nil.
 func (s *Snapshot) lastTable() *Table {
 	for _, g := range slices.Backward(s.groups) {
@@ -126,13 +202,4 @@ func (s *Snapshot) lastTable() *Table {
 		}
 	}
 	return nil
-}
-
-func noKind(gk schema.GroupKind, versions []string) error {
-	// A clone, so that the caller's slice of versions may stay on its stack.
-	return &meta.NoKindMatchError{GroupKind: gk, SearchedVersions: slices.Clone(versions)}
-}
-
-func missingResource(q schema.GroupVersionResource) error {
-	return fmt.Errorf("a resource must be present, got: %v", q)
 }

@@ -2,10 +2,7 @@
 
 package snapshot
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // How a read changes what is known. Only the 404 of a version's own path removes the
 // version. Of two reads the one that began later counts. A document that repeats what it
@@ -19,97 +16,107 @@ func (s *Snapshot) WithDocument(doc *List, now Tick) *Snapshot {
 	}
 	next := *s
 	next.doc, next.document = doc, now
-	first := s.document <= s.reset
 	if doc == s.doc && s.apart == 0 {
 		return &next
 	}
-	groups, left := make([]*Group, 0, len(doc.groups)), s.undocumented(doc)
-	for i := -1; i < len(doc.groups); i++ {
-		if i >= 0 {
-			said := doc.groups[i]
-			groups = append(groups, s.Group(said.name).withDocument(said, s.document, now, first))
-		}
-		for _, g := range left[i] {
-			if g = g.withDocument(nil, s.document, now, first); g != nil {
-				groups = append(groups, g)
-			}
+	next.groups = make([]*Group, 0, len(doc.groups))
+	for _, name := range keepPlaces(names(s.groups), names(doc.groups)) {
+		if g := s.Group(name).withDocument(doc.group(name), s, now); g != nil {
+			next.groups = append(next.groups, g)
 		}
 	}
-	next.groups = bounded(groups)
 	next.index(s)
 	return &next
 }
 
-// undocumented returns the groups that doc does not have, by the position in doc of the
-// group after which they stood, or -1. They keep that place: lookups in many groups must
-// not answer something else while a server starts.
-func (s *Snapshot) undocumented(doc *List) map[int][]*Group {
-	left := map[int][]*Group{}
+func names(groups []*Group) []string {
+	names := make([]string, len(groups))
+	for i, g := range groups {
+		names[i] = g.name
+	}
+	return names
+}
+
+// keepPlaces returns names, and those of old that are not among them behind the one that they
+// followed: lookups in many groups must not answer something else while a server starts.
+func keepPlaces(old, names []string) []string {
+	position := make(map[string]int, len(names))
+	for i, name := range names {
+		position[name] = i
+	}
+	left := map[int][]string{}
 	at := -1
-	for _, g := range s.groups {
-		if i, ok := doc.order.position[g.name]; ok {
+	for _, name := range old {
+		if i, ok := position[name]; ok {
 			at = i
 		} else {
-			left[at] = append(left[at], g)
+			left[at] = append(left[at], name)
 		}
 	}
-	return left
+	all := append(make([]string, 0, len(old)+len(names)), left[-1]...)
+	for i, name := range names {
+		if position[name] == i { // once
+			all = append(append(all, name), left[i]...)
+		}
+	}
+	return all
 }
 
-// mostDropped bounds the groups that the document no longer has. A server that lists other
-// groups each time must not fill the memory.
-const mostDropped = 4096
+// mostDropped bounds the groups that the document does not have, and mostUnnamed the versions
+// of a group. A server that lists others each time must not fill the memory.
+const (
+	mostDropped = 4096
+	mostUnnamed = 64
+)
 
-// bounded drops those of the undocumented groups that were read least recently if there
-// are too many.
-func bounded(groups []*Group) []*Group {
-	dropped := slices.DeleteFunc(slices.Clone(groups), func(g *Group) bool { return g.Said() != nil })
-	if len(dropped) <= mostDropped {
-		return groups
+// bounded returns all without the least recently tried of those that are not said, if there are
+// more than most of them.
+func bounded[T any](all []T, most int, tried func(*T) (at Tick, said bool)) []T {
+	var ticks []Tick
+	for i := range all {
+		if at, said := tried(&all[i]); !said {
+			ticks = append(ticks, at)
+		}
 	}
-	slices.SortFunc(dropped, func(a, b *Group) int { return cmp.Compare(a.oldest(), b.oldest()) })
-	forget := map[*Group]bool{}
-	for _, g := range dropped[:len(dropped)-mostDropped] {
-		forget[g] = true
+	forget := len(ticks) - most
+	if forget <= 0 {
+		return all
 	}
-	return slices.DeleteFunc(groups, func(g *Group) bool { return forget[g] })
+	slices.Sort(ticks)
+	last := ticks[forget-1]
+	return slices.DeleteFunc(slices.Clone(all), func(t T) bool {
+		at, said := tried(&t)
+		if said || at > last || forget == 0 {
+			return false
+		}
+		forget--
+		return true
+	})
 }
 
-// withDocument returns the group after a read of the document that began at now and says
-// said of it, or nil if nothing is left of it. before is the tick of the document before;
-// first reports whether this is the first one after a reset. g or said may be nil.
-func (g *Group) withDocument(said *Group, before, now Tick, first bool) *Group {
-	if g == nil || !g.apart && said.covers(g) {
+// withDocument returns the group after a read of the document that began at now, when the
+// snapshot was s, and says said of it, or nil if nothing is left of it. g or said may be nil.
+func (g *Group) withDocument(said *Group, s *Snapshot, now Tick) *Group {
+	if g == nil || g == said {
 		return said
 	}
 	next := g.fork(g.name)
 	next.document = said
-	if first || said != g.Said() {
-		next.takeNews(said, before, now)
+	if s.document <= s.reset || said != g.Said() {
+		next.takeNews(said, s.document, now)
 	}
 	if said == nil && g.Said() != nil {
-		next.listed = max(g.listed, before)
+		next.listed = max(g.listed, s.document)
 	}
-	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool {
-		return v.Gone && !v.returned() && said.Version(v.Name) == nil
-	})
+	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool { return v.Gone && !v.returned() && said.Version(v.Name) == nil })
 	switch {
 	case next.agrees() && next.readBefore(now):
 		return said
 	case said == nil && len(next.versions) == 0 && next.reset == 0:
 		return nil
 	}
-	next.bound()
 	next.index()
 	return next
-}
-
-// covers reports whether g tells of everything that other does; g may be nil.
-func (g *Group) covers(other *Group) bool {
-	return g == other || !slices.ContainsFunc(other.versions, func(v Version) bool {
-		news := g.Version(v.Name)
-		return news == nil || news.Table == nil && v.Table != nil
-	})
 }
 
 // readBefore reports whether everything that is known of g apart from the document was
@@ -147,26 +154,14 @@ func (g *Group) takeNews(said *Group, before, now Tick) {
 }
 
 func (v *Version) takeNews(news *Version, now Tick) {
-	if v.Tried >= now {
-		if v.Err == nil {
-			return // read live, or found gone, later than the document
-		}
-		news = &Version{Table: news.Table, Err: v.Err}
+	if v.Tried >= now && v.Err == nil {
+		return // read live, or found gone, later than the document
 	}
 	if news.Table != nil && v.Read < now {
-		if v.Gone || v.Table != nil && !v.Table.equal(news.Table) {
-			v.changed = now
-		}
-		v.Table, v.Read = news.Table, 0
+		v.Table, v.Read, v.Gone = news.Table, 0, false
 	}
-	switch {
-	case v.Gone && news.Table == nil && news.Err == nil:
-		v.named = now
-		return
-	case v.Gone:
-		v.Gone, v.Read = false, 0
-	}
-	if v.Tried >= now {
+	v.named = now
+	if v.Gone || v.Tried >= now {
 		return
 	}
 	if v.Table == nil || v.Err != nil {
@@ -183,26 +178,15 @@ func (g *Group) names() []string {
 	return names
 }
 
-// arrange puts the versions into the order of names. Those that are not among names stand
-// where the API server would list them.
+// arrange puts the versions into the order of names.
 func (g *Group) arrange(names []string) {
-	old := g.versions
-	at := make(map[string]int, len(old))
-	for i := range old {
-		at[old[i].Name] = i + 1
-	}
-	g.versions = make([]Version, 0, len(old))
-	for _, name := range names {
-		if i := at[name]; i > 0 {
-			g.versions = append(g.versions, old[i-1])
-			at[name] = 0
+	versions := make([]Version, 0, len(g.versions))
+	for _, name := range keepPlaces(g.names(), names) {
+		if v := g.Version(name); v != nil {
+			versions = append(versions, *v)
 		}
 	}
-	for i := range old {
-		if at[old[i].Name] > 0 {
-			g.versions = insert(g.versions, old[i])
-		}
-	}
+	g.versions = versions
 }
 
 // WithList records a live read of the list of a group that began at now, when the snapshot
@@ -254,10 +238,9 @@ func (f Found) None() bool { return f.Table == nil && f.Err == nil }
 // that nobody has seen served.
 func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, from *Snapshot) *Snapshot {
 	g := s.Group(group)
-	v := g.Version(version)
-	said := g.Said().Version(version)
-	news := said != nil && s.newsSince(group, from, now)
-	if v == nil && found.Table == nil || v != nil && now <= v.Tried || news && said.Table != nil {
+	v, said := g.Version(version), g.Said().Version(version)
+	overtaken := said != nil && (said.Table != nil || found.None()) && s.newsSince(group, from, now)
+	if v == nil && found.Table == nil || v != nil && now <= v.Tried || overtaken {
 		return s
 	}
 	next := g.fork(group)
@@ -265,15 +248,11 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 		next.versions = insert(next.versions, Version{Name: version})
 	}
 	v = next.Version(version)
-	v.spare = v.spare && from.whole > 0 // a read that began for the subscriber is no need after it
-	if news {
-		v.named = max(v.named, s.document)
-	}
 	if now <= next.settled {
 		next.reset = next.settled
 	}
 	v.take(found, now)
-	if said := next.document.Version(version); said != nil && said.Table != nil && v.Table != nil && said.Table.servesLike(v.Table) {
+	if said != nil && said.Table != nil && v.Table != nil && said.Table.servesLike(v.Table) {
 		v.Table = said.Table // one copy for all mappers
 	}
 	next.settle()
@@ -281,18 +260,10 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 }
 
 func (v *Version) take(found Found, now Tick) {
-	if v.returned() && found.Err != nil {
-		*v = Version{Name: v.Name} // nobody knows whether it is still gone
-	}
-	unexpected := v.Gone && !v.returned() && found.Table != nil
 	v.Tried, v.Err = now, found.Err
-	if found.Err != nil {
-		return
+	if found.Err == nil {
+		v.Table, v.Read, v.Gone = found.Table, now, found.Table == nil
 	}
-	if unexpected || !v.Gone && found.Table == nil || v.Table != nil && !v.Table.equal(found.Table) {
-		v.changed = now
-	}
-	v.Table, v.Read, v.Gone = found.Table, now, found.Table == nil
 }
 
 // newsSince reports whether a document that began after now has news of the group since
@@ -311,25 +282,13 @@ func (s *Snapshot) Reset(now Tick) *Snapshot {
 	return &next
 }
 
-// Whole counts that so many more subscribers need every version. When none does any more, and
-// there is no aggregated document, what was read is known, but not current: no refresh reads
-// it until a lookup has needed it again.
-func (s *Snapshot) Whole(more int) *Snapshot {
+// Whole counts that so many more subscribers need every version. When none does any more, what
+// was read before now without the aggregated document is known, but not current: no refresh
+// reads it until a lookup has needed it again.
+func (s *Snapshot) Whole(more int, now Tick) *Snapshot {
 	next := *s
-	next.whole += more
-	if next.whole == 0 && !s.Aggregated() {
-		next.groups = slices.Clone(s.groups)
-		for i, g := range next.groups {
-			if !g.apart {
-				continue // nothing was read of it but the document
-			}
-			g = g.fork(g.name)
-			for j := range g.versions {
-				g.versions[j].spare = true
-			}
-			g.index()
-			next.groups[i] = g
-		}
+	if next.whole += more; next.whole == 0 {
+		next.left = now
 	}
 	next.index(s)
 	return &next
@@ -341,10 +300,6 @@ func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 	g := s.Group(group).fork(group)
 	g.reset = max(g.reset, now)
 	next := s.with(g)
-	if len(next.groups) > len(s.groups) && next.apart > mostDropped {
-		next.groups = bounded(next.groups)
-		next.index(s)
-	}
 	next.anyReset = max(now, s.anyReset)
 	return next
 }
@@ -352,7 +307,6 @@ func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 // with returns s with g instead of the group of that name, or after all others.
 func (s *Snapshot) with(g *Group) *Snapshot {
 	next := *s
-	g.bound()
 	g.index()
 	next.groups = slices.Clone(s.groups)
 	keep := g.document != nil || g.reset > 0 || len(g.versions) > 0
@@ -367,17 +321,10 @@ func (s *Snapshot) with(g *Group) *Snapshot {
 	return &next
 }
 
-func (s *Snapshot) position(group string) (int, bool) {
-	if s.order == nil {
-		return 0, false
-	}
-	i, ok := s.order.position[group]
-	return i, ok
-}
-
 // index fills in what follows from next.groups. It uses the order of s, or of the
 // document, if that still holds. Lookups index the names later.
 func (next *Snapshot) index(s *Snapshot) {
+	next.groups = bounded(next.groups, mostDropped, func(g **Group) (Tick, bool) { return (*g).lastTried(), (*g).Said() != nil })
 	switch {
 	case next.doc != nil && slices.Equal(next.groups, next.doc.groups):
 		next.groups, next.order, next.names = next.doc.groups, next.doc.order, next.doc.names
@@ -386,14 +333,13 @@ func (next *Snapshot) index(s *Snapshot) {
 	default:
 		next.order, next.names = newOrder(next.groups), new(nameIndex)
 	}
-	next.untried, next.apart, next.oldest = 0, 0, never
+	next.untried, next.apart = 0, 0
 	for _, g := range next.groups {
-		if !g.tried || g.reset > 0 || g.spare && next.whole == 0 {
-			next.untried++
-		}
 		if g.apart {
 			next.apart++
-			next.oldest = min(next.oldest, g.oldest())
+		}
+		if !g.tried || g.reset > 0 || g.apart && slices.ContainsFunc(g.versions, func(v Version) bool { return !next.needed(&v) }) {
+			next.untried++
 		}
 	}
 	if servedDifferently(s, next) {

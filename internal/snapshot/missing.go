@@ -8,29 +8,32 @@ import "slices"
 const mostTimes = 3
 
 // Missing is the table of rule R3 in DESIGN.md: it lists the reads that a lookup still needs
-// before it may be answered, those of one group in their order. Make one and call it again. If
-// it lists none, the answer is proven: a mapping if there is one, else NoMatch if no read failed.
-func (s *Snapshot) Missing(q Query, p Progress) (reads []Read) {
+// before it may be answered, by group, those of one in their order. Make one and call it again.
+// If it lists none, the answer is proven: a mapping if there is one, else NoMatch if no read failed.
+func (s *Snapshot) Missing(q Query, p Progress) (groups [][]Read) {
 	document, tried := p.Done[Read{}]
 	switch {
 	case !tried && s.needsDocument(q, p):
-		return []Read{{}}
+		return [][]Read{{{}}}
 	case document.Err != nil && (!q.Live() || p.Found && document.Silent):
 		return nil // what is known stands, or the error
 	case s.Group(q.Group) == nil && q.Live() && !(p.Start.Cold() && s.Aggregated() && s.document > p.Began):
-		return s.missingVersions(q.Group, q.Versions, q, p)
+		groups = [][]Read{s.missingVersions(q.Group, q.Versions, q, p)}
+		return slices.DeleteFunc(groups, func(reads []Read) bool { return len(reads) == 0 })
 	}
 	best := s.bestGroup(q)
 	for _, g := range s.GroupsOf(q) {
 		if g.vain() && (q.anyGroup() || g.name != q.Group) {
 			continue // nobody has seen it served
 		}
-		reads = append(reads, s.missingIn(g, q, p)...)
+		if reads := s.missingIn(g, q, p); len(reads) > 0 {
+			groups = append(groups, reads)
+		}
 		if g == best {
 			break // it does not matter what the groups after it serve
 		}
 	}
-	return reads
+	return groups
 }
 
 // bestGroup returns the group that a lookup of the best answer is answered from, as far as
@@ -70,8 +73,8 @@ func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
 	reads := s.missingVersions(g.name, versions, q, p)
 	needed, known := q.anyVersion() || p.Found && (!q.InOneGroup() || len(versions) > 1), s.currentList(g)
 	if !p.Found {
-		named := believed && !s.Aggregated() && g.Said() != nil && g.gone == 0 // by the document
-		known = g.listed > p.Began || named || p.SawGone(g.name)
+		named := believed && !s.Aggregated() && g.Said() != nil && len(g.served()) == len(g.versions) // by the document
+		known = g.listed > p.Began || named || p.Any(g.name, func(o Outcome) bool { return o.Gone })
 	}
 	overtaken := tried && o.Times < mostTimes && o.Err == nil && s.newsSince(g.name, o.From, o.Tick)
 	if needed && !known && (!tried || overtaken) {
@@ -112,6 +115,6 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 func (g *Group) changedSince(from *Group, versions []string) bool {
 	return slices.ContainsFunc(versions, func(name string) bool {
 		v, old := g.Version(name), from.Version(name)
-		return v != nil && !v.Gone && (old == nil && v.changed > 0 || old != nil && v.changed > old.changed)
+		return v != nil && old != nil && v.Table != nil && old.Table != nil && !v.Table.equal(old.Table)
 	})
 }

@@ -127,7 +127,7 @@ func TestUnusualNamesAreFound(t *testing.T) {
 	}
 	library := restmapper.NewDiscoveryRESTMapper(doc.library())
 	for _, g := range s.groups {
-		for name := range g.knownNames() {
+		for _, name := range g.knownNames() {
 			for _, q := range withoutGroup(name) {
 				if failed := compare(doc, s, library, q, new(tally)); failed != nil {
 					t.Error(failed)

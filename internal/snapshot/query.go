@@ -29,14 +29,24 @@ type Query struct {
 
 // KindQuery is the query of a lookup by kind, in the given versions or in any.
 func KindQuery(gk schema.GroupKind, versions []string) Query {
-	return Query{Group: gk.Group, Versions: distinct(specified(versions)), Name: gk.Kind}
+	q := Query{Group: gk.Group, Name: gk.Kind}
+	for _, v := range versions {
+		if specified(v) && !slices.Contains(q.Versions, v) {
+			q.Versions = append(q.Versions, v)
+		}
+	}
+	return q
 }
 
 // ResourceQuery is the query of a lookup by resource, of the best one that matches. The
 // case of its name does not matter, as in client-go.
 func ResourceQuery(resource schema.GroupVersionResource) Query {
-	q := coerce(resource)
-	return Query{Group: q.Group, Versions: specified([]string{q.Version}), Name: q.Resource, ByResource: true}
+	r := coerce(resource)
+	q := Query{Group: r.Group, Name: r.Resource, ByResource: true}
+	if r.Version != "" {
+		q.Versions = []string{r.Version}
+	}
+	return q
 }
 
 // coerce follows coerceResourceForMatching in k8s.io/apimachinery/pkg/api/meta.
@@ -48,29 +58,10 @@ func coerce(query schema.GroupVersionResource) schema.GroupVersionResource {
 	return query
 }
 
-// distinct returns each version once.
-func distinct(versions []string) []string {
-	var result []string
-	for _, v := range versions {
-		if !slices.Contains(result, v) {
-			result = append(result, v)
-		}
-	}
-	return result
-}
-
-// specified returns the versions to search, without those that client-go ignores
-// (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper).
-func specified(versions []string) []string {
-	if !slices.ContainsFunc(versions, unspecified) {
-		return versions
-	}
-	return slices.DeleteFunc(slices.Clone(versions), unspecified)
-}
-
-// unspecified reports whether client-go ignores version in a list of versions to search.
-func unspecified(version string) bool {
-	return version == "" || version == runtime.APIVersionInternal
+// specified reports whether version counts in a list of versions to search. client-go ignores
+// others (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper).
+func specified(version string) bool {
+	return version != "" && version != runtime.APIVersionInternal
 }
 
 func (q Query) anyGroup() bool   { return q.ByResource && q.Group == "" }
@@ -79,11 +70,9 @@ func (q Query) anyVersion() bool { return len(q.Versions) == 0 }
 // Live reports whether live reads of the named versions suffice to prove NoMatch.
 func (q Query) Live() bool { return !q.anyVersion() && !q.anyGroup() }
 
-// byPrefix reports whether groups with a longer name may answer as well.
-func (q Query) byPrefix() bool { return q.ByResource && q.anyVersion() }
-
-// InOneGroup reports whether only the group that the lookup names may answer it.
-func (q Query) InOneGroup() bool { return !q.byPrefix() && !q.anyGroup() }
+// InOneGroup reports whether only the group that the lookup names may answer it: none with a
+// longer name.
+func (q Query) InOneGroup() bool { return !q.ByResource || q.Live() }
 
 // wants reports whether the query is about the version of that name.
 func (q Query) wants(version string) bool {
@@ -102,13 +91,6 @@ func (q Query) restsOn(v *Version) bool {
 	return ok
 }
 
-// GroupsOf lists the known groups that may have an answer to q, in server order.
-func (s *Snapshot) GroupsOf(q Query) []*Group {
-	if q.InOneGroup() {
-		if g := s.Group(q.Group); g != nil {
-			return []*Group{g}
-		}
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool { return !strings.HasPrefix(g.name, q.Group) })
-}
+// GroupsOf returns the known groups that may have an answer to q, in server order. The caller
+// must not change the slice.
+func (s *Snapshot) GroupsOf(q Query) []*Group { return s.groupsNamed(q.Group, q.InOneGroup()) }

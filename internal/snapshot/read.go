@@ -40,11 +40,10 @@ type Progress struct {
 	Done  map[Read]Outcome // the reads that it has made
 }
 
-// SawGone reports whether the lookup has found a known version of the group gone. Then it
-// leaves out the list: upstream's test allows two requests to a lookup in a group of two.
-func (p Progress) SawGone(group string) bool {
+// Any reports whether a read of the group has ended so.
+func (p Progress) Any(group string, so func(Outcome) bool) bool {
 	for r, o := range p.Done {
-		if r.Group == group && o.Gone {
+		if r.Part != PartDocument && r.Group == group && so(o) {
 			return true
 		}
 	}

@@ -24,34 +24,36 @@ type Snapshot struct {
 	anyReset Tick  // the last reset of everything or of a group
 	asOf     Tick  // resets after it do not count; 0: all count
 
-	whole int // subscribers that need every version
+	whole int  // subscribers that need every version
+	left  Tick // when the last of them left
 
 	generation uint64
 
 	// What follows from groups, to answer lookups in many groups without a walk:
-	untried int  // groups with a version that was never tried, or with a reset that is pending
-	apart   int  // groups that are not the document's own
-	oldest  Tick // the least tick of what is known of those
+	untried int // groups with a version that was never tried, or with a reset that is pending
+	apart   int // groups that are not the document's own
 }
 
 // Group returns the group of that name, or nil.
 func (s *Snapshot) Group(name string) *Group {
-	if s.order == nil {
-		return nil
-	}
-	if i, ok := s.order.position[name]; ok {
+	if i, ok := s.position(name); ok {
 		return s.groups[i]
 	}
 	return nil
 }
 
+func (s *Snapshot) position(group string) (i int, ok bool) {
+	if s.order != nil {
+		i, ok = s.order.position[group]
+	}
+	return i, ok
+}
+
 // Groups returns the groups in server order, without those that serve nothing.
 func (s *Snapshot) Groups() []*Group {
-	empty := func(g *Group) bool { return len(g.versions) == g.gone }
-	if s.apart == 0 || !slices.ContainsFunc(s.groups, empty) {
-		return slices.Clip(s.groups)
-	}
-	return slices.DeleteFunc(slices.Clone(s.groups), empty)
+	return slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool {
+		return !slices.ContainsFunc(g.versions, func(v Version) bool { return !v.Gone })
+	})
 }
 
 // Generation returns a number that moves when the served API changes, and only then. It
@@ -101,10 +103,7 @@ func (s *Snapshot) since(reset Tick) Tick {
 // current reports whether a version was read since the last reset, so that a lookup may be
 // answered from what is known of it.
 func (s *Snapshot) current(g *Group, v *Version) bool {
-	if s.anyReset == 0 || !s.needed(v) {
-		return s.needed(v)
-	}
-	return s.readAt(v) > s.since(s.reset) && (g.reset == 0 || v.Err == nil && v.Tried > s.since(g.reset))
+	return s.needed(v) && s.readAt(v) > s.since(s.reset) && (g.reset == 0 || v.Err == nil && v.Tried > s.since(g.reset))
 }
 
 // tried reports whether a version was read since the last reset, or tried in vain: then it
@@ -120,7 +119,9 @@ func (s *Snapshot) tried(g *Group, v *Version) bool {
 }
 
 // needed reports whether v was read, or tried in vain, for who needs it now.
-func (s *Snapshot) needed(v *Version) bool { return v.attempted() && (s.whole > 0 || !v.spare) }
+func (s *Snapshot) needed(v *Version) bool {
+	return v.attempted() && (s.whole > 0 || v.Tried >= s.left || s.Aggregated())
+}
 
 // readAt returns when the table of v was read.
 func (s *Snapshot) readAt(v *Version) Tick {
@@ -165,9 +166,9 @@ func (s *Snapshot) table(g *Group, v *Version) *Table {
 func (s *Snapshot) Kinds() int {
 	n := 0
 	for _, g := range s.groups {
-		for i := range g.versions {
-			if t := g.versions[i].Table; t != nil {
-				n += len(t.kinds)
+		for _, v := range g.versions {
+			if v.Table != nil {
+				n += len(v.Table.kinds)
 			}
 		}
 	}

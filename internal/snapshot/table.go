@@ -3,9 +3,10 @@
 package snapshot
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,17 +29,13 @@ type Resource struct {
 //
 // client-go derives further forms from each resource: the kind in lower case, the kind
 // with "List" appended, and the plural and singular guessed for that. To keep them all
-// would more than double the size of the index, so lookups derive them. Where two
-// resources claim the same form, derivation would be wrong: such a table keeps all forms.
+// would more than double the size of the index. So they are spelled out for a lookup that
+// asks for what looks like such a form, and kept only if a resource looks like one itself.
 type Table struct {
 	rows  []Resource
-	kinds map[string]int32 // exact kind → row
-	names map[string]int32 // plural or singular → row
-	forms *forms           // nil unless two resources may claim the same form
-
-	// lower is kind in lower case → row; nil until it is needed, because few lookups need
-	// it. It follows from the rows alone.
-	lower atomic.Pointer[map[string]int32]
+	kinds map[string]int32 // exact kind → the last row of it
+	names map[string]int32 // plural or singular → row; nil if two forms may be the same name
+	forms *forms           // nil unless lookups of the rows themselves need them
 }
 
 // target is where a kind is served, and with which verbs.
@@ -61,13 +58,21 @@ func NewTable(resources []Resource) *Table {
 	t := &Table{rows: topLevel(resources)}
 	t.kinds = make(map[string]int32, len(t.rows))
 	t.names = make(map[string]int32, 2*len(t.rows))
+	derived, clash := false, false
 	for i, r := range t.rows {
 		t.kinds[r.Kind] = int32(i)
-		t.names[r.Singular] = int32(i)
-		t.names[r.Name] = int32(i)
+		derived = derived || isDerivedKind(r.Kind)
+		for _, name := range []string{r.Singular, r.Name} {
+			other, taken := t.names[name]
+			clash = clash || taken && other != int32(i) || isDerivedName(name)
+			t.names[name] = int32(i)
+		}
 	}
-	delete(t.names, "")
-	if !t.regular() {
+	delete(t.names, "") // no query has an empty name
+	if clash {
+		t.names = nil
+	}
+	if derived || clash {
 		t.forms = spell(t.rows)
 	}
 	return t
@@ -82,29 +87,6 @@ func NewTableLike(other *Table, resources []Resource) *Table {
 	return NewTable(resources)
 }
 
-// regular reports whether no two forms of the rows can clash: all kinds differ, also in
-// lower case, all names differ, and no name looks like one that is guessed for a list.
-func (t *Table) regular() bool {
-	names, lower := 0, make(map[string]struct{}, len(t.rows))
-	for _, r := range t.rows {
-		kind := strings.ToLower(r.Kind)
-		if !plain(kind) || !plain(r.Name) || !plain(r.Singular) {
-			return false
-		}
-		lower[kind] = struct{}{}
-		if names++; r.Singular != r.Name {
-			names++
-		}
-	}
-	return len(lower) == len(t.rows) && len(t.kinds) == len(t.rows) && len(t.names) == names
-}
-
-// plain reports whether a form is not empty, is ASCII, and does not end as a list's does.
-func plain(form string) bool {
-	ascii := !strings.ContainsFunc(form, func(r rune) bool { return r > unicode.MaxASCII })
-	return form != "" && ascii && !strings.HasSuffix(strings.TrimSuffix(form, "s"), "list")
-}
-
 // topLevel returns copies of the resources that are not subresources, with singular
 // names filled in.
 func topLevel(resources []Resource) []Resource {
@@ -114,8 +96,7 @@ func topLevel(resources []Resource) []Resource {
 			continue
 		}
 		if r.Singular == "" {
-			_, singular := guess(r.Kind)
-			r.Singular = singular
+			_, r.Singular = guess(r.Kind)
 		}
 		rows = append(rows, r)
 	}
@@ -128,123 +109,114 @@ func guess(kind string) (plural, singular string) {
 	return p.Resource, s.Resource
 }
 
+// isDerivedKind reports whether kind may be derived from another: it is FooList, List, or in
+// lower case.
+func isDerivedKind(kind string) bool {
+	upper := func(r rune) bool { return unicode.ToLower(r) != r }
+	return strings.HasSuffix(kind, listSuffix) || !strings.ContainsFunc(kind, upper)
+}
+
+// isDerivedName reports whether name may be one that is guessed for List or for a FooList.
+func isDerivedName(name string) bool {
+	return strings.HasSuffix(strings.TrimSuffix(name, "s"), "list")
+}
+
 // target returns where kind is served. kind may have any form that client-go knows.
 func (t *Table) target(kind string) (target, bool) {
-	if t.forms != nil {
-		found, ok := t.forms.kinds[kind]
+	if isDerivedKind(kind) {
+		found, ok := t.spelled().kinds[kind]
 		return found, ok
 	}
 	if i, ok := t.kinds[kind]; ok {
 		return t.rows[i].target(), true
 	}
-	return t.derivedTarget(kind)
-}
-
-// derivedTarget is target for FooList, List and the lower-case form of a kind.
-func (t *Table) derivedTarget(kind string) (target, bool) {
-	if kind == listSuffix {
-		return target{resource: "lists"}, true
-	}
-	if item, ok := strings.CutSuffix(kind, listSuffix); ok {
-		if i, ok := t.kinds[item]; ok {
-			plural, _ := guess(kind)
-			return target{resource: plural, namespaced: t.rows[i].Namespaced}, true
-		}
-	}
-	if r := t.lastOfLowerKind(kind); r != nil {
-		return r.target(), true
-	}
 	return target{}, false
 }
 
-// lastOfLowerKind returns the last row whose kind in lower case is lower, or nil.
-func (t *Table) lastOfLowerKind(lower string) *Resource {
-	if strings.ContainsFunc(lower, func(r rune) bool { return unicode.ToLower(r) != r }) {
-		return nil // most kinds have an upper-case letter, and end here
-	}
-	if i, ok := t.lowerKinds()[lower]; ok {
-		return &t.rows[i]
-	}
-	return nil
-}
-
-// lowerKinds returns the rows by kind in lower case. Of kinds that clash it has the last.
-func (t *Table) lowerKinds() map[string]int32 {
-	if known := t.lower.Load(); known != nil {
-		return *known
-	}
-	lower := make(map[string]int32, len(t.rows))
-	for i := range t.rows {
-		lower[strings.ToLower(t.rows[i].Kind)] = int32(i)
-	}
-	t.lower.Store(&lower)
-	return lower
-}
-
-// kindOf returns the kind that a resource name, plural or singular, stands for.
-func (t *Table) kindOf(name string) (string, bool) {
-	if t.forms != nil {
-		kind, ok := t.forms.kindOf[name]
-		return kind, ok
+// find returns the kind that a resource name, plural or singular, stands for, and all
+// resources that have it, sorted by plural. There may be a kind and no resource: if another
+// row has the same plural, and another singular.
+func (t *Table) find(name string) (kind string, resources []Resource, ok bool) {
+	if t.names == nil || isDerivedName(name) {
+		return t.spelled().find(name)
 	}
 	if i, ok := t.names[name]; ok {
-		return t.rows[i].Kind, true
+		return t.rows[i].Kind, t.rows[i : i+1], true
 	}
-	kind, _, ok := t.derivedName(name)
-	return kind, ok
-}
-
-// resourceOf returns the one resource that a fully qualified query for name finds. Of
-// several client-go takes the first in a map. We take the one with exactly that name.
-func (t *Table) resourceOf(name string) (string, bool) {
-	if t.forms != nil {
-		all := t.forms.resources(name)
-		if len(all) == 0 || slices.Contains(all, name) {
-			return name, len(all) > 0
-		}
-		return all[0], true
-	}
-	if i, ok := t.names[name]; ok {
-		return t.rows[i].Name, true
-	}
-	_, resource, ok := t.derivedName(name)
-	return resource, ok
+	return "", nil, false
 }
 
 // has reports whether a resource has name as its plural or singular.
 func (t *Table) has(name string) bool {
-	_, ok := t.resourceOf(name)
-	return ok
-}
-
-// derivedName returns the kind and the resource of a name that is guessed for List or
-// for a FooList.
-func (t *Table) derivedName(name string) (kind, resource string, ok bool) {
-	item, ok := strings.CutSuffix(strings.TrimSuffix(name, "s"), "list")
-	if !ok {
-		return "", "", false
-	}
-	if item == "" {
-		return listSuffix, "lists", true
-	}
-	if r := t.lastOfLowerKind(item); r != nil {
-		return r.Kind + listSuffix, item + "lists", true
-	}
-	return "", "", false
-}
-
-// singularOf returns the singular of a plural resource name that the table has.
-func (t *Table) singularOf(plural string) string {
-	if t.forms != nil {
-		return t.forms.singulars[plural]
-	}
-	if i, ok := t.names[plural]; ok {
-		return t.rows[i].Singular
-	}
-	return strings.TrimSuffix(plural, "s") // of a list
+	_, resources, _ := t.find(name)
+	return len(resources) > 0
 }
 
 // equal reports whether two tables were made of the same resources in the same order.
 func (t *Table) equal(other *Table) bool {
 	return t == other || t != nil && other != nil && slices.Equal(t.rows, other.rows)
+}
+
+// forms is the full index that client-go builds for one group-version
+// (newDiscoveryRESTMapper in k8s.io/client-go/restmapper, on top of
+// meta.DefaultRESTMapper). If forms clash, the last one added wins.
+type forms struct {
+	kinds     map[string]target
+	kindOf    map[string]string // plural or singular → kind
+	singulars map[string]string // plural → singular
+}
+
+// spelled returns all forms of the rows.
+func (t *Table) spelled() *forms {
+	if t.forms != nil {
+		return t.forms
+	}
+	return spell(t.rows)
+}
+
+// spell adds every form of every row in client-go's order.
+func spell(rows []Resource) *forms {
+	f := &forms{
+		kinds:     make(map[string]target, 3*len(rows)+1),
+		kindOf:    make(map[string]string, 4*len(rows)+2),
+		singulars: make(map[string]string, 2*len(rows)+1),
+	}
+	for _, r := range rows {
+		f.add(strings.ToLower(r.Kind), r.Singular, r.target())
+		f.add(r.Kind, r.Singular, r.target())
+		f.addGuessed(r.Kind+listSuffix, r.Namespaced)
+	}
+	f.addGuessed(listSuffix, false)
+	delete(f.kindOf, "") // no query has an empty name
+	return f
+}
+
+func (f *forms) addGuessed(kind string, namespaced bool) {
+	plural, singular := guess(kind)
+	f.add(kind, singular, target{resource: plural, namespaced: namespaced})
+}
+
+func (f *forms) add(kind, singular string, to target) {
+	f.singulars[to.resource] = singular
+	f.kindOf[singular] = kind
+	f.kindOf[to.resource] = kind
+	f.kinds[kind] = to
+}
+
+func (f *forms) equal(other *forms) bool {
+	return maps.Equal(f.kinds, other.kinds) && maps.Equal(f.kindOf, other.kindOf) && maps.Equal(f.singulars, other.singulars)
+}
+
+// find is (*Table).find.
+func (f *forms) find(name string) (kind string, resources []Resource, ok bool) {
+	if kind, ok = f.kindOf[name]; !ok {
+		return "", nil, false
+	}
+	for plural, singular := range f.singulars {
+		if plural == name || singular == name {
+			resources = append(resources, Resource{Name: plural, Singular: singular, Kind: kind})
+		}
+	}
+	slices.SortFunc(resources, func(a, b Resource) int { return cmp.Compare(a.Name, b.Name) })
+	return kind, resources, true
 }

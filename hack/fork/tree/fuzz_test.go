@@ -7,8 +7,6 @@ import (
 	"go/format"
 	"slices"
 	"testing"
-
-	"github.com/freshmapper/freshmapper/hack/fork/source"
 )
 
 // damaged returns a file with lines dropped, doubled or exchanged, or with a byte
@@ -48,9 +46,7 @@ func FuzzEdit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, which uint8, how []byte) {
 		name := names[int(which)%len(names)]
 		before := damaged(upstream[name].Data, how[:min(len(how), 60)])
-		edited := source.New(name, before)
-		editOf(name).apply(edited, keys{})
-		after, err := edited.Done()
+		after, err := editOf(name).apply(before, holes{})
 		if err != nil {
 			return
 		}

@@ -36,12 +36,12 @@ func dropDefaults(d *draft) error {
 func putMapper(d *draft) error {
 	for _, gone := range mapperFiles {
 		name := path.Join(apiutilDir, gone.name)
-		file, ok := d.files[name]
-		if !ok && gone.optional {
+		file, err := d.upstream(name)
+		if err != nil && gone.optional {
 			continue
 		}
-		if !ok {
-			return missing(name)
+		if err != nil {
+			return err
 		}
 		if err := checkExports(name, file.Data, gone.exports); err != nil {
 			return err

@@ -10,10 +10,6 @@ import (
 	"io/fs"
 	"maps"
 	"path"
-	"strings"
-
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
-	"github.com/freshmapper/freshmapper/hack/fork/source"
 )
 
 // A patch is one purpose. One that does not find in upstream what it expects is an
@@ -24,35 +20,6 @@ type patch struct {
 	edits []edit
 	adds  []string // files from templates, which are called like them
 }
-
-// An edit is of one of upstream's files.
-type edit struct {
-	file    string
-	changes []change
-	do      func(*source.File, keys) // what is more than changes; it may note keys; may be nil
-	since   string                   // the first line that has it; "" for all
-	adds    []string                 // as in patch, for lines that have it
-}
-
-// A change replaces a piece, in the words of package source. In what comes instead
-// "…" stands for the piece. Nothing instead takes it out.
-type change struct{ place, want, with string }
-
-func (e edit) apply(f *source.File, noted keys) {
-	for _, c := range e.changes {
-		if c.with == "" {
-			f.Remove(c.place, c.want)
-		} else {
-			f.Change(c.place, c.want, strings.ReplaceAll(c.with, "…", c.want))
-		}
-	}
-	if e.do != nil {
-		e.do(f, noted)
-	}
-}
-
-// keys are lines for the templates, by the key that stands for them.
-type keys map[string][]string
 
 // patches are what is done to upstream, in order.
 var patches = []patch{
@@ -114,14 +81,20 @@ func (d *draft) apply(p patch) error {
 			return err
 		}
 	}
-	noted, adds := keys{}, p.adds
+	noted, adds := holes{}, p.adds
 	for _, e := range p.edits {
 		if d.line.Minor < e.since {
 			continue
 		}
-		if err := d.files.Edit(e.file, func(f *source.File) { e.apply(f, noted) }); err != nil {
+		upstream, err := d.upstream(e.file)
+		if err != nil {
 			return err
 		}
+		edited, err := e.apply(upstream.Data, noted)
+		if err != nil {
+			return err
+		}
+		d.files[e.file] = File{Data: edited, Exec: upstream.Exec}
 		adds = append(adds[:len(adds):len(adds)], e.adds...)
 	}
 	for _, name := range adds {
@@ -136,23 +109,13 @@ func (d *draft) apply(p patch) error {
 	return nil
 }
 
-// Edit edits a file, which must be there.
-func (f Files) Edit(name string, do func(*source.File)) error {
-	upstream, ok := f[name]
+// upstream is a file of upstream's, which must be there.
+func (d *draft) upstream(name string) (File, error) {
+	file, ok := d.files[name]
 	if !ok {
-		return missing(name)
+		return file, fmt.Errorf("upstream has no %s: this release needs a row of its own in the table of lines", name)
 	}
-	edit := source.New(name, upstream.Data)
-	do(edit)
-	edited, err := edit.Done()
-	if err == nil {
-		f[name] = File{Data: edited, Exec: upstream.Exec}
-	}
-	return err
-}
-
-func missing(name string) error {
-	return fmt.Errorf("upstream has no %s: this release needs a row of its own in the table of lines", name)
+	return file, nil
 }
 
 // put adds a file where nothing of upstream's is left.
@@ -170,28 +133,13 @@ func (d *draft) put(name string, data []byte) error {
 //go:embed template
 var templates embed.FS
 
-// template returns the text of a file. A line with a key in it stands once for
-// each of the key's values.
-func template(name string, noted keys) ([]byte, error) {
+// template returns the text of a file, with what the holes stood for.
+func template(name string, noted holes) ([]byte, error) {
 	data, err := templates.ReadFile("template/" + name + ".txt")
 	if err != nil {
 		return nil, fmt.Errorf("our template: %w", err)
 	}
-	text := string(data)
-	for key, values := range noted {
-		var filled strings.Builder
-		for _, line := range gotool.SplitLines(text) {
-			if !strings.Contains(line, key) {
-				filled.WriteString(line)
-				continue
-			}
-			for _, value := range values {
-				filled.WriteString(strings.ReplaceAll(line, key, value))
-			}
-		}
-		text = filled.String()
-	}
-	if data, err = format.Source([]byte(text)); err != nil { // what was filled in is longer or shorter
+	if data, err = format.Source([]byte(noted.fill(string(data)))); err != nil { // what was filled in is longer or shorter
 		return nil, fmt.Errorf("our template %s, filled in: %w", name, err)
 	}
 	return data, nil

@@ -8,8 +8,6 @@ import (
 	"path"
 	"regexp"
 	"strings"
-
-	"github.com/freshmapper/freshmapper/hack/fork/source"
 )
 
 // requesters are the types of upstream's client that send requests, with the field
@@ -34,21 +32,23 @@ func putRequests(d *draft) error {
 	var body strings.Builder
 	for _, r := range requesters {
 		fmt.Fprintf(&body, "\n// %s is %s, whose requests follow the mapper.\ntype %[1]s struct{ %[2]s }\n", following(r.name), r.name)
-		err := d.files.Edit(path.Join(clientDir, r.file), func(f *source.File) {
-			written, text := 0, f.Text("")
-			for _, method := range request.FindAllStringSubmatch(text, -1) {
-				if method[1] == r.receiver {
-					writeFollowing(&body, f, r.name, method[2], method[3], method[4], r.follower)
-					written++
-				}
-			}
-			like := regexp.MustCompile(`(?m)^func \(` + regexp.QuoteMeta(r.receiver) + `\) [A-Z]\w*\(\s*ctx `)
-			if written == 0 || written != len(like.FindAllString(text, -1)) {
-				f.Unexpected("methods of (%s) that send requests, each with its head on one line", r.receiver)
-			}
-		})
+		file, err := d.upstream(path.Join(clientDir, r.file))
 		if err != nil {
 			return err
+		}
+		written := 0
+		for _, method := range request.FindAllStringSubmatch(string(file.Data), -1) {
+			if method[1] != r.receiver {
+				continue
+			}
+			if err := writeFollowing(&body, r.name, method[2], method[3], method[4], r.follower); err != nil {
+				return err
+			}
+			written++
+		}
+		like := regexp.MustCompile(`(?m)^func \(` + regexp.QuoteMeta(r.receiver) + `\) [A-Z]\w*\(\s*ctx `)
+		if written == 0 || written != len(like.FindAll(file.Data, -1)) {
+			return fmt.Errorf("upstream's %s has not only methods of (%s) that send requests with their head on one line: this release needs a look", r.file, r.receiver)
 		}
 	}
 	head := "// SPDX-License-Identifier: Apache-2.0\n\npackage client\n\nimport (\n\t\"context\"\n"
@@ -65,7 +65,7 @@ func putRequests(d *draft) error {
 }
 
 // writeFollowing writes the method that sends the same request and follows the mapper.
-func writeFollowing(out *strings.Builder, f *source.File, typeName, name, params, results, follower string) {
+func writeFollowing(out *strings.Builder, typeName, name, params, results, follower string) error {
 	var args []string
 	hasObj := false
 	for _, param := range strings.Split(params, ", ") {
@@ -91,6 +91,7 @@ func writeFollowing(out *strings.Builder, f *source.File, typeName, name, params
 		fmt.Fprintf(out, " (result %s, err error) {\n\terr = %s (err error) {\n\t\tresult, err = %s\n\t\treturn err\n\t})\n\treturn result, err\n}\n",
 			first, through, call)
 	default:
-		f.Unexpected("method %s of %s with an obj that returns an error, and no more than one value besides", name, typeName)
+		return fmt.Errorf("upstream's method %s of %s has no obj, or returns something else than an error and one value at most: this release needs a look", name, typeName)
 	}
+	return nil
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package adopters forks other people's operators, unmodified and from the Go module
-// proxy, and compares fork and stock: the results of the operators' own tests, by name;
-// and two operators at work on a real API server, while CRDs come late and change.
-// operators.yaml lists the operators. In hack/proof:
+// Package adopters compares fork and stock by other people's tests, by name: upstream's own
+// (hack/test.sh -matrix runs TestUpstream), and those of operators, unmodified and from the Go
+// module proxy. Two operators are also at work on a real API server, while CRDs come late and
+// change. operators.yaml lists the operators. In hack/proof:
 //
 //	go test ./adopters -v -timeout 0 -run TestAdopters/JobSet/tests -args -page /tmp/page.md [-packages 12] [-servers]
 //	go test ./adopters -v -timeout 0 -run TestAdopters/kro/live -args -page /tmp/page.md
@@ -71,7 +71,7 @@ func TestAdopters(t *testing.T) {
 	all := &results{lists: map[string][]string{}}
 	for _, op := range known.Operators {
 		t.Run(op.Name, func(t *testing.T) {
-			tr := &trees{operator: op, ctx: ctx, dir: t.TempDir()}
+			tr := &trees{operator: op, commands: commands{ctx}, dir: t.TempDir()}
 			tr.copy(t)
 			t.Run("tests", func(t *testing.T) { tr.compare(t, all) })
 			if op.Live != nil {
@@ -82,7 +82,7 @@ func TestAdopters(t *testing.T) {
 			}
 		})
 	}
-	all.page(&own)
+	all.page(&own, "operator", "version", "controller-runtime", "Go", "packages", "tests", "same", "worse", "better", "run on")
 	own.Text("## On a real API server\n")
 	own.Text("Each side has an API server of its own. Times depend on what else the machine does; what counts is whether the operator acts at all, within %v.\n", giveUp)
 	own.Text("%s\n", live.String())
@@ -95,7 +95,7 @@ func TestAdopters(t *testing.T) {
 // trees are two copies of an operator: as it is, and forked.
 type trees struct {
 	operator
-	ctx         context.Context
+	commands
 	dir         string
 	stock, fork string
 	mod         struct {
@@ -120,7 +120,7 @@ func (tr *trees) copy(t *testing.T) {
 		}
 	}
 	clone(t, tr.fork, tr.stock)
-	if said, err := tr.try(t, root, "go", "run", "./hack/fork", "-into", tr.fork); err != nil {
+	if said, err := tr.try(t, root, nil, "go", "run", "./hack/fork", "-into", tr.fork); err != nil {
 		t.Fatalf("it can't be forked: %v\n%s", err, said)
 	}
 }
@@ -163,13 +163,15 @@ func (tr *trees) json(t *testing.T, dir string, to any, args ...string) {
 // build builds packages of a tree, which fails the test if it fails.
 func (tr *trees) build(t *testing.T, dir, binary, packages string) {
 	t.Helper()
-	if said, err := tr.try(t, dir, "go", "build", "-o", binary, packages); err != nil {
+	if said, err := tr.try(t, dir, nil, "go", "build", "-o", binary, packages); err != nil {
 		t.Fatalf("%s does not build: %v\n%s", filepath.Base(dir), err, said)
 	}
 }
 
-// command is one that ends with all that it has started when somebody interrupts the test.
-func (tr *trees) command(ctx context.Context, dir string, args ...string) *exec.Cmd {
+// commands end with all that they have started when somebody interrupts the test.
+type commands struct{ ctx context.Context }
+
+func (c *commands) command(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOTOOLCHAIN=auto", // an operator may need a newer Go than ours
@@ -180,19 +182,24 @@ func (tr *trees) command(ctx context.Context, dir string, args ...string) *exec.
 }
 
 // output runs a command that must work.
-func (tr *trees) output(t *testing.T, dir string, args ...string) string {
+func (c *commands) output(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	said, err := tr.command(tr.ctx, dir, args...).Output()
+	said, err := c.command(c.ctx, dir, args...).Output()
 	if err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, said)
 	}
-	return string(said)
+	return strings.TrimSpace(string(said))
 }
 
 // try runs a command, and returns also what it said.
-func (tr *trees) try(t *testing.T, dir string, args ...string) (string, error) {
+func (c *commands) try(t *testing.T, dir string, env []string, args ...string) (string, error) {
 	t.Helper()
 	t.Logf("in %s: %s", dir, strings.Join(args, " "))
-	said, err := tr.command(tr.ctx, dir, args...).CombinedOutput()
+	cmd := c.command(c.ctx, dir, args...)
+	cmd.Env = append(cmd.Env, env...)
+	said, err := cmd.CombinedOutput()
+	if c.ctx.Err() != nil {
+		t.Fatal(c.ctx.Err())
+	}
 	return string(said), err
 }

@@ -74,7 +74,7 @@ func (tr *trees) live(t *testing.T, p *report.Page) {
 	}
 	p.Text("### %s %s, controller-runtime %s\n\n%s\n", tr.Name, tr.Version, tr.requires(t, controllerRuntime), tr.Live.About)
 	p.Table([]string{"what happens", "stock", "fork"}, rows...)
-	p.Text("%s of kube-apiserver.\n", strings.TrimSpace(tr.output(t, root, filepath.Join(assets, "kube-apiserver"), "--version")))
+	p.Text("%s of kube-apiserver.\n", tr.output(t, root, filepath.Join(assets, "kube-apiserver"), "--version"))
 }
 
 // liveSide returns how long each step took, and the first that did not come.

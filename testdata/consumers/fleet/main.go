@@ -10,34 +10,24 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/providers/kubeconfig"
+
+	"example.com/consumers/frame"
 )
 
-func main() {
-	ctrl.SetLogger(zap.New())
-	err := run(os.Args[1:])
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "fleet:", err)
-		os.Exit(1)
-	}
-}
+func main() { frame.Main("fleet", run) }
 
-func run(args []string) error {
+func run(ctx context.Context, args []string) error {
 	opts, err := parse(args)
 	if err != nil {
 		return err
@@ -46,50 +36,39 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	return runOperator(ctrl.SetupSignalHandler(), cfg, opts)
+	return runOperator(ctx, cfg, opts)
 }
 
 type options struct {
-	namespace      string
+	frame.Manager
+	secrets        string // the namespace of the kubeconfigs
 	kind           schema.GroupVersionKind
 	interval       time.Duration
 	unhealthyAfter time.Duration
 	healthAddress  string
-	metricsAddress string
 	pprofAddress   string
-	leaderElection bool
 }
 
 func parse(args []string) (options, error) {
 	var opts options
-	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
-	config.RegisterFlags(flags) // -kubeconfig
-	opts.addTo(flags)
-	if err := flags.Parse(args); err != nil {
+	if err := frame.Parse("fleet", args, opts.addTo); err != nil {
 		return opts, err
 	}
-	if flags.NArg() > 0 {
-		return opts, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	if opts.namespace == "" {
+	if opts.secrets == "" {
 		return opts, errors.New("-namespace must not be empty")
-	}
-	if opts.interval <= 0 || opts.unhealthyAfter <= 0 {
-		return opts, errors.New("-interval and -unhealthy-after must be positive")
 	}
 	return opts, nil
 }
 
 func (o *options) addTo(flags *flag.FlagSet) {
-	flags.StringVar(&o.namespace, "namespace", "fleet", "read Secrets with kubeconfigs in this namespace, and hold the leader lease there")
+	o.AddTo(flags)
+	flags.StringVar(&o.secrets, "namespace", "fleet", "read Secrets with kubeconfigs in this namespace, and hold the leader lease there")
 	o.kind = schema.GroupVersionKind{Group: "fleet.example.com", Version: "v1", Kind: "Gadget"}
 	flags.Func("kind", "work on objects of this `KIND.VERSION.GROUP` (default Gadget.v1.fleet.example.com)", o.setKind)
 	flags.DurationVar(&o.interval, "interval", 10*time.Minute, "ask each cluster this often what it serves; changes are watched beside that")
 	flags.DurationVar(&o.unhealthyAfter, "unhealthy-after", 2*time.Minute, "a cluster that could not be read for so long is unhealthy")
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "serve /readyz and /healthz at this address")
-	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "serve metrics and /debug/restmappers at this address, 0 for none")
 	flags.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "serve /debug/pprof at this address, 0 for none")
-	flags.BoolVar(&o.leaderElection, "leader-elect", false, "run only while holding the leader lease")
 }
 
 func (o *options) setKind(kind string) error {
@@ -105,21 +84,17 @@ func (o *options) setKind(kind string) error {
 // the kubeconfig provider.
 func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
 	fleet := newFleet(opts)
-	secrets := map[client.Object]cache.ByObject{&corev1.Secret{}: {Namespaces: map[string]cache.Config{opts.namespace: {}}}}
+	secrets := map[client.Object]cache.ByObject{&corev1.Secret{}: {Namespaces: map[string]cache.Config{opts.secrets: {}}}}
 	provider := kubeconfig.New(kubeconfig.Options{
-		Namespace:      opts.namespace,
+		Namespace:      opts.secrets,
 		ClusterOptions: []cluster.Option{fleet.clusterOptions},
 		RESTOptions:    []func(*rest.Config) error{selfContained},
 	})
-	mgr, err := mcmanager.New(cfg, provider, ctrl.Options{
-		Cache:                   cache.Options{ByObject: secrets},
-		HealthProbeBindAddress:  opts.healthAddress,
-		Metrics:                 server.Options{BindAddress: opts.metricsAddress},
-		PprofBindAddress:        opts.pprofAddress,
-		LeaderElection:          opts.leaderElection,
-		LeaderElectionID:        "fleet.example.com",
-		LeaderElectionNamespace: opts.namespace,
-	})
+	managed := opts.Options("fleet")
+	managed.Cache.ByObject = secrets
+	managed.HealthProbeBindAddress, managed.PprofBindAddress = opts.healthAddress, opts.pprofAddress
+	managed.LeaderElectionNamespace = opts.secrets
+	mgr, err := mcmanager.New(cfg, provider, managed)
 	if err != nil {
 		return err
 	}

@@ -12,88 +12,56 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"time"
 
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"example.com/consumers/frame"
 )
 
 const usage = "usage: heal manager|report [flags] (-h after either explains)"
 
-func main() {
-	ctrl.SetLogger(zap.New())
-	err := run(os.Args[1:])
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "heal:", err)
-		os.Exit(1)
-	}
-}
+func main() { frame.Main("heal", run) }
 
-func run(args []string) error {
+func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return errors.New(usage)
 	}
-	command, flags := args[0], flag.NewFlagSet("heal "+args[0], flag.ContinueOnError)
 	var opts options
-	switch command {
-	case "manager":
-		opts.addTo(flags)
-	case "report":
-	default:
-		return fmt.Errorf("unknown command %q; %s", command, usage)
+	addTo, ok := map[string]func(*flag.FlagSet){"manager": opts.addTo, "report": func(*flag.FlagSet) {}}[args[0]]
+	if !ok {
+		return fmt.Errorf("unknown command %q; %s", args[0], usage)
 	}
-	config.RegisterFlags(flags) // -kubeconfig
-	if err := flags.Parse(args[1:]); err != nil {
+	if err := frame.Parse("heal "+args[0], args[1:], addTo); err != nil {
 		return err
-	}
-	switch {
-	case flags.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case command == "manager" && opts.retry <= 0:
-		return fmt.Errorf("-retry must be positive, not %s", opts.retry)
 	}
 	cfg, err := config.GetConfig()
 	if err != nil {
 		return err
 	}
-	requests := &discoveryRequests{}
-	cfg.Wrap(requests.count)
-	if command == "report" {
-		return runReport(cfg, requests)
+	requests := &frame.Requests{Counts: isDiscovery}
+	cfg.Wrap(requests.Count)
+	if args[0] == "report" {
+		return runReport(ctx, cfg, requests)
 	}
-	return runManager(ctrl.SetupSignalHandler(), cfg, requests, opts)
+	return runManager(ctx, cfg, requests, opts)
 }
 
 type options struct {
-	namespace      string
-	retry          time.Duration
-	metricsAddress string
-	leaderElection bool
+	frame.Manager
+	retry time.Duration
 }
 
 func (o *options) addTo(flags *flag.FlagSet) {
-	flags.StringVar(&o.namespace, "namespace", "", "watch ConfigMaps in this namespace (default all)")
+	o.AddTo(flags)
+	flags.StringVar(&o.Namespace, "namespace", "", "watch ConfigMaps in this namespace (default all)")
 	flags.DurationVar(&o.retry, "retry", time.Second, "look again for a kind that is not served after this time")
-	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "serve metrics at this address, 0 for none")
-	flags.BoolVar(&o.leaderElection, "leader-elect", false, "run only while holding the leader lease")
 }
 
-func runManager(ctx context.Context, cfg *rest.Config, requests *discoveryRequests, opts options) error {
-	watched := cache.Options{}
-	if opts.namespace != "" {
-		watched.DefaultNamespaces = map[string]cache.Config{opts.namespace: {}}
-	}
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Cache:            watched,
-		Metrics:          server.Options{BindAddress: opts.metricsAddress},
-		LeaderElection:   opts.leaderElection,
-		LeaderElectionID: "heal.example.com",
-	})
+func runManager(ctx context.Context, cfg *rest.Config, requests *frame.Requests, opts options) error {
+	mgr, err := ctrl.NewManager(cfg, opts.Options("heal"))
 	if err != nil {
 		return err
 	}

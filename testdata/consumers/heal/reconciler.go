@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"example.com/consumers/frame"
 )
 
 // kindAnnotation names the kind that a ConfigMap asks about, without a version:
@@ -39,7 +41,7 @@ var errNoKind = errors.New("the annotation " + kindAnnotation + " is empty, want
 type reconciler struct {
 	client   client.Client
 	mapper   meta.RESTMapper
-	requests *discoveryRequests
+	requests *frame.Requests
 	retry    time.Duration
 }
 
@@ -109,7 +111,7 @@ func (r *reconciler) record(ctx context.Context, cm *corev1.ConfigMap, f *found,
 	before := client.MergeFrom(cm.DeepCopy())
 	cm.Data = outcome(f, err)
 	cm.Data["attempts"] = strconv.Itoa(attempts + 1)
-	cm.Data["discoveryRequests"] = strconv.FormatInt(r.requests.made(), 10)
+	cm.Data["discoveryRequests"] = strconv.FormatInt(r.requests.Made(), 10)
 	// If the ConfigMap was deleted meanwhile, there is nothing to do.
 	return client.IgnoreNotFound(r.client.Patch(ctx, cm, before))
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,13 +12,14 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"example.com/consumers/frame"
 )
 
 const commands = "want \"lookup KIND.GROUP [VERSION...]\" or \"reset\""
@@ -38,10 +40,10 @@ type report struct {
 // reporter has one mapper as long as it runs, like a manager.
 type reporter struct {
 	mapper   meta.RESTMapper
-	requests *discoveryRequests
+	requests *frame.Requests
 }
 
-func runReport(cfg *rest.Config, requests *discoveryRequests) error {
+func runReport(ctx context.Context, cfg *rest.Config, requests *frame.Requests) error {
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return err
@@ -50,7 +52,14 @@ func runReport(cfg *rest.Config, requests *discoveryRequests) error {
 	if err != nil {
 		return err
 	}
-	return (&reporter{mapper: mapper, requests: requests}).run(os.Stdin, os.Stdout)
+	ended := make(chan error, 1)
+	go func() { ended <- (&reporter{mapper: mapper, requests: requests}).run(os.Stdin, os.Stdout) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // run reads one command a line, and answers each with a line of JSON. It ends at a
@@ -75,7 +84,7 @@ func (r *reporter) run(in io.Reader, out io.Writer) error {
 }
 
 func (r *reporter) answer(words []string) (*report, error) {
-	start, before := time.Now(), r.requests.made()
+	start, before := time.Now(), r.requests.Made()
 	answer := &report{Command: strings.Join(words, " ")}
 	var err error
 	switch {
@@ -90,7 +99,7 @@ func (r *reporter) answer(words []string) (*report, error) {
 	if err != nil {
 		answer.Error = err.Error()
 	}
-	answer.DiscoveryRequests = r.requests.made() - before
+	answer.DiscoveryRequests = r.requests.Made() - before
 	answer.Milliseconds = float64(time.Since(start).Microseconds()) / 1000
 	return answer, nil
 }
@@ -118,28 +127,9 @@ func (r *reporter) reset() error {
 	return nil
 }
 
-// discoveryRequests counts the requests that ask an API server what it serves.
-// Its count method fits rest.Config.Wrap.
-type discoveryRequests struct{ n atomic.Int64 }
-
-func (d *discoveryRequests) made() int64 { return d.n.Load() }
-
-func (d *discoveryRequests) count(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
-		if isDiscovery(req.URL.Path) {
-			d.n.Add(1)
-		}
-		return next.RoundTrip(req)
-	})
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-// isDiscovery reports whether path is /api, /api/v1, /apis, /apis/<group> or
-// /apis/<group>/<version>: longer paths are of resources.
-func isDiscovery(path string) bool {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
+// isDiscovery reports whether a request asks what a server serves, at /api, /api/v1, /apis,
+// /apis/<group> or /apis/<group>/<version>: longer paths are of resources.
+func isDiscovery(req *http.Request) bool {
+	parts := strings.Split(strings.Trim(req.URL.Path, "/"), "/")
 	return parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) <= 3
 }

@@ -10,41 +10,22 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
-	"net/http"
-	"os"
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"example.com/consumers/frame"
 )
 
-func main() {
-	ctrl.SetLogger(zap.New())
-	err := run(ctrl.SetupSignalHandler(), os.Args[1:])
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "lazywatch:", err)
-		os.Exit(1)
-	}
-}
+func main() { frame.Main("lazywatch", run) }
 
 func run(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("lazywatch", flag.ContinueOnError)
 	var opts options
-	opts.addTo(flags)
-	config.RegisterFlags(flags)
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	if err := opts.validate(); err != nil {
+	if err := frame.Parse("lazywatch", args, opts.addTo); err != nil {
 		return err
 	}
 	cfg, err := config.GetConfig()
@@ -80,22 +61,6 @@ func (o *options) addTo(flags *flag.FlagSet) {
 	flags.StringVar(&o.address, "bind-address", ":8081", "serve /readyz, /healthz and /kinds here")
 }
 
-func (o *options) validate() error {
-	for name, d := range map[string]time.Duration{
-		"rescan": o.rescan, "probe-interval": o.probeInterval, "sync-timeout": o.syncTimeout, "rest": o.rest,
-	} {
-		if d <= 0 {
-			return fmt.Errorf("-%s must be positive, not %s", name, d)
-		}
-	}
-	for name, n := range map[string]int{"max-targets": o.maxTargets, "many-objects": o.manyObjects, "max-failures": o.maxFailures} {
-		if n <= 0 {
-			return fmt.Errorf("-%s must be positive, not %d", name, n)
-		}
-	}
-	return nil
-}
-
 func runManager(ctx context.Context, cfg *rest.Config, opts options) error {
 	cfg.WarningHandler = rest.NoWarnings{} // the program asks for every kind, deprecated ones included
 	mgr, err := ctrl.NewManager(cfg, withAPIs(ctrl.Options{
@@ -111,11 +76,7 @@ func runManager(ctx context.Context, cfg *rest.Config, opts options) error {
 	board := newBoard(mgr.GetLogger().WithName("board"), opts.syncTimeout)
 	source := &source{mgr: mgr, board: board, opts: opts}
 	sources := &sources{apis: apis, kinds: opts.kinds, board: board, maxFailures: opts.maxFailures, rest: opts.rest, run: source.run}
-	err = errors.Join(mgr.Add(manager.RunnableFunc(sources.start)), mgr.Add(&manager.Server{
-		Name:            "status",
-		Server:          &http.Server{Addr: opts.address, Handler: board.handler(), ReadHeaderTimeout: 10 * time.Second},
-		ShutdownTimeout: ptr.To(5 * time.Second),
-	}))
+	err = errors.Join(mgr.Add(manager.RunnableFunc(sources.start)), mgr.Add(frame.Server(opts.address, board.handler())))
 	if err != nil {
 		return err
 	}

@@ -7,33 +7,23 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"example.com/consumers/frame"
 )
 
-func main() {
-	ctrl.SetLogger(zap.New())
-	err := run(os.Args[1:])
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "multicluster:", err)
-		os.Exit(1)
-	}
-}
+func main() { frame.Main("multicluster", run) }
 
-func run(args []string) error {
+func run(ctx context.Context, args []string) error {
 	opts, err := parse(args)
 	if err != nil {
 		return err
@@ -42,76 +32,47 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	return runOperator(ctrl.SetupSignalHandler(), cfg, opts)
+	return runOperator(ctx, cfg, opts)
 }
 
 func parse(args []string) (options, error) {
 	var opts options
-	flags := flag.NewFlagSet("multicluster", flag.ContinueOnError)
-	config.RegisterFlags(flags) // -kubeconfig
-	opts.addTo(flags)
-	if err := flags.Parse(args); err != nil {
+	if err := frame.Parse("multicluster", args, opts.addTo); err != nil {
 		return opts, err
 	}
-	if flags.NArg() > 0 {
-		return opts, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	if gk := schema.ParseGroupKind(opts.peer); gk.Kind == "" || gk.Group == "" {
+		return opts, fmt.Errorf("-peer must be a kind with its group, such as Peer.mesh.example.com, not %q", opts.peer)
 	}
-	return opts, opts.validate()
+	return opts, nil
 }
 
 type options struct {
-	namespace      string
+	frame.Manager
 	peer           string
 	interval       time.Duration
 	retry          time.Duration
 	timeout        time.Duration
 	workers        int
 	resetOnNoMatch bool
-	metricsAddress string
-	leaderElection bool
 }
 
 func (o *options) addTo(flags *flag.FlagSet) {
-	flags.StringVar(&o.namespace, "namespace", "", "watch ClusterMeshes in this namespace, and hold the leader lease there (default all, and that of the pod)")
+	o.AddTo(flags)
+	flags.StringVar(&o.Namespace, "namespace", "", "watch ClusterMeshes in this namespace, and hold the leader lease there (default all, and that of the pod)")
 	flags.StringVar(&o.peer, "peer", "Peer.mesh.example.com", "push objects of this `KIND.GROUP`, in the version that each tenant prefers")
 	flags.DurationVar(&o.interval, "interval", time.Minute, "push into a tenant again after this time")
 	flags.DurationVar(&o.retry, "retry", 5*time.Second, "try a tenant that cannot have its Peer yet again after this time")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Second, "give up a call to a tenant after this time")
 	flags.IntVar(&o.workers, "workers", 50, "serve this many tenants at a time; more than may hang at once")
 	flags.BoolVar(&o.resetOnNoMatch, "reset-on-no-match", false, "call meta.MaybeResetRESTMapper when a tenant does not serve the kind")
-	flags.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "serve metrics at this address, 0 for none")
-	flags.BoolVar(&o.leaderElection, "leader-elect", false, "run only while holding the leader lease")
-}
-
-func (o *options) validate() error {
-	for name, d := range map[string]time.Duration{"interval": o.interval, "retry": o.retry, "timeout": o.timeout} {
-		if d <= 0 {
-			return fmt.Errorf("-%s must be positive, not %s", name, d)
-		}
-	}
-	if o.workers <= 0 {
-		return fmt.Errorf("-workers must be positive, not %d", o.workers)
-	}
-	if gk := schema.ParseGroupKind(o.peer); gk.Kind == "" || gk.Group == "" {
-		return fmt.Errorf("-peer must be a kind with its group, such as Peer.mesh.example.com, not %q", o.peer)
-	}
-	return nil
 }
 
 func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
-	watched := cache.Options{}
-	if opts.namespace != "" {
-		watched.DefaultNamespaces = map[string]cache.Config{opts.namespace: {}}
-	}
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
-		Cache: watched,
-		// Secrets are read one by one: so the program needs no right to list them, and keeps none.
-		Client:                  client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
-		Metrics:                 server.Options{BindAddress: opts.metricsAddress},
-		LeaderElection:          opts.leaderElection,
-		LeaderElectionID:        "multicluster.example.com",
-		LeaderElectionNamespace: opts.namespace,
-	})
+	managed := opts.Options("multicluster")
+	managed.LeaderElectionNamespace = opts.Namespace
+	// Secrets are read one by one: so the program needs no right to list them, and keeps none.
+	managed.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}
+	mgr, err := ctrl.NewManager(cfg, managed)
 	if err != nil {
 		return err
 	}

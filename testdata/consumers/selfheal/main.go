@@ -14,47 +14,31 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/transport"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"example.com/consumers/frame"
 )
 
-func main() {
-	ctrl.SetLogger(zap.New())
-	err := run(ctrl.SetupSignalHandler(), os.Args[1:])
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "selfheal:", err)
-		os.Exit(1)
-	}
-}
+func main() { frame.Main("selfheal", run) }
 
 func run(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("selfheal", flag.ContinueOnError)
 	var opts options
-	opts.addTo(flags)
-	config.RegisterFlags(flags)
-	if err := flags.Parse(args); err != nil {
+	if err := frame.Parse("selfheal", args, opts.addTo); err != nil {
 		return err
 	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	}
-	if err := opts.validate(); err != nil {
-		return err
+	if opts.status == "" {
+		return errors.New("-status must name a file")
 	}
 	cfg, err := config.GetConfig()
 	if err != nil {
@@ -100,26 +84,11 @@ func (o *options) setKinds(list string) error {
 	return nil
 }
 
-func (o *options) validate() error {
-	for name, d := range map[string]time.Duration{
-		"check-interval": o.check, "tolerate": o.tolerate, "attempt-timeout": o.attempt,
-		"backoff": o.backoff, "backoff-max": o.most, "repair-deadline": o.deadline,
-	} {
-		if d <= 0 {
-			return fmt.Errorf("-%s must be positive, not %s", name, d)
-		}
-	}
-	if o.status == "" {
-		return errors.New("-status must name a file")
-	}
-	return nil
-}
-
 // runManager can start without a server: a program that is restarted during an outage
 // must be able to report the outage.
 func runManager(ctx context.Context, cfg *rest.Config, opts options) error {
-	var asked atomic.Int64
-	cfg.Wrap(counted(&asked))
+	var asked frame.Requests
+	cfg.Wrap(asked.Count)
 	mgr, err := ctrl.NewManager(cfg, withView(ctrl.Options{
 		Metrics: metrics.Options{BindAddress: "0"}, // the one server below is enough for an example
 	}, opts.check, opts.attempt))
@@ -131,14 +100,15 @@ func runManager(ctx context.Context, cfg *rest.Config, opts options) error {
 		return err
 	}
 	w := newWatchdog(v, opts, mgr.GetLogger().WithName("watchdog"))
-	err = errors.Join(mgr.Add(manager.RunnableFunc(w.start)), mgr.Add(httpServer(opts, w, mgr.GetRESTMapper(), &asked)))
+	err = errors.Join(mgr.Add(manager.RunnableFunc(w.start)), mgr.Add(frame.Server(opts.address, pages(opts, w, mgr.GetRESTMapper(), &asked))))
 	if err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
 }
 
-func httpServer(opts options, w *watchdog, mapper meta.RESTMapper, asked *atomic.Int64) *manager.Server {
+// pages are what the program says of itself.
+func pages(opts options, w *watchdog, mapper meta.RESTMapper, asked *frame.Requests) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", healthz.CheckHandler{Checker: w.alive})
 	mux.HandleFunc("/readyz", func(rw http.ResponseWriter, req *http.Request) {
@@ -152,7 +122,7 @@ func httpServer(opts options, w *watchdog, mapper meta.RESTMapper, asked *atomic
 			status
 			Repairing bool  `json:"repairing"`
 			Requests  int64 `json:"requests"` // of this process
-		}{w.now(), w.repairing.Load(), asked.Load()})
+		}{w.now(), w.repairing.Load(), asked.Made()})
 	})
 	mux.HandleFunc("GET /kinds", func(rw http.ResponseWriter, _ *http.Request) {
 		answer(rw, served(opts.kinds, mapper))
@@ -164,31 +134,13 @@ func httpServer(opts options, w *watchdog, mapper meta.RESTMapper, asked *atomic
 		}
 		rw.WriteHeader(http.StatusAccepted)
 	})
-	return &manager.Server{
-		Name:            "status",
-		Server:          &http.Server{Addr: opts.address, Handler: mux, ReadHeaderTimeout: 10 * time.Second},
-		ShutdownTimeout: ptr.To(5 * time.Second),
-	}
+	return mux
 }
 
 func answer(rw http.ResponseWriter, with any) {
 	rw.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(rw).Encode(with) // an error means that the reader has gone
 }
-
-// counted counts the requests of the program to the API server.
-func counted(n *atomic.Int64) transport.WrapperFunc {
-	return func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
-			n.Add(1)
-			return next.RoundTrip(req)
-		})
-	}
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // served returns how the kinds are served, as far as the mapper knows.
 func served(kinds []schema.GroupKind, mapper meta.RESTMapper) map[string]string {

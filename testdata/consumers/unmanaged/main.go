@@ -13,49 +13,44 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/client/config"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"example.com/consumers/frame"
 )
 
-func main() {
-	ctrl.SetLogger(zap.New())
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "unmanaged:", err)
-		os.Exit(1)
-	}
+func main() { frame.Main("unmanaged", run) }
+
+type options struct {
+	kind, class string
+	gets        int
+	over        time.Duration
+}
+
+func (o *options) addTo(flags *flag.FlagSet) {
+	flags.StringVar(&o.kind, "kind", "", "serve this kind: Kind.version.group")
+	flags.StringVar(&o.class, "class", "", "mark the objects whose spec.class is this")
+	flags.IntVar(&o.gets, "gets", 10000, "get so many objects that do not exist")
+	flags.DurationVar(&o.over, "over", time.Minute, "take so long for them")
 }
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return errors.New("usage: unmanaged serve|miss [flags]")
 	}
-	flags := flag.NewFlagSet("unmanaged "+args[0], flag.ContinueOnError)
-	kind := flags.String("kind", "", "serve this kind: Kind.version.group")
-	class := flags.String("class", "", "mark the objects whose spec.class is this")
-	gets := flags.Int("gets", 10000, "get so many objects that do not exist")
-	over := flags.Duration("over", time.Minute, "take so long for them")
-	config.RegisterFlags(flags) // -kubeconfig
-	if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
-		return nil
-	} else if err != nil {
+	var opts options
+	if err := frame.Parse("unmanaged "+args[0], args[1:], opts.addTo); err != nil {
 		return err
 	}
 	switch args[0] {
 	case "serve":
-		return serve(ctx, *kind, *class)
+		return serve(ctx, opts.kind, opts.class)
 	case "miss":
-		return miss(ctx, *gets, *over)
+		return miss(ctx, opts.gets, opts.over)
 	}
 	return fmt.Errorf("unknown command %q", args[0])
 }

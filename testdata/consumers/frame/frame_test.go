@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package frame
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParse(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                    "7 1m0s a",
+		"-n 2 -d 3s -s b":     "2 3s b",
+		"-n 0":                "-n must be positive, not 0",
+		"-d -1s":              "-d must be positive, not -1s",
+		"-d 0 -n -1":          "-d must be positive, not 0s\n-n must be positive, not -1",
+		"-s b more":           `unexpected argument "more"`,
+		"-kubeconfig f -list": "7 1m0s a",
+		"-none":               "flag provided but not defined: -none",
+		"-h":                  flag.ErrHelp.Error(),
+	} {
+		var n int
+		var d time.Duration
+		var s string
+		err := Parse("it", strings.Fields(args), func(flags *flag.FlagSet) {
+			flags.SetOutput(t.Output())
+			flags.IntVar(&n, "n", 7, "")
+			flags.DurationVar(&d, "d", time.Minute, "")
+			flags.StringVar(&s, "s", "a", "")
+			flags.BoolFunc("list", "", func(string) error { return nil })
+		})
+		if err == nil {
+			err = errors.New(fmt.Sprint(n, " ", d, " ", s))
+		}
+		if err.Error() != want {
+			t.Errorf("%s: got %q, want %q", args, err, want)
+		}
+	}
+}
