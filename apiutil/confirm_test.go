@@ -28,26 +28,6 @@ func useFoo(t *testing.T, server *fakeapi.Server) (*apiutil.DynamicRESTMapper, *
 	return m, used
 }
 
-// Whatever reasons there are: a burst of 4 reads, then one every 4 seconds. Each is one
-// request, also for a kind that is gone.
-func TestConfirmBoundsContradictions(t *testing.T) {
-	for name, kinds := range map[string][]string{"unchanged": {"Foo", "Bar"}, "gone": {"Bar"}} {
-		eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-			m, used := useFoo(t, server)
-			server.PutVersion(fooKind.Group, fakeVersion("v1", kinds...))
-			for range 600 { // a minute
-				if _, err := m.Confirm(context.Background(), used); err != nil && !meta.IsNoMatchError(err) {
-					t.Fatal(err)
-				}
-				time.Sleep(100 * time.Millisecond)
-			}
-			if sent := len(server.TakeRequests()); sent > 20 || sent < 15 {
-				t.Errorf("%s: %d requests in a minute, want from 15 to 20", name, sent)
-			}
-		})
-	}
-}
-
 // The result of a call is never older than the call: a call that arrives during a read
 // waits for the next one. All calls that arrive share that next read.
 func TestConfirmDuringRead(t *testing.T) {

@@ -9,8 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -99,24 +97,6 @@ func TestNobodyWaitsForHangingGroups(t *testing.T) {
 			})
 		}
 	}
-}
-
-// F9: after a Reset the first lookup of a known kind costs the document, and on a legacy server
-// the kind's version. It asks nothing of groups that hang.
-func TestLookupAfterAResetAsksNoOtherGroup(t *testing.T) {
-	eachWarmMapper(t, 3, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
-		server.TakeRequests()
-		m.Reset()
-		wantServed(t, m, schema.GroupVersionKind{Group: "g0001.example.com", Version: "v3", Kind: "Kind0001A"})
-		requests := server.TakeRequests()
-		other := slices.ContainsFunc(requests, func(r fakeapi.Request) bool {
-			return strings.HasPrefix(r.Path, "/apis/") && r.Path != "/apis/g0001.example.com/v3"
-		})
-		if other || len(requests) > 3 {
-			t.Errorf("%v", requests)
-		}
-	})
 }
 
 // A lookup that needs no document does not wait for one that hangs.

@@ -5,16 +5,13 @@ package apiutil_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
-	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // lookup asks for a kind or resource in the way that what names. A lookup by resource takes
@@ -123,55 +120,4 @@ func textOfAll[T any](list []T, text func(T) string) string {
 		texts = append(texts, text(item))
 	}
 	return strings.Join(texts, "; ")
-}
-
-// A tenant is one of several goroutines that change a group of their own on the
-// server and look at it through a mapper that all share. What it has changed, it
-// must see: the others' flights, resets and changes must not get in the way.
-type tenant struct {
-	server *fakeapi.Server
-	mapper *apiutil.DynamicRESTMapper
-	group  string
-	rnd    *rand.Rand
-}
-
-// eachTenant runs story in eight goroutines at once.
-func eachTenant(t *testing.T, rounds int, story func(t *testing.T, who *tenant, round int)) {
-	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
-		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
-		server.SetForms(forms)
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		var wg sync.WaitGroup
-		for n := range 8 {
-			who := &tenant{server, m, fmt.Sprintf("g%d.example.com", n), rand.New(rand.NewPCG(uint64(n), 2))}
-			server.Put(fakeGroup(who.group, fakeVersion("v1", "Always")))
-			wg.Add(1)
-			go func() {
-				defer wg.Done()
-				for round := range rounds {
-					story(t, who, round)
-				}
-			}()
-		}
-		wg.Wait()
-	})
-}
-
-// ask asks for a kind of the tenant's in one form of those that name a group, or none.
-func (who *tenant) ask(kind string) (lookupForm, string, error) {
-	forms := lookupForms(schema.GroupVersionKind{Group: who.group, Version: "v1", Kind: kind})
-	form := forms[who.rnd.IntN(len(forms))]
-	answer, err := form.ask(context.Background(), who.mapper)
-	return form, answer, err
-}
-
-// F2: what the server served before a lookup began is not "no match".
-func TestMissesSeeWhatWasServedBefore(t *testing.T) {
-	eachTenant(t, 25, func(t *testing.T, who *tenant, round int) {
-		kind := fmt.Sprintf("K%sx%d", who.group[:2], round) // in no other group: some forms name none
-		who.server.PutVersion(who.group, fakeVersion("v1", "Always", kind))
-		if form, answer, err := who.ask(kind); err != nil || answer != form.want {
-			t.Errorf("%s: %q, %v", form.name, answer, err)
-		}
-	})
 }

@@ -7,6 +7,7 @@ package apiutil_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
@@ -20,36 +21,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
-
-// If nothing changes, a refresh is two 304s, and there is no other request.
-func TestIdleRefreshIsTwo304s(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
-		stop := startMapper(t, m)
-		synctest.Wait()
-		wantRequests(t, server, "the first read", "/api 200", "/apis 200")
-		generation := m.Generation()
-		for range 10 {
-			time.Sleep(66 * time.Second)
-			requests := server.TakeRequests()
-			if len(requests) != 2 && len(requests) != 4 {
-				t.Errorf("%d requests in an interval", len(requests))
-			}
-			for _, r := range requests {
-				if r.Code != http.StatusNotModified || r.BodyBytes != 0 {
-					t.Errorf("%s, with a body of %d bytes", r, r.BodyBytes)
-				}
-			}
-		}
-		if m.Generation() != generation {
-			t.Errorf("generation %d after %d, nothing has changed", m.Generation(), generation)
-		}
-		stop()
-		time.Sleep(time.Hour)
-		wantRequests(t, server, "after Start has returned")
-	})
-}
 
 // After a failure the server is asked again after 1 s, 2 s, 4 s and so on, up to
 // 2 minutes or the interval, and at the interval after a success; each a tenth less at most.
@@ -299,6 +270,41 @@ func TestEveryLookupConfirmsAfterMaxAge(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The document drops many groups, of which some hang. Each refresh ends with the first that hangs, and
+// the next one begins with those that were not asked. Those that hang stay until they
+// answer.
+func TestDocumentDropsManyGroupsOfWhichSomeHang(t *testing.T) {
+	const groups, interval = 30, 10 * time.Second
+	const timeout = 10 * time.Second
+	for _, hanging := range []int{1, 2, 5} {
+		t.Run(fmt.Sprint(hanging), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				server := fakeapi.New(fakeapi.Typical(groups, 1, 1)...)
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: interval, RequestTimeout: timeout})
+				readAll(t, m)
+				stop := startMapper(t, m)
+				synctest.Wait()
+				for n := 2; n <= groups; n++ {
+					name := fmt.Sprintf("g%04d.example.com", n)
+					if server.Remove(name); n%2 == 0 && n <= 2*hanging {
+						server.SetFault(fakeapi.InGroup(name), fakeapi.Timeout())
+					}
+				}
+				time.Sleep(time.Duration(hanging+1) * (interval + timeout + time.Second)) // a 404 is doubted for a second
+				if got := m.Status().Groups; got != 2+hanging {
+					t.Errorf("%d groups are known after %d refreshes, want %d", got, hanging+1, 2+hanging)
+				}
+				server.ClearFaults()
+				time.Sleep(2 * time.Minute)
+				if got := m.Status().Groups; got != 2 {
+					t.Errorf("%d groups are known in the end, want 2", got)
+				}
+				stop()
+			})
+		})
+	}
 }
 
 // A refresh goes on after a group that the document has dropped and whose path answers 404,

@@ -29,6 +29,17 @@ type (
 	bothMapper        struct{ meta.RESTMapper }
 )
 
+func (resettableMapper) Reset() { resetCounts.plain.Add(1) }
+
+func (bothMapper) Reset() { resetCounts.plain.Add(1) }
+
+func (withContextMapper) ResetWithContext(context.Context) { resetCounts.withContext.Add(1) }
+
+func (bothMapper) ResetWithContext(ctx context.Context) {
+	resetCounts.withContext.Add(1)
+	_ = ctx.Err() // which must not be nil
+}
+
 // resetCounts is told of all resets of those mappers.
 var resetCounts struct{ plain, withContext atomic.Int32 }
 
@@ -158,25 +169,4 @@ func TestResetOnNoMatchMappers(t *testing.T) {
 			t.Errorf("%s: reset without reason", tt.name)
 		}
 	}
-}
-
-// The way in which a controller uses it.
-func TestResetOnNoMatchOfOwnLookup(t *testing.T) {
-	eachMode(t, allModes, func(t *testing.T, forms fakeapi.Forms) {
-		server := newServer(forms)
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		readAll(t, m)
-		server.Remove("other.example.com")
-		_, err := m.RESTMapping(schema.GroupKind{Group: "absent.example.com", Kind: "Absent"}, "v1")
-		if !apiutil.ResetOnNoMatch(err, m) {
-			t.Errorf("no reset on %v", err)
-		}
-		wantAbsent(t, m, otherKind)
-
-		server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
-		_, err = m.RESTMapping(schema.GroupKind{Group: "absent.example.com", Kind: "Absent"}, "v1")
-		if apiutil.ResetOnNoMatch(err, m) {
-			t.Errorf("an outage counts as NoMatch: %v", err)
-		}
-	})
 }

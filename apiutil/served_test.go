@@ -56,56 +56,6 @@ func (w *waiting) over() bool {
 	}
 }
 
-// wantWithin waits for d and fails the test unless the call has returned nil by then.
-func (w *waiting) wantWithin(t *testing.T, d time.Duration) {
-	t.Helper()
-	start := time.Now()
-	select {
-	case <-w.done:
-	case <-time.After(d):
-	}
-	if !w.over() {
-		t.Errorf("still waiting after %v", time.Since(start))
-		w.cancel()
-		<-w.done
-	} else if w.err != nil {
-		t.Errorf("WaitForKinds: %v", w.err)
-	}
-	w.cancel()
-}
-
-// wantStill fails the test if the call has returned.
-func (w *waiting) wantStill(t *testing.T) {
-	t.Helper()
-	if w.over() {
-		t.Errorf("returned after %v: %v", w.took, w.err)
-	}
-}
-
-// A wait asks by itself, every 30 s in the end, for as long as it takes and no longer.
-func TestWaitForKindsPolls(t *testing.T) {
-	for _, after := range []time.Duration{500 * time.Millisecond, 10 * time.Second, 3 * time.Hour} {
-		eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			known := schema.GroupVersionKind{Group: "example.com", Kind: "Later"} // without a version
-			unknown := schema.GroupVersionKind{Group: "later.example.com", Kind: "Later"}
-			w := waitFor(m, fooKind, newKind, known, unknown)
-			time.Sleep(after)
-			server.PutVersion(known.Group, fakeVersion("v2", "Later"))
-			server.PutVersion(unknown.Group, fakeVersion("v1", "Later"))
-			time.Sleep(40 * time.Second)
-			w.wantStill(t)
-			serve(server, newKind)
-			w.wantWithin(t, noticed)
-			if n, most := len(server.TakeRequests()), 80+9*int(after/(30*time.Second)); n > most {
-				t.Errorf("%d requests", n)
-			}
-			time.Sleep(time.Hour)
-			wantRequests(t, server, "afterwards")
-		})
-	}
-}
-
 func TestWaitForKindsEndsWithContext(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
@@ -152,23 +102,6 @@ func TestWaitForKindsSaysWhatFailed(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
-}
-
-// An event of the watch ends a wait at once. Until then the wait asks every 30 s: an
-// APIService's resources come without an event.
-func TestWaitForKindsWithWatch(t *testing.T) {
-	watchInBubble(t, apiutil.DynamicRESTMapperOptions{}, nil,
-		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-			w := waitFor(m, newKind)
-			settled(t, server, m)
-			time.Sleep(10 * time.Minute)
-			if n := len(server.TakeRequests()); n < 10*2*2 || n > 10*3*3 { // 2 or 3 polls a minute of 2 or 3 requests
-				t.Errorf("%d requests in 10 minutes", n)
-			}
-			serve(server, newKind)
-			watched.lists[crdsPath].put("news")
-			w.wantWithin(t, 1400*time.Millisecond)
-		})
 }
 
 // A controller is what RunWhileServed runs in these tests.
@@ -254,29 +187,6 @@ func (c *controller) wantReturn(t *testing.T, cancel bool, want error) {
 // On its own the mapper asks every 30 seconds, or a tenth more.
 const noticed = 34 * time.Second
 
-// RunWhileServed waits for run, however long that takes to end, and never calls it twice
-// at once.
-func TestRunWhileServedWaitsForRun(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		c := runController(m, fooKind)
-		c.behave(10*time.Minute, nil)
-		c.want(t, 1, 0)
-		server.Remove(fooKind.Group)
-		time.Sleep(noticed)
-		serve(server, fooKind)
-		time.Sleep(5 * time.Minute)
-		c.want(t, 1, 0)
-		time.Sleep(6 * time.Minute)
-		c.want(t, 2, 1)
-		start := time.Now()
-		c.wantReturn(t, true, nil)
-		if took := time.Since(start); took != 10*time.Minute {
-			t.Errorf("RunWhileServed returned %v after its context ended", took)
-		}
-	})
-}
-
 func TestRunWhileServedReturns(t *testing.T) {
 	failure := errors.New("failing")
 	both := fmt.Errorf("stopping: %w", errors.Join(context.Canceled, failure))
@@ -344,52 +254,6 @@ func TestRunWhileServedWithoutRun(t *testing.T) {
 	})
 }
 
-// The document no longer has the kind, and the live read that should confirm that fails.
-// The failure changes the snapshot, but that is no reason to read again at once.
-func TestRunWhileServedDoubtIsPaced(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: 5 * time.Second})
-		defer startMapper(t, m)()
-		c := runController(m, fooKind)
-		time.Sleep(10 * time.Second)
-		server.SetLatency(10 * time.Millisecond)
-		heal := server.SetFault(fakeapi.At("/apis/example.com/v1"), fakeapi.Status(503, 0))
-		server.PutVersion("example.com", fakeVersion("v1", "Bar"))
-		server.TakeRequests()
-		time.Sleep(time.Minute)
-		if n := len(server.TakeRequests()); n > 60 {
-			t.Errorf("%d requests in a minute of doubt; want those of 12 refreshes and a few more", n)
-		}
-		c.want(t, 1, 0)
-		heal()
-		time.Sleep(noticed)
-		c.want(t, 1, 1)
-		c.wantReturn(t, true, nil)
-	})
-}
-
-// Kinds of one version cost one request, as often as RunWhileServed asks. Other verbs are no
-// reason to stop what runs: only its kind, scope and resource are.
-func TestRunWhileServedAsksOnceAVersion(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		c := runController(m, fooKind, barKind)
-		time.Sleep(10 * time.Second)
-		server.TakeRequests()
-		time.Sleep(noticed)
-		wantRequests(t, server, "30 seconds", "/apis/example.com/v1 200")
-		other := fakeVersion("v1", "Foo", "Bar")
-		other.Resources[0].Verbs = []string{"delete", "get", "list", "watch"}
-		server.PutVersion("example.com", other)
-		if err := m.Refresh(context.Background()); err != nil {
-			t.Error(err)
-		}
-		time.Sleep(2 * noticed)
-		c.want(t, 1, 0)
-		c.wantReturn(t, true, nil)
-	})
-}
-
 // A run that returns nil by itself is logged once, with a Logger or without, and
 // no other end is.
 func TestRunWhileServedLogsSilentEnd(t *testing.T) {
@@ -424,27 +288,4 @@ func TestRunWhileServedLogsSilentEnd(t *testing.T) {
 			})
 		})
 	}
-}
-
-// That a kind has gone is noticed even if other APIs change all the time.
-func TestRunWhileServedAmongChanges(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		c := runController(m, fooKind)
-		changing := func(d time.Duration) {
-			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
-				m.ResetGroup(otherKind.Group)
-				_ = lookUp(m, otherKind)
-			}
-		}
-		changing(5 * time.Minute)
-		c.want(t, 1, 0)
-		server.Remove(fooKind.Group)
-		changing(noticed)
-		c.want(t, 1, 1)
-		serve(server, fooKind)
-		changing(noticed)
-		c.want(t, 2, 1)
-		c.wantReturn(t, true, nil)
-	})
 }

@@ -256,8 +256,10 @@ func (s *storyStage) upset(name string, args []string) error {
 		}[args[0]])
 	case "verbs":
 		s.edit(args[0], func(g *fakeapi.Group) {
-			g.Versions = []fakeapi.Version{fakeVersion(args[1], args[2])}
-			g.Versions[0].Resources[0].Verbs = args[3:]
+			v := &g.Versions[findVersion(g, args[1])]
+			v.Resources = slices.Clone(v.Resources)
+			i := slices.IndexFunc(v.Resources, func(r fakeapi.Resource) bool { return r.Kind == args[2] })
+			v.Resources[i].Verbs = args[3:]
 		})
 	case "latency":
 		latency, err := time.ParseDuration(args[0])

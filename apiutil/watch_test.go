@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,67 +188,4 @@ func wantWatching(t *testing.T, server *fakeapi.Server, list *watchedList, m *ap
 	server.TakeRequests()
 	wantServed(t, m, newKind)
 	wantRequests(t, server, "what the watch has found")
-}
-
-// A watchCloser is a gateway that opens watches, sends a line, and ends them at once.
-type watchCloser struct {
-	*watchServer
-	line   []byte
-	mended atomic.Bool
-	asked  atomic.Int32 // lists and watches
-}
-
-func (c *watchCloser) RoundTrip(req *http.Request) (*http.Response, error) {
-	if c.lists[req.URL.Path] != nil {
-		c.asked.Add(1)
-		if verbOf(req) == "watch" && !c.mended.Load() {
-			return jsonAnswer(req, http.StatusOK, c.line), nil
-		}
-	}
-	return c.watchServer.RoundTrip(req)
-}
-
-// closerInBubble runs test with a mapper that has been watching through a gateway which
-// closes streams, for 10 minutes.
-func closerInBubble(
-	t *testing.T, line []byte, interval time.Duration,
-	test func(t *testing.T, server *fakeapi.Server, gateway *watchCloser, m *apiutil.DynamicRESTMapper),
-) {
-	t.Helper()
-	inBubble(t, func(t *testing.T) {
-		server := newServer(fakeapi.Aggregated())
-		gateway := &watchCloser{watchServer: newWatchServer(server), line: line}
-		m := newMapperThrough(t, server, gateway, apiutil.DynamicRESTMapperOptions{WatchAPIs: true, RefreshInterval: interval})
-		defer startMapper(t, m)()
-		time.Sleep(10 * time.Minute)
-		server.TakeRequests()
-		gateway.asked.Store(0)
-		test(t, server, gateway, m)
-	})
-}
-
-const watchFailure = `{"type":"ERROR","object":{"kind":"Status","code":500}}`
-
-// Even if watches end at once, a change is seen when the next one opens. If the document
-// shows the change a minute later, it is seen by then or soon after, whether the watches
-// stay open in the meantime or not.
-func TestChangeWhileWatchesEndAtOnce(t *testing.T) {
-	for name, mended := range map[string]time.Duration{"never": time.Hour, "at once": 0, "later": 30 * time.Second} {
-		for _, lag := range []time.Duration{0, time.Minute} {
-			t.Run("mended "+name+"/lag "+lag.String(), func(t *testing.T) {
-				closerInBubble(t, []byte(watchFailure), 0,
-					func(t *testing.T, server *fakeapi.Server, gateway *watchCloser, m *apiutil.DynamicRESTMapper) {
-						server.SetLag(fakeapi.PartDocument, lag)
-						groups := m.Status().Groups
-						serve(server, newKind)
-						gateway.lists[crdsPath].put("news")
-						time.AfterFunc(mended, func() { gateway.mended.Store(true) })
-						time.Sleep(62*time.Second + lag + lag/4) // a pause; and lateEcho
-						if got := m.Status().Groups; got != groups+1 {
-							t.Errorf("%d groups, %d before", got, groups)
-						}
-					})
-			})
-		}
-	}
 }
