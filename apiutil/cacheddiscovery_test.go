@@ -451,11 +451,11 @@ func TestCachedDiscoveryThroughATransportThatPanics(t *testing.T) {
 					t.Error("no error, although nothing was read")
 				}
 				broken.Store(false)
-				v.wantPreferred(t, "after it", "example.com/v1 foos", true)
+				v.wantPreferred(t, "after it", "example.com/v1/foos", true)
 				broken.Store(true)
 				serve(server, newKind)
 				v.refresh(t)
-				v.wantPreferred(t, "broken again", "example.com/v1 foos", true)
+				v.wantPreferred(t, "broken again", "example.com/v1/foos", true)
 				if reported := panics.Load(); (reported > 0) != (name == "panic") {
 					t.Errorf("%d panics were reported", reported)
 				}
