@@ -3,7 +3,6 @@
 package discovery
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -54,14 +53,16 @@ func checkCount(groups int) error {
 	return nil
 }
 
-// checkName returns an error if the name of something is longer than a name may be, or has
-// a character in it that does not belong in a log.
-func checkName(what, name string) error {
-	switch {
-	case len(name) > maxName:
-		return fmt.Errorf("the name of %s has more than %d bytes: %s", what, maxName, shown(name))
-	case printable(name) != name:
-		return fmt.Errorf("the name of %s has a character in it that can't be printed: %s", what, shown(name))
+// checkNames returns an error if a name is longer than a name may be, or has a character in
+// it that does not belong in a log. Before each name comes what it is the name of.
+func checkNames(names ...string) error {
+	for i := 0; i+1 < len(names); i += 2 {
+		switch what, name := names[i], names[i+1]; {
+		case len(name) > maxName:
+			return fmt.Errorf("the name of %s has more than %d bytes: %s", what, maxName, shown(name))
+		case printable(name) != name:
+			return fmt.Errorf("the name of %s has a character in it that can't be printed: %s", what, shown(name))
+		}
 	}
 	return nil
 }
@@ -94,8 +95,7 @@ func checkRows(rows []snapshot.Resource) error {
 		if strings.Contains(r.Name, "/") {
 			continue
 		}
-		err := cmp.Or(checkName("a resource", r.Name), checkName("a resource in the singular", r.Singular), checkName("a kind", r.Kind))
-		if err != nil {
+		if err := checkNames("a resource", r.Name, "a resource in the singular", r.Singular, "a kind", r.Kind); err != nil {
 			return err
 		}
 	}
@@ -119,7 +119,7 @@ func (b *builder) add(v snapshot.Version) {
 	if !segment(v.Name) || v.Name == runtime.APIVersionInternal || b.full() {
 		return
 	}
-	err := cmp.Or(checkName("the group", b.name), checkName("the version", v.Name))
+	err := checkNames("the group", b.name, "the version", v.Name)
 	v.Name = shown(v.Name)
 	if i := slices.IndexFunc(b.versions, func(other snapshot.Version) bool { return other.Name == v.Name }); i >= 0 {
 		if err == nil && v.Table != nil && b.versions[i].Table == nil {

@@ -92,7 +92,7 @@ func TestServeHTTP(t *testing.T) {
 		whole bool
 	}{{Status(200, 0), true}, {Refused(), false}, {ResetMidBody(), false}, {Truncated(), false}} {
 		s.SetFault(All(), test.fault)
-		resp, err := server.Client().Get(server.URL + "/apis") //nolint:noctx // a test of its own server
+		resp, err := server.Client().Get(server.URL + "/apis")
 		if err == nil {
 			_, err = io.ReadAll(resp.Body)
 			resp.Body.Close()
