@@ -261,8 +261,11 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 
 func (v *Version) take(found Found, now Tick) {
 	v.Tried, v.Err = now, found.Err
-	if found.Err == nil {
+	switch {
+	case found.Err == nil:
 		v.Table, v.Read, v.Gone = found.Table, now, found.Table == nil
+	case v.Gone: // nobody knows any more
+		v.Read, v.Gone = 0, false
 	}
 }
 

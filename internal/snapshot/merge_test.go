@@ -77,6 +77,13 @@ func TestOnlyItsOwn404RemovesAVersion(t *testing.T) {
 			{live("a/v1"), "a/v1-@2 a/v2:Bar"},
 			{listOf("a", "v1", "v2"), "a/v1-?@2 a/v2:Bar"},
 		}},
+		{name: "a version whose read fails is not gone any more (R6)", steps: []step{
+			{doc("a/v1:Foo a/v2:Bar"), "a/v1:Foo a/v2:Bar"},
+			{live("a/v1 a/v1!"), "a/v1! a/v2:Bar"},
+			{live("a/v1"), "a/v1-@4 a/v2:Bar"},
+			{listOf("a", "v1", "v2"), "a/v1-?@4 a/v2:Bar"},
+			{live("a/v1!"), "a/v1! a/v2:Bar"},
+		}},
 		{name: "nothing is kept of a version that nobody has seen", steps: []step{
 			{doc("a/v1:Foo"), "a/v1:Foo"},
 			{live("a/v9 z/v1 a/v8! z/v2!"), "a/v1:Foo"},
