@@ -149,11 +149,12 @@ func (c *Client) send(ctx context.Context, r request) (*exchange, error) {
 }
 
 func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
-	seen := &exchange{}
+	seen := &exchange{watch: r.verb == "watch"}
 	err := c.prepare(r).Do(context.WithValue(ctx, exchangeKey{}, seen)).Error()
-	if seen.stream != nil && ctx.Err() != nil { // nobody may wait for it any more
-		seen.stream.Close()
-		err = ctx.Err()
+	if seen.stream != nil {
+		if err = cmp.Or(err, ctx.Err()); err != nil { // nobody may wait for it any more
+			seen.stream.Close()
+		}
 	}
 	return seen, err
 }

@@ -20,13 +20,14 @@ import (
 // most of that. It travels in the request's context and is written before RoundTrip
 // returns.
 type exchange struct {
+	watch  bool // it is a watch's
 	began  bool // the request was handed to the program's transport
 	code   int  // 0: no answer
 	etag   string
 	sent   []string      // credentials, in the forms in which a server may repeat them
 	caller share.Key     // see callerOf
-	body   []byte        // all of it, within the bound, unless
-	stream io.ReadCloser // it is a watch's: then this, without a bound
+	body   []byte        // all of it, within the bound; nil if it broke off
+	stream io.ReadCloser // instead of that, if a watch succeeds: without a bound
 }
 
 type exchangeKey struct{}
@@ -45,8 +46,7 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return nil, errors.New("this transport is only for reads of a Client")
 	}
-	watches := req.URL.Query().Has("watch")
-	*seen = exchange{began: true, sent: sentBy(req)}
+	*seen = exchange{watch: seen.watch, began: true, sent: sentBy(req)}
 	resp, err := rt.next.RoundTrip(req)
 	if err == nil && resp == nil {
 		err = errNoResponse
@@ -68,14 +68,16 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	if body == nil { // http.Client forgives that, too
 		body = http.NoBody
 	}
-	if watches && seen.code == http.StatusOK {
+	if seen.watch && seen.code >= 200 && seen.code <= 299 {
 		seen.stream = body
 	} else {
 		defer body.Close()
 		if seen.code != http.StatusNotModified { // which has no body
-			if seen.body, err = io.ReadAll(http.MaxBytesReader(nil, body, rt.maxBytes)); err != nil {
+			all, err := io.ReadAll(http.MaxBytesReader(nil, body, rt.maxBytes))
+			if err != nil {
 				return nil, err
 			}
+			seen.body = all
 		}
 	}
 	own := *resp

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -74,6 +75,51 @@ func TestWatchErrorsHaveAReason(t *testing.T) {
 	err = refused.Watch(context.Background(), crds, "5", time.Minute, nil, nil)
 	if want := "watch of /apis/apiextensions.k8s.io/v1/customresourcedefinitions failed: the server answered 410 Gone"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// A server or a proxy may answer a watch with a success that is not 200, or redirect it to a
+// URL without its parameters. Neither is a fault of the program's transport.
+func TestAnyAnswerToAWatch(t *testing.T) {
+	event := []byte(`{"type":"ADDED","object":{"metadata":{"resourceVersion":"6"}}}`)
+	for _, code := range []int{http.StatusCreated, http.StatusNonAuthoritativeInfo, http.StatusNoContent, http.StatusPartialContent} {
+		var versions []string
+		server := watchClient(t, answers{code, event})
+		err := server.Watch(context.Background(), crds, "5", time.Minute, func() {}, func(version string, _ bool) { versions = append(versions, version) })
+		if err != nil || len(versions) != 1 {
+			t.Errorf("%d: events %v, %v", code, versions, err)
+		}
+	}
+	var versions []string
+	moved := watchClient(t, transport(func(req *http.Request) (*http.Response, error) {
+		if req.URL.Path != "/elsewhere" {
+			resp, err := answers{http.StatusTemporaryRedirect, nil}.RoundTrip(req)
+			resp.Header.Set("Location", "/elsewhere")
+			return resp, err
+		}
+		return answers{http.StatusOK, event}.RoundTrip(req)
+	}))
+	err := moved.Watch(context.Background(), crds, "5", time.Minute, func() {}, func(version string, _ bool) { versions = append(versions, version) })
+	if err != nil || len(versions) != 1 {
+		t.Errorf("redirected: events %v, %v", versions, err)
+	}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (rt transport) RoundTrip(req *http.Request) (*http.Response, error) { return rt(req) }
+
+// A 404 that breaks off does not say that anything is absent, whatever was read of it.
+func TestBrokenNotFoundIsNoAbsence(t *testing.T) {
+	for _, body := range []string{pageNotFound, `{"kind":"Status","apiVersion":"v1","code":404}`} {
+		c := watchClient(t, transport(func(req *http.Request) (*http.Response, error) {
+			resp, err := answers{code: http.StatusNotFound}.RoundTrip(req)
+			resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF)))
+			return resp, err
+		}))
+		if table, err := c.Version(context.Background(), "example.com", "v1"); err == nil {
+			t.Errorf("%s: %v, and no error", body, table)
+		}
 	}
 }
 
