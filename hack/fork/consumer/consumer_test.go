@@ -162,9 +162,11 @@ func TestBadInput(t *testing.T) {
 		edit  func(*Request)
 		want  []string
 	}{
-		"no go.mod":      {func(t *testing.T, dir string) { remove(t, dir, "go.mod") }, nil, []string{"no go.mod in"}},
-		"no folder":      {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "absent") }, []string{"no folder", "absent"}},
-		"a file":         {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "main.go") }, []string{"no go.mod in"}},
+		"no go.mod": {func(t *testing.T, dir string) { remove(t, dir, "go.mod") }, nil, []string{"no go.mod in"}},
+		"no folder": {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "absent") }, []string{"no folder", "absent"}},
+		"a file":    {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "main.go") }, []string{"no go.mod in"}},
+		"a package": {func(t *testing.T, dir string) { forktest.Write(t, dir, "pkg/a.go", "package a\n") },
+			func(r *Request) { r.Dir = filepath.Join(r.Dir, "pkg") }, []string{"pkg: name the folder that holds your go.mod, " + string(filepath.Separator)}},
 		"broken go.mod":  {appendMod("nonsense\n"), nil, []string{"go mod edit", "nonsense"}},
 		"not required":   {writeMod("module example.com/operator\n"), nil, []string{"does not require", "go get"}},
 		"itself":         {writeMod("module sigs.k8s.io/controller-runtime\n"), nil, []string{"itself"}},

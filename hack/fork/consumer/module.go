@@ -88,6 +88,17 @@ func below(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
+// nearest names the folder above that has a go.mod, if there is one.
+func nearest(dir, shown string) string {
+	for dir != filepath.Dir(dir) {
+		dir, shown = filepath.Dir(dir), filepath.Join(shown, "..")
+		if tree.Exists(filepath.Join(dir, goMod)) {
+			return ", " + shown
+		}
+	}
+	return ""
+}
+
 func openModule(ctx context.Context, shown string) (*module, error) {
 	dir, err := filepath.Abs(shown)
 	if err != nil {
@@ -101,7 +112,7 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 	case err != nil:
 		return nil, fmt.Errorf("look at %s: %w", shown, err)
 	case !info.IsDir() || !tree.Exists(m.path(goMod)):
-		return nil, fmt.Errorf("no go.mod in %s: name the folder that holds your go.mod", shown)
+		return nil, fmt.Errorf("no go.mod in %s: name the folder that holds your go.mod%s", shown, nearest(dir, shown))
 	}
 	var env struct{ GOWORK, GOFLAGS string }
 	if err := m.parse(ctx, &env, "env", "-json", "GOWORK", "GOFLAGS"); err != nil {
