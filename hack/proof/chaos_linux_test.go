@@ -39,7 +39,7 @@ const (
 	healthyFor    = chaosInterval + 5*time.Second // until the mapper must be healthy
 	convergeEvery = 10                            // kills
 	convergesFor  = 90 * time.Second
-	watchesFor    = 60 * time.Second // after kill upon kill a watch is opened again after half a minute
+	watchesFor    = 75 * time.Second // after kill upon kill the pause before a watch is 30 to 60 seconds
 )
 
 // chaos is a load, and how the mapper got over what was killed.

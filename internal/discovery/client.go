@@ -151,10 +151,11 @@ func (c *Client) send(ctx context.Context, r request) (*exchange, error) {
 func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
 	seen := &exchange{watch: r.verb == "watch"}
 	err := c.prepare(r).Do(context.WithValue(ctx, exchangeKey{}, seen)).Error()
-	if seen.stream != nil {
-		if err = cmp.Or(err, ctx.Err()); err != nil { // nobody may wait for it any more
-			seen.stream.Close()
-		}
+	if seen.stream != nil && err == nil {
+		err = ctx.Err() // nobody may wait for it any more
+	}
+	if seen.stream != nil && err != nil {
+		seen.stream.Close()
 	}
 	return seen, err
 }
