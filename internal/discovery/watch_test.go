@@ -5,6 +5,7 @@ package discovery
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -120,6 +121,18 @@ func TestBrokenNotFoundIsNoAbsence(t *testing.T) {
 		if table, err := c.Version(context.Background(), "example.com", "v1"); err == nil {
 			t.Errorf("%s: %v, and no error", body, table)
 		}
+	}
+}
+
+// The body of a 101 is the connection: a read of it might never end.
+func TestNothingIsReadOfAnUpgrade(t *testing.T) {
+	c := watchClient(t, transport(func(req *http.Request) (*http.Response, error) {
+		resp, err := answers{code: http.StatusSwitchingProtocols}.RoundTrip(req)
+		resp.Body = io.NopCloser(iotest.ErrReader(errors.New("was read")))
+		return resp, err
+	}))
+	if table, err := c.Version(context.Background(), "example.com", "v1"); err == nil || strings.Contains(err.Error(), "was read") {
+		t.Errorf("%v, %v", table, err)
 	}
 }
 
