@@ -72,7 +72,8 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		seen.stream = body
 	} else {
 		defer body.Close()
-		if seen.code >= 200 && seen.code != http.StatusNotModified { // others have none; that of a 101 is the connection, which may stay open
+		// Others have no body. That of a 101 is the connection, which may stay open.
+		if seen.code >= 200 && seen.code != http.StatusNotModified {
 			all, err := io.ReadAll(http.MaxBytesReader(nil, body, rt.maxBytes))
 			if err != nil {
 				return nil, err
