@@ -40,6 +40,9 @@ func names(groups []*Group) []string {
 // keepPlaces returns names, and those of old that are not among them behind the one that they
 // followed: lookups in many groups must not answer something else while a server starts.
 func keepPlaces(old, names []string) []string {
+	if slices.Equal(old, names) {
+		return names // as nearly always
+	}
 	position := make(map[string]int, len(names))
 	for i, name := range names {
 		position[name] = i
