@@ -44,6 +44,7 @@ func TestFailedRefreshIsRetriedWithBackoff(t *testing.T) {
 					return resp, err
 				}), apiutil.DynamicRESTMapperOptions{RefreshInterval: interval})
 				stop := startMapper(t, m)
+				synctest.Wait() // the first refresh has ended: a fault within it would make it fail after /api
 				for _, fault := range []fakeapi.Fault{fakeapi.Status(503, 0), fakeapi.Refused()} {
 					heal := server.SetFault(fakeapi.All(), fault)
 					time.Sleep(interval + 15*time.Minute)
