@@ -119,6 +119,24 @@ func TestLargeServersAreRead(t *testing.T) {
 	}
 }
 
+// A text of any length costs little, and where it is cut no part of a secret remains.
+func TestLongTextsAreCutBeforeTheyAreSearched(t *testing.T) {
+	for _, size := range []int{10, 999, 5000, maxSearched - 1, maxSearched + 1, 2 * maxSearched} {
+		secret := strings.Repeat("x-", size/2) + "y"
+		for _, between := range []string{"", " ", "Bearer "} {
+			text := "said: " + strings.Repeat(between+secret, 16<<20/size)
+			c := &Client{secrets: []string{secret}}
+			var shown string
+			if took := allocated(func() { shown = c.redact(text, nil) }); took > 1<<20 {
+				t.Errorf("%d bytes were allocated for %d", took, len(text))
+			}
+			if strings.Contains(shown, "x-") || len(shown) > maxErrorText || !strings.HasSuffix(shown, "...") {
+				t.Errorf("of a secret of %d bytes: %s", size, shown)
+			}
+		}
+	}
+}
+
 // A group has at most as many versions as the bound, and one that stands for the others,
 // whatever form says so.
 func TestVersionsOfAGroupAreBounded(t *testing.T) {

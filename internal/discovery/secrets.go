@@ -27,8 +27,12 @@ func (c *Client) safe(err error, sent []string) error {
 }
 
 // maxErrorText bounds what a dishonest server can write into logs. Honest servers need
-// less.
-const maxErrorText = 1000
+// less. maxSearched bounds how much of a text is searched for credentials: to search a
+// body as large as a body may be takes seconds and several times its memory.
+const (
+	maxErrorText = 1000
+	maxSearched  = 16 << 10
+)
 
 // redact removes credentials from a text of the server, or of a proxy before it, which
 // may repeat what was sent. It also replaces what could move a cursor or begin a line.
@@ -37,17 +41,23 @@ func (c *Client) redact(text string, sent []string) string {
 	// remain. Each is removed as it is and as %q writes it.
 	secrets := slices.Concat(c.secrets, sent)
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	longest := maxErrorText // at least: of credentials that are not known
 	var pairs []string
 	for _, secret := range secrets {
 		quoted := strconv.Quote(secret)
 		pairs = append(pairs, quoted[1:len(quoted)-1], "[redacted]", secret, "[redacted]")
+		longest = max(longest, len(quoted))
 	}
-	text = strings.NewReplacer(pairs...).Replace(text)
+	more := len(text) > maxSearched
+	text = strings.NewReplacer(pairs...).Replace(text[:min(len(text), maxSearched)])
 	text = authorization.ReplaceAllString(text, "$1 [redacted]")
 	text = userinfo.ReplaceAllString(text, "//[redacted]@")
+	if more { // a part of a secret may be at the end
+		text = text[:max(len(text)-longest, 0)]
+	}
 	text = printable(text)
-	if len(text) > maxErrorText {
-		text = strings.ToValidUTF8(text[:maxErrorText-len("...")], "") + "..."
+	if more || len(text) > maxErrorText {
+		text = strings.ToValidUTF8(text[:min(len(text), maxErrorText-len("..."))], "") + "..."
 	}
 	return text
 }
