@@ -282,7 +282,7 @@ func (p *proof) make(r Read) {
 		p.liveAt(word, now, from)
 	}
 	o.Gone = o.Gone || p.p.Done[r].Gone
-	p.p.Done[r] = o
+	p.p.Note(r, o)
 	p.reads = append(p.reads, text)
 	if live, ok := p.on.then[text]; ok {
 		p.on.live = live
