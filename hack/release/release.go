@@ -46,7 +46,7 @@ func release(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := repo.add(ctx, o.stream(repo, editions, author), editions[len(editions)-1].branch); err != nil {
+	if err := o.history(repo, editions, author).Import(ctx, o.repo, editions[len(editions)-1].branch); err != nil {
 		return err
 	}
 	for _, e := range editions {
@@ -121,22 +121,22 @@ func released(ctx context.Context, version string) (time.Time, error) {
 	return info.Time.UTC(), err
 }
 
-// stream returns the commits and tags. For each edition it has the commit of
+// history returns the commits and tags. For each edition it has the commit of
 // upstream's release, unless the repository has that already, our commit on top,
 // and the tag.
-func (o options) stream(repo *repository, editions []edition, author *mail.Address) *stream {
-	s := &stream{author: author}
+func (o options) history(repo *repository, editions []edition, author *mail.Address) *tree.History {
+	h := &tree.History{Author: author}
 	for _, e := range editions {
-		if s.from = repo.base(e.branch); s.from != "" {
-			s.from += "^0"
+		if h.From = repo.base(e.branch); h.From != "" {
+			h.From += "^0"
 		}
 		if e.upstream != nil {
-			s.commit(e.branch, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
+			h.Commit(e.branch, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
 		}
-		s.commit(e.branch, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
-		s.tag(e.tag, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
+		h.Commit(e.branch, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
+		h.Tag(e.tag, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
 	}
-	return s
+	return h
 }
 
 // notes is the template of the release notes.

@@ -152,7 +152,7 @@ func TestRefuses(t *testing.T) {
 		"no matrix":    {nil, func(r *options) { r.fresh, r.matrix = 2, "" }, "hack/test.sh -matrix"},
 		"no git":       {func(t *testing.T, _ string) { t.Setenv("PATH", "") }, nil, "no git command in PATH"},
 		"another repo": {func(t *testing.T, dir string) { forktest.Run(t, dir, "git", "branch", "-m", "main") }, func(r *options) { r.fresh = 2 }, "of something else"},
-		"no repo":      {func(t *testing.T, dir string) { forktest.Scrap(t, filepath.Join(dir, ".git")) }, nil, "is not empty and no git repository"},
+		"no repo":      {func(t *testing.T, dir string) { forktest.Run(t, dir, "rm", "-rf", ".git") }, nil, "is not empty and no git repository"},
 		"broken mapper": {nil, func(r *options) {
 			r.fresh, r.ours = 2, forktest.Edited("apiutil/apimachinery.go", "package apiutil\n")
 		}, "overwrite"},

@@ -3,20 +3,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"maps"
-	"net/mail"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
@@ -78,76 +73,4 @@ func (r *repository) base(branch string) string {
 		}
 	}
 	return ""
-}
-
-// add makes the repository if there is none, adds commits to it, and checks out a
-// branch.
-func (r *repository) add(ctx context.Context, s *stream, branch string) error {
-	if err := os.MkdirAll(r.dir, 0o755); err != nil {
-		return fmt.Errorf("make %s: %w", r.dir, err)
-	}
-	var commands [][]string
-	if !r.made() {
-		commands = append(commands, []string{"init", "-q", "--template="}, []string{"symbolic-ref", "HEAD", "refs/heads/" + branch})
-	}
-	s.text.WriteString("done\n")
-	commands = append(commands, []string{"fast-import", "--quiet", "--done"}, []string{"checkout", "-q", "-f", branch})
-	for _, command := range commands {
-		var stdin io.Reader
-		if command[0] == "fast-import" {
-			stdin = &s.text
-		}
-		if _, err := gotool.Git(ctx, r.dir, nil, stdin, command...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// stream is what "git fast-import" reads: commits and tags. git takes all of it or
-// nothing. Nothing in it depends on the machine, its user or the time.
-type stream struct {
-	author *mail.Address
-	from   string // the commit to go on from; "" for none
-	text   bytes.Buffer
-	marks  int
-}
-
-// commit adds a commit, on which the next one builds.
-func (s *stream) commit(branch string, when time.Time, message string, files tree.Files) {
-	s.marks++
-	fmt.Fprintf(&s.text, "commit refs/heads/%s\nmark :%d\n", branch, s.marks)
-	s.person("author", when)
-	s.person("committer", when)
-	s.data([]byte(message))
-	if s.from != "" {
-		fmt.Fprintf(&s.text, "from %s\n", s.from)
-	}
-	s.text.WriteString("deleteall\n")
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		mode := "100644"
-		if files[name].Exec {
-			mode = "100755"
-		}
-		fmt.Fprintf(&s.text, "M %s inline %s\n", mode, name) // a file of a Go module needs no quotes
-		s.data(files[name].Data)
-	}
-	s.from = fmt.Sprintf(":%d", s.marks)
-}
-
-// tag tags the last commit.
-func (s *stream) tag(name string, when time.Time, message string) {
-	fmt.Fprintf(&s.text, "tag %s\nfrom %s\n", name, s.from)
-	s.person("tagger", when)
-	s.data([]byte(message))
-}
-
-func (s *stream) person(role string, when time.Time) {
-	fmt.Fprintf(&s.text, "%s %s <%s> %d +0000\n", role, s.author.Name, s.author.Address, when.Unix())
-}
-
-func (s *stream) data(data []byte) {
-	fmt.Fprintf(&s.text, "data %d\n", len(data))
-	s.text.Write(data)
-	s.text.WriteString("\n")
 }

@@ -3,17 +3,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"net/mail"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/freshmapper/freshmapper/hack/fork/gotool"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
@@ -26,6 +27,8 @@ import (
 //go:embed series
 var series embed.FS
 
+const branch = "series"
+
 // patchMail is a patch as git am takes it, and how many lines it adds.
 type patchMail struct {
 	message     string
@@ -37,60 +40,91 @@ type patchMail struct {
 // makeSeries commits the series to a scratch repository, which has nothing but the
 // files that it changes, and lets git format the mails.
 func makeSeries(ctx context.Context, base string, author *mail.Address) ([]patchMail, error) {
-	scratch, err := os.MkdirTemp("", "freshmapper-stage-")
+	now := strconv.FormatInt(time.Now().Unix(), 10)
+	seconds, err := strconv.ParseInt(cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), now), 10, 64) // with it the commits are the same each time
 	if err != nil {
-		return nil, fmt.Errorf("make a scratch repository: %w", err)
+		return nil, fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
 	}
-	defer os.RemoveAll(scratch)
-	r := repository{ctx, scratch, author}
-	if err := r.begin(base); err != nil {
+	when := time.Unix(seconds, 0)
+	files, err := changed(ctx, base)
+	if err != nil {
 		return nil, err
 	}
 	names, err := fs.Glob(series, "series/*.patch")
 	if err != nil {
 		return nil, err
 	}
-	var mails []patchMail
-	for _, name := range names {
+	history := &tree.History{Author: author}
+	history.Commit(branch, when, "upstream\n", files)
+	mails := make([]patchMail, len(names))
+	for i, name := range names {
 		text, err := series.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
 		parts := strings.Split(string(text), "\n+++ ")
-		m := patchMail{message: parts[0]}
+		mails[i].message = parts[0]
 		for _, file := range parts[1:] {
-			if err := m.apply(scratch, strings.TrimSuffix(file, "\n")+"\n"); err != nil {
+			if err := mails[i].apply(files, strings.TrimSuffix(file, "\n")+"\n"); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
-		if err := r.commit(m.message); err != nil {
-			return nil, err
-		}
-		mails = append(mails, m)
+		history.Commit(branch, when, strings.TrimSpace(parts[0])+"\n", files)
 	}
-	said, err := r.git("format-patch", "--zero-commit", "--full-index", "--no-renames", "--numbered", "--signature=freshmapper",
-		"--output-directory=mails", "--root", fmt.Sprintf("HEAD~%d..HEAD", len(mails)))
+	return mails, format(ctx, history, mails)
+}
+
+// changed are the files of a release that the series changes. They must be those that it
+// was made for.
+func changed(ctx context.Context, base string) (tree.Files, error) {
+	upstream, err := tree.Upstream(ctx, base, nil)
 	if err != nil {
 		return nil, err
+	}
+	sums, err := series.ReadFile("series/base.sha256")
+	if err != nil {
+		return nil, err
+	}
+	files := tree.Files{}
+	for line := range slices.Chunk(strings.Fields(string(sums)), 2) {
+		sum, name := line[0], line[1]
+		if files[name] = upstream[name]; tree.Digest(files[name].Data) != sum {
+			return nil, fmt.Errorf("%s of controller-runtime %s is not that of %s: apply the series to %[3]s, and rebase it with git", name, base, newest)
+		}
+	}
+	return files, nil
+}
+
+// format makes the mails of all commits but the first. The user's settings of git do not
+// count.
+func format(ctx context.Context, history *tree.History, mails []patchMail) error {
+	scratch, err := os.MkdirTemp("", "freshmapper-stage-")
+	if err != nil {
+		return fmt.Errorf("make a scratch repository: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	if err := history.Import(ctx, scratch, branch); err != nil {
+		return err
+	}
+	env := []string{"GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1"}
+	said, err := gotool.Git(ctx, scratch, env, nil, "format-patch", "--zero-commit", "--full-index", "--no-renames", "--numbered",
+		"--signature=freshmapper", "--output-directory=mails", fmt.Sprintf("HEAD~%d..HEAD", len(mails)))
+	if err != nil {
+		return err
 	}
 	for i, name := range strings.Fields(said) {
 		mails[i].file = filepath.Base(name)
 		if mails[i].text, err = os.ReadFile(filepath.Join(scratch, name)); err != nil {
-			return nil, fmt.Errorf("read what git format-patch wrote: %w", err)
+			return fmt.Errorf("read what git format-patch wrote: %w", err)
 		}
 	}
-	return mails, nil
+	return nil
 }
 
 // apply applies the hunks of one file, whose name is their first line.
-func (m *patchMail) apply(dir, text string) error {
+func (m *patchMail) apply(files tree.Files, text string) error {
 	name, hunks, _ := strings.Cut(text, "\n")
-	path := filepath.Join(dir, filepath.FromSlash(name))
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
-	}
-	old := strings.SplitAfter(string(data), "\n")
+	old := strings.SplitAfter(string(files[name].Data), "\n")
 	var edited []string
 	done := 0
 	for _, line := range strings.SplitAfter(hunks, "\n") {
@@ -112,7 +146,8 @@ func (m *patchMail) apply(dir, text string) error {
 		}
 	}
 	edited = append(edited, old[done:]...)
-	return os.WriteFile(path, []byte(strings.Join(edited, "")), 0o644)
+	files[name] = tree.File{Data: []byte(strings.Join(edited, ""))}
+	return nil
 }
 
 // hunkOf returns the lines that a hunk replaces: how many are before them, and their
@@ -126,60 +161,4 @@ func hunkOf(line string) (from, n int, err error) {
 		from--
 	}
 	return from, n, err
-}
-
-// repository is a git repository of the author's. The user's settings do not count.
-type repository struct {
-	ctx    context.Context //nolint:containedctx // it lives as long as one call of makeSeries
-	dir    string
-	author *mail.Address
-}
-
-// begin commits the files of a release that the series changes. They must be those that
-// it was made for.
-func (r repository) begin(base string) error {
-	upstream, err := tree.Folder(r.ctx, base, nil)
-	if err != nil {
-		return err
-	}
-	sums, err := series.ReadFile("series/base.sha256")
-	if err != nil {
-		return err
-	}
-	if _, err := r.git("init", "-q", "--template="); err != nil {
-		return err
-	}
-	for line := range slices.Chunk(strings.Fields(string(sums)), 2) {
-		sum, name := line[0], line[1]
-		data, err := os.ReadFile(filepath.Join(upstream, filepath.FromSlash(name)))
-		if err != nil || fmt.Sprintf("%x", sha256.Sum256(data)) != sum {
-			return fmt.Errorf("%s of controller-runtime %s is not that of %s: apply the series to %[3]s, and rebase it with git", name, base, newest)
-		}
-		path := filepath.Join(r.dir, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o644)); err != nil {
-			return fmt.Errorf("copy %s: %w", name, err)
-		}
-	}
-	return r.commit("upstream")
-}
-
-func (r repository) commit(message string) error {
-	if _, err := r.git("add", "-A", "-f"); err != nil {
-		return err
-	}
-	_, err := r.git("commit", "-q", "-m", strings.TrimSpace(message))
-	return err
-}
-
-// git runs git. With SOURCE_DATE_EPOCH set, the commits are the same each time.
-func (r repository) git(args ...string) (string, error) {
-	env := []string{
-		"GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=" + r.author.Name, "GIT_AUTHOR_EMAIL=" + r.author.Address,
-		"GIT_COMMITTER_NAME=" + r.author.Name, "GIT_COMMITTER_EMAIL=" + r.author.Address,
-	}
-	if date := os.Getenv("SOURCE_DATE_EPOCH"); date != "" {
-		env = append(env, "GIT_AUTHOR_DATE="+date+" +0000", "GIT_COMMITTER_DATE="+date+" +0000")
-	}
-	return gotool.Git(r.ctx, r.dir, env, nil, args...)
 }

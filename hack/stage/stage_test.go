@@ -123,16 +123,8 @@ func TestEachPatchPasses(t *testing.T) {
 	if err := os.CopyFS(dir, os.DirFS(upstream)); err != nil {
 		t.Fatal(err)
 	}
-	r := repository{ctx, dir, author}
-	git := func(args ...string) {
-		if _, err := r.git(args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	git("init", "-q", "--template=")
-	if err := r.commit("upstream"); err != nil {
-		t.Fatal(err)
-	}
+	forktest.Run(t, dir, "git", "init", "-q")
+	forktest.Commit(t, dir)
 	mails, err := makeSeries(ctx, newest, author)
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +134,7 @@ func TestEachPatchPasses(t *testing.T) {
 		if err := os.WriteFile(name, m.text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		git("am", "-q", name)
+		forktest.Run(t, dir, "git", "-c", "user.name=t", "-c", "user.email=t@example.com", "am", "-q", name)
 		commands := [][]string{
 			{"go", "build", "-trimpath", "./..."},
 			append([]string{"go", "vet", "-trimpath"}, packages...),

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,80 +43,6 @@ func resource(kind string) fakeapi.Resource {
 	return fakeapi.Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true}
 }
 
-// A lookup of something known waits 3 s for a server, or a group, that gave no answer the
-// last time. Others wait as long as the read takes.
-func TestLookupOfSomethingKnownDoesNotWaitLong(t *testing.T) {
-	for name, hangs := range map[string]func(*http.Request) bool{"the group": fakeapi.Under("/apis/" + group), "the server": fakeapi.All()} {
-		synctest.Test(t, func(t *testing.T) {
-			server, r := known(t, fakeapi.Aggregated())
-			server.SetFault(hangs, fakeapi.Timeout())
-			r.Reset()
-			r.ResetGroup(group)
-			took := func(kind string) time.Duration {
-				start := time.Now()
-				version, _ := find(context.Background(), r, group, kind, "v1")
-				if (kind == "Kind0001A") != (version == "v1") {
-					t.Errorf("%s: %s in %q", name, kind, version)
-				}
-				return time.Since(start)
-			}
-			if got := took("Kind0001A"); got != 30*time.Second {
-				t.Errorf("%s: the first took %v", name, got)
-			}
-			if got := took("Kind0001A"); got != knownWait {
-				t.Errorf("%s: the second took %v", name, got)
-			}
-			if got := took("Absent"); got < 30*time.Second {
-				t.Errorf("%s: an unknown kind took %v", name, got)
-			}
-			time.Sleep(5 * time.Minute)
-		})
-	}
-}
-
-// For 30 s after the server failed, a 404 for something known is asked twice more within a
-// second. One that starts answers 404 for what it serves.
-func TestAbsenceAfterAFailureIsAskedTwiceMore(t *testing.T) {
-	for name, test := range map[string]struct {
-		ago      time.Duration // since the failure; 0: none
-		version  string
-		requests int
-	}{
-		"no failure":       {0, "v1", 1},
-		"a moment ago":     {time.Second, "v1", 3},
-		"long ago":         {time.Minute, "v1", 1},
-		"an unknown thing": {time.Second, "v9", 1},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			server, r := known(t, fakeapi.Aggregated())
-			if test.ago > 0 {
-				server.SetFault(fakeapi.All(), fakeapi.Times(1, fakeapi.Status(503, 5)))
-				_ = r.Refresh(context.Background())
-				time.Sleep(test.ago)
-			}
-			server.RemoveVersion(group, "v1")
-			server.TakeRequests()
-			_, err := find(context.Background(), r, group, "Absent", test.version)
-			if got := len(server.TakeRequests()); got != test.requests || !meta.IsNoMatchError(err) {
-				t.Errorf("%s: %d requests, %v", name, got, err)
-			}
-		})
-	}
-	synctest.Test(t, func(t *testing.T) {
-		server, r := known(t, fakeapi.Aggregated())
-		server.SetFault(fakeapi.All(), fakeapi.Times(1, fakeapi.Status(503, 5)))
-		_ = r.Refresh(context.Background())
-		server.SetFault(fakeapi.Under("/apis/"+group), fakeapi.Times(2, fakeapi.StatusText(404)))
-		r.ResetGroup(group)
-		if v, err := find(context.Background(), r, group, "Kind0001A", "v1"); v != "v1" {
-			t.Errorf("a server that starts: %v", err)
-		}
-		if !r.Snapshot().Serves(group, "v1") {
-			t.Error("the version is gone")
-		}
-	})
-}
-
 // A 404 for a built-in version that the document has is checked against the document
 // without peers: not listed there means that a peer serves it.
 func TestVersionOfAPeerStays(t *testing.T) {
@@ -147,20 +72,6 @@ func TestVersionOfAPeerStays(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// LookupSince counts nothing that was read before.
-func TestLookupSinceReadsAgain(t *testing.T) {
-	server, r := known(t, fakeapi.Aggregated())
-	server.PutVersion(group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource("Other")}})
-	gk := schema.GroupKind{Group: group, Kind: "Kind0001A"}
-	found := r.LookupSince(context.Background(), r.Now(), snapshot.KindQuery(gk, []string{"v1"}), func(s *snapshot.Snapshot) (known, current bool) {
-		_, current, err := s.RESTMapping(gk, []string{"v1"})
-		return err == nil, current
-	})
-	if _, _, err := found.Snapshot.RESTMapping(gk, []string{"v1"}); !meta.IsNoMatchError(err) || found.Err != nil {
-		t.Errorf("%v, %v; want NoMatch", err, found.Err)
 	}
 }
 

@@ -10,33 +10,9 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
-
-// Calls are made in their order and one at a time, and Add does not wait for them.
-func TestQueueIsInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var q Queue
-		var made []int // by one call at a time, or the race detector tells
-		start := time.Now()
-		for i := range 100 {
-			q.Add(func() {
-				time.Sleep(time.Second)
-				made = append(made, i)
-			})
-		}
-		if took := time.Since(start); took != 0 {
-			t.Errorf("Add waited %v", took)
-		}
-		time.Sleep(100 * time.Second)
-		synctest.Wait()
-		if len(made) != 100 || !slices.IsSorted(made) || q.running {
-			t.Errorf("made %v, running %v", made, q.running)
-		}
-	})
-}
 
 // A call that panics, or ends its goroutine as t.FailNow does, ends none of those behind it,
 // and a call may add one. A panic is reported.
@@ -64,7 +40,8 @@ func TestQueueSurvivesItsCalls(t *testing.T) {
 	}
 }
 
-// Only so many calls wait. The oldest are dropped; the one under way is not.
+// Calls are made in their order, one at a time, and Add waits for none. Only so many wait: the
+// oldest are dropped, but not the one under way.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q Queue

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,31 +16,6 @@ import (
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
-
-// After any history a refresh of an unchanged server makes two requests without a body.
-func TestRefreshOfAnUnchangedServerIsTwo304(t *testing.T) {
-	server, r := known(t, fakeapi.Aggregated())
-	for n := 1; n <= 4; n++ {
-		name := fmt.Sprintf("g%04d.example.com", n)
-		_, _ = find(context.Background(), r, name, "Absent")
-		_, _ = find(context.Background(), r, name, "Absent", "v7")
-		r.ResetGroup(name)
-		_, _ = find(context.Background(), r, name, "Absent")
-	}
-	r.Reset()
-	if err := r.Refresh(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	server.TakeRequests()
-	if err := r.Refresh(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	for _, req := range server.TakeRequests() {
-		if req.Code != 304 {
-			t.Error(req)
-		}
-	}
-}
 
 // Who asked for a refresh waits until all of it is done.
 func TestRefreshWaitsUntilAllIsDone(t *testing.T) {
@@ -102,36 +76,6 @@ func TestRefreshStopsAtTheFirstDroppedGroupThatIsStillServed(t *testing.T) {
 	}
 }
 
-// While somebody keeps all, a refresh of a legacy server reads every version. Otherwise it
-// reads those that were asked for since the last one left.
-func TestKeepAllReadsEveryVersion(t *testing.T) {
-	server := fakeapi.New(fakeapi.Typical(4, 3, 1)...)
-	server.SetForms(fakeapi.Legacy())
-	r := newReloader(t, server)
-	refresh := func(want int) {
-		t.Helper()
-		server.TakeRequests()
-		if err := r.Refresh(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if got := len(server.TakeRequests()); got != want {
-			t.Errorf("%d requests, not %d", got, want)
-		}
-	}
-	refresh(2)
-	_, _ = find(context.Background(), r, group, "Kind0001A", "v1")
-	refresh(3)
-	release := r.KeepAll()
-	refresh(2 + 13)
-	next := r.KeepAll()
-	release()
-	refresh(2 + 13)
-	next()
-	refresh(2) // until a lookup needs it again
-	_, _ = find(context.Background(), r, group, "Kind0001A", "v1")
-	refresh(3)
-}
-
 // A refresh, of groups or of all, whose context ends while a version hangs ends with it.
 func TestRefreshEndsAmongLiveReads(t *testing.T) {
 	for name, refresh := range map[string]func(*Reloader, context.Context) error{
@@ -151,35 +95,6 @@ func TestRefreshEndsAmongLiveReads(t *testing.T) {
 			time.Sleep(time.Minute)
 		})
 	}
-}
-
-// Reports of reads are made in their order, may look something up themselves, and keep no
-// lookup waiting.
-func TestReportsKeepNoLookupWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)
-		var r *Reloader
-		var told []string
-		r = newReloaderWith(t, server, Options{Report: func(report Report) {
-			if len(told) == 0 {
-				time.Sleep(time.Minute)
-				_, _ = find(context.Background(), r, group, "Absent", "v8")
-			}
-			told = append(told, report.Read.Part.String())
-		}})
-		start := time.Now()
-		if err := r.Refresh(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = find(context.Background(), r, group, "Absent", "v9")
-		if took := time.Since(start); took != 0 {
-			t.Errorf("reads waited %v for a report", took)
-		}
-		time.Sleep(2 * time.Minute)
-		if synctest.Wait(); !slices.Equal(told, []string{"document", "version", "version"}) {
-			t.Errorf("told %q", told)
-		}
-	})
 }
 
 const maxAge = 30 * time.Second

@@ -4,9 +4,7 @@ package snapshot
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -119,28 +117,6 @@ func (d document) clone() document {
 		}
 	}
 	return d
-}
-
-// String prints d as a Go literal.
-func (d document) String() string {
-	var b strings.Builder
-	b.WriteString("document{\n")
-	for _, g := range d {
-		fmt.Fprintf(&b, "\t{name: %q, preferred: %q, versions: []docVersion{\n", g.name, g.preferred)
-		for _, v := range g.versions {
-			fmt.Fprintf(&b, "\t\t{name: %q, read: %v, resources: []Resource{", v.name, v.read)
-			for _, r := range v.resources {
-				fmt.Fprintf(&b, "\n\t\t\t{Name: %q, Singular: %q, Kind: %q, Namespaced: %v},", r.Name, r.Singular, r.Kind, r.Namespaced)
-			}
-			if len(v.resources) > 0 {
-				b.WriteString("\n\t\t")
-			}
-			b.WriteString("}},\n")
-		}
-		b.WriteString("\t}},\n")
-	}
-	b.WriteString("}")
-	return b.String()
 }
 
 func isNoMatch(err error) bool { return meta.IsNoMatchError(err) }

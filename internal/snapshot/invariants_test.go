@@ -16,219 +16,108 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// checkInvariants returns what is wrong with s, worked out again from the groups alone.
+// checkInvariants returns what is wrong with s: where what follows from the groups is not
+// what follows from them, or what is known of a version contradicts itself.
 func checkInvariants(s *Snapshot) error {
-	untried, apart := 0, 0
-	names := map[string]bool{}
+	again, order := *s, index(s.groups).order
+	if len(order.position) != len(s.groups) {
+		return errors.New("two groups of one name")
+	}
 	for _, g := range s.groups {
-		if names[g.name] {
-			return fmt.Errorf("two groups %q", g.name)
-		}
-		names[g.name] = true
-		if err := cmp.Or(checkVersions(g), checkRanks(g), s.checkDocument(g)); err != nil {
+		if err := s.checkGroup(g); err != nil {
 			return fmt.Errorf("group %q: %w", g.name, err)
 		}
-		if g.reset > 0 || slices.ContainsFunc(g.versions, func(v Version) bool { return !s.needed(&v) }) {
-			untried++
-		}
-		if g.apart {
-			apart++
-		}
 	}
-	if s.untried != untried || s.apart != apart {
-		return fmt.Errorf("%d groups are untried and %d apart; not %d and %d", untried, apart, s.untried, s.apart)
-	}
+	again.follow(s)
 	switch {
+	case len(s.groups) > 0 && (s.names == nil || !maps.Equal(s.order.position, order.position) || !slices.Equal(s.order.names, order.names)):
+		return errors.New("the index is not that of the groups")
+	case s.untried != again.untried || s.apart != again.apart:
+		return fmt.Errorf("%d groups are untried and %d apart; not %d and %d", again.untried, again.apart, s.untried, s.apart)
 	case s.reset > s.anyReset:
 		return fmt.Errorf("reset at %d, after the last at %d", s.reset, s.anyReset)
-	case (s.doc == nil) != (s.document == 0):
-		return errors.New("a document without its tick, or the tick without it")
-	case s.Read() && s.generation == 0:
-		return errors.New("read, but of no generation")
-	}
-	return cmp.Or(checkOrder(s), checkNames(s))
-}
-
-func checkVersions(g *Group) error {
-	tried := true
-	names := map[string]bool{}
-	for i := range g.versions {
-		v := &g.versions[i]
-		if names[v.Name] {
-			return fmt.Errorf("two versions %q", v.Name)
-		}
-		names[v.Name] = true
-		tried = tried && (v.Table != nil || v.Err != nil || v.Gone && !v.returned())
-		switch {
-		case v.Gone && v.Table != nil:
-			return fmt.Errorf("%s is gone and has a table", v.Name)
-		case v.Gone && v.Tried == 0:
-			return fmt.Errorf("%s is gone and was never tried", v.Name)
-		case v.Read > 0 && v.Table == nil && !v.Gone:
-			return fmt.Errorf("%s was read at %d, and nothing is known of it", v.Name, v.Read)
-		case i > 0 && v.Table != g.versions[i-1].Table && v.Table.equal(g.versions[i-1].Table):
-			return fmt.Errorf("%s has a table of its own, equal to that of %s", v.Name, g.versions[i-1].Name)
-		}
-	}
-	if g.tried != tried {
-		return fmt.Errorf("tried %v, not %v", tried, g.tried)
+	case (s.doc == nil) != (s.document == 0) || s.Read() && s.generation == 0:
+		return errors.New("a document without its tick or generation")
 	}
 	return nil
 }
 
-// checkRanks puts the versions in order by taking the best out, one after the other.
-func checkRanks(g *Group) error {
-	var want, got []string
-	for left := slices.Clone(g.versions); len(left) > 0; {
-		best := slices.IndexFunc(left, func(v Version) bool { return g.name == "" && v.Name == "v1" })
-		if best < 0 {
-			best = max(0, slices.IndexFunc(left, func(v Version) bool { return v.Name == g.preferred }))
-		}
-		want = append(want, left[best].Name)
-		left = slices.Delete(left, best, best+1)
-	}
-	for _, at := range g.ranked {
-		got = append(got, g.versions[at].Name)
-	}
-	if !slices.Equal(got, want) {
-		return fmt.Errorf("ranked %q, not %q", got, want)
-	}
-	return nil
-}
-
-// checkDocument: what a group keeps of the document is what the document says.
-func (s *Snapshot) checkDocument(g *Group) error {
+func (s *Snapshot) checkGroup(g *Group) error {
+	again := *g
+	again.versions = slices.Clone(g.versions)
+	again.index()
 	var said *Group
 	if s.doc != nil {
-		said = s.doc.group(g.name)
+		said = s.doc.Group(g.name)
 	}
 	switch {
+	case g.tried != again.tried || !slices.Equal(g.ranked, again.ranked):
+		return fmt.Errorf("tried %v and ranked %v, not %v and %v", again.tried, again.ranked, g.tried, g.ranked)
 	case g.Said() != said:
 		return errors.New("of another document")
-	case !g.apart:
-		return nil
-	case said == nil && len(g.versions) == 0 && g.reset == 0:
+	case g.apart && said == nil && len(g.versions) == 0 && g.reset == 0:
 		return errors.New("nothing is known of it")
 	}
-	for _, v := range g.versions {
-		if v.Table != nil && v.Read == 0 && (said.Version(v.Name) == nil || !said.Version(v.Name).Table.equal(v.Table)) {
+	names := map[string]bool{}
+	for i, v := range g.versions {
+		switch {
+		case names[v.Name]:
+			return fmt.Errorf("two versions %q", v.Name)
+		case v.Gone && (v.Table != nil || v.Tried == 0):
+			return fmt.Errorf("%s is gone, and has a table or was never tried", v.Name)
+		case v.Read > 0 && v.Table == nil && !v.Gone:
+			return fmt.Errorf("%s was read at %d, and nothing is known of it", v.Name, v.Read)
+		case v.Table != again.versions[i].Table:
+			return fmt.Errorf("%s does not share the table of the version before it", v.Name)
+		case g.apart && v.Table != nil && v.Read == 0 && (said.Version(v.Name) == nil || !said.Version(v.Name).Table.equal(v.Table)):
 			return fmt.Errorf("%s is not the document's, and has no tick", v.Name)
 		}
+		names[v.Name] = true
 	}
 	return nil
 }
 
-func checkOrder(s *Snapshot) error {
-	if s.order == nil {
-		if len(s.groups) > 0 {
-			return errors.New("no order")
-		}
-		return nil
-	}
-	if len(s.order.position) != len(s.groups) {
-		return fmt.Errorf("%d positions of %d groups", len(s.order.position), len(s.groups))
-	}
-	for i, g := range s.groups {
-		if at, ok := s.order.position[g.name]; !ok || at != i {
-			return fmt.Errorf("group %q is at %d, not %d", g.name, i, at)
-		}
-	}
-	if len(s.order.names) != len(s.groups) || !slices.IsSorted(s.order.names) {
-		return fmt.Errorf("the names %q are not those of the groups, sorted", s.order.names)
-	}
-	return nil
-}
-
-// checkNames looks every name that a group knows up in the index, if it was made.
-func checkNames(s *Snapshot) error {
-	if s.names == nil {
-		if len(s.groups) > 0 {
-			return errors.New("no index of names to make")
-		}
-		return nil
-	}
-	if s.names.byStem.Load() == nil {
-		return nil
-	}
-	for _, g := range s.groups {
-		for _, name := range g.knownNames() {
-			found := s.names.among(s.groups, name)
-			if !slices.Contains(found, g) {
-				return fmt.Errorf("group %q is not found by %q, which it knows", g.name, name)
-			}
-			if !slices.IsSortedFunc(found, func(a, b *Group) int { return cmp.Compare(slices.Index(s.groups, a), slices.Index(s.groups, b)) }) {
-				return fmt.Errorf("groups with %q are out of order", name)
-			}
-		}
-	}
-	return nil
-}
-
-// knownNames lists all names, plural and singular, that stand for something in a version of g.
-func (g *Group) knownNames() (names []string) {
-	for i := range g.versions {
-		if t := g.versions[i].Table; t != nil {
-			names = slices.AppendSeq(names, maps.Keys(t.spelled().kindOf))
-		}
-	}
-	return names
-}
-
-// intact is a snapshot with something of everything: a group that was read live, one with
-// a reset, one dropped, and one of the document alone.
-func intact() *Snapshot {
-	const doc = "/v2:Foo /v1:Foo,Foos apps.example/v1:Foo apps.example/v2:Foo apps.example/v3! apps/v1!"
-	h := newHistory(false, doc+" z/v1:Foo")
-	h.document(doc)
-	h.live("apps.example/v1:Bar apps.example/v2 apps.example/v3!")
-	h.resetAll()
-	h.resetGroup("apps")
-	return h.indexed()
-}
-
-// TestCheckInvariants breaks a snapshot in every way that checkInvariants looks for.
+// TestCheckInvariants breaks a snapshot in every way that checkInvariants looks for: one with
+// a group that was read live, one with a reset, one dropped, and one of the document alone.
 func TestCheckInvariants(t *testing.T) {
+	intact := func() *Snapshot {
+		const doc = "/v2:Foo /v1:Foo,Foos apps.example/v1:Foo apps.example/v2:Foo apps.example/v3! apps/v1!"
+		h := newHistory(false, doc+" z/v1:Foo")
+		h.document(doc)
+		h.live("apps.example/v1:Bar apps.example/v2 apps.example/v3!")
+		h.resetAll()
+		h.resetGroup("apps")
+		return h.Snapshot
+	}
 	if err := cmp.Or(checkInvariants(intact()), checkInvariants(new(Snapshot))); err != nil {
 		t.Fatalf("intact: %v", err)
 	}
-	byStem := func(s *Snapshot) map[string][]*Group { return *s.names.byStem.Load() }
-	for name, test := range map[string]struct {
-		breakIt func(*Snapshot)
-		want    string
-	}{
-		"two groups":        {func(s *Snapshot) { s.groups[1].name = "" }, "two groups"},
-		"two versions":      {func(s *Snapshot) { s.groups[0].versions[1].Name = "v2" }, "two versions"},
-		"untried":           {func(s *Snapshot) { s.untried++ }, "are untried"},
-		"apart":             {func(s *Snapshot) { s.apart-- }, "apart"},
-		"tried":             {func(s *Snapshot) { s.groups[0].tried = false }, "tried true"},
-		"gone and there":    {func(s *Snapshot) { s.groups[1].versions[1].Table = tableOf() }, "gone and has a table"},
-		"gone untried":      {func(s *Snapshot) { s.groups[1].versions[1].Tried = 0 }, "never tried"},
-		"read, nothing":     {func(s *Snapshot) { s.groups[1].versions[0].Table = nil }, "nothing is known"},
-		"own table":         {func(s *Snapshot) { g := s.groups[0]; g.versions[1].Table = NewTable(g.versions[0].Table.rows) }, "table of its own"},
-		"rank":              {func(s *Snapshot) { s.groups[0].ranked[0], s.groups[0].ranked[1] = 0, 1 }, "ranked"},
-		"rank missing":      {func(s *Snapshot) { s.groups[0].ranked = s.groups[0].ranked[:1] }, "ranked"},
-		"other document":    {func(s *Snapshot) { s.doc = intact().doc }, "another document"},
-		"nothing dropped":   {func(s *Snapshot) { s.groups[3].versions, s.groups[3].ranked = nil, nil }, "nothing is known of it"},
-		"no tick":           {func(s *Snapshot) { s.groups[1].versions[0].Read = 0 }, "has no tick"},
-		"no order":          {func(s *Snapshot) { s.order = nil }, "no order"},
-		"positions":         {func(s *Snapshot) { s.order.position["more"] = 3 }, "5 positions"},
-		"position":          {func(s *Snapshot) { s.order.position["apps"] = 1 }, `group "apps" is at 2`},
-		"names of groups":   {func(s *Snapshot) { s.order.names = s.order.names[1:] }, "not those of the groups"},
-		"reset":             {func(s *Snapshot) { s.reset = 99 }, "after the last"},
-		"document":          {func(s *Snapshot) { s.document = 0 }, "without its tick"},
-		"generation":        {func(s *Snapshot) { s.generation = 0 }, "no generation"},
-		"no names":          {func(s *Snapshot) { s.names = nil }, "no index of names"},
-		"name missing":      {func(s *Snapshot) { delete(byStem(s), "foo") }, "not found by"},
-		"group missing":     {func(s *Snapshot) { byStem(s)["bar"] = nil }, "not found by"},
-		"names in disorder": {func(s *Snapshot) { slices.Reverse(byStem(s)["foo"]) }, "out of order"},
+	for want, breakIt := range map[string]func(*Snapshot){
+		"two groups":          func(s *Snapshot) { s.groups[1].name = "" },
+		"the index":           func(s *Snapshot) { s.order.position["apps"] = 1 },
+		"untried":             func(s *Snapshot) { s.untried++ },
+		"apart":               func(s *Snapshot) { s.apart-- },
+		"after the last":      func(s *Snapshot) { s.reset = 99 },
+		"without its tick":    func(s *Snapshot) { s.document = 0 },
+		"or generation":       func(s *Snapshot) { s.generation = 0 },
+		"tried true":          func(s *Snapshot) { s.groups[0].tried = false },
+		"ranked":              func(s *Snapshot) { s.groups[0].ranked = s.groups[0].ranked[:1] },
+		"of another document": func(s *Snapshot) { s.doc = intact().doc },
+		"nothing is known of": func(s *Snapshot) { s.groups[3].versions, s.groups[3].ranked = nil, nil },
+		"two versions": func(s *Snapshot) {
+			s.groups[0].versions[0].Name, s.groups[0].ranked[0], s.groups[0].ranked[1] = "v1", 0, 1
+		},
+		"is gone":            func(s *Snapshot) { s.groups[1].versions[1].Table = tableOf() },
+		"never tried":        func(s *Snapshot) { s.groups[1].versions[1].Tried = 0 },
+		"was read at":        func(s *Snapshot) { s.groups[1].versions[0].Table, s.groups[1].tried = nil, false },
+		"share the table":    func(s *Snapshot) { g := s.groups[0]; g.versions[1].Table = NewTable(g.versions[0].Table.rows) },
+		"not the document's": func(s *Snapshot) { s.groups[1].versions[0].Read = 0 },
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := intact()
-			test.breakIt(s)
-			if err := checkInvariants(s); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want something of %q", err, test.want)
-			}
-		})
+		s := intact()
+		breakIt(s)
+		if err := checkInvariants(s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want something of %q", err, want)
+		}
 	}
 }
 

@@ -21,11 +21,11 @@ func (s *Snapshot) WithDocument(doc *List, now Tick) *Snapshot {
 	}
 	next.groups = make([]*Group, 0, len(doc.groups))
 	for _, name := range keepPlaces(names(s.groups), names(doc.groups)) {
-		if g := s.Group(name).withDocument(doc.group(name), s, now); g != nil {
+		if g := s.Group(name).withDocument(doc.Group(name), s, now); g != nil {
 			next.groups = append(next.groups, g)
 		}
 	}
-	next.index(s)
+	next.follow(s)
 	return &next
 }
 
@@ -296,7 +296,7 @@ func (s *Snapshot) Whole(more int, now Tick) *Snapshot {
 	if next.whole += more; next.whole == 0 {
 		next.left = now
 	}
-	next.index(s)
+	next.follow(s)
 	return &next
 }
 
@@ -323,22 +323,18 @@ func (s *Snapshot) with(g *Group) *Snapshot {
 	} else {
 		next.groups = slices.Delete(next.groups, i, i+1)
 	}
-	next.index(s)
+	next.follow(s)
 	return &next
 }
 
-// index fills in what follows from next.groups. It uses the order of s, or of the
-// document, if that still holds. Lookups index the names later.
-func (next *Snapshot) index(s *Snapshot) {
+// follow fills in what follows from next.groups, after s.
+func (next *Snapshot) follow(s *Snapshot) {
 	next.groups = bounded(next.groups, mostDropped, func(g **Group) (Tick, bool) { return (*g).lastTried(), (*g).Said() != nil })
-	switch {
-	case next.doc != nil && slices.Equal(next.groups, next.doc.groups):
-		next.groups, next.order, next.names = next.doc.groups, next.doc.order, next.doc.names
-	case sameNames(next.groups, s.groups):
-		next.order, next.names = s.order, new(nameIndex)
-	default:
-		next.order, next.names = newOrder(next.groups), new(nameIndex)
+	var said groupIndex
+	if next.doc != nil {
+		said = next.doc.groupIndex
 	}
+	next.groupIndex = index(next.groups, said, s.groupIndex)
 	next.untried, next.apart = 0, 0
 	for _, g := range next.groups {
 		if g.apart {

@@ -4,9 +4,10 @@ package snapshot
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
-	"unicode"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/restmapper"
@@ -51,7 +52,7 @@ func TestIndexIsMadeMeanwhile(t *testing.T) {
 			for range walksBeforeIndex {
 				for i, q := range queries {
 					if a, _ := q.askOnce(s); !a.equal(want[i]) {
-						t.Errorf("%v: %v, not %v", q, a, want[i])
+						t.Errorf("%+v: %v, not %v", q, a, want[i])
 					}
 				}
 			}
@@ -61,6 +62,16 @@ func TestIndexIsMadeMeanwhile(t *testing.T) {
 	if err := checkInvariants(s); err != nil || s.names.byStem.Load() == nil {
 		t.Errorf("made: %v, error %v", s.names.byStem.Load() != nil, err)
 	}
+}
+
+// knownNames lists all names, plural and singular, that stand for something in a version of g.
+func (g *Group) knownNames() (names []string) {
+	for i := range g.versions {
+		if t := g.versions[i].Table; t != nil {
+			names = slices.AppendSeq(names, maps.Keys(t.spelled().kindOf))
+		}
+	}
+	return names
 }
 
 // TestUnusualNamesAreFound are found whether they are looked up in the index or not.
@@ -105,14 +116,5 @@ func TestResourceIsFoundByItsOwnNameFirst(t *testing.T) {
 	found, _, err := s.ResourceFor(schema.GroupVersionResource{Group: "a", Version: "v1", Resource: "deer"})
 	if err != nil || found.Resource != "deer" {
 		t.Errorf("%v, %v", found, err)
-	}
-}
-
-// TestLowerIsFinal is what lastOfLowerKind relies on: lower case does not change in lower case.
-func TestLowerIsFinal(t *testing.T) {
-	for r := range unicode.MaxRune + 1 {
-		if lower := unicode.ToLower(r); unicode.ToLower(lower) != lower {
-			t.Errorf("%U becomes %U, and that becomes %U", r, lower, unicode.ToLower(lower))
-		}
 	}
 }

@@ -39,23 +39,6 @@ type query struct {
 	resource string
 }
 
-// String prints q as a Go literal.
-func (q query) String() string {
-	switch q.method {
-	case restMapping, restMappings:
-		s := fmt.Sprintf("query{method: %v, gk: schema.GroupKind{Group: %q, Kind: %q}", q.method, q.gk.Group, q.gk.Kind)
-		if q.versions != nil {
-			s += fmt.Sprintf(", versions: %#v", q.versions)
-		}
-		return s + "}"
-	case resourceSingularizer:
-		return fmt.Sprintf("query{method: %v, resource: %q}", q.method, q.resource)
-	default:
-		return fmt.Sprintf("query{method: %v, gvr: schema.GroupVersionResource{Group: %q, Version: %q, Resource: %q}}",
-			q.method, q.gvr.Group, q.gvr.Version, q.gvr.Resource)
-	}
-}
-
 // answer is what a lookup returned.
 type answer struct {
 	value any
@@ -105,28 +88,13 @@ func (q query) askLibrary(m meta.RESTMapper) (a answer) {
 	return a
 }
 
-// lookups is what the tests ask of a Snapshot, so that they can be put to broken ones.
-type lookups interface {
-	KindFor(schema.GroupVersionResource) (schema.GroupVersionKind, bool, error)
-	KindsFor(schema.GroupVersionResource) ([]schema.GroupVersionKind, bool, error)
-	ResourceFor(schema.GroupVersionResource) (schema.GroupVersionResource, bool, error)
-	ResourcesFor(schema.GroupVersionResource) ([]schema.GroupVersionResource, bool, error)
-	RESTMapping(schema.GroupKind, []string) (*meta.RESTMapping, bool, error)
-	RESTMappings(schema.GroupKind, []string) ([]*meta.RESTMapping, bool, error)
-	ResourceSingularizer(string) (string, bool, error)
-}
-
-// ask puts q to a snapshot; to a sound one twice, without its index of names and
-// with it. That both answer the same counts as part of the answer.
-func (q query) ask(s lookups) (a answer, settled bool) {
-	sound, ok := s.(*Snapshot)
-	if !ok {
-		return q.askOnce(s)
-	}
-	without := *sound
+// ask puts q to a snapshot twice, without its index of names and with it. That both answer
+// the same counts as part of the answer.
+func (q query) ask(s *Snapshot) (a answer, settled bool) {
+	without := *s
 	without.names = nil
 	b, settledWithout := q.askOnce(&without)
-	a, settled = q.askOnce(sound.indexed())
+	a, settled = q.askOnce(s.indexed())
 	if !a.equal(b) || settled != settledWithout {
 		a.err = fmt.Errorf("%v, settled: %v, and without the index of names %v, settled: %v", a, settled, b, settledWithout)
 	}
@@ -142,7 +110,7 @@ func (s *Snapshot) indexed() *Snapshot {
 	return s
 }
 
-func (q query) askOnce(s lookups) (a answer, settled bool) {
+func (q query) askOnce(s *Snapshot) (a answer, settled bool) {
 	switch q.method {
 	case kindFor:
 		a.value, settled, a.err = s.KindFor(q.gvr)

@@ -11,9 +11,7 @@ type Tick uint64
 // Snapshot is what one server was last known to serve. Every mapper starts with the zero
 // Snapshot, which knows nothing.
 type Snapshot struct {
-	groups []*Group   // in server order; some may serve nothing any more
-	order  *order     // where each group stands; shared by snapshots whose groups have the same names
-	names  *nameIndex // nil only where there are no groups; shared by snapshots of the same groups
+	groupIndex // some groups may serve nothing any more
 
 	doc      *List // the last document; nil if it was never read
 	document Tick  // when that was last read
@@ -29,21 +27,6 @@ type Snapshot struct {
 	// What follows from groups, to answer lookups in many groups without a walk:
 	untried int // groups with a version that was never tried, or with a reset that is pending
 	apart   int // groups that are not the document's own
-}
-
-// Group returns the group of that name, or nil.
-func (s *Snapshot) Group(name string) *Group {
-	if i, ok := s.position(name); ok {
-		return s.groups[i]
-	}
-	return nil
-}
-
-func (s *Snapshot) position(group string) (i int, ok bool) {
-	if s.order != nil {
-		i, ok = s.order.position[group]
-	}
-	return i, ok
 }
 
 // Groups returns the groups in server order, without those that serve nothing.

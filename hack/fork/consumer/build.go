@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -116,35 +117,33 @@ func (j *job) goBuild(ctx context.Context, start time.Time, env, flags []string)
 // progress is what "go build -v" says: the name of each package that it compiles, and what
 // it downloads.
 type progress struct {
-	mu    sync.Mutex
-	rest  string // the beginning of a line
-	count int
-	doing string
+	mu   sync.Mutex
+	said []byte
 }
 
 func (p *progress) Write(said []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lines := strings.Split(p.rest+string(said), "\n")
-	for _, line := range lines[:len(lines)-1] {
-		if download, found := strings.CutPrefix(line, "go: downloading "); found {
-			p.doing = "downloading " + download
-		} else if line != "" && !strings.ContainsAny(line, " \t") {
-			p.count++
-			p.doing = "compiling " + line
-		}
-	}
-	p.rest = lines[len(lines)-1]
+	p.said = append(p.said, said...)
 	return len(said), nil
 }
 
 func (p *progress) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.doing == "" {
+	doing, count := "", 0
+	for _, line := range strings.Split(string(p.said[:bytes.LastIndexByte(p.said, '\n')+1]), "\n") {
+		if download, found := strings.CutPrefix(line, "go: downloading "); found {
+			doing = "downloading " + download
+		} else if line != "" && !strings.ContainsAny(line, " \t") {
+			count++
+			doing = "compiling " + line
+		}
+	}
+	if doing == "" {
 		return "reading packages, linking"
 	}
-	return fmt.Sprintf("%s (%d packages so far)", p.doing, p.count)
+	return fmt.Sprintf("%s (%d packages so far)", doing, count)
 }
 
 // moved says in a line what the build made of go.mod and go.sum. Of requirements it names
@@ -156,51 +155,38 @@ func moved(with, after contents) string {
 		said = append(said, fmt.Sprintf("go.sum: %d lines", n))
 	}
 	before := map[string]string{}
-	for _, line := range newLines(nil, with[goMod]) {
-		path, version := requirement(line)
-		before[path] = version
+	for _, r := range requirement.FindAllSubmatch(unixLines(with[goMod]), -1) {
+		before[string(r[1])] = string(r[2])
 	}
-	for _, line := range newLines(with[goMod], after[goMod]) {
-		path, version := requirement(line)
-		was, move := before[path], path+" "+version
-		switch {
-		case version == was: // it is no requirement, or only its comment has changed
-			continue
-		case was != "" && slices.Contains([]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"}, path):
-			move = "k8s.io " + minor(was) + " → " + minor(version)
-		case was != "":
-			move = path + " " + was + " → " + version
-		}
-		if slices.Contains(moves, move) {
-			continue
-		}
-		if moves = append(moves, move); strings.HasPrefix(move, "k8s.io ") {
-			moves[0], moves[len(moves)-1] = move, moves[0]
+	for _, r := range requirement.FindAllSubmatch(unixLines(after[goMod]), -1) {
+		path, version := string(r[1]), string(r[2])
+		switch was := before[path]; {
+		case version == was:
+		case was == "":
+			moves = append(moves, path+" "+version)
+		case slices.Contains([]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"}, path):
+			move := "k8s.io " + minor(was) + " → " + minor(version)
+			moves = slices.Insert(slices.DeleteFunc(moves, func(other string) bool { return other == move }), 0, move)
+		default:
+			moves = append(moves, path+" "+was+" → "+version)
 		}
 	}
-	switch len(moves) {
-	case 0:
-	case 1:
+	if len(moves) > 0 {
 		said = append(said, "go.mod: "+moves[0])
-	default:
-		said = append(said, fmt.Sprintf("go.mod: %s and %d more", moves[0], len(moves)-1))
+	}
+	if len(moves) > 1 {
+		said[len(said)-1] += fmt.Sprintf(" and %d more", len(moves)-1)
 	}
 	return strings.Join(said, "; ")
 }
+
+// requirement matches a line of a go.mod that requires a module.
+var requirement = regexp.MustCompile(`(?m)^(?:require)?[ \t]*(\S+)[ \t]+(v\S+)[ \t]*(?://.*)?$`)
 
 // newLines are the lines that a file did not have before.
 func newLines(before, now []byte) []string {
 	known := append(splitLines(before), "")
 	return slices.DeleteFunc(splitLines(now), func(line string) bool { return slices.Contains(known, line) })
-}
-
-// requirement reads a line of a go.mod: no path if it is about something else.
-func requirement(line string) (path, version string) {
-	words := strings.Fields(strings.TrimPrefix(line, "require "))
-	if len(words) < 2 || !strings.HasPrefix(words[1], "v") || slices.Contains(words, "=>") {
-		return "", ""
-	}
-	return words[0], words[1]
 }
 
 // minor is "0.37" of "v0.37.1".

@@ -25,15 +25,18 @@ var tagged = regexp.MustCompile(`^(v[0-9]+\.[0-9]+\.[0-9]+)-fresh\.[0-9]+$`)
 // says what to run. It changes nothing.
 func Check(ctx context.Context, r Request) error {
 	j, err := open(ctx, r)
-	if err != nil {
-		return err
+	if err == nil {
+		err = j.requires()
 	}
-	if err := j.requires(); err != nil {
+	if err != nil {
 		return err
 	}
 	got, err := j.list(ctx)
+	if dir, _ := j.mod.replaced(j.dir); err != nil && dir != "" && !isDir(dir) { // in a workspace the go command needs the tree
+		got, err = listed{Version: j.mod.required(), Replace: &replacement{Dir: dir}}, nil
+	}
 	if err != nil {
-		return j.explain(ctx, err)
+		return err
 	}
 	if got.Replace == nil {
 		return fmt.Errorf("%s has no fork of %s: run %s", j.Dir, tree.Module, j.command())
@@ -44,16 +47,7 @@ func Check(ctx context.Context, r Request) error {
 	if got.Replace.Version != "" {
 		return j.checkTag(got.Version, modVersion{got.Replace.Path, got.Replace.Version})
 	}
-	return j.checked(got.Version, got.Replace.Dir).run(ctx)
-}
-
-// explain says what is wrong if the go command failed because a tree is missing, as it
-// does in a workspace.
-func (j *job) explain(ctx context.Context, failed error) error {
-	if dir, _ := j.mod.replaced(j.dir); dir != "" && !isDir(dir) {
-		return j.checked(j.mod.required(), dir).run(ctx)
-	}
-	return failed
+	return j.checkTree(ctx, got.Version, got.Replace.Dir)
 }
 
 // checkTag looks at the version of a published fork.
@@ -70,112 +64,95 @@ func (j *job) checkTag(required string, with modVersion) error {
 	return nil
 }
 
-// checked is a tree that is looked at.
-type checked struct {
-	*job
-	version    string // the one that the build would use without it
-	dir, shown string
-	fix        string // the command that writes the tree anew
-	manifest   *tree.Manifest
-}
-
-func (j *job) checked(version, dir string) *checked {
-	c := &checked{job: j, version: version, dir: dir, shown: j.show(j.relative(dir)), fix: j.command()}
-	if !sameFile(filepath.Dir(c.dir), filepath.Dir(j.slot.Dir)) { // another module of the repository has the tree
-		c.fix = j.Self + " -into " + quoted(j.show(j.relative(filepath.Dir(filepath.Dir(c.dir)))))
+// checkTree looks at the tree in dir. version is the one that the build would use without
+// it.
+func (j *job) checkTree(ctx context.Context, version, dir string) (err error) {
+	shown, fix := j.show(j.relative(dir)), j.command()
+	if !sameFile(filepath.Dir(dir), filepath.Dir(j.slot.Dir)) { // another module of the repository has the tree
+		fix = j.Self + " -into " + quoted(j.show(j.relative(filepath.Dir(filepath.Dir(dir)))))
 	}
-	return c
-}
-
-func (c *checked) run(ctx context.Context) error {
-	if !isDir(c.dir) {
-		return fmt.Errorf("%s is missing: commit it (does a .gitignore hide it?), or run %s", c.shown, c.fix)
+	if !isDir(dir) {
+		return fmt.Errorf("%s is missing: commit it (does a .gitignore hide it?), or run %s", shown, fix)
 	}
-	manifest, err := tree.Load(c.dir)
-	if errors.Is(err, tree.ErrNotOurs) {
-		return fmt.Errorf("%s %w: %s replaces %s with it", c.shown, err, c.show(goMod), tree.Module)
+	own := sameFile(dir, j.slot.Dir)
+	j.hasTree, j.slot = true, tree.Slot{Dir: dir}
+	j.manifest, j.edits, err = tree.Open(dir)
+	switch {
+	case errors.Is(err, tree.ErrNotOurs):
+		return fmt.Errorf("%s %w: %s replaces %s with it", shown, err, j.show(goMod), tree.Module)
+	case err != nil:
+		return fmt.Errorf("%w (%s -force gives the tree up)", err, fix)
 	}
-	if err != nil {
-		return fmt.Errorf("%w (%s -force gives the tree up)", err, c.fix)
-	}
-	c.manifest = manifest
-	if len(manifest.Saved) == 0 && !sameFile(c.dir, c.slot.Dir) { // no module's own: -o wrote it
-		c.fix = c.Self + " -o " + quoted(c.shown) + " -version " + c.version
-		if manifest.Full() {
-			c.fix += " -full"
+	if len(j.manifest.Saved) == 0 && !own { // no module's own: -o wrote it
+		fix = j.Self + " -o " + quoted(shown) + " -version " + version
+		if j.manifest.Full() {
+			fix += " -full"
 		}
 	}
-	if err = c.whole(); err == nil {
-		err = c.upToDate(ctx)
+	for _, holds := range []func() error{
+		func() error { return j.whole(shown, fix) },
+		func() error { return j.upToDate(ctx, version, shown, fix) },
+		func() error { return j.sameInVendor(shown) },
+	} {
+		if err := holds(); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = c.sameInVendor()
-	}
-	if err != nil {
-		return err
-	}
-	c.say("ok", "%s is %s %s with this mapper inside", c.shown, tree.Module, c.version)
+	j.say("ok", "%s is %s %s with this mapper inside", shown, tree.Module, version)
 	return nil
 }
 
 // whole returns an error unless the tree has all that this tool wrote, and nothing
 // else.
-func (c *checked) whole() error {
-	if (tree.Slot{Dir: c.dir}).Interrupted() {
-		return fmt.Errorf("a run that wrote %s was interrupted, or is at work: run %s", c.shown, c.fix)
-	}
-	edits, err := c.manifest.Edits(c.dir)
-	if err != nil || len(edits) == 0 {
-		return err
-	}
-	if !slices.ContainsFunc(edits, func(edit string) bool { return !strings.HasPrefix(edit, "removed ") }) {
+func (j *job) whole(shown, fix string) error {
+	added := slices.ContainsFunc(j.edits, func(edit string) bool { return !strings.HasPrefix(edit, "removed ") })
+	switch {
+	case j.slot.Interrupted():
+		return fmt.Errorf("a run that wrote %s was interrupted, or is at work: run %s", shown, fix)
+	case added:
+		return fmt.Errorf("%s is not as this tool wrote it (%d files, the first: %s): run %s -force", shown, len(j.edits), j.edits[0], fix)
+	case len(j.edits) > 0:
 		return fmt.Errorf("%s lacks %d files, the first is %s: commit them (does a .gitignore hide them?), or run %s -force",
-			c.shown, len(edits), strings.TrimPrefix(edits[0], "removed "), c.fix)
+			shown, len(j.edits), strings.TrimPrefix(j.edits[0], "removed "), fix)
 	}
-	return fmt.Errorf("%s is not as this tool wrote it (%d files, the first: %s): run %s -force", c.shown, len(edits), edits[0], c.fix)
+	return nil
 }
 
 // upToDate returns an error unless the tree is of the required version and has our
 // mapper.
-func (c *checked) upToDate(ctx context.Context) error {
-	if c.version != c.manifest.Version {
-		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", c.shown, tree.Module, c.manifest.Version, c.show(goMod), c.version, c.fix)
+func (j *job) upToDate(ctx context.Context, version, shown, fix string) error {
+	if version != j.manifest.Version {
+		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", shown, tree.Module, j.manifest.Version, j.show(goMod), version, fix)
 	}
-	if err := c.look(ctx); err != nil {
+	if err := j.readFiles(ctx); err != nil {
 		return err
 	}
-	made, err := tree.Make(ctx, c.version, c.before[goSum], c.Ours, c.manifest.Full())
-	if err != nil {
-		return err
+	made, err := tree.Make(ctx, version, j.before[goSum], j.Ours, j.manifest.Full())
+	if err == nil && !j.manifest.Describes(made) {
+		err = fmt.Errorf("%s has another mapper inside than this tool: run %s", shown, fix)
 	}
-	if !c.manifest.Describes(made) {
-		return fmt.Errorf("%s has another mapper inside than this tool: run %s", c.shown, c.fix)
-	}
-	return nil
+	return err
 }
 
 // sameInVendor returns an error unless the vendor folder that the build uses has
 // the same files as the tree. The go command compares only versions, and the tree
 // has none.
-func (c *checked) sameInVendor() error {
-	vendor, command := c.vendor()
+func (j *job) sameInVendor(shown string) error {
+	vendor, command := j.vendor()
 	if vendor == "" {
 		return nil
 	}
 	copied := filepath.Join(vendor, filepath.FromSlash(tree.Module))
 	files, err := tree.Read(os.DirFS(copied))
-	shown, run := c.show(c.relative(copied)), command+" in "+quoted(filepath.Dir(vendor))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s has no %s, and the build takes it from there: run %s", c.show(c.relative(vendor)), tree.Module, run)
-	case err != nil:
-		return fmt.Errorf("compare %s with %s: %w", shown, c.shown, err)
+	run := command + " in " + quoted(filepath.Dir(vendor))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s has no %s, and the build takes it from there: run %s", j.show(j.relative(vendor)), tree.Module, run)
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if sumOf(files[name].Data) != c.manifest.Files[name] {
+		if err == nil && sumOf(files[name].Data) != j.manifest.Files[name] {
 			return fmt.Errorf("%s is not what is in %s, and the build takes it from there (the first file that differs: %s): run %s",
-				shown, c.shown, name, run)
+				j.show(j.relative(copied)), shown, name, run)
 		}
 	}
-	return nil
+	return err
 }

@@ -100,29 +100,21 @@ func (j *job) look(ctx context.Context) (err error) {
 		return fmt.Errorf("%s is in the way, the tree goes into a folder of that name: move it away", j.show(path.Dir(place)))
 	}
 	if j.hasTree = tree.Exists(j.slot.Dir); j.hasTree {
-		j.manifest, err = tree.Load(j.slot.Dir)
-		switch {
-		case errors.Is(err, tree.ErrNotOurs):
-			return fmt.Errorf("%s is in the way, it %w: move it away", j.show(place), tree.ErrNotOurs)
-		case err != nil && !j.Force:
-			return fmt.Errorf("%w (-force gives the tree up)", err)
-		case err == nil:
-			j.edits, err = j.manifest.Edits(j.slot.Dir)
-			if err != nil {
-				return err
-			}
-		}
+		j.manifest, j.edits, err = tree.Open(j.slot.Dir)
 	}
-	if j.now, err = j.current(); err == nil {
-		j.before, err = j.baseline(ctx)
+	switch {
+	case errors.Is(err, tree.ErrNotOurs):
+		return fmt.Errorf("%s is in the way, it %w: move it away", j.show(place), tree.ErrNotOurs)
+	case err != nil && !j.Force:
+		return fmt.Errorf("%w (-force gives the tree up)", err)
 	}
-	return err
+	return j.readFiles(ctx)
 }
 
 // foreign returns an error if go.mod replaces controller-runtime with something else.
 func (j *job) foreign() error {
 	for _, r := range j.mod.Replace {
-		if ours := (modVersion{Path: "./" + place}); r.Old.Path == tree.Module && (r.Old.Version != "" || r.New != ours) {
+		if r.Old.Path == tree.Module && r != ourReplace {
 			return fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit -dropreplace=%s)",
 				j.show(goMod), tree.Module, r.New, r.Old.flag())
 		}

@@ -90,31 +90,28 @@ func replaceFile(name string, data []byte) error {
 	return err
 }
 
-// baseline is what undoing makes of go.mod and go.sum: byte for byte what they were or,
-// where the user changed one since, that file without what the tool put there.
-func (j *job) baseline(ctx context.Context) (contents, error) {
-	if !j.hasTree && !j.mod.forked() {
-		return j.now, nil
+// readFiles reads go.mod and go.sum, and finds out what undoing makes of them: byte for byte
+// what they were or, where the user changed one since, that file without what the tool put
+// there.
+func (j *job) readFiles(ctx context.Context) (err error) {
+	j.now, err = j.current()
+	if j.before = j.now; err != nil || !j.hasTree && !j.mod.forked() {
+		return err
 	}
-	before := contents{}
+	j.before = contents{}
 	for name, now := range j.now {
 		was, known := j.saved(name)
+		j.before[name] = now
 		switch {
 		case known && (sumOf(now) == sumOf(was) || sumOf(now) == j.manifest.Saved[name].Written):
-			before[name] = was
+			j.before[name] = was
 		case name == goSum:
-			before[name] = withSums(now, was)
+			j.before[name] = withSums(now, was)
 		case j.mod.forked():
-			edited, err := editMod(ctx, now, "-dropreplace="+tree.Module)
-			if err != nil {
-				return nil, err
-			}
-			before[name] = edited
-		default:
-			before[name] = now
+			j.before[name], err = editMod(ctx, now, "-dropreplace="+tree.Module)
 		}
 	}
-	return before, nil
+	return err
 }
 
 // saved is a file as it was before the first run.
@@ -159,16 +156,14 @@ func editMod(ctx context.Context, mod []byte, flag string) ([]byte, error) {
 // that lost them: "go mod tidy" drops the sums of a module that a folder
 // replaces, and without them the module would not build after an undo.
 func withSums(now, was []byte) []byte {
-	lost := slices.DeleteFunc(newLines(now, was), func(line string) bool { return !strings.HasPrefix(line, tree.Module+" ") })
-	lines := splitLines(now)
-	for _, line := range lost {
-		at := slices.IndexFunc(lines, func(other string) bool { return other > line })
-		if at < 0 {
-			at = len(lines)
+	lost, lines := false, splitLines(now)
+	for _, line := range newLines(now, was) {
+		if strings.HasPrefix(line, tree.Module+" ") {
+			at := slices.IndexFunc(lines, func(other string) bool { return other > line || other == "" })
+			lost, lines = true, slices.Insert(lines, at, line)
 		}
-		lines = slices.Insert(lines, at, line)
 	}
-	if len(lost) == 0 {
+	if !lost {
 		return now
 	}
 	return linesLike(now, []byte(strings.Join(lines, "")))

@@ -38,9 +38,14 @@ type module struct {
 type modFile struct {
 	Module  struct{ Path string }
 	Require []modVersion
-	Replace []struct{ Old, New modVersion }
+	Replace []replace
 	Use     []struct{ DiskPath string }
 }
+
+type replace struct{ Old, New modVersion }
+
+// ourReplace is the line of a go.mod that makes it use our tree.
+var ourReplace = replace{Old: modVersion{Path: tree.Module}, New: modVersion{Path: "./" + place}}
 
 type modVersion struct{ Path, Version string }
 
@@ -60,11 +65,7 @@ func (f modFile) required() string {
 }
 
 // forked reports whether a go.mod replaces controller-runtime with our tree.
-func (f modFile) forked() bool {
-	return slices.ContainsFunc(f.Replace, func(r struct{ Old, New modVersion }) bool {
-		return r.Old == modVersion{Path: tree.Module} && r.New == modVersion{Path: "./" + place}
-	})
-}
+func (f modFile) forked() bool { return slices.Contains(f.Replace, ourReplace) }
 
 // replaced is the folder, below dir or absolute, that controller-runtime is replaced with,
 // "" for none or for a module.
@@ -220,8 +221,10 @@ func (m *module) requires() error {
 // would use without a replace.
 type listed struct {
 	Version string
-	Replace *struct{ Path, Version, Dir string }
+	Replace *replacement
 }
+
+type replacement struct{ Path, Version, Dir string }
 
 func (m *module) list(ctx context.Context) (got listed, err error) {
 	// -mod=readonly, whatever GOFLAGS says: asking must not change a file.

@@ -3,7 +3,6 @@
 package forktest
 
 import (
-	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -22,8 +21,8 @@ func Proxy(t *testing.T, repository, module string) (cache string) {
 	// the same version has other contents in each run.
 	t.Setenv("GODEBUG", "goindex=0")
 	name, _, _ := strings.Cut(module, "@")
+	t.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -modcacherw") // so that it can be removed
 	got := t.TempDir()
-	t.Cleanup(func() { Scrap(t, got) })
 	cmd := exec.Command("go", "mod", "download", module)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(cmd.Environ(), "GOWORK=off", "GOMODCACHE="+got, "GOPROXY=direct", "GONOSUMDB=*",
@@ -33,26 +32,16 @@ func Proxy(t *testing.T, repository, module string) (cache string) {
 	}
 	env := strings.Fields(Run(t, cmd.Dir, "go", "env", "GOMODCACHE", "GOPROXY"))
 	owner := path.Dir(name)
-	clean := func() { Scrap(t, filepath.Join(env[0], owner), filepath.Join(env[0], "cache", "download", owner)) }
+	clean := func() {
+		for _, has := range []string{owner, filepath.Join("cache", "download", owner)} {
+			if err := os.RemoveAll(filepath.Join(env[0], has)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
 	clean()
 	t.Cleanup(clean)
 	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(filepath.Join(got, "cache", "download"))+","+env[1])
 	t.Setenv("GONOSUMDB", owner)
 	return env[0]
-}
-
-// Scrap removes folders of a module cache, whose files are read-only.
-func Scrap(t *testing.T, folders ...string) {
-	t.Helper()
-	for _, folder := range folders {
-		_ = filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.IsDir() {
-				err = os.Chmod(name, 0o755)
-			}
-			return err
-		})
-		if err := os.RemoveAll(folder); err != nil {
-			t.Error(err)
-		}
-	}
 }

@@ -71,7 +71,7 @@ func (r Request) look(dir string) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at %s: %w", r.Dir, err)
 	}
-	earlier, err := Load(dir)
+	earlier, edits, err := Open(dir)
 	switch {
 	case errors.Is(err, ErrNotOurs):
 		return nil, fmt.Errorf("%s is not empty and %w: choose a new folder", r.Dir, ErrNotOurs)
@@ -79,13 +79,10 @@ func (r Request) look(dir string) (*Manifest, error) {
 		return nil, err
 	case len(earlier.Saved) > 0:
 		return nil, fmt.Errorf("%s is part of a program that was forked with -into: use -into again", r.Dir)
+	case len(edits) == 0:
+		return earlier, nil
+	case r.Force:
+		return nil, nil
 	}
-	edits, err := earlier.Edits(dir)
-	if err != nil || len(edits) == 0 {
-		return earlier, err
-	}
-	if !r.Force {
-		err = EditedError(r.Dir, edits)
-	}
-	return nil, err
+	return nil, EditedError(r.Dir, edits)
 }

@@ -78,6 +78,17 @@ func Load(dir string) (*Manifest, error) {
 	return m, nil
 }
 
+// Open reads the manifest of the tree in dir, and lists how the tree differs from it.
+func Open(dir string) (m *Manifest, edits []string, err error) {
+	if m, err = Load(dir); err == nil {
+		edits, err = m.Edits(dir)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return m, edits, nil
+}
+
 // Save writes the manifest of the tree in dir, through a rename: so the file is
 // always complete.
 func (m *Manifest) Save(dir string) error {
