@@ -67,24 +67,36 @@ func (m *DynamicRESTMapper) readAll(ctx context.Context) {
 	}
 }
 
+// deliver sends what has changed since the last slice. While nobody takes a slice, it is made
+// again only if more has changed: there are many new snapshots that say the same.
 func (m *DynamicRESTMapper) deliver(ctx context.Context, changes chan<- []APIChange) {
-	delivered := &snapshot.Snapshot{}
+	delivered, seen := &snapshot.Snapshot{}, &snapshot.Snapshot{}
+	var batch []APIChange
 	for ctx.Err() == nil {
 		changed := m.reloader.Changed()
 		now := m.reloader.Snapshot()
+		if len(snapshot.Diff(seen, now)) > 0 {
+			batch = changesBetween(delivered, now)
+		}
+		seen = now
 		var out chan<- []APIChange // nil, which blocks, if there is nothing to send
-		var batch []APIChange
-		for _, c := range snapshot.Diff(delivered, now) {
-			batch = append(batch, APIChange{Type: APIChangeType(c.Type), Mapping: c.Mapping, Verbs: c.Verbs.Names()})
+		if len(batch) > 0 {
 			out = changes
 		}
 		select {
 		case out <- batch:
-			delivered = now
+			delivered, batch = now, nil
 		case <-changed:
 		case <-ctx.Done():
 		}
 	}
+}
+
+func changesBetween(from, to *snapshot.Snapshot) (batch []APIChange) {
+	for _, c := range snapshot.Diff(from, to) {
+		batch = append(batch, APIChange{Type: APIChangeType(c.Type), Mapping: c.Mapping, Verbs: c.Verbs.Names()})
+	}
+	return batch
 }
 
 // pollBackoff returns the pauses after which the mapper asks the server by itself if

@@ -7,6 +7,7 @@ package apiutil_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -135,5 +136,35 @@ func TestSubscribersShareNothing(t *testing.T) {
 		}
 		spoiler.close(t)
 		other.close(t)
+	})
+}
+
+// A subscriber costs little while the server says the same, however many reads say so, and
+// whether the subscriber has taken what there is or not.
+func TestSubscriberCostsLittleWhileNothingChanges(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := fakeapi.New(fakeapi.Typical(100, 1, 50)...)
+		server.SetForms(fakeapi.Legacy())
+		server.SetLatency(time.Millisecond)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		s := subscribe(m)
+		time.Sleep(time.Minute)
+		refresh := func() uint64 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if err := m.Refresh(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			runtime.ReadMemStats(&after)
+			return after.TotalAlloc - before.TotalAlloc
+		}
+		unread := refresh()
+		s.take(t)
+		if read := refresh(); max(unread, read) > 64<<20 { // 5,000 kinds
+			t.Errorf("a refresh allocates %d bytes before the slice is taken, and %d after", unread, read)
+		}
+		s.cancel()
+		synctest.Wait()
 	})
 }
