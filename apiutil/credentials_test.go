@@ -244,6 +244,28 @@ func TestRedirectsStayOnTheHost(t *testing.T) {
 	}
 }
 
+// An error of a transport may have credentials in it that it sent elsewhere. What else it says
+// is shown.
+func TestErrorsOfTransportsDoNotShowCredentials(t *testing.T) {
+	const secret = "eyJhbGciOiJSUzI1NiJ9"
+	for _, text := range []string{
+		`Post "https://me:` + secret + `@login.invalid/token": connection refused`,
+		`Post "https://login.invalid/token?key=` + secret + `&x=y": connection refused`,
+		`Post https://login.invalid/token?key=` + secret + ` connection refused`,
+		`cannot fetch token: 400 Response: {"access_token": "` + secret + `"}: connection refused`,
+		`cannot fetch token: "{\"refresh_token\":\"` + secret + `\"}": connection refused`,
+		`cannot fetch token: client_secret=` + secret + `&grant=code: connection refused`,
+		`exec: Bearer ` + secret + `: connection refused`,
+	} {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapperThrough(t, server, through(func(*http.Request) (*http.Response, error) { return nil, errors.New(text) }), apiutil.DynamicRESTMapperOptions{})
+		wantSilence(t, m, secret)
+		if err := lookUp(m, fooKind); !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("%s: got %v", text, err)
+		}
+	}
+}
+
 // A host that is no URL is named in the error without its user and password.
 func TestErrorsDoNotShowUserinfoOfMalformedHosts(t *testing.T) {
 	for _, host := range []string{

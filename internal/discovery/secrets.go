@@ -52,6 +52,8 @@ func (c *Client) redact(text string, sent []string) string {
 	text = strings.NewReplacer(pairs...).Replace(text[:min(len(text), maxSearched)])
 	text = authorization.ReplaceAllString(text, "$1 [redacted]")
 	text = userinfo.ReplaceAllString(text, "//[redacted]@")
+	text = query.ReplaceAllString(text, "$1[redacted]")
+	text = named.ReplaceAllString(text, "$1[redacted]")
 	if more { // a part of a secret may be at the end
 		text = text[:max(len(text)-longest, 0)]
 	}
@@ -63,10 +65,12 @@ func (c *Client) redact(text string, sent []string) string {
 }
 
 // These find credentials that the client does not know: transports may have added them to
-// a request that got no answer.
+// a request that got no answer, or sent them to a server of tokens.
 var (
 	authorization = regexp.MustCompile(`(?i)\b(bearer|basic)\s+[\w.~+/=-]{12,}`)
 	userinfo      = regexp.MustCompile(`//[^/\s@]+@`)
+	query         = regexp.MustCompile(`(://[^\s"?]*\?)[^\s"]+`)
+	named         = regexp.MustCompile(`(?i)((?:token|secret|password|assertion)(?:=|\\?"\s*:\s*\\?"))[^\s"&\\]+`)
 )
 
 // secretsOf lists the credentials of a configuration that transports may send, in the forms
