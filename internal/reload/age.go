@@ -14,9 +14,8 @@ import (
 // timer refers only to the flag that it sets, so it keeps no mapper alive. After the timer
 // has fired there is none until the next refresh has ended.
 type age struct {
-	most  time.Duration // 0 or less: never
-	due   *atomic.Bool
-	begun sync.Once // the clock starts with the first read
+	most time.Duration // 0 or less: never
+	due  *atomic.Bool
 
 	mu    sync.Mutex // held for short work in memory only
 	timer *time.Timer

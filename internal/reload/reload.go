@@ -91,7 +91,9 @@ func (r *Reloader) publish(follow event) {
 			if changed := r.changed.Swap(nil); changed != nil {
 				close(*changed)
 			}
-			r.age.begun.Do(func() { r.age.next(1) })
+			if current.Cold() {
+				r.age.next(1) // the clock starts with the first read
+			}
 			return
 		}
 	}

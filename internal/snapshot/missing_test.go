@@ -241,6 +241,7 @@ func TestLookupAfterReset(t *testing.T) {
 		{name: "found", known: abc, then: reset, query: kind("a", "Foo"), aggregated: "document → a/v1", legacy: "document, a/v1 → a/v1"},
 		{name: "found in a version", known: abc, then: reset, query: kind("a", "Foo", "v2"), aggregated: "document → a/v2", legacy: "document, a/v2 → a/v2"},
 		{name: "found in any group", known: abc, then: reset, query: resource("", "bars"), aggregated: "document → b/v1", legacy: "document, /v1, a/v1, a/v2, b/v1 → b/v1"},
+		{name: "beside a stale version", known: "a/v1:Foo a/v2!", then: reset, query: allOf(kind("a", "Foo")), aggregated: "document → a/v1"},
 		{name: "miss with a version", known: abc, then: reset, query: kind("a", "Baz", "v1"), both: "document, a/v1 → no match"},
 		{name: "miss in a known group", known: abc, then: reset, query: kind("a", "Baz"), both: "document, a/v1, a/v2, a/ → no match"},
 		{name: "miss in an unknown group", known: abc, then: reset, query: kind("z", "Baz"), both: "document → no match"},
