@@ -285,6 +285,7 @@ func TestLookupAfterResetGroup(t *testing.T) {
 		{name: "moved to a new version", known: abc, then: reset("a"), server: server{document: abc, live: "a/v1: a/v2: a/v3:Foo"}, query: kind("a", "Foo"), both: "a/v1, a/v2, a/v1, a/v2, a/, a/v3 → a/v3"},
 		{name: "miss", known: abc, then: reset("a"), query: kind("a", "Baz"), both: "a/v1, a/v2, a/ → no match"},
 		{name: "miss with a version", known: abc, then: reset("a"), query: kind("a", "Baz", "v1"), both: "a/v1 → no match"},
+		{name: "an earlier version is named that was not known", known: abc, then: func(h *history) { h.resetGroup("a"); h.live("a/v1:Foo") }, server: server{live: abc + " a/v9:Foo"}, query: kind("a", "Foo", "v9", "v1"), both: "a/, a/v9 → a/v9"},
 		{name: "the group is down", known: abc, then: reset("a"), server: down, query: kind("a", "Foo"), both: "a/v1, a/v2, a/ → a/v1"},
 		{name: "unknown group", known: abc, then: reset("z"), query: kind("z", "Foo"), both: "z/, document → no match"},
 		{name: "unknown group that has come", known: abc, then: reset("z"), server: server{document: abc, live: abc + " z/v1:Foo"}, query: kind("z", "Foo"), both: "z/, z/v1 → z/v1"},
