@@ -43,7 +43,7 @@ func putMapper(d *draft) error {
 		if err != nil {
 			return err
 		}
-		if err := checkExports(name, file.Data, gone.exports); err != nil {
+		if err := checkExports(name, file, gone.exports); err != nil {
 			return err
 		}
 		delete(d.files, name)
@@ -62,7 +62,7 @@ func putMapper(d *draft) error {
 		if !ok {
 			continue
 		}
-		data, err := localize(name, files[name].Data)
+		data, err := localize(name, files[name])
 		if err == nil {
 			err = d.put(to, data)
 		}
