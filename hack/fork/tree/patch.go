@@ -47,7 +47,7 @@ var patches = []patch{
 		// where the mapper finds it. If the mapper imported pkg/metrics, every
 		// program with a client would need Prometheus, and client-go's metrics
 		// would be registered as well.
-		name: "metrics", begin: dropDefaults,
+		name: "metrics",
 		adds: []string{
 			defaults, "pkg/metrics/restmapper.go", apiutilDir + "/metrics_registry_test.go",
 		},

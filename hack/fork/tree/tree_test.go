@@ -100,10 +100,8 @@ func TestGenerateRefuses(t *testing.T) {
 		"no client": {spoil: func(f Files, _ fstest.MapFS) { delete(f, clientFile) }, want: []string{"upstream has no " + clientFile}},
 		"other client": {spoil: func(f Files, _ fstest.MapFS) { f[clientFile] = []byte("package client\n") },
 			want: []string{clientFile, "clientRestResources", `patch "client"`}},
-		"no seam": {spoil: func(_ Files, o fstest.MapFS) { delete(o, "apiutil/defaults.go") }, want: []string{"apiutil/defaults.go"}},
 		"metrics taken": {spoil: func(f Files, _ fstest.MapFS) { f["pkg/metrics/restmapper.go"] = nil },
 			want: []string{"overwrite", "pkg/metrics/restmapper.go"}},
-		"no sources": {spoil: func(_ Files, o fstest.MapFS) { clear(o) }, want: []string{"our sources have no apiutil"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -124,14 +122,6 @@ func TestGenerateRefuses(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestGenerateWithoutOptionalFile(t *testing.T) {
-	files := upstream(t)
-	delete(files, "pkg/client/apiutil/restmapper_wb_test.go")
-	if _, err := Generate("v0.25.0", files, ours()); err != nil {
-		t.Error(err)
 	}
 }
 
