@@ -146,7 +146,6 @@ func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
 		o = f.outcome
 	}
 	o.Times = before.Times + 1
-	o.Gone = o.Gone || before.Gone
 	o.Silent = discovery.Unanswered(o.Err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
