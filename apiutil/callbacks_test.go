@@ -7,6 +7,7 @@ package apiutil_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"runtime"
@@ -138,6 +139,41 @@ func TestNobodyWaitsForSlowReports(t *testing.T) {
 		if n := reports.Load(); n < 100 {
 			t.Errorf("%d reports of %d reads", n, misses)
 		}
+	})
+}
+
+// Reports that wait for one that hangs do not hold what was known at each of them.
+func TestWaitingReportsHoldFewSnapshots(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const reads, kinds = 64, 4000
+		server := newServer(fakeapi.Aggregated())
+		hang := make(chan struct{})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: callback(func(string) { <-hang })})
+		heap := func(first, n int) (bytes uint64) {
+			for i := range n {
+				names := make([]string, kinds)
+				for k := range names {
+					names[k] = fmt.Sprintf("Kind%dOf%d", k, first+i)
+				}
+				server.PutVersion(newKind.Group, fakeVersion("v1", names...))
+				if err := m.Refresh(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			server.TakeRequests()
+			for range 3 { // what is shared goes with the second
+				runtime.GC()
+			}
+			var stats runtime.MemStats
+			runtime.ReadMemStats(&stats)
+			return stats.HeapAlloc
+		}
+		few := heap(0, reads/4)
+		if many := heap(reads/4, reads); many > few+few/2 {
+			t.Errorf("%d bytes after %d reads, %d after %d", few, reads/4, many, reads/4+reads)
+		}
+		close(hang)
+		runtime.KeepAlive(m)
 	})
 }
 

@@ -96,8 +96,8 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 // concurrently. Reports of reads that ran side by side may come in another order than
 // their snapshots.
 func (m *DynamicRESTMapper) change(r reload.Report) *debugChange {
-	from, to := cmp.Or(m.logged, r.From), r.To
-	if m.logged == nil || to.Generation() >= from.Generation() {
+	from, to := cmp.Or(m.logged, &snapshot.Snapshot{}), cmp.Or(r.To, m.reloader.Snapshot())
+	if to.Generation() >= from.Generation() {
 		m.logged = to
 	}
 	logs := from.Read() && m.options.Logger.Enabled()

@@ -73,7 +73,7 @@ func unreachable(err error) bool {
 }
 
 // record keeps how a flight has ended, and reports it.
-func (r *Reloader) record(f *flight, from *snapshot.Snapshot, took time.Duration) {
+func (r *Reloader) record(f *flight, took time.Duration) {
 	for {
 		before := r.health.Load()
 		then := before.after(time.Now(), f.read.Part, f.outcome)
@@ -81,9 +81,9 @@ func (r *Reloader) record(f *flight, from *snapshot.Snapshot, took time.Duration
 			continue
 		}
 		if r.options.Report != nil {
-			report := Report{
-				Read: f.read, Duration: took, Err: f.outcome.Err,
-				From: from, To: r.Snapshot(), Before: *before, Then: then,
+			report := Report{Read: f.read, Duration: took, Err: f.outcome.Err, Before: *before, Then: then}
+			if r.reports.Waiting() < mostSnapshots {
+				report.To = r.Snapshot()
 			}
 			r.reports.Add(func() { r.options.Report(report) })
 		}
@@ -96,6 +96,10 @@ type Report struct {
 	Read         snapshot.Read
 	Duration     time.Duration
 	Err          error
-	From, To     *snapshot.Snapshot // before and after
+	To           *snapshot.Snapshot // after the read; nil if many reports waited
 	Before, Then Health
 }
+
+// mostSnapshots is about how many of the reports that wait hold a snapshot. A slow receiver
+// gets the changes of the others merged.
+const mostSnapshots = 8

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -103,13 +104,15 @@ func (l *lookup) make(ctx context.Context, groups [][]snapshot.Read) error {
 	}
 	enough, stop := context.WithCancel(ctx)
 	defer stop()
+	var ended atomic.Int64
+	every, last := int64(1+len(groups)/mostChecks), int64(len(groups)-mostParallel)
 	_ = inParallel(groups, func(reads []snapshot.Read) error {
 		for _, r := range reads {
 			if err := l.read(enough, r); err != nil {
 				return err
 			}
 		}
-		if l.answered() {
+		if n := ended.Add(1); (n%every == 0 || n >= last) && l.answered() {
 			time.AfterFunc(knownWait, stop)
 		}
 		return nil
@@ -144,12 +147,13 @@ func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
 	o := snapshot.Outcome{Tick: l.r.Now(), Err: discovery.NotAwaited(r, knownWait)}
 	if err == nil {
 		o = f.outcome
+		o.From = o.From.Only(r.Group)
 	}
 	o.Times = before.Times + 1
 	o.Silent = discovery.Unanswered(o.Err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.p.Done[r] = o
+	l.p.Note(r, o)
 	return nil
 }
 
@@ -181,6 +185,10 @@ func (l *lookup) finding(s *snapshot.Snapshot) Finding {
 
 // mostParallel is how many groups a lookup or a refresh reads at a time.
 const mostParallel = 8
+
+// mostChecks is about how often a lookup in many groups checks, before its last groups, whether
+// it is answered: each check goes through all groups.
+const mostChecks = 64
 
 // inParallel calls do for each of lists, for mostParallel at a time, and joins the errors.
 func inParallel(lists [][]snapshot.Read, do func([]snapshot.Read) error) error {

@@ -34,6 +34,13 @@ func (q *Queue) Add(call func()) {
 	}
 }
 
+// Waiting returns how many calls wait.
+func (q *Queue) Waiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.calls)
+}
+
 // run makes the next call, and leaves the others to another goroutine: so none is lost if it
 // panics or ends its goroutine. A panic is logged with its stack: it must not end a program
 // for a report that nobody waits for.

@@ -101,8 +101,8 @@ func (r *Reloader) publish(follow event) {
 
 // perform makes the read of a flight, publishes what it finds and records how it went.
 func (r *Reloader) perform(f *flight) {
-	start, from := time.Now(), r.Snapshot()
-	f.outcome.Tick, f.outcome.From = f.began, from
+	start := time.Now()
+	f.outcome.Tick, f.outcome.From = f.began, r.Snapshot()
 	var found event
 	switch f.read.Part {
 	case snapshot.PartDocument:
@@ -114,7 +114,7 @@ func (r *Reloader) perform(f *flight) {
 	}
 	if f.ctx.Err() == nil { // a flight that was abandoned proves nothing about the server
 		r.publish(found)
-		r.record(f, from, time.Since(start))
+		r.record(f, time.Since(start))
 	}
 }
 

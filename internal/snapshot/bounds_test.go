@@ -63,3 +63,31 @@ func TestWorkIsLinearInWhatIsReceived(t *testing.T) {
 		}
 	}
 }
+
+// A lookup of a form that is derived from another one takes no memory for all other forms.
+func TestRareFormsTakeLittleMemory(t *testing.T) {
+	var kinds []Resource
+	for i := range 30_000 {
+		kinds = append(kinds, Resource{Name: fmt.Sprintf("foo%ds", i), Singular: fmt.Sprintf("foo%d", i), Kind: fmt.Sprintf("Foo%d", i)})
+	}
+	s := document{{name: "a", versions: []docVersion{{name: "v1", read: true, resources: kinds}}}}.snapshot()
+	for name, lookup := range map[string]func() error{
+		"a list": func() error {
+			_, _, err := s.RESTMapping(schema.GroupKind{Group: "a", Kind: "Foo7List"}, nil)
+			return err
+		},
+		"in lower case":    func() error { _, _, err := s.RESTMapping(schema.GroupKind{Group: "a", Kind: "foo7"}, nil); return err },
+		"lists":            func() error { _, _, err := s.KindFor(schema.GroupVersionResource{Resource: "foo7lists"}); return err },
+		"a singular":       func() error { _, _, err := s.ResourceSingularizer("foo7lists"); return err },
+		"the kind List":    func() error { _, _, err := s.RESTMapping(schema.GroupKind{Group: "a", Kind: "List"}, nil); return err },
+		"lists of nothing": func() error { _, _, err := s.KindFor(schema.GroupVersionResource{Resource: "lists"}); return err },
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := lookup()
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; err != nil || took > 1<<20 {
+			t.Errorf("%s: %v, %d bytes", name, err, took)
+		}
+	}
+}

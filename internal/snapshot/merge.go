@@ -258,7 +258,10 @@ func (v *Version) take(found Found, now Tick) {
 	v.Tried, v.Err = now, found.Err
 	switch {
 	case found.Err == nil:
-		v.Table, v.Read, v.Gone = found.Table, now, found.Table == nil
+		if !found.Table.equal(v.Table) { // else lookups would compare all rows, again and again
+			v.Table = found.Table
+		}
+		v.Read, v.Gone = now, v.Table == nil
 	case v.Gone: // nobody knows any more
 		v.Read, v.Gone = 0, false
 	}

@@ -148,6 +148,22 @@ func TestLateDocumentTakesNothingBack(t *testing.T) {
 	}
 }
 
+// A live read that finds the same keeps the table: a lookup that reads many versions compares
+// each with what it was, again and again.
+func TestSameTableIsKept(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo")
+	h.live("a/v2:Bar")
+	table := h.Group("a").Version("v2").Table
+	h.live("a/v2:Bar")
+	if again := h.Group("a").Version("v2").Table; again != table || table == nil {
+		t.Errorf("another table with the same rows")
+	}
+	h.live("a/v2:Baz")
+	if other := h.Group("a").Version("v2").Table; other == table {
+		t.Errorf("the table of what was there")
+	}
+}
+
 // R2: of two reads the one that began later counts. A document that repeats what it said is
 // no news.
 func TestTheLaterReadWins(t *testing.T) {

@@ -68,7 +68,7 @@ func TestIndexIsMadeMeanwhile(t *testing.T) {
 func (g *Group) knownNames() (names []string) {
 	for i := range g.versions {
 		if t := g.versions[i].Table; t != nil {
-			names = slices.AppendSeq(names, maps.Keys(t.spelled().kindOf))
+			names = slices.AppendSeq(names, maps.Keys(spell(t.rows).kindOf))
 		}
 	}
 	return names

@@ -2,6 +2,8 @@
 
 package snapshot
 
+import "slices"
+
 // Part is the part of the server that a read is about.
 type Part int
 
@@ -26,10 +28,20 @@ type Read struct {
 type Outcome struct {
 	Tick   Tick      // when it began
 	Times  int       // how often the lookup has made this read
-	From   *Snapshot // what was known then
+	From   *Snapshot // what was known then, of its group
 	Err    error     // why it failed
 	Silent bool      // it failed because it got no answer
 	Gone   bool      // it found a known version gone
+}
+
+// Only returns what s knows of one group, for who keeps it long: there may be a read for each
+// of very many groups.
+func (s *Snapshot) Only(group string) *Snapshot {
+	only := &Snapshot{document: s.document}
+	if g := s.Group(group); g != nil {
+		only.groups, only.order = []*Group{g}, &order{position: map[string]int{group: 0}}
+	}
+	return only
 }
 
 // Progress is how far a lookup has come.
@@ -37,15 +49,23 @@ type Progress struct {
 	Began Tick             // reads that began later count
 	Start *Snapshot        // what was known then
 	Found bool             // the snapshot has an answer, current or not
-	Done  map[Read]Outcome // the reads that it has made
+	Done  map[Read]Outcome // the reads that it has made; Note adds to it
+
+	made map[string][]Read // those of each group
+}
+
+// Note records how a read has ended.
+func (p *Progress) Note(r Read, o Outcome) {
+	if _, again := p.Done[r]; !again && r.Part != PartDocument {
+		if p.made == nil {
+			p.made = map[string][]Read{}
+		}
+		p.made[r.Group] = append(p.made[r.Group], r)
+	}
+	p.Done[r] = o
 }
 
 // Any reports whether a read of the group has ended so.
-func (p Progress) Any(group string, so func(Outcome) bool) bool {
-	for r, o := range p.Done {
-		if r.Part != PartDocument && r.Group == group && so(o) {
-			return true
-		}
-	}
-	return false
+func (p *Progress) Any(group string, so func(Outcome) bool) bool {
+	return slices.ContainsFunc(p.made[group], func(r Read) bool { return so(p.Done[r]) })
 }

@@ -29,8 +29,8 @@ type Resource struct {
 //
 // client-go derives further forms from each resource: the kind in lower case, the kind
 // with "List" appended, and the plural and singular guessed for that. To keep them all
-// would more than double the size of the index. So they are spelled out for a lookup that
-// asks for what looks like such a form, and kept only if a resource looks like one itself.
+// would more than double the size of the index. So a lookup that asks for what looks like
+// such a form goes through the rows, and they are kept only if a resource looks like one itself.
 type Table struct {
 	rows  []Resource
 	kinds map[string]int32 // exact kind → the last row of it
@@ -123,14 +123,36 @@ func isDerivedName(name string) bool {
 
 // target returns where kind is served. kind may have any form that client-go knows.
 func (t *Table) target(kind string) (target, bool) {
-	if isDerivedKind(kind) {
-		found, ok := t.spelled().kinds[kind]
+	if t.forms != nil && isDerivedKind(kind) {
+		found, ok := t.forms.kinds[kind]
 		return found, ok
 	}
 	if i, ok := t.kinds[kind]; ok {
 		return t.rows[i].target(), true
 	}
+	if of, ok := strings.CutSuffix(kind, listSuffix); ok {
+		i, ok := t.kinds[of]
+		plural, _ := guess(kind)
+		return target{resource: plural, namespaced: ok && t.rows[i].Namespaced}, ok || of == ""
+	}
+	if r := t.lowered(kind); r != nil {
+		return r.target(), true
+	}
 	return target{}, false
+}
+
+// lowered returns the last row with that kind in lower case, or nil. It takes no memory for
+// what hardly anybody looks up.
+func (t *Table) lowered(kind string) *Resource {
+	if !isDerivedKind(kind) {
+		return nil
+	}
+	for i := len(t.rows) - 1; i >= 0; i-- {
+		if r := &t.rows[i]; strings.ToLower(r.Kind) == kind {
+			return r
+		}
+	}
+	return nil
 }
 
 // find returns a resource that has a name, plural or singular, with the kind that the name
@@ -141,15 +163,32 @@ func (t *Table) find(name string) *Resource {
 	if i, ok := t.names[name]; ok {
 		return &t.rows[i]
 	}
-	if t.names != nil && !isDerivedName(name) {
+	switch {
+	case t.names != nil && !isDerivedName(name):
 		return nil
+	case t.forms == nil:
+		return t.listNamed(strings.TrimSuffix(name, "s"))
 	}
-	found := t.spelled().find(name)
+	found := t.forms.find(name)
 	if len(found) == 0 {
 		return nil
 	}
 	exact := slices.IndexFunc(found, func(r Resource) bool { return r.Name == name })
 	return &found[max(exact, 0)]
+}
+
+// listNamed returns the resource that is guessed for List, or for a FooList, by its singular
+// name, where no row has a form of another.
+func (t *Table) listNamed(singular string) *Resource {
+	kind := ""
+	if of := strings.TrimSuffix(singular, "list"); of != "" {
+		r := t.lowered(of)
+		if r == nil {
+			return nil
+		}
+		kind = r.Kind
+	}
+	return &Resource{Name: singular + "s", Singular: singular, Kind: kind + listSuffix}
 }
 
 // named reports whether r is a resource, and not a kind alone.
@@ -173,14 +212,6 @@ type forms struct {
 	kinds     map[string]target
 	kindOf    map[string]string // plural or singular → kind
 	singulars map[string]string // plural → singular
-}
-
-// spelled returns all forms of the rows.
-func (t *Table) spelled() *forms {
-	if t.forms != nil {
-		return t.forms
-	}
-	return spell(t.rows)
 }
 
 // spell adds every form of every row in client-go's order.
