@@ -56,7 +56,7 @@ func release(ctx context.Context, o options) error {
 		}
 		bill, err := o.bill(ctx, &e)
 		if err == nil {
-			err = errors.Join(tree.File{Data: []byte(e.notes)}.Write(o.notes, e.tag+".md"), tree.File{Data: bill}.Write(o.notes, e.tag+".cdx.json"))
+			err = errors.Join(tree.Write(o.notes, e.tag+".md", []byte(e.notes)), tree.Write(o.notes, e.tag+".cdx.json", bill))
 		}
 		if err != nil {
 			return fmt.Errorf("write the release notes of %s: %w", e.tag, err)
@@ -103,8 +103,8 @@ func (o options) make(ctx context.Context, e *edition, repo *repository) error {
 		e.upstream = upstream
 	}
 	// Upstream's automation would run in the fork's repository.
-	maps.DeleteFunc(e.files, func(name string, _ tree.File) bool { return strings.HasPrefix(name, ".github/") })
-	e.files["README.md"] = tree.File{Data: []byte(e.notes)}
+	maps.DeleteFunc(e.files, func(name string, _ []byte) bool { return strings.HasPrefix(name, ".github/") })
+	e.files["README.md"] = []byte(e.notes)
 	return nil
 }
 

@@ -85,7 +85,7 @@ func TestCommits(t *testing.T) {
 		t.Errorf("%d files, upstream has %d", listed, len(want))
 	}
 	for name, file := range want {
-		if forktest.Text(t, dir, name) != string(file.Data) {
+		if forktest.Text(t, dir, name) != string(file) {
 			t.Errorf("%s is not upstream's", name)
 		}
 	}

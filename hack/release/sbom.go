@@ -25,7 +25,7 @@ func module(name, version string) component {
 // bill is the SBOM of an edition, as CycloneDX: the modules that its go.mod requires. The
 // same sources give the same bytes.
 func (o options) bill(ctx context.Context, e *edition) ([]byte, error) {
-	text, err := gotool.Elsewhere(ctx, map[string][]byte{"go.mod": e.files["go.mod"].Data}, "mod", "edit", "-json")
+	text, err := gotool.Elsewhere(ctx, map[string][]byte{"go.mod": e.files["go.mod"]}, "mod", "edit", "-json")
 	if err != nil {
 		return nil, err
 	}

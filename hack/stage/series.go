@@ -88,7 +88,7 @@ func changed(ctx context.Context, base string) (tree.Files, error) {
 	files := tree.Files{}
 	for line := range slices.Chunk(strings.Fields(string(sums)), 2) {
 		sum, name := line[0], line[1]
-		if files[name] = upstream[name]; tree.Digest(files[name].Data) != sum {
+		if files[name] = upstream[name]; tree.Digest(files[name]) != sum {
 			return nil, fmt.Errorf("%s of controller-runtime %s is not that of %s: apply the series to %[3]s, and rebase it with git", name, base, newest)
 		}
 	}
@@ -124,7 +124,7 @@ func format(ctx context.Context, history *tree.History, mails []patchMail) error
 // apply applies the hunks of one file, whose name is their first line.
 func (m *patchMail) apply(files tree.Files, text string) error {
 	name, hunks, _ := strings.Cut(text, "\n")
-	old := strings.SplitAfter(string(files[name].Data), "\n")
+	old := strings.SplitAfter(string(files[name]), "\n")
 	var edited []string
 	done := 0
 	for _, line := range strings.SplitAfter(hunks, "\n") {
@@ -146,7 +146,7 @@ func (m *patchMail) apply(files tree.Files, text string) error {
 		}
 	}
 	edited = append(edited, old[done:]...)
-	files[name] = tree.File{Data: []byte(strings.Join(edited, ""))}
+	files[name] = []byte(strings.Join(edited, ""))
 	return nil
 }
 

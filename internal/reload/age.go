@@ -4,41 +4,36 @@ package reload
 
 import (
 	"context"
-	"sync"
+	"math"
 	"sync/atomic"
 	"time"
 )
 
 // age is the one clock of freshness: when the last refresh has succeeded. It decides when
 // the mapper is due to confirm what it knows: stale-while-revalidate, as in RFC 5861. Its
-// timer refers only to the flag that it sets, so it keeps no mapper alive. After the timer
-// has fired there is none until the next refresh has ended.
+// timer refers only to the flag that it sets, so it keeps no mapper alive. It runs from the
+// first read on; after it has fired, from the end of the next refresh on.
 type age struct {
 	most  time.Duration // 0 or less: never
 	due   *atomic.Bool
-	begun sync.Once // the clock starts with the first read
-
-	mu    sync.Mutex // held for short work in memory only
 	timer *time.Timer
 }
 
-func newAge(most time.Duration) *age { return &age{most: most, due: new(atomic.Bool)} }
+func newAge(most time.Duration) *age {
+	due := new(atomic.Bool)
+	timer := time.AfterFunc(math.MaxInt64, func() { due.Store(true) })
+	timer.Stop()
+	return &age{most: most, due: due, timer: timer}
+}
 
 // next makes the next confirmation due after so many times MaxAge: once after a refresh, or
 // the first read, and twice after a refresh that has failed. That pause does not grow
 // further, because what is known gets as old as the pause.
 func (a *age) next(times time.Duration) {
-	if a.most <= 0 {
-		return
+	if a.most > 0 {
+		a.due.Store(false)
+		a.timer.Reset(times * a.most)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.timer != nil {
-		a.timer.Stop()
-	}
-	due := a.due
-	due.Store(false)
-	a.timer = time.AfterFunc(times*a.most, func() { due.Store(true) })
 }
 
 // Due reports whether a confirmation is due: MaxAge has passed since the last one. It

@@ -150,7 +150,6 @@ func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
 		o.From = o.From.Only(r.Group)
 	}
 	o.Times = before.Times + 1
-	o.Gone = o.Gone || before.Gone
 	o.Silent = discovery.Unanswered(o.Err)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,6 +42,26 @@ func known(t *testing.T, forms fakeapi.Forms) (*fakeapi.Server, *Reloader) {
 func resource(kind string) fakeapi.Resource {
 	singular := strings.ToLower(kind)
 	return fakeapi.Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true}
+}
+
+// A lookup of something known waits 3 s for a group that gave no answer the last time,
+// however much of it has to be read.
+func TestLookupOfSomethingKnownDoesNotWaitLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, r := known(t, fakeapi.Aggregated())
+		server.SetFault(fakeapi.Under("/apis/"+group), fakeapi.Timeout())
+		r.ResetGroup(group)
+		for i := range 3 {
+			start := time.Now()
+			if v, err := find(context.Background(), r, group, "Kind0001A"); v == "" {
+				t.Error(err)
+			}
+			if took := time.Since(start); i > 0 && took != knownWait {
+				t.Errorf("lookup %d took %v", i, took)
+			}
+		}
+		time.Sleep(5 * time.Minute)
+	})
 }
 
 // A 404 for a built-in version that the document has is checked against the document

@@ -91,7 +91,9 @@ func (r *Reloader) publish(follow event) {
 			if changed := r.changed.Swap(nil); changed != nil {
 				close(*changed)
 			}
-			r.age.begun.Do(func() { r.age.next(1) })
+			if current.Cold() {
+				r.age.next(1) // the clock starts with the first read
+			}
 			return
 		}
 	}
@@ -128,26 +130,29 @@ func (r *Reloader) readDocument(f *flight) event {
 }
 
 func (r *Reloader) readList(f *flight) event {
-	var versions []string
-	var preferred string
-	o := &f.outcome
-	r.twice(f, o.From.Group(f.read.Group) != nil, func() (gone bool) {
-		versions, preferred, o.Err = r.client.List(f.ctx, f.read.Group)
-		return o.Err == nil && len(versions) == 0
-	})
+	versions, preferred, err := r.client.List(f.ctx, f.read.Group)
+	f.outcome.Err = err
 	return func(s *snapshot.Snapshot) *snapshot.Snapshot {
-		return s.WithList(f.read.Group, versions, preferred, o.Err, o.Tick, o.From)
+		return s.WithList(f.read.Group, versions, preferred, err, f.outcome.Tick, f.outcome.From)
 	}
 }
 
 func (r *Reloader) readVersion(f *flight) event {
 	group, version := f.read.Group, f.read.Version
-	known := f.outcome.From.Serves(group, version)
+	known, pauses := f.outcome.From.Serves(group, version), r.pauses(f)
 	var found snapshot.Found
-	r.twice(f, known, func() (gone bool) {
+	found.Table, found.Err = r.client.Version(f.ctx, group, version)
+	for _, pause := range pauses {
+		if !known || !found.None() {
+			break
+		}
+		select {
+		case <-f.ctx.Done():
+		case <-time.After(pause):
+		}
+		f.outcome.Tick = r.tick() // the last request counts
 		found.Table, found.Err = r.client.Version(f.ctx, group, version)
-		return found.None()
-	})
+	}
 	if found.None() && f.ctx.Err() == nil {
 		found = r.ofPeer(f.ctx, f.read)
 	}
@@ -180,29 +185,18 @@ func (r *Reloader) ofPeer(ctx context.Context, read snapshot.Read) (found snapsh
 	return found
 }
 
-// twice calls do, which makes a live read. If do reports that something known is gone, and
-// the server failed less than doubtFor ago or the last read of the version failed, twice calls do again after each of the pauses
-// until it reports something else. A kube-apiserver that starts answers 404 for its custom
-// resources for a moment: after it has read their definitions, which ends the 503, and
-// before it has made their documents. Two loops in the server wait for the definitions,
-// and each checks every 100 ms.
-func (r *Reloader) twice(f *flight, known bool, do func() (gone bool)) {
+// pauses returns after which pauses a version is read again, until it is no longer a known one
+// that is gone. There are some if the server failed less than doubtFor ago, or the last read
+// of the version failed. A kube-apiserver that starts answers 404 for its custom resources for
+// a moment: after it has read their definitions, which ends the 503, and before it has made
+// their documents. Two loops in the server wait for the definitions, and each checks every
+// 100 ms.
+func (r *Reloader) pauses(f *flight) []time.Duration {
 	v := f.outcome.From.Group(f.read.Group).Version(f.read.Version)
-	failed := v != nil && v.Tried > 0 && v.Err != nil || time.Since(r.Health().Document.LastFailed) <= doubtFor
-	if !do() || !known || !failed {
-		return
+	if v != nil && v.Tried > 0 && v.Err != nil || time.Since(r.Health().Document.LastFailed) <= doubtFor {
+		return []time.Duration{300 * time.Millisecond, 700 * time.Millisecond}
 	}
-	for _, pause := range [...]time.Duration{300 * time.Millisecond, 700 * time.Millisecond} {
-		select {
-		case <-f.ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		f.outcome.Tick = r.tick() // the last request counts
-		if !do() {
-			return
-		}
-	}
+	return nil
 }
 
 const doubtFor = 30 * time.Second

@@ -33,8 +33,6 @@ func (s *Snapshot) Due() (differing [][]Read, dropped []Read) {
 	for _, g := range s.groups {
 		reads := s.LiveReads(g.name)
 		switch {
-		case g.vain(): // only a lookup that names it needs it
-			continue
 		case g.Said() == nil && g.reset == 0:
 			left = append(left, g)
 			continue
@@ -57,6 +55,7 @@ func (s *Snapshot) Due() (differing [][]Read, dropped []Read) {
 	return differing, dropped
 }
 
+// lastTried returns when the list of g, or one of its versions, was last read live.
 func (g *Group) lastTried() Tick {
 	last := g.listTried
 	for i := range g.versions {

@@ -96,6 +96,7 @@ func TestRefreshReadsWhatWasReadOnLegacy(t *testing.T) {
 		"one that failed":         {live("a/v1!"), "a/v1 |", "a/v1 a/v2 b/v1 |"},
 		"the list differs":        {listOf("a", "v2", "v1"), "a/v2 a/v1 a/ |", "a/v2 a/v1 a/ b/v1 |"},
 		"none since a subscriber": {func(h *history) { left(h); h.live("a/v1:Foo") }, "a/v1 |", "a/v1 a/v2 b/v1 |"},
+		"a reset of a group":      {resetOf("b"), "b/v1 b/ |", "a/v1 a/v2 b/v1 b/ |"},
 		"dropped":                 {func(h *history) { h.live("b/v1:Bar"); h.document("a/v1 a/v2") }, "| b/v1", "a/v1 a/v2 | b/v1"},
 		"dropped without read":    {doc("a/v1 a/v2"), "| b/v1", "a/v1 a/v2 | b/v1"},
 	} {

@@ -36,9 +36,6 @@ func (v *Version) attempted() bool { return v.Table != nil || v.Err != nil || v.
 // it again.
 func (v *Version) returned() bool { return v.Gone && v.named > v.Tried }
 
-// last returns the greatest tick of what is known of v apart from the document.
-func (v *Version) last() Tick { return max(v.Read, v.Tried) }
-
 // Group is one API group. It is immutable. Mostly it is the document's own, which all
 // mappers of the process share. After live reads, or when the document no longer says what
 // it said, a snapshot has a group of its own: that is apart.
@@ -69,7 +66,7 @@ func NewGroup(name, preferred string, versions []Version) *Group {
 // index fills in what follows from the versions.
 func (g *Group) index() {
 	if g.apart {
-		g.versions = bounded(g.versions, mostUnnamed, func(v *Version) (Tick, bool) { return v.last(), g.document.Version(v.Name) != nil })
+		g.versions = bounded(g.versions, mostUnnamed, func(v *Version) (Tick, bool) { return v.Tried, g.document.Version(v.Name) != nil })
 	}
 	g.tried = true
 	g.ranked = make([]int32, len(g.versions))
@@ -176,11 +173,6 @@ func (g *Group) agrees() bool {
 	return g.reset == 0 && g.like(g.Said(), func(a, b *Version) bool {
 		return !a.Gone && (a.Err == nil) == (b.Err == nil) && a.Table.servesLike(b.Table)
 	})
-}
-
-// vain reports whether g is only known from a reset of it, and its list was tried in vain.
-func (g *Group) vain() bool {
-	return g.Said() == nil && len(g.versions) == 0 && g.listTried > g.reset
 }
 
 // saysLike reports whether two groups of documents say the same, in whatever order of kinds.

@@ -281,7 +281,6 @@ func (p *proof) make(r Read) {
 		o.Gone, o.Err = v.Table == nil && v.Err == nil && from.Serves(r.Group, r.Version), v.Err
 		p.liveAt(word, now, from)
 	}
-	o.Gone = o.Gone || p.p.Done[r].Gone
 	p.p.Note(r, o)
 	p.reads = append(p.reads, text)
 	if live, ok := p.on.then[text]; ok {

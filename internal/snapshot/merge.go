@@ -113,20 +113,13 @@ func (g *Group) withDocument(said *Group, s *Snapshot, now Tick) *Group {
 	}
 	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool { return v.Gone && !v.returned() && said.Version(v.Name) == nil })
 	switch {
-	case next.agrees() && next.readBefore(now):
+	case next.agrees() && next.lastTried() < now:
 		return said
 	case said == nil && len(next.versions) == 0 && next.reset == 0:
 		return nil
 	}
 	next.index()
 	return next
-}
-
-// readBefore reports whether everything that is known of g apart from the document was
-// read before now.
-func (g *Group) readBefore(now Tick) bool {
-	later := func(v Version) bool { return v.last() >= now }
-	return g.listTried < now && !slices.ContainsFunc(g.versions, later)
 }
 
 // takeNews replaces what was read before the document's read began. A version that the
@@ -216,11 +209,10 @@ func (g *Group) takeList(versions []string, preferred string, now Tick) {
 		return
 	}
 	for _, name := range versions {
-		if v := g.Version(name); v == nil {
-			g.versions = append(g.versions, Version{Name: name, named: now})
-		} else {
-			v.named = max(v.named, now)
+		if g.Version(name) == nil {
+			g.versions = append(g.versions, Version{Name: name})
 		}
+		g.Version(name).named = now
 	}
 	g.preferred = preferred
 	g.arrange(versions)
@@ -255,7 +247,7 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 		next.reset = next.settled
 	}
 	v.take(found, now)
-	if said != nil && said.Table != nil && v.Table != nil && said.Table.servesLike(v.Table) {
+	if said != nil && said.Table.servesLike(v.Table) {
 		v.Table = said.Table // one copy for all mappers
 	}
 	next.settle()

@@ -206,6 +206,17 @@ func TestTheLaterReadWins(t *testing.T) {
 			{at(5, "a/v1:Bar"), "a/v1:Bar@5"},
 			{docAt(4, "a/v1:Foo,Baz"), "a/v1:Bar@5"},
 		}},
+		{name: "news that comes after a later live read that failed", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{at(5, "a/v1!"), "a/v1!:Foo"},
+			{docAt(4, "a/v1:Foo,Baz"), "a/v1!:Foo,Baz"},
+		}},
+		{name: "news that comes after a later live read, and one that failed", steps: []step{
+			{doc("a/v1:Foo"), "a/v1:Foo"},
+			{at(9, "a/v1:Bar"), "a/v1:Bar@9"},
+			{at(10, "a/v1!"), "a/v1!:Bar@9"},
+			{docAt(8, "a/v1:Foo,Baz"), "a/v1!:Bar@9"},
+		}},
 		{name: "a live read that began before the news", steps: []step{
 			{doc("a/v1:Foo"), "a/v1:Foo"},
 			{func(h *history) {

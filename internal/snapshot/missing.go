@@ -23,10 +23,9 @@ func (s *Snapshot) Missing(q Query, p Progress) (groups [][]Read) {
 	}
 	best := s.bestGroup(q)
 	for _, g := range s.GroupsOf(q) {
-		if g.vain() && (q.anyGroup() || g.name != q.Group) {
-			continue // nobody has seen it served
-		}
-		if reads := s.missingIn(g, q, p); len(reads) > 0 {
+		unseen := g.Said() == nil && len(g.versions) == 0 && g.listTried > g.reset // its list was tried in vain
+		named := g.name == q.Group && !q.anyGroup()
+		if reads := s.missingIn(g, q, p); len(reads) > 0 && (named || !unseen) {
 			groups = append(groups, reads)
 		}
 		if g == best {

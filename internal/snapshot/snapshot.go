@@ -31,9 +31,7 @@ type Snapshot struct {
 
 // Groups returns the groups in server order, without those that serve nothing.
 func (s *Snapshot) Groups() []*Group {
-	return slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool {
-		return !slices.ContainsFunc(g.versions, func(v Version) bool { return !v.Gone })
-	})
+	return slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool { return len(g.served()) == 0 })
 }
 
 // Generation returns a number that moves when the served API changes, and only then. It
@@ -90,15 +88,12 @@ func (s *Snapshot) current(g *Group, v *Version) bool {
 }
 
 // tried reports whether a version was read since the last reset, or tried in vain: then it
-// keeps no answer from being current that does not rest on it. After a reset of everything
-// a try counts only if the server could be read.
+// keeps no answer from being current that does not rest on it.
 func (s *Snapshot) tried(g *Group, v *Version) bool {
 	if s.anyReset == 0 || !s.needed(v) {
 		return s.needed(v)
 	}
-	reset := s.since(s.reset)
-	tried := s.readAt(v) > reset || v.Tried > reset && s.document > reset
-	return tried && (g.reset == 0 || v.Tried > s.since(g.reset))
+	return max(s.readAt(v), v.Tried) > s.since(s.reset) && (g.reset == 0 || v.Tried > s.since(g.reset))
 }
 
 // needed reports whether v was read, or tried in vain, for who needs it now.
@@ -117,13 +112,11 @@ func (s *Snapshot) readAt(v *Version) Tick {
 // currentList reports whether the list of a group's versions, and their order, were read
 // since the last reset, or tried in vain.
 func (s *Snapshot) currentList(g *Group) bool {
-	listed := g.listed
+	tried := max(g.listed, g.listTried)
 	if g.Said() != nil {
-		listed = max(listed, s.document)
+		tried = max(tried, s.document)
 	}
-	reset := s.since(s.reset)
-	tried := listed > reset || g.listTried > reset && s.document > reset
-	return tried && (g.reset == 0 || g.listTried > s.since(g.reset))
+	return tried > s.since(s.reset) && (g.reset == 0 || g.listTried > s.since(g.reset))
 }
 
 // lost reports whether a document that was read after the last Reset no longer has a

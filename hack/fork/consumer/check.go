@@ -149,7 +149,7 @@ func (j *job) sameInVendor(shown string) error {
 		return fmt.Errorf("%s has no %s, and the build takes it from there: run %s", j.show(j.relative(vendor)), tree.Module, run)
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err == nil && sumOf(files[name].Data) != j.manifest.Files[name] {
+		if err == nil && sumOf(files[name]) != j.manifest.Files[name] {
 			return fmt.Errorf("%s is not what is in %s, and the build takes it from there (the first file that differs: %s): run %s",
 				j.show(j.relative(copied)), shown, name, run)
 		}

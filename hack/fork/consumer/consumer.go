@@ -244,9 +244,6 @@ func Undo(ctx context.Context, r Request) error {
 	}
 	j.removeAbove()
 	j.say("tree", "%s is gone", place)
-	if err := j.reload(ctx); err != nil {
-		return err
-	}
 	j.tellVendor()
 	if err := j.tellModules(ctx, true); err != nil {
 		return err

@@ -5,9 +5,7 @@ package consumer
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -106,13 +104,10 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 		return nil, fmt.Errorf("find %s: %w", shown, err)
 	}
 	m := &module{shown: shown, dir: dir}
-	info, err := os.Stat(dir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case !tree.Exists(dir):
 		return nil, fmt.Errorf("no folder %s: name the one that holds your go.mod", shown)
-	case err != nil:
-		return nil, fmt.Errorf("look at %s: %w", shown, err)
-	case !info.IsDir() || !tree.Exists(m.path(goMod)):
+	case !tree.Exists(m.path(goMod)):
 		return nil, fmt.Errorf("no go.mod in %s: name the folder that holds your go.mod%s", shown, nearest(dir, shown))
 	}
 	var env struct{ GOWORK, GOFLAGS string }

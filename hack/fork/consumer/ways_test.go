@@ -3,8 +3,6 @@
 package consumer
 
 import (
-	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,33 +46,6 @@ func TestOtherDependency(t *testing.T) {
 	}
 	undo.must(t, dir, nil)
 	forktest.Clean(t, dir)
-}
-
-// A tree that was pushed to a git host takes the place of controller-runtime by
-// its version.
-func TestPushedTree(t *testing.T) {
-	const module, version = "git.example.invalid/you/controller-runtime.git", "v0.25.2-fresh.1"
-	repository := filepath.Join(t.TempDir(), "controller-runtime")
-	request := tree.Request{Dir: repository, Version: tree.Newest(), Ours: forktest.Ours(), Out: io.Discard}
-	if err := tree.Create(context.Background(), request); err != nil {
-		t.Fatal(err)
-	}
-	forktest.Run(t, repository, "git", "init", "-q")
-	forktest.Commit(t, repository)
-	forktest.Run(t, repository, "git", "tag", version)
-
-	cache := forktest.Proxy(t, repository, module+"@"+version)
-	dir := forktest.Consumer(t)
-	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"="+module+"@"+version)
-	forktest.Run(t, dir, "go", "build", "-mod=mod", "-o", os.DevNull, "./...")
-	forktest.Run(t, dir, "go", "mod", "verify")
-	from := builtFrom(t, dir)
-	if want := filepath.Join(cache, module+"@"+version, "pkg/client/apiutil"); from != want {
-		t.Errorf("the mapper is built from %q, not from %s", from, want)
-	}
-	if got, want := forktest.Text(t, from, "restmapper.go"), forktest.Text(t, repository, "pkg/client/apiutil/restmapper.go"); got != want {
-		t.Errorf("pushed:\n%s", got)
-	}
 }
 
 // A vendor folder is made from the fork. An update names what makes it anew, and so does the

@@ -93,7 +93,7 @@ func Commit(t *testing.T, dir string) {
 // Write writes a file below dir.
 func Write(t *testing.T, dir, name, text string) {
 	t.Helper()
-	if err := (tree.File{Data: []byte(text)}).Write(dir, name); err != nil {
+	if err := tree.Write(dir, name, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -29,19 +29,13 @@ const (
 )
 
 // Files is a tree in memory, by slash-separated path.
-type Files map[string]File
-
-// File is one file of a tree.
-type File struct {
-	Data []byte
-	Exec bool
-}
+type Files map[string][]byte
 
 // Digests returns the SHA-256 of every file.
 func (f Files) Digests() map[string]string {
 	sums := make(map[string]string, len(f))
 	for name, file := range f {
-		sums[name] = Digest(file.Data)
+		sums[name] = Digest(file)
 	}
 	return sums
 }
@@ -57,22 +51,19 @@ func SourceDigest(ours fs.FS) (string, error) {
 	}
 	var all strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		fmt.Fprintln(&all, name, Digest(files[name].Data))
+		fmt.Fprintln(&all, name, Digest(files[name]))
 	}
 	return Digest([]byte(all.String()))[:12], nil
 }
 
-// Write writes the file below dir.
-func (f File) Write(dir, name string) error {
-	mode := fs.FileMode(0o644)
-	if f.Exec {
-		mode = 0o755
-	}
+// Write writes a file below dir. No file of a module cache can be executed, and so none
+// of a tree.
+func Write(dir, name string, data []byte) error {
 	full := filepath.Join(dir, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(full, f.Data, mode)
+	return os.WriteFile(full, data, 0o644)
 }
 
 // Read reads a tree from fsys. What the tool adds to a tree on disk (its
@@ -89,15 +80,11 @@ func Read(fsys fs.FS) (Files, error) {
 		case entry.IsDir() || path.Base(name) == ".DS_Store":
 			return nil
 		}
-		info, err := entry.Info()
-		if err != nil {
-			return err
+		if !entry.Type().IsRegular() {
+			files[name] = []byte(entry.Type().String())
+			return nil
 		}
-		data := []byte(info.Mode().String())
-		if info.Mode().IsRegular() {
-			data, err = fs.ReadFile(fsys, name)
-		}
-		files[name] = File{Data: data, Exec: info.Mode()&0o111 != 0}
+		files[name], err = fs.ReadFile(fsys, name)
 		return err
 	})
 	return files, err

@@ -45,7 +45,7 @@ func FuzzEdit(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, which uint8, how []byte) {
 		name := names[int(which)%len(names)]
-		before := damaged(upstream[name].Data, how[:min(len(how), 60)])
+		before := damaged(upstream[name], how[:min(len(how), 60)])
 		after, err := editOf(name).apply(before, holes{})
 		if err != nil {
 			return

@@ -36,12 +36,8 @@ func (h *History) Commit(branch string, when time.Time, message string, files Fi
 	}
 	h.text.WriteString("deleteall\n")
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		mode := "100644"
-		if files[name].Exec {
-			mode = "100755"
-		}
-		fmt.Fprintf(&h.text, "M %s inline %s\n", mode, name) // a file of a Go module needs no quotes
-		h.data(files[name].Data)
+		fmt.Fprintf(&h.text, "M 100644 inline %s\n", name) // a file of a Go module needs no quotes
+		h.data(files[name])
 	}
 	h.From = fmt.Sprintf(":%d", h.marks)
 }

@@ -17,18 +17,15 @@ type Line struct {
 	Newest string // the newest release the tests have run on
 }
 
-// mapperFiles are the files of upstream's mapper that make way for ours, with exactly what
-// they declare for others: one that declares more needs a look first. The last is the
-// white-box test of the other two; a release may come without it.
-var mapperFiles = []struct {
-	name     string
-	exports  []string
-	optional bool
-}{
-	{name: "restmapper.go", exports: []string{"NewDynamicRESTMapper"}},
-	{name: "errors.go", exports: []string{"ErrResourceDiscoveryFailed"}},
-	{name: "restmapper_wb_test.go", optional: true},
+// mapperFiles are the files of upstream's mapper that make way for ours, with the one name
+// that each declares for others: one that declares more needs a look first. mapperTest is
+// their white-box test.
+var mapperFiles = map[string]string{
+	apiutilDir + "/restmapper.go": "NewDynamicRESTMapper",
+	apiutilDir + "/errors.go":     "ErrResourceDiscoveryFailed",
 }
+
+const mapperTest = apiutilDir + "/restmapper_wb_test.go"
 
 // Lines are the supported release lines, oldest first. A new line is a new row,
 // once the tests have passed on it.

@@ -97,7 +97,7 @@ func (m *Manifest) Save(dir string) error {
 		return err
 	}
 	name := filepath.Join(Meta, manifestName)
-	err = File{Data: append(data, '\n')}.Write(dir, name+".tmp")
+	err = Write(dir, name+".tmp", append(data, '\n'))
 	if err == nil {
 		err = os.Rename(filepath.Join(dir, name+".tmp"), filepath.Join(dir, name))
 	}

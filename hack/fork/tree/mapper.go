@@ -3,13 +3,11 @@
 package tree
 
 import (
-	"errors"
 	"fmt"
 	"go/ast"
 	"go/format"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -20,49 +18,33 @@ import (
 // roots are the folders of our sources that go into the tree.
 var roots = []string{"apiutil", "internal"}
 
-// defaults is our file with the defaults of options. In the tree the default of
-// Metrics is what controller-runtime registers.
+// defaults is our file with the defaults of options. The tree has another: there the
+// default of Metrics is what controller-runtime registers.
 const defaults = apiutilDir + "/defaults.go"
-
-func dropDefaults(d *draft) error {
-	if _, ok := d.files[defaults]; !ok {
-		return errors.New("our sources have no apiutil/defaults.go, which is replaced here")
-	}
-	delete(d.files, defaults)
-	return nil
-}
 
 // putMapper puts our mapper in the place of upstream's.
 func putMapper(d *draft) error {
-	for _, gone := range mapperFiles {
-		name := path.Join(apiutilDir, gone.name)
+	for _, name := range slices.Sorted(maps.Keys(mapperFiles)) {
 		file, err := d.upstream(name)
-		if err != nil && gone.optional {
-			continue
+		if err == nil {
+			err = checkExport(name, file, mapperFiles[name])
 		}
 		if err != nil {
 			return err
 		}
-		if err := checkExports(name, file.Data, gone.exports); err != nil {
-			return err
-		}
 		delete(d.files, name)
 	}
-	for _, root := range roots {
-		if _, err := fs.Stat(d.ours, root); err != nil {
-			return fmt.Errorf("our sources have no %s: %w", root, err)
-		}
-	}
+	delete(d.files, mapperTest)
 	files, err := Read(d.ours)
 	if err != nil {
 		return fmt.Errorf("read our sources: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		to, ok := destination(name)
-		if !ok {
+		if !ok || to == defaults {
 			continue
 		}
-		data, err := localize(name, files[name].Data)
+		data, err := localize(name, files[name])
 		if err == nil {
 			err = d.put(to, data)
 		}
@@ -73,19 +55,16 @@ func putMapper(d *draft) error {
 	return nil
 }
 
-// checkExports makes sure that dropping a file drops no name that others use
-// and we don't know of. Test files export nothing that matters.
-func checkExports(name string, src []byte, want []string) error {
-	if strings.HasSuffix(name, "_test.go") {
-		return nil
-	}
+// checkExport makes sure that dropping a file drops no name that others use and we don't
+// know of.
+func checkExport(name string, src []byte, want string) error {
 	file, err := parser.ParseFile(token.NewFileSet(), name, src, 0)
 	if err != nil {
 		return fmt.Errorf("parse upstream's %s: %w", name, err)
 	}
 	got := slices.Sorted(maps.Keys(file.Scope.Objects)) // what is declared at top level, but for methods
 	got = slices.DeleteFunc(got, func(name string) bool { return !ast.IsExported(name) })
-	if !slices.Equal(got, want) {
+	if !slices.Equal(got, []string{want}) {
 		return fmt.Errorf("upstream's %s exports %q, not %q: look at it before you add it to the table of lines", name, got, want)
 	}
 	return nil

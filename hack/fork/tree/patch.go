@@ -47,7 +47,7 @@ var patches = []patch{
 		// where the mapper finds it. If the mapper imported pkg/metrics, every
 		// program with a client would need Prometheus, and client-go's metrics
 		// would be registered as well.
-		name: "metrics", begin: dropDefaults,
+		name: "metrics",
 		adds: []string{
 			defaults, "pkg/metrics/restmapper.go", apiutilDir + "/metrics_registry_test.go",
 		},
@@ -92,11 +92,11 @@ func (d *draft) apply(p patch) error {
 		if err != nil {
 			return err
 		}
-		edited, err := e.apply(upstream.Data, noted)
+		edited, err := e.apply(upstream, noted)
 		if err != nil {
 			return err
 		}
-		d.files[e.file] = File{Data: edited, Exec: upstream.Exec}
+		d.files[e.file] = edited
 	}
 	for _, name := range p.adds {
 		data, err := template(path.Base(name), noted)
@@ -111,7 +111,7 @@ func (d *draft) apply(p patch) error {
 }
 
 // upstream is a file of upstream's, which must be there.
-func (d *draft) upstream(name string) (File, error) {
+func (d *draft) upstream(name string) ([]byte, error) {
 	file, ok := d.files[name]
 	if !ok {
 		return file, fmt.Errorf("upstream has no %s: this release needs a row of its own in the table of lines", name)
@@ -124,7 +124,7 @@ func (d *draft) put(name string, data []byte) error {
 	if _, taken := d.files[name]; taken {
 		return fmt.Errorf("our file would overwrite upstream's %s: rename ours", name)
 	}
-	d.files[name] = File{Data: data}
+	d.files[name] = data
 	return nil
 }
 
@@ -180,7 +180,7 @@ func (r *Result) String() string {
 	kept, replaced := 0, 0
 	for name, was := range r.before {
 		switch file, there := r.Files[name]; {
-		case there && Digest(file.Data) == was:
+		case there && Digest(file) == was:
 			kept++
 		case there:
 			replaced++

@@ -41,6 +41,7 @@ func TestEveryRelease(t *testing.T) {
 					t.Fatal(err)
 				}
 				isFilledIn(t, upstream, made)
+				keepsLines(t, upstream, made)
 				fitsTogether(t, upstream, made)
 				sameAPI(t, upstream, made)
 				r := &Result{Version: version, Files: made, before: upstream.Digests()}
@@ -53,7 +54,7 @@ func TestEveryRelease(t *testing.T) {
 
 // The checks find the faults that they are for.
 func TestProblems(t *testing.T) {
-	files := Files{"p/a.go": {Data: []byte(`package p
+	files := Files{"p/a.go": []byte(`package p
 
 import (
 	"example.com/unknown"
@@ -64,7 +65,7 @@ func f() int {
 	left := 1
 	return absent + unknown.Value
 }
-`)}}
+`)}
 	got := strings.Join(problems(t, files, "p"), "\n")
 	for _, want := range []string{"undefined: absent", "declared and not used: left", `"fmt" imported and not used`} {
 		if !strings.Contains(got, want) {
@@ -93,10 +94,10 @@ func isFilledIn(t *testing.T, upstream, made Files) {
 		if _, stock := upstream[name]; stock || path.Ext(name) != ".go" {
 			continue
 		}
-		if formatted, err := format.Source(file.Data); err != nil || !bytes.Equal(formatted, file.Data) {
+		if formatted, err := format.Source(file); err != nil || !bytes.Equal(formatted, file) {
 			t.Errorf("%s is not as gofmt has it: %v", name, err)
 		}
-		if found := hole.Find(file.Data); found != nil {
+		if found := hole.Find(file); found != nil {
 			t.Errorf("%s has the hole %s", name, found)
 		}
 	}
@@ -107,7 +108,7 @@ func fitsTogether(t *testing.T, upstream, made Files) {
 	t.Helper()
 	theirs, changed := packages(upstream), map[string]bool{}
 	for name, file := range made {
-		if dir := path.Dir(name); theirs[dir] && strings.HasSuffix(name, ".go") && string(upstream[name].Data) != string(file.Data) {
+		if dir := path.Dir(name); theirs[dir] && strings.HasSuffix(name, ".go") && string(upstream[name]) != string(file) {
 			changed[dir] = true
 		}
 	}
@@ -136,7 +137,7 @@ func parsed(t *testing.T, fset *token.FileSet, files Files, dir string) (all []*
 		if path.Dir(name) != dir || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(fset, name, files[name].Data, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(fset, name, files[name], parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}

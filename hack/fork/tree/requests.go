@@ -37,7 +37,7 @@ func putRequests(d *draft) error {
 			return err
 		}
 		written := 0
-		for _, method := range request.FindAllStringSubmatch(string(file.Data), -1) {
+		for _, method := range request.FindAllStringSubmatch(string(file), -1) {
 			if method[1] != r.receiver {
 				continue
 			}
@@ -47,7 +47,7 @@ func putRequests(d *draft) error {
 			written++
 		}
 		like := regexp.MustCompile(`(?m)^func \(` + regexp.QuoteMeta(r.receiver) + `\) [A-Z]\w*\(\s*ctx `)
-		if written == 0 || written != len(like.FindAll(file.Data, -1)) {
+		if written == 0 || written != len(like.FindAll(file, -1)) {
 			return fmt.Errorf("upstream's %s has not only methods of (%s) that send requests with their head on one line: this release needs a look", r.file, r.receiver)
 		}
 	}

@@ -43,7 +43,7 @@ func (s Slot) Put(ctx context.Context, files Files, manifest *Manifest) error {
 	err := s.remove(s.staged())
 	for name, file := range files {
 		if err == nil {
-			err = errors.Join(file.Write(s.staged(), name), ctx.Err())
+			err = errors.Join(Write(s.staged(), name, file), ctx.Err())
 		}
 	}
 	if err == nil {
