@@ -11,7 +11,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -357,34 +356,6 @@ func TestRequestsEndByTheirTimeout(t *testing.T) {
 			t.Errorf("healed: %v", err)
 		}
 	})
-}
-
-// What a lookup in many groups holds while it reads them grows with their number, and not
-// with its square.
-func TestLookupInManyGroupsHoldsLittle(t *testing.T) {
-	const groups, most = 4000, 40 << 20
-	server := fakeapi.New(fakeapi.Typical(groups, 1, 1)...)
-	server.SetForms(fakeapi.Legacy())
-	next := server.Client().Transport
-	heap := func() uint64 {
-		var stats runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&stats)
-		return stats.HeapAlloc
-	}
-	before, held := heap(), uint64(0)
-	m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
-		if strings.HasPrefix(req.URL.Path, fmt.Sprintf("/apis/g%d.", groups)) {
-			held = heap() // nearly all others were read
-		}
-		return next.RoundTrip(req)
-	}), apiutil.DynamicRESTMapperOptions{})
-	if _, err := m.KindFor(schema.GroupVersionResource{Resource: "absents"}); !meta.IsNoMatchError(err) {
-		t.Error(err)
-	}
-	if held == 0 || held > before+most {
-		t.Errorf("%d bytes before, %d at the last group", before, held)
-	}
 }
 
 // A rate limit of the rest.Config counts for discovery, too.
