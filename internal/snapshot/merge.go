@@ -15,6 +15,9 @@ func (s *Snapshot) WithDocument(doc *List, now Tick) *Snapshot {
 		return s
 	}
 	next := *s
+	if doc != s.doc || s.document <= s.reset {
+		next.news = now
+	}
 	next.doc, next.document = doc, now
 	if doc == s.doc && s.apart == 0 {
 		return &next

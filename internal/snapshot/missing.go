@@ -98,7 +98,7 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 		}
 		enough := p.Found && (v == nil || s.current(g, v) || s.tried(g, v) && !q.restsOn(v) || answered && v.attempted())
 		older := o.Tick <= p.Began // than the lookup
-		news := o.Err == nil && (s.newsSince(group, from, o.Tick) || (len(versions) > 1 || q.anyVersion()) && g.changedSince(from.Group(group), versions))
+		news := o.Err == nil && (s.news > o.Tick || (len(versions) > 1 || q.anyVersion()) && g.changedSince(from.Group(group), versions))
 		switch {
 		case enough:
 			answered = answered || !q.All && !q.ByResource && q.anyVersion() && v != nil && q.restsOn(v)

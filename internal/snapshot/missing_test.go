@@ -188,6 +188,22 @@ func TestListThatADocumentOvertookIsReadAgain(t *testing.T) {
 	}
 }
 
+// R3: a version that news has overtaken since it was read is read again, also if the document
+// says by now what it said then.
+func TestVersionThatNewsOvertookIsReadAgain(t *testing.T) {
+	h := newHistory(false, "a/v1:Foo a/v2:Foo")
+	read := Read{Part: PartVersion, Group: "a", Version: "v1"}
+	p := Progress{Began: h.now, Start: h.Snapshot}
+	from, began := h.Snapshot, h.tick()
+	h.liveAt("a/v1:Foo,New", began, from)
+	p.Done = map[Read]Outcome{read: {Tick: began, Times: 1, From: from}}
+	h.document("a/v1:Foo,New a/v2:Foo")
+	h.document("a/v1:Foo a/v2:Foo")
+	if reads := h.AsOf(p.Began).Missing(kind("a", "New"), p); !slices.Contains(slices.Concat(reads...), read) {
+		t.Errorf("left to read: %v", reads)
+	}
+}
+
 // No version, and a group that is not known: the document; if the group is there now, its
 // versions and list.
 func TestUnknownGroupIsLookedForInTheDocument(t *testing.T) {

@@ -15,6 +15,7 @@ type Snapshot struct {
 
 	doc      *List // the last document; nil if it was never read
 	document Tick  // when that was last read
+	news     Tick  // when it was last news of any group
 	reset    Tick  // what was read before it is not current
 	anyReset Tick  // the last reset of everything or of a group
 	asOf     Tick  // resets after it do not count; 0: all count
