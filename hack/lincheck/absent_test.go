@@ -127,10 +127,47 @@ func (p proof) missingGroup() string {
 			}
 		}
 	}
-	if why == "" && !p.Legacy && !p.Replicas && !p.absentAtOnce() {
+	if why == "" && !p.Legacy && !p.Replicas && p.foundChanged() && !p.absentAtOnce() {
 		return "it moved from version to version and was never absent, and no document that was read hides that"
 	}
 	return why
+}
+
+// foundChanged reports whether a live read of the lookup tells that a version serves something
+// else than the mapper can have known: than the last document and the last live read before
+// it have told. Without that nothing shows that a kind moves: it may always be in the version
+// that is read next, or was read before.
+func (p proof) foundChanged() bool {
+	return p.any(func(r *Request) bool {
+		if r.Group != p.group || r.Version < 0 {
+			return false
+		}
+		var document, live *Request
+		for _, before := range p.requests {
+			switch {
+			case before.failed() || !before.End.before(r.Start):
+			case before.Doc:
+				document = before
+			case before.Group == r.Group && before.Version == r.Version:
+				live = before
+			}
+		}
+		return document != nil && p.differ(document, r) && (live == nil || p.differ(live, r))
+	})
+}
+
+// differ reports whether both reads tell of a version that r is about, and not the same.
+func (p proof) differ(before, r *Request) bool {
+	if !before.World.has(r.Group, r.Version) || !r.World.has(r.Group, r.Version) {
+		return false
+	}
+	for kind := range kindNames {
+		was, is := before.World[r.Group][kind], r.World[r.Group][kind]
+		if was.in(r.Version) != is.in(r.Version) || is.in(r.Version) && was.Namespaced != is.Namespaced {
+			return true
+		}
+	}
+	return false
 }
 
 // listIsLeft reports whether the lookup has found a known version gone. That leaves the

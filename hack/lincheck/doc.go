@@ -39,7 +39,8 @@
 //   - Of a group without a version: its live list, and of each version in it a
 //     live read that does not show the kind; or a live 404 for the group. On an
 //     aggregated server a kind that moves between versions, and is never absent,
-//     must be found, unless the document that was read hides it.
+//     must be found if a read of the lookup shows that a version has changed, unless
+//     the document that was read hides it.
 //   - Of a group that the mapper need not have known: a document that does not list
 //     it. The mapper must know a group if a read that ended before the lookup began
 //     told of it, and no read has told since that it is gone. A document that never
