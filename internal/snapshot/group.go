@@ -45,6 +45,7 @@ type Group struct {
 	versions  []Version // in server order, with those that are gone
 	ranked    []int32   // positions in versions in client-go's order of priority
 	tried     bool      // every version was read, or tried in vain
+	marked    bool      // the document does not name it, or one of its versions
 
 	apart     bool
 	document  *Group // what the document says of the group; nil if it has no such group
@@ -66,7 +67,9 @@ func NewGroup(name, preferred string, versions []Version) *Group {
 // index fills in what follows from the versions.
 func (g *Group) index() {
 	if g.apart {
-		g.versions = bounded(g.versions, mostUnnamed, func(v *Version) (Tick, bool) { return v.Tried, g.document.Version(v.Name) != nil })
+		unnamed := func(v *Version) (Tick, bool) { return v.Tried, g.document.Version(v.Name) == nil }
+		g.versions = bounded(g.versions, mostUnnamed, unnamed, func(*Version) (none Version, ok bool) { return none, false })
+		g.marked = g.document == nil || len(g.versions) > len(g.document.versions)
 	}
 	g.tried = true
 	g.ranked = make([]int32, len(g.versions))

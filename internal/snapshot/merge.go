@@ -68,19 +68,20 @@ func keepPlaces(old, names []string) []string {
 	return all
 }
 
-// mostDropped bounds the groups that the document does not have, and mostUnnamed the versions
-// of a group. A server that lists others each time must not fill the memory.
+// mostMarked bounds the groups that have something which the document does not name, and
+// mostUnnamed such versions of one group. A server that lists others each time must not fill
+// the memory.
 const (
-	mostDropped = 4096
+	mostMarked  = 4096
 	mostUnnamed = 64
 )
 
-// bounded returns all without the least recently tried of those that are not said, if there are
-// more than most of them.
-func bounded[T any](all []T, most int, tried func(*T) (at Tick, said bool)) []T {
+// bounded returns all, but of those that are marked, if they are more than most, the least
+// recently tried as they are without that, if anything is left of them.
+func bounded[T any](all []T, most int, tried func(*T) (at Tick, marked bool), without func(*T) (left T, ok bool)) []T {
 	var ticks []Tick
 	for i := range all {
-		if at, said := tried(&all[i]); !said {
+		if at, marked := tried(&all[i]); marked {
 			ticks = append(ticks, at)
 		}
 	}
@@ -90,14 +91,19 @@ func bounded[T any](all []T, most int, tried func(*T) (at Tick, said bool)) []T 
 	}
 	slices.Sort(ticks)
 	last := ticks[forget-1]
-	return slices.DeleteFunc(slices.Clone(all), func(t T) bool {
-		at, said := tried(&t)
-		if said || at > last || forget == 0 {
-			return false
+	kept := make([]T, 0, len(all))
+	for _, t := range all {
+		at, marked := tried(&t)
+		ok := true
+		if marked && at <= last && forget > 0 {
+			forget--
+			t, ok = without(&t)
 		}
-		forget--
-		return true
-	})
+		if ok {
+			kept = append(kept, t)
+		}
+	}
+	return kept
 }
 
 // withDocument returns the group after a read of the document that began at now, when the
@@ -327,7 +333,9 @@ func (s *Snapshot) with(g *Group) *Snapshot {
 
 // follow fills in what follows from next.groups, after s.
 func (next *Snapshot) follow(s *Snapshot) {
-	next.groups = bounded(next.groups, mostDropped, func(g **Group) (Tick, bool) { return (*g).lastTried(), (*g).Said() != nil })
+	next.groups = bounded(next.groups, mostMarked,
+		func(g **Group) (Tick, bool) { return (*g).lastTried(), (*g).marked },
+		func(g **Group) (*Group, bool) { return (*g).document, (*g).document != nil })
 	var said groupIndex
 	if next.doc != nil {
 		said = next.doc.groupIndex

@@ -111,16 +111,31 @@ func TestDroppedGroupKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// Only so many dropped groups are kept.
-func TestDroppedGroupsAreBounded(t *testing.T) {
-	var all []string
-	for n := range mostDropped + 100 {
-		all = append(all, fmt.Sprintf("g%05d/v1:Foo", n))
+// Only so many groups are kept of which the document does not name everything. What it names
+// of the others stays.
+func TestMarkedGroupsAreBounded(t *testing.T) {
+	named := func(version string) string {
+		all := []string{"a/v1:Foo"}
+		for n := range mostMarked + 100 {
+			all = append(all, fmt.Sprintf("g%05d/%s:Foo", n, version))
+		}
+		return strings.Join(all, " ")
 	}
-	h := newHistory(false, strings.Join(all, " ")+" a/v1:Foo")
-	h.document("a/v1:Foo")
-	if len(h.groups) != mostDropped+1 || h.Group("a") == nil {
-		t.Errorf("%d groups", len(h.groups))
+	for _, test := range []struct {
+		then string
+		want int // groups
+	}{{"a/v1:Foo", mostMarked + 1}, {named("v2"), mostMarked + 101}} {
+		h := newHistory(false, named("v1"))
+		h.document(test.then)
+		marked := 0
+		for _, g := range h.groups {
+			if g.name != "a" && g.Version("v1") != nil {
+				marked++
+			}
+		}
+		if len(h.groups) != test.want || h.Group("a") == nil || marked != mostMarked {
+			t.Errorf("%d groups, %d of them with a version that the document does not name", len(h.groups), marked)
+		}
 	}
 }
 
