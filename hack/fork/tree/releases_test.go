@@ -77,9 +77,9 @@ func f() int {
 	}
 	upstream := exported(t, upstreamOf(t, Newest()), apiutilDir)
 	for name, form := range map[string]string{
-		"NewDynamicRESTMapper":                 "func NewDynamicRESTMapper(*rest.Config, *http.Client) (meta.RESTMapper, error)",
+		"NewDynamicRESTMapper":                 "func NewDynamicRESTMapper(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error)",
 		"ErrResourceDiscoveryFailed":           "type ErrResourceDiscoveryFailed map[schema.GroupVersion]error",
-		"*ErrResourceDiscoveryFailed.Unwrap()": "func (*ErrResourceDiscoveryFailed) Unwrap() []error",
+		"*ErrResourceDiscoveryFailed.Unwrap()": "func (e *ErrResourceDiscoveryFailed) Unwrap() []error",
 	} {
 		if upstream[name] != form {
 			t.Errorf("%s is %q, want %q", name, upstream[name], form)
@@ -211,7 +211,7 @@ func sameAPI(t *testing.T, upstream, made Files) {
 }
 
 // exported returns what a package exports, by name: declarations as they are written, without
-// bodies, comments and names of parameters.
+// bodies and comments.
 func exported(t *testing.T, files Files, dir string) map[string]string {
 	t.Helper()
 	fset, api := token.NewFileSet(), map[string]string{}
@@ -224,10 +224,10 @@ func exported(t *testing.T, files Files, dir string) map[string]string {
 	}
 	for _, file := range parsed(t, fset, files, dir) {
 		ast.FileExports(file)
-		ast.Inspect(file, nameless)
 		for _, decl := range file.Decls {
 			switch decl := decl.(type) {
 			case *ast.FuncDecl:
+				decl.Body = nil
 				name := decl.Name.Name
 				if decl.Recv != nil {
 					receiver := types.ExprString(decl.Recv.List[0].Type)
@@ -250,31 +250,6 @@ func exported(t *testing.T, files Files, dir string) map[string]string {
 		}
 	}
 	return api
-}
-
-// nameless takes the names of parameters and the body out of functions.
-func nameless(n ast.Node) bool {
-	unnamed := func(fields *ast.FieldList) {
-		if fields == nil {
-			return
-		}
-		var list []*ast.Field
-		for _, field := range fields.List {
-			for range max(1, len(field.Names)) {
-				list = append(list, &ast.Field{Type: field.Type})
-			}
-		}
-		fields.List = list
-	}
-	switch n := n.(type) {
-	case *ast.FuncDecl:
-		n.Body = nil
-		unnamed(n.Recv)
-	case *ast.FuncType:
-		unnamed(n.Params)
-		unnamed(n.Results)
-	}
-	return true
 }
 
 // slimIsWhole checks that what slim knows of upstream is true.
