@@ -32,8 +32,9 @@ func checkInvariants(s *Snapshot) error {
 	switch {
 	case len(s.groups) > 0 && (s.names == nil || !maps.Equal(s.order.position, order.position) || !slices.Equal(s.order.names, order.names)):
 		return errors.New("the index is not that of the groups")
-	case s.untried != again.untried || s.apart != again.apart:
-		return fmt.Errorf("%d groups are untried and %d apart; not %d and %d", again.untried, again.apart, s.untried, s.apart)
+	case s.untried != again.untried || s.apart != again.apart || s.marked != again.marked:
+		return fmt.Errorf("%d groups are untried, %d apart and %d marked; not %d, %d and %d",
+			again.untried, again.apart, again.marked, s.untried, s.apart, s.marked)
 	case s.reset > s.anyReset:
 		return fmt.Errorf("reset at %d, after the last at %d", s.reset, s.anyReset)
 	case (s.doc == nil) != (s.document == 0) || s.Read() && s.generation == 0:
@@ -97,6 +98,7 @@ func TestCheckInvariants(t *testing.T) {
 		"the index":           func(s *Snapshot) { s.order.position["apps"] = 1 },
 		"untried":             func(s *Snapshot) { s.untried++ },
 		"apart":               func(s *Snapshot) { s.apart-- },
+		"marked":              func(s *Snapshot) { s.marked++ },
 		"after the last":      func(s *Snapshot) { s.reset = 99 },
 		"without its tick":    func(s *Snapshot) { s.document = 0 },
 		"or generation":       func(s *Snapshot) { s.generation = 0 },

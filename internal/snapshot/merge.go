@@ -314,18 +314,30 @@ func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 	return next
 }
 
-// with returns s with g instead of the group of that name, or after all others.
+// with returns s with g instead of the group of that name, or after all others. Mostly g takes
+// the other's place, and nothing is done that takes longer the more groups there are, but to
+// copy the slice: a lookup may read each of very many groups.
 func (s *Snapshot) with(g *Group) *Snapshot {
 	next := *s
 	g.index()
 	next.groups = slices.Clone(s.groups)
+	i, known := s.position(g.name)
 	keep := g.document != nil || g.reset > 0 || len(g.versions) > 0
-	if i, ok := s.position(g.name); !ok {
-		next.groups = append(next.groups, g)
-	} else if keep {
-		next.groups[i] = g
-	} else {
+	switch {
+	case known && keep:
+		next.groups[i], next.names = g, new(nameIndex)
+		next.count(s.groups[i], -1)
+		next.count(g, 1)
+		if next.marked <= mostMarked {
+			if !g.servesLike(s.groups[i]) {
+				next.generation++
+			}
+			return &next
+		}
+	case known:
 		next.groups = slices.Delete(next.groups, i, i+1)
+	default:
+		next.groups = append(next.groups, g)
 	}
 	next.follow(s)
 	return &next
@@ -341,16 +353,24 @@ func (next *Snapshot) follow(s *Snapshot) {
 		said = next.doc.groupIndex
 	}
 	next.groupIndex = index(next.groups, said, s.groupIndex)
-	next.untried, next.apart = 0, 0
+	next.untried, next.apart, next.marked = 0, 0, 0
 	for _, g := range next.groups {
-		if g.apart {
-			next.apart++
-		}
-		if !g.tried || g.reset > 0 || g.apart && slices.ContainsFunc(g.versions, func(v Version) bool { return !next.needed(&v) }) {
-			next.untried++
-		}
+		next.count(g, 1)
 	}
 	if servedDifferently(s, next) {
 		next.generation = s.generation + 1
+	}
+}
+
+// count adds g to what is counted, n times.
+func (s *Snapshot) count(g *Group, n int) {
+	if g.apart {
+		s.apart += n
+	}
+	if g.marked {
+		s.marked += n
+	}
+	if !g.tried || g.reset > 0 || g.apart && slices.ContainsFunc(g.versions, func(v Version) bool { return !s.needed(&v) }) {
+		s.untried += n
 	}
 }

@@ -25,9 +25,10 @@ type Snapshot struct {
 
 	generation uint64
 
-	// What follows from groups, to answer lookups in many groups without a walk:
+	// What follows from groups, so that nobody needs to go through all of them:
 	untried int // groups with a version that was never tried, or with a reset that is pending
 	apart   int // groups that are not the document's own
+	marked  int // groups of which the document does not name everything
 }
 
 // Groups returns the groups in server order, without those that serve nothing.
