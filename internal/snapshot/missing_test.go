@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -88,8 +89,23 @@ func TestFirstLookupReadsTheDocument(t *testing.T) {
 		{name: "a stale version that does not", server: server{document: "a/v1! a/v2:Bar"}, query: kind("a", "Foo", "v1"), aggregated: "document → failed", legacy: "document, a/v1 → failed"},
 		{name: "the server does not answer", server: server{document: "!", live: abc}, query: kind("a", "Foo"), both: "document → failed"},
 		{name: "the same, with a version", server: server{document: "!", live: abc}, query: kind("a", "Foo", "v1"), both: "document, a/v1 → a/v1"},
+		{name: "not the first, which could read a version only", then: live("a/v1:Foo"), server: on, query: kind("a", "Baz", "v1"), both: "document, a/v1 → no match"},
 		{name: "after a reset it is not believed", then: (*history).resetAll, server: on, query: kind("a", "Baz", "v1"), both: "document, a/v1 → no match"},
 	})
+}
+
+// While the first lookup waits in vain for the document, another one's comes that was asked for
+// earlier: that proves nothing.
+func TestFirstLookupBelievesNoEarlierDocument(t *testing.T) {
+	p := Progress{Began: 5, Start: new(Snapshot), Done: map[Read]Outcome{{}: {Tick: 6, Times: 1, Err: errUnread}}}
+	for _, q := range []Query{kind("a", "Baz", "v1"), kind("z", "Foo", "v1")} {
+		h := newHistory(false, "")
+		h.documentAt(abc, 3)
+		want := [][]Read{{{Part: PartVersion, Group: q.Group, Version: "v1"}}}
+		if diff := cmp.Diff(want, h.Missing(q, p)); diff != "" {
+			t.Errorf("reads of %v (-want +got):\n%s", q, diff)
+		}
+	}
 }
 
 // A hit reads nothing.
@@ -287,6 +303,11 @@ func TestLookupAfterReset(t *testing.T) {
 		}, server: server{document: abc}, query: allOf(kind("a", "Foo")), legacy: "a/v1, a/v2 → a/v1"},
 		{name: "best of two groups", known: "/v1:Pod a/v1:Foo b/v1:Foo", then: reset, query: resource("", "foos"), legacy: "document, /v1, a/v1 → a/v1"},
 		{name: "best in many groups", known: abc, then: reset, query: resource("", "foos"), aggregated: "document → a/v1", legacy: "document, /v1, a/v1, a/v2 → a/v1"},
+		{name: "each known group was read since", known: "b/v1:Bar", then: func(h *history) {
+			h.resetAll()
+			h.live("b/v1:Bar")
+			h.group("b", "v1")
+		}, server: server{document: "a/v1:Bar b/v1:Bar"}, query: resource("", "bars"), aggregated: "document → a/v1", legacy: "document, a/v1 → a/v1"},
 		{name: "of all, then of a group", known: abc, then: func(h *history) { h.resetAll(); h.resetGroup("a") }, query: kind("a", "Foo", "v1"), both: "document, a/v1 → a/v1"},
 	})
 }
