@@ -55,7 +55,7 @@ func (c captured) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestCapturedDocuments(t *testing.T) {
 	for _, server := range []string{"latest", "legacy"} {
 		for _, form := range []string{"pb", "json", ""} {
-			t.Run(server+"/"+cmpOr(form, "plain"), func(t *testing.T) {
+			t.Run(server+"/"+form, func(t *testing.T) {
 				c := captured{dir: filepath.Join("testdata", "discovery", server), form: form}
 				text, err := os.ReadFile(filepath.Join(c.dir, "plain.json"))
 				if err != nil {
@@ -81,13 +81,6 @@ func TestCapturedDocuments(t *testing.T) {
 			})
 		}
 	}
-}
-
-func cmpOr(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // groups reads the plain documents with client-go, in the server's order.

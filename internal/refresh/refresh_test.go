@@ -151,58 +151,50 @@ func TestRingDuringRefresh(t *testing.T) {
 	})
 }
 
-// 500 events in a minute cost a refresh a second, and the last one is answered.
-func TestBurstCostsARefreshASecond(t *testing.T) {
-	for name, r := range map[string]*recorder{
-		"fast": {}, "slow": {takes: 400 * time.Millisecond}, "slower": {takes: 5 * time.Second}, "failing": {fails: true},
+// Whatever rings, and whenever: events, their echoes, the interval and watches that open again
+// do not make two refreshes within a second, and the last ring is answered. A failure is tried
+// again a tenth sooner at most.
+func TestRefreshesKeepTheirDistance(t *testing.T) {
+	for name, test := range map[string]struct {
+		recorder        *recorder
+		interval, pause time.Duration // pause is the longest between two rings
+	}{
+		"now and then":     {&recorder{}, forever, 3 * time.Second},
+		"with an interval": {&recorder{}, time.Minute, 3 * time.Second},
+		"a burst":          {&recorder{}, forever, 240 * time.Millisecond},
+		"slow":             {&recorder{takes: 400 * time.Millisecond}, forever, 240 * time.Millisecond},
+		"slower":           {&recorder{takes: 5 * time.Second}, forever, 240 * time.Millisecond},
+		"failing":          {&recorder{fails: true}, forever, 240 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
+			r := test.recorder
+			least := spacing
+			if r.fails {
+				least = firstBackoff * 9 / 10
+			}
+			inLoop(t, test.interval, r, func(t *testing.T, bell *Doorbell) {
 				start := time.Now()
 				for range 500 {
-					bell.Ring()
-					time.Sleep(time.Minute / 500)
+					if test.pause > spacing && rand.IntN(2) == 0 {
+						bell.RingEvent()
+					} else {
+						bell.Ring() // without an echo that would answer the last one
+					}
+					time.Sleep(rand.N(test.pause))
 				}
 				last := time.Since(start)
-				time.Sleep(2 * time.Second)
-				if n := r.count(); n > 62 || n < 5 {
-					t.Errorf("%d refreshes", n)
-				}
 				r.fail(false)
-				time.Sleep(10 * time.Second)
+				time.Sleep(15 * time.Second)
 				times := r.since(start)
-				if times[len(times)-1] < last-2*time.Second {
-					t.Errorf("the last ring, after %v, was not answered: %v", last, times)
+				for i := 1; i < len(times); i++ {
+					if gap := times[i] - times[i-1]; gap < least {
+						t.Errorf("%v between two refreshes, the second after %v; want at least %v", gap, times[i], least)
+					}
+				}
+				if n := len(times); n < 5 || test.pause > spacing && n < 200 || times[n-1] < last-test.pause {
+					t.Errorf("%d refreshes for 500 rings, the last after %v; the last ring was after %v", n, times[n-1], last)
 				}
 			})
-		})
-	}
-}
-
-// Whatever rings, and whenever: events, their echoes, the interval and watches that open
-// again do not make two refreshes within a second.
-func TestRefreshesKeepTheirDistance(t *testing.T) {
-	for _, interval := range []time.Duration{forever, time.Minute} {
-		r := &recorder{}
-		inLoop(t, interval, r, func(t *testing.T, bell *Doorbell) {
-			start := time.Now()
-			for range 500 {
-				if rand.IntN(2) == 0 {
-					bell.RingEvent()
-				} else {
-					bell.Ring()
-				}
-				time.Sleep(rand.N(3 * time.Second))
-			}
-			times := r.since(start)
-			for i := 1; i < len(times); i++ {
-				if gap := times[i] - times[i-1]; gap < spacing {
-					t.Errorf("%v between two refreshes, the second after %v; want at least %v", gap, times[i], spacing)
-				}
-			}
-			if len(times) < 200 {
-				t.Errorf("only %d refreshes for 500 rings", len(times))
-			}
 		})
 	}
 }

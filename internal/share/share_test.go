@@ -63,19 +63,6 @@ func TestFailedGroupsAreNotKept(t *testing.T) {
 // big is a value that no allocator puts together with others, as it does with tiny ones.
 type big [16]*byte
 
-func TestPoolKeepsOneCopy(t *testing.T) {
-	var p pool[int, big]
-	first, second := new(big), new(big)
-	if p.get(1) != nil || p.put(1, first) != first {
-		t.Error("the first is not kept")
-	}
-	if p.put(1, second) != first || p.get(1) != first {
-		t.Error("the second has taken the first one's place")
-	}
-	runtime.KeepAlive(first)
-	runtime.KeepAlive(second)
-}
-
 func TestPoolForgets(t *testing.T) {
 	var p pool[int, big]
 	kept := p.put(0, new(big))
