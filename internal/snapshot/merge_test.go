@@ -311,6 +311,15 @@ func TestTheLaterReadWins(t *testing.T) {
 				h.liveAt("a/v3", 4, from)
 			}, "a/v1 a/v2 a/v3"},
 		}},
+		{name: "a 404 that began after the news and before its repetition", legacy: true, steps: []step{
+			{doc("a/v1:Foo a/v2:Foo"), "a/v1 a/v2"},
+			{func(h *history) {
+				from := h.Snapshot
+				h.documentAt("a/v1:Foo a/v2:Foo a/v3:Foo", 3)
+				h.documentAt("a/v1:Foo a/v2:Foo a/v3:Foo", 5)
+				h.liveAt("a/v2", 4, from)
+			}, "a/v1 a/v2-@4 a/v3"},
+		}},
 		{name: "a failure keeps the table and the tick", steps: []step{
 			{doc("a/v1:Foo"), "a/v1:Foo"},
 			{live("a/v1!"), "a/v1!:Foo"},
