@@ -4,6 +4,7 @@ package snapshot
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,13 +12,53 @@ import (
 )
 
 // Which reads a lookup needs, the scripts in apiutil/testdata/requests show. These tests are about
-// reads of several lookups at once.
+// reads during which the server, or what is known of it, changes.
 
 func kind(group, name string, versions ...string) Query {
 	return KindQuery(schema.GroupKind{Group: group, Kind: name}, versions)
 }
 
 const abc = "/v1:Pod a/v1:Foo a/v2:Foo b/v1:Bar"
+
+// R3: if something that a group still serves changed while a lookup read it, the reads are made
+// once more, at most three times: a kind that moves between versions is found.
+func TestVersionsThatChangeAreReadAgain(t *testing.T) {
+	const known = "a/v1:Baz a/v2:Foo"
+	for name, test := range map[string]struct {
+		known    string
+		versions []string // that the lookup of New names
+		reads    string   // what it has read
+		left     string   // what it still needs
+	}{
+		"nothing changed":           {known, nil, "a/v1:Baz a/v2:Foo", "a/"},
+		"the second changed":        {known, nil, "a/v1:Baz a/v2:", "a/v1 a/v2 a/"},
+		"both are named":            {known, []string{"v1", "v2"}, "a/v1:Baz a/v2:", "a/v1 a/v2"},
+		"one is gone":               {known, nil, "a/v1:Baz a/v2", ""},
+		"the only version":          {"a/v1:Foo", nil, "a/v1:Qux", "a/v1 a/"},
+		"the only version, named":   {"a/v1:Foo", []string{"v1"}, "a/v1:Qux", ""},
+		"again, at the same time":   {known, nil, "a/v1:A a/v2:A a/v1:B a/v2:B", "a/v1 a/v2 a/"},
+		"not again":                 {known, nil, "a/v1:A a/v2:A a/v1:A a/v2:A", "a/"},
+		"again and again":           {known, nil, "a/v1:A a/v2:A a/v1:B a/v2:B a/v1:C a/v2:C", "a/"},
+		"again and again, if named": {known, []string{"v1", "v2"}, "a/v1:A a/v2:A a/v1:B a/v2:B a/v1:C a/v2:C", ""},
+	} {
+		h := newHistory(false, test.known)
+		p := Progress{Began: h.now, Start: h.Snapshot, Done: map[Read]Outcome{}}
+		each(test.reads, func(word string) {
+			group, v := parseVersion(word)
+			read := Read{Part: PartVersion, Group: group, Version: v.Name}
+			from, now := h.Snapshot, h.tick()
+			h.liveAt(word, now, from)
+			p.Note(read, Outcome{Tick: now, Times: p.Done[read].Times + 1, From: from, Gone: v.Table == nil})
+		})
+		var left []string
+		for _, r := range slices.Concat(h.AsOf(p.Began).Missing(kind("a", "New", test.versions...), p)...) {
+			left = append(left, r.Group+"/"+r.Version)
+		}
+		if got := strings.Join(left, " "); got != test.left {
+			t.Errorf("%s: still needs %q, want %q", name, got, test.left)
+		}
+	}
+}
 
 // While the first lookup waits in vain for the document, another one's comes that was asked for
 // earlier: that proves nothing.
