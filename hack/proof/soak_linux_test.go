@@ -9,7 +9,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -39,14 +38,14 @@ const (
 	soakInterval = 10 * time.Second
 	soakUsers    = 8
 	crdsAtMost   = 10
-	// warm is the part of the run in which things fill up. It does not count for the slopes.
+	// warm is the part of the run in which things fill up. It does not count.
 	warm = 0.25
-	// grows is the share of its mean by which something may grow within a run, beyond
-	// twice its error, before it counts as growing.
-	grows = 0.05
+	// grows is the share by which something may grow from the first third of the rest to the
+	// last.
+	grows = 0.04
 	// restOf is a number of samples of which, most likely, at least one is taken while
 	// nothing is under way.
-	restOf = 15
+	restOf = 50
 )
 
 var soakSteady = []kind{
@@ -69,13 +68,11 @@ type soak struct {
 	series                         []*series
 }
 
-type point struct{ X, Y float64 }
-
 // series is something that must stay flat.
 type series struct {
 	name, unit string
 	now        func() float64
-	points     []point // by minutes
+	samples    []float64
 }
 
 // TestSoak has many mappers of a real API server answer lookups while CRDs come and go,
@@ -213,7 +210,7 @@ func (s *soak) sample(ctx context.Context) {
 	for ctx.Err() == nil {
 		at := time.Since(begin)
 		for _, each := range s.series {
-			each.points = append(each.points, point{X: at.Minutes(), Y: each.now()})
+			each.samples = append(each.samples, each.now())
 		}
 		if !warmed && at.Seconds() > warm*s.lasting.Seconds() {
 			s.profile("warm.pprof")
@@ -241,71 +238,22 @@ func (s *soak) page(took time.Duration) {
 		s.lookups.Load(), float64(s.lookups.Load())/took.Seconds(), s.misses.Load(), s.late.Load())
 	var rows [][]string
 	for _, each := range s.series {
-		for _, of := range []int{1, restOf} {
-			name, at := each.name, each.slope(of)
-			if of == restOf {
-				name += " at rest"
-			}
-			if rise := (at.perHour - 2*at.err) * took.Hours(); rise > grows*at.mean {
-				s.broken("%s: grew by at least %.1f %s", name, rise, each.unit)
-			}
-			rows = append(rows, []string{
-				name, fmt.Sprintf("%.0f %s", at.mean, each.unit), fmt.Sprintf("%+.1f ± %.1f %s", at.perHour, at.err, each.unit),
-				fmt.Sprintf("%+.2f %%", 100*at.perHour*took.Hours()/at.mean),
-			})
+		warmed := each.samples[int(warm*float64(len(each.samples))):]
+		third := len(warmed) / 3
+		if third < restOf {
+			s.Text("The run was too short to tell whether the %s grow.\n", each.name)
+			continue
 		}
+		first, last := slices.Min(warmed[:third]), slices.Min(warmed[len(warmed)-third:])
+		if last > (1+grows)*first {
+			s.broken("%s: grew from %.0f %s to %.0f", each.name, first, each.unit, last)
+		}
+		rows = append(rows, []string{
+			each.name, fmt.Sprintf("%.0f %s", first, each.unit), fmt.Sprintf("%.0f %s", last, each.unit), fmt.Sprintf("%+.2f %%", 100*(last/first-1)),
+		})
 	}
-	s.Table([]string{"", "mean", "slope an hour", "over the run"}, rows...)
-	s.Text("The slope is that of a line fitted to the last three quarters of the run, with its standard error. \"At rest\" is of the least of each %d samples: requests", restOf)
-	s.Text("under way, of which there are more the busier the machine is, are not in it. It counts as growth where it is larger than twice its error by more than %.0f %%", 100*grows)
-	s.Text("of the mean within the run.\n")
+	s.Table([]string{"at rest", "warm", "at the end", "growth"}, rows...)
+	s.Text("\"At rest\" is the least of all samples of a part of the run: requests under way, of which there are more the busier the machine is, are not in it.")
+	s.Text("The first quarter of the run does not count; \"warm\" and \"at the end\" are the first and the last third of the rest. More than %.0f %% counts as growth.\n", 100*grows)
 	s.finish("Soak")
-}
-
-// slope is how a line through the points rises, with its standard error.
-type slope struct{ perHour, err, mean float64 }
-
-// slope takes the least of each so many samples, and returns the slope of these.
-func (s *series) slope(of int) slope {
-	var least []point
-	for points := range slices.Chunk(s.points[int(math.Ceil(warm*float64(len(s.points)))):], of) {
-		lowest := slices.MinFunc(points, func(a, b point) int { return cmp.Compare(a.Y, b.Y) })
-		least = append(least, point{X: points[0].X / 60, Y: lowest.Y})
-	}
-	return slopeOf(least)
-}
-
-// slopeOf fits a line by least squares. Samples that follow on each other are alike,
-// so the true error is larger than the one returned.
-func slopeOf(points []point) slope {
-	n := float64(len(points))
-	if n < 3 {
-		return slope{math.NaN(), math.NaN(), math.NaN()}
-	}
-	var x, y, xx, xy, rest float64
-	for _, p := range points {
-		x, y = x+p.X/n, y+p.Y/n
-	}
-	for _, p := range points {
-		xx += (p.X - x) * (p.X - x)
-		xy += (p.X - x) * (p.Y - y)
-	}
-	rise := xy / xx
-	for _, p := range points {
-		r := p.Y - y - rise*(p.X-x)
-		rest += r * r
-	}
-	return slope{rise, math.Sqrt(rest / (n - 2) / xx), y}
-}
-
-func TestSlope(t *testing.T) {
-	for _, want := range []float64{0, 20} {
-		var points []point
-		for n := range 100 {
-			points = append(points, point{X: float64(n) / 100, Y: 50 + want*float64(n)/100 + float64(n%3-1)})
-		}
-		if s := slopeOf(points); math.Abs(s.perHour-want) > 2*s.err || s.err > 1 {
-			t.Errorf("a line that rises by %v: %+v", want, s)
-		}
-	}
 }
