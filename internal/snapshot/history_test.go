@@ -5,9 +5,7 @@ package snapshot
 import (
 	"fmt"
 	"strings"
-	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -80,6 +78,9 @@ type history struct {
 	legacy bool
 	now    Tick              // of the last event
 	seen   map[string]*Group // in documents, by their words: groups of the same bytes are the same
+
+	began Tick // when a read began that ends later
+	from  *Snapshot
 }
 
 // newHistory begins with a read of the document, unless text is empty.
@@ -176,17 +177,6 @@ func (v *Version) text(group string) string {
 		text += fmt.Sprintf("@%d", v.Read)
 	}
 	return text
-}
-
-// check compares what is known with want and looks for broken invariants.
-func (h *history) check(t *testing.T, want string) {
-	t.Helper()
-	if diff := cmp.Diff(strings.Fields(want), strings.Fields(h.text())); diff != "" {
-		t.Errorf("what is known (-want +got):\n%s", diff)
-	}
-	if err := checkInvariants(h.Snapshot); err != nil {
-		t.Error(err)
-	}
 }
 
 // finds returns the version in which a kind is found, and whether that needs no read.

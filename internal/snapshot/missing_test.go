@@ -4,7 +4,6 @@ package snapshot
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,11 +49,8 @@ func TestVersionsThatChangeAreReadAgain(t *testing.T) {
 			h.liveAt(word, now, from)
 			p.Note(read, Outcome{Tick: now, Times: p.Done[read].Times + 1, From: from, Gone: v.Table == nil})
 		})
-		var left []string
-		for _, r := range slices.Concat(h.AsOf(p.Began).Missing(kind("a", "New", test.versions...), p)...) {
-			left = append(left, r.Group+"/"+r.Version)
-		}
-		if got := strings.Join(left, " "); got != test.left {
+		reads := h.AsOf(p.Began).Missing(kind("a", "New", test.versions...), p)
+		if got := textOf(slices.Concat(reads...)); got != test.left {
 			t.Errorf("%s: still needs %q, want %q", name, got, test.left)
 		}
 	}
