@@ -90,6 +90,17 @@ func TestFormsAgree(t *testing.T) {
 	}
 }
 
+// A server that only extends another one has no core group. It may have the aggregated document
+// all the same.
+func TestServerWithoutACoreGroupIsAggregated(t *testing.T) {
+	server := fakeapi.New(fakeapi.Typical(2, 1, 1)[1:]...)
+	server.SetFault(fakeapi.At("/api"), fakeapi.Text(404, "404 page not found\n"))
+	doc, err := newClient(t, server).Document(context.Background())
+	if err != nil || len(doc.Groups()) != 2 || !new(snapshot.Snapshot).WithDocument(doc, 1).Aggregated() {
+		t.Errorf("%+v, %v; want an aggregated document of two groups", doc, err)
+	}
+}
+
 // Live reads agree with the document, too.
 func TestLiveReadsAgreeWithTheDocument(t *testing.T) {
 	server := fakeapi.New(oddities()...)

@@ -87,6 +87,10 @@ func TestVersionOfAPeerStays(t *testing.T) {
 					t.Errorf("%s, %d: %q, %v", name, i, v, err)
 				}
 			}
+			server.TakeRequests()
+			if _, err := find(context.Background(), r, builtIn, "New", "v9"); !meta.IsNoMatchError(err) || len(server.TakeRequests()) != 1 {
+				t.Errorf("%s, a version that the document does not list: %v; want no match after one request", name, err)
+			}
 			if r.Reset(); !local {
 				if v, err := find(context.Background(), r, builtIn, "New", "v2"); v != "v2" {
 					t.Errorf("%s, after a reset: %v", name, err)

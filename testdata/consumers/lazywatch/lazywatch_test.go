@@ -30,17 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-func TestPatterns(t *testing.T) {
-	for input, want := range map[string]string{
-		"ConfigMap, *.example.com": "", "configmaps": `"configmaps" is no kind`, "ConfigMap,": `"" is no kind`, "Config[Map": `"Config[Map" is no kind`,
-	} {
-		var got patterns
-		if err := got.Set(input); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: got %q, %v, want %q", input, got, err, want)
-		}
-	}
-}
-
 func TestFilter(t *testing.T) {
 	all := []schema.GroupVersionKind{
 		{Version: "v1", Kind: "Secret"},
@@ -269,39 +258,6 @@ func TestSourceFollowsVersionsAndVerbs(t *testing.T) {
 	})
 }
 
-// What cannot be mirrored is not tried.
-func TestWhatCannotBeMirroredIsNotTried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, filter{})
-		cluster := served("v1", "Cluster")
-		cluster.resource = newResource(cluster.gvk, cluster.name, false, mirrorable)
-		f.said(t, []change{served("v1", "Review", "create"), cluster, served("v1", "None")}, "")
-		f.wantState(t, "Review.example.com", notMirrorable, "get, list, watch, patch, delete")
-		f.wantState(t, "Cluster.example.com", notMirrorable, "no namespace")
-		f.wantState(t, "None.example.com", notMirrorable, "get, list, watch, create, patch, delete")
-	})
-}
-
-// One source fails, one pattern selects nothing; the third goes on, and readiness waits for
-// none of them.
-func TestSourcesAreIsolated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, filter{include: patterns{"Good.example.com", "B*.example.com", "Absent.*"}})
-		if got := f.ready(); got != "500 not known yet what is served" {
-			t.Error(got)
-		}
-		f.wantState(t, "B*.example.com", notServed, "")
-		f.said(t, []change{served("v1", "Good", mirrorable...)}, "+Good.v1")
-		f.said(t, []change{served("v1", "Bad", mirrorable...)}, "+Bad.v1 -Bad.v1")
-		f.wantState(t, "Good.example.com", running, "")
-		f.wantState(t, "Bad.example.com", failed, "cannot list")
-		f.wantState(t, "Absent.*", notServed, "")
-		if got := f.board.list(); len(got) != 3 || f.ready() != "200 ok" {
-			t.Errorf("%s, the board has %v", f.ready(), got)
-		}
-	})
-}
-
 // A kind that fails again and again is left alone, which readiness shows, and is tried once
 // after each rest. Its count begins anew when it comes back.
 func TestBreaker(t *testing.T) {
@@ -365,7 +321,7 @@ func TestReadyWaitsNoLongerThanSyncTimeout(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for args, want := range map[string]string{
-		"-rescan=0": "-rescan must be positive", "-include=x": "is no kind",
+		"-rescan=0": "-rescan must be positive", "-include=x": `"x" is no kind`, "-include=ConfigMap,": `"" is no kind`, "-exclude=Config[Map": "is no kind",
 	} {
 		if err := run(t.Context(), []string{args}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", args, err, want)

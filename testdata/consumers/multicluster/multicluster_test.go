@@ -156,17 +156,6 @@ func TestTakenOut(t *testing.T) {
 	}
 }
 
-// TestReset shows the trap: MaybeResetRESTMapper returns no error for a mapper that
-// cannot be reset.
-func TestReset(t *testing.T) {
-	r := newReconciler(t)
-	r.resetOnNoMatch = true
-	_, err := r.lookUp(t.Context(), meta.NewDefaultRESTMapper(nil))
-	if !meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "cannot be reset") {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestFlags(t *testing.T) {
 	for flag, want := range map[string]string{
 		"-workers=0": "-workers must be positive, not 0", "-peer=Peer": "-peer must be a kind with its group",
