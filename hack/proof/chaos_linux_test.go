@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,12 +17,10 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/apiutil"
-	"github.com/freshmapper/freshmapper/hack/control"
 	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
 
@@ -44,7 +41,7 @@ const (
 
 // chaos is a load, and how the mapper got over what was killed.
 type chaos struct {
-	load
+	*load
 	runs  atomic.Int64 // of RunWhileServed, for a kind that comes and goes
 	times map[string][]time.Duration
 }
@@ -54,13 +51,10 @@ type chaos struct {
 // through a proxy that sends each request to the next of them, dead or alive.
 func TestChaos(t *testing.T) {
 	c := &chaos{
-		load: load{
+		load: &load{
 			campaign: begin(t), steady: chaosSteady, never: chaosNever, resetting: 8, waiting: 3, missing: 69, churning: 40, rest: 40 * time.Millisecond,
 		},
 		times: map[string][]time.Duration{},
-	}
-	for _, crd := range churnedCRDs {
-		c.churned = append(c.churned, schema.FromAPIVersionAndKind(crd.group+"/v1", crd.kind))
 	}
 	for n := range 2 {
 		servers, etcd := (*kills+1-n)/2, (*etcds+1-n)/2 // the halves
@@ -107,28 +101,29 @@ func (c *chaos) page() {
 // half is a part of the chaos with a control plane of its own: everything that uses one
 // mapper at once.
 type half struct {
-	*chaos
-	plane   *control.Plane
-	servers []*server
-	m       *apiutil.DynamicRESTMapper
-	views   []*view
-
-	churn    sync.Mutex // held by whoever wants the API to stand still
+	*world
+	all      *chaos
+	m        *apiutil.DynamicRESTMapper
+	views    []*view
 	running  sync.WaitGroup
 	balancer *httptest.Server // nil with one API server
 	client   *http.Client     // the mapper's
 }
 
 func (c *chaos) half(servers, kills, etcd int) error {
-	h := &half{chaos: c, plane: startPlane(c.campaign, servers)}
-	defer func() { _ = h.plane.Stop() }() // the next half has the machine for itself
+	w, err := newWorld(c.load, servers)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = w.plane.Stop() }() // the next half has the machine for itself
+	h := &half{world: w, all: c}
 	if err := h.prepare(); err != nil {
 		return err
 	}
 	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(c.ctx)
 	h.start(ctx)
-	err := h.kill(kills, etcd)
+	err = h.kill(kills, etcd)
 	cancel()
 	h.stop()
 	if left := leaked(before); left != nil {
@@ -137,35 +132,7 @@ func (c *chaos) half(servers, kills, etcd int) error {
 	return err
 }
 
-// startPlane starts a control plane, which ends with the test.
-func startPlane(c *campaign, servers int) *control.Plane {
-	c.Helper()
-	if *out == "" && os.Getenv("KUBEBUILDER_ASSETS") == "" {
-		c.Skip("KUBEBUILDER_ASSETS is not set")
-	}
-	var plane *control.Plane
-	assets, err := control.Assets()
-	if err == nil {
-		plane, err = control.Start(c.ctx, assets, servers)
-	}
-	if err != nil {
-		c.Fatal(err)
-	}
-	c.Cleanup(func() { _ = plane.Stop() }) // what may be left is in a temporary folder
-	return plane
-}
-
 func (h *half) prepare() error {
-	for _, process := range h.plane.Servers {
-		s, err := newServer(process)
-		if err != nil {
-			return err
-		}
-		h.servers = append(h.servers, s)
-	}
-	if err := h.install(); err != nil {
-		return err
-	}
 	config := h.plane.Servers[0].Config()
 	var err error
 	if len(h.servers) > 1 {
@@ -193,7 +160,7 @@ func (h *half) start(ctx context.Context) {
 	h.running.Go(func() { h.runSteady(ctx) })
 	h.running.Go(func() {
 		_ = h.m.RunWhileServed(ctx, func(runs context.Context) error {
-			h.runs.Add(1)
+			h.all.runs.Add(1)
 			<-runs.Done()
 			return nil
 		}, h.churned[0])
@@ -296,8 +263,8 @@ func (h *half) killOne(r *rand.Rand, etcd bool) error {
 	if !ok || healthy > healthyFor {
 		h.broken("not healthy %v after readyz (%s): %v", healthy, name, h.m.Status().LastError)
 	}
-	h.took(name+": kill to readyz", ready.Sub(killed))
-	h.took(name+": readyz to healthy", healthy)
+	h.all.took(name+": kill to readyz", ready.Sub(killed))
+	h.all.took(name+": readyz to healthy", healthy)
 	time.Sleep(time.Duration(r.Int64N(int64(2 * time.Second))))
 	return h.ctx.Err()
 }
@@ -323,7 +290,7 @@ func (h *half) converge() {
 func (h *half) await(what string, most time.Duration, yes func() bool) {
 	took, ok := within(h.ctx, most, yes)
 	if ok {
-		h.took(what, took)
+		h.all.took(what, took)
 	} else if h.ctx.Err() == nil {
 		h.broken("not within %v: %s", took, what)
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,6 +61,45 @@ var (
 	}
 )
 
+// world is a control plane, and what is asked of the mappers of its API servers, while CRDs
+// come and go.
+type world struct {
+	*load
+	plane   *control.Plane
+	servers []*server
+	churn   sync.Mutex   // held by whoever wants the API to stand still
+	changes atomic.Int64 // of CRDs
+}
+
+// newWorld starts a control plane, which ends with the test.
+func newWorld(l *load, servers int) (*world, error) {
+	l.Helper()
+	if *out == "" && os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		l.Skip("KUBEBUILDER_ASSETS is not set")
+	}
+	assets, err := control.Assets()
+	if err != nil {
+		return nil, err
+	}
+	w := &world{load: l}
+	if w.plane, err = control.Start(l.ctx, assets, servers); err != nil {
+		return nil, err
+	}
+	l.Cleanup(func() { _ = w.plane.Stop() }) // what may be left is in a temporary folder
+	l.churned = nil
+	for _, crd := range churnedCRDs {
+		l.churned = append(l.churned, schema.FromAPIVersionAndKind(crd.group+"/v1", crd.kind))
+	}
+	for _, process := range w.plane.Servers {
+		s, err := newServer(process)
+		if err != nil {
+			return nil, err
+		}
+		w.servers = append(w.servers, s)
+	}
+	return w, w.install()
+}
+
 // server is an API server as an administrator sees it.
 type server struct {
 	crds dynamic.ResourceInterface
@@ -67,10 +107,11 @@ type server struct {
 }
 
 func newServer(process *control.Process) (*server, error) {
-	crds, err := crdsOf(process)
+	client, err := dynamic.NewForConfig(process.Config())
 	if err != nil {
 		return nil, err
 	}
+	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	config := process.Config()
 	config.Timeout = 10 * time.Second
 	live, err := discovery.NewDiscoveryClientForConfig(config)
@@ -78,15 +119,6 @@ func newServer(process *control.Process) (*server, error) {
 		return nil, err
 	}
 	return &server{crds, live.WithLegacy()}, nil
-}
-
-// crdsOf are the CustomResourceDefinitions of an API server.
-func crdsOf(server *control.Process) (dynamic.ResourceInterface, error) {
-	client, err := dynamic.NewForConfig(server.Config())
-	if err != nil {
-		return nil, err
-	}
-	return client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}), nil
 }
 
 // newCRD is the CustomResourceDefinition of a kind, whose versions are all served.
@@ -133,20 +165,20 @@ func (s *server) truth() (map[gvk]string, error) {
 
 // install creates the custom kinds that are served throughout, and waits until every
 // server serves them.
-func (h *half) install() error {
-	for _, k := range h.steady {
+func (w *world) install() error {
+	for _, k := range w.steady {
 		if strings.HasSuffix(k.Group, ".example.com") {
-			if _, err := h.servers[0].crds.Create(h.ctx, newCRD(k.Group, k.Kind, k.cluster, k.Version), metav1.CreateOptions{}); err != nil {
+			if _, err := w.servers[0].crds.Create(w.ctx, newCRD(k.Group, k.Kind, k.cluster, k.Version), metav1.CreateOptions{}); err != nil {
 				return err
 			}
 		}
 	}
 	var missing error
-	_, _ = within(h.ctx, time.Minute, func() bool {
+	_, _ = within(w.ctx, time.Minute, func() bool {
 		missing = nil
-		for _, s := range h.servers {
+		for _, s := range w.servers {
 			truth, err := s.truth()
-			for _, k := range h.steady {
+			for _, k := range w.steady {
 				if truth[k.gvk] == "" {
 					missing = fmt.Errorf("a server does not serve %s (%w)", k.gvk, err)
 				}
@@ -179,10 +211,10 @@ func balance(plane *control.Plane) (*httptest.Server, error) {
 }
 
 // change creates, deletes and changes CRDs, half of the time each kind is there.
-func (h *half) change(ctx context.Context) {
-	for r := h.random(1000*len(h.servers) + 100); ctx.Err() == nil; {
-		h.churn.Lock()
-		k, crds := churnedCRDs[r.IntN(len(churnedCRDs))], h.servers[r.IntN(len(h.servers))].crds
+func (w *world) change(ctx context.Context) {
+	for r := w.random(1000*len(w.servers) + 100); ctx.Err() == nil; {
+		w.churn.Lock()
+		k, crds := churnedCRDs[r.IntN(len(churnedCRDs))], w.servers[r.IntN(len(w.servers))].crds
 		crd := newCRD(k.group, k.kind, r.IntN(2) == 0, k.versions...)
 		switch r.IntN(4) {
 		case 0, 1:
@@ -195,7 +227,8 @@ func (h *half) change(ctx context.Context) {
 				_, _ = crds.Update(ctx, have, metav1.UpdateOptions{})
 			}
 		}
-		h.churn.Unlock()
+		w.churn.Unlock()
+		w.changes.Add(1)
 		pause(ctx, time.Duration(r.Int64N(int64(1500*time.Millisecond))))
 	}
 }

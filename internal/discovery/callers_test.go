@@ -5,7 +5,6 @@
 package discovery
 
 import (
-	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,13 +18,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
-	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
 // tenants is a careless server: each caller has its own kinds, but all documents have the
 // same ETag, and every request with an ETag is answered with 304.
 type tenants struct {
-	caller  func(*http.Request) string
+	header  string // that tells callers apart
 	servers map[string]*fakeapi.Server
 	asked   []string // callers and paths, in the order of the requests
 }
@@ -33,8 +31,8 @@ type tenants struct {
 // tenantKind is served to everybody, with a resource that is named after the tenant.
 var tenantKind = schema.GroupKind{Group: "tenant.example.com", Kind: "Mine"}
 
-func newTenants(caller func(*http.Request) string) *tenants {
-	ts := &tenants{caller: caller, servers: map[string]*fakeapi.Server{}}
+func newTenants(header string) *tenants {
+	ts := &tenants{header: header, servers: map[string]*fakeapi.Server{}}
 	for _, name := range []string{"a", "b"} {
 		server := fakeapi.New(fakeapi.Typical(2, 1, 1)...)
 		server.PutVersion(tenantKind.Group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{{Name: "of-" + name, Singular: "mine", Kind: tenantKind.Kind}}})
@@ -46,7 +44,7 @@ func newTenants(caller func(*http.Request) string) *tenants {
 
 // RoundTrip implements http.RoundTripper.
 func (ts *tenants) RoundTrip(req *http.Request) (*http.Response, error) {
-	name := ts.caller(req)
+	name := strings.TrimPrefix(req.Header.Get(ts.header), "Bearer ")
 	if req.Header.Get("If-None-Match") == "" {
 		ts.asked = append(ts.asked, name+" "+req.URL.Path)
 		resp, err := ts.servers[name].Client().Transport.RoundTrip(req)
@@ -59,49 +57,23 @@ func (ts *tenants) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusNotModified, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
 }
 
-// byToken tells callers apart as an API server does.
-func byToken(req *http.Request) string {
-	return strings.TrimPrefix(req.Header.Get("Authorization"), "Bearer ")
-}
-
-func byHeader(name string) func(*http.Request) string {
-	return func(req *http.Request) string { return req.Header.Get(name) }
-}
-
 // wantKindsOf reads the document and wants the kinds of one tenant.
 func wantKindsOf(t *testing.T, c *Client, name string) {
 	t.Helper()
-	bulk, err := c.Document(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, _, err := new(snapshot.Snapshot).WithDocument(bulk, 1).RESTMapping(tenantKind, nil)
+	m, _, err := everything(t, c).RESTMapping(tenantKind, nil)
 	if err != nil || m.Resource.Resource != "of-"+name {
 		t.Errorf("tenant %s is told %v, %v", name, m, err)
 	}
-}
-
-func tenantClient(t *testing.T, cfg *rest.Config) *Client {
-	t.Helper()
-	httpClient, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := NewClient(cfg, httpClient, Options{RequestTimeout: 10 * time.Second, MaxResponseBytes: 8 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // A mapper may send other credentials than before: a file has a new token, a wrapper
 // impersonates somebody else. Then a 304 proves nothing of the document that it has.
 func TestUnchangedForOtherCredentials(t *testing.T) {
 	for name, test := range map[string]struct {
-		caller func(*http.Request) string
+		header string
 		become func(t *testing.T, cfg *rest.Config) (tenant func(name string))
 	}{
-		"rotated token file": {byToken, func(t *testing.T, cfg *rest.Config) func(string) {
+		"rotated token file": {"Authorization", func(t *testing.T, cfg *rest.Config) func(string) {
 			cfg.BearerTokenFile = filepath.Join(t.TempDir(), "token")
 			become := func(tenant string) {
 				if err := os.WriteFile(cfg.BearerTokenFile, []byte(tenant), 0o600); err != nil {
@@ -112,25 +84,30 @@ func TestUnchangedForOtherCredentials(t *testing.T) {
 			become("a") // client-go reads the file when it makes a client
 			return become
 		}},
-		"wrapper that adds a token":  {byToken, wrapped("Authorization", "Bearer ")},
-		"wrapper that impersonates":  {byHeader("Impersonate-User"), wrapped("Impersonate-User", "")},
-		"wrapper that adds an extra": {byHeader("Impersonate-Extra-Tenant"), wrapped("Impersonate-Extra-Tenant", "")},
+		"wrapper that adds a token":  {"Authorization", wrapped("Authorization", "Bearer ")},
+		"wrapper that impersonates":  {"Impersonate-User", wrapped("Impersonate-User", "")},
+		"wrapper that adds an extra": {"Impersonate-Extra-Tenant", wrapped("Impersonate-Extra-Tenant", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ts := newTenants(test.caller)
+				ts := newTenants(test.header)
 				cfg := &rest.Config{Host: "http://fake.invalid", QPS: -1, Transport: ts}
 				become := test.become(t, cfg)
-				c := tenantClient(t, cfg)
-				for range 2 {
-					for _, tenant := range []string{"a", "b"} {
-						become(tenant)
-						wantKindsOf(t, c, tenant)
-						ts.asked = nil
-						wantKindsOf(t, c, tenant)
-						if diff := cmp.Diff([]string{tenant + " /api 304", tenant + " /apis 304"}, ts.asked); diff != "" {
-							t.Errorf("the same credentials again: requests (-want +got):\n%s", diff)
-						}
+				httpClient, err := rest.HTTPClientFor(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c, err := NewClient(cfg, httpClient, Options{RequestTimeout: 10 * time.Second, MaxResponseBytes: 8 << 20})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, tenant := range []string{"a", "b", "a", "b"} {
+					become(tenant)
+					wantKindsOf(t, c, tenant)
+					ts.asked = nil
+					wantKindsOf(t, c, tenant)
+					if diff := cmp.Diff([]string{tenant + " /api 304", tenant + " /apis 304"}, ts.asked); diff != "" {
+						t.Errorf("the same credentials again: requests (-want +got):\n%s", diff)
 					}
 				}
 			})
@@ -141,22 +118,14 @@ func TestUnchangedForOtherCredentials(t *testing.T) {
 // wrapped is a wrapper that sets a header to the present tenant.
 func wrapped(header, prefix string) func(*testing.T, *rest.Config) func(string) {
 	return func(_ *testing.T, cfg *rest.Config) func(string) {
-		w := &headerSetter{name: header}
+		value := ""
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			w.next = next
-			return w
+			return transport(func(req *http.Request) (*http.Response, error) {
+				req = req.Clone(req.Context())
+				req.Header.Set(header, value)
+				return next.RoundTrip(req)
+			})
 		})
-		return func(tenant string) { w.value = prefix + tenant }
+		return func(tenant string) { value = prefix + tenant }
 	}
-}
-
-type headerSetter struct {
-	next        http.RoundTripper
-	name, value string
-}
-
-func (h *headerSetter) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = req.Clone(req.Context())
-	req.Header.Set(h.name, h.value)
-	return h.next.RoundTrip(req)
 }

@@ -3,47 +3,59 @@
 package fakeapi
 
 import (
-	"strconv"
+	"fmt"
 	"strings"
 	"testing"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/discovery"
 )
 
-func TestNegotiation(t *testing.T) {
+// What a server that has sample answers: the code, and the Content-Type or the text of an error.
+func TestAnswers(t *testing.T) {
+	const (
+		absent      = `404 {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}` + "\n"
+		unknownPath = "404 404 page not found\n"
+		refused     = `406 {"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server was unable to respond with a content type that the client supports","reason":"NotAcceptable","details":{},"code":406}` + "\n"
+	)
 	all := Forms{V2: true, V2beta1: true, Protobuf: true}
-	for _, test := range []struct {
-		name         string
+	for name, test := range map[string]struct {
 		forms        Forms
 		path, accept string
-		want         string // the Content-Type, or the code
+		want         string
 	}{
-		{"protobuf first", all, "/apis", v2Protobuf + "," + v2JSON + "," + plainJSON, v2Protobuf},
-		{"spaces", all, "/api", " " + v2JSON + " , " + plainJSON, v2JSON},
-		{"aggregated before plain", all, "/apis", plainJSON + "," + v2JSON + "", v2JSON},
-		{"a server without v2", V2Beta1Only(), "/apis", v2JSON + "," + v2beta1JSON + "," + plainJSON, v2beta1JSON},
-		{"a server without v2beta1", Aggregated(), "/apis", v2beta1JSON, "406"},
-		{"a server without protobuf", Forms{V2: true}, "/apis", v2Protobuf + "," + v2JSON, v2JSON},
-		{"a legacy server", Legacy(), "/apis", v2Protobuf + "," + v2JSON + "," + plainJSON, plainJSON},
-		{"no Accept", all, "/apis", "", plainJSON},
-		{"aggregated, not a root, or plain", all, "/apis/example.com/v1", v2JSON + "," + plainJSON, plainJSON},
-		{"another kind", all, "/apis", "application/json;as=Table;v=v1;g=meta.k8s.io", "406"},
-		{"nonsense", all, "/apis", ";;,/", "406"},
-		{"query and trailing slash", all, "/apis/?timeout=32s", plainJSON, plainJSON},
+		"protobuf first":                   {all, "/apis", v2Protobuf + "," + v2JSON + "," + plainJSON, "200 " + v2Protobuf},
+		"spaces":                           {all, "/api", " " + v2JSON + " , " + plainJSON, "200 " + v2JSON},
+		"aggregated before plain":          {all, "/apis", plainJSON + "," + v2JSON, "200 " + v2JSON},
+		"a server without v2":              {V2Beta1Only(), "/apis", v2JSON + "," + v2beta1JSON + "," + plainJSON, "200 " + v2beta1JSON},
+		"a server without v2beta1":         {Aggregated(), "/apis", v2beta1JSON, refused},
+		"a server without protobuf":        {Forms{V2: true}, "/apis", v2Protobuf + "," + v2JSON, "200 " + v2JSON},
+		"a legacy server":                  {Legacy(), "/apis", v2Protobuf + "," + v2JSON + "," + plainJSON, "200 " + plainJSON},
+		"no Accept":                        {all, "/apis", "", "200 " + plainJSON},
+		"aggregated, not a root, or plain": {all, "/apis/example.com/v1", v2JSON + "," + plainJSON, "200 " + plainJSON},
+		"another kind":                     {all, "/apis", "application/json;as=Table;v=v1;g=meta.k8s.io", refused},
+		"nonsense":                         {all, "/apis", ";;,/", refused},
+		"query and trailing slash":         {all, "/apis/?timeout=32s", plainJSON, "200 " + plainJSON},
+		"no such group":                    {all, "/apis/absent", plainJSON, unknownPath},
+		"no such group, with a version":    {all, "/apis/absent/v1", plainJSON, unknownPath},
+		"the core group, in a wrong place": {all, "/apis//v1", plainJSON, unknownPath},
+		"objects":                          {all, "/apis/example.com/v1/foos", plainJSON, unknownPath},
+		"objects of the core group":        {all, "/api/v1/pods", plainJSON, unknownPath},
+		"the root":                         {all, "/", plainJSON, unknownPath},
+		"no such version":                  {all, "/apis/example.com/v9", plainJSON, absent},
+		"no such version of core":          {all, "/api/v9", plainJSON, absent},
+		"a stale version":                  {all, "/apis/metrics.example.com/v1beta1", plainJSON, "503 service unavailable\n"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := New(sample()...)
-			s.SetForms(test.forms)
-			r := get(t, s, test.path, test.accept, "")
-			got := strconv.Itoa(r.Code)
-			if r.Code == 200 {
-				got = r.Header.Get("Content-Type")
-			}
-			if got != test.want {
-				t.Errorf("got %s, want %s", got, test.want)
-			}
-		})
+		s := New(sample()...)
+		s.SetForms(test.forms)
+		r := get(t, s, test.path, test.accept, "")
+		got := fmt.Sprintf("%d %s", r.Code, r.Body)
+		if r.Code == 200 {
+			got = "200 " + r.Header.Get("Content-Type")
+		}
+		if got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
+	}
+	if r := get(t, New(), "/api", plainJSON, ""); r.Code != 404 {
+		t.Errorf("/api without a core group: %d", r.Code)
 	}
 }
 
@@ -89,45 +101,5 @@ func TestETag(t *testing.T) {
 	s.SetForms(Forms{V2: true})
 	if r := get(t, s, "/apis", v2JSON, etag); r.Code != 200 || r.Header.Get("ETag") != "" || r.Header.Get("Vary") != "" {
 		t.Errorf("without validators: code %d, %v", r.Code, r.Header)
-	}
-}
-
-func TestErrors(t *testing.T) {
-	const (
-		notFound    = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"the server could not find the requested resource","reason":"NotFound","details":{},"code":404}` + "\n"
-		unknownPath = "404 page not found\n"
-	)
-	s := New(sample()...)
-	for path, want := range map[string]result{
-		"/apis/absent":                      {Code: 404, Body: unknownPath},
-		"/apis/absent/v1":                   {Code: 404, Body: unknownPath},
-		"/apis//v1":                         {Code: 404, Body: unknownPath},
-		"/apis/example.com/v1/foos":         {Code: 404, Body: unknownPath},
-		"/api/v1/pods":                      {Code: 404, Body: unknownPath},
-		"/":                                 {Code: 404, Body: unknownPath},
-		"/apis/example.com/v9":              {Code: 404, Body: notFound},
-		"/api/v9":                           {Code: 404, Body: notFound},
-		"/apis/metrics.example.com/v1beta1": {Code: 503, Body: "service unavailable\n"},
-	} {
-		got := get(t, s, path, plainJSON, "")
-		if got.Code != want.Code || got.Body != want.Body {
-			t.Errorf("%s: %d %s", path, got.Code, got.Body)
-		}
-	}
-	if r := get(t, New(), "/api", plainJSON, ""); r.Code != 404 {
-		t.Errorf("/api without a core group: %d", r.Code)
-	}
-
-	client, err := discovery.NewDiscoveryClientForConfig(s.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, gv := range []string{"absent/v1", "example.com/v9"} {
-		if _, err := client.ServerResourcesForGroupVersion(gv); !apierrors.IsNotFound(err) {
-			t.Errorf("client-go about %s: %v", gv, err)
-		}
-	}
-	if _, err := client.ServerResourcesForGroupVersion("metrics.example.com/v1beta1"); !apierrors.IsServiceUnavailable(err) {
-		t.Errorf("client-go about a stale version: %v", err)
 	}
 }

@@ -213,7 +213,7 @@ func TestEventIsAnsweredAgainForAMinute(t *testing.T) {
 			want []time.Duration
 		}{
 			{0, bell.RingEvent, []time.Duration{0, 2, 8, 20, 70}},
-			{4 * time.Second, bell.Ring, []time.Duration{0}},
+			{5 * time.Second, bell.Ring, []time.Duration{0}},
 			{15 * time.Second, bell.RingEvent, []time.Duration{0, 2, 8, 20, 70}},
 			{50 * time.Second, bell.Ring, []time.Duration{0}},
 		} {

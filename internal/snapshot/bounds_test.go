@@ -32,38 +32,6 @@ func TestNamesThatBeginWithOthersTakeNoMemory(t *testing.T) {
 	}
 }
 
-// The work never grows with the square of what a server sends: these rows would hang.
-func TestWorkIsLinearInWhatIsReceived(t *testing.T) {
-	foos := Resource{Name: "foos", Singular: "foo", Kind: "Foo"}
-	longName := document{
-		{name: "a", versions: []docVersion{{name: "v1", read: true, resources: []Resource{foos}}}},
-		{name: strings.Repeat("a", 8<<20), versions: []docVersion{{name: "v1", read: true, resources: []Resource{foos}}}},
-	}
-	for i := range 20 { // small maps do not hash
-		longName = append(longName, docGroup{name: fmt.Sprint(i)})
-	}
-	kinds := []Resource{foos}
-	for i := range 30_000 {
-		kinds = append(kinds, Resource{Name: fmt.Sprintf("foo%ds", i), Singular: fmt.Sprintf("foo%d", i), Kind: fmt.Sprintf("Foo%d", i)})
-	}
-	clashes := []Resource{foos} // of all forms
-	for i := range 20_000 {
-		clashes = append(clashes, Resource{Name: fmt.Sprintf("list%d", i), Singular: "list", Kind: strings.Repeat("List", i%20)})
-	}
-	inVersion := func(resources []Resource) document {
-		return document{{name: "a", versions: []docVersion{{name: "v1", read: true, resources: resources}}}}
-	}
-	for name, test := range map[string]struct {
-		doc  document
-		want int
-	}{"a long name": {longName, 2}, "many kinds": {inVersion(kinds), 1}, "many clashes": {inVersion(clashes), 1}} {
-		found, _, err := test.doc.snapshot().KindsFor(schema.GroupVersionResource{Group: "a", Resource: "foos"})
-		if err != nil || len(found) != test.want {
-			t.Errorf("%s: %d kinds, %v; want %d", name, len(found), err, test.want)
-		}
-	}
-}
-
 // A lookup of a form that is derived from another one takes no memory for all other forms.
 func TestRareFormsTakeLittleMemory(t *testing.T) {
 	var kinds []Resource

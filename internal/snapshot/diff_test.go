@@ -4,7 +4,6 @@ package snapshot
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 
@@ -89,67 +88,43 @@ func TestDiffListsWhatComesGoesAndChanges(t *testing.T) {
 	}
 }
 
-// checkDiff applies the changes from a to b and looks whether that makes b.
+// checkDiff compares the changes from a to b with what lookups find in both.
 func checkDiff(a, b *Snapshot) error {
-	kinds := a.kindSet()
-	place := -1
-	order := append(a.kindOrder(), b.kindOrder()...)
+	was, is := a.kindSet(), b.kindSet()
+	var want, got []string
+	for _, gvk := range a.kindOrder() {
+		if _, stays := is[gvk]; !stays {
+			want = append(want, fmt.Sprint(ChangeRemoved, gvk, was[gvk].target))
+		}
+	}
+	for _, gvk := range b.kindOrder() {
+		before, existed := was[gvk]
+		now := is[gvk]
+		before.best = before.best && now.best // that a kind loses this place is not listed
+		switch {
+		case !existed:
+			want = append(want, fmt.Sprint(ChangeAdded, gvk, now.target))
+		case before != now:
+			want = append(want, fmt.Sprint(ChangeChanged, gvk, now.target))
+		}
+	}
 	for _, c := range Diff(a, b) {
-		gvk := c.Mapping.GroupVersionKind
-		now, had := kinds[gvk]
-		next := stateOf{c.Mapping.Resource.Resource, c.Mapping.Scope.Name(), c.Verbs, b.isPreferred(gvk)}
-		from := 0
-		switch c.Type {
-		case ChangeRemoved:
-			if next.preferred = a.isPreferred(gvk); !had || now != next {
-				return fmt.Errorf("removed %v, which was %v (%v)", c.Mapping, now, had)
-			}
-			delete(kinds, gvk)
-		case ChangeAdded:
-			if from = len(a.kindOrder()); had {
-				return fmt.Errorf("added %v, which was there", c.Mapping)
-			}
-			kinds[gvk] = next
-		case ChangeChanged:
-			if from = len(a.kindOrder()); !had || now == next {
-				return fmt.Errorf("changed %v, which was %v (%v)", c.Mapping, now, had)
-			}
-			kinds[gvk] = next
-		}
-		at := from + slices.Index(order[from:], gvk)
-		if at <= place {
-			return fmt.Errorf("%v is out of order", c.Mapping)
-		}
-		place = at
+		is := target{c.Mapping.Resource.Resource, c.Mapping.Scope == meta.RESTScopeNamespace, c.Verbs}
+		got = append(got, fmt.Sprint(c.Type, c.Mapping.GroupVersionKind, is))
 	}
-	want := b.kindSet()
-	for gvk, state := range kinds {
-		// That a kind lost its place as the preferred one is not listed.
-		if state.preferred && !want[gvk].preferred {
-			state.preferred = false
-			kinds[gvk] = state
-		}
-	}
-	if !maps.Equal(kinds, want) {
-		return fmt.Errorf("the changes lead to %v, not %v", kinds, want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("changes (-want +got):\n%s", diff)
 	}
 	return nil
 }
 
-// stateOf is what Diff compares of a kind.
-type stateOf struct {
-	resource  string
-	scope     meta.RESTScopeName
-	verbs     Verbs
-	preferred bool // a lookup without a version ends here
-}
-
-func (s *Snapshot) kindSet() map[schema.GroupVersionKind]stateOf {
-	kinds := map[schema.GroupVersionKind]stateOf{}
+func (s *Snapshot) kindSet() map[schema.GroupVersionKind]kindState {
+	kinds := map[schema.GroupVersionKind]kindState{}
 	for _, gvk := range s.kindOrder() {
 		m, _, _ := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
-		to, _ := s.Group(gvk.Group).Version(gvk.Version).Table.target(gvk.Kind)
-		kinds[gvk] = stateOf{m.Resource.Resource, m.Scope.Name(), to.verbs, s.isPreferred(gvk)}
+		served, _ := s.Group(gvk.Group).Version(gvk.Version).Table.target(gvk.Kind)
+		is := target{m.Resource.Resource, m.Scope == meta.RESTScopeNamespace, served.verbs}
+		kinds[gvk] = kindState{is, s.isPreferred(gvk)}
 	}
 	return kinds
 }

@@ -32,8 +32,8 @@ type docVersion struct {
 // errUnread is why a version of a document could not be read.
 var errUnread = errors.New("unread")
 
-// groups makes the groups of a snapshot.
-func (d document) groups() []*Group {
+// snapshot makes the snapshot of a mapper that has read d.
+func (d document) snapshot() *Snapshot {
 	groups := make([]*Group, 0, len(d))
 	for _, g := range d {
 		versions := make([]Version, 0, len(g.versions))
@@ -46,25 +46,15 @@ func (d document) groups() []*Group {
 		}
 		groups = append(groups, NewGroup(g.name, g.preferred, versions))
 	}
-	return groups
+	return after(groups...)
 }
 
-// snapshot makes the snapshot of a mapper that has read d.
-func (d document) snapshot() *Snapshot {
-	return new(Snapshot).WithDocument(NewList(d.groups(), true), 1)
-}
-
-// library makes what client-go's mapper is made of.
-func (d document) library() []*restmapper.APIGroupResources {
+// library makes client-go's mapper of the same.
+func (d document) library() meta.RESTMapper {
 	groups := make([]*restmapper.APIGroupResources, 0, len(d))
 	for _, g := range d {
-		group := &restmapper.APIGroupResources{
-			Group: metav1.APIGroup{
-				Name:             g.name,
-				PreferredVersion: metav1.GroupVersionForDiscovery{Version: g.preferred},
-			},
-			VersionedResources: map[string][]metav1.APIResource{},
-		}
+		group := &restmapper.APIGroupResources{VersionedResources: map[string][]metav1.APIResource{}}
+		group.Group.Name, group.Group.PreferredVersion.Version = g.name, g.preferred
 		for _, v := range g.versions {
 			group.Group.Versions = append(group.Group.Versions, metav1.GroupVersionForDiscovery{Version: v.name})
 			if v.read {
@@ -73,7 +63,7 @@ func (d document) library() []*restmapper.APIGroupResources {
 		}
 		groups = append(groups, group)
 	}
-	return groups
+	return restmapper.NewDiscoveryRESTMapper(groups)
 }
 
 func libraryResources(resources []Resource) []metav1.APIResource {
@@ -93,33 +83,6 @@ func (d document) complete() bool {
 	}
 	return true
 }
-
-func (d document) version(group, version string) *docVersion {
-	for i := range d {
-		if d[i].name != group {
-			continue
-		}
-		for j := range d[i].versions {
-			if d[i].versions[j].name == version {
-				return &d[i].versions[j]
-			}
-		}
-	}
-	return nil
-}
-
-func (d document) clone() document {
-	d = slices.Clone(d)
-	for i := range d {
-		d[i].versions = slices.Clone(d[i].versions)
-		for j := range d[i].versions {
-			d[i].versions[j].resources = slices.Clone(d[i].versions[j].resources)
-		}
-	}
-	return d
-}
-
-func isNoMatch(err error) bool { return meta.IsNoMatchError(err) }
 
 var (
 	foos = Resource{Name: "foos", Singular: "foo", Kind: "Foo", Namespaced: true}

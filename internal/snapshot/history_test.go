@@ -4,11 +4,8 @@ package snapshot
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -81,6 +78,9 @@ type history struct {
 	legacy bool
 	now    Tick              // of the last event
 	seen   map[string]*Group // in documents, by their words: groups of the same bytes are the same
+
+	began Tick // when a read began that ends later
+	from  *Snapshot
 }
 
 // newHistory begins with a read of the document, unless text is empty.
@@ -179,17 +179,6 @@ func (v *Version) text(group string) string {
 	return text
 }
 
-// check compares what is known with want and looks for broken invariants.
-func (h *history) check(t *testing.T, want string) {
-	t.Helper()
-	if diff := cmp.Diff(strings.Fields(want), strings.Fields(h.text())); diff != "" {
-		t.Errorf("what is known (-want +got):\n%s", diff)
-	}
-	if err := checkInvariants(h.Snapshot); err != nil {
-		t.Error(err)
-	}
-}
-
 // finds returns the version in which a kind is found, and whether that needs no read.
 func (s *Snapshot) finds(group, kind string, versions ...string) (version string, current bool) {
 	m, current, err := s.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, versions)
@@ -197,98 +186,6 @@ func (s *Snapshot) finds(group, kind string, versions ...string) (version string
 		return "", current
 	}
 	return m.GroupVersionKind.Version, current
-}
-
-// server is what the reads of a lookup find.
-type server struct {
-	document string            // does not answer, if "!"
-	live     string            // what the document says, if empty
-	noLists  bool              // lists of groups do not answer
-	then     map[string]string // what is live after a read
-	changes  func() string     // what is live after each read; may be nil
-}
-
-// proof is a lookup, which makes the reads that are missing as package reload does.
-type proof struct {
-	*history
-	on    server
-	q     Query
-	p     Progress
-	reads []string
-	seen  *Snapshot // as the lookup sees it
-}
-
-// prove makes a lookup and writes down its reads and what it ends in:
-//
-//	document  /api and /apis
-//	a/        the list of a group's versions, /apis/a
-//	a/v1      what a version serves, /apis/a/v1
-func (h *history) prove(on server, q Query) string {
-	if on.live == "" {
-		on.live = on.document
-	}
-	p := &proof{history: h, on: on, q: q, p: Progress{Began: h.now, Start: h.Snapshot, Done: map[Read]Outcome{}}}
-	for len(p.reads) < 50 && !p.current() {
-		reads := p.seen.Missing(q, p.p)
-		if len(reads) == 0 {
-			break
-		}
-		if len(reads) == 1 {
-			reads[0] = reads[0][:1]
-		}
-		for _, r := range slices.Concat(reads...) {
-			p.make(r)
-		}
-	}
-	made := strings.Join(p.reads, ", ")
-	if made == "" {
-		made = "nothing"
-	}
-	return made + " → " + p.answer()
-}
-
-func (p *proof) current() bool {
-	p.seen = p.AsOf(p.p.Began)
-	_, current, err := p.find()
-	p.p.Found = err == nil
-	return current
-}
-
-// make makes one read and notes how it ended.
-func (p *proof) make(r Read) {
-	now, from := p.tick(), p.Snapshot
-	o := Outcome{Tick: now, Times: p.p.Done[r].Times + 1, From: from}
-	text := "document"
-	switch r.Part {
-	case PartDocument:
-		if p.on.document == "!" {
-			o.Err = errUnread
-		} else {
-			p.documentAt(p.on.document, now)
-		}
-	case PartList:
-		text = r.Group + "/"
-		if p.on.noLists {
-			o.Err = errUnread
-			p.Snapshot = p.WithList(r.Group, nil, "", errUnread, now, p.Snapshot)
-		} else {
-			p.groupAt(now, r.Group, versionsIn(p.on.live, r.Group)...)
-		}
-	case PartVersion:
-		text = r.Group + "/" + r.Version
-		word := wordOf(p.on.live, text)
-		_, v := parseVersion(word)
-		o.Gone, o.Err = v.Table == nil && v.Err == nil && from.Serves(r.Group, r.Version), v.Err
-		p.liveAt(word, now, from)
-	}
-	p.p.Note(r, o)
-	p.reads = append(p.reads, text)
-	if live, ok := p.on.then[text]; ok {
-		p.on.live = live
-	}
-	if p.on.changes != nil {
-		p.on.live = p.on.changes()
-	}
 }
 
 func versionsIn(text, group string) (versions []string) {
@@ -308,47 +205,4 @@ func wordOf(text, name string) string {
 		}
 	}
 	return name
-}
-
-func (p *proof) find() (schema.GroupVersion, bool, error) {
-	if p.q.All && !p.q.ByResource {
-		ms, current, err := p.seen.RESTMappings(schema.GroupKind{Group: p.q.Group, Kind: p.q.Name}, p.q.Versions)
-		if err != nil {
-			return schema.GroupVersion{}, current, err
-		}
-		return ms[0].GroupVersionKind.GroupVersion(), current, nil
-	}
-	if !p.q.ByResource {
-		m, current, err := p.seen.RESTMapping(schema.GroupKind{Group: p.q.Group, Kind: p.q.Name}, p.q.Versions)
-		if err != nil {
-			return schema.GroupVersion{}, current, err
-		}
-		return m.GroupVersionKind.GroupVersion(), current, nil
-	}
-	gvr := schema.GroupVersionResource{Group: p.q.Group, Version: strings.Join(p.q.Versions, ""), Resource: p.q.Name}
-	gvk, current, err := p.seen.KindFor(gvr)
-	return gvk.GroupVersion(), current, err
-}
-
-// answer is the version in which something is found, "failed" if what could not be read
-// may have it, or "no match".
-func (p *proof) answer() string {
-	gv, _, err := p.find()
-	if err == nil {
-		return gv.Group + "/" + gv.Version
-	}
-	for r, o := range p.p.Done {
-		if o.Err != nil && (r.Part != PartDocument || !p.q.Live()) {
-			return "failed"
-		}
-	}
-	for _, g := range p.seen.GroupsOf(p.q) {
-		if slices.ContainsFunc(g.Versions(), func(v Version) bool { return v.Err != nil && p.q.wants(v.Name) }) {
-			return "failed"
-		}
-	}
-	if p.q.anyVersion() && p.p.Any(p.q.Group, func(o Outcome) bool { return o.Gone }) {
-		return "no match yet"
-	}
-	return "no match"
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/restmapper"
 )
 
 // withoutGroup are the lookups of a resource that name no group.
@@ -96,12 +95,12 @@ func TestUnusualNamesAreFound(t *testing.T) {
 	if err := checkInvariants(s); err != nil {
 		t.Error(err)
 	}
-	library := restmapper.NewDiscoveryRESTMapper(doc.library())
+	library := doc.library()
 	for _, g := range s.groups {
 		for _, name := range g.knownNames() {
 			for _, q := range withoutGroup(name) {
-				if failed := compare(doc, s, library, q, new(tally)); failed != nil {
-					t.Error(failed)
+				if err := compare(doc, s, library, q, new(tally)); err != nil {
+					t.Error(err)
 				}
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -91,27 +90,14 @@ func randomResources(d dice) []Resource {
 }
 
 func randomResource(d dice) Resource {
-	r := Resource{Kind: pick(d, kindWords), Namespaced: oneIn(d, 2)}
-	plural, singular := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: r.Kind})
-	switch d.IntN(6) {
-	case 0:
-		r.Name = pick(d, nameWords)
-	case 1:
-		r.Name = singular.Resource
-	case 2:
-		r.Name = pick(d, nameWords) + "/" + pick(d, []string{"status", "scale", ""})
-	default:
-		r.Name = plural.Resource
+	kind := pick(d, kindWords)
+	plural, singular := guess(kind)
+	part := pick(d, nameWords) + "/" + pick(d, []string{"status", "scale", ""})
+	name := pick(d, []string{plural, plural, plural, singular, pick(d, nameWords), part})
+	return Resource{
+		Kind: kind, Namespaced: oneIn(d, 2), Name: name,
+		Singular: pick(d, []string{"", "", singular, singular, pick(d, nameWords), name}),
 	}
-	switch d.IntN(6) {
-	case 0:
-		r.Singular = pick(d, nameWords)
-	case 1:
-		r.Singular = r.Name
-	case 2, 3:
-		r.Singular = singular.Resource
-	}
-	return r
 }
 
 // randomQuery asks, more often than not, for something that is in doc.
@@ -152,38 +138,19 @@ func randomGroupName(d dice, group string) string {
 
 // randomGroupPart returns also the beginning of the group, or nothing.
 func randomGroupPart(d dice, group string) string {
-	switch d.IntN(8) {
-	case 0, 1:
-		return ""
-	case 2:
-		return group[:d.IntN(len(group)+1)]
-	default:
-		return randomGroupName(d, group)
-	}
+	name := randomGroupName(d, group)
+	return pick(d, []string{"", "", group[:d.IntN(len(group)+1)], name, name, name, name, name})
 }
 
 func randomVersion(d dice, doc document, version string) string {
-	switch d.IntN(16) {
-	case 0, 1, 2, 3:
-		return ""
-	case 4:
-		return pick(d, []string{"__internal", "v9", "*"})
-	case 5:
-		return pick(d, versionWords)
-	case 6:
-		_, version, _ = randomResourceOf(d, doc)
-	}
-	return version
+	_, elsewhere, _ := randomResourceOf(d, doc)
+	odd := pick(d, []string{"__internal", "v9", "*", pick(d, versionWords)})
+	return pick(d, []string{"", "", odd, elsewhere, version, version, version, version})
 }
 
 func randomVersions(d dice, doc document, version string) []string {
-	switch d.IntN(6) {
-	case 0, 1:
-		return nil
-	case 2, 3:
-		return []string{version}
-	case 4:
-		return []string{randomVersion(d, doc, version)}
+	if !oneIn(d, 3) {
+		return pick(d, [][]string{nil, {version}})
 	}
 	versions := []string{}
 	for range d.IntN(4) {
@@ -193,26 +160,14 @@ func randomVersions(d dice, doc document, version string) []string {
 }
 
 func randomKind(d dice, r Resource) string {
-	switch d.IntN(8) {
-	case 0:
-		return pick(d, kindWords)
-	case 1:
-		return strings.ToLower(r.Kind)
-	case 2:
-		return strings.ToUpper(r.Kind)
-	case 3:
-		return r.Kind + "List"
-	case 4:
-		return strings.ToLower(r.Kind + "List")
-	default:
-		return r.Kind
-	}
+	list, lower, upper := r.Kind+"List", strings.ToLower(r.Kind), strings.ToUpper(r.Kind)
+	return pick(d, []string{r.Kind, r.Kind, r.Kind, lower, upper, list, strings.ToLower(list), pick(d, kindWords)})
 }
 
 func randomName(d dice, r Resource) string {
-	plural, singular := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: r.Kind + "List"})
+	plural, singular := guess(r.Kind + "List")
 	name := pick(d, []string{
-		r.Name, r.Name, r.Name, r.Singular, strings.ToLower(r.Kind), pick(d, nameWords), plural.Resource, singular.Resource,
+		r.Name, r.Name, r.Name, r.Singular, strings.ToLower(r.Kind), pick(d, nameWords), plural, singular,
 	})
 	if name == "" && !oneIn(d, 8) {
 		name = r.Name

@@ -54,40 +54,46 @@ var table []byte
 // No test of an operator's own is worse on the fork, and on a real API server the fork
 // acts on what comes late or changes.
 func TestAdopters(t *testing.T) {
-	if *page == "" {
-		t.Skip("-page does not say where to write; this takes hours")
-	}
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	c := begin(t)
 	var known struct{ Operators []operator }
-	if err := yaml.Unmarshal(table, &known); err != nil {
-		t.Fatal("read operators.yaml:", err)
-	}
+	must(t, yaml.Unmarshal(table, &known))
 	head, err := os.ReadFile(root + "/docs/adopters.md") // what it says before the first table
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var own, live report.Page
-	all := &results{lists: map[string][]string{}}
+	all := results{lists: map[string][]string{}}
 	for _, op := range known.Operators {
 		t.Run(op.Name, func(t *testing.T) {
-			tr := &trees{operator: op, commands: commands{ctx}, dir: t.TempDir()}
+			tr := &trees{operator: op, commands: c, dir: t.TempDir()}
 			tr.copy(t)
-			t.Run("tests", func(t *testing.T) { tr.compare(t, all) })
+			t.Run("tests", func(t *testing.T) { tr.compare(t, &all) })
 			if op.Live != nil {
 				t.Run("live", func(t *testing.T) { tr.live(t, &live) })
 			}
-			if ctx.Err() != nil {
-				t.Fatal(ctx.Err())
-			}
+			must(t, c.ctx.Err())
 		})
 	}
-	all.page(&own, "operator", "version", "controller-runtime", "Go", "packages", "tests", "same", "worse", "better", "run on")
+	all.page(&own, "operator", "packages")
 	own.Text("## On a real API server\n")
 	own.Text("Each side has an API server of its own. Times depend on what else the machine does; what counts is whether the operator acts at all, within %v.\n", giveUp)
 	own.Text("%s\n", live.String())
 	own.Text("Machine: %s.", report.Machine())
-	if err := own.Write(*page, string(head[:bytes.Index(head, []byte("\n| "))])); err != nil {
+	must(t, own.Write(*page, string(head[:bytes.Index(head, []byte("\n| "))])))
+}
+
+// begin skips a test that does not say where to write. What it starts ends when somebody
+// interrupts it.
+func begin(t *testing.T) commands {
+	if *page == "" {
+		t.Skip("-page does not say where to write; this takes hours")
+	}
+	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
+	t.Cleanup(stop)
+	return commands{ctx}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -127,9 +133,7 @@ func (tr *trees) copy(t *testing.T) {
 
 func clone(t *testing.T, to, from string) {
 	t.Helper()
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(to, os.DirFS(from)))
 }
 
 // download returns the folder of a module in the module cache: do not write there.
@@ -155,9 +159,7 @@ func (tr *trees) requires(t *testing.T, path string) string {
 // json reads what a command says.
 func (tr *trees) json(t *testing.T, dir string, to any, args ...string) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(tr.output(t, dir, args...)), to); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(tr.output(t, dir, args...)), to))
 }
 
 // build builds packages of a tree, which fails the test if it fails.
@@ -171,7 +173,7 @@ func (tr *trees) build(t *testing.T, dir, binary, packages string) {
 // commands end with all that they have started when somebody interrupts the test.
 type commands struct{ ctx context.Context }
 
-func (c *commands) command(ctx context.Context, dir string, args ...string) *exec.Cmd {
+func (c commands) command(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOTOOLCHAIN=auto", // an operator may need a newer Go than ours
@@ -182,7 +184,7 @@ func (c *commands) command(ctx context.Context, dir string, args ...string) *exe
 }
 
 // output runs a command that must work.
-func (c *commands) output(t *testing.T, dir string, args ...string) string {
+func (c commands) output(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	said, err := c.command(c.ctx, dir, args...).Output()
 	if err != nil {
@@ -192,7 +194,7 @@ func (c *commands) output(t *testing.T, dir string, args ...string) string {
 }
 
 // try runs a command, and returns also what it said.
-func (c *commands) try(t *testing.T, dir string, env []string, args ...string) (string, error) {
+func (c commands) try(t *testing.T, dir string, env []string, args ...string) (string, error) {
 	t.Helper()
 	t.Logf("in %s: %s", dir, strings.Join(args, " "))
 	cmd := c.command(c.ctx, dir, args...)

@@ -16,15 +16,17 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 
@@ -60,9 +62,7 @@ type scenario struct {
 // live runs the scenario on either side, each with an API server of its own.
 func (tr *trees) live(t *testing.T, p *report.Page) {
 	assets, err := control.Assets()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stock, _ := tr.liveSide(t, tr.stock, assets)
 	fork, wrong := tr.liveSide(t, tr.fork, assets)
 	if wrong != "" {
@@ -81,22 +81,18 @@ func (tr *trees) live(t *testing.T, p *report.Page) {
 func (tr *trees) liveSide(t *testing.T, dir, assets string) (times []string, wrong string) {
 	tr.build(t, dir, dir+".bin", tr.Live.Main)
 	plane, err := control.Start(tr.ctx, assets, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = plane.Stop() }() // what may be left is in a temporary folder
 	cfg := plane.Servers[0].Config()
-	c := &cluster{client: dynamic.NewForConfigOrDie(cfg)}
-	c.sources = httptest.NewServer(http.HandlerFunc(c.serve))
+	c := &cluster{client: dynamic.NewForConfigOrDie(cfg), tarballs: t.TempDir()}
+	c.sources = httptest.NewServer(http.FileServer(http.Dir(c.tarballs)))
 	defer c.sources.Close()
 	tr.applyCRDs(t, c)
 	runs, stop := context.WithCancel(tr.ctx)
 	operator := tr.command(runs, dir, append([]string{dir + ".bin"}, tr.Live.Args...)...)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}],
-clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: c, user: {token: %q}}]}`, cfg.Host, cfg.BearerToken), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}],
+clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: c, user: {token: %q}}]}`, cfg.Host, cfg.BearerToken), 0o600))
 	operator.Env = append(operator.Env, "KUBECONFIG="+kubeconfig)
 	ctx, ended := context.WithCancelCause(tr.ctx)
 	done := make(chan struct{})
@@ -124,12 +120,12 @@ clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], us
 			if err != nil {
 				t.Fatalf("%s: %v", s.What, err)
 			}
-			pause(ctx, a.Pause.Duration)
+			time.Sleep(a.Pause.Duration)
 			began = time.Now()
 		}
-		said := ""
 		err := eventually(ctx, giveUp, func() error { return c.is(ctx, s.Until.Object, s.Until.Condition) })
-		if said = report.Rounded(time.Since(began)); err != nil {
+		said := report.Rounded(time.Since(began))
+		if err != nil {
 			said = fmt.Sprintf("**not within %v**: %v", giveUp, err)
 			if wrong == "" {
 				wrong = s.What + ": " + said
@@ -174,17 +170,8 @@ func (tr *trees) applyCRDs(t *testing.T, c *cluster) {
 // scenarios are about programs that need one.
 type cluster struct {
 	client   dynamic.Interface
-	sources  *httptest.Server
-	tarballs sync.Map // by path
-}
-
-func (c *cluster) serve(w http.ResponseWriter, r *http.Request) {
-	data, ok := c.tarballs.Load(r.URL.Path)
-	if !ok {
-		http.NotFound(w, r)
-		return
-	}
-	_, _ = w.Write(data.([]byte)) // who asked is gone
+	sources  *httptest.Server // of the files in tarballs
+	tarballs string
 }
 
 // of returns the client of an object's kind.
@@ -196,22 +183,13 @@ func (c *cluster) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
 	return c.client.Resource(plural)
 }
 
-// pause waits, but not longer than ctx lasts.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
 // eventually tries until there is no error.
-func eventually(ctx context.Context, most time.Duration, try func() error) error {
-	for end := time.Now().Add(most); ; pause(ctx, look) {
-		err := try()
-		if err == nil || time.Now().After(end) || ctx.Err() != nil {
-			return err
-		}
-	}
+func eventually(ctx context.Context, most time.Duration, try func() error) (err error) {
+	_ = wait.PollUntilContextTimeout(ctx, look, most, true, func(context.Context) (bool, error) {
+		err = try()
+		return err == nil, nil
+	})
+	return err
 }
 
 // apply applies an object, and waits until it is served if it is a CRD.
@@ -247,13 +225,11 @@ func (c *cluster) publish(ctx context.Context, o *unstructured.Unstructured) err
 	var data bytes.Buffer
 	packed := gzip.NewWriter(&data)
 	files := tar.NewWriter(packed)
-	err = errors.Join(err, files.WriteHeader(&tar.Header{Name: "object.yaml", Mode: 0o644, Size: int64(len(manifest))}))
-	_, failed := files.Write(manifest)
-	if err = errors.Join(err, failed, files.Close(), packed.Close()); err != nil {
+	err = errors.Join(err, files.AddFS(fstest.MapFS{"object.yaml": {Data: manifest, Mode: 0o644}}), files.Close(), packed.Close())
+	name, sum := strings.ToLower(o.GetKind()), fmt.Sprintf("%x", sha256.Sum256(data.Bytes()))
+	if err = errors.Join(err, os.WriteFile(filepath.Join(c.tarballs, sum+".tar.gz"), data.Bytes(), 0o644)); err != nil {
 		return err
 	}
-	name, sum := strings.ToLower(o.GetKind()), fmt.Sprintf("%x", sha256.Sum256(data.Bytes()))
-	c.tarballs.Store("/"+sum+".tar.gz", data.Bytes())
 	repository := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
 		"metadata": map[string]any{"name": name, "namespace": "default"},
@@ -277,15 +253,21 @@ func (c *cluster) is(ctx context.Context, o *unstructured.Unstructured, kind str
 	if err != nil || kind == "" {
 		return err
 	}
-	list, _, _ := unstructured.NestedSlice(is.Object, "status", "conditions")
-	for _, entry := range list {
-		if found, _ := entry.(map[string]any); found["type"] == kind {
-			if seen, numbered := found["observedGeneration"].(int64); found["status"] == "True" && (!numbered || seen >= is.GetGeneration()) {
-				return nil
-			}
-			said := strings.Join(strings.Fields(fmt.Sprintf("%v is %v: %v", kind, found["status"], found["message"])), " ")
-			return errors.New(said[:min(len(said), 200)])
-		}
+	var found struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
 	}
-	return errors.New("no condition " + kind)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(is.Object, &found); err != nil {
+		return err
+	}
+	condition := meta.FindStatusCondition(found.Status.Conditions, kind)
+	switch {
+	case condition == nil:
+		return errors.New("no condition " + kind)
+	case condition.Status == metav1.ConditionTrue && (condition.ObservedGeneration == 0 || condition.ObservedGeneration >= is.GetGeneration()):
+		return nil
+	}
+	said := strings.Join(strings.Fields(fmt.Sprintf("%s is %s: %s", kind, condition.Status, condition.Message)), " ")
+	return errors.New(said[:min(len(said), 200)])
 }

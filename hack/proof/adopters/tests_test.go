@@ -3,6 +3,7 @@
 package adopters
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -12,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
@@ -37,7 +37,7 @@ const (
 )
 
 func (r *results) page(p *report.Page, columns ...string) {
-	p.Table(columns, r.rows...)
+	p.Table(append(columns, "stock", "fork", "ours", "verdict"), r.rows...)
 	for _, title := range []string{worse, better, rerun, broken, notRun} {
 		p.Text("## %s\n", title)
 		for _, line := range r.lists[title] {
@@ -75,9 +75,9 @@ var ends = map[string]state{
 // counted in ours alone, unless they fail.
 type comparison struct {
 	*results
-	subject             string
-	stock, fork, ours   []state
-	same, worse, better int
+	subject           string
+	stock, fork, ours []state
+	worse, better     int
 }
 
 func (c *comparison) list(title, format string, args ...any) {
@@ -100,30 +100,23 @@ func (c *comparison) compare(pkg string, stock states, run func(fork bool) state
 			c.stock, c.fork = append(c.stock, was), append(c.fork, is)
 		}
 		switch {
-		case is < was, ours(was, is) && is == failed:
+		case is < was, was == absent && is == failed:
 			c.worse++
 			c.list(worse, "%s %s: %s on stock, %s on the fork", pkg, name, was, is)
-		case ours(was, is):
-		case is > was:
+		case was != absent && is > was:
 			c.better++
 			c.list(better, "%s %s: %s on stock, %s on the fork", pkg, name, was, is)
-		default:
-			c.same++
-			if is == failed {
-				c.list(broken, "%s %s", pkg, name)
-			}
+		case is == failed:
+			c.list(broken, "%s %s", pkg, name)
 		}
 	}
 }
-
-// ours reports whether only the fork has a test.
-func ours(was, is state) bool { return was == absent && is != absent }
 
 // differ reports whether the sides differ, and lists each test that does.
 func (c *comparison) differ(pkg string, stock, fork states) (differ bool) {
 	for name := range merged(stock, fork) {
 		was, is := stock[name], fork[name]
-		if was != is && (!ours(was, is) || is == failed) {
+		if was != is && (was != absent || is == failed) {
 			differ = true
 			c.list(rerun, "%s %s: %s on stock, %s on the fork", pkg, name, was, is)
 		}
@@ -144,19 +137,43 @@ func (s states) improve(run states) {
 	}
 }
 
+// row adds a row, and fails the test if a test is worse on the fork.
+func (c *comparison) row(t *testing.T, cells ...string) {
+	verdict := "same"
+	if c.worse > 0 {
+		verdict = fmt.Sprintf("**%d worse**", c.worse)
+		t.Errorf("%q: %d tests are worse on the fork: %v", cells, c.worse, c.lists[worse])
+	} else if c.better > 0 {
+		verdict = fmt.Sprintf("%d better", c.better)
+	}
+	c.rows = append(c.rows, append(cells, counted(c.stock), counted(c.fork), counted(c.ours), verdict))
+}
+
+// counted is "12 passed, 1 failed"; of nothing "none".
+func counted(all []state) string {
+	var words []string
+	for _, of := range []state{passed, failed, skipped, absent} {
+		n := len(all) - len(slices.DeleteFunc(slices.Clone(all), func(is state) bool { return is == of }))
+		if n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n, of))
+		}
+	}
+	return cmp.Or(strings.Join(words, ", "), "none")
+}
+
 // A test that is worse must fail the run. A test that fails on both must not.
 func TestComparison(t *testing.T) {
 	for name, test := range map[string]struct {
 		stock, fork []states // of each run, the last for all that follow
-		want        string
+		want        string   // stock, fork, ours; the lists
 	}{
-		"the same":       {[]states{{"A": passed, "B": skipped}}, []states{{"A": passed, "B": skipped, "Ours": passed}}, "2 same, 0 worse, 0 better, [passed] ours"},
-		"worse":          {[]states{{"A": passed}}, []states{{"A": failed}}, "0 same, 1 worse, 0 better, [] ours; One: pkg A: passed on stock, failed on the fork"},
-		"gone":           {[]states{{"A": passed}}, []states{{}}, "0 same, 1 worse, 0 better, [] ours; One: pkg A: passed on stock, absent on the fork"},
-		"ours fails":     {[]states{{}}, []states{{"A": failed}}, "0 same, 1 worse, 0 better, [failed] ours; One: pkg A: absent on stock, failed on the fork"},
-		"better":         {[]states{{"A": failed}}, []states{{"A": passed}}, "0 same, 0 worse, 1 better, [] ours; One: pkg A: failed on stock, passed on the fork"},
-		"broken on both": {[]states{{"A": failed}}, []states{{"A": failed}}, "1 same, 0 worse, 0 better, [] ours; One: pkg A"},
-		"flaky":          {[]states{{"A": passed, "B": failed}, {"A": failed, "B": passed}}, []states{{"A": failed, "B": passed}, {"A": passed}}, "2 same, 0 worse, 0 better, [] ours"},
+		"the same":       {[]states{{"A": passed, "B": skipped}}, []states{{"A": passed, "B": skipped, "Ours": passed}}, "1 passed, 1 skipped | 1 passed, 1 skipped | 1 passed"},
+		"worse":          {[]states{{"A": passed}}, []states{{"A": failed}}, "1 passed | 1 failed | none; Worse on the fork: A: passed on stock, failed on the fork"},
+		"gone":           {[]states{{"A": passed}}, []states{{}}, "1 passed | 1 absent | none; Worse on the fork: A: passed on stock, absent on the fork"},
+		"ours fails":     {[]states{{}}, []states{{"A": failed}}, "none | none | 1 failed; Worse on the fork: A: absent on stock, failed on the fork"},
+		"better":         {[]states{{"A": failed}}, []states{{"A": passed}}, "1 failed | 1 passed | none; Better on the fork: A: failed on stock, passed on the fork"},
+		"broken on both": {[]states{{"A": failed}}, []states{{"A": failed}}, "1 failed | 1 failed | none; Failing on both: A"},
+		"flaky":          {[]states{{"A": passed, "B": failed}, {"A": failed, "B": passed}}, []states{{"A": failed, "B": passed}, {"A": passed}}, "2 passed | 2 passed | none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &comparison{results: &results{lists: map[string][]string{}}, subject: "One"}
@@ -167,14 +184,17 @@ func TestComparison(t *testing.T) {
 				runs[fork]++
 				return maps.Clone(all[n])
 			})
-			got := fmt.Sprintf("%d same, %d worse, %d better, %v ours", c.same, c.worse, c.better, c.ours)
+			got := counted(c.stock) + " | " + counted(c.fork) + " | " + counted(c.ours)
 			for _, title := range []string{worse, better, broken} {
 				for _, line := range c.lists[title] {
-					got += "; " + line
+					got += "; " + title + ": " + strings.TrimPrefix(line, "One: pkg ")
 				}
 			}
 			if got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			if wrong := strings.Contains(test.want, worse); wrong != (c.worse > 0) {
+				t.Errorf("%d tests are worse; want any: %v", c.worse, wrong)
 			}
 		})
 	}
@@ -185,12 +205,11 @@ func (tr *trees) compare(t *testing.T, all *results) {
 	tr.build(t, tr.stock, os.DevNull, "./...")
 	tr.build(t, tr.fork, os.DevNull, "./...")
 	found := &comparison{results: all, subject: tr.Name}
-	candidates := tr.candidates(t)
-	slices.SortStableFunc(candidates, func(a, b candidate) int { return strings.Compare(b.server, a.server) }) // there the mapper has most to do
+	candidates := slices.DeleteFunc(tr.tested(t, tr.stock, "./..."), func(p tested) bool { return !p.has(controllerRuntime + "/pkg/client/apiutil") })
 	ran := 0
-	for _, c := range candidates {
-		short := strings.TrimPrefix(strings.TrimPrefix(c.path, tr.Module), "/")
-		if c.server != "" && !*servers {
+	for _, p := range candidates {
+		short := strings.TrimPrefix(strings.TrimPrefix(p.path, tr.Module), "/")
+		if p.has(controllerRuntime+"/pkg/envtest") && !*servers {
 			found.list(notRun, "%s, whose tests start an API server", short)
 			continue
 		}
@@ -199,7 +218,7 @@ func (tr *trees) compare(t *testing.T, all *results) {
 			break
 		}
 		run := func(fork bool) states {
-			return tr.test(t, map[bool]string{false: tr.stock, true: tr.fork}[fork], c.path, c.ginkgo != "", nil, "-short", "-vet=off", "-timeout=10m")
+			return tr.test(t, map[bool]string{false: tr.stock, true: tr.fork}[fork], p, nil, "-short", "-vet=off", "-timeout=10m")
 		}
 		stock := run(false)
 		if !slices.Contains(slices.Collect(maps.Values(stock)), passed) { // there is nothing to compare
@@ -209,37 +228,43 @@ func (tr *trees) compare(t *testing.T, all *results) {
 		ran++
 		found.compare(short, stock, run)
 	}
-	all.rows = append(all.rows, []string{
-		fmt.Sprintf("[%s](%s)", tr.Name, tr.Home), tr.Version, tr.requires(t, controllerRuntime), tr.output(t, tr.stock, "go", "env", "GOVERSION"),
-		fmt.Sprintf("%d of %d", ran, len(candidates)), fmt.Sprint(len(found.stock)), fmt.Sprint(found.same), fmt.Sprint(found.worse), fmt.Sprint(found.better),
-		time.Now().UTC().Format(time.DateOnly),
-	})
-	if found.worse > 0 {
-		t.Errorf("%d tests are worse on the fork: %v", found.worse, all.lists[worse])
-	}
+	found.row(t, fmt.Sprintf("[%s](%s) %s, controller-runtime %s", tr.Name, tr.Home, tr.Version, tr.requires(t, controllerRuntime)), fmt.Sprintf("%d of %d", ran, len(candidates)))
 }
 
-// candidate is a package whose tests have controller-runtime's mapper in them. The other
-// fields are "yes" if they also start an API server, or use ginkgo.
-type candidate struct{ path, server, ginkgo string }
+// tested is a package with tests, and all that these import.
+type tested struct {
+	path string
+	deps []string
+}
 
-func (tr *trees) candidates(t *testing.T) (all []candidate) {
-	for line := range strings.Lines(tr.output(t, tr.stock, "go", "list", "-e", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./...")) {
+func (p tested) has(pkg string) bool { return slices.Contains(p.deps, pkg) }
+
+// tested lists the packages that have tests. Those whose tests start an API server come first:
+// there the mapper has most to do.
+func (c commands) tested(t *testing.T, dir string, patterns ...string) []tested {
+	t.Helper()
+	var first, others []tested
+	args := append([]string{"go", "list", "-e", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`}, patterns...)
+	for line := range strings.Lines(c.output(t, dir, args...)) {
 		fields := strings.Fields(line)
-		has := func(pkg string) string { return map[bool]string{true: "yes"}[slices.Contains(fields, pkg)] }
-		if path, test := strings.CutSuffix(fields[0], ".test"); test && has(controllerRuntime+"/pkg/client/apiutil") != "" {
-			all = append(all, candidate{path, has(controllerRuntime + "/pkg/envtest"), has("github.com/onsi/ginkgo/v2")})
+		path, test := strings.CutSuffix(fields[0], ".test")
+		switch p := (tested{path, fields}); {
+		case !test:
+		case p.has(controllerRuntime + "/pkg/envtest"):
+			first = append(first, p)
+		default:
+			others = append(others, p)
 		}
 	}
-	return all
+	return append(first, others...)
 }
 
 // test runs the tests of a package in a tree.
-func (c *commands) test(t *testing.T, dir, pkg string, ginkgo bool, env []string, flags ...string) states {
+func (c commands) test(t *testing.T, dir string, p tested, env []string, flags ...string) states {
 	t.Helper()
 	specs := filepath.Join(t.TempDir(), "specs.json")
-	args := append(append([]string{"go", "test", "-json", "-count=1"}, flags...), pkg)
-	if ginkgo {
+	args := append(append([]string{"go", "test", "-json", "-count=1"}, flags...), p.path)
+	if p.has("github.com/onsi/ginkgo/v2") {
 		args = append(args, "-args", "-ginkgo.json-report="+specs)
 	}
 	said, err := c.try(t, dir, env, args...)
@@ -249,9 +274,7 @@ func (c *commands) test(t *testing.T, dir, pkg string, ginkgo bool, env []string
 		got[""] = failed
 	}
 	if text, none := os.ReadFile(specs); none == nil {
-		if err := got.addSpecs(text); err != nil {
-			t.Fatal("read ginkgo's report:", err)
-		}
+		must(t, got.addSpecs(text))
 	}
 	return got
 }

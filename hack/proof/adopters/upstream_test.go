@@ -3,16 +3,14 @@
 package adopters
 
 import (
+	"bytes"
 	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/freshmapper/freshmapper"
@@ -22,7 +20,7 @@ import (
 
 var (
 	releases = flag.String("lines", "", "releases, v0.20.4,v0.25.2 say; default: the newest tested one of each line")
-	folders  = flag.String("folders", "pkg/client/...,pkg/cache/...,pkg/cluster/...,pkg/manager/...,pkg/controller/...,pkg/builder/...,pkg/handler", "of upstream's packages")
+	folders  = flag.String("folders", "./pkg/client/...,./pkg/cache/...,./pkg/cluster/...,./pkg/manager/...,./pkg/controller/...,./pkg/builder/...,./pkg/handler", "of upstream's packages")
 )
 
 const matrixHead = `<!-- SPDX-License-Identifier: Apache-2.0 -->
@@ -43,20 +41,14 @@ aggregated discovery. On v0.20 both parts of that test use the latter, because t
 type upstream struct {
 	commands
 	latest, legacy string // folders of API servers
-	builds         [][]string
-	all            results
+	results
 }
 
 // TestUpstream fails if a test of upstream's is worse on the fork than on stock.
 func TestUpstream(t *testing.T) {
-	if *page == "" {
-		t.Skip("takes hours: hack/test.sh -matrix")
-	}
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	u := &upstream{
-		commands: commands{ctx}, latest: os.Getenv("KUBEBUILDER_ASSETS"), legacy: os.Getenv("LEGACY_ASSETS"),
-		all: results{lists: map[string][]string{}},
+		commands: begin(t), latest: os.Getenv("KUBEBUILDER_ASSETS"), legacy: os.Getenv("LEGACY_ASSETS"),
+		results: results{lists: map[string][]string{}},
 	}
 	server := func(assets string) string {
 		return u.output(t, "", filepath.Join(assets, "kube-apiserver"), "--version")
@@ -73,8 +65,7 @@ func TestUpstream(t *testing.T) {
 		u.release(t, version)
 	}
 	var p report.Page
-	p.Table([]string{"controller-runtime", "build, stock", "build, fork", "vet, stock", "vet, fork"}, u.builds...)
-	u.all.page(&p, "controller-runtime", "package", "stock", "fork", "ours", "verdict")
+	u.page(&p, "controller-runtime", "package")
 	must(t, p.Write(*page, head))
 }
 
@@ -90,81 +81,35 @@ func (u *upstream) release(t *testing.T, version string) {
 		must(t, err)
 	}
 	must(t, tree.Create(u.ctx, tree.Request{Dir: forked, Version: version, Ours: freshmapper.Source, Full: true, Out: os.Stderr}))
-	row := []string{version}
-	for _, command := range []string{"build", "vet"} {
-		ok := [2]string{"ok", "ok"}
-		for i, dir := range []string{stock, forked} {
-			if said, err := u.try(t, dir, nil, "go", command, "./..."); err != nil {
+	dirs := map[bool]string{false: stock, true: forked}
+	u.compare(t, version, "build and vet", func(fork bool) states {
+		got := states{"go build": passed, "go vet": passed}
+		for command := range got {
+			if said, err := u.try(t, dirs[fork], nil, append(strings.Fields(command), "./...")...); err != nil {
 				t.Log(said)
-				ok[i] = "failed"
+				got[command] = failed
 			}
 		}
-		if ok[0] == "ok" && ok[1] != "ok" {
-			t.Errorf("%s: go %s fails on the fork alone", version, command)
+		return got
+	})
+	mapper, err := os.ReadFile(filepath.Join(stock, "pkg/client/apiutil/restmapper_test.go"))
+	must(t, err)
+	for _, p := range u.tested(t, stock, strings.Split(*folders, ",")...) {
+		// In v0.20 both parts of the mapper's test take the same server, which has to be the old one.
+		// In later lines the part without aggregated discovery finds its server in setup-envtest's store.
+		pkg, server := strings.TrimPrefix(p.path, tree.Module+"/"), u.latest
+		if pkg == "pkg/client/apiutil" && !bytes.Contains(mapper, []byte("DownloadBinaryAssets")) {
+			server = u.legacy
 		}
-		row = append(row, ok[:]...)
-	}
-	u.builds = append(u.builds, row)
-	list := []string{"go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}
-	for _, folder := range strings.Split(*folders, ",") {
-		list = append(list, "./"+folder)
-	}
-	for _, path := range slices.Compact(slices.Sorted(slices.Values(strings.Fields(u.output(t, stock, list...))))) {
-		u.compare(t, version, stock, forked, strings.TrimPrefix(path, tree.Module+"/"))
+		u.compare(t, version, pkg, func(fork bool) states {
+			return u.test(t, dirs[fork], p, []string{"KUBEBUILDER_ASSETS=" + server}, "-timeout=20m")
+		})
 	}
 }
 
-// compare compares the tests of a package. In v0.20 both parts of the mapper's test take the
-// same server, which has to be the old one. In later lines the part without aggregated
-// discovery finds its server in setup-envtest's store.
-func (u *upstream) compare(t *testing.T, version, stock, forked, pkg string) {
-	server := u.latest
-	mentions := func(dir, files, text string) bool {
-		_, err := u.try(t, dir, nil, "sh", "-c", "grep -q "+text+" "+pkg+"/"+files)
-		return err == nil
-	}
-	if pkg == "pkg/client/apiutil" && !mentions(stock, "restmapper_test.go", "DownloadBinaryAssets") {
-		server = u.legacy
-	}
-	run := func(fork bool) states {
-		dir := map[bool]string{false: stock, true: forked}[fork]
-		return u.test(t, dir, "./"+pkg, mentions(dir, "*_test.go", "onsi/ginkgo"), []string{"KUBEBUILDER_ASSETS=" + server}, "-timeout=20m")
-	}
-	found := &comparison{results: &u.all, subject: version}
+// compare adds the row of a package.
+func (u *upstream) compare(t *testing.T, version, pkg string, run func(fork bool) states) {
+	found := &comparison{results: &u.results, subject: version}
 	found.compare(pkg, run(false), run)
-	verdict := "same"
-	if found.worse > 0 {
-		verdict = fmt.Sprintf("**%d worse**", found.worse)
-		t.Errorf("%s %s: %d tests are worse on the fork", version, pkg, found.worse)
-	} else if found.better > 0 {
-		verdict = fmt.Sprintf("%d better", found.better)
-	}
-	u.all.rows = append(u.all.rows, []string{version, pkg, counted(found.stock), counted(found.fork), counted(found.ours), verdict})
-}
-
-// counted is "12 passed, 1 failed"; of nothing "none".
-func counted(all []state) string {
-	var words []string
-	for _, of := range []state{passed, failed, skipped, absent} {
-		n := 0
-		for _, is := range all {
-			if is == of {
-				n++
-			}
-		}
-		if n > 0 {
-			words = append(words, fmt.Sprintf("%d %s", n, of))
-		}
-	}
-	if words == nil {
-		return "none"
-	}
-	return strings.Join(words, ", ")
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	found.row(t, version, pkg)
 }

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestRules plays the scripts in testdata, each about a rule of DESIGN.md. What stands after an
+// arrow the command must print. Each story begins with a mapper that knows nothing.
+//
+//	new legacy              a server without the aggregated document
+//	doc WORDS               a read of the document
+//	live WORDS              live reads of versions, one after the other
+//	list GROUP VERSION...   a live read of a list; the first version is the preferred one
+//	prefer VERSION GROUP VERSION...  the same, with another preferred version
+//	doc@5, live@5, list@5   one that began at 5
+//	begin, end WORDS        live reads, from their beginning to their end
+//	reset [GROUP]           what it says
+//	subscribe, unsubscribe  somebody needs every version, or no longer does
+//
+// These print what is known; newHistory says how. Others print something else:
+//
+//	find GROUP KIND [VERSION...]  the version in which a kind is found
+//	many RESOURCE                 the groups and versions in which a lookup without a group finds it
+//	pending                       the groups whose reset is pending
+//	due [all]                     what a refresh reads, with a subscriber to all; behind the bar in turn
+//	apart                         how many groups are not the document's
+func TestRules(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, path := range paths {
+		script, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, story := range strings.Split(string(script), "\n\n") {
+			title, _, _ := strings.Cut(story, "\n")
+			t.Run(filepath.Base(path)+"/"+strings.TrimPrefix(title, "# "), func(t *testing.T) { playStory(t, story) })
+		}
+	}
+}
+
+func playStory(t *testing.T, story string) {
+	h := newHistory(false, "")
+	for _, line := range strings.Split(story, "\n") {
+		command, want, checked := strings.Cut(strings.TrimSpace(line), "→")
+		words := strings.Fields(command)
+		if len(words) == 0 || words[0] == "#" {
+			continue
+		}
+		got, err := h.do(words[0], words[1:])
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if want = strings.TrimSpace(want); checked && got != want {
+			t.Errorf("%s: got %q, want %q; known %s", strings.TrimSpace(command), got, want, h.text())
+		}
+		if err := checkInvariants(h.Snapshot); err != nil {
+			t.Errorf("after %s: %v", strings.TrimSpace(command), err)
+		}
+	}
+}
+
+// do does what a command says, and returns what it prints.
+func (h *history) do(command string, args []string) (string, error) {
+	command, at, _ := strings.Cut(command, "@")
+	tick := func() Tick {
+		if n, err := strconv.Atoi(at); err == nil {
+			return Tick(n)
+		}
+		return h.tick()
+	}
+	switch command {
+	case "new":
+		*h = *newHistory(true, "")
+	case "doc":
+		h.documentAt(strings.Join(args, " "), tick())
+	case "live":
+		for _, word := range args {
+			h.liveAt(word, tick(), h.Snapshot)
+		}
+	case "list":
+		h.groupAt(tick(), args[0], args[1:]...)
+	case "prefer":
+		h.Snapshot = h.WithList(args[1], args[2:], args[0], nil, h.tick(), h.Snapshot)
+	case "begin":
+		h.began, h.from = h.tick(), h.Snapshot
+	case "end":
+		for _, word := range args {
+			h.liveAt(word, h.began, h.from)
+		}
+	case "reset":
+		if len(args) == 0 {
+			h.resetAll()
+		}
+		for _, group := range args {
+			h.resetGroup(group)
+		}
+	case "subscribe":
+		h.Snapshot = h.Whole(1, h.tick())
+	case "unsubscribe":
+		h.Snapshot = h.Whole(-1, h.tick())
+	default:
+		return h.tell(command, args)
+	}
+	return h.text(), nil
+}
+
+// tell answers a question.
+func (h *history) tell(command string, args []string) (string, error) {
+	switch command {
+	case "find":
+		version, current := h.finds(args[0], args[1], args[2:]...)
+		switch {
+		case version == "":
+			version = "nothing"
+		case !current:
+			version += ", not current"
+		}
+		return version, nil
+	case "many":
+		return strings.Join(groupsWith(h.Snapshot, args[0]), " "), nil
+	case "pending":
+		pending := []string{}
+		for _, g := range h.groups {
+			if g.reset > 0 {
+				pending = append(pending, g.name)
+			}
+		}
+		return cmp.Or(strings.Join(pending, " "), "none"), nil
+	case "due":
+		s := h.Snapshot
+		if len(args) > 0 {
+			s = s.Whole(1, h.now)
+		}
+		differing, dropped := s.Due()
+		return strings.TrimSpace(textOf(slices.Concat(differing...)) + " | " + textOf(dropped)), nil
+	case "apart":
+		return fmt.Sprint(h.apart), nil
+	}
+	return "", fmt.Errorf("no such command: %s", command)
+}
+
+// textOf writes down reads: a/v1 for a version, a/ for the list of a group.
+func textOf(reads []Read) string {
+	var all []string
+	for _, r := range reads {
+		all = append(all, r.Group+"/"+r.Version)
+	}
+	return strings.Join(all, " ")
+}
