@@ -112,7 +112,7 @@ func (v *view) news(r *Request, group int) bool {
 func (v *view) firstSeen(r *Request, group int, since Stamp) *Request {
 	for r.Doc && !v.news(r, group) {
 		before := v.previous[r]
-		if before.Start.before(since) || !v.clean[v.period[before]] {
+		if v.began[before].before(since) || !v.clean[v.period[before]] {
 			break
 		}
 		r = before

@@ -279,7 +279,7 @@ func (v *Version) take(found Found, now Tick) {
 // newsSince reports whether a document that began after now has news of the group since
 // the snapshot from.
 func (s *Snapshot) newsSince(group string, from *Snapshot, now Tick) bool {
-	if s.document <= now {
+	if s.news <= now {
 		return false
 	}
 	return s.Group(group).Said() != from.Group(group).Said() || from.document <= s.reset

@@ -70,6 +70,29 @@ func TestFirstLookupBelievesNoEarlierDocument(t *testing.T) {
 	}
 }
 
+// Only the very first lookup believes the document: not one after another that could read no more
+// than a version.
+func TestSecondLookupProvesWhatIsAbsent(t *testing.T) {
+	h := newHistory(false, "")
+	h.live("a/v1:Foo")
+	p := Progress{Began: h.now, Start: h.Snapshot, Done: map[Read]Outcome{{}: {Tick: h.now + 1, Times: 1}}}
+	h.document(abc)
+	if reads := textOf(slices.Concat(h.Missing(kind("a", "Baz", "v1"), p)...)); reads != "a/v1" {
+		t.Errorf("left to read: %q, want a/v1", reads)
+	}
+}
+
+// R4: a document from before a reset may lack a group, even if all that it has was read since.
+func TestDocumentFromBeforeAResetIsNotCurrent(t *testing.T) {
+	h := newHistory(false, "b/v1:Bar")
+	h.resetAll()
+	h.live("b/v1:Bar")
+	h.group("b", "v1")
+	if kind, current, err := h.KindFor(schema.GroupVersionResource{Resource: "bars"}); err != nil || current {
+		t.Errorf("%v is current: %v, %v; want it not to be", kind, current, err)
+	}
+}
+
 // R3: a list that the first document after a reset has overtaken is read again, three times at
 // most. That document may lack a version that the list had.
 func TestListThatADocumentOvertookIsReadAgain(t *testing.T) {
