@@ -49,9 +49,13 @@ type campaign struct {
 	wrongs []string
 }
 
-// begin silences client-go's log, which is full of the faults that the campaign makes.
-func begin(t *testing.T) *campaign {
+// TestMain silences client-go's log, which is full of the faults that the campaigns make.
+func TestMain(m *testing.M) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
+func begin(t *testing.T) *campaign {
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	t.Cleanup(stop)
 	return &campaign{T: t, ctx: ctx, seed: cmp.Or(*seed, uint64(rand.Uint32())), begun: time.Now()}

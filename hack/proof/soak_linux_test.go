@@ -162,15 +162,16 @@ func (s *soak) page() {
 		*mappers, soakInterval)
 	s.Text("CRDs come and go: %d changes. The clients, the mappers and what measures them are one process; the heap is that of all, after a garbage collection.\n", s.changes.Load())
 	s.Text("%d lookups of what is served, %.0f a second, and %d of what never was.\n", s.lookups.Load(), float64(s.lookups.Load())/s.lasting.Seconds(), s.misses.Load())
+	warmed := int(warm * float64(len(s.series[0].samples)))
+	third := (len(s.series[0].samples) - warmed) / 3
+	if third < restOf {
+		s.Text("The run was too short to tell what grows.\n")
+		s.finish("Soak")
+		return
+	}
 	var rows [][]string
 	for _, each := range s.series {
-		warmed := each.samples[int(warm*float64(len(each.samples))):]
-		third := len(warmed) / 3
-		if third < restOf {
-			s.Text("The run was too short to tell whether the %s grow.\n", each.name)
-			continue
-		}
-		first, last := slices.Min(warmed[:third]), slices.Min(warmed[len(warmed)-third:])
+		first, last := slices.Min(each.samples[warmed:][:third]), slices.Min(each.samples[len(each.samples)-third:])
 		if last > (1+grows)*first {
 			s.broken("%s: grew from %.0f %s to %.0f", each.name, first, each.unit, last)
 		}

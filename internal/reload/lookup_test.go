@@ -6,24 +6,18 @@ package reload
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-const (
-	group = "g0001.example.com"
-	other = "g0002.example.com"
-)
+const group = "g0001.example.com"
 
 // known is a reloader that has read a server of a few groups with three versions each.
 func known(t *testing.T, forms fakeapi.Forms) (*fakeapi.Server, *Reloader) {
@@ -37,31 +31,6 @@ func known(t *testing.T, forms fakeapi.Forms) (*fakeapi.Server, *Reloader) {
 	}
 	server.TakeRequests()
 	return server, r
-}
-
-func resource(kind string) fakeapi.Resource {
-	singular := strings.ToLower(kind)
-	return fakeapi.Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true}
-}
-
-// A lookup of something known waits 3 s for a group that gave no answer the last time,
-// however much of it has to be read.
-func TestLookupOfSomethingKnownDoesNotWaitLong(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, r := known(t, fakeapi.Aggregated())
-		server.SetFault(fakeapi.Under("/apis/"+group), fakeapi.Timeout())
-		r.ResetGroup(group)
-		for i := range 3 {
-			start := time.Now()
-			if v, err := find(context.Background(), r, group, "Kind0001A"); v == "" {
-				t.Error(err)
-			}
-			if took := time.Since(start); i > 0 && took != knownWait {
-				t.Errorf("lookup %d took %v", i, took)
-			}
-		}
-		time.Sleep(5 * time.Minute)
-	})
 }
 
 // A 404 for a built-in version that the document has is checked against the document
@@ -97,26 +66,6 @@ func TestVersionOfAPeerStays(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Whoever's context has ended reads nothing, and gets its cause.
-func TestEndedContextReadsNothing(t *testing.T) {
-	server, r := known(t, fakeapi.Legacy())
-	reason := errors.New("changed its mind")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(reason)
-	for name, read := range map[string]func() error{
-		"a lookup":    func() error { _, err := find(ctx, r, group, "Absent"); return err },
-		"a version":   func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group, Version: "v1"}); return err },
-		"a group":     func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group}); return err },
-		"two groups":  func() error { return r.RefreshGroups(ctx, []string{group, other}) },
-		"all":         func() error { return r.Refresh(ctx) },
-		"many groups": func() error { return r.Lookup(ctx, snapshot.Query{ByResource: true, Name: "absents"}, notFound).Err },
-	} {
-		if err := read(); !errors.Is(err, reason) || len(server.TakeRequests()) > 0 {
-			t.Errorf("%s: %v; want %v, and no request", name, err, reason)
-		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -72,21 +73,9 @@ const chaosGroups = 4
 
 func chaosGroup(n int) string { return fmt.Sprintf("g%d.example.com", n%chaosGroups) }
 
-func chaosVersion(rnd *rand.Rand, name string) fakeapi.Version {
-	v := fakeapi.Version{Name: name}
-	if name == "v1" {
-		v.Resources = append(v.Resources, chaosResource("Keep"))
-	}
-	for _, kind := range []string{"Alpha", "Beta", "Gamma"} {
-		if rnd.IntN(2) == 0 {
-			v.Resources = append(v.Resources, chaosResource(kind))
-		}
-	}
-	return v
-}
-
-func chaosResource(kind string) fakeapi.Resource {
-	return fakeapi.Resource{Name: kind + "s", Singular: kind, Kind: kind}
+func resource(kind string) fakeapi.Resource {
+	singular := strings.ToLower(kind)
+	return fakeapi.Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true}
 }
 
 // change makes one change to the server.
@@ -104,7 +93,16 @@ func (c *chaos) change(rnd *rand.Rand) {
 		match := []string{"/api", "/apis", "/apis/" + group, "/apis/" + group + "/v2", "/apis/" + group + "/v3"}[rnd.IntN(5)]
 		c.server.SetFault(fakeapi.At(match), fakeapi.Times(1+rnd.IntN(3), fault))
 	default:
-		c.server.PutVersion(group, chaosVersion(rnd, version))
+		v := fakeapi.Version{Name: version}
+		if version == "v1" {
+			v.Resources = append(v.Resources, resource("Keep"))
+		}
+		for _, kind := range []string{"Alpha", "Beta", "Gamma"} {
+			if rnd.IntN(2) == 0 {
+				v.Resources = append(v.Resources, resource(kind))
+			}
+		}
+		c.server.PutVersion(group, v)
 	}
 }
 
@@ -141,7 +139,7 @@ func TestWhatIsAlwaysServedIsNeverAbsent(t *testing.T) {
 	for _, forms := range []fakeapi.Forms{fakeapi.Aggregated(), fakeapi.Legacy()} {
 		c := &chaos{server: fakeapi.New(fakeapi.Typical(0, 0, 0)...)}
 		for n := range chaosGroups {
-			c.server.PutVersion(chaosGroup(n), fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{chaosResource("Keep")}})
+			c.server.PutVersion(chaosGroup(n), fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource("Keep")}})
 		}
 		c.server.SetForms(forms)
 		c.r = newReloader(t, c.server)

@@ -7,7 +7,6 @@ package reload
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -16,65 +15,6 @@ import (
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
-
-// Who asked for a refresh waits until all of it is done.
-func TestRefreshWaitsUntilAllIsDone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const gone = 100
-		server := fakeapi.New(fakeapi.Typical(gone+1, 1, 1)...)
-		server.SetForms(fakeapi.Legacy())
-		r := newReloader(t, server)
-		defer r.KeepAll()()
-		if err := r.Refresh(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		server.SetLatency(100 * time.Millisecond)
-		for n := 1; n <= gone; n++ {
-			server.Remove(fmt.Sprintf("g%04d.example.com", n))
-		}
-		if err := r.Refresh(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-		if got := r.Snapshot().Kinds(); got != 7+1 {
-			t.Errorf("%d kinds are served after a refresh, not 8", got)
-		}
-	})
-}
-
-// Groups that the document dropped are read until one is still served, or fails.
-func TestRefreshStopsAtTheFirstDroppedGroupThatIsStillServed(t *testing.T) {
-	const dropped = 20
-	for name, test := range map[string]struct{ down, left, requests int }{
-		"all are gone":   {0, 0, 2 + 2*dropped},
-		"all are served": {dropped, dropped, 2 + 1},
-		"some are gone":  {5, 5, 2 + 2*(dropped-5) + 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
-			group := func(n int) string { return fmt.Sprintf("d%02d.example.org", n) }
-			for n := range dropped {
-				server.PutVersion(group(n), fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource("Foo")}})
-			}
-			r := newReloader(t, server)
-			if err := r.Refresh(context.Background()); err != nil {
-				t.Fatal(err)
-			}
-			for n := range dropped {
-				if server.Remove(group(n)); n >= dropped-test.down {
-					server.SetFault(fakeapi.Under("/apis/"+group(n)), fakeapi.Status(503, 0))
-				}
-			}
-			server.TakeRequests()
-			if err := r.Refresh(context.Background()); err != nil {
-				t.Fatal(err)
-			}
-			left := len(r.Snapshot().Groups()) - 2
-			if requests := len(server.TakeRequests()); left != test.left || requests > test.requests {
-				t.Errorf("%d groups left, %d requests", left, requests)
-			}
-		})
-	}
-}
 
 // A refresh, of groups or of all, whose context ends while a version hangs ends with it.
 func TestRefreshEndsAmongLiveReads(t *testing.T) {

@@ -46,7 +46,7 @@ func (d document) snapshot() *Snapshot {
 		}
 		groups = append(groups, NewGroup(g.name, g.preferred, versions))
 	}
-	return after(groups...)
+	return new(Snapshot).WithDocument(NewList(groups, true), 1)
 }
 
 // library makes client-go's mapper of the same.
@@ -82,28 +82,6 @@ func (d document) complete() bool {
 		}
 	}
 	return true
-}
-
-var (
-	foos = Resource{Name: "foos", Singular: "foo", Kind: "Foo", Namespaced: true}
-	bars = Resource{Name: "bars", Singular: "bar", Kind: "Bar"}
-)
-
-// read is a version with resources, listed one without.
-func read(name string, resources ...Resource) Version {
-	return Version{Name: name, Table: NewTable(resources)}
-}
-
-func listed(name string) Version { return Version{Name: name} }
-
-// group is a group as the server lists it, its first version preferred.
-func group(name string, versions ...Version) *Group {
-	return NewGroup(name, versions[0].Name, versions)
-}
-
-// after is the snapshot of a mapper that has read groups.
-func after(groups ...*Group) *Snapshot {
-	return new(Snapshot).WithDocument(NewList(groups, true), 1)
 }
 
 // asDocument is what the snapshot serves.

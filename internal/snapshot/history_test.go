@@ -3,6 +3,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -50,13 +51,18 @@ func parseVersion(word string) (group string, v Version) {
 	return group, v
 }
 
-// tableOf is the table of some kinds, such as Foo, or Foo=get with its only verb.
+// tableOf is the table of some kinds, such as Foo, Foo=get with its only verb, Foo~fooes with
+// another resource, or Foo* if it is cluster-wide.
 func tableOf(kinds ...string) *Table {
 	var resources []Resource
 	for _, kind := range kinds {
 		kind, verb, _ := strings.Cut(kind, "=")
+		kind, resource, _ := strings.Cut(kind, "~")
+		kind, cluster := strings.CutSuffix(kind, "*")
 		singular := strings.ToLower(kind)
-		resources = append(resources, Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: true, Verbs: Verbs(0).With(verb)})
+		resources = append(resources, Resource{
+			Name: cmp.Or(resource, singular+"s"), Singular: singular, Kind: kind, Namespaced: !cluster, Verbs: Verbs(0).With(verb),
+		})
 	}
 	return NewTable(resources)
 }
@@ -79,8 +85,9 @@ type history struct {
 	now    Tick              // of the last event
 	seen   map[string]*Group // in documents, by their words: groups of the same bytes are the same
 
-	began Tick // when a read began that ends later
-	from  *Snapshot
+	began  Tick // when a read began that ends later
+	from   *Snapshot
+	before *Snapshot // the last document
 }
 
 // newHistory begins with a read of the document, unless text is empty.

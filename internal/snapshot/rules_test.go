@@ -33,6 +33,7 @@ import (
 //	pending                       the groups whose reset is pending
 //	due [all]                     what a refresh reads, with a subscriber to all; behind the bar in turn
 //	apart                         how many groups are not the document's
+//	changes                       what changed since the last document but one
 func TestRules(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
 	if err != nil || len(paths) == 0 {
@@ -84,6 +85,7 @@ func (h *history) do(command string, args []string) (string, error) {
 	case "new":
 		*h = *newHistory(true, "")
 	case "doc":
+		h.before = h.Snapshot
 		h.documentAt(strings.Join(args, " "), tick())
 	case "live":
 		for _, word := range args {
@@ -147,6 +149,13 @@ func (h *history) tell(command string, args []string) (string, error) {
 		return strings.TrimSpace(textOf(slices.Concat(differing...)) + " | " + textOf(dropped)), nil
 	case "apart":
 		return fmt.Sprint(h.apart), nil
+	case "changes":
+		changes := []string{}
+		for _, c := range Diff(h.before, h.Snapshot) {
+			m := c.Mapping
+			changes = append(changes, fmt.Sprintf("%s %s/%s:%s %s", c.Type, m.Resource.Group, m.Resource.Version, m.GroupVersionKind.Kind, m.Resource.Resource))
+		}
+		return cmp.Or(strings.Join(changes, ", "), "none"), checkDiff(h.before, h.Snapshot)
 	}
 	return "", fmt.Errorf("no such command: %s", command)
 }
