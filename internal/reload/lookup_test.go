@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -67,6 +68,31 @@ func TestVersionOfAPeerStays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Of the reads of a version that a starting server is asked for again, the last counts: it is
+// later than a document that was read meanwhile.
+func TestLastOfRepeatedReadsCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, r := known(t, fakeapi.Aggregated())
+		end := server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
+		if r.Refresh(context.Background()) == nil {
+			t.Error("the server does not fail")
+		}
+		end()
+		server.SetFault(fakeapi.At("/apis/"+group+"/v1"), fakeapi.Text(404, "404 page not found\n"))
+		server.PutVersion(group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource("News")}})
+		go func() {
+			time.Sleep(100 * time.Millisecond)
+			if err := r.ReadDocument(context.Background()); err != nil || !r.Snapshot().Serves(group, "v1") {
+				t.Errorf("the document has the version: %v", err)
+			}
+		}()
+		if v, err := find(context.Background(), r, group, "News", "v1"); !meta.IsNoMatchError(err) || r.Snapshot().Serves(group, "v1") {
+			t.Errorf("found in %q, %v; want no match: the version was gone at last", v, err)
+		}
+		synctest.Wait()
+	})
 }
 
 func notFound(*snapshot.Snapshot) (known, current bool) { return false, false }
