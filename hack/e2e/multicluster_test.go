@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -35,8 +34,6 @@ const (
 	meshSlack    = 1500 * time.Millisecond // for a busy machine
 
 	meshWindow = giveUpAfter * meshRetry // a tenant without a Peer after that is given up
-
-	secretText = "hunter2" // in a Secret; it must not turn up in a status
 )
 
 // mesh is a replay on a hosting cluster, the environment's server, with tenants. It gives
@@ -78,7 +75,6 @@ func TestMulticluster(t *testing.T) {
 		story{"M1-reset", "the same, with MaybeResetRESTMapper at every NoMatch", false, on(lateKindWithReset)},
 		story{"M2", "a tenant's Peer goes from v1 to v2", false, on(upgradedTenant)},
 		story{"M3", "a tenant does not answer for a while (stock recovers)", true, on(hangingTenant)},
-		story{"M4", "bad tenants, one of which is mended (stock recovers)", true, on(badTenants)},
 	)
 }
 
@@ -144,53 +140,6 @@ func hangingTenant(m *mesh) {
 		return status.Reason == "Unreachable", err
 	})
 	m.change("b answers", each((*Gateway).Release))
-	m.changed = time.Now()
-	m.heals("b")
-	m.undelayed("a", begun)
-}
-
-// badTenants shows everything that can be wrong with a tenant's Secret, next to a
-// Secret that is right.
-func badTenants(m *mesh) {
-	const refused = "server: http://127.0.0.1:1"
-	wrong := map[string]struct { // by the name of the tenant
-		kubeconfig []byte
-		reason     string
-	}{
-		"lost":     {nil, "SecretMissing"},
-		"empty":    {nil, "KubeconfigMissing"},
-		"garbled":  {[]byte("clusters: " + secretText), "KubeconfigInvalid"},
-		"file":     {kubeconfig(refused, "tokenFile: /etc/token"), "KubeconfigInvalid"},
-		"refused":  {kubeconfig(refused, ""), "Unreachable"},
-		"nodeless": {newGateway(m.t, m.server).kubeconfig(), "NoNodes"},
-	}
-	for _, s := range m.sides {
-		for tenant, of := range wrong {
-			if tenant != "lost" {
-				must(m.t, m.server.Client.Create(m.ctx, m.secret(s, tenant, of.kubeconfig)))
-			}
-		}
-	}
-	m.startPushing("a", "empty", "garbled", "file", "refused", "nodeless", "lost")
-	begun := time.Now()
-	m.holds("reconcile the others", "their conditions", func(s *side) (bool, error) {
-		for tenant, of := range wrong {
-			status, err := m.status(s, tenant)
-			if err != nil || status.Reason != of.reason || strings.Contains(status.Message, secretText) {
-				return false, fmt.Errorf("%s: got %+v, %w", tenant, status, err)
-			}
-		}
-		object, err := m.object(s)
-		return err == nil && len(object.Status.Conditions) > 0 && object.Status.Conditions[0].Status == "False", err
-	})
-	m.change("the empty Secret gets b's kubeconfig", func() error {
-		var errs []error
-		for _, s := range m.sides {
-			mended := m.secret(s, "empty", m.gateways[s]["b"].kubeconfig())
-			errs = append(errs, m.server.Client.Patch(m.ctx, mended, client.Merge))
-		}
-		return errors.Join(errs...)
-	})
 	m.changed = time.Now()
 	m.heals("b")
 	m.undelayed("a", begun)
