@@ -43,6 +43,7 @@ func TestEachSortOfReadHasItsOwnHealth(t *testing.T) {
 		"a good version hides nothing": {[]read{{document, answered, 1}, {live, nil, 1}, {document, answered, time.Minute}}, 2, 0, time.Minute + 1},
 		"a good document ends it":      {[]read{{document, answered, 1}, {live, answered, 1}, {document, nil, 1}}, 0, 1, 0},
 		"an hour apart":                {[]read{{document, answered, 1}, {document, answered, time.Hour}}, 1, 0, 0},
+		"a success between":            {[]read{{document, answered, 1}, {document, nil, 1}, {document, answered, 1}}, 1, 0, 0},
 		"the program's own limiter":    {[]read{{document, limited, 1}, {live, limited, 1}}, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

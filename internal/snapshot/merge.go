@@ -202,7 +202,7 @@ func (s *Snapshot) WithList(group string, versions []string, preferred string, e
 	if g == nil && len(versions) == 0 || g != nil && now <= g.listTried {
 		return s
 	}
-	next := g.fork(group)
+	next := s.fork(group, now)
 	next.listTried = now
 	if err == nil && !s.newsSince(group, from, now) {
 		next.takeList(versions, preferred, now)
@@ -247,20 +247,32 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 	if v == nil && found.Table == nil || v != nil && now <= v.Tried || overtaken {
 		return s
 	}
-	next := g.fork(group)
+	next := s.fork(group, now)
 	if v == nil {
 		next.versions = insert(next.versions, Version{Name: version})
 	}
 	v = next.Version(version)
-	if now <= next.settled {
-		next.reset = next.settled
-	}
 	v.take(found, now)
 	if said != nil && said.Table.servesLike(v.Table) {
 		v.Table = said.Table // one copy for all mappers
 	}
 	next.settle()
 	return s.with(next)
+}
+
+// fork returns a copy of a group to change for a read that began at now. If that was before the
+// group's last reset, the reset is pending again. Of a group that nobody knows any reset may
+// have been the last.
+func (s *Snapshot) fork(group string, now Tick) *Group {
+	g := s.Group(group)
+	next := g.fork(group)
+	if g == nil {
+		next.settled = s.anyReset
+	}
+	if now <= next.settled {
+		next.reset = next.settled
+	}
+	return next
 }
 
 func (v *Version) take(found Found, now Tick) {

@@ -36,6 +36,25 @@ func TestMarkedGroupsAreBounded(t *testing.T) {
 	}
 }
 
+// So are those of which lookups have found more than the document names.
+func TestMarkedGroupsAreBoundedAfterLiveReads(t *testing.T) {
+	const groups = mostMarked + 10
+	h := newHistory(false, "")
+	var known []string
+	for n := range groups {
+		known = append(known, fmt.Sprintf("g%05d/v1:Foo", n))
+	}
+	h.document(strings.Join(known, " "))
+	for n := range groups {
+		h.live(fmt.Sprintf("g%05d/v2:Foo", n))
+	}
+	for n, g := range h.groups {
+		if kept := g.Version("v2") != nil; kept != (n >= groups-mostMarked) {
+			t.Fatalf("%s, of %d groups: its version is kept: %v; want those of the %d that were read last", g.name, groups, kept, mostMarked)
+		}
+	}
+}
+
 // Only so many versions of a group are kept, and those that the document has before others.
 func TestVersionsAreBounded(t *testing.T) {
 	h := newHistory(false, "a/v1:Foo")

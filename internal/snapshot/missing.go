@@ -52,7 +52,7 @@ func (s *Snapshot) bestGroup(q Query) (best *Group) {
 // it in a group that is not known.
 func (s *Snapshot) needsDocument(q Query, p Progress) bool {
 	known := q.InOneGroup() && (q.Live() || s.Group(q.Group) != nil)
-	return s.document == 0 || s.document <= s.since(s.reset) || !p.Found && !known && s.document <= p.Began
+	return s.document <= s.since(s.reset) || !p.Found && !known && s.document <= p.Began
 }
 
 // missingIn lists what a lookup needs of one group. A lookup that has found something

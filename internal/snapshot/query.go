@@ -15,7 +15,7 @@ type Query struct {
 	// Group is the group that the lookup names. Lookups by resource may give the beginning
 	// of its name, or "".
 	Group string
-	// Versions are the versions that the lookup names, each once; none stands for all.
+	// Versions are the versions that the lookup names; none stands for all.
 	Versions []string
 	// All reports whether everything that matches is looked for, and not only the best.
 	All bool
@@ -31,7 +31,7 @@ type Query struct {
 func KindQuery(gk schema.GroupKind, versions []string) Query {
 	q := Query{Group: gk.Group, Name: gk.Kind}
 	for _, v := range versions {
-		if specified(v) && !slices.Contains(q.Versions, v) {
+		if specified(v) {
 			q.Versions = append(q.Versions, v)
 		}
 	}

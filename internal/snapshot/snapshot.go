@@ -125,7 +125,7 @@ func (s *Snapshot) currentList(g *Group) bool {
 // version that was known before it, and no read of the version has succeeded since. Such a
 // version is neither served nor absent.
 func (s *Snapshot) lost(g *Group, v *Version) bool {
-	if s.reset == 0 || v.Read == 0 {
+	if v.Read == 0 {
 		return false
 	}
 	reset := s.since(s.reset)
