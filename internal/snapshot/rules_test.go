@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // TestRules plays the scripts in testdata, each about a rule of DESIGN.md. What stands after an
@@ -29,6 +31,7 @@ import (
 // These print what is known; newHistory says how. Others print something else:
 //
 //	find GROUP KIND [VERSION...]  the version in which a kind is found
+//	all GROUP KIND                all of these
 //	many RESOURCE                 the groups and versions in which a lookup without a group finds it
 //	pending                       the groups whose reset is pending
 //	due [all]                     what a refresh reads, with a subscriber to all; behind the bar in turn
@@ -123,13 +126,17 @@ func (h *history) tell(command string, args []string) (string, error) {
 	switch command {
 	case "find":
 		version, current := h.finds(args[0], args[1], args[2:]...)
-		switch {
-		case version == "":
-			version = "nothing"
-		case !current:
-			version += ", not current"
+		if version == "" {
+			return "nothing", nil
 		}
-		return version, nil
+		return version + map[bool]string{false: ", not current"}[current], nil
+	case "all":
+		found, current, _ := h.RESTMappings(schema.GroupKind{Group: args[0], Kind: args[1]}, nil)
+		versions := []string{}
+		for _, m := range found {
+			versions = append(versions, m.GroupVersionKind.Version)
+		}
+		return strings.Join(versions, " ") + map[bool]string{false: ", not current"}[current], nil
 	case "many":
 		return strings.Join(groupsWith(h.Snapshot, args[0]), " "), nil
 	case "pending":
