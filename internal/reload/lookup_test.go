@@ -6,12 +6,14 @@ package reload
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -66,6 +68,26 @@ func TestVersionOfAPeerStays(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Whoever's context has ended reads nothing, and gets its cause.
+func TestEndedContextReadsNothing(t *testing.T) {
+	server, r := known(t, fakeapi.Legacy())
+	reason := errors.New("changed its mind")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(reason)
+	for name, read := range map[string]func() error{
+		"a lookup":    func() error { _, err := find(ctx, r, group, "Absent"); return err },
+		"a version":   func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group, Version: "v1"}); return err },
+		"a group":     func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group}); return err },
+		"two groups":  func() error { return r.RefreshGroups(ctx, []string{group, "g0002.example.com"}) },
+		"all":         func() error { return r.Refresh(ctx) },
+		"many groups": func() error { return r.Lookup(ctx, snapshot.Query{ByResource: true, Name: "absents"}, notFound).Err },
+	} {
+		if err := read(); !errors.Is(err, reason) || len(server.TakeRequests()) > 0 {
+			t.Errorf("%s: %v; want %v, and no request", name, err, reason)
+		}
 	}
 }
 
