@@ -6,6 +6,7 @@ package reload
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -93,6 +95,26 @@ func TestLastOfRepeatedReadsCounts(t *testing.T) {
 		}
 		synctest.Wait()
 	})
+}
+
+// Whoever's context has ended reads nothing, and gets its cause.
+func TestEndedContextReadsNothing(t *testing.T) {
+	server, r := known(t, fakeapi.Legacy())
+	reason := errors.New("changed its mind")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(reason)
+	for name, read := range map[string]func() error{
+		"a lookup":    func() error { _, err := find(ctx, r, group, "Absent"); return err },
+		"a version":   func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group, Version: "v1"}); return err },
+		"a group":     func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group}); return err },
+		"two groups":  func() error { return r.RefreshGroups(ctx, []string{group, "g0002.example.com"}) },
+		"all":         func() error { return r.Refresh(ctx) },
+		"many groups": func() error { return r.Lookup(ctx, snapshot.Query{ByResource: true, Name: "absents"}, notFound).Err },
+	} {
+		if err := read(); !errors.Is(err, reason) || len(server.TakeRequests()) > 0 {
+			t.Errorf("%s: %v; want %v, and no request", name, err, reason)
+		}
+	}
 }
 
 func notFound(*snapshot.Snapshot) (known, current bool) { return false, false }
