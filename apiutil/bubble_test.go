@@ -5,6 +5,9 @@
 package apiutil_test
 
 import (
+	"bytes"
+	"regexp"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,6 +28,14 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 		defer time.Sleep(10 * time.Minute)
 		test(t)
 	})
+}
+
+// goroutines counts those of the caller's bubble. Other tests may run beside it.
+func goroutines() int {
+	stacks := make([]byte, 16<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	bubble := regexp.MustCompile(`synctest bubble \d+`).Find(stacks) // the caller's stack is the first
+	return bytes.Count(stacks, append(bubble, ']'))
 }
 
 // eachServer runs test with a server of each mode, in a bubble.

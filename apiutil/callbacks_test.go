@@ -118,7 +118,7 @@ func TestNobodyWaitsForSlowReports(t *testing.T) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: slow, RefreshInterval: 10 * time.Second})
 		readAll(t, m)
 		stop := startMapper(t, m)
-		before := runtime.NumGoroutine()
+		before := goroutines()
 		absent := schema.GroupKind{Group: fooKind.Group, Kind: "Absent"}
 		for range misses {
 			start := time.Now()
@@ -127,7 +127,7 @@ func TestNobodyWaitsForSlowReports(t *testing.T) {
 			}
 			time.Sleep(pause)
 		}
-		if now := runtime.NumGoroutine(); now > before+20 {
+		if now := goroutines(); now > before+20 {
 			t.Errorf("%d goroutines, %d before", now, before)
 		}
 		cancelled := time.Now()

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -119,7 +118,7 @@ func TestNamedVersionDoesNotWaitForTheDocument(t *testing.T) {
 func TestEndedLookupsLeaveNothingBehind(t *testing.T) {
 	eachWarmMapper(t, 3, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 		server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
-		before := runtime.NumGoroutine()
+		before := goroutines()
 		reason := errors.New("the caller has changed its mind")
 		for n := range 1000 {
 			ctx, cancel := context.WithTimeoutCause(context.Background(), 10*time.Millisecond, reason)
@@ -132,7 +131,7 @@ func TestEndedLookupsLeaveNothingBehind(t *testing.T) {
 			cancel()
 		}
 		synctest.Wait()
-		if now := runtime.NumGoroutine(); now > before+20 {
+		if now := goroutines(); now > before+20 {
 			t.Errorf("%d goroutines, %d before", now, before)
 		}
 		time.Sleep(5 * time.Minute)

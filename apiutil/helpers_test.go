@@ -131,7 +131,7 @@ type testLog struct {
 	lines []string
 }
 
-// newTestLog returns a log of lines such as `INFO "msg"="…"`, `ERROR …` and `V1 …`.
+// newTestLog returns a log of lines such as `INFO "msg"="…"`, `ERROR …` and `V4 …`.
 func newTestLog() (*testLog, logr.Logger) {
 	l := &testLog{}
 	return l, funcr.New(func(_, args string) { l.add(args) }, funcr.Options{Verbosity: 10})

@@ -77,7 +77,7 @@ func pathClass(path string) string {
 func (m *DynamicRESTMapper) report(r reload.Report) {
 	m.warnUnstarted()
 	log := m.logger()
-	log.V(1).Info("reloaded API discovery", "reason", r.Read.Part.String(), "group", r.Read.Group, "version", r.Read.Version, "duration", r.Duration, "error", r.Err)
+	log.V(levelReads).Info("reloaded API discovery", "reason", r.Read.Part.String(), "group", r.Read.Group, "version", r.Read.Version, "duration", r.Duration, "error", r.Err)
 	switch {
 	case r.Then.Document.Err != nil && r.Before.Document.Err == nil:
 		log.Error(r.Err, "API discovery fails, known APIs are still served")
@@ -155,3 +155,7 @@ func shortened(list []string) []string {
 }
 
 const mostLogged = 20
+
+// levelReads is the level of the lines about each read and each lookup that found nothing:
+// debugging, in the words of klog. Programs that kubebuilder made show level 1.
+const levelReads = 4
