@@ -155,14 +155,12 @@ func debugGroups(s *snapshot.Snapshot) *[]debugGroup {
 // recent holds what has happened lately, for DebugHandler. Most mappers have no debug page,
 // and none of this: nil keeps nothing.
 type recent struct {
-	mu   sync.Mutex // guards page; its Reads and Changes are replaced, never changed
+	mu   sync.Mutex // guards page; its lists are replaced, never changed
 	page debugPage
 }
 
 const (
-	mostRecent = 50  // reads, and as many changes, are kept
-	mostAbsent = 256 // absent names are counted
-	topAbsent  = 10  // of them are shown
+	mostRecent = 50  // of each list are kept
 	maxAbsent  = 512 // bytes of a name that is counted
 )
 
@@ -171,10 +169,9 @@ func (h *recent) remember(r reload.Report, change *debugChange) {
 	if h == nil {
 		return
 	}
-	read := debugRead{time.Now(), r.Read.Part.String(), r.Read.Group, r.Read.Version, r.Duration.Round(time.Microsecond).String(), errorText(r.Err)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.page.Reads = prepend(h.page.Reads, read)
+	h.page.Reads = prepend(h.page.Reads, debugRead{time.Now(), r.Read.Part.String(), r.Read.Group, r.Read.Version, r.Duration.Round(time.Microsecond).String(), errorText(r.Err)})
 	if change != nil {
 		h.page.Changes = prepend(h.page.Changes, *change)
 	}
@@ -184,34 +181,28 @@ func prepend[T any](list []T, latest T) []T {
 	return append([]T{latest}, list[:min(len(list), mostRecent-1)]...)
 }
 
-// missed counts a lookup that found nothing. If there is no room, it takes the place and
-// the count of the least frequent one: so what is looked up again and again comes to the
-// top, and what is looked up once does not push it out.
+// missed counts a lookup that found nothing. What was not looked up for the longest time
+// makes room.
 func (h *recent) missed(q snapshot.Query) {
 	if h == nil {
 		return
 	}
-	entry := debugAbsent{Group: q.Group, Versions: q.Versions, Kind: q.Name, key: keyOf(q)}
-	if q.ByResource {
-		entry.Kind, entry.Resource = "", q.Name
-	}
+	entry := debugAbsent{Group: q.Group, Versions: q.Versions, Kind: q.Name, Last: time.Now(), key: keyOf(q)}
 	if len(entry.key) > maxAbsent {
 		return
 	}
+	if q.ByResource {
+		entry.Kind, entry.Resource = "", q.Name
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	absent := h.page.Absent
-	i := slices.IndexFunc(absent, func(a debugAbsent) bool { return a.key == entry.key })
-	if i < 0 {
-		if len(absent) < mostAbsent {
-			absent = append(absent, entry)
-		}
-		i = len(absent) - 1
+	others := slices.Clone(h.page.Absent)
+	if i := slices.IndexFunc(others, func(a debugAbsent) bool { return a.key == entry.key }); i >= 0 {
+		entry.Times = others[i].Times
+		others = slices.Delete(others, i, i+1)
 	}
-	entry.Times, entry.Last = absent[i].Times+1, time.Now()
-	absent[i] = entry
-	slices.SortFunc(absent, func(a, b debugAbsent) int { return cmp.Or(b.Times-a.Times, b.Last.Compare(a.Last)) })
-	h.page.Absent = absent
+	entry.Times++
+	h.page.Absent = prepend(others, entry)
 }
 
 // latest returns what is kept.
@@ -219,6 +210,7 @@ func (h *recent) latest() debugPage {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	page := h.page
-	page.Absent = slices.Clone(page.Absent[:min(len(page.Absent), topAbsent)])
+	page.Absent = slices.Clone(page.Absent)
+	slices.SortStableFunc(page.Absent, func(a, b debugAbsent) int { return b.Times - a.Times })
 	return page
 }
