@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 )
@@ -289,26 +288,14 @@ func (f *Fleet) Healthz(*http.Request) error {
 // them, as DynamicRESTMapper.DebugHandler does.
 func (f *Fleet) DebugHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if query := req.URL.Query(); query.Has("cluster") {
-			m := f.all()[query.Get("cluster")]
-			if m == nil {
-				http.Error(w, "the fleet has no such cluster", http.StatusNotFound)
-				return
-			}
-			m.debugHandler(query.Get("cluster"))(w, req)
-			return
+		key, status := req.URL.Query().Get("cluster"), f.Status()
+		switch m := f.all()[key]; {
+		case !req.URL.Query().Has("cluster"):
+			debugHandler(slices.Sorted(maps.Keys(status)), func(bool) any { return map[string]any{"clusters": status} })(w, req)
+		case m == nil:
+			http.Error(w, "the fleet has no such cluster", http.StatusNotFound)
+		default:
+			m.debugHandler(key)(w, req)
 		}
-		status := f.Status()
-		debugHandler(slices.Sorted(maps.Keys(status)), func(bool) any { return map[string]any{"clusters": status} })(w, req)
 	})
-}
-
-// logger returns the Logger of the options. In a fleet it names the cluster.
-func (m *DynamicRESTMapper) logger() logr.Logger { return m.named(m.options.Logger) }
-
-func (m *DynamicRESTMapper) named(logger logr.Logger) logr.Logger {
-	if m.member == nil || m.member.name.Load() == nil {
-		return logger
-	}
-	return logger.WithValues("cluster", *m.member.name.Load())
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/reload"
@@ -159,3 +160,13 @@ const mostLogged = 20
 // levelReads is the level of the lines about each read and each lookup that found nothing:
 // debugging, in the words of klog. Programs that kubebuilder made show level 1.
 const levelReads = 4
+
+// logger returns the Logger of the options. In a fleet it names the cluster.
+func (m *DynamicRESTMapper) logger() logr.Logger { return m.named(m.options.Logger) }
+
+func (m *DynamicRESTMapper) named(logger logr.Logger) logr.Logger {
+	if m.member == nil || m.member.name.Load() == nil {
+		return logger
+	}
+	return logger.WithValues("cluster", *m.member.name.Load())
+}

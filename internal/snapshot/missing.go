@@ -21,30 +21,17 @@ func (s *Snapshot) Missing(q Query, p Progress) (groups [][]Read) {
 		groups = [][]Read{s.missingVersions(q.Group, q.Versions, q, p)}
 		return slices.DeleteFunc(groups, func(reads []Read) bool { return len(reads) == 0 })
 	}
-	best := s.bestGroup(q)
 	for _, g := range s.GroupsOf(q) {
 		unseen := g.Said() == nil && len(g.versions) == 0 && g.listTried > g.reset // its list was tried in vain
 		named := g.name == q.Group && !q.anyGroup()
 		if reads := s.missingIn(g, q, p); len(reads) > 0 && (named || !unseen) {
 			groups = append(groups, reads)
 		}
-		if g == best {
+		if serves := func(v Version) bool { return q.wants(v.Name) && q.restsOn(&v) }; !q.All && slices.ContainsFunc(g.versions, serves) {
 			break // it does not matter what the groups after it serve
 		}
 	}
 	return groups
-}
-
-// bestGroup returns the group that a lookup of the best answer is answered from, as far as
-// is known: core, or the first. It returns nil for a lookup of all.
-func (s *Snapshot) bestGroup(q Query) (best *Group) {
-	for _, g := range s.GroupsOf(q) {
-		serves := !q.All && slices.ContainsFunc(g.versions, func(v Version) bool { return q.wants(v.Name) && q.restsOn(&v) })
-		if serves && (best == nil || g.name == "") {
-			best = g
-		}
-	}
-	return best
 }
 
 // needsDocument reports whether a lookup needs the document first: nothing was ever read,
