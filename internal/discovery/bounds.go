@@ -80,6 +80,9 @@ func shown(name string) string {
 
 // printable replaces what could move a cursor, begin a line or hide a text.
 func printable(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return text // as nearly always; each name of a document comes here
+	}
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r

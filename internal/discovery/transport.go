@@ -3,6 +3,7 @@
 package discovery
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -74,11 +75,12 @@ func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 		defer body.Close()
 		// Others have no body. That of a 101 is the connection, which may stay open.
 		if seen.code >= 200 && seen.code != http.StatusNotModified {
-			all, err := io.ReadAll(http.MaxBytesReader(nil, body, rt.maxBytes))
-			if err != nil {
+			room := min(max(resp.ContentLength, 0), 1<<20) // a length is only a claim
+			all := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
+			if _, err := all.ReadFrom(http.MaxBytesReader(nil, body, rt.maxBytes)); err != nil {
 				return nil, err
 			}
-			seen.body = all
+			seen.body = all.Bytes()
 		}
 	}
 	own := *resp
