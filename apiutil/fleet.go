@@ -272,8 +272,7 @@ func (f *Fleet) Status() map[string]DynamicRESTMapperStatus {
 // mappers and all are unhealthy, and names each: one cluster that is down is no reason to
 // restart a program that works with the others.
 func (f *Fleet) Healthz(*http.Request) error {
-	var errs []error
-	all := f.all()
+	all, errs := f.all(), []error(nil)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		err := all[key].Healthz(nil)
 		if err == nil {
