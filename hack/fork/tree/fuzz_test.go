@@ -23,9 +23,10 @@ func damaged(data, how []byte) []byte {
 		case 2:
 			lines[at], lines[at+1] = lines[at+1], lines[at]
 		default:
-			line := bytes.Clone(lines[at])
-			line[int(how[1])%max(len(line), 1)] ^= 1 << (how[2] % 7)
-			lines[at] = line
+			if line := bytes.Clone(lines[at]); len(line) > 0 { // the last one may have come here
+				line[int(how[1])%len(line)] ^= 1 << (how[2] % 7)
+				lines[at] = line
+			}
 		}
 	}
 	return bytes.Join(lines, nil)
@@ -37,6 +38,7 @@ func damaged(data, how []byte) []byte {
 func FuzzEdit(f *testing.F) {
 	names := edited()
 	upstream := upstreamOf(f, Newest())
+	f.Add(uint8(6), []byte("2??7??")) // the empty line after the last one goes up
 	for i := range names {
 		f.Add(uint8(i), []byte{})
 		for at := range 40 {
