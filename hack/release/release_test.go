@@ -93,7 +93,7 @@ func TestCommits(t *testing.T) {
 	readme := forktest.Text(t, dir, "README.md")
 	for _, part := range []string{
 		"replace sigs.k8s.io/controller-runtime => github.com/freshmapper/controller-runtime v0.25.2-fresh.1\n",
-		"\n| controller-runtime | build, stock |", "\n| v0.25.2 | ok |", "\n| v0.25.2 | pkg/client/apiutil |",
+		"\n| controller-runtime | package | stock |", "\n| v0.25.2 | build and vet |", "\n| v0.25.2 | pkg/client/apiutil |",
 	} {
 		if !strings.Contains(readme, part) {
 			t.Errorf("no %q in\n%s", part, readme)
