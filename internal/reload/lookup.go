@@ -30,20 +30,19 @@ type Finding struct {
 
 // lookup is one lookup under way.
 type lookup struct {
-	r *Reloader
-	q snapshot.Query
-
-	brief    bool        // wait only knownWait for each read
+	r        *Reloader
+	q        snapshot.Query
+	end      time.Time   // it waits no longer; zero: as long as the reads take
 	answered func() bool // whether the snapshot has a current answer by now
 
 	mu sync.Mutex // guards p.Done: reads of several groups are made side by side
 	p  snapshot.Progress
 }
 
-// knownWait is how long a lookup of something known waits for a read if one that it may need
-// got no answer the last time: otherwise each such lookup would take a RequestTimeout during
-// an outage.
-const knownWait = 3 * time.Second
+// silentWait is how long a lookup waits for a read after another one in the group got no answer,
+// and for a document that it can do without. A lookup of something known waits no longer in all
+// if a read that it may need got no answer the last time. So an outage costs no RequestTimeout.
+const silentWait = 3 * time.Second
 
 // Lookup answers a lookup. While the snapshot does not answer it, it makes the next of the
 // reads that are missing. These begin after the call of Lookup.
@@ -59,22 +58,17 @@ func (r *Reloader) LookupSince(ctx context.Context, began snapshot.Tick, q snaps
 // Now returns a tick: reads that begin later have a greater one.
 func (r *Reloader) Now() snapshot.Tick { return snapshot.Tick(r.ticks.Load()) }
 
-// lookup is Lookup over what view makes of a snapshot and began.
+// lookup is Lookup over what view makes of each snapshot and began.
 func (r *Reloader) lookup(
 	ctx context.Context, began snapshot.Tick, q snapshot.Query, find Finder, view func(*snapshot.Snapshot, snapshot.Tick) *snapshot.Snapshot,
 ) Finding {
-	l := &lookup{r: r, q: q, p: snapshot.Progress{Began: began, Done: map[snapshot.Read]snapshot.Outcome{}}}
-	s := r.Snapshot()
-	l.p.Start = s
-	known, _ := find(s)
-	l.brief = known && r.unanswered(s, q)
-	l.answered = func() bool {
-		_, current := find(view(r.Snapshot(), began))
-		return current
+	l := &lookup{r: r, q: q, answered: func() bool { _, current := find(view(r.Snapshot(), began)); return current }}
+	l.p = snapshot.Progress{Began: began, Start: r.Snapshot(), Done: map[snapshot.Read]snapshot.Outcome{}}
+	if known, _ := find(l.p.Start); known && r.unanswered(l.p.Start, q) {
+		l.end = time.Now().Add(silentWait)
 	}
-	for ; ; s = r.Snapshot() {
-		s = view(s, began)
-		var current bool
+	for {
+		s, current := view(r.Snapshot(), began), false
 		if l.p.Found, current = find(s); current {
 			return Finding{Snapshot: s}
 		}
@@ -97,7 +91,7 @@ func (r *Reloader) unanswered(s *snapshot.Snapshot, q snapshot.Query) bool {
 
 // make makes the first of the reads if they are of one group: upstream's counting transport
 // allows one request at a time. The groups of a lookup in several are read side by side,
-// and no longer than knownWait after one that suffices.
+// and no longer than silentWait after one that suffices.
 func (l *lookup) make(ctx context.Context, groups [][]snapshot.Read) error {
 	if len(groups) == 1 {
 		return l.read(ctx, groups[0][0])
@@ -113,38 +107,32 @@ func (l *lookup) make(ctx context.Context, groups [][]snapshot.Read) error {
 			}
 		}
 		if n := ended.Add(1); (n%every == 0 || n >= last) && l.answered() {
-			time.AfterFunc(knownWait, stop)
+			time.AfterFunc(silentWait, stop)
 		}
 		return nil
 	})
 	return context.Cause(ctx)
 }
 
-// read makes a read and notes its outcome. It waits only for knownWait also if another read
-// of the lookup in the same group got no answer, and if the lookup waits no longer anyway,
-// it asks that group for nothing more. It returns an error only if ctx ended.
+// read makes a read and notes its outcome. It returns an error only if ctx ended.
 func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
 	l.mu.Lock()
-	before, silent := l.p.Done[r], l.p.Any(r.Group, func(o snapshot.Outcome) bool { return o.Silent })
+	before, until := l.p.Done[r], l.until(r)
 	l.mu.Unlock()
-	waiting, since := ctx, l.p.Began
-	if l.brief || silent {
-		wait := knownWait
-		if l.brief && silent {
-			wait = 0
-		}
-		var cancel context.CancelFunc
-		waiting, cancel = context.WithTimeout(ctx, wait)
-		defer cancel()
-	}
+	since, waiting := l.p.Began, ctx
 	if before.Times > 0 {
 		since = never // the read is repeated because of a change
+	}
+	if !until.IsZero() {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithDeadline(ctx, until)
+		defer cancel()
 	}
 	f, err := l.r.flights.do(waiting, r, since, false)
 	if err != nil && ctx.Err() != nil {
 		return err
 	}
-	o := snapshot.Outcome{Tick: l.r.Now(), Err: discovery.NotAwaited(r, knownWait)}
+	o := snapshot.Outcome{Tick: l.r.Now(), Err: discovery.NotAwaited(r, silentWait)}
 	if err == nil {
 		o = f.outcome
 		o.From = o.From.Only(r.Group)
@@ -155,6 +143,19 @@ func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
 	defer l.mu.Unlock()
 	l.p.Note(r, o)
 	return nil
+}
+
+// until returns until when the lookup waits for a read; the zero time: until it ends.
+func (l *lookup) until(r snapshot.Read) time.Time {
+	spare := r.Part == snapshot.PartDocument && l.p.Start.PathsAnswer(l.q)
+	silent := l.p.Any(r.Group, func(o snapshot.Outcome) bool { return o.Silent })
+	switch {
+	case spare && !l.end.IsZero():
+		return time.Now().Add(silentWait / 10)
+	case spare || silent && l.end.IsZero():
+		return time.Now().Add(silentWait)
+	}
+	return l.end
 }
 
 // finding returns what a lookup that has made all its reads is answered from: s, and what
@@ -174,8 +175,8 @@ func (l *lookup) finding(s *snapshot.Snapshot) Finding {
 		}
 	}
 	document := l.p.Done[snapshot.Read{}]
-	if l.q.Live() && !l.p.Found {
-		document.Err = nil // its versions were read live all the same
+	if s.PathsAnswer(l.q) {
+		document.Err = nil // the group was read live all the same
 	}
 	return Finding{
 		Snapshot: s, Failed: failed, Err: document.Err,

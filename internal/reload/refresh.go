@@ -22,7 +22,7 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	if err := r.ReadDocument(ctx); err != nil {
 		return err
 	}
-	differing, dropped := r.Snapshot().Due()
+	differing, dropped := r.Snapshot().Due(r.subscribers.Load() > 0)
 	ended := make(chan error, 1)
 	go func() {
 		ended <- r.readInOrder(ctx, dropped, func(read snapshot.Read, o snapshot.Outcome) bool {
@@ -88,14 +88,15 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 }
 
 // KeepAll makes refreshes read every version of a server without the aggregated document,
-// until release is called.
+// until release is called. When nobody needs all any more, that is a reset: a refresh reads
+// only what lookups have needed since.
 func (r *Reloader) KeepAll() (release func()) {
-	add := func(n int) {
-		now := r.tick()
-		r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.Whole(n, now) })
+	r.subscribers.Add(1)
+	return func() {
+		if r.subscribers.Add(-1) == 0 && !r.Snapshot().Aggregated() {
+			r.Reset()
+		}
 	}
-	add(1)
-	return func() { add(-1) }
 }
 
 // ReadLive reads a version live, or the whole group if gv has no version. It returns the

@@ -26,6 +26,9 @@ type Reloader struct {
 	changed atomic.Pointer[chan struct{}]     // closed and taken away by publish; nil while nobody waits for it
 	health  atomic.Pointer[Health]            // stored by record alone
 	ticks   atomic.Uint64                     // the last tick that was taken
+
+	subscribers atomic.Int64 // who needs every version
+
 	client  *discovery.Client
 	options Options
 	flights flights

@@ -20,13 +20,13 @@ func (s *Snapshot) LiveReads(group string) (reads []Read) {
 
 // Due lists the live reads that a refresh makes after it has read the document: of each
 // group that differs from the document. Without the aggregated document it lists the
-// versions that were ever tried for a lookup, or all while there is a subscriber.
+// versions that were tried since the last reset, or all.
 //
 // dropped are the reads of the groups that the document does not have, those first that
 // were tried least recently. Make them in turn, and stop at the first version that is not
 // gone: then the document is behind, as that of a server that starts.
-func (s *Snapshot) Due() (differing [][]Read, dropped []Read) {
-	if s.apart == 0 && (s.Aggregated() || s.whole == 0) {
+func (s *Snapshot) Due(all bool) (differing [][]Read, dropped []Read) {
+	if s.apart == 0 && (s.Aggregated() || !all) {
 		return nil, nil
 	}
 	var left []*Group
@@ -40,7 +40,7 @@ func (s *Snapshot) Due() (differing [][]Read, dropped []Read) {
 			continue
 		case !s.Aggregated() && g.reset == 0 && g.like(g.Said(), func(_, _ *Version) bool { return true }):
 			reads = slices.DeleteFunc(reads, func(r Read) bool {
-				return r.Part == PartList || s.whole == 0 && !s.needed(g.Version(r.Version))
+				return r.Part == PartList || !all && !s.tried(g, g.Version(r.Version))
 			})
 		}
 		if len(reads) > 0 {

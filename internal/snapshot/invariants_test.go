@@ -148,10 +148,7 @@ func randomWords(dice *rand.Rand) string {
 func (q *sequence) step() string {
 	group, version := pick(q.dice, []string{"", "a", "a.b", "b", "z"}), pick(q.dice, []string{"v1", "v2", "v3", "v4"})
 	served := q.served
-	switch q.dice.IntN(11) {
-	case 10:
-		q.Snapshot = q.Whole(1-2*q.whole, q.tick())
-		return fmt.Sprintf("%d subscribers", q.whole)
+	switch q.dice.IntN(10) {
 	case 0:
 		q.served = randomWords(q.dice)
 		return "served " + q.served

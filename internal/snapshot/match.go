@@ -161,7 +161,7 @@ func (s *Snapshot) candidates(q schema.GroupVersionResource) []*Group {
 // tried. Without last, all groups count.
 func (s *Snapshot) complete(q schema.GroupVersionResource, last *Group) bool {
 	switch {
-	case s.document <= s.since(s.reset): // or never read
+	case s.document <= s.reset: // or never read
 		return false
 	case s.untried == 0 && (s.apart == 0 || s.anyReset == 0):
 		return true

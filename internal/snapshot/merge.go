@@ -304,18 +304,6 @@ func (s *Snapshot) Reset(now Tick) *Snapshot {
 	return &next
 }
 
-// Whole counts that so many more subscribers need every version. When none does any more, what
-// was read before now without the aggregated document is known, but not current: no refresh
-// reads it until a lookup has needed it again.
-func (s *Snapshot) Whole(more int, now Tick) *Snapshot {
-	next := *s
-	if next.whole += more; next.whole == 0 {
-		next.left = now
-	}
-	next.follow(s)
-	return &next
-}
-
 // ResetGroup makes one group count as unread until its list and each of its versions were
 // tried live after now. An unknown group counts as known until then.
 func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
@@ -382,7 +370,7 @@ func (s *Snapshot) count(g *Group, n int) {
 	if g.marked {
 		s.marked += n
 	}
-	if !g.tried || g.reset > 0 || g.apart && slices.ContainsFunc(g.versions, func(v Version) bool { return !s.needed(&v) }) {
+	if !g.tried || g.reset > 0 {
 		s.untried += n
 	}
 }

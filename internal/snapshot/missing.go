@@ -15,7 +15,7 @@ func (s *Snapshot) Missing(q Query, p Progress) (groups [][]Read) {
 	switch {
 	case !tried && s.needsDocument(q, p):
 		return [][]Read{{{}}}
-	case document.Err != nil && (!q.Live() || p.Found && document.Silent):
+	case document.Err != nil && (!s.PathsAnswer(q) || p.Found && p.Any(q.Group, func(o Outcome) bool { return o.Err != nil })):
 		return nil // what is known stands, or the error
 	case s.Group(q.Group) == nil && q.Live() && !(p.Start.Cold() && s.Aggregated() && s.document > p.Began):
 		groups = [][]Read{s.missingVersions(q.Group, q.Versions, q, p)}
@@ -38,8 +38,13 @@ func (s *Snapshot) Missing(q Query, p Progress) (groups [][]Read) {
 // or it was read before the last reset, or before a lookup that found nothing and may find
 // it in a group that is not known.
 func (s *Snapshot) needsDocument(q Query, p Progress) bool {
-	known := q.InOneGroup() && (q.Live() || s.Group(q.Group) != nil)
-	return s.document <= s.since(s.reset) || !p.Found && !known && s.document <= p.Began
+	return s.document <= s.reset || !p.Found && !s.PathsAnswer(q) && s.document <= p.Began
+}
+
+// PathsAnswer reports whether the paths of the group that a lookup names can answer it without
+// the document: R1.
+func (s *Snapshot) PathsAnswer(q Query) bool {
+	return q.InOneGroup() && (q.Live() || s.Group(q.Group) != nil)
 }
 
 // missingIn lists what a lookup needs of one group. A lookup that has found something

@@ -26,7 +26,6 @@ import (
 //	doc@5, live@5, list@5   one that began at 5
 //	begin, end WORDS        live reads, from their beginning to their end
 //	reset [GROUP]           what it says
-//	subscribe, unsubscribe  somebody needs every version, or no longer does
 //
 // These print what is known; newHistory says how. Others print something else:
 //
@@ -111,10 +110,6 @@ func (h *history) do(command string, args []string) (string, error) {
 		for _, group := range args {
 			h.resetGroup(group)
 		}
-	case "subscribe":
-		h.Snapshot = h.Whole(1, h.tick())
-	case "unsubscribe":
-		h.Snapshot = h.Whole(-1, h.tick())
 	default:
 		return h.tell(command, args)
 	}
@@ -148,11 +143,7 @@ func (h *history) tell(command string, args []string) (string, error) {
 		}
 		return cmp.Or(strings.Join(pending, " "), "none"), nil
 	case "due":
-		s := h.Snapshot
-		if len(args) > 0 {
-			s = s.Whole(1, h.now)
-		}
-		differing, dropped := s.Due()
+		differing, dropped := h.Due(len(args) > 0)
 		return strings.TrimSpace(textOf(slices.Concat(differing...)) + " | " + textOf(dropped)), nil
 	case "apart":
 		return fmt.Sprint(h.apart), nil

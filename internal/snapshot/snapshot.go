@@ -18,10 +18,6 @@ type Snapshot struct {
 	news     Tick  // when it was last news of any group
 	reset    Tick  // what was read before it is not current
 	anyReset Tick  // the last reset of everything or of a group
-	asOf     Tick  // resets after it do not count; 0: all count
-
-	whole int  // subscribers that need every version
-	left  Tick // when the last of them left
 
 	generation uint64
 
@@ -62,45 +58,32 @@ func (s *Snapshot) Serves(group, version string) bool {
 	return v != nil && !v.Gone
 }
 
-// AsOf returns s as a lookup sees it that began at now: later resets do not count.
+// AsOf returns s as a lookup sees it that began at now: a reset after that does not count.
 func (s *Snapshot) AsOf(now Tick) *Snapshot {
-	if s.anyReset <= now {
+	if s.reset <= now {
 		return s
 	}
 	seen := *s
-	seen.asOf = now
+	seen.reset = now
 	return &seen
-}
-
-// since returns the tick after which a part must have been read because of reset.
-func (s *Snapshot) since(reset Tick) Tick {
-	if s.asOf > 0 {
-		return min(reset, s.asOf)
-	}
-	return reset
 }
 
 // current reports whether a version was read since the last reset, so that a lookup may be
 // answered from what is known of it.
 func (s *Snapshot) current(g *Group, v *Version) bool {
-	if s.anyReset == 0 || !s.needed(v) {
-		return s.needed(v)
+	if s.anyReset == 0 || !v.attempted() {
+		return v.attempted()
 	}
-	return s.readAt(v) > s.since(s.reset) && (g.reset == 0 || v.Err == nil && v.Tried > s.since(g.reset))
+	return s.readAt(v) > s.reset && (g.reset == 0 || v.Err == nil && v.Tried > g.reset)
 }
 
 // tried reports whether a version was read since the last reset, or tried in vain: then it
 // keeps no answer from being current that does not rest on it.
 func (s *Snapshot) tried(g *Group, v *Version) bool {
-	if s.anyReset == 0 || !s.needed(v) {
-		return s.needed(v)
+	if s.anyReset == 0 || !v.attempted() {
+		return v.attempted()
 	}
-	return max(s.readAt(v), v.Tried) > s.since(s.reset) && (g.reset == 0 || v.Tried > s.since(g.reset))
-}
-
-// needed reports whether v was read, or tried in vain, for who needs it now.
-func (s *Snapshot) needed(v *Version) bool {
-	return v.attempted() && (s.whole > 0 || v.Tried >= s.left || s.Aggregated())
+	return max(s.readAt(v), v.Tried) > s.reset && (g.reset == 0 || v.Tried > g.reset)
 }
 
 // readAt returns when the table of v was read.
@@ -118,18 +101,14 @@ func (s *Snapshot) currentList(g *Group) bool {
 	if g.Said() != nil {
 		tried = max(tried, s.document)
 	}
-	return tried > s.since(s.reset) && (g.reset == 0 || g.listTried > s.since(g.reset))
+	return tried > s.reset && (g.reset == 0 || g.listTried > g.reset)
 }
 
 // lost reports whether a document that was read after the last Reset no longer has a
 // version that was known before it, and no read of the version has succeeded since. Such a
 // version is neither served nor absent.
 func (s *Snapshot) lost(g *Group, v *Version) bool {
-	if v.Read == 0 {
-		return false
-	}
-	reset := s.since(s.reset)
-	return v.Read <= reset && s.document > reset && g.Said().Version(v.Name) == nil
+	return 0 < v.Read && v.Read <= s.reset && s.reset < s.document && g.Said().Version(v.Name) == nil
 }
 
 // table returns what the version is known to serve, or nil.
