@@ -106,7 +106,6 @@ func TestEndedContextReadsNothing(t *testing.T) {
 	for name, read := range map[string]func() error{
 		"a lookup":    func() error { _, err := find(ctx, r, group, "Absent"); return err },
 		"a version":   func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group, Version: "v1"}); return err },
-		"a group":     func() error { _, err := r.ReadLive(ctx, schema.GroupVersion{Group: group}); return err },
 		"two groups":  func() error { return r.RefreshGroups(ctx, []string{group, "g0002.example.com"}) },
 		"all":         func() error { return r.Refresh(ctx) },
 		"many groups": func() error { return r.Lookup(ctx, snapshot.Query{ByResource: true, Name: "absents"}, notFound).Err },

@@ -99,13 +99,8 @@ func (r *Reloader) KeepAll() (release func()) {
 	}
 }
 
-// ReadLive reads a version live, or the whole group if gv has no version. It returns the
-// snapshot after that.
+// ReadLive reads a version live. It returns the snapshot after that.
 func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snapshot.Snapshot, error) {
-	if gv.Version == "" {
-		err := r.RefreshGroups(ctx, []string{gv.Group})
-		return r.Snapshot(), err
-	}
 	f, err := r.flights.do(ctx, snapshot.Read{Part: snapshot.PartVersion, Group: gv.Group, Version: gv.Version}, never, false)
 	if err != nil {
 		return nil, err
