@@ -116,7 +116,7 @@ func TestLiveReadsAgreeWithTheDocument(t *testing.T) {
 		live = live.WithList(g.Name(), versions, preferred, nil, 2, live)
 		for _, name := range versions {
 			if table, err := c.Version(context.Background(), g.Name(), name); err == nil {
-				live = live.WithVersion(g.Name(), name, snapshot.Found{Table: table}, 2, live)
+				live = live.WithVersion(g.Name(), name, snapshot.Found{Table: table}, 2, 3, live)
 			}
 		}
 	}

@@ -41,11 +41,11 @@ func everything(t *testing.T, c *Client) *snapshot.Snapshot {
 			table, err := c.Version(context.Background(), g.Name(), v.Name)
 			switch {
 			case err != nil:
-				s = s.WithVersion(g.Name(), v.Name, snapshot.Found{Err: err}, 2, s)
+				s = s.WithVersion(g.Name(), v.Name, snapshot.Found{Err: err}, 2, 3, s)
 			case table == nil:
 				t.Errorf("%s/%s is listed and not served", g.Name(), v.Name)
 			default:
-				s = s.WithVersion(g.Name(), v.Name, snapshot.Found{Table: table}, 2, s)
+				s = s.WithVersion(g.Name(), v.Name, snapshot.Found{Table: table}, 2, 3, s)
 			}
 		}
 	}

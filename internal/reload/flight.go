@@ -12,7 +12,8 @@ import (
 // flight is one read of the server, shared by all callers that joined before it started.
 type flight struct {
 	read    snapshot.Read
-	outcome snapshot.Outcome // written by perform, before done is closed
+	outcome snapshot.Outcome   // written by perform, before done is closed
+	from    *snapshot.Snapshot // what was known when it started; likewise
 	done    chan struct{}
 
 	// Written when it starts.

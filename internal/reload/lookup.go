@@ -63,8 +63,10 @@ func (r *Reloader) lookup(
 	ctx context.Context, began snapshot.Tick, q snapshot.Query, find Finder, view func(*snapshot.Snapshot, snapshot.Tick) *snapshot.Snapshot,
 ) Finding {
 	l := &lookup{r: r, q: q, answered: func() bool { _, current := find(view(r.Snapshot(), began)); return current }}
-	l.p = snapshot.Progress{Began: began, Start: r.Snapshot(), Done: map[snapshot.Read]snapshot.Outcome{}}
-	if known, _ := find(l.p.Start); known && r.unanswered(l.p.Start, q) {
+	l.p = snapshot.Progress{Began: began, Done: map[snapshot.Read]snapshot.Outcome{}}
+	start := r.Snapshot()
+	l.p.Cold = start.Cold()
+	if known, _ := find(start); known && r.unanswered(start, q) {
 		l.end = time.Now().Add(silentWait)
 	}
 	for {
@@ -135,7 +137,6 @@ func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
 	o := snapshot.Outcome{Tick: l.r.Now(), Err: discovery.NotAwaited(r, silentWait)}
 	if err == nil {
 		o = f.outcome
-		o.From = o.From.Only(r.Group)
 	}
 	o.Times = before.Times + 1
 	o.Silent = discovery.Unanswered(o.Err)
@@ -147,7 +148,7 @@ func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
 
 // until returns until when the lookup waits for a read; the zero time: until it ends.
 func (l *lookup) until(r snapshot.Read) time.Time {
-	spare := r.Part == snapshot.PartDocument && l.p.Start.PathsAnswer(l.q)
+	spare := r.Part == snapshot.PartDocument && l.r.Snapshot().PathsAnswer(l.q)
 	silent := l.p.Any(r.Group, func(o snapshot.Outcome) bool { return o.Silent })
 	switch {
 	case spare && !l.end.IsZero():
@@ -180,7 +181,7 @@ func (l *lookup) finding(s *snapshot.Snapshot) Finding {
 	}
 	return Finding{
 		Snapshot: s, Failed: failed, Err: document.Err,
-		Partial: l.p.Start.Cold() || len(l.q.Versions) == 0 && l.p.Any(l.q.Group, func(o snapshot.Outcome) bool { return o.Gone }),
+		Partial: l.p.Cold || len(l.q.Versions) == 0 && l.p.Any(l.q.Group, func(o snapshot.Outcome) bool { return o.Gone }),
 	}
 }
 

@@ -105,7 +105,7 @@ func (r *Reloader) publish(follow event) {
 // perform makes the read of a flight, publishes what it finds and records how it went.
 func (r *Reloader) perform(f *flight) {
 	start := time.Now()
-	f.outcome.Tick, f.outcome.From = f.began, r.Snapshot()
+	f.outcome.Tick, f.from = f.began, r.Snapshot()
 	var found event
 	switch f.read.Part {
 	case snapshot.PartDocument:
@@ -136,13 +136,13 @@ func (r *Reloader) readList(f *flight) event {
 	versions, preferred, err := r.client.List(f.ctx, f.read.Group)
 	f.outcome.Err = err
 	return func(s *snapshot.Snapshot) *snapshot.Snapshot {
-		return s.WithList(f.read.Group, versions, preferred, err, f.outcome.Tick, f.outcome.From)
+		return s.WithList(f.read.Group, versions, preferred, err, f.outcome.Tick, f.from)
 	}
 }
 
 func (r *Reloader) readVersion(f *flight) event {
 	group, version := f.read.Group, f.read.Version
-	known, pauses := f.outcome.From.Serves(group, version), r.pauses(f)
+	known, pauses := f.from.Serves(group, version), r.pauses(f)
 	var found snapshot.Found
 	found.Table, found.Err = r.client.Version(f.ctx, group, version)
 	for _, pause := range pauses {
@@ -161,7 +161,7 @@ func (r *Reloader) readVersion(f *flight) event {
 	}
 	f.outcome.Err, f.outcome.Gone = found.Err, known && found.None()
 	return func(s *snapshot.Snapshot) *snapshot.Snapshot {
-		return s.WithVersion(group, version, found, f.outcome.Tick, f.outcome.From)
+		return s.WithVersion(group, version, found, f.outcome.Tick, r.tick(), f.from)
 	}
 }
 
@@ -195,7 +195,7 @@ func (r *Reloader) ofPeer(ctx context.Context, read snapshot.Read) (found snapsh
 // their documents. Two loops in the server wait for the definitions, and each checks every
 // 100 ms.
 func (r *Reloader) pauses(f *flight) []time.Duration {
-	v := f.outcome.From.Group(f.read.Group).Version(f.read.Version)
+	v := f.from.Group(f.read.Group).Version(f.read.Version)
 	if v != nil && v.Tried > 0 && v.Err != nil || time.Since(r.Health().Document.LastFailed) <= doubtFor {
 		return []time.Duration{300 * time.Millisecond, 700 * time.Millisecond}
 	}

@@ -26,7 +26,8 @@ type Version struct {
 	Gone  bool
 	Err   error
 
-	named Tick // when a list, or a document with news of it, last named it
+	named   Tick // when a list, or a document with news of it, last named it
+	changed Tick // when a live read that found another table had ended
 }
 
 // attempted reports whether the version was ever read, or tried in vain.

@@ -143,7 +143,7 @@ func (h *history) list(text string) *List {
 // liveAt reads a version live. The read began at now, when from was known.
 func (h *history) liveAt(word string, now Tick, from *Snapshot) {
 	group, v := parseVersion(word)
-	h.Snapshot = h.WithVersion(group, v.Name, Found{Table: v.Table, Err: v.Err}, now, from)
+	h.Snapshot = h.WithVersion(group, v.Name, Found{Table: v.Table, Err: v.Err}, now, max(now, h.now)+1, from)
 }
 
 // groupAt reads the list of a group. The first version is the preferred one.

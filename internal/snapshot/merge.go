@@ -238,9 +238,9 @@ type Found struct {
 func (f Found) None() bool { return f.Table == nil && f.Err == nil }
 
 // WithVersion records a live read of a version that began at now, when the snapshot was
-// from. It changes nothing if a later read is known already. Nothing is kept of a version
-// that nobody has seen served.
-func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, from *Snapshot) *Snapshot {
+// from, and has ended at end. It changes nothing if a later read is known already. Nothing is
+// kept of a version that nobody has seen served.
+func (s *Snapshot) WithVersion(group, version string, found Found, now, end Tick, from *Snapshot) *Snapshot {
 	g := s.Group(group)
 	v, said := g.Version(version), g.Said().Version(version)
 	overtaken := said != nil && (said.Table != nil || found.None()) && s.newsSince(group, from, now)
@@ -252,7 +252,7 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 		next.versions = insert(next.versions, Version{Name: version})
 	}
 	v = next.Version(version)
-	v.take(found, now)
+	v.take(found, now, end)
 	if said != nil && said.Table.servesLike(v.Table) {
 		v.Table = said.Table // one copy for all mappers
 	}
@@ -275,11 +275,14 @@ func (s *Snapshot) fork(group string, now Tick) *Group {
 	return next
 }
 
-func (v *Version) take(found Found, now Tick) {
+func (v *Version) take(found Found, now, end Tick) {
 	v.Tried, v.Err = now, found.Err
 	switch {
 	case found.Err == nil:
-		if !found.Table.equal(v.Table) { // else lookups would compare all rows, again and again
+		if !found.Table.equal(v.Table) {
+			if v.Table != nil {
+				v.changed = end
+			}
 			v.Table = found.Table
 		}
 		v.Read, v.Gone = now, v.Table == nil

@@ -17,7 +17,7 @@ func (s *Snapshot) Missing(q Query, p Progress) (groups [][]Read) {
 		return [][]Read{{{}}}
 	case document.Err != nil && (!s.PathsAnswer(q) || p.Found && p.Any(q.Group, func(o Outcome) bool { return o.Err != nil })):
 		return nil // what is known stands, or the error
-	case s.Group(q.Group) == nil && q.Live() && !(p.Start.Cold() && s.Aggregated() && s.document > p.Began):
+	case s.Group(q.Group) == nil && q.Live() && !(p.Cold && s.Aggregated() && s.document > p.Began):
 		groups = [][]Read{s.missingVersions(q.Group, q.Versions, q, p)}
 		return slices.DeleteFunc(groups, func(reads []Read) bool { return len(reads) == 0 })
 	}
@@ -51,7 +51,7 @@ func (s *Snapshot) PathsAnswer(q Query) bool {
 // needs what was never tried, or not since the last reset. One that has found nothing
 // needs a live read of each version that it searches, and of the list.
 func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
-	believed := s.document > p.Began && (p.Start.Cold() || q.anyGroup() || g.name != q.Group)
+	believed := s.document > p.Began && (p.Cold || q.anyGroup() || g.name != q.Group)
 	if !p.Found && believed && s.Aggregated() && g.agrees() {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
 		named := believed && !s.Aggregated() && g.Said() != nil && len(g.served()) == len(g.versions) // by the document
 		known = g.listed > p.Began || named || p.Any(g.name, func(o Outcome) bool { return o.Gone })
 	}
-	overtaken := tried && o.Times < mostTimes && o.Err == nil && s.newsSince(g.name, o.From, o.Tick)
+	overtaken := tried && o.Times < mostTimes && o.Err == nil && s.news > o.Tick
 	if needed && !known && (!tried || overtaken) {
 		reads = append(reads, list)
 	}
@@ -81,16 +81,13 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 	answered := false
 	for _, name := range versions {
 		read := Read{Part: PartVersion, Group: group, Version: name}
-		o, v, from := p.Done[read], g.Version(name), p.Start
-		if o.Times > 0 {
-			from = o.From
-		}
+		o, v := p.Done[read], g.Version(name)
 		if v != nil {
 			o.Tick = max(o.Tick, v.Tried)
 		}
 		enough := p.Found && (v == nil || s.current(g, v) || s.tried(g, v) && !q.restsOn(v) || answered && v.attempted())
 		older := o.Tick <= p.Began // than the lookup
-		news := o.Err == nil && (s.news > o.Tick || (len(versions) > 1 || q.anyVersion()) && g.changedSince(from.Group(group), versions))
+		news := o.Err == nil && (s.news > o.Tick || (len(versions) > 1 || q.anyVersion()) && g.changedSince(o.Tick, versions))
 		switch {
 		case enough:
 			answered = answered || !q.All && !q.ByResource && q.anyVersion() && v != nil && q.restsOn(v)
@@ -101,11 +98,11 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 	return reads
 }
 
-// changedSince reports whether one of the versions still serves something that was found
-// changed since from: the kind may have moved to a version that was read before.
-func (g *Group) changedSince(from *Group, versions []string) bool {
+// changedSince reports whether one of the versions was found changed since a read began, and
+// still serves something: the kind may have moved to a version that was read before.
+func (g *Group) changedSince(began Tick, versions []string) bool {
 	return slices.ContainsFunc(versions, func(name string) bool {
-		v, old := g.Version(name), from.Version(name)
-		return v != nil && old != nil && v.Table != nil && old.Table != nil && !v.Table.equal(old.Table)
+		v := g.Version(name)
+		return v != nil && v.Table != nil && v.changed > began
 	})
 }

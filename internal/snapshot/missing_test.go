@@ -41,13 +41,13 @@ func TestVersionsThatChangeAreReadAgain(t *testing.T) {
 		"again and again, if named": {known, []string{"v1", "v2"}, "a/v1:A a/v2:A a/v1:B a/v2:B a/v1:C a/v2:C", ""},
 	} {
 		h := newHistory(false, test.known)
-		p := Progress{Began: h.now, Start: h.Snapshot, Done: map[Read]Outcome{}}
+		p := Progress{Began: h.now, Done: map[Read]Outcome{}}
 		each(test.reads, func(word string) {
 			group, v := parseVersion(word)
 			read := Read{Part: PartVersion, Group: group, Version: v.Name}
 			from, now := h.Snapshot, h.tick()
 			h.liveAt(word, now, from)
-			p.Note(read, Outcome{Tick: now, Times: p.Done[read].Times + 1, From: from, Gone: v.Table == nil})
+			p.Note(read, Outcome{Tick: now, Times: p.Done[read].Times + 1, Gone: v.Table == nil})
 		})
 		reads := h.Missing(kind("a", "New", test.versions...), p)
 		if got := textOf(slices.Concat(reads...)); got != test.left {
@@ -59,7 +59,7 @@ func TestVersionsThatChangeAreReadAgain(t *testing.T) {
 // While the first lookup waits in vain for the document, another one's comes that was asked for
 // earlier: that proves nothing.
 func TestFirstLookupBelievesNoEarlierDocument(t *testing.T) {
-	p := Progress{Began: 5, Start: new(Snapshot), Done: map[Read]Outcome{{}: {Tick: 6, Times: 1, Err: errUnread}}}
+	p := Progress{Began: 5, Cold: true, Done: map[Read]Outcome{{}: {Tick: 6, Times: 1, Err: errUnread}}}
 	for _, q := range []Query{kind("a", "Baz", "v1"), kind("z", "Foo", "v1")} {
 		h := newHistory(false, "")
 		h.documentAt(abc, 3)
@@ -75,7 +75,7 @@ func TestFirstLookupBelievesNoEarlierDocument(t *testing.T) {
 func TestSecondLookupProvesWhatIsAbsent(t *testing.T) {
 	h := newHistory(false, "")
 	h.live("a/v1:Foo")
-	p := Progress{Began: h.now, Start: h.Snapshot, Done: map[Read]Outcome{{}: {Tick: h.now + 1, Times: 1}}}
+	p := Progress{Began: h.now, Done: map[Read]Outcome{{}: {Tick: h.now + 1, Times: 1}}}
 	h.document(abc)
 	if reads := textOf(slices.Concat(h.Missing(kind("a", "Baz", "v1"), p)...)); reads != "a/v1" {
 		t.Errorf("left to read: %q, want a/v1", reads)
@@ -98,13 +98,13 @@ func TestDocumentFromBeforeAResetIsNotCurrent(t *testing.T) {
 func TestListThatADocumentOvertookIsReadAgain(t *testing.T) {
 	h := newHistory(false, "a/v1:Foo")
 	list := Read{Part: PartList, Group: "a"}
-	p := Progress{Began: h.now, Start: h.Snapshot, Done: map[Read]Outcome{}}
+	p := Progress{Began: h.now, Done: map[Read]Outcome{}}
 	for times := 1; times <= mostTimes; times++ {
 		from, began := h.Snapshot, h.tick()
 		h.resetAll()
 		h.document("a/v1:Foo")
 		h.Snapshot = h.WithList("a", []string{"v2", "v1"}, "v2", nil, began, from)
-		p.Note(list, Outcome{Tick: began, Times: times, From: from})
+		p.Note(list, Outcome{Tick: began, Times: times})
 		reads := h.Missing(kind("a", "New"), p)
 		if again := slices.Contains(slices.Concat(reads...), list); again != (times < mostTimes) {
 			t.Errorf("read %d times, and again: %v; all of %v", times, again, reads)
@@ -117,10 +117,10 @@ func TestListThatADocumentOvertookIsReadAgain(t *testing.T) {
 func TestVersionThatNewsOvertookIsReadAgain(t *testing.T) {
 	h := newHistory(false, "a/v1:Foo a/v2:Foo")
 	read := Read{Part: PartVersion, Group: "a", Version: "v1"}
-	p := Progress{Began: h.now, Start: h.Snapshot}
+	p := Progress{Began: h.now}
 	from, began := h.Snapshot, h.tick()
 	h.liveAt("a/v1:Foo,New", began, from)
-	p.Done = map[Read]Outcome{read: {Tick: began, Times: 1, From: from}}
+	p.Done = map[Read]Outcome{read: {Tick: began, Times: 1}}
 	h.document("a/v1:Foo,New a/v2:Foo")
 	h.document("a/v1:Foo a/v2:Foo")
 	if reads := h.Missing(kind("a", "New"), p); !slices.Contains(slices.Concat(reads...), read) {
@@ -131,13 +131,13 @@ func TestVersionThatNewsOvertookIsReadAgain(t *testing.T) {
 // A reset that comes after a lookup began does not make it read again what it has read.
 func TestLaterResetsLeaveALookupItsReads(t *testing.T) {
 	h := newHistory(false, abc)
-	p := Progress{Began: h.now, Start: h.Snapshot, Found: true, Done: map[Read]Outcome{}}
+	p := Progress{Began: h.now, Found: true, Done: map[Read]Outcome{}}
 	h.live("a/v1:Foo,New a/v2:Foo")
 	h.group("a", "v1", "v2")
 	for _, r := range h.LiveReads("a") {
-		p.Note(r, Outcome{Tick: h.now, Times: 1, From: h.Snapshot})
+		p.Note(r, Outcome{Tick: h.now, Times: 1})
 	}
-	p.Note(Read{}, Outcome{Tick: h.now, Times: 1, From: p.Start})
+	p.Note(Read{}, Outcome{Tick: h.now, Times: 1})
 	h.resetAll()
 	h.resetGroup("a")
 	if reads := h.Missing(kind("a", "New"), p); len(reads) > 0 {

@@ -26,28 +26,17 @@ type Read struct {
 
 // Outcome is how the last of a lookup's own reads of one part has ended.
 type Outcome struct {
-	Tick   Tick      // when it began
-	Times  int       // how often the lookup has made this read
-	From   *Snapshot // what was known then, of its group
-	Err    error     // why it failed
-	Silent bool      // it failed because it got no answer
-	Gone   bool      // it found a known version gone
-}
-
-// Only returns what s knows of one group, for who keeps it long: there may be a read for each
-// of very many groups.
-func (s *Snapshot) Only(group string) *Snapshot {
-	only := &Snapshot{document: s.document}
-	if g := s.Group(group); g != nil {
-		only.groups, only.order = []*Group{g}, &order{position: map[string]int{group: 0}}
-	}
-	return only
+	Tick   Tick  // when it began
+	Times  int   // how often the lookup has made this read
+	Err    error // why it failed
+	Silent bool  // it failed because it got no answer
+	Gone   bool  // it found a known version gone
 }
 
 // Progress is how far a lookup has come.
 type Progress struct {
 	Began Tick             // reads that began later count
-	Start *Snapshot        // what was known then
+	Cold  bool             // nothing was known then
 	Found bool             // the snapshot has an answer, current or not
 	Done  map[Read]Outcome // the reads that it has made; Note adds to it
 
