@@ -5,6 +5,7 @@ package reload
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -22,6 +23,7 @@ type flight struct {
 
 	// Guarded by flights.mu.
 	began   snapshot.Tick // when it started; 0: it waits
+	started time.Time
 	waiters int
 	next    *flight // starts when this one has ended; nil: nobody needs one
 }
@@ -86,7 +88,7 @@ func (fs *flights) start(f *flight) {
 	if fs.running == nil {
 		fs.running = map[snapshot.Read]*flight{}
 	}
-	fs.running[f.read], f.began = f, fs.tick()
+	fs.running[f.read], f.began, f.started = f, fs.tick(), time.Now()
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	go func() {
 		fs.perform(f)
@@ -100,6 +102,14 @@ func (fs *flights) start(f *flight) {
 		}
 		close(f.done)
 	}()
+}
+
+// overdue reports whether a read under way has had no answer for silentWait.
+func (fs *flights) overdue(r snapshot.Read) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f := fs.running[r]
+	return f != nil && time.Since(f.started) >= silentWait
 }
 
 // leave gives up waiting for f. A flight that nobody waits for does not start. If abandon, one

@@ -32,7 +32,7 @@ type Finding struct {
 type lookup struct {
 	r        *Reloader
 	q        snapshot.Query
-	end      time.Time   // it waits no longer; zero: as long as the reads take
+	brief    bool        // it knows an answer, and a read that it may need got none the last time
 	answered func() bool // whether the snapshot has a current answer by now
 
 	mu sync.Mutex // guards p.Done: reads of several groups are made side by side
@@ -40,8 +40,8 @@ type lookup struct {
 }
 
 // silentWait is how long a lookup waits for a read after another one in the group got no answer,
-// and for a document that it can do without. A lookup of something known waits no longer in all
-// if a read that it may need got no answer the last time. So an outage costs no RequestTimeout.
+// and for a document that it can do without. So does a lookup of something known if a read that
+// it may need got no answer the last time. So an outage costs no RequestTimeout.
 const silentWait = 3 * time.Second
 
 // Lookup answers a lookup. While the snapshot does not answer it, it makes the next of the
@@ -66,9 +66,8 @@ func (r *Reloader) lookup(
 	l.p = snapshot.Progress{Began: began, Done: map[snapshot.Read]snapshot.Outcome{}}
 	start := r.Snapshot()
 	l.p.Cold = start.Cold()
-	if known, _ := find(start); known && r.unanswered(start, q) {
-		l.end = time.Now().Add(silentWait)
-	}
+	known, _ := find(start)
+	l.brief = known && r.unanswered(start, q)
 	for {
 		s, current := view(r.Snapshot(), began), false
 		if l.p.Found, current = find(s); current {
@@ -119,22 +118,22 @@ func (l *lookup) make(ctx context.Context, groups [][]snapshot.Read) error {
 // read makes a read and notes its outcome. It returns an error only if ctx ended.
 func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
 	l.mu.Lock()
-	before, until := l.p.Done[r], l.until(r)
+	before, wait := l.p.Done[r], l.wait(r)
 	l.mu.Unlock()
 	since, waiting := l.p.Began, ctx
 	if before.Times > 0 {
 		since = never // the read is repeated because of a change
 	}
-	if !until.IsZero() {
+	if wait >= 0 {
 		var cancel context.CancelFunc
-		waiting, cancel = context.WithDeadline(ctx, until)
+		waiting, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
 	}
 	f, err := l.r.flights.do(waiting, r, since, false)
 	if err != nil && ctx.Err() != nil {
 		return err
 	}
-	o := snapshot.Outcome{Tick: l.r.Now(), Err: discovery.NotAwaited(r, silentWait)}
+	o := snapshot.Outcome{Tick: l.r.Now(), Err: discovery.NotAwaited(r, max(wait, 0))}
 	if err == nil {
 		o = f.outcome
 	}
@@ -146,17 +145,21 @@ func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
 	return nil
 }
 
-// until returns until when the lookup waits for a read; the zero time: until it ends.
-func (l *lookup) until(r snapshot.Read) time.Time {
+// wait returns how long the lookup waits for a read; less than 0: until it ends.
+func (l *lookup) wait(r snapshot.Read) time.Duration {
 	spare := r.Part == snapshot.PartDocument && l.r.Snapshot().PathsAnswer(l.q)
 	silent := l.p.Any(r.Group, func(o snapshot.Outcome) bool { return o.Silent })
 	switch {
-	case spare && !l.end.IsZero():
-		return time.Now().Add(silentWait / 10)
-	case spare || silent && l.end.IsZero():
-		return time.Now().Add(silentWait)
+	case l.brief && silent:
+		return 0
+	case spare && (l.brief || l.r.flights.overdue(r)):
+		return silentWait / 10
+	case l.brief || spare || silent:
+		return silentWait
+	case l.p.Found && l.p.Done[snapshot.Read{}].Silent:
+		return 2 * silentWait // the server may be slow, and what is known is from before a reset
 	}
-	return l.end
+	return -1
 }
 
 // finding returns what a lookup that has made all its reads is answered from: s, and what
