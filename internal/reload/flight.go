@@ -104,12 +104,16 @@ func (fs *flights) start(f *flight) {
 	}()
 }
 
-// overdue reports whether a read under way has had no answer for silentWait.
-func (fs *flights) overdue(r snapshot.Read) bool {
+// overdue reports whether one of these reads is under way, and has got no answer for silentWait.
+func (fs *flights) overdue(these func(snapshot.Read) bool) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	f := fs.running[r]
-	return f != nil && time.Since(f.started) >= silentWait
+	for r, f := range fs.running {
+		if time.Since(f.started) >= silentWait && these(r) {
+			return true
+		}
+	}
+	return false
 }
 
 // leave gives up waiting for f. A flight that nobody waits for does not start. If abandon, one

@@ -45,10 +45,7 @@ func (h Reads) after(now time.Time, o snapshot.Outcome, rowFor time.Duration) Re
 	return h
 }
 
-// rowFor is longer than any pause between two refreshes that fail.
-const rowFor = 10 * time.Minute
-
-func (h Health) after(now time.Time, part snapshot.Part, o snapshot.Outcome) Health {
+func (h Health) after(now time.Time, part snapshot.Part, o snapshot.Outcome, rowFor time.Duration) Health {
 	h.LastAttempt = now
 	if o.Err == nil {
 		h.LastSuccess = now
@@ -66,6 +63,9 @@ func (h Health) after(now time.Time, part snapshot.Part, o snapshot.Outcome) Hea
 	return h
 }
 
+// rowFor returns what is longer than any pause between two refreshes that fail.
+func (r *Reloader) rowFor() time.Duration { return max(10*time.Minute, 3*r.options.MaxAge) }
+
 // unreachable reports whether err means that there is no connection to the server.
 func unreachable(err error) bool {
 	var failed *net.OpError
@@ -76,7 +76,7 @@ func unreachable(err error) bool {
 func (r *Reloader) record(f *flight, took time.Duration) {
 	for {
 		before := r.health.Load()
-		then := before.after(time.Now(), f.read.Part, f.outcome)
+		then := before.after(time.Now(), f.read.Part, f.outcome, r.rowFor())
 		if !r.health.CompareAndSwap(before, &then) {
 			continue
 		}

@@ -51,7 +51,7 @@ func TestEachSortOfReadHasItsOwnHealth(t *testing.T) {
 			now := time.Unix(1000, 0)
 			for i, r := range test.reads {
 				now = now.Add(r.wait)
-				h = h.after(now, r.Part, snapshot.Outcome{Tick: snapshot.Tick(i + 1), Err: r.err})
+				h = h.after(now, r.Part, snapshot.Outcome{Tick: snapshot.Tick(i + 1), Err: r.err}, 10*time.Minute)
 			}
 			if h.Document.Failures != test.document || h.Live.Failures != test.live {
 				t.Errorf("%d failures of the document, %d of live reads", h.Document.Failures, h.Live.Failures)
@@ -73,13 +73,13 @@ func TestEachSortOfReadHasItsOwnHealth(t *testing.T) {
 func TestLateFailureSaysNothing(t *testing.T) {
 	h := Health{}
 	for _, tick := range []snapshot.Tick{5, 3} { // the one that began last has ended first
-		h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: tick})
+		h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: tick}, 10*time.Minute)
 	}
 	failed := errors.New("503")
-	if h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: 4, Err: failed}); h.Live.Err != nil {
+	if h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: 4, Err: failed}, 10*time.Minute); h.Live.Err != nil {
 		t.Errorf("a read that began before one that succeeded is taken for news: %v", h.Live.Err)
 	}
-	if h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: 6, Err: failed}); h.Live.Err == nil {
+	if h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: 6, Err: failed}, 10*time.Minute); h.Live.Err == nil {
 		t.Error("a read that began last has failed, and that is not kept")
 	}
 }

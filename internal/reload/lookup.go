@@ -65,7 +65,6 @@ func (r *Reloader) lookup(
 	l := &lookup{r: r, q: q, answered: func() bool { _, current := find(view(r.Snapshot(), began)); return current }}
 	l.p = snapshot.Progress{Began: began, Done: map[snapshot.Read]snapshot.Outcome{}}
 	start := r.Snapshot()
-	l.p.Cold = start.Cold()
 	known, _ := find(start)
 	l.brief = known && r.unanswered(start, q)
 	for {
@@ -83,9 +82,14 @@ func (r *Reloader) lookup(
 	}
 }
 
-// unanswered reports whether a read that q may need did not get an answer the last time.
+// unanswered reports whether a read that q may need did not get an answer the last time, or gets
+// none now.
 func (r *Reloader) unanswered(s *snapshot.Snapshot, q snapshot.Query) bool {
-	return discovery.Unanswered(r.Health().Document.Err) || slices.ContainsFunc(s.GroupsOf(q), func(g *snapshot.Group) bool {
+	groups := s.GroupsOf(q)
+	waits := func(read snapshot.Read) bool {
+		return read.Part == snapshot.PartDocument || slices.Contains(groups, s.Group(read.Group))
+	}
+	return discovery.Unanswered(r.Health().Document.Err) || r.flights.overdue(waits) || slices.ContainsFunc(groups, func(g *snapshot.Group) bool {
 		return slices.ContainsFunc(g.Versions(), func(v snapshot.Version) bool { return discovery.Unanswered(v.Err) })
 	})
 }
@@ -150,9 +154,7 @@ func (l *lookup) wait(r snapshot.Read) time.Duration {
 	spare := r.Part == snapshot.PartDocument && l.r.Snapshot().PathsAnswer(l.q)
 	silent := l.p.Any(r.Group, func(o snapshot.Outcome) bool { return o.Silent })
 	switch {
-	case l.brief && silent:
-		return 0
-	case spare && (l.brief || l.r.flights.overdue(r)):
+	case l.brief && (silent || spare):
 		return silentWait / 10
 	case l.brief || spare || silent:
 		return silentWait
@@ -184,7 +186,7 @@ func (l *lookup) finding(s *snapshot.Snapshot) Finding {
 	}
 	return Finding{
 		Snapshot: s, Failed: failed, Err: document.Err,
-		Partial: l.p.Cold || len(l.q.Versions) == 0 && l.p.Any(l.q.Group, func(o snapshot.Outcome) bool { return o.Gone }),
+		Partial: l.p.Began == 0 || len(l.q.Versions) == 0 && l.p.Any(l.q.Group, func(o snapshot.Outcome) bool { return o.Gone }),
 	}
 }
 

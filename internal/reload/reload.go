@@ -76,7 +76,13 @@ func (r *Reloader) ResetGroup(group string) {
 	r.publish(func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.ResetGroup(group, now) })
 }
 
-func (r *Reloader) tick() snapshot.Tick { return snapshot.Tick(r.ticks.Add(1)) }
+func (r *Reloader) tick() snapshot.Tick {
+	now := snapshot.Tick(r.ticks.Add(1))
+	if now == 1 {
+		r.age.next(1) // the clock starts with the first read
+	}
+	return now
+}
 
 // event makes the snapshot that follows another one.
 type event func(*snapshot.Snapshot) *snapshot.Snapshot
@@ -93,9 +99,6 @@ func (r *Reloader) publish(follow event) {
 		if r.current.CompareAndSwap(current, next) {
 			if changed := r.changed.Swap(nil); changed != nil {
 				close(*changed)
-			}
-			if current.Cold() {
-				r.age.next(1) // the clock starts with the first read
 			}
 			return
 		}

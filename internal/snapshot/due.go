@@ -8,11 +8,13 @@ import (
 )
 
 // LiveReads lists the live reads of everything about a group: its known versions, the best
-// one first, and its list.
+// one first, and its list. A version that was found gone is among them if the document has it.
 func (s *Snapshot) LiveReads(group string) (reads []Read) {
 	if g := s.Group(group); g != nil {
-		for _, name := range g.rankedNames() {
-			reads = append(reads, Read{Part: PartVersion, Group: group, Version: name})
+		for _, i := range g.ranked {
+			if v := &g.versions[i]; !v.Gone || v.returned() || g.Said().Version(v.Name) != nil {
+				reads = append(reads, Read{Part: PartVersion, Group: group, Version: v.Name})
+			}
 		}
 	}
 	return append(reads, Read{Part: PartList, Group: group})
@@ -38,7 +40,7 @@ func (s *Snapshot) Due(all bool) (differing [][]Read, dropped []Read) {
 			continue
 		case s.Aggregated() && g.agrees():
 			continue
-		case !s.Aggregated() && g.reset == 0 && g.like(g.Said(), func(_, _ *Version) bool { return true }):
+		case !s.Aggregated() && g.reset == 0 && g.like(g.Said(), func(v, _ *Version) bool { return !v.Gone }):
 			reads = slices.DeleteFunc(reads, func(r Read) bool {
 				return r.Part == PartList || !all && !s.tried(g, g.Version(r.Version))
 			})

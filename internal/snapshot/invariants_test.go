@@ -221,7 +221,7 @@ func TestRandomSequencesKeepInvariants(t *testing.T) {
 // hasLost reports whether a version has a table that is not served: of before a reset.
 func (s *Snapshot) hasLost() bool {
 	return slices.ContainsFunc(s.groups, func(g *Group) bool {
-		return slices.ContainsFunc(g.versions, func(v Version) bool { return v.Table != nil && s.table(g, &v) == nil })
+		return slices.ContainsFunc(g.versions, func(v Version) bool { return v.Table != nil && s.lost(g, &v) })
 	})
 }
 

@@ -37,7 +37,9 @@ func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.
 		default:
 			continue
 		}
-		if to, ok := s.target(g, v, gk.Kind); ok {
+		if to, ok := v.target(gk.Kind); ok && s.lost(g, v) {
+			break
+		} else if ok {
 			m = new(meta.RESTMapping)
 			g.fill(m, v, gk.Kind, to)
 			return m, current && s.current(g, v) && (!named || g.attempted(versions[i+1:])), nil
@@ -71,9 +73,13 @@ func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (found [
 			continue
 		}
 		current = current && s.tried(g, v)
-		to, ok := s.target(g, v, gk.Kind)
+		to, ok := v.target(gk.Kind)
 		if !ok {
 			continue
+		}
+		if s.lost(g, v) {
+			found = nil
+			break
 		}
 		if found == nil {
 			// Most kinds have one or two versions. Their mappings share one allocation with the
@@ -97,11 +103,11 @@ func (s *Snapshot) RESTMappings(gk schema.GroupKind, versions []string) (found [
 }
 
 // target returns where a version, which may be nil, serves kind.
-func (s *Snapshot) target(g *Group, v *Version, kind string) (target, bool) {
-	if t := s.table(g, v); t != nil {
-		return t.target(kind)
+func (v *Version) target(kind string) (target, bool) {
+	if v == nil || v.Table == nil {
+		return target{}, false
 	}
-	return target{}, false
+	return v.Table.target(kind)
 }
 
 // fill makes m the mapping of a kind. It sets the fields one by one, because
@@ -188,6 +194,9 @@ func (s *Snapshot) noMatch(query, q schema.GroupVersionResource) error {
 func (s *Snapshot) ResourceSingularizer(resource string) (singular string, current bool, err error) {
 	q := coerce(schema.GroupVersionResource{Resource: resource})
 	for _, m := range s.appendMatches(make([]match, 0, 4), q, resources) {
+		if s.lost(m.group, m.version) {
+			return resource, false, &meta.NoResourceMatchError{PartialResource: q}
+		}
 		if singular, err = m.singular(resource, q); err == nil {
 			return singular, s.current(m.group, m.version) && s.complete(q, m.group), nil
 		}
@@ -209,7 +218,7 @@ func missingResource(q schema.GroupVersionResource) error {
 func (s *Snapshot) lastTable() *Table {
 	for _, g := range slices.Backward(s.groups) {
 		for i := len(g.versions) - 1; i >= 0; i-- {
-			if t := s.table(g, &g.versions[i]); t != nil {
+			if t := g.versions[i].Table; t != nil {
 				return t
 			}
 		}

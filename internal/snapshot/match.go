@@ -73,13 +73,12 @@ const (
 	resources
 )
 
-// match returns what q finds in one version, which may be nil.
-func (s *Snapshot) match(q schema.GroupVersionResource, want wanted, g *Group, v *Version) (m match, ok bool) {
-	t := s.table(g, v)
-	if t == nil || q.Resource == "" {
+// find returns what q finds in one version, which may be nil.
+func find(q schema.GroupVersionResource, want wanted, g *Group, v *Version) (m match, ok bool) {
+	if v == nil || v.Table == nil || q.Resource == "" {
 		return match{}, false
 	}
-	r := t.find(q.Resource)
+	r := v.Table.find(q.Resource)
 	if r == nil || want == resources && !r.named() {
 		return match{}, false
 	}
@@ -99,37 +98,40 @@ func (s *Snapshot) foremost(q schema.GroupVersionResource, want wanted) (match, 
 		return match{}, false
 	}
 	g := s.Group(q.Group)
-	return s.match(q, want, g, g.Version(q.Version))
+	return find(q, want, g, g.Version(q.Version))
 }
 
 // best returns the match that meta.PriorityRESTMapper picks with client-go's priorities: v1
 // of the core group, else the first group in server order, in it the preferred version, else
 // the first in the list. current is as for the lookups.
 func (s *Snapshot) best(q schema.GroupVersionResource, want wanted) (best match, current bool) {
-	if m, ok := s.foremost(q, want); ok {
-		return m, s.current(m.group, m.version)
-	}
-	for _, m := range s.appendMatches(make([]match, 0, 4), q, want) {
-		if best.group == nil || m.group == best.group && m.version.Name == m.group.preferred {
-			best = m
+	best, complete := s.foremost(q, want)
+	if !complete {
+		for _, m := range s.appendMatches(make([]match, 0, 4), q, want) {
+			if best.group == nil || m.group == best.group && m.version.Name == m.group.preferred {
+				best = m
+			}
 		}
 	}
-	return best, best.group != nil && s.current(best.group, best.version) && s.complete(q, best.group)
+	if best.group == nil || s.lost(best.group, best.version) {
+		return match{}, false
+	}
+	return best, s.current(best.group, best.version) && (complete || s.complete(q, best.group))
 }
 
 // all returns every match, in server order, in room, which may be on the caller's stack.
 // current is as for the lookups.
 func (s *Snapshot) all(room []match, q schema.GroupVersionResource, want wanted) (all []match, current bool) {
-	if namesOne(q) {
-		m, ok := s.foremost(q, want)
-		if !ok {
-			return nil, false
-		}
-		return append(room, m), s.current(m.group, m.version)
+	if m, ok := s.foremost(q, want); ok && namesOne(q) {
+		all = append(room, m)
+	} else if !namesOne(q) {
+		all = s.appendMatches(room, q, want)
 	}
-	all = s.appendMatches(room, q, want)
+	if slices.ContainsFunc(all, func(m match) bool { return s.lost(m.group, m.version) }) {
+		return nil, false
+	}
 	outdated := func(m match) bool { return !s.current(m.group, m.version) }
-	return all, !slices.ContainsFunc(all, outdated) && s.complete(q, nil)
+	return all, !slices.ContainsFunc(all, outdated) && (namesOne(q) || s.complete(q, nil))
 }
 
 // appendMatches appends the versions, in server order, in which q finds something.
@@ -137,7 +139,7 @@ func (s *Snapshot) appendMatches(found []match, q schema.GroupVersionResource, w
 	for _, g := range s.candidates(q) {
 		for i := range g.versions {
 			if v := &g.versions[i]; q.Version == "" || v.Name == q.Version {
-				if m, ok := s.match(q, want, g, v); ok {
+				if m, ok := find(q, want, g, v); ok {
 					found = append(found, m)
 				}
 			}

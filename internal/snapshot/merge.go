@@ -279,7 +279,7 @@ func (v *Version) take(found Found, now, end Tick) {
 	v.Tried, v.Err = now, found.Err
 	switch {
 	case found.Err == nil:
-		if !found.Table.equal(v.Table) {
+		if !found.Table.servesLike(v.Table) {
 			if v.Table != nil {
 				v.changed = end
 			}

@@ -17,7 +17,7 @@ func (s *Snapshot) Missing(q Query, p Progress) (groups [][]Read) {
 		return [][]Read{{{}}}
 	case document.Err != nil && (!s.PathsAnswer(q) || p.Found && p.Any(q.Group, func(o Outcome) bool { return o.Err != nil })):
 		return nil // what is known stands, or the error
-	case s.Group(q.Group) == nil && q.Live() && !(p.Cold && s.Aggregated() && s.document > p.Began):
+	case s.Group(q.Group) == nil && q.Live() && !(p.Began == 0 && s.Aggregated() && s.Read()):
 		groups = [][]Read{s.missingVersions(q.Group, q.Versions, q, p)}
 		return slices.DeleteFunc(groups, func(reads []Read) bool { return len(reads) == 0 })
 	}
@@ -51,7 +51,7 @@ func (s *Snapshot) PathsAnswer(q Query) bool {
 // needs what was never tried, or not since the last reset. One that has found nothing
 // needs a live read of each version that it searches, and of the list.
 func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
-	believed := s.document > p.Began && (p.Cold || q.anyGroup() || g.name != q.Group)
+	believed := s.document > p.Began && (p.Began == 0 || q.anyGroup() || g.name != q.Group)
 	if !p.Found && believed && s.Aggregated() && g.agrees() {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
 // the best version that it rests on is current, worse ones need only be tried once.
 func (s *Snapshot) missingVersions(group string, versions []string, q Query, p Progress) (reads []Read) {
 	g := s.Group(group)
-	answered := false
+	answered, changed := false, g.changed(versions)
 	for _, name := range versions {
 		read := Read{Part: PartVersion, Group: group, Version: name}
 		o, v := p.Done[read], g.Version(name)
@@ -87,7 +87,7 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 		}
 		enough := p.Found && (v == nil || s.current(g, v) || s.tried(g, v) && !q.restsOn(v) || answered && v.attempted())
 		older := o.Tick <= p.Began // than the lookup
-		news := o.Err == nil && (s.news > o.Tick || (len(versions) > 1 || q.anyVersion()) && g.changedSince(o.Tick, versions))
+		news := o.Err == nil && (s.news > o.Tick || (len(versions) > 1 || q.anyVersion()) && changed > o.Tick)
 		switch {
 		case enough:
 			answered = answered || !q.All && !q.ByResource && q.anyVersion() && v != nil && q.restsOn(v)
@@ -98,11 +98,13 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 	return reads
 }
 
-// changedSince reports whether one of the versions was found changed since a read began, and
-// still serves something: the kind may have moved to a version that was read before.
-func (g *Group) changedSince(began Tick, versions []string) bool {
-	return slices.ContainsFunc(versions, func(name string) bool {
-		v := g.Version(name)
-		return v != nil && v.Table != nil && v.changed > began
-	})
+// changed returns when one of the versions that still serve something was last found changed: a
+// kind may have moved to one that was read before. g may be nil.
+func (g *Group) changed(versions []string) (last Tick) {
+	for _, name := range versions {
+		if v := g.Version(name); v != nil && v.Table != nil {
+			last = max(last, v.changed)
+		}
+	}
+	return last
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -52,20 +51,6 @@ func TestVersionsThatChangeAreReadAgain(t *testing.T) {
 		reads := h.Missing(kind("a", "New", test.versions...), p)
 		if got := textOf(slices.Concat(reads...)); got != test.left {
 			t.Errorf("%s: still needs %q, want %q", name, got, test.left)
-		}
-	}
-}
-
-// While the first lookup waits in vain for the document, another one's comes that was asked for
-// earlier: that proves nothing.
-func TestFirstLookupBelievesNoEarlierDocument(t *testing.T) {
-	p := Progress{Began: 5, Cold: true, Done: map[Read]Outcome{{}: {Tick: 6, Times: 1, Err: errUnread}}}
-	for _, q := range []Query{kind("a", "Baz", "v1"), kind("z", "Foo", "v1")} {
-		h := newHistory(false, "")
-		h.documentAt(abc, 3)
-		want := [][]Read{{{Part: PartVersion, Group: q.Group, Version: "v1"}}}
-		if diff := cmp.Diff(want, h.Missing(q, p)); diff != "" {
-			t.Errorf("reads of %v (-want +got):\n%s", q, diff)
 		}
 	}
 }

@@ -35,8 +35,7 @@ type Outcome struct {
 
 // Progress is how far a lookup has come.
 type Progress struct {
-	Began Tick             // reads that began later count
-	Cold  bool             // nothing was known then
+	Began Tick             // reads that began later count; 0: nothing was ever read or reset
 	Found bool             // the snapshot has an answer, current or not
 	Done  map[Read]Outcome // the reads that it has made; Note adds to it
 

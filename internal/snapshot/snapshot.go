@@ -39,9 +39,6 @@ func (s *Snapshot) Generation() uint64 { return s.generation }
 // Read reports whether the document was ever read.
 func (s *Snapshot) Read() bool { return s.document > 0 }
 
-// Cold reports whether nothing was ever read or reset.
-func (s *Snapshot) Cold() bool { return s.document == 0 && s.anyReset == 0 && len(s.groups) == 0 }
-
 // Document returns the last document, or nil if it was never read. It is the same one as
 // long as the server sends the same, also of what lookups do not need.
 func (s *Snapshot) Document() *List { return s.doc }
@@ -105,18 +102,10 @@ func (s *Snapshot) currentList(g *Group) bool {
 }
 
 // lost reports whether a document that was read after the last Reset no longer has a
-// version that was known before it, and no read of the version has succeeded since. Such a
-// version is neither served nor absent.
+// version that was known before it, and no read of the version has succeeded since. What such a
+// version had is neither served nor absent: a lookup that comes to it finds nothing.
 func (s *Snapshot) lost(g *Group, v *Version) bool {
 	return 0 < v.Read && v.Read <= s.reset && s.reset < s.document && g.Said().Version(v.Name) == nil
-}
-
-// table returns what the version is known to serve, or nil.
-func (s *Snapshot) table(g *Group, v *Version) *Table {
-	if v == nil || v.Table == nil || g.apart && s.lost(g, v) {
-		return nil
-	}
-	return v.Table
 }
 
 // Kinds counts the kinds of all versions that were read.
