@@ -47,10 +47,9 @@ func recheck[T any](
 
 // noteAbsent notes by name what a lookup did not find.
 func (m *DynamicRESTMapper) noteAbsent(q snapshot.Query) {
-	m.recent.Load().missed(q)
-	if m.options.Logger.V(levelReads).Enabled() {
+	if m.recent.Load() != nil || m.options.Logger.V(levelReads).Enabled() {
 		m.reports.Add(func() {
-			m.logger().V(levelReads).Info("looked up what is not served", "group", q.Group, "versions", q.Versions, sought(q), q.Name)
+			m.tell(levelReads, "looked up what is not served", "group", q.Group, "versions", q.Versions, sought(q), q.Name)
 		})
 	}
 }

@@ -47,9 +47,9 @@ type DynamicRESTMapper struct {
 	watchers []*refresh.Watcher // none unless WatchAPIs
 	started  atomic.Bool        // Start was called
 
-	firstRead time.Time              // when the first read ended; only reports use it
-	warned    bool                   // that nobody has called Start; likewise
-	recent    atomic.Pointer[recent] // what DebugHandler shows beside the status
+	firstRead time.Time                         // when the first read ended; only reports use it
+	warned    bool                              // that nobody has called Start; likewise
+	recent    atomic.Pointer[map[string][]line] // of the log, by message; nil without a debug page; only reports replace it
 
 	member *member // nil unless a Fleet made it; set before anybody else has the mapper
 }
