@@ -109,7 +109,7 @@ func (m *DynamicRESTMapper) tellChange(now *snapshot.Snapshot) {
 		gvk := c.Mapping.GroupVersionKind
 		names[c.Type] = append(names[c.Type], gvk.GroupVersion().String()+"."+gvk.Kind)
 	}
-	if m.logInUse() {
+	if m.logInUse(now) {
 		level = 1 // those that matter have lines of their own
 	}
 	m.tell(level, "served APIs changed", "generation", now.Generation(),

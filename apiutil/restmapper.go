@@ -40,7 +40,7 @@ type DynamicRESTMapper struct {
 	absent   *cache.LRUExpireCache    // lookups that found nothing, with an absence each; nil without a NegativeTTL
 
 	confirmed confirmations // of the versions that were in doubt
-	used      sync.Map      // of usage by schema.GroupVersionKind: of clients and informers
+	used      sync.Map      // of *meta.RESTMapping by schema.GroupVersionKind: what clients and informers use
 	memory    sync.Map      // of clients and informers
 	first     sync.Map      // of *meta.RESTMapping by schema.GroupVersionKind: what those have got that do not follow
 

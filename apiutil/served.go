@@ -203,7 +203,7 @@ func (m *DynamicRESTMapper) awaitGone(ctx context.Context, gv schema.GroupVersio
 // stillServed reports whether s has all of the mappings, each in its version.
 func stillServed(s *snapshot.Snapshot, mappings []meta.RESTMapping) bool {
 	return !slices.ContainsFunc(mappings, func(was meta.RESTMapping) bool {
-		now, err := mappingIn(s, &was)
+		now, err := mappingIn(s, was.GroupVersionKind)
 		return err != nil || !sameMapping(now, &was)
 	})
 }
