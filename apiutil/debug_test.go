@@ -28,8 +28,8 @@ func TestStatusAsJSON(t *testing.T) {
 	for want, status := range map[string]apiutil.DynamicRESTMapperStatus{
 		`{"generation":0,"groups":0,"kinds":0,"consecutiveFailures":0,"watching":false}`: {},
 		`{"generation":7,"groups":2,"kinds":3,"lastAttempt":"2026-11-21T10:30:00Z","lastSuccess":"2026-11-21T10:30:00Z",` +
-			`"lastError":"it \"failed\"","consecutiveFailures":4,"unhealthySince":"2026-11-21T10:30:00Z",` +
-			`"failedGroupVersions":{"apps/v1":"down","v1":"gone"},"watching":true}`: {
+			`"consecutiveFailures":4,"unhealthySince":"2026-11-21T10:30:00Z","watching":true,` +
+			`"lastError":"it \"failed\"","failedGroupVersions":{"apps/v1":"down","v1":"gone"}}`: {
 			Generation: 7, Groups: 2, Kinds: 3, LastAttempt: at, LastSuccess: at, LastError: errors.New(`it "failed"`), ConsecutiveFailures: 4,
 			UnhealthySince: at, Watching: true,
 			FailedGroupVersions: map[schema.GroupVersion]error{{Group: "apps", Version: "v1"}: errors.New("down"), {Version: "v1"}: errors.New("gone")},
