@@ -7,13 +7,11 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/util/flowcontrol"
@@ -28,14 +26,15 @@ import (
 // NewCachedDiscovery sends no request and starts no goroutine. All methods may be called
 // from any goroutine. The cache owns what they return: do not change it.
 //
-// Answers have client-go's form, and are read through c. Each use counts as a use of m. The
-// next use after m has noticed a change reads everything, once for all that wait for it. What
-// is read may be behind, or lack a version that fails. So later uses start further readings,
-// for which nobody waits: after 10 seconds, 20 more, 40 more, in the end every 10 minutes. A
-// version that is missing is looked for on the server before the error is
-// memory.ErrCacheNotFound. One that fails keeps its last good list beside the error, a
-// *discovery.ErrGroupDiscoveryFailed where many lists are asked for. If nothing can be read,
-// what was read last stays; after Invalidate the error is c's. OpenAPI documents are not kept.
+// Answers have client-go's form: the groups as m knows them, and lists that are read through
+// c. Each use counts as a use of m. The next use after m has noticed a change reads all lists,
+// once for all that wait for them. What is read may be behind, or lack a version that fails. So
+// later uses start further readings, for which nobody waits: after 10 seconds, 20 more, 40 more,
+// in the end every 10 minutes. A version that is missing is looked for on the server before the
+// error is memory.ErrCacheNotFound. One that fails keeps its place and its last good list beside
+// the error, a *discovery.ErrGroupDiscoveryFailed where many lists are asked for. If nothing can
+// be read, what was read last stays; after Invalidate the error is c's. OpenAPI documents are
+// not kept.
 //
 // Fresh asks the server, so a mapper of restmapper.NewDeferredDiscoveryRESTMapper finds a late
 // kind at the first lookup. It keeps what it found until a lookup misses or it is reset: use m
@@ -66,7 +65,7 @@ type cachedDiscovery struct {
 // reading is what was read at a time. But for outdated, nothing in it changes.
 type reading struct {
 	state    state
-	groups   *metav1.APIGroupList                            // nil: there is nothing to answer with
+	groups   *metav1.APIGroupList                            // as the mapper knew them; nil: there is nothing to answer with
 	lists    map[schema.GroupVersion]*metav1.APIResourceList // with the last good ones of what failed
 	failed   map[schema.GroupVersion]error
 	err      error // beside nothing
@@ -144,47 +143,48 @@ func (d *cachedDiscovery) refresh() error {
 	return err
 }
 
-// fill reads everything. A version that fails has the list that it had last, and a place in its
-// group: client-go leaves it out of the aggregated document.
+// fill reads everything. A version that fails has the list that it had last.
 func (d *cachedDiscovery) fill(r *reading) error {
 	cache := memory.NewMemCacheClient(d.DiscoveryInterface)
 	cache.Invalidate() // if c has a cache, too
-	groups, lists, err := cache.ServerGroupsAndResources()
-	if len(lists) == 0 {
-		return cmp.Or(err, errors.New("the server lists no APIs"))
+	_, lists, err := cache.ServerGroupsAndResources()
+	groups := groupsIn(d.mapper.reloader.Snapshot())
+	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
+	switch {
+	case err != nil && !partial:
+		return err
+	case len(lists) == 0 || len(groups.Groups) == 0:
+		return errors.New("the server lists no APIs")
 	}
-	failed, _ := discovery.GroupDiscoveryFailedErrorGroups(err)
-	r.groups, r.lists, r.failed = &metav1.APIGroupList{}, map[schema.GroupVersion]*metav1.APIResourceList{}, failed
+	r.groups, r.lists, r.failed = groups, map[schema.GroupVersion]*metav1.APIResourceList{}, failed
 	for _, list := range lists {
 		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
 		r.lists[gv] = list
 	}
-	at := map[string]int{}
-	for i, g := range groups {
-		r.groups.Groups, at[g.Name] = append(r.groups.Groups, *g), i
-	}
 	for gv := range failed {
 		if list := cmp.Or(r.lists[gv], d.kept[gv]); list != nil {
 			r.lists[gv] = list
-		}
-		if i, ok := at[gv.Group]; ok {
-			addVersion(&r.groups.Groups[i], gv)
 		}
 	}
 	d.kept = r.lists
 	return nil
 }
 
-// addVersion adds a version to its group. The first one of the aggregated document is preferred.
-func addVersion(g *metav1.APIGroup, gv schema.GroupVersion) {
-	v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
-	if !slices.Contains(g.Versions, v) {
-		g.Versions = append(slices.Clone(g.Versions), v)
-		slices.SortStableFunc(g.Versions, func(a, b metav1.GroupVersionForDiscovery) int {
-			return apiversion.CompareKubeAwareVersionStrings(b.Version, a.Version)
-		})
-		g.PreferredVersion = g.Versions[0]
+// groupsIn returns the groups that a mapper knows. Client-go's lack the versions that fail.
+func groupsIn(s *snapshot.Snapshot) *metav1.APIGroupList {
+	groups := &metav1.APIGroupList{}
+	for _, known := range s.Groups() {
+		g := metav1.APIGroup{Name: known.Name()}
+		for _, version := range known.Versions() {
+			gv := schema.GroupVersion{Group: g.Name, Version: version.Name}
+			g.Versions = append(g.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
+			if version.Name == known.Preferred() {
+				g.PreferredVersion = g.Versions[len(g.Versions)-1]
+			}
+		}
+		groups.Groups = append(groups.Groups, g)
 	}
+	return groups
 }
 
 // Fresh is about what a deferred mapper has got, which resets and asks again while Fresh is
