@@ -39,7 +39,7 @@ import (
 // Fresh asks the server, so a mapper of restmapper.NewDeferredDiscoveryRESTMapper finds a late
 // kind at the first lookup. It keeps what it found until a lookup misses or it is reset: use m
 // itself where you can. Give each such mapper a cache of its own. While the server can't be
-// read, Fresh is true. Right after a reading it is false four times, and then once a minute:
+// read, Fresh is true. Right after a reading it is false at most four times, then once a minute:
 // while replicas disagree, the mapper would otherwise ask without end. Invalidate is the Reset
 // of m, and forgets what was read. On a server without aggregated discovery, a refresh of m
 // reads every version from now on.
@@ -205,7 +205,8 @@ func (d *cachedDiscovery) Fresh() bool {
 func (d *cachedDiscovery) Invalidate() {
 	d.mapper.Reset()
 	d.answered.Store(nil)
-	d.filled.Store(&reading{})
+	last := d.filled.Load()
+	d.filled.Store(&reading{state: last.state, pause: last.pause}) // the pauses go on growing
 }
 
 func (d *cachedDiscovery) ServerGroups() (*metav1.APIGroupList, error) {
