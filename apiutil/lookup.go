@@ -38,19 +38,12 @@ func recheck[T any](
 ) (T, error) {
 	defer m.hit()
 	answer, err := read(ctx, m, q, find)
-	if meta.IsNoMatchError(err) {
-		m.noteAbsent(q)
-	}
-	return answer, err
-}
-
-// noteAbsent notes by name what a lookup did not find.
-func (m *DynamicRESTMapper) noteAbsent(q snapshot.Query) {
-	if m.recent.Load() != nil || m.options.Logger.V(levelReads).Enabled() {
+	if meta.IsNoMatchError(err) && (m.recent.Load() != nil || m.options.Logger.V(levelReads).Enabled()) {
 		m.reports.Add(func() {
 			m.tell(levelReads, "looked up what is not served", "group", q.Group, "versions", q.Versions, sought(q), q.Name)
 		})
 	}
+	return answer, err
 }
 
 // read makes the reads of recheck.

@@ -4,7 +4,7 @@ package apiutil
 
 import (
 	"cmp"
-	"strings"
+	"path"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -48,26 +48,20 @@ func (m *DynamicRESTMapper) reportWatching() {
 	}
 }
 
-// requested returns the function that discovery calls after each request, or nil.
-func (m *DynamicRESTMapper) requested() func(string, int) {
-	metrics := m.options.Metrics
-	if metrics == nil {
-		return nil
-	}
-	return func(path string, code int) {
-		m.reports.Add(func() { metrics.Request(pathClass(path), code) })
+// requested is called after each request.
+func (m *DynamicRESTMapper) requested(of string, code int) {
+	if metrics := m.options.Metrics; metrics != nil {
+		m.reports.Add(func() { metrics.Request(pathClass(of), code) })
 	}
 }
 
 // pathClass returns "bulk" for /api and /apis, "group" for /apis/<group>, and "version"
 // for the path of a version. The server's address may put a prefix before them.
-func pathClass(path string) string {
-	segments := strings.Split(path, "/")
-	last := len(segments) - 1
-	switch {
-	case segments[last] == "api" || segments[last] == "apis":
+func pathClass(of string) string {
+	switch parent, last := path.Base(path.Dir(of)), path.Base(of); {
+	case last == "api" || last == "apis":
 		return "bulk"
-	case last > 0 && segments[last-1] == "apis":
+	case parent == "apis":
 		return "group"
 	default:
 		return "version"

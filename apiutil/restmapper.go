@@ -85,7 +85,7 @@ func NewDynamicRESTMapperWithOptions(
 	client, err := discovery.NewClient(cfg, httpClient, discovery.Options{
 		RequestTimeout:   opts.RequestTimeout,
 		MaxResponseBytes: opts.MaxResponseBytes,
-		Requested:        m.requested(),
+		Requested:        m.requested,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("no RESTMapper for this rest.Config: %w", err)
