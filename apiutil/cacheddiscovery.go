@@ -243,11 +243,14 @@ func (d *cachedDiscovery) ServerResourcesForGroupVersion(groupVersion string) (*
 		_ = d.refresh()
 		r = d.current()
 	}
-	list, err := r.lists[gv], cmp.Or(r.err, r.failed[gv])
-	if list == nil && err == nil {
-		err = memory.ErrCacheNotFound
+	switch list, err := r.lists[gv], r.failed[gv]; {
+	case r.err != nil:
+		return nil, r.err
+	case list == nil && err == nil:
+		return nil, memory.ErrCacheNotFound
+	default:
+		return list, err
 	}
-	return list, err
 }
 
 func (d *cachedDiscovery) WithLegacy() discovery.DiscoveryInterface { return d }
