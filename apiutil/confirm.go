@@ -4,7 +4,6 @@ package apiutil
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -26,19 +25,20 @@ import (
 // read, or whose read fails, returns what the mapper knows. Confirm waits at most 2
 // seconds, and not at all for a server that has not answered the last read for so long.
 func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMapping) (*meta.RESTMapping, error) {
-	if now, err := mappingIn(m.reloader.Snapshot(), mapping); err == nil && !sameMapping(now, mapping) {
+	gvk := mapping.GroupVersionKind
+	if now, err := mappingIn(m.reloader.Snapshot(), gvk); err == nil && !sameMapping(now, mapping) {
 		return now, nil
 	}
-	if read := m.confirmed.read(m, mapping.GroupVersionKind.GroupVersion(), true); read != nil {
+	if read := m.confirmed.read(m, gvk.GroupVersion(), true); read != nil {
 		ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 		defer cancel()
 		select {
-		case <-read.done:
+		case <-read:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
 	}
-	return mappingIn(m.reloader.Snapshot(), mapping)
+	return mappingIn(m.reloader.Snapshot(), gvk)
 }
 
 // Doubt tells the mapper that a mapping may be wrong: the server found no object at its
@@ -53,8 +53,6 @@ const (
 	// confirmTimeout bounds how long a caller waits: it has an answer of the server
 	// already.
 	confirmTimeout = 2 * time.Second
-	// confirmRead bounds a read that nobody may wait for any more.
-	confirmRead = 10 * time.Second
 
 	doubtEvery   = time.Minute // one read for a doubt, while nothing changes
 	confirmQPS   = 0.25        // reads for any reason, after the burst
@@ -63,10 +61,10 @@ const (
 	mostConfirmed = 4096 // bounds of how many versions something is remembered
 )
 
-// mappingIn returns the mapping of a mapping's kind in a snapshot.
-func mappingIn(s *snapshot.Snapshot, mapping *meta.RESTMapping) (*meta.RESTMapping, error) {
-	now, _, err := s.RESTMapping(mapping.GroupVersionKind.GroupKind(), []string{mapping.GroupVersionKind.Version})
-	return now, err
+// mappingIn returns the mapping of a kind in a snapshot.
+func mappingIn(s *snapshot.Snapshot, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
+	mapping, _, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
+	return mapping, err
 }
 
 func sameMapping(a, b *meta.RESTMapping) bool {
@@ -81,43 +79,43 @@ type confirmations struct {
 
 // confirmation is what is remembered of one version.
 type confirmation struct {
-	reads      []*liveRead // under way, at most two: one that runs, and one that begins when that ends
-	generation uint64      // of the mapper after the last read
-	last       time.Time   // when a read was last begun or queued; zero before the first
 	allowed    flowcontrol.PassiveRateLimiter
+	reads      int           // under way, at most two: one that runs, and one that begins when that ends
+	last       chan struct{} // closed when the last of them has ended; nil before the first
+	since      time.Time     // when the one that runs has begun; if none does, when the last has ended
+	generation uint64        // of the mapper after the last that has ended
 }
 
-// liveRead is a live read of a version. What it finds is in the mapper's snapshot.
-type liveRead struct {
-	began time.Time // or was queued, as long as another one runs
-	done  chan struct{}
-}
-
-// read returns a read to wait for, or nil. If the reason is certain, that is a read that
-// begins later than now, if the bounds allow one. A mere doubt begins one if no read is
-// under way, and if the version is not settled. While the server owes an answer for longer
-// than anybody waits, nobody waits again.
-func (c *confirmations) read(m *DynamicRESTMapper, gv schema.GroupVersion, certain bool) *liveRead {
+// read returns a channel that is closed when a read has ended, or nil if there is nothing
+// to wait for. If the reason is certain, that read begins later than now, if the bounds
+// allow one. A mere doubt begins one if no read is under way, and if the version is not
+// settled. While the server owes an answer for longer than anybody waits, nobody waits again.
+func (c *confirmations) read(m *DynamicRESTMapper, gv schema.GroupVersion, certain bool) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v, now := c.version(gv), time.Now()
-	running := len(v.reads)
-	settled := !v.last.IsZero() && v.generation == m.Generation() && now.Sub(v.last) < doubtEvery
+	v := c.version(gv)
+	running, age := v.reads > 0, time.Since(v.since)
+	settled := running || age < doubtEvery && v.generation == m.Generation()
 	switch {
-	case !certain && (running > 0 || settled):
+	case settled && !certain || running && age >= confirmTimeout:
 		return nil
-	case running > 0 && now.Sub(v.reads[0].began) >= confirmTimeout:
-		return nil
-	case running < 2 && v.allowed.TryAccept():
-		v.last = now
-		v.reads = append(v.reads, &liveRead{began: now, done: make(chan struct{})})
-		if running == 0 {
-			go c.run(m, gv, v, v.reads[0])
+	case v.reads < 2 && v.allowed.TryAccept():
+		before, ended := v.last, make(chan struct{})
+		if v.last, v.reads = ended, v.reads+1; !running {
+			v.since = time.Now()
 		}
-	case running == 0:
-		return nil
+		go func() {
+			if running {
+				<-before
+			}
+			_, _ = m.reloader.ReadLive(context.Background(), gv) // if it fails, what is known goes on
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			v.reads, v.since, v.generation = v.reads-1, time.Now(), m.Generation()
+			close(ended)
+		}()
 	}
-	return v.reads[len(v.reads)-1]
+	return v.last
 }
 
 func (c *confirmations) version(gv schema.GroupVersion) *confirmation {
@@ -130,19 +128,4 @@ func (c *confirmations) version(gv schema.GroupVersion) *confirmation {
 		c.versions[gv] = found
 	}
 	return found
-}
-
-// run makes a read. Then it begins the next one.
-func (c *confirmations) run(m *DynamicRESTMapper, gv schema.GroupVersion, v *confirmation, read *liveRead) {
-	ctx, cancel := context.WithTimeout(context.Background(), confirmRead)
-	defer cancel()
-	_, _ = m.reloader.ReadLive(ctx, gv) // if it fails, what is known goes on
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	v.generation = m.Generation()
-	if v.reads = slices.Delete(v.reads, 0, 1); len(v.reads) > 0 {
-		v.reads[0].began = time.Now()
-		go c.run(m, gv, v, v.reads[0])
-	}
-	close(read.done)
 }

@@ -292,13 +292,13 @@ func ExampleDynamicRESTMapper_DebugHandler() {
 	answer := httptest.NewRecorder()
 	page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/restmapper?format=json", nil))
 	var known struct {
-		Groups []struct{ Name string }
+		Kinds []struct{ Kind, Resource string }
 	}
 	err := json.Unmarshal(answer.Body.Bytes(), &known)
-	fmt.Println(known.Groups, err)
+	fmt.Println(known.Kinds, err)
 
 	// Output:
-	// [{example.com}] <nil>
+	// [{Widget widgets}] <nil>
 }
 
 // A program that makes a client for each piece of work asks the fleet for the mapper. The

@@ -287,14 +287,14 @@ func (f *Fleet) Healthz(*http.Request) error {
 // them, as DynamicRESTMapper.DebugHandler does.
 func (f *Fleet) DebugHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		key, status := req.URL.Query().Get("cluster"), f.Status()
-		switch m := f.all()[key]; {
+		m := f.all()[req.URL.Query().Get("cluster")]
+		switch {
 		case !req.URL.Query().Has("cluster"):
-			debugHandler(slices.Sorted(maps.Keys(status)), func(bool) any { return map[string]any{"clusters": status} })(w, req)
+			debugHandler(func(bool) any { return map[string]any{"clusters": f.Status()} }).ServeHTTP(w, req)
 		case m == nil:
 			http.Error(w, "the fleet has no such cluster", http.StatusNotFound)
 		default:
-			m.debugHandler(key)(w, req)
+			m.DebugHandler().ServeHTTP(w, req)
 		}
 	})
 }

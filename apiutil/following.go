@@ -64,51 +64,30 @@ func ListOf(kind *meta.RESTMapping) *meta.RESTMapping {
 	return &meta.RESTMapping{Resource: resource, GroupVersionKind: gvk, Scope: kind.Scope}
 }
 
-// usage is what a client of a kind depends on. The log tells of the changes of kinds in use, and
-// of no others. A mapper cannot find out itself which those are: a client asks it for a kind
-// before each request, and stock's client only once.
-type usage struct {
-	resource, preferred string
-	scope               meta.RESTScopeName
-}
-
-// usageIn returns the zero usage if the kind is not served.
-func usageIn(s *snapshot.Snapshot, gvk schema.GroupVersionKind) usage {
-	mapping, _, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
-	if err != nil {
-		return usage{}
-	}
-	now := usage{resource: mapping.Resource.Resource, scope: mapping.Scope.Name()}
-	if preferred, _, err := s.RESTMapping(gvk.GroupKind(), nil); err == nil {
-		now.preferred = preferred.GroupVersionKind.Version
-	}
-	return now
-}
-
 // Use tells the mapper that a client or an informer uses a kind. The mapper then logs when
-// the kind's mapping changes. The fork's clients and informers call it.
+// the kind's resource or scope changes, and tells of other changes at level 1. The fork's
+// clients and informers call it: a mapper cannot find out itself which kinds are in use,
+// because stock's client asks it only once.
 func (m *DynamicRESTMapper) Use(gvk schema.GroupVersionKind) {
-	if now := usageIn(m.reloader.Snapshot(), gvk); now != (usage{}) {
+	if now, err := mappingIn(m.reloader.Snapshot(), gvk); err == nil {
 		m.used.LoadOrStore(gvk, now)
 	}
 }
 
-// logInUse logs each kind in use whose mapping has changed. A kind that is gone has no
-// mapping. It is compared again when it comes back. logInUse reports whether any kind is
-// known to be in use. Only change calls it.
-func (m *DynamicRESTMapper) logInUse() (used bool) {
-	s := m.reloader.Snapshot()
-	for key, value := range m.used.Range {
+// logInUse logs each kind in use whose mapping has changed. A kind that is gone is compared
+// when it comes back. logInUse reports whether any kind is known to be in use. Only reports
+// call it.
+func (m *DynamicRESTMapper) logInUse(s *snapshot.Snapshot) (used bool) {
+	for gvk, value := range m.used.Range {
 		used = true
-		gvk, was := key.(schema.GroupVersionKind), value.(usage)
-		now := usageIn(s, gvk)
-		if now == was || now == (usage{}) {
+		was := value.(*meta.RESTMapping)
+		now, err := mappingIn(s, was.GroupVersionKind)
+		if err != nil || sameMapping(now, was) {
 			continue
 		}
 		m.used.Store(gvk, now)
-		m.logger().Info("the mapping of a kind in use has changed", "kind", gvk.String(),
-			"oldResource", was.resource, "oldScope", was.scope, "oldPreferredVersion", was.preferred,
-			"resource", now.resource, "scope", now.scope, "preferredVersion", now.preferred)
+		m.logger().Info("the mapping of a kind in use has changed", "kind", now.GroupVersionKind.String(),
+			"oldResource", was.Resource.Resource, "oldScope", was.Scope.Name(), "resource", now.Resource.Resource, "scope", now.Scope.Name())
 	}
 	return used
 }
@@ -128,7 +107,8 @@ func (m *DynamicRESTMapper) Memory(of meta.RESTMapper) *sync.Map {
 // Knows reports whether the mapper knows a kind now. It is no lookup, and reads nothing.
 // The fork's clients and informers call it.
 func (m *DynamicRESTMapper) Knows(gvk schema.GroupVersionKind) bool {
-	return usageIn(m.reloader.Snapshot(), gvk) != (usage{})
+	_, err := mappingIn(m.reloader.Snapshot(), gvk)
+	return err == nil
 }
 
 // Changed returns a channel that is closed when the mapper next learns anything of the

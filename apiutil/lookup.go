@@ -37,22 +37,13 @@ func recheck[T any](
 	ctx context.Context, m *DynamicRESTMapper, q snapshot.Query, find func(*snapshot.Snapshot) (T, bool, error),
 ) (T, error) {
 	defer m.hit()
-	m.member.use()
 	answer, err := read(ctx, m, q, find)
-	if meta.IsNoMatchError(err) {
-		m.noteAbsent(q)
-	}
-	return answer, err
-}
-
-// noteAbsent notes by name what a lookup did not find.
-func (m *DynamicRESTMapper) noteAbsent(q snapshot.Query) {
-	m.recent.Load().missed(q)
-	if m.options.Logger.V(levelReads).Enabled() {
+	if meta.IsNoMatchError(err) && (m.recent.Load() != nil || m.options.Logger.V(levelReads).Enabled()) {
 		m.reports.Add(func() {
-			m.logger().V(levelReads).Info("looked up what is not served", "group", q.Group, "versions", q.Versions, sought(q), q.Name)
+			m.tell(levelReads, "looked up what is not served", "group", q.Group, "versions", q.Versions, sought(q), q.Name)
 		})
 	}
+	return answer, err
 }
 
 // read makes the reads of recheck.
@@ -60,9 +51,9 @@ func read[T any](
 	ctx context.Context, m *DynamicRESTMapper, q snapshot.Query, find func(*snapshot.Snapshot) (T, bool, error),
 ) (T, error) {
 	began := m.reloader.Snapshot()
-	key := absence{keyOf(q), began.Generation(), began.LastResetOfAny()}
+	absent := absence{fmt.Sprintf("%#v", q), began.Generation(), began.LastResetOfAny()}
 	if m.absent != nil {
-		if _, known := m.absent.Get(key); known {
+		if _, known := m.absent.Get(absent); known {
 			answer, _, err := find(began)
 			return answer, err
 		}
@@ -81,8 +72,8 @@ func read[T any](
 	case found.Err == nil && len(found.Failed) == 0:
 		m.missed("absent")
 		if m.absent != nil && !found.Partial {
-			key.generation = found.Snapshot.Generation()
-			m.absent.Add(key, nil, m.options.NegativeTTL)
+			absent.generation = found.Snapshot.Generation()
+			m.absent.Add(absent, nil, m.options.NegativeTTL)
 		}
 		return answer, err
 	}
@@ -101,11 +92,6 @@ type absence struct {
 
 // mostAbsences bounds the memory that lookups of more and more names can take.
 const mostAbsences = 4096
-
-// keyOf returns a different key for each query.
-func keyOf(q snapshot.Query) string {
-	return fmt.Sprintf("%t %q %q %q", q.ByResource, q.Group, q.Versions, q.Name)
-}
 
 func lookupError(q snapshot.Query, failed map[schema.GroupVersion]error, err error) error {
 	if err == nil {

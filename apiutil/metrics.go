@@ -4,7 +4,7 @@ package apiutil
 
 import (
 	"cmp"
-	"strings"
+	"path"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -48,26 +48,20 @@ func (m *DynamicRESTMapper) reportWatching() {
 	}
 }
 
-// requested returns the function that discovery calls after each request, or nil.
-func (m *DynamicRESTMapper) requested() func(string, int) {
-	metrics := m.options.Metrics
-	if metrics == nil {
-		return nil
-	}
-	return func(path string, code int) {
-		m.reports.Add(func() { metrics.Request(pathClass(path), code) })
+// requested is called after each request.
+func (m *DynamicRESTMapper) requested(of string, code int) {
+	if metrics := m.options.Metrics; metrics != nil {
+		m.reports.Add(func() { metrics.Request(pathClass(of), code) })
 	}
 }
 
 // pathClass returns "bulk" for /api and /apis, "group" for /apis/<group>, and "version"
 // for the path of a version. The server's address may put a prefix before them.
-func pathClass(path string) string {
-	segments := strings.Split(path, "/")
-	last := len(segments) - 1
-	switch {
-	case segments[last] == "api" || segments[last] == "apis":
+func pathClass(of string) string {
+	switch parent, last := path.Base(path.Dir(of)), path.Base(of); {
+	case last == "api" || last == "apis":
 		return "bulk"
-	case last > 0 && segments[last-1] == "apis":
+	case parent == "apis":
 		return "group"
 	default:
 		return "version"
@@ -77,15 +71,15 @@ func pathClass(path string) string {
 // report logs and counts what a flight has done.
 func (m *DynamicRESTMapper) report(r reload.Report) {
 	m.warnUnstarted()
-	log := m.logger()
-	log.V(levelReads).Info("reloaded API discovery", "reason", r.Read.Part.String(), "group", r.Read.Group, "version", r.Read.Version, "duration", r.Duration, "error", r.Err)
+	m.tell(levelReads, "reloaded API discovery", "reason", r.Read.Part.String(), "group", r.Read.Group, "version", r.Read.Version,
+		"duration", r.Duration.String(), "error", errorText(r.Err))
 	switch {
 	case r.Then.Document.Err != nil && r.Before.Document.Err == nil:
-		log.Error(r.Err, "API discovery fails, known APIs are still served")
+		m.logger().Error(r.Err, "API discovery fails, known APIs are still served")
 	case r.Then.Document.Err == nil && r.Before.Document.Err != nil:
-		log.Info("API discovery works again", "failures", r.Before.Document.Failures, "since", r.Before.Document.FailingSince)
+		m.logger().Info("API discovery works again", "failures", r.Before.Document.Failures, "since", r.Before.Document.FailingSince)
 	}
-	m.recent.Load().remember(r, m.change(r))
+	m.tellChange(cmp.Or(r.To, m.reloader.Snapshot()))
 	if metrics := m.options.Metrics; metrics != nil {
 		s := m.reloader.Snapshot()
 		metrics.Reload(r.Read.Part.String(), r.Duration, r.Err)
@@ -93,54 +87,37 @@ func (m *DynamicRESTMapper) report(r reload.Report) {
 	}
 }
 
-// change logs and returns what has changed since its last call, or nil. It is not called
-// concurrently. Reports of reads that ran side by side may come in another order than
-// their snapshots.
-func (m *DynamicRESTMapper) change(r reload.Report) *debugChange {
-	from, to := cmp.Or(m.logged, &snapshot.Snapshot{}), cmp.Or(r.To, m.reloader.Snapshot())
-	if to.Generation() >= from.Generation() {
-		m.logged = to
+// tellChange tells what has changed since its last call: kinds in the form
+// group/version.Kind, and versions whose kinds are not known. Reports of reads that ran
+// side by side may come in another order than their snapshots.
+func (m *DynamicRESTMapper) tellChange(now *snapshot.Snapshot) {
+	before := cmp.Or(m.logged, &snapshot.Snapshot{})
+	if now.Generation() < before.Generation() {
+		return
 	}
-	logs := from.Read() && m.options.Logger.Enabled()
-	if to.Generation() <= from.Generation() || !logs && m.recent.Load() == nil {
-		return nil
+	if m.logged = now; now.Generation() == before.Generation() || !before.Read() {
+		return
 	}
-	change := changeBetween(from, to)
-	if logs {
-		level := 0
-		if m.logInUse() {
-			level = 1 // those that matter have lines of their own
-		}
-		m.logger().V(level).Info("served APIs changed", "generation", change.Generation, "added", change.Added, "removed", change.Removed, "changed", change.Changed)
-	}
-	return &change
-}
-
-// changeBetween lists kinds by what happened to them, in the form group/version.Kind,
-// and versions whose kinds are not known, at most mostLogged of each.
-func changeBetween(from, to *snapshot.Snapshot) debugChange {
-	kinds := map[snapshot.ChangeType][]string{}
-	for _, c := range snapshot.Diff(from, to) {
+	level, names := 0, map[snapshot.ChangeType][]string{}
+	for _, c := range snapshot.Diff(before, now) {
 		gvk := c.Mapping.GroupVersionKind
-		kinds[c.Type] = append(kinds[c.Type], gvk.GroupVersion().String()+"."+gvk.Kind)
+		names[c.Type] = append(names[c.Type], gvk.GroupVersion().String()+"."+gvk.Kind)
 	}
-	return debugChange{
-		Time:       time.Now(),
-		Generation: to.Generation(),
-		Added:      shortened(append(kinds[snapshot.ChangeAdded], unreadSince(from, to)...)),
-		Removed:    shortened(append(kinds[snapshot.ChangeRemoved], unreadSince(to, from)...)),
-		Changed:    shortened(kinds[snapshot.ChangeChanged]),
+	if m.logInUse(now) {
+		level = 1 // those that matter have lines of their own
 	}
+	m.tell(level, "served APIs changed", "generation", now.Generation(),
+		"added", shortened(append(names[snapshot.ChangeAdded], unreadSince(before, now)...)),
+		"removed", shortened(append(names[snapshot.ChangeRemoved], unreadSince(now, before)...)),
+		"changed", shortened(names[snapshot.ChangeChanged]))
 }
 
 // unreadSince lists the versions that now has and before has not, and whose kinds
 // were never read.
-func unreadSince(before, now *snapshot.Snapshot) []string {
-	var unread []string
+func unreadSince(before, now *snapshot.Snapshot) (unread []string) {
 	for _, g := range now.Groups() {
-		old := before.Group(g.Name())
 		for _, v := range g.Versions() {
-			if v.Table == nil && (old == nil || old.Version(v.Name) == nil) {
+			if v.Table == nil && !before.Serves(g.Name(), v.Name) {
 				unread = append(unread, schema.GroupVersion{Group: g.Name(), Version: v.Name}.String())
 			}
 		}
@@ -156,6 +133,12 @@ func shortened(list []string) []string {
 }
 
 const mostLogged = 20
+
+// tell writes a line to the log, and keeps it for the debug page. Only reports call it.
+func (m *DynamicRESTMapper) tell(level int, msg string, keysAndValues ...any) {
+	m.logger().V(level).Info(msg, keysAndValues...)
+	m.remember(msg, keysAndValues)
+}
 
 // levelReads is the level of the lines about each read and each lookup that found nothing:
 // debugging, in the words of klog. Programs that kubebuilder made show level 1.

@@ -63,23 +63,33 @@ type DynamicRESTMapperOptions struct {
 	Metrics DynamicRESTMapperMetrics
 }
 
-const (
-	defaultMaxAge           = 30 * time.Second
-	defaultRequestTimeout   = 30 * time.Second
-	defaultMaxResponseBytes = 64 << 20
-	defaultUnhealthyAfter   = 2 * time.Minute
-)
-
 // defaulted returns the options with defaults for what is zero, or an error that
-// names the invalid option.
+// names the invalid option, and says why.
 func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) {
-	if err := o.check(); err != nil {
-		return o, err
+	for _, option := range []struct {
+		name             string
+		value            *time.Duration
+		byDefault, least time.Duration
+	}{
+		{"RefreshInterval", &o.RefreshInterval, 0, leastPace},
+		{"MaxAge", &o.MaxAge, 30 * time.Second, leastPace},
+		{"NegativeTTL", &o.NegativeTTL, 0, 0},
+		{"RequestTimeout", &o.RequestTimeout, 30 * time.Second, leastPace},
+		{"UnhealthyAfter", &o.UnhealthyAfter, 2 * time.Minute, 0},
+	} {
+		switch value := cmp.Or(*option.value, option.byDefault); {
+		case value < 0 && option.name != "MaxAge":
+			return o, fmt.Errorf("%s must not be negative", option.name)
+		case value > 0 && value < option.least:
+			return o, fmt.Errorf("%s is %v, less than %v: give it with its unit, 30 * time.Second say", option.name, value, option.least)
+		default:
+			*option.value = value
+		}
 	}
-	o.MaxAge = cmp.Or(o.MaxAge, defaultMaxAge)
-	o.RequestTimeout = cmp.Or(o.RequestTimeout, defaultRequestTimeout)
-	o.MaxResponseBytes = cmp.Or(o.MaxResponseBytes, defaultMaxResponseBytes)
-	o.UnhealthyAfter = cmp.Or(o.UnhealthyAfter, defaultUnhealthyAfter)
+	if o.MaxResponseBytes < 0 {
+		return o, errors.New("MaxResponseBytes must not be negative")
+	}
+	o.MaxResponseBytes = cmp.Or(o.MaxResponseBytes, 64<<20)
 	if o.Logger.GetSink() == nil {
 		o.Logger = defaultLogger()
 	}
@@ -87,32 +97,6 @@ func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) 
 		o.Metrics = defaultMetrics()
 	}
 	return o, nil
-}
-
-// check returns an error that names the option that is invalid, and why.
-func (o DynamicRESTMapperOptions) check() error {
-	if o.MaxResponseBytes < 0 {
-		return errors.New("MaxResponseBytes must not be negative")
-	}
-	for _, option := range []struct {
-		name  string
-		value time.Duration
-		least time.Duration // unless value is 0
-	}{
-		{"RefreshInterval", o.RefreshInterval, leastPace},
-		{"MaxAge", max(o.MaxAge, 0), leastPace},
-		{"NegativeTTL", o.NegativeTTL, 0},
-		{"RequestTimeout", o.RequestTimeout, leastPace},
-		{"UnhealthyAfter", o.UnhealthyAfter, 0},
-	} {
-		switch {
-		case option.value < 0:
-			return fmt.Errorf("%s must not be negative", option.name)
-		case option.value > 0 && option.value < option.least:
-			return fmt.Errorf("%s is %v, less than %v: give it with its unit, 30 * time.Second say", option.name, option.value, option.least)
-		}
-	}
-	return nil
 }
 
 // leastPace is the shortest time that an option may have. A shorter one is a mistake: a

@@ -5,7 +5,6 @@ package apiutil
 import (
 	"context"
 	"net/http"
-	"reflect" //nolint:depguard // Only it can tell a nil pointer of a type that is not ours.
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,9 +51,6 @@ func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
 	}
 	reset := false
 	for _, mapper := range mappers {
-		if isNilPointer(mapper) {
-			continue
-		}
 		switch mapper := mapper.(type) {
 		case interface{ ResetWithContext(context.Context) }: // not every supported apimachinery has a name for it
 			mapper.ResetWithContext(context.Background())
@@ -65,13 +61,6 @@ func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
 		}
 	}
 	return reset
-}
-
-// isNilPointer reports whether mapper holds a nil pointer. An optional field of a
-// concrete type may give one.
-func isNilPointer(mapper meta.RESTMapper) bool {
-	v := reflect.ValueOf(mapper)
-	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // anyError reports whether is returns true for any error in the tree of err. errors.As

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/client-go/restmapper"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -131,7 +130,6 @@ func wantResetOnNoMatch(t *testing.T, name string, err error, want bool) {
 
 func TestResetOnNoMatchMappers(t *testing.T) {
 	own := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{})
-	var nilPlain *plainMapper
 	tests := []struct {
 		name               string
 		mappers            []meta.RESTMapper
@@ -140,9 +138,6 @@ func TestResetOnNoMatchMappers(t *testing.T) {
 	}{
 		{name: "none"},
 		{name: "nil", mappers: []meta.RESTMapper{nil, nil}},
-		{name: "a nil pointer", mappers: []meta.RESTMapper{(*apiutil.DynamicRESTMapper)(nil)}},
-		{name: "another nil pointer", mappers: []meta.RESTMapper{nilPlain}},
-		{name: "a nil pointer to what can be reset", mappers: []meta.RESTMapper{(*restmapper.DeferredDiscoveryRESTMapper)(nil)}},
 		{name: "one that cannot be reset", mappers: []meta.RESTMapper{plainMapper{}, meta.NewDefaultRESTMapper(nil)}},
 		{name: "one that can", mappers: []meta.RESTMapper{resettableMapper{}}, plain: 1, want: true},
 		{name: "only with a context", mappers: []meta.RESTMapper{withContextMapper{}}, withContext: 1, want: true},
@@ -151,7 +146,7 @@ func TestResetOnNoMatchMappers(t *testing.T) {
 		{
 			name: "many", plain: 2, withContext: 2, want: true,
 			mappers: []meta.RESTMapper{
-				nil, resettableMapper{}, (*apiutil.DynamicRESTMapper)(nil), plainMapper{}, withContextMapper{}, own, bothMapper{}, resettableMapper{},
+				nil, resettableMapper{}, plainMapper{}, withContextMapper{}, own, bothMapper{}, resettableMapper{},
 			},
 		},
 	}

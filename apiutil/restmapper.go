@@ -40,16 +40,16 @@ type DynamicRESTMapper struct {
 	absent   *cache.LRUExpireCache    // lookups that found nothing, with an absence each; nil without a NegativeTTL
 
 	confirmed confirmations // of the versions that were in doubt
-	used      sync.Map      // of usage by schema.GroupVersionKind: of clients and informers
+	used      sync.Map      // of *meta.RESTMapping by schema.GroupVersionKind: what clients and informers use
 	memory    sync.Map      // of clients and informers
 	first     sync.Map      // of *meta.RESTMapping by schema.GroupVersionKind: what those have got that do not follow
 
 	watchers []*refresh.Watcher // none unless WatchAPIs
 	started  atomic.Bool        // Start was called
 
-	firstRead time.Time              // when the first read ended; only reports use it
-	warned    bool                   // that nobody has called Start; likewise
-	recent    atomic.Pointer[recent] // what DebugHandler shows beside the status
+	firstRead time.Time                         // when the first read ended; only reports use it
+	warned    bool                              // that nobody has called Start; likewise
+	recent    atomic.Pointer[map[string][]line] // of the log, by message; nil without a debug page; only reports replace it
 
 	member *member // nil unless a Fleet made it; set before anybody else has the mapper
 }
@@ -85,7 +85,7 @@ func NewDynamicRESTMapperWithOptions(
 	client, err := discovery.NewClient(cfg, httpClient, discovery.Options{
 		RequestTimeout:   opts.RequestTimeout,
 		MaxResponseBytes: opts.MaxResponseBytes,
-		Requested:        m.requested(),
+		Requested:        m.requested,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("no RESTMapper for this rest.Config: %w", err)

@@ -3,6 +3,7 @@
 package apiutil
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +134,8 @@ func (m *DynamicRESTMapper) RunWhileServed(
 			return nil //nolint:nilerr // As documented.
 		}
 		if !stopped && err == nil {
-			m.logEnd(ctx, gvks)
+			m.named(cmp.Or(m.options.Logger, klog.FromContext(ctx))).Info("RunWhileServed has ended: run returned nil while its kinds were served, "+
+				"and is not called again. It should block until its context ends", "kinds", gvks) // nobody else reports it
 		}
 		if !stopped || err != nil && !onlyCanceled(err) {
 			return err
@@ -203,19 +205,7 @@ func (m *DynamicRESTMapper) awaitGone(ctx context.Context, gv schema.GroupVersio
 // stillServed reports whether s has all of the mappings, each in its version.
 func stillServed(s *snapshot.Snapshot, mappings []meta.RESTMapping) bool {
 	return !slices.ContainsFunc(mappings, func(was meta.RESTMapping) bool {
-		now, err := mappingIn(s, &was)
+		now, err := mappingIn(s, was.GroupVersionKind)
 		return err != nil || !sameMapping(now, &was)
 	})
-}
-
-// logEnd logs that run has returned nil by itself and is not called again. That happens
-// if run builds a controller and does not wait for it, and nobody else reports it.
-// Without a Logger the line goes to klog, because you must see it.
-func (m *DynamicRESTMapper) logEnd(ctx context.Context, gvks []schema.GroupVersionKind) {
-	logger := m.options.Logger
-	if logger.GetSink() == nil {
-		logger = klog.FromContext(ctx)
-	}
-	m.named(logger).Info("RunWhileServed has ended: run returned nil while its kinds were served, and is not called again. "+
-		"It should block until its context ends", "kinds", gvks)
 }

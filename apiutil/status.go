@@ -18,24 +18,47 @@ import (
 // DynamicRESTMapperStatus is what a mapper knows and how its reads of the server have
 // gone. It belongs to the caller.
 type DynamicRESTMapperStatus struct {
-	Generation    uint64 // see DynamicRESTMapper.Generation
-	Groups, Kinds int    // known now; a kind counts once for each version
+	Generation uint64 `json:"generation"` // see DynamicRESTMapper.Generation
+	Groups     int    `json:"groups"`     // known now
+	Kinds      int    `json:"kinds"`      // likewise; a kind counts once for each version
 
-	LastAttempt         time.Time // when the last read of the server ended; zero before the first
-	LastSuccess         time.Time // when the last successful read ended, whether it brought changes or not
-	LastError           error     // of the last read; nil after a success
-	ConsecutiveFailures int       // reads that failed since the last success
+	LastAttempt         time.Time `json:"lastAttempt,omitzero"` // when the last read of the server ended; zero before the first
+	LastSuccess         time.Time `json:"lastSuccess,omitzero"` // when the last successful read ended, whether it brought changes or not
+	LastError           error     `json:"-"`                    // of the last read; nil after a success
+	ConsecutiveFailures int       `json:"consecutiveFailures"`  // reads that failed since the last success
 
 	// UnhealthySince is the time of the server's first failure after it last answered. It
 	// is zero while the server is healthy, and while only single group-versions fail.
-	UnhealthySince time.Time
+	UnhealthySince time.Time `json:"unhealthySince,omitzero"`
 
 	// FailedGroupVersions are the group-versions whose last read failed, with the errors.
 	// Most often the program behind an APIService does not answer.
-	FailedGroupVersions map[schema.GroupVersion]error
+	FailedGroupVersions map[schema.GroupVersion]error `json:"-"`
 
 	// Watching reports whether all watches for API changes are open.
-	Watching bool
+	Watching bool `json:"watching"`
+}
+
+// MarshalJSON returns the status as JSON, with errors as text, group-versions as "apps/v1",
+// and, if it was built with Go 1.24 or newer, without the times that are zero.
+func (s DynamicRESTMapperStatus) MarshalJSON() ([]byte, error) {
+	type plain DynamicRESTMapperStatus // it has not this method
+	failed := make(map[string]string, len(s.FailedGroupVersions))
+	for gv, err := range s.FailedGroupVersions {
+		failed[gv.String()] = err.Error()
+	}
+	return json.Marshal(struct {
+		plain
+		LastError           string            `json:"lastError,omitempty"`
+		FailedGroupVersions map[string]string `json:"failedGroupVersions,omitempty"`
+	}{plain(s), errorText(s.LastError), failed})
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }
 
 // Status returns the present status. It takes no lock and sends no request.
@@ -87,41 +110,3 @@ func (m *DynamicRESTMapper) Healthz(*http.Request) error {
 // scope, resource name, verbs or preferred version changes. It takes no lock and sends no
 // request.
 func (m *DynamicRESTMapper) Generation() uint64 { return m.reloader.Snapshot().Generation() }
-
-// MarshalJSON returns the status as JSON, with errors as text, group-versions as
-// "apps/v1", and without the times that are zero.
-func (s DynamicRESTMapperStatus) MarshalJSON() ([]byte, error) {
-	failed := make(map[string]string, len(s.FailedGroupVersions))
-	for gv, err := range s.FailedGroupVersions {
-		failed[gv.String()] = err.Error()
-	}
-	return json.Marshal(struct {
-		Generation          uint64            `json:"generation"`
-		Groups              int               `json:"groups"`
-		Kinds               int               `json:"kinds"`
-		LastAttempt         *time.Time        `json:"lastAttempt,omitempty"`
-		LastSuccess         *time.Time        `json:"lastSuccess,omitempty"`
-		LastError           string            `json:"lastError,omitempty"`
-		ConsecutiveFailures int               `json:"consecutiveFailures"`
-		UnhealthySince      *time.Time        `json:"unhealthySince,omitempty"`
-		FailedGroupVersions map[string]string `json:"failedGroupVersions,omitempty"`
-		Watching            bool              `json:"watching"`
-	}{
-		s.Generation, s.Groups, s.Kinds, unlessZero(s.LastAttempt), unlessZero(s.LastSuccess), errorText(s.LastError),
-		s.ConsecutiveFailures, unlessZero(s.UnhealthySince), failed, s.Watching,
-	})
-}
-
-func unlessZero(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
