@@ -20,8 +20,9 @@ import (
 
 // Fleet is a set of mappers by a key that you choose, all with the same options: for
 // programs that work with many clusters, or make a client for each piece of work. For
-// makes the mapper of a key when it is first used, and sends no request the next time. A
-// mapper refreshes, if the options say so, while the fleet has it.
+// makes the mapper of a key when it is first used, and sends no request the next time: it
+// resets a mapper that was not confirmed for MaxAge. A mapper refreshes, if the options say so,
+// while the fleet has it.
 //
 // A key is your word for "the same server and the same credentials". If two callers use it
 // for different ones, both get the mapper of the first: the second is told what the first
@@ -88,7 +89,11 @@ func (f *Fleet) For(key string, cfg *rest.Config, httpClient *http.Client) (*Dyn
 			return m, nil
 		}
 		f.put(key, m, nil)
-		defer f.trim()
+		if !f.timed || len(f.mappers) > f.most() {
+			defer f.trim()
+		}
+	} else if m.reloader.Due() {
+		m.Reset() // whoever begins with it now begins with what is served now
 	}
 	f.turn++
 	m.member.last, m.member.turn = time.Now(), f.turn
@@ -189,6 +194,8 @@ func (f *Fleet) remove(key string) {
 	}
 }
 
+func (f *Fleet) most() int { return cmp.Or(f.MaxMappers, 1000) }
+
 // trim removes what was not used for IdleTimeout and, if there is one more than
 // MaxMappers, what was used least recently. The caller holds mu.
 func (f *Fleet) trim() {
@@ -209,7 +216,7 @@ func (f *Fleet) trim() {
 			}
 		}
 	}
-	if idle > cmp.Or(f.MaxMappers, 1000) {
+	if idle > f.most() {
 		f.remove(oldest)
 	}
 	if idle > 0 && !f.timed {

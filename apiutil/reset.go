@@ -51,6 +51,9 @@ func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
 	}
 	reset := false
 	for _, mapper := range mappers {
+		if ours, ok := mapper.(*DynamicRESTMapper); ok && ours == nil { // of an optional field
+			continue
+		}
 		switch mapper := mapper.(type) {
 		case interface{ ResetWithContext(context.Context) }: // not every supported apimachinery has a name for it
 			mapper.ResetWithContext(context.Background())

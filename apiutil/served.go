@@ -86,7 +86,11 @@ func (m *DynamicRESTMapper) ask(ctx context.Context, began snapshot.Tick, gvks [
 func mappingsSince(s *snapshot.Snapshot, began snapshot.Tick, gvks []schema.GroupVersionKind) (served []meta.RESTMapping, missing []schema.GroupVersionKind) {
 	s = s.Reset(began)
 	for _, gvk := range gvks {
-		if mapping, current, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version}); err == nil && current {
+		mapping, current, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
+		if err == nil && !current { // a version that hangs says nothing against the one that was found
+			mapping, current, err = s.RESTMapping(gvk.GroupKind(), []string{mapping.GroupVersionKind.Version})
+		}
+		if err == nil && current {
 			served = append(served, *mapping)
 		} else {
 			missing = append(missing, gvk)
