@@ -143,7 +143,7 @@ func (s *storyStage) observe(command string, args []string) (told string, err er
 		told = textOfAll(slices.SortedFunc(maps.Keys(failed), func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) }), schema.GroupVersion.String)
 		clear(failed) // it belongs to the caller
 		return cmp.Or(told, "none"), nil
-	case "requests", "asked", "atmost", "forget":
+	case "requests", "asked", "atmost", "atleast", "forget":
 		return s.requests(command, args)
 	case "metrics":
 		told = strings.Join(s.metrics.take(), "; ")
@@ -187,9 +187,9 @@ func (s *storyStage) requests(command string, args []string) (told string, err e
 		told = cmp.Or(strings.Join(s.sent, "; "), "none")
 	case "asked":
 		told = cmp.Or(strings.Join(slices.Compact(slices.Sorted(slices.Values(s.sent))), "; "), "none")
-	case "atmost":
-		most, err := strconv.Atoi(args[0])
-		if told = "yes"; len(s.sent) > most {
+	case "atmost", "atleast":
+		n, err := strconv.Atoi(args[0])
+		if told = "yes"; len(s.sent) > n && command == "atmost" || len(s.sent) < n && command == "atleast" {
 			told = fmt.Sprintf("%d: %s", len(s.sent), strings.Join(s.sent, "; "))
 		}
 		return told, err
@@ -242,7 +242,7 @@ func (s *storyStage) upset(name string, args []string) error {
 	case "fail":
 		fault, ok := map[string]fakeapi.Fault{
 			"503": fakeapi.Status(503, 5), "403": fakeapi.Status(403, 0), "hang": fakeapi.Timeout(), "refuse": fakeapi.Refused(),
-			"login": fakeapi.LoginPage(), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0), "cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
+			"login": fakeapi.LoginPage(), "drip": fakeapi.SlowDrip(time.Second), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0), "cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
 			"empty": fakeapi.EmptyGroupList(), "503-once": fakeapi.Times(1, fakeapi.Status(503, 0)), "refuse-once": fakeapi.Times(1, fakeapi.Refused()),
 		}[args[0]]
 		if !ok {
