@@ -14,12 +14,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -76,18 +79,20 @@ func (s *storyStage) background(command string, args []string) string {
 		slices.SortStableFunc(lines, func(a, b string) int { return -strings.Compare(a[:3], b[:3]) })
 		return cmp.Or(strings.Join(lines, "; "), "none")
 	case "wait":
-		s.waits[args[0]] = waitFor(s.mapper, kinds()...)
+		s.waits[args[0]] = waitFor(s.mapper, kinds())
 	case "waits":
-		if w := s.waits[args[0]]; !w.over() {
+		synctest.Wait()
+		select {
+		case err := <-s.waits[args[0]].done:
+			return errorWord(err)
+		default:
 			return "waits"
-		} else {
-			return errorWord(w.err)
 		}
 	case "run":
-		s.controllers[args[0]] = runController(s.mapper, kinds()...)
+		s.controllers[args[0]] = runController(s.t, s.mapper, kinds())
 	case "lingers":
 		d, _ := time.ParseDuration(args[1])
-		s.controllers[args[0]].behave(d, nil)
+		s.controllers[args[0]].lingers.Store(int64(d))
 	case "cancel":
 		c := s.controllers[args[0]]
 		delete(s.controllers, args[0])
@@ -102,9 +107,6 @@ func (s *storyStage) background(command string, args []string) string {
 	case "runs":
 		synctest.Wait()
 		c := s.controllers[args[0]]
-		if c.twice.Load() {
-			s.t.Errorf("%s runs twice at once", args[0])
-		}
 		return fmt.Sprintf("begun %d, ended %d", c.begun.Load(), c.ended.Load())
 	case "log":
 		synctest.Wait()
@@ -118,6 +120,46 @@ func (s *storyStage) background(command string, args []string) string {
 		return cmp.Or(strings.Join(lines, "; "), "none")
 	}
 	return ""
+}
+
+// A waiting is a call of WaitForKinds under way.
+type waiting struct {
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func waitFor(m *apiutil.DynamicRESTMapper, gvks []schema.GroupVersionKind) waiting {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := waiting{cancel, make(chan error, 1)}
+	go func() { w.done <- m.WaitForKinds(ctx, gvks...) }()
+	return w
+}
+
+// A controller is what RunWhileServed runs.
+type controller struct {
+	begun, now, ended atomic.Int32
+	lingers           atomic.Int64 // how long after it was cancelled
+	returned          chan error   // what RunWhileServed has returned
+	cancel            context.CancelFunc
+}
+
+func runController(t *testing.T, m *apiutil.DynamicRESTMapper, gvks []schema.GroupVersionKind) *controller {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &controller{returned: make(chan error, 1), cancel: cancel}
+	go func() {
+		c.returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
+			c.begun.Add(1)
+			if c.now.Add(1) > 1 {
+				t.Error("it runs twice at once")
+			}
+			<-ctx.Done()
+			time.Sleep(time.Duration(c.lingers.Load()))
+			c.now.Add(-1)
+			c.ended.Add(1)
+			return nil
+		}, gvks...)
+	}()
+	return c
 }
 
 // messages returns the messages of log lines, and the reasons.

@@ -118,7 +118,7 @@ type storyStage struct {
 	generation  uint64
 	stop, ready func()
 	subscribers map[string]*subscriber
-	waits       map[string]*waiting
+	waits       map[string]waiting
 	controllers map[string]*controller
 	metrics     *recordedMetrics
 	watched     *watchServer
@@ -265,7 +265,7 @@ func (s *storyStage) begin(args []string) error {
 	}
 	s.watched = newWatchServer(s.server)
 	s.mapper = newMapperThrough(s.t, s.server, s.watched, opts)
-	s.subscribers, s.waits, s.controllers = map[string]*subscriber{}, map[string]*waiting{}, map[string]*controller{}
+	s.subscribers, s.waits, s.controllers = map[string]*subscriber{}, map[string]waiting{}, map[string]*controller{}
 	return nil
 }
 
@@ -278,7 +278,6 @@ func (s *storyStage) end() {
 	}
 	for _, w := range s.waits {
 		w.cancel()
-		<-w.done
 	}
 	for _, sub := range s.subscribers {
 		sub.cancel()
