@@ -6,7 +6,6 @@ package apiutil_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"path"
@@ -64,6 +63,8 @@ func newWatchedMapper(t *testing.T, server *fakeapi.Server) (*apiutil.DynamicRES
 
 var typical = schema.GroupVersionKind{Group: "g0001.example.com", Version: "v1", Kind: "Kind0001A"}
 
+func typicalGroup(n int) string { return fmt.Sprintf("g%04d.example.com", n) }
+
 // typicalAs is another kind in the same place.
 func typicalAs(kind string) schema.GroupVersionKind {
 	return typical.GroupVersion().WithKind(kind)
@@ -89,29 +90,6 @@ func TestHitsDoNotWait(t *testing.T) {
 		}
 		misses.Wait()
 	})
-}
-
-// A lookup that begins while a flight is under way takes the next one: the kind
-// came after the server had put together its answer to the first.
-func TestLookupsTakeTheNextFlight(t *testing.T) {
-	for _, form := range lookupForms(typicalAs("Late")) {
-		t.Run(form.name, func(t *testing.T) {
-			eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-				var older sync.WaitGroup
-				defer older.Wait()
-				for range 3 {
-					older.Go(func() {
-						if answer, err := form.ask(context.Background(), m); err == nil && answer != form.want {
-							t.Errorf("%q", answer)
-						}
-					})
-				}
-				synctest.Wait()
-				server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A", "Late"))
-				allAtOnce(3, func(int) { form.wantAnswer(t, m, "with an older flight under way") })
-			})
-		})
-	}
 }
 
 // The requests of one lookup that names a group follow each other. Those of one that
@@ -141,58 +119,38 @@ func TestRequestsOfOneLookup(t *testing.T) {
 	})
 }
 
-// A lookup whose context ends leaves. The flight goes on and publishes what it finds.
-func TestLookupLeavesWhenItsContextEnds(t *testing.T) {
-	eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A", "Late"))
-		ctx, cancel := context.WithTimeout(context.Background(), latency/2)
-		defer cancel()
-		start := time.Now()
-		_, err := m.RESTMappingWithContext(ctx, typicalAs("Late").GroupKind(), "v1")
-		if took := time.Since(start); took != latency/2 || !errors.Is(err, context.DeadlineExceeded) || meta.IsNoMatchError(err) {
-			t.Errorf("left after %v: %v", took, err)
-		}
-		time.Sleep(latency / 2)
-		synctest.Wait()
-		server.TakeRequests()
-		if err := lookUp(m, typicalAs("Late")); err != nil || len(server.TakeRequests()) > 0 {
-			t.Errorf("what the flight found is not there: %v", err)
-		}
-	})
-}
-
 // Lookups at once share their reads, and those in different groups do not wait for each other.
 func TestLookupsAtOnce(t *testing.T) {
 	type bounds struct{ aggregated, legacy int } // of the requests
 	number := func(i int) string { return fmt.Sprintf("Absent%d", i) }
-	for _, test := range []struct {
-		name      string
+	absent := func(m *apiutil.DynamicRESTMapper, group, kind string, versions ...string) error {
+		_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, versions...)
+		return err
+	}
+	for name, test := range map[string]struct {
 		n         int
 		lookup    func(m *apiutil.DynamicRESTMapper, i int) error
 		latencies float64 // that all may take
 		requests  bounds
 	}{
-		{"one kind, one version", 200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group, "v1") }, 3, bounds{3, 3}},
-		{"200 kinds, one version", 200, func(m *apiutil.DynamicRESTMapper, i int) error { return lookUp(m, typicalAs(number(i))) }, 3, bounds{3, 3}},
-		{"one kind, any version", 200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group) }, 5, bounds{8, 4}},
-		{"200 kinds, any version", 200, func(m *apiutil.DynamicRESTMapper, i int) error {
-			_, err := m.RESTMapping(typicalAs(number(i)).GroupKind())
-			return err
-		}, 5, bounds{8, 4}},
-		{"200 resources, any group", 200, func(m *apiutil.DynamicRESTMapper, i int) error {
-			_, err := m.KindFor(schema.GroupVersionResource{Resource: number(i)})
-			return err
-		}, 12, bounds{4, 2 * 23}},
-		{"10 absent groups, a version", 10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com", "v1") }, 2.5, bounds{10, 10}},
-		{"10 absent groups, no version", 10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com") }, 5, bounds{40, 40}},
-		{"10 known groups, a version", 10, func(m *apiutil.DynamicRESTMapper, i int) error {
-			return miss(m, fmt.Sprintf("g%04d.example.com", i+1), "v1")
-		}, 2.5, bounds{10, 10}},
+		"the first of a program":       {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return lookUp(m, typical) }, 6, bounds{6, 6}},
+		"one kind, one version":        {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group, "v1") }, 3, bounds{3, 3}},
+		"200 kinds, one version":       {200, func(m *apiutil.DynamicRESTMapper, i int) error { return absent(m, typical.Group, number(i), "v1") }, 3, bounds{3, 3}},
+		"one kind, any version":        {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group) }, 5, bounds{8, 4}},
+		"200 kinds, any version":       {200, func(m *apiutil.DynamicRESTMapper, i int) error { return absent(m, typical.Group, number(i)) }, 5, bounds{8, 4}},
+		"200 lookups, any group":       {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return missByResource(m, "") }, 12, bounds{4, 2 * 23}},
+		"10 absent groups, a version":  {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com", "v1") }, 2.5, bounds{10, 10}},
+		"10 absent groups, no version": {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com") }, 5, bounds{40, 40}},
+		"10 known groups, a version":   {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, typicalGroup(i+1), "v1") }, 2.5, bounds{10, 10}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+				first := name == "the first of a program"
+				if first {
+					m, _ = newWatchedMapper(t, server)
+				}
 				took := allAtOnce(test.n, func(i int) {
-					if err := test.lookup(m, i); !meta.IsNoMatchError(err) {
+					if err := test.lookup(m, i); meta.IsNoMatchError(err) == first || first && err != nil {
 						t.Error(err)
 					}
 				})
@@ -204,18 +162,6 @@ func TestLookupsAtOnce(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The first lookups of a program come all at once.
-func TestStormOfFirstLookupsCostsFewRequests(t *testing.T) {
-	eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
-		m, _ := newWatchedMapper(t, server) // which knows nothing yet
-		allAtOnce(200, func(int) { wantServed(t, m, typical) })
-		// The first of them starts the first flight at once, the others share the second.
-		if requests := server.TakeRequests(); len(requests) > 6 {
-			t.Errorf("%d requests: %v", len(requests), requests)
-		}
-	})
 }
 
 // What a lookup in many groups holds while it reads them grows with their number, and not

@@ -20,115 +20,91 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// hangingGroups are custom groups that do not answer, in those tests that have any.
-var hangingGroups = []string{"g0010.example.com", "g0011.example.com", "g0012.example.com"}
-
-// keepAsking looks up an absent kind in each of the groups, again and again from
-// three goroutines each, until stop is called.
-func keepAsking(m *apiutil.DynamicRESTMapper, groups []string, versions ...string) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var all sync.WaitGroup
-	for _, group := range groups {
-		for n := range 3 {
-			all.Go(func() {
-				gk := schema.GroupKind{Group: group, Kind: fmt.Sprintf("Absent%d", n)}
-				for ctx.Err() == nil {
-					_, _ = m.RESTMappingWithContext(ctx, gk, versions...)
-				}
-			})
-		}
-	}
-	time.Sleep(5 * time.Second) // until they do nothing but hang
-	return func() {
-		cancel()
-		all.Wait()
-		time.Sleep(2 * time.Minute) // until the requests have timed out
-	}
-}
-
-// timed returns how long the lookup of an absent kind takes.
-func timed(t *testing.T, lookup func() error) time.Duration {
-	t.Helper()
-	start := time.Now()
-	if err := lookup(); !meta.IsNoMatchError(err) {
-		t.Errorf("%v; want NoMatch", err)
-	}
-	return time.Since(start)
-}
-
-// askings are the ways in which others ask for the groups that hang.
-var askings = map[string][]string{"without a version": nil, "with a version": {"v1"}, "with three versions": {"v1", "v2", "v3"}}
+// hangingGroups are custom groups that do not answer.
+var hangingGroups = []string{typicalGroup(10), typicalGroup(11), typicalGroup(12)}
 
 // F9: a miss in one group does not wait for others that hang, however often they
 // are asked for. Nor does the first lookup of a known kind after a Reset.
 func TestNobodyWaitsForHangingGroups(t *testing.T) {
-	lookups := map[string]func(t *testing.T, m *apiutil.DynamicRESTMapper) time.Duration{}
-	for what, versions := range askings {
-		for where, group := range map[string]string{"known": "g0001.example.com", "absent": "nowhere.example.com", "core": ""} {
-			lookups["miss "+what+" in "+where] = func(t *testing.T, m *apiutil.DynamicRESTMapper) time.Duration {
-				return timed(t, func() error { return miss(m, group, versions...) })
-			}
+	askings := [][]string{nil, {"v1"}, {"v1", "v2", "v3"}} // the versions that are named
+	lookups := map[string]func(m *apiutil.DynamicRESTMapper) error{}
+	for _, versions := range askings {
+		for where, group := range map[string]string{"known": typical.Group, "absent": "nowhere.example.com", "core": ""} {
+			lookups[fmt.Sprintf("miss of %q in %s", versions, where)] = func(m *apiutil.DynamicRESTMapper) error { return miss(m, group, versions...) }
 		}
 	}
-	for _, gvk := range []schema.GroupVersionKind{{Version: "v1", Kind: "Pod"}, {Group: "g0001.example.com", Version: "v3", Kind: "Kind0001A"}} {
-		lookups[gvk.Kind+" after a Reset"] = func(t *testing.T, m *apiutil.DynamicRESTMapper) time.Duration {
-			m.Reset()
-			start := time.Now()
-			wantServed(t, m, gvk)
-			return time.Since(start)
-		}
+	for _, gvk := range []schema.GroupVersionKind{{Version: "v1", Kind: "Pod"}, {Group: typical.Group, Version: "v3", Kind: typical.Kind}} {
+		lookups[gvk.Kind+" after a Reset"] = func(m *apiutil.DynamicRESTMapper) error { m.Reset(); return lookUp(m, gvk) }
 	}
-	for how, others := range askings {
-		for what, lookup := range lookups {
-			t.Run(how+"/"+what, func(t *testing.T) {
+	timed := func(t *testing.T, m *apiutil.DynamicRESTMapper, what string) time.Duration {
+		start := time.Now()
+		if err := lookups[what](m); err != nil && !meta.IsNoMatchError(err) {
+			t.Error(err)
+		}
+		return time.Since(start)
+	}
+	for _, asked := range askings {
+		for what := range lookups {
+			t.Run(fmt.Sprintf("%q/%s", asked, what), func(t *testing.T) {
 				eachWarmMapper(t, 3, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-					undisturbed := lookup(t, m)
+					undisturbed := timed(t, m, what)
 					server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
-					stop := keepAsking(m, hangingGroups, others...)
+					ctx, cancel := context.WithCancel(context.Background())
+					var others sync.WaitGroup
+					for n := range 9 {
+						others.Go(func() {
+							for ctx.Err() == nil {
+								_, _ = m.RESTMappingWithContext(ctx, schema.GroupKind{Group: hangingGroups[n%3], Kind: fmt.Sprint("Absent", n)}, asked...)
+							}
+						})
+					}
+					time.Sleep(5 * time.Second) // until they do nothing but hang
 					for n := range 3 {
-						if took := lookup(t, m); took > undisturbed*3/2 {
+						if took := timed(t, m, what); took > undisturbed*3/2 {
 							t.Errorf("try %d took %v, and %v undisturbed", n, took, undisturbed)
 						}
 						time.Sleep(13 * time.Second)
 					}
-					stop()
+					cancel()
+					others.Wait()
 				})
 			})
 		}
 	}
 }
 
-// A lookup that needs no document does not wait for one that hangs.
-func TestNamedVersionDoesNotWaitForTheDocument(t *testing.T) {
-	eachWarmMapper(t, 3, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.SetFault(fakeapi.At("/api", "/apis"), fakeapi.Timeout())
-		stop := keepAsking(m, []string{"absent.example.com"})
-		for n := range 5 {
-			if took := timed(t, func() error { return miss(m, typical.Group, "v1") }); took > latency*3/2 {
-				t.Errorf("try %d took %v", n, took)
-			}
-			time.Sleep(13 * time.Second)
+// What is called with a context returns when that ends, with its cause and without NoMatch.
+// The reads go on, and their results stay. A thousand calls leave nothing behind.
+func TestCallsEndWithTheirContext(t *testing.T) {
+	hanging := schema.GroupVersionKind{Group: hangingGroups[0], Version: "v1", Kind: "Absent"}
+	lookup := func(versions ...string) func(context.Context, *apiutil.DynamicRESTMapper) error {
+		return func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
+			_, err := m.RESTMappingWithContext(ctx, hanging.GroupKind(), versions...)
+			return err
 		}
-		server.ClearFaults()
-		stop()
-	})
-}
-
-// Lookups that have ended leave nothing behind in a group that hangs.
-func TestEndedLookupsLeaveNothingBehind(t *testing.T) {
+	}
+	calls := map[string]func(context.Context, *apiutil.DynamicRESTMapper) error{
+		"a lookup": lookup(), "of a version": lookup("v1"), "of two": lookup("v1", "v2"),
+		"Refresh of a group": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
+			return m.Refresh(ctx, typical.Group, hanging.Group)
+		},
+		"WaitForKinds": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
+			return m.WaitForKinds(ctx, typical, hanging)
+		},
+	}
 	eachWarmMapper(t, 3, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
-		before := goroutines()
-		reason := errors.New("the caller has changed its mind")
-		for n := range 1000 {
-			ctx, cancel := context.WithTimeoutCause(context.Background(), 10*time.Millisecond, reason)
-			start := time.Now()
-			gk := schema.GroupKind{Group: hangingGroups[n%3], Kind: fmt.Sprintf("Absent%d", n)}
-			_, err := m.RESTMappingWithContext(ctx, gk, [][]string{{"v1"}, nil, {"v1", "v2"}}[n/3%3]...)
-			if took := time.Since(start); took != 10*time.Millisecond || !errors.Is(err, reason) || meta.IsNoMatchError(err) {
-				t.Fatalf("lookup %d ended after %v: %v", n, took, err)
+		server.SetFault(fakeapi.InGroup(hanging.Group), fakeapi.Timeout())
+		before, reason := goroutines(), errors.New("the caller has changed its mind")
+		for range 200 {
+			for name, call := range calls {
+				ctx, cancel := context.WithTimeoutCause(context.Background(), latency/2, reason)
+				start := time.Now()
+				err := call(ctx, m)
+				if took := time.Since(start); took != latency/2 || !errors.Is(err, reason) || meta.IsNoMatchError(err) {
+					t.Fatalf("%s returned after %v: %v", name, took, err)
+				}
+				cancel()
 			}
-			cancel()
 		}
 		synctest.Wait()
 		if now := goroutines(); now > before+20 {
@@ -136,9 +112,17 @@ func TestEndedLookupsLeaveNothingBehind(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		server.ClearFaults()
-		if took := timed(t, func() error { return miss(m, hangingGroups[0], "v1") }); took > latency*3/2 {
-			t.Errorf("5 minutes later a lookup took %v", took)
+		serve(server, hanging)
+		ctx, cancel := context.WithTimeout(context.Background(), latency/2)
+		defer cancel()
+		if err := lookup("v1")(ctx, m); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("5 minutes later: %v", err)
 		}
+		time.Sleep(latency / 2)
+		synctest.Wait()
+		server.TakeRequests()
+		wantServed(t, m, hanging)
+		wantRequests(t, server, "after the read of a lookup that has left")
 	})
 }
 

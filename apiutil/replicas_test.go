@@ -109,25 +109,3 @@ func TestKindOfBothReplicasIsAlwaysFound(t *testing.T) {
 		})
 	})
 }
-
-// A validator of one replica means nothing to the other, and each replica is believed
-// only for its own content. As long as no new kind is seen, nothing moves.
-func TestSameContentOfTwoReplicas(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		a, b := newServer(fakeapi.Aggregated()), newServer(fakeapi.Aggregated())
-		m := newMapperThrough(t, a, fakeapi.RoundRobin(a, b), apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Second})
-		readAll(t, m)
-		generation := m.Generation()
-		stop := startMapper(t, m)
-		time.Sleep(time.Minute)
-		for _, r := range append(a.TakeRequests()[1:], b.TakeRequests()[1:]...) {
-			if r.Code != http.StatusNotModified {
-				t.Errorf("%s, although both have the same content", r)
-			}
-		}
-		if m.Generation() != generation {
-			t.Error("the generation has moved")
-		}
-		stop()
-	})
-}
