@@ -23,22 +23,14 @@ func TestConstructorsDoNothing(t *testing.T) {
 	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
 	cfg, client := server.Config(), server.Client()
 	others := goleak.IgnoreCurrent()
-	mappers := []meta.RESTMapper{}
-	keep := func(m meta.RESTMapper, err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		mappers = append(mappers, m)
-	}
+	all := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Millisecond, WatchAPIs: true, NegativeTTL: time.Hour, UnhealthyAfter: time.Nanosecond}
 	for range 20 {
-		keep(apiutil.NewDynamicRESTMapper(cfg, client))
-		keep(apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{})(cfg, client))
-		keep(apiutil.NewDynamicRESTMapperWithOptions(cfg, client, apiutil.DynamicRESTMapperOptions{
-			RefreshInterval: time.Millisecond, WatchAPIs: true, NegativeTTL: time.Hour, UnhealthyAfter: time.Nanosecond,
-		}))
-	}
-	for _, m := range mappers {
-		meta.MaybeResetRESTMapper(m)
+		for _, m := range []meta.RESTMapper{
+			must(apiutil.NewDynamicRESTMapper(cfg, client)), must(apiutil.DynamicRESTMapperProvider(all)(cfg, client)),
+			must(apiutil.NewDynamicRESTMapperWithOptions(cfg, client, all)),
+		} {
+			meta.MaybeResetRESTMapper(m)
+		}
 	}
 	goleak.VerifyNone(t, others)
 	if requests := server.TakeRequests(); len(requests) > 0 {
@@ -50,29 +42,32 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const secret = "password-in-the-url"
 	cfg, client := &rest.Config{Host: "http://fake.invalid"}, &http.Client{}
+	type options = apiutil.DynamicRESTMapperOptions
 	for name, test := range map[string]struct {
 		cfg    *rest.Config
 		client *http.Client
-		opts   apiutil.DynamicRESTMapperOptions
+		opts   options
 		want   string
 	}{
-		"no config":                  {nil, client, apiutil.DynamicRESTMapperOptions{}, "cfg is nil"},
-		"no client":                  {cfg, nil, apiutil.DynamicRESTMapperOptions{}, "httpClient is nil"},
-		"neither":                    {nil, nil, apiutil.DynamicRESTMapperOptions{}, "nil"},
-		"host":                       {&rest.Config{Host: "http://user:" + secret + "@[fake.invalid"}, client, apiutil.DynamicRESTMapperOptions{}, "rest.Config"},
-		"RefreshInterval":            {cfg, client, apiutil.DynamicRESTMapperOptions{RefreshInterval: -1}, "RefreshInterval"},
-		"NegativeTTL":                {cfg, client, apiutil.DynamicRESTMapperOptions{NegativeTTL: -1}, "NegativeTTL"},
-		"RequestTimeout":             {cfg, client, apiutil.DynamicRESTMapperOptions{RequestTimeout: -1}, "RequestTimeout"},
-		"MaxResponseBytes":           {cfg, client, apiutil.DynamicRESTMapperOptions{MaxResponseBytes: -1}, "MaxResponseBytes"},
-		"no unit of RefreshInterval": {cfg, client, apiutil.DynamicRESTMapperOptions{RefreshInterval: 30}, "RefreshInterval is 30ns, less than 1ms: give it with its unit"},
-		"no unit of MaxAge":          {cfg, client, apiutil.DynamicRESTMapperOptions{MaxAge: 30}, "MaxAge is 30ns"},
-		"no unit of RequestTimeout":  {cfg, client, apiutil.DynamicRESTMapperOptions{RequestTimeout: 30}, "RequestTimeout is 30ns"},
-		"UnhealthyAfter":             {cfg, client, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: -1}, "UnhealthyAfter"},
+		"no config":                  {nil, client, options{}, "cfg is nil"},
+		"no client":                  {cfg, nil, options{}, "httpClient is nil"},
+		"neither":                    {nil, nil, options{}, "nil"},
+		"host":                       {&rest.Config{Host: "http://user:" + secret + "@[fake.invalid"}, client, options{}, "rest.Config"},
+		"RefreshInterval":            {cfg, client, options{RefreshInterval: -1}, "RefreshInterval"},
+		"NegativeTTL":                {cfg, client, options{NegativeTTL: -1}, "NegativeTTL"},
+		"RequestTimeout":             {cfg, client, options{RequestTimeout: -1}, "RequestTimeout"},
+		"MaxResponseBytes":           {cfg, client, options{MaxResponseBytes: -1}, "MaxResponseBytes"},
+		"no unit of RefreshInterval": {cfg, client, options{RefreshInterval: 30}, "RefreshInterval is 30ns, less than 1ms: give it with its unit"},
+		"no unit of MaxAge":          {cfg, client, options{MaxAge: 30}, "MaxAge is 30ns"},
+		"no unit of RequestTimeout":  {cfg, client, options{RequestTimeout: 30}, "RequestTimeout is 30ns"},
+		"UnhealthyAfter":             {cfg, client, options{UnhealthyAfter: -1}, "UnhealthyAfter"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := apiutil.NewDynamicRESTMapperWithOptions(test.cfg, test.client, test.opts)
 			wantRefusal(t, m == nil, err, test.want, secret)
 			mapper, err := apiutil.DynamicRESTMapperProvider(test.opts)(test.cfg, test.client)
+			wantRefusal(t, mapper == nil, err, test.want, secret)
+			mapper, err = apiutil.NewFleet(test.opts).Provider("a")(test.cfg, test.client)
 			wantRefusal(t, mapper == nil, err, test.want, secret)
 			if test.opts == (apiutil.DynamicRESTMapperOptions{}) {
 				mapper, err := apiutil.NewDynamicRESTMapper(test.cfg, test.client)

@@ -335,3 +335,78 @@ func faultPlace(place string) func(*http.Request) bool {
 	}
 	return fakeapi.InGroup(place)
 }
+
+// A fleetStage is a fleet in a story, with its mappers and engagements by name.
+type fleetStage struct {
+	*fleetTest
+	mappers map[string]*apiutil.DynamicRESTMapper
+	leave   map[string]func()
+	stop    func() error
+}
+
+// inFleet does the commands about fleets. The key "" is written as "-".
+func (s *storyStage) inFleet(command string, args []string) (told string, err error) {
+	f, key := s.fleet, ""
+	if len(args) > 0 {
+		key = strings.Trim(args[0], "-")
+	}
+	switch command {
+	case "fleet":
+		s.fleet = &fleetStage{&fleetTest{apiutil.NewFleet(s.options), s.server}, map[string]*apiutil.DynamicRESTMapper{}, map[string]func(){}, nil}
+		for _, arg := range args {
+			switch name, value, _ := strings.Cut(arg, "="); name {
+			case "IdleTimeout":
+				s.fleet.IdleTimeout, err = time.ParseDuration(value)
+			case "MaxMappers":
+				s.fleet.MaxMappers, err = strconv.Atoi(value)
+			}
+		}
+	case "for":
+		m := forKey(s.t, f.Fleet, key, f.server)
+		known := m == f.mappers[key]
+		f.mappers[key] = m
+		return map[bool]string{true: "known", false: "new"}[known], nil
+	case "use-of":
+		versions := []string{fooKind.Version}
+		if len(args) > 1 {
+			versions = apiutil.AsStock(fooKind.Version)
+		}
+		_, err = f.mappers[key].RESTMapping(fooKind.GroupKind(), versions...)
+	case "engage":
+		m := f.mappers[args[2]]
+		if m == nil {
+			m = f.new(s.t)
+			f.mappers[args[2]] = m
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		f.leave[args[0]] = cancel
+		if f.Engage(ctx, strings.Trim(args[1], "-"), m) != nil {
+			return "failed", nil
+		}
+	case "leave":
+		f.leave[args[0]]()
+	case "expel":
+		f.Remove(key)
+	case "mapper":
+		m, _ := f.For(key, nil, nil)
+		for name, known := range f.mappers {
+			if known == m {
+				return name, nil
+			}
+		}
+	case "keys", "running":
+		told = strings.Join(slices.Sorted(maps.Keys(f.Status())), ", ")
+		if told = cmp.Or(told, map[bool]string{true: "none", false: "-"}[len(f.Status()) == 0]); command == "running" {
+			told += fmt.Sprintf("; %d running", f.refreshes()/10)
+		}
+	case "start-fleet":
+		ctx, cancel := context.WithCancel(context.Background())
+		returned := make(chan error)
+		go func() { returned <- f.Start(ctx) }()
+		f.stop = func() error { cancel(); return <-returned }
+	case "stop-fleet":
+		err = f.stop()
+	}
+	synctest.Wait()
+	return told, err
+}
