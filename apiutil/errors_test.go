@@ -231,32 +231,6 @@ func (f *faultPlay) judgeError(t *testing.T, form lookupForm, err error) {
 	}
 }
 
-// An error says what was looked up.
-func TestErrorSaysWhatWasLookedUp(t *testing.T) {
-	server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
-	server.SetFault(nil, fakeapi.Refused())
-	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-	resource := func(group, version string) error {
-		_, err := m.KindFor(schema.GroupVersionResource{Group: group, Version: version, Resource: "foos"})
-		return err
-	}
-	kind := func(versions ...string) error {
-		_, err := m.RESTMapping(schema.GroupKind{Group: "a", Kind: "Foo"}, versions...)
-		return err
-	}
-	for want, err := range map[string]error{
-		`resource "foos" in any group:`:                 resource("", ""),
-		`resource "foos" in group "a":`:                 resource("a", ""),
-		`resource "foos" in group "a", versions ["v1"]`: resource("a", "v1"),
-		`kind "Foo" in group "a":`:                      kind(),
-		`kind "Foo" in group "a", versions ["v1" "v2"]`: kind("v1", "v2"),
-	} {
-		if err == nil || !strings.HasPrefix(err.Error(), "failed to look up "+want) {
-			t.Errorf("%v; want it to begin with failed to look up %s", err, want)
-		}
-	}
-}
-
 // asBody is a 404 with that body.
 func asBody(contentType, body string) fakeapi.Fault {
 	return echo(404, contentType, func(string) string { return body })

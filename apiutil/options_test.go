@@ -100,26 +100,17 @@ func TestArgumentsAndAnswersBelongToTheCaller(t *testing.T) {
 	}
 	transport := client.Transport
 	*cfg, *client = rest.Config{Host: "http://elsewhere.invalid"}, http.Client{}
-	foo := schema.GroupKind{Group: "example.com", Kind: "Foo"}
+	all := schema.GroupVersionResource{Group: "example.com", Resource: "foos"}
 	for range 2 {
 		versions := []string{"v1", "v2"}
-		mappings, err := m.RESTMappings(foo, versions...)
-		if err != nil || len(mappings) != 2 || mappings[0].Resource.Resource != "foos" {
-			t.Fatalf("%v, %v", mappings, err)
+		mappings, _ := m.RESTMappings(schema.GroupKind{Group: "example.com", Kind: "Foo"}, versions...)
+		kinds, _ := m.KindsFor(all)
+		resources, _ := m.ResourcesFor(all)
+		if len(mappings) != 2 || mappings[0].Resource.Resource != "foos" || len(kinds) != 2 || kinds[0].Kind != "Foo" || len(resources) != 2 || resources[0].Resource != "foos" {
+			t.Fatalf("%v, %v, %v", mappings, kinds, resources)
 		}
-		versions[0] = "v9"
-		*mappings[0] = meta.RESTMapping{}
-		mappings[1] = nil
-		kinds, err := m.KindsFor(schema.GroupVersionResource{Resource: "foos"})
-		if err != nil || len(kinds) != 2 || kinds[0].Kind != "Foo" {
-			t.Fatalf("%v, %v", kinds, err)
-		}
-		kinds[0].Kind = "Bar"
-		resources, err := m.ResourcesFor(schema.GroupVersionResource{Group: "example.com", Resource: "foos"})
-		if err != nil || len(resources) != 2 || resources[0].Resource != "foos" {
-			t.Fatalf("%v, %v", resources, err)
-		}
-		resources[0].Resource = "bars"
+		versions[0], *mappings[0], mappings[1] = "v9", meta.RESTMapping{}, nil
+		kinds[0].Kind, resources[0].Resource = "Bar", "bars"
 	}
 	for _, r := range server.TakeRequests() {
 		if r.Host != "fake.invalid" {
