@@ -195,30 +195,3 @@ func ExampleFleet_For() {
 	// Output:
 	// requests: 2
 }
-
-// A provider of clusters makes a mapper for each, and engages it with a context that ends
-// when the cluster goes.
-func ExampleFleet_Engage() {
-	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{
-		RefreshInterval: 10 * time.Millisecond, // ten minutes outside of an example
-	})
-	server := fakeapi.New(widgets)
-	paris := must(fleet.For("", server.Config(), server.Client())) // MapperProvider: fleet.Provider("") in cluster.Options
-	ctx, remove := context.WithCancel(context.Background())
-	if err := fleet.Engage(ctx, "paris", paris); err != nil { // cluster.GetRESTMapper()
-		fmt.Println(err)
-	}
-
-	changes := paris.Subscribe(ctx)
-	<-changes // what is served to begin with
-	server.Put(exampleGroup(true, "Widget", "Gadget"))
-	for _, change := range <-changes { // nobody has asked for it
-		fmt.Println(change.Type, change.Mapping.GroupVersionKind.Kind)
-	}
-	fmt.Println("healthy:", fleet.Healthz(nil) == nil, "clusters:", len(fleet.Status()))
-	remove()
-
-	// Output:
-	// Added Gadget
-	// healthy: true clusters: 1
-}

@@ -61,29 +61,3 @@ func TestBusyMapperRefreshesOnceEachMaxAge(t *testing.T) {
 		}
 	})
 }
-
-// Every kind of hit starts a refresh after MaxAge, and no other read counts as one (R5).
-func TestEveryLookupConfirmsAfterMaxAge(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		readAll(t, m)
-		for _, form := range lookupForms(fooKind) {
-			if err := m.Refresh(context.Background()); err != nil {
-				t.Fatal(err)
-			}
-			server.TakeRequests()
-			time.Sleep(defaultMaxAge * 2 / 3)
-			form.wantAnswer(t, m, "before MaxAge")
-			wantRequests(t, server, form.name+" before MaxAge")
-			wantAbsent(t, m, newKind)
-			readAll(t, m)
-			server.TakeRequests()
-			time.Sleep(defaultMaxAge/3 + time.Second)
-			form.wantAnswer(t, m, "after MaxAge")
-			synctest.Wait()
-			if len(server.TakeRequests()) == 0 {
-				t.Errorf("%s: no refresh after MaxAge", form.name)
-			}
-		}
-	})
-}
