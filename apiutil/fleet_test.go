@@ -295,6 +295,9 @@ func TestFleetStartWaits(t *testing.T) {
 			t.Errorf("Start returned %v after %v; requests that cannot be cancelled have a second", err, took)
 		}
 		f.wantMapper(t, "a", nil)
+		if f.NeedLeaderElection() {
+			t.Error("Start would wait for leader election")
+		}
 	})
 }
 
