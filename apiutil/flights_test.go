@@ -148,7 +148,7 @@ func TestLookupsAtOnce(t *testing.T) {
 			eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
 				first := name == "the first of a program"
 				if first {
-					m, _ = newWatchedMapper(t, server)
+					m, _ = newWatchedMapper(t, server) // which knows nothing yet
 				}
 				took := allAtOnce(test.n, func(i int) {
 					if err := test.lookup(m, i); meta.IsNoMatchError(err) == first || first && err != nil {

@@ -106,7 +106,8 @@ func TestArgumentsAndAnswersBelongToTheCaller(t *testing.T) {
 		mappings, _ := m.RESTMappings(schema.GroupKind{Group: "example.com", Kind: "Foo"}, versions...)
 		kinds, _ := m.KindsFor(all)
 		resources, _ := m.ResourcesFor(all)
-		if len(mappings) != 2 || mappings[0].Resource.Resource != "foos" || len(kinds) != 2 || kinds[0].Kind != "Foo" || len(resources) != 2 || resources[0].Resource != "foos" {
+		if len(mappings) != 2 || len(kinds) != 2 || len(resources) != 2 ||
+			mappings[0].Resource.Resource != "foos" || kinds[0].Kind != "Foo" || resources[0].Resource != "foos" {
 			t.Fatalf("%v, %v, %v", mappings, kinds, resources)
 		}
 		versions[0], *mappings[0], mappings[1] = "v9", meta.RESTMapping{}, nil
