@@ -70,13 +70,22 @@ func TestCapturedDocuments(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				p := &parity{t: t, ours: mapper, theirs: restmapper.NewDiscoveryRESTMapper(groups)}
+				theirs, asked := restmapper.NewDiscoveryRESTMapper(groups), 0
 				for _, group := range groups {
-					p.askAll(group)
+					for version, resources := range group.VersionedResources {
+						for _, r := range resources {
+							gv := schema.GroupVersion{Group: group.Group.Name, Version: version}
+							want := answers(theirs, gv, r)
+							if diff := cmp.Diff(want, answers(mapper, gv, r)); diff != "" {
+								t.Errorf("%s of %s (-client-go +ours):\n%s", r.Name, gv, diff)
+							}
+							asked += len(want)
+						}
+					}
 				}
 				wantVerbs(t, mapper.(*apiutil.DynamicRESTMapper), groups)
-				if p.asked < 4000 {
-					t.Errorf("only %d questions asked", p.asked)
+				if asked < 4000 {
+					t.Errorf("only %d questions asked", asked)
 				}
 			})
 		}
@@ -121,72 +130,43 @@ func wantVerbs(t *testing.T, mapper *apiutil.DynamicRESTMapper, groups []*restma
 	}
 }
 
-// parity puts the same question to two mappers.
-type parity struct {
-	t            *testing.T
-	ours, theirs meta.RESTMapper
-	asked        int
-}
-
-func (p *parity) askAll(group *restmapper.APIGroupResources) {
-	for version, resources := range group.VersionedResources {
-		for _, r := range resources {
-			p.kinds(schema.GroupVersion{Group: group.Group.Name, Version: version}, r)
-			p.resources(schema.GroupVersion{Group: group.Group.Name, Version: version}, r)
-		}
+// answers puts every question about a resource to a mapper, and returns each with the answer.
+func answers(m meta.RESTMapper, gv schema.GroupVersion, r metav1.APIResource) (all []string) {
+	note := func(question string, answer any, err error) {
+		all = append(all, fmt.Sprintf("%s: %v, %T %v", question, answer, err, err))
 	}
-}
-
-func (p *parity) kinds(gv schema.GroupVersion, r metav1.APIResource) {
 	for _, kind := range []string{r.Kind, strings.ToLower(r.Kind), r.Kind + "List"} {
 		for _, versions := range [][]string{nil, {gv.Version}, {"v0", gv.Version}, {"v0"}} {
 			gk := schema.GroupKind{Group: gv.Group, Kind: kind}
-			ask(p, fmt.Sprintf("RESTMapping(%v, %q)", gk, versions), func(m meta.RESTMapper) (*meta.RESTMapping, error) {
-				return m.RESTMapping(gk, versions...)
-			})
-			ask(p, fmt.Sprintf("RESTMappings(%v, %q)", gk, versions), func(m meta.RESTMapper) ([]*meta.RESTMapping, error) {
-				return m.RESTMappings(gk, versions...)
-			})
+			mapping, err := m.RESTMapping(gk, versions...)
+			note(fmt.Sprintf("RESTMapping(%v, %q)", gk, versions), mapping, err)
+			mappings, err := m.RESTMappings(gk, versions...)
+			note(fmt.Sprintf("RESTMappings(%v, %q)", gk, versions), len(mappings), err)
+			for _, mapping := range mappings {
+				note("and", mapping, nil)
+			}
 		}
 	}
-}
-
-func (p *parity) resources(gv schema.GroupVersion, r metav1.APIResource) {
 	if strings.Contains(r.Name, "/") {
-		return // a subresource: every question would be a miss
+		return all // a subresource: every other question would be a miss
 	}
 	prefix, _, _ := strings.Cut(gv.Group, ".")
 	for _, name := range slices.Compact([]string{r.Name, r.SingularName, strings.ToUpper(r.Name)}) {
-		ask(p, "ResourceSingularizer "+name, func(m meta.RESTMapper) (string, error) { return m.ResourceSingularizer(name) })
+		singular, err := m.ResourceSingularizer(name)
+		note("ResourceSingularizer "+name, singular, err)
 		for _, q := range []schema.GroupVersionResource{
 			gv.WithResource(name), {Group: gv.Group, Resource: name}, {Version: gv.Version, Resource: name},
 			{Resource: name}, {Group: prefix, Resource: name},
 		} {
-			ask(p, fmt.Sprintf("KindFor %v", q), func(m meta.RESTMapper) (schema.GroupVersionKind, error) { return m.KindFor(q) })
-			ask(p, fmt.Sprintf("KindsFor %v", q), func(m meta.RESTMapper) ([]schema.GroupVersionKind, error) { return m.KindsFor(q) })
-			ask(p, fmt.Sprintf("ResourceFor %v", q), func(m meta.RESTMapper) (schema.GroupVersionResource, error) { return m.ResourceFor(q) })
-			ask(p, fmt.Sprintf("ResourcesFor %v", q), func(m meta.RESTMapper) ([]schema.GroupVersionResource, error) { return m.ResourcesFor(q) })
+			kind, err := m.KindFor(q)
+			note(fmt.Sprint("KindFor ", q), kind, err)
+			kinds, err := m.KindsFor(q)
+			note(fmt.Sprint("KindsFor ", q), kinds, err)
+			resource, err := m.ResourceFor(q)
+			note(fmt.Sprint("ResourceFor ", q), resource, err)
+			resources, err := m.ResourcesFor(q)
+			note(fmt.Sprint("ResourcesFor ", q), resources, err)
 		}
 	}
-}
-
-func ask[T any](p *parity, question string, put func(meta.RESTMapper) (T, error)) {
-	p.asked++
-	want, wantErr := put(p.theirs)
-	got, gotErr := put(p.ours)
-	if diff := cmp.Diff(want, got, sameScope); diff != "" {
-		p.t.Errorf("%s: (-client-go +ours)\n%s", question, diff)
-	}
-	if diff := cmp.Diff(errorText(wantErr), errorText(gotErr)); diff != "" {
-		p.t.Errorf("%s: (-client-go +ours)\n%s", question, diff)
-	}
-}
-
-var sameScope = cmp.Comparer(func(a, b meta.RESTScope) bool { return a == b })
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return fmt.Sprintf("%T: %v", err, err)
+	return all
 }

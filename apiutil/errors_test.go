@@ -40,7 +40,7 @@ type faultCase struct {
 
 func faultCases() []faultCase {
 	roots := fakeapi.At("/api", "/apis")
-	return []faultCase{
+	cases := []faultCase{
 		{name: "refused", fault: fakeapi.Refused()},
 		{name: "reset in mid-body", fault: fakeapi.ResetMidBody()},
 		{name: "timeout", fault: fakeapi.Timeout()},
@@ -70,12 +70,16 @@ func faultCases() []faultCase {
 		{name: "null group list", fault: fakeapi.NullItems(), match: roots, reach: hidesSome},
 		{name: "duplicate groups", fault: fakeapi.DuplicateGroups(), reach: hidesNone},
 	}
+	for name, fault := range notFounds() {
+		cases = append(cases, faultCase{name: "404, " + name, fault: fault})
+	}
+	return cases
 }
 
 func unconditional(req *http.Request) bool { return req.Header.Get("If-None-Match") == "" }
 
 // What has happened to a mapper when the fault begins.
-var faultStages = []string{"at first use", "after warm-up", "after Reset"}
+var faultStages = []string{"at first use", "after warm-up", "after Reset", "after ResetGroup"}
 
 // TestFaultIsNeverNoMatch meets each fault with each form of lookup, at each stage, on both
 // kinds of server: never NoMatch for what the fault hid, what is known is served,
@@ -90,8 +94,9 @@ func TestFaultIsNeverNoMatch(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					for _, stage := range faultStages {
 						for i, form := range lookupForms(faultKnown) {
-							if strings.Contains(form.name, "sFor ") && stage != "after warm-up" {
-								continue // they go the way of their singular, and there is a lot to do
+							if strings.Contains(form.name, "sFor ") && stage != "after warm-up" ||
+								strings.HasPrefix(fc.name, "404, ") && !strings.HasPrefix(form.name, "RESTMapping ") {
+								continue // all forms go the same way, and there is a lot to do
 							}
 							f := &faultPlay{faultCase: fc, forms: forms, stage: stage, form: i}
 							f.play(t, faultNewKind)
@@ -163,8 +168,11 @@ func (f *faultPlay) begin(t *testing.T) {
 	}
 	f.server.PutVersion("example.com", fakeVersion("v1", "Known", "New"))
 	f.server.PutVersion("example.org", fakeVersion("v1", "Newer"))
-	if f.stage == "after Reset" {
+	switch f.stage {
+	case "after Reset":
 		f.mapper.Reset()
+	case "after ResetGroup":
+		f.mapper.ResetGroup(faultKnown.Group)
 	}
 	f.server.TakeRequests()
 }
@@ -192,7 +200,7 @@ func (f *faultPlay) judge(t *testing.T, form lookupForm, wanted schema.GroupVers
 		return
 	case err != nil && meta.IsNoMatchError(err) && !served && f.reach != hidesAll:
 		return
-	case err == nil, meta.IsNoMatchError(err), f.reach == hidesNone:
+	case err == nil, meta.IsNoMatchError(err), f.reach == hidesNone, form.what == "singular" && answer != form.subject:
 		t.Errorf("%s, %s, for %s: %q, %v", form.name, f.stage, wanted.Kind, answer, err)
 		return
 	}
@@ -223,55 +231,127 @@ func (f *faultPlay) judgeError(t *testing.T, form lookupForm, err error) {
 	}
 }
 
-// If no version can be read, the singular is not known: the name comes back as it was
-// given, with an error that is not NoMatch.
-func TestSingularizerWhileNothingAnswers(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		everyVersion := fakeapi.At("/api/v1", "/apis/example.com/v1", "/apis/other.example.com/v1")
-		heal := server.SetFault(everyVersion, fakeapi.Status(503, 0))
-		for _, group := range []string{"", "example.com", "other.example.com"} {
-			server.PutVersion(group, fakeapi.Version{Name: "v1", Stale: true})
-		}
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		for range 3 {
-			for _, resource := range []string{"foos", "absents", ""} {
-				got, err := m.ResourceSingularizer(resource)
-				if got != resource || err == nil || meta.IsNoMatchError(err) {
-					t.Errorf("%q: %q, %v", resource, got, err)
-				}
-			}
-			m.Reset()
-		}
-		heal()
-		server.PutVersion("example.com", fakeVersion("v1", "Foo"))
-		if got, err := m.ResourceSingularizer("foos"); got != "foo" || err != nil {
-			t.Errorf("healed: %q, %v", got, err)
-		}
-	})
+// asBody is a 404 with that body.
+func asBody(contentType, body string) fakeapi.Fault {
+	return echo(404, contentType, func(string) string { return body })
 }
 
-// An error says what was looked up.
-func TestErrorSaysWhatWasLookedUp(t *testing.T) {
-	server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
-	server.SetFault(nil, fakeapi.Refused())
-	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-	resource := func(group, version string) error {
-		_, err := m.KindFor(schema.GroupVersionResource{Group: group, Version: version, Resource: "foos"})
-		return err
+// notFounds are answers with code 404 that do not come from an API server, or that do not
+// say what it serves.
+func notFounds() map[string]fakeapi.Fault {
+	const page = "<!DOCTYPE html>\n<title>404</title>"
+	status := asStatus("the server could not find the requested resource")
+	return map[string]fakeapi.Fault{
+		"nothing":                   fakeapi.Empty(404),
+		"nothing that says JSON":    asBody("application/json", ""),
+		"blanks":                    fakeapi.Text(404, " \r\n\t\n"),
+		"a page":                    fakeapi.StatusText(404),
+		"a page with a charset":     asBody("Text/HTML; charset=utf-8", page),
+		"a page without a type":     asBody("", " \r\n"+page),
+		"a page that says plain":    asBody("text/plain", "\n"+page),
+		"a page that says JSON":     asBody("application/json", page),
+		"a page with a broken type": asBody("html; ;", page),
+		"an empty page":             asBody("text/html", ""),
+		"default backend - 404":     fakeapi.Text(404, "default backend - 404"),
+		"the text and more":         fakeapi.Text(404, "404 page not found: no route to /apis/example.com"),
+		"not found":                 fakeapi.Text(404, "404 Not Found\n"),
+		"no route, JSON":            asBody("application/json", `{"message":"no Route matched with those values"}`),
+		"an empty object":           asBody("application/json", "{}"),
+		"null":                      asBody("application/json", "null"),
+		"a string":                  asBody("application/json", `"404 page not found"`),
+		"another kind":              asBody("application/json", strings.Replace(status, `"Status"`, `"Error"`, 1)),
+		"half a Status":             asBody("application/json", status[:len(status)/2]),
+		"a Status, then a page":     asBody("application/json", status+"<html></html>"),
+		"fault filter abort":        fakeapi.Text(404, "fault filter abort"),
+		"a list where none can be":  asBody("application/json", `{"kind":"APIResourceList","groupVersion":"example.com/v1","resources":[]}`),
+		"protobuf without a Status": asBody("application/vnd.kubernetes.protobuf", "k8s\x00"),
 	}
-	kind := func(versions ...string) error {
-		_, err := m.RESTMapping(schema.GroupKind{Group: "a", Kind: "Foo"}, versions...)
-		return err
+}
+
+// absences are what an API server says of a path that it does not serve.
+func absences() map[string]fakeapi.Fault {
+	status := asStatus("the server could not find the requested resource")
+	return map[string]fakeapi.Fault{
+		"a Status":              fakeapi.Status(404, 0),
+		"a Status and blanks":   asBody("application/json", "\n"+status+" \n"),
+		"a Status of no type":   asBody("", status),
+		"the text":              fakeapi.Text(404, "404 page not found\n"),
+		"the text without end":  fakeapi.Text(404, "404 page not found"),
+		"the text with blanks":  fakeapi.Text(404, " 404 page not found\r\n\n"),
+		"the text of no type":   asBody("", "404 page not found\n"),
+		"the text, as unknown":  asBody("application/octet-stream", "404 page not found\n"),
+		"the text, as any JSON": asBody("application/json", "404 page not found\n"),
 	}
-	for want, err := range map[string]error{
-		`resource "foos" in any group:`:                 resource("", ""),
-		`resource "foos" in group "a":`:                 resource("a", ""),
-		`resource "foos" in group "a", versions ["v1"]`: resource("a", "v1"),
-		`kind "Foo" in group "a":`:                      kind(),
-		`kind "Foo" in group "a", versions ["v1" "v2"]`: kind("v1", "v2"),
-	} {
-		if err == nil || !strings.HasPrefix(err.Error(), "failed to look up "+want) {
-			t.Errorf("%v; want it to begin with failed to look up %s", err, want)
+}
+
+// An answer of an API server is believed, whatever its Content-Type.
+func TestTheServerSaysAbsent(t *testing.T) {
+	for name, fault := range absences() {
+		t.Run(name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+				readAll(t, m)
+				server.Remove(fooKind.Group)
+				server.SetFault(fakeapi.InGroup(fooKind.Group), fault)
+				m.ResetGroup(fooKind.Group)
+				wantAbsent(t, m, fooKind, barKind)
+				if _, err := m.RESTMapping(fooKind.GroupKind()); !meta.IsNoMatchError(err) {
+					t.Errorf("without a version: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A cache that drops Vary hands the aggregated form of /api to everybody.
+func TestCacheWithoutVaryDoesNoHarm(t *testing.T) {
+	for _, form := range []string{"json", "vnd.kubernetes.protobuf"} {
+		inBubble(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+				if req.URL.Path == "/api" {
+					req = req.Clone(req.Context())
+					req.Header.Set("Accept", "application/"+form+";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
+				}
+				return server.Client().Transport.RoundTrip(req)
+			}), apiutil.DynamicRESTMapperOptions{})
+			readAll(t, m)
+			for range 2 {
+				if err := miss(m, ""); !meta.IsNoMatchError(err) {
+					t.Errorf("%s: %v", form, err)
+				}
+			}
+			server.PutVersion("", fakeVersion("v1", "Pod", "Later"))
+			if _, err := m.RESTMapping(schema.GroupKind{Kind: "Later"}); err != nil {
+				t.Errorf("%s: %v", form, err)
+			}
+		})
+	}
+}
+
+// A gateway that answers every conditional request with 304 and the ETag of what it has
+// says that this has changed.
+func TestNotModifiedWithAnotherETagIsAChange(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
+			conditional := !unconditional(req)
+			req = req.Clone(req.Context())
+			req.Header.Del("If-None-Match")
+			resp, err := server.Client().Transport.RoundTrip(req)
+			if err == nil && conditional {
+				resp.StatusCode, resp.Status, resp.Body, resp.ContentLength = 304, "304 Not Modified", http.NoBody, 0
+			}
+			return resp, err
+		}), apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		serve(server, newKind)
+		server.TakeRequests()
+		if _, err := m.RESTMapping(newKind.GroupKind()); err != nil {
+			t.Error(err)
 		}
-	}
+		if n := len(server.TakeRequests()); n != 3 {
+			t.Errorf("%d requests; want /api, and /apis twice", n)
+		}
+	})
 }

@@ -4,10 +4,7 @@ package apiutil_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"time"
 
@@ -116,20 +113,6 @@ func ExampleDynamicRESTMapperProvider() {
 	// example.com/v1, Resource=widgets namespace
 }
 
-// Start a controller once its CustomResourceDefinition has arrived.
-func ExampleDynamicRESTMapper_WaitForKinds() {
-	server := fakeapi.New(widgets)
-	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
-	if err := mapper.WaitForKinds(context.Background(), widget.WithVersion("v1")); err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println("the controller starts")
-
-	// Output:
-	// the controller starts
-}
-
 // The first lookup after a kind has come finds it, even in a group that was known before.
 func ExampleNewDynamicRESTMapper() {
 	server := fakeapi.New(widgets) // stands for the cluster
@@ -145,7 +128,8 @@ func ExampleNewDynamicRESTMapper() {
 	// example.com/v1, Kind=Gadget
 }
 
-// After a Reset, a known kind is looked up on the server again.
+// After a Reset, a known kind is looked up on the server again. If you know which group has
+// changed, mapper.ResetGroup("example.com") saves the reads of the others.
 func ExampleDynamicRESTMapper_Reset() {
 	server := fakeapi.New(widgets)
 	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
@@ -158,20 +142,6 @@ func ExampleDynamicRESTMapper_Reset() {
 	// Output:
 	// namespace
 	// root
-}
-
-// If you know which group changed, the others need not be read.
-func ExampleDynamicRESTMapper_ResetGroup() {
-	server := fakeapi.New(append(fakeapi.Typical(1, 1, 1), widgets)...)
-	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
-	must(mapper.RESTMapping(widget))
-	server.Remove("example.com")
-	mapper.ResetGroup("example.com")
-	_, err := mapper.RESTMapping(widget)
-	fmt.Println("no match:", meta.IsNoMatchError(err))
-
-	// Output:
-	// no match: true
 }
 
 // Reset mappers if an error means that discovery is stale, and only then.
@@ -211,96 +181,6 @@ func ExampleDynamicRESTMapper_Subscribe() {
 	// Added Gadget
 }
 
-// Keep something for a kind for as long as the served API stays the same.
-func ExampleDynamicRESTMapper_Generation() {
-	server := fakeapi.New(widgets)
-	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
-	must(mapper.RESTMapping(widget))
-	kept := mapper.Generation()
-	_, _ = mapper.RESTMapping(gadget) // read, and nothing changed
-	fmt.Println("still good:", mapper.Generation() == kept)
-
-	server.Put(exampleGroup(true, "Widget", "Gadget"))
-	_, _ = mapper.RESTMapping(gadget)
-	fmt.Println("still good:", mapper.Generation() == kept)
-
-	// Output:
-	// still good: true
-	// still good: false
-}
-
-// Start is what the manager calls: mgr.Add(mapper).
-func ExampleDynamicRESTMapper_Start() {
-	server := fakeapi.New(widgets)
-	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{
-		RefreshInterval: 10 * time.Millisecond, // ten minutes outside of an example
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
-	go func() { done <- mapper.Start(ctx) }()
-
-	changes := mapper.Subscribe(ctx)
-	<-changes // what is served to begin with
-	server.Put(exampleGroup(true, "Widget", "Gadget"))
-	for _, change := range <-changes { // nobody has asked for it
-		fmt.Println(change.Type, change.Mapping.GroupVersionKind.Kind)
-	}
-	cancel()
-	fmt.Println("the end:", <-done)
-
-	// Output:
-	// Added Gadget
-	// the end: <nil>
-}
-
-// Status returns what is known, and marshals to JSON.
-func ExampleDynamicRESTMapper_Status() {
-	server := fakeapi.New(exampleGroup(true, "Widget", "Gadget"))
-	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
-	must(mapper.RESTMapping(widget))
-	status := mapper.Status()
-	fmt.Println(status.Groups, "group,", status.Kinds, "kinds, failures:", status.ConsecutiveFailures)
-	text, err := json.Marshal(status)
-	fmt.Println(len(text) > 0, err)
-
-	// Output:
-	// 1 group, 2 kinds, failures: 0
-	// true <nil>
-}
-
-// Healthz fails once reads have failed for long: mgr.AddHealthzCheck("restmapper", mapper.Healthz).
-func ExampleDynamicRESTMapper_Healthz() {
-	server := fakeapi.New(widgets)
-	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: time.Nanosecond})
-	server.SetFault(fakeapi.All(), fakeapi.Status(http.StatusServiceUnavailable, 0))
-	for range 2 {
-		_, _ = mapper.RESTMapping(widget)
-		time.Sleep(time.Millisecond)
-	}
-	fmt.Println("healthy:", mapper.Healthz(nil) == nil)
-
-	// Output:
-	// healthy: false
-}
-
-// The debug page goes beside the metrics: mgr.AddMetricsServerExtraHandler("/debug/restmapper", mapper.DebugHandler()).
-func ExampleDynamicRESTMapper_DebugHandler() {
-	server := fakeapi.New(widgets)
-	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
-	page := mapper.DebugHandler()
-	must(mapper.RESTMapping(widget))
-	answer := httptest.NewRecorder()
-	page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/restmapper?format=json", nil))
-	var known struct {
-		Kinds []struct{ Kind, Resource string }
-	}
-	err := json.Unmarshal(answer.Body.Bytes(), &known)
-	fmt.Println(known.Kinds, err)
-
-	// Output:
-	// [{Widget widgets}] <nil>
-}
-
 // A program that makes a client for each piece of work asks the fleet for the mapper. The
 // server is read once.
 func ExampleFleet_For() {
@@ -314,31 +194,4 @@ func ExampleFleet_For() {
 
 	// Output:
 	// requests: 2
-}
-
-// A provider of clusters makes a mapper for each, and engages it with a context that ends
-// when the cluster goes.
-func ExampleFleet_Engage() {
-	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{
-		RefreshInterval: 10 * time.Millisecond, // ten minutes outside of an example
-	})
-	server := fakeapi.New(widgets)
-	paris := must(fleet.For("", server.Config(), server.Client())) // MapperProvider: fleet.Provider("") in cluster.Options
-	ctx, remove := context.WithCancel(context.Background())
-	if err := fleet.Engage(ctx, "paris", paris); err != nil { // cluster.GetRESTMapper()
-		fmt.Println(err)
-	}
-
-	changes := paris.Subscribe(ctx)
-	<-changes // what is served to begin with
-	server.Put(exampleGroup(true, "Widget", "Gadget"))
-	for _, change := range <-changes { // nobody has asked for it
-		fmt.Println(change.Type, change.Mapping.GroupVersionKind.Kind)
-	}
-	fmt.Println("healthy:", fleet.Healthz(nil) == nil, "clusters:", len(fleet.Status()))
-	remove()
-
-	// Output:
-	// Added Gadget
-	// healthy: true clusters: 1
 }

@@ -6,14 +6,20 @@ package apiutil_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
-	"strconv"
+	"runtime"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 
@@ -76,7 +82,7 @@ func (f *fleetTest) refreshes() int {
 // wantRunning fails the test unless n mappers refresh.
 func (f *fleetTest) wantRunning(t *testing.T, when string, n int) {
 	t.Helper()
-	if got := f.refreshes(); got < 10*n || got > 12*n {
+	if got := f.refreshes(); got/10 != n {
 		t.Errorf("%s: %d refreshes in ten minutes, want about %d", when, got, 10*n)
 	}
 }
@@ -103,81 +109,22 @@ func forKey(t *testing.T, f *apiutil.Fleet, key string, server *fakeapi.Server) 
 	return m
 }
 
-// The first client of a key reads the server, in two requests. The others read nothing.
-func TestFleetReadsOncePerKey(t *testing.T) {
+// Many that are the first of a key at once share a mapper, and what it reads.
+func TestFleetForAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		f, server := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{}), newServer(fakeapi.Aggregated())
-		first := forKey(t, f, "a", server)
-		for range 10_000 {
-			if forKey(t, f, "a", server) != first {
-				t.Fatal("another mapper for the same key")
-			}
-		}
-		wantRequests(t, server, "10,001 clients of one key", "/api 200", "/apis 200")
-		if forKey(t, f, "b", server) == first {
-			t.Error("one mapper for two keys")
-		}
-		wantRequests(t, server, "another key", "/api 200", "/apis 200")
-		f.Remove("a")
-		f.Remove("a")
-		if forKey(t, f, "a", server) == first {
-			t.Error("a removed mapper is still there")
-		}
-		wantRequests(t, server, "a removed key", "/api 200", "/apis 200")
-		server.SetLatency(time.Second) // so that all have asked before the first read ends
-		var all sync.WaitGroup
+		f := newFleetTest()
+		f.server.SetLatency(time.Second) // so that all have asked before the first read ends
 		found := make([]*apiutil.DynamicRESTMapper, 50)
-		for i := range found {
-			all.Add(1)
-			go func() {
-				defer all.Done()
-				found[i] = forKey(t, f, "c", server)
-			}()
-		}
-		all.Wait()
-		for _, m := range found {
-			if m != found[0] {
-				t.Error("two mappers for one key that was new to many at once")
-			}
+		allAtOnce(len(found), func(i int) { found[i] = forKey(t, f.Fleet, "a", f.server) })
+		if len(slices.Compact(found)) != 1 {
+			t.Error("two mappers for one key")
 		}
 		// Those that came while the first was reading may read once more.
-		if n := len(server.TakeRequests()); n > 4 {
-			t.Errorf("%d requests for many at once", n)
+		if n := len(f.server.TakeRequests()); n > 4 {
+			t.Errorf("%d requests", n)
 		}
+		f.Remove("a")
 	})
-}
-
-// Without a key nothing is shared, and nothing is kept.
-func TestFleetWithoutKey(t *testing.T) {
-	f, server := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{}), newServer(fakeapi.Aggregated())
-	first, second := forKey(t, f, "", server), forKey(t, f, "", server)
-	if first == second {
-		t.Error("one mapper twice")
-	}
-	if len(f.Status()) > 0 {
-		t.Errorf("kept: %v", f.Status())
-	}
-	if err := f.Engage(t.Context(), "", forKey(t, f, "", server)); err != nil || len(f.Status()) != 1 {
-		t.Errorf("a cluster of no name: %v, %v", err, f.Status())
-	}
-	first, second = forKey(t, f, "", server), forKey(t, f, "", server)
-	if first == second {
-		t.Error("one mapper twice, because a cluster has no name")
-	}
-}
-
-// tokens notes who has asked a server.
-type tokens struct {
-	next http.RoundTripper
-	mu   sync.Mutex
-	seen map[string]int
-}
-
-func (tk *tokens) RoundTrip(req *http.Request) (*http.Response, error) {
-	tk.mu.Lock()
-	tk.seen[req.Header.Get("Authorization")]++
-	tk.mu.Unlock()
-	return tk.next.RoundTrip(req)
 }
 
 // A key stands for a server and credentials, and nothing else is compared: a caller that
@@ -186,9 +133,13 @@ func (tk *tokens) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestFleetKeyOfAnotherConfig(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
-		forConfig := func(server *fakeapi.Server, token string) (*apiutil.DynamicRESTMapper, *tokens) {
-			asked := &tokens{next: server.Client().Transport, seen: map[string]int{}}
-			cfg := &rest.Config{Host: "http://fake.invalid", Transport: asked, BearerToken: token, QPS: -1}
+		asked := map[string]bool{} // by whom, and which server
+		forConfig := func(name string, server *fakeapi.Server) *apiutil.DynamicRESTMapper {
+			cfg := &rest.Config{Host: "http://fake.invalid", BearerToken: name, QPS: -1}
+			cfg.Transport = through(func(req *http.Request) (*http.Response, error) {
+				asked[req.Header.Get("Authorization")+" at "+name] = true
+				return server.Client().Transport.RoundTrip(req)
+			})
 			client, err := rest.HTTPClientFor(cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -197,91 +148,28 @@ func TestFleetKeyOfAnotherConfig(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return m, asked
+			return m
+		}
+		wantAsked := func(want ...string) {
+			t.Helper()
+			if got := slices.Sorted(maps.Keys(asked)); !slices.Equal(got, want) {
+				t.Errorf("asked by %q, want %q", got, want)
+			}
 		}
 		server, hostile := newServer(fakeapi.Aggregated()), newServer(fakeapi.Aggregated())
 		serve(hostile, newKind)
-		first, askedFirst := forConfig(server, "first")
+		first := forConfig("first", server)
 		wantServed(t, first, fooKind)
-		second, askedSecond := forConfig(hostile, "second")
-		wantServed(t, second, fooKind)
+		second := forConfig("second", hostile)
 		wantAbsent(t, second, newKind)
 		time.Sleep(time.Minute)
 		wantServed(t, second, fooKind)
 		synctest.Wait()
-		if len(askedSecond.seen) != 0 || len(askedFirst.seen) != 1 || askedFirst.seen["Bearer first"] == 0 {
-			t.Errorf("the first server was asked by %v, the second by %v", askedFirst.seen, askedSecond.seen)
-		}
+		wantAsked("Bearer first at first")
 		f.Remove("a")
-		second, askedSecond = forConfig(hostile, "second")
-		wantServed(t, second, newKind)
+		wantServed(t, forConfig("second", hostile), newKind)
 		wantAbsent(t, first, newKind)
-		if len(askedSecond.seen) != 1 || askedSecond.seen["Bearer second"] == 0 || len(askedFirst.seen) != 1 {
-			t.Errorf("removed: the first server was asked by %v, the second by %v", askedFirst.seen, askedSecond.seen)
-		}
-	})
-}
-
-// What is not used for IdleTimeout goes, by itself, and its refresh with it. A lookup is a
-// use, also one that answers as stock's mapper does; so is For.
-func TestFleetIdleTimeout(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFleetTest()
-		f.IdleTimeout = 5 * time.Minute
-		used := forKey(t, f.Fleet, "used", f.server)
-		asked := forKey(t, f.Fleet, "asked", f.server)
-		stock := forKey(t, f.Fleet, "stock", f.server)
-		forKey(t, f.Fleet, "idle", f.server)
-		engaged := f.new(t)
-		leave := f.join(t, "engaged", engaged)
-		for minute := range 20 {
-			time.Sleep(time.Minute)
-			wantServed(t, used, fooKind)
-			if _, err := stock.RESTMapping(fooKind.GroupKind(), apiutil.AsStock(fooKind.Version)...); err != nil {
-				t.Fatal(err)
-			}
-			if forKey(t, f.Fleet, "asked", f.server) != asked {
-				t.Fatalf("gone after %d minutes though it was asked for each minute", minute+1)
-			}
-			if _, ok := f.Status()["idle"]; ok != (minute < 5) {
-				t.Fatalf("idle for %d minutes: in the fleet %t", minute+1, ok)
-			}
-		}
-		f.wantMapper(t, "used", used)
-		f.wantMapper(t, "stock", stock)
-		f.wantMapper(t, "engaged", engaged)
-		time.Sleep(6 * time.Minute)
-		f.wantMapper(t, "used", nil)
-		f.wantMapper(t, "asked", nil)
-		f.wantRunning(t, "one is engaged", 1)
-		leave()
-		f.wantRunning(t, "none is left", 0)
-		wantServed(t, used, fooKind) // who has it may go on using it
-	})
-}
-
-// At most MaxMappers stay, the ones used last, and of those that are engaged all.
-func TestFleetMaxMappers(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newFleetTest()
-		f.MaxMappers = 3
-		engaged := f.new(t)
-		defer f.join(t, "engaged", engaged)()
-		for i := range 3 {
-			forKey(t, f.Fleet, strconv.Itoa(i), f.server)
-		}
-		forKey(t, f.Fleet, "0", f.server)
-		for i := range 2 {
-			forKey(t, f.Fleet, strconv.Itoa(i+3), f.server)
-		}
-		for key, there := range map[string]bool{"engaged": true, "0": true, "1": false, "2": false, "3": true, "4": true} {
-			if _, ok := f.Status()[key]; ok != there {
-				t.Errorf("%q is in the fleet: %t", key, ok)
-			}
-		}
-		f.wantRunning(t, "three and the engaged one", 4)
-		time.Sleep(11 * time.Minute)
-		f.wantRunning(t, "the engaged one", 1)
+		wantAsked("Bearer first at first", "Bearer second at second")
 	})
 }
 
@@ -289,11 +177,9 @@ func TestFleetMaxMappers(t *testing.T) {
 func TestFleetResetOnNoMatch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		log, logger := newTestLog()
-		f := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{Logger: logger})
-		servers := map[string]*fakeapi.Server{"a": newServer(fakeapi.Aggregated()), "b": newServer(fakeapi.Aggregated())}
-		for key, server := range servers {
+		f, server := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{Logger: logger}), newServer(fakeapi.Aggregated())
+		for _, key := range []string{"a", "b"} {
 			forKey(t, f, key, server)
-			server.TakeRequests()
 		}
 		if f.ResetOnNoMatch(nil) || f.ResetOnNoMatch(context.Canceled) {
 			t.Error("reset for an error that says nothing of discovery")
@@ -301,10 +187,268 @@ func TestFleetResetOnNoMatch(t *testing.T) {
 		if !f.ResetOnNoMatch(fmt.Errorf("reconcile: %w", &meta.NoKindMatchError{GroupKind: newKind.GroupKind()})) {
 			t.Error("not reset")
 		}
-		for key, server := range servers {
+		server.TakeRequests()
+		for _, key := range []string{"a", "b"} {
 			forKey(t, f, key, server)
 			wantRequests(t, server, "the lookup after the reset", "/api 304", "/apis 304")
 			wantLine(t, log.containing(`because discovery is stale" "cluster"="`+key+`"`), "the RESTMapper is reset")
 		}
 	})
+}
+
+func TestFleetEngageErrors(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFleetTest()
+		started := f.new(t)
+		defer startMapper(t, started)()
+		synctest.Wait()
+		provided, err := apiutil.NewDynamicRESTMapper(f.server.Config(), f.server.Client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone, cancel := context.WithCancelCause(context.Background())
+		cancel(errors.New("the cluster is gone"))
+		m := f.new(t)
+		defer f.join(t, "a", m)()
+		for want, err := range map[string]error{
+			"a <nil>, was not made by the fleet, set MapperProvider":         f.Engage(t.Context(), "a", nil),
+			"a *apiutil.DynamicRESTMapper, was not made":                     f.Engage(t.Context(), "a", (*apiutil.DynamicRESTMapper)(nil)),
+			"a *meta.DefaultRESTMapper, was not made by the fleet":           f.Engage(t.Context(), "a", meta.NewDefaultRESTMapper(nil)),
+			"a *apiutil.DynamicRESTMapper, was not made by the fleet":        f.Engage(t.Context(), "a", provided),
+			"DynamicRESTMapper, was not made by the fleet":                   f.Engage(t.Context(), "a", newFleetTest().new(t)),
+			"RESTMapper was started before, but only the fleet may start it": f.Engage(t.Context(), "a", started),
+			"the cluster is gone": f.Engage(gone, "a", f.new(t)),
+		} {
+			if err == nil || !strings.Contains(err.Error(), `cluster "a" does not join`) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v; want %q", err, want)
+			}
+		}
+		f.wantMapper(t, "a", m)
+		if err := m.Start(context.Background()); err == nil {
+			t.Error("Start is not told that the fleet has started the mapper")
+		}
+	})
+}
+
+// A stubborn transport does not give up with the context.
+type stubborn struct {
+	release chan struct{}
+	next    http.RoundTripper
+	lists   atomic.Int64 // of CRDs, that were sent
+}
+
+func (s *stubborn) RoundTrip(req *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(req.URL.Path, "/customresourcedefinitions") {
+		s.lists.Add(1)
+	}
+	<-s.release
+	return s.next.RoundTrip(req)
+}
+
+// A mapper that hangs when it should stop does not refresh twice at a time when it is engaged
+// again, and holds up no other, not even one that comes under its name.
+func TestFleetMapperHangsAtStop(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, MaxAge: -1, WatchAPIs: true})
+		f := &fleetTest{fleet, newServer(fakeapi.Aggregated())}
+		hanging := &stubborn{release: make(chan struct{}), next: f.server.Client().Transport}
+		m := f.through(t, &http.Client{Transport: hanging})
+		begun := time.Now()
+		for range 100 {
+			f.join(t, "a", m)()
+			f.wantMapper(t, "a", nil)
+		}
+		if n := hanging.lists.Load(); n != 1 {
+			t.Errorf("%d watchers of CRDs at a time", n)
+		}
+		next := f.new(t)
+		leaveNext := f.join(t, "a", next)
+		if took := time.Since(begun); took > 0 {
+			t.Errorf("the next cluster has waited %v", took)
+		}
+		f.wantMapper(t, "a", next)
+		f.wantRunning(t, "beside the one that hangs", 1)
+		leaveNext()
+		leave := f.join(t, "a", m)
+		close(hanging.release)
+		synctest.Wait()
+		f.wantRunning(t, "released", 1)
+		leave()
+		f.wantRunning(t, "gone", 0)
+	})
+}
+
+// Start returns when all that the fleet has started has ended or was given up, and not before.
+func TestFleetStartWaits(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
+		f := &fleetTest{fleet, newServer(fakeapi.Aggregated())}
+		hanging := &stubborn{release: make(chan struct{}), next: f.server.Client().Transport}
+		defer close(hanging.release)
+		f.join(t, "a", f.through(t, &http.Client{Transport: hanging}))
+		f.join(t, "gone", f.through(t, &http.Client{Transport: hanging}))()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		begun := time.Now()
+		err := f.Start(ctx)
+		if took := time.Since(begun); err != nil || took < 400*time.Millisecond || took > 1400*time.Millisecond {
+			t.Errorf("Start returned %v after %v; requests that cannot be cancelled have a second", err, took)
+		}
+		f.wantMapper(t, "a", nil)
+		if f.NeedLeaderElection() {
+			t.Error("Start would wait for leader election")
+		}
+	})
+}
+
+// The check does not fail if one cluster is down, but only if all are. Those that fail do not
+// slow down the others.
+func TestFleetHealth(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newFleetTest()
+		var servers []*fakeapi.Server
+		for i := range 4 {
+			f.server = newServer(fakeapi.Aggregated())
+			servers = append(servers, f.server)
+			defer f.join(t, fmt.Sprint("cluster-", i), f.new(t))()
+		}
+		for down := range servers {
+			if err := f.Healthz(nil); err != nil {
+				t.Errorf("%d of %d are down: %v", down, len(servers), err)
+			}
+			servers[down].SetFault(fakeapi.All(), fakeapi.Status(http.StatusServiceUnavailable, 0))
+			time.Sleep(10 * time.Minute)
+			for i := range servers {
+				status := f.Status()[fmt.Sprint("cluster-", i)]
+				if status.UnhealthySince.IsZero() != (i > down) || i > down && time.Since(status.LastSuccess) > time.Minute {
+					t.Errorf("cluster-%d, with those up to %d down: %+v", i, down, status)
+				}
+			}
+		}
+		err := f.Healthz(nil)
+		for _, want := range []string{`cluster "cluster-0": API discovery has failed since`, `"cluster-3"`, "503"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("no %q in: %v", want, err)
+			}
+		}
+		servers[2].ClearFaults()
+		time.Sleep(10 * time.Minute)
+		if err := f.Healthz(nil); err != nil || newFleetTest().Healthz(nil) != nil {
+			t.Errorf("one has recovered, or there is none: %v", err)
+		}
+	})
+}
+
+// Log lines of a mapper name its cluster, and not one that it was for and that has gone.
+func TestFleetLog(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		log, logger := newTestLog()
+		fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true, Logger: logger})
+		f := &fleetTest{fleet, newServer(fakeapi.Aggregated())}
+		m := f.new(t)
+		defer f.join(t, "a", m)()
+		wantLine(t, log.containing("customresourcedefinitions"), "cannot watch for API changes", `"cluster"="a"`)
+		f.join(t, "b", m)()
+		f.server.SetFault(fakeapi.All(), fakeapi.Refused())
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		wantLine(t, log.containing("API discovery fails"), `"cluster"="a"`)
+	})
+}
+
+// 300 clusters come and go ten times, all at once, some in the middle of their start,
+// some with a config that replaces another. Then many identities come that do not go. Nothing
+// remains of the clusters, and of the identities only MaxMappers: no entry, no goroutine, no
+// open watch, no mapper.
+func TestFleetChurn(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	const clusters, rounds = 300, 10
+	server := newServer(fakeapi.Aggregated())
+	watched := newWatchServer(server)
+	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true})
+	fleet.MaxMappers = 50
+	var made, freed atomic.Int64
+	mapperOf := func(key string) *apiutil.DynamicRESTMapper {
+		transport := &transportOf{watched}
+		m, err := fleet.For(key, server.Config(), &http.Client{Transport: transport})
+		if err != nil {
+			t.Error(err)
+		}
+		made.Add(1)
+		runtime.SetFinalizer(transport, func(*transportOf) { freed.Add(1) })
+		return m
+	}
+	engage := func(cluster string) context.CancelFunc {
+		ctx, cancel := context.WithCancel(context.Background())
+		if err := fleet.Engage(ctx, cluster, mapperOf("")); err != nil {
+			t.Error(err)
+		}
+		return cancel
+	}
+	var all sync.WaitGroup
+	for i := range clusters {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			cluster := fmt.Sprintf("cluster-%d", i)
+			for round := range rounds {
+				leave := engage(cluster)
+				if i%3 == 0 {
+					engage(cluster) // replaces the one before, which leaves later
+					defer leave()
+					leave = engage(cluster)
+				}
+				if i%3 == 1 {
+					m, err := fleet.For(cluster, nil, nil)
+					if err != nil {
+						t.Errorf("%s is not engaged: %v", cluster, err)
+					} else if err := lookUp(m, fooKind); err != nil {
+						t.Errorf("%s in round %d: %v", cluster, round, err)
+					}
+				}
+				leave()
+			}
+		}()
+	}
+	for range 20 { // meanwhile somebody looks
+		fleet.Status()
+		if err := fleet.Healthz(nil); err != nil {
+			t.Error(err)
+		}
+	}
+	all.Wait()
+	wantSoon(t, "no cluster is engaged", func() bool { return len(fleet.Status()) == 0 })
+	defer func() { t.Logf("%d mappers made, %d freed", made.Load(), freed.Load()) }()
+	wantFreed := func(kept int64) {
+		t.Helper()
+		wantSoon(t, "every mapper that is gone is freed", func() bool {
+			runtime.GC()
+			return freed.Load() == made.Load()-kept
+		})
+	}
+	wantFreed(0)
+	for i := range 10 * fleet.MaxMappers {
+		wantServed(t, mapperOf(fmt.Sprint("identity-", i)), fooKind)
+	}
+	wantFreed(int64(fleet.MaxMappers))
+	for key := range fleet.Status() {
+		fleet.Remove(key)
+	}
+	wantFreed(0)
+	for resource, list := range watched.lists {
+		wantSoon(t, "no watch of "+resource+" is open", func() bool { return list.watches() == 0 })
+	}
+}
+
+// A transportOf lives for as long as the mapper that has it, which is in a cycle of
+// pointers: its own finalizer would not run.
+type transportOf struct{ http.RoundTripper }
+
+func wantSoon(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not so after 30 s: %s", what)
+		}
+	}
 }

@@ -64,6 +64,8 @@ func newWatchedMapper(t *testing.T, server *fakeapi.Server) (*apiutil.DynamicRES
 
 var typical = schema.GroupVersionKind{Group: "g0001.example.com", Version: "v1", Kind: "Kind0001A"}
 
+func typicalGroup(n int) string { return fmt.Sprintf("g%04d.example.com", n) }
+
 // typicalAs is another kind in the same place.
 func typicalAs(kind string) schema.GroupVersionKind {
 	return typical.GroupVersion().WithKind(kind)
@@ -89,29 +91,6 @@ func TestHitsDoNotWait(t *testing.T) {
 		}
 		misses.Wait()
 	})
-}
-
-// A lookup that begins while a flight is under way takes the next one: the kind
-// came after the server had put together its answer to the first.
-func TestLookupsTakeTheNextFlight(t *testing.T) {
-	for _, form := range lookupForms(typicalAs("Late")) {
-		t.Run(form.name, func(t *testing.T) {
-			eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-				var older sync.WaitGroup
-				defer older.Wait()
-				for range 3 {
-					older.Go(func() {
-						if answer, err := form.ask(context.Background(), m); err == nil && answer != form.want {
-							t.Errorf("%q", answer)
-						}
-					})
-				}
-				synctest.Wait()
-				server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A", "Late"))
-				allAtOnce(3, func(int) { form.wantAnswer(t, m, "with an older flight under way") })
-			})
-		})
-	}
 }
 
 // The requests of one lookup that names a group follow each other. Those of one that
@@ -141,58 +120,38 @@ func TestRequestsOfOneLookup(t *testing.T) {
 	})
 }
 
-// A lookup whose context ends leaves. The flight goes on and publishes what it finds.
-func TestLookupLeavesWhenItsContextEnds(t *testing.T) {
-	eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		server.PutVersion(typical.Group, fakeVersion("v1", "Kind0001A", "Late"))
-		ctx, cancel := context.WithTimeout(context.Background(), latency/2)
-		defer cancel()
-		start := time.Now()
-		_, err := m.RESTMappingWithContext(ctx, typicalAs("Late").GroupKind(), "v1")
-		if took := time.Since(start); took != latency/2 || !errors.Is(err, context.DeadlineExceeded) || meta.IsNoMatchError(err) {
-			t.Errorf("left after %v: %v", took, err)
-		}
-		time.Sleep(latency / 2)
-		synctest.Wait()
-		server.TakeRequests()
-		if err := lookUp(m, typicalAs("Late")); err != nil || len(server.TakeRequests()) > 0 {
-			t.Errorf("what the flight found is not there: %v", err)
-		}
-	})
-}
-
 // Lookups at once share their reads, and those in different groups do not wait for each other.
 func TestLookupsAtOnce(t *testing.T) {
 	type bounds struct{ aggregated, legacy int } // of the requests
 	number := func(i int) string { return fmt.Sprintf("Absent%d", i) }
-	for _, test := range []struct {
-		name      string
+	absent := func(m *apiutil.DynamicRESTMapper, group, kind string, versions ...string) error {
+		_, err := m.RESTMapping(schema.GroupKind{Group: group, Kind: kind}, versions...)
+		return err
+	}
+	for name, test := range map[string]struct {
 		n         int
 		lookup    func(m *apiutil.DynamicRESTMapper, i int) error
 		latencies float64 // that all may take
 		requests  bounds
 	}{
-		{"one kind, one version", 200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group, "v1") }, 3, bounds{3, 3}},
-		{"200 kinds, one version", 200, func(m *apiutil.DynamicRESTMapper, i int) error { return lookUp(m, typicalAs(number(i))) }, 3, bounds{3, 3}},
-		{"one kind, any version", 200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group) }, 5, bounds{8, 4}},
-		{"200 kinds, any version", 200, func(m *apiutil.DynamicRESTMapper, i int) error {
-			_, err := m.RESTMapping(typicalAs(number(i)).GroupKind())
-			return err
-		}, 5, bounds{8, 4}},
-		{"200 resources, any group", 200, func(m *apiutil.DynamicRESTMapper, i int) error {
-			_, err := m.KindFor(schema.GroupVersionResource{Resource: number(i)})
-			return err
-		}, 12, bounds{4, 2 * 23}},
-		{"10 absent groups, a version", 10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com", "v1") }, 2.5, bounds{10, 10}},
-		{"10 absent groups, no version", 10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com") }, 5, bounds{40, 40}},
-		{"10 known groups, a version", 10, func(m *apiutil.DynamicRESTMapper, i int) error {
-			return miss(m, fmt.Sprintf("g%04d.example.com", i+1), "v1")
-		}, 2.5, bounds{10, 10}},
+		"the first of a program":       {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return lookUp(m, typical) }, 6, bounds{6, 6}},
+		"one kind, one version":        {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group, "v1") }, 3, bounds{3, 3}},
+		"200 kinds, one version":       {200, func(m *apiutil.DynamicRESTMapper, i int) error { return absent(m, typical.Group, number(i), "v1") }, 3, bounds{3, 3}},
+		"one kind, any version":        {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return miss(m, typical.Group) }, 5, bounds{8, 4}},
+		"200 kinds, any version":       {200, func(m *apiutil.DynamicRESTMapper, i int) error { return absent(m, typical.Group, number(i)) }, 5, bounds{8, 4}},
+		"200 lookups, any group":       {200, func(m *apiutil.DynamicRESTMapper, _ int) error { return missByResource(m, "") }, 12, bounds{4, 2 * 23}},
+		"10 absent groups, a version":  {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com", "v1") }, 2.5, bounds{10, 10}},
+		"10 absent groups, no version": {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, number(i)+".example.com") }, 5, bounds{40, 40}},
+		"10 known groups, a version":   {10, func(m *apiutil.DynamicRESTMapper, i int) error { return miss(m, typicalGroup(i+1), "v1") }, 2.5, bounds{10, 10}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+				first := name == "the first of a program"
+				if first {
+					m, _ = newWatchedMapper(t, server) // which knows nothing yet
+				}
 				took := allAtOnce(test.n, func(i int) {
-					if err := test.lookup(m, i); !meta.IsNoMatchError(err) {
+					if err := test.lookup(m, i); meta.IsNoMatchError(err) == first || first && err != nil {
 						t.Error(err)
 					}
 				})
@@ -204,18 +163,6 @@ func TestLookupsAtOnce(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The first lookups of a program come all at once.
-func TestStormOfFirstLookupsCostsFewRequests(t *testing.T) {
-	eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, _ *apiutil.DynamicRESTMapper) {
-		m, _ := newWatchedMapper(t, server) // which knows nothing yet
-		allAtOnce(200, func(int) { wantServed(t, m, typical) })
-		// The first of them starts the first flight at once, the others share the second.
-		if requests := server.TakeRequests(); len(requests) > 6 {
-			t.Errorf("%d requests: %v", len(requests), requests)
-		}
-	})
 }
 
 // What a lookup in many groups holds while it reads them grows with their number, and not
@@ -247,3 +194,112 @@ func TestLookupInManyGroupsHoldsLittle(t *testing.T) {
 		}
 	})
 }
+
+// hangingGroups are custom groups that do not answer.
+var hangingGroups = []string{typicalGroup(10), typicalGroup(11), typicalGroup(12)}
+
+// F9: a miss in one group does not wait for others that hang, however often they
+// are asked for. Nor does the first lookup of a known kind after a Reset.
+func TestNobodyWaitsForHangingGroups(t *testing.T) {
+	askings := [][]string{nil, {"v1"}, {"v1", "v2", "v3"}} // the versions that are named
+	lookups := map[string]func(m *apiutil.DynamicRESTMapper) error{}
+	for _, versions := range askings {
+		for where, group := range map[string]string{"known": typical.Group, "absent": "nowhere.example.com", "core": ""} {
+			lookups[fmt.Sprintf("miss of %q in %s", versions, where)] = func(m *apiutil.DynamicRESTMapper) error { return miss(m, group, versions...) }
+		}
+	}
+	for _, gvk := range []schema.GroupVersionKind{{Version: "v1", Kind: "Pod"}, {Group: typical.Group, Version: "v3", Kind: typical.Kind}} {
+		lookups[gvk.Kind+" after a Reset"] = func(m *apiutil.DynamicRESTMapper) error { m.Reset(); return lookUp(m, gvk) }
+	}
+	timed := func(t *testing.T, m *apiutil.DynamicRESTMapper, what string) time.Duration {
+		start := time.Now()
+		if err := lookups[what](m); err != nil && !meta.IsNoMatchError(err) {
+			t.Error(err)
+		}
+		return time.Since(start)
+	}
+	for _, asked := range askings {
+		for what := range lookups {
+			t.Run(fmt.Sprintf("%q/%s", asked, what), func(t *testing.T) {
+				eachWarmMapper(t, 3, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+					undisturbed := timed(t, m, what)
+					server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
+					ctx, cancel := context.WithCancel(context.Background())
+					var others sync.WaitGroup
+					for n := range 9 {
+						others.Go(func() {
+							for ctx.Err() == nil {
+								_, _ = m.RESTMappingWithContext(ctx, schema.GroupKind{Group: hangingGroups[n%3], Kind: fmt.Sprint("Absent", n)}, asked...)
+							}
+						})
+					}
+					time.Sleep(5 * time.Second) // until they do nothing but hang
+					for n := range 3 {
+						if took := timed(t, m, what); took > undisturbed*3/2 {
+							t.Errorf("try %d took %v, and %v undisturbed", n, took, undisturbed)
+						}
+						time.Sleep(13 * time.Second)
+					}
+					cancel()
+					others.Wait()
+				})
+			})
+		}
+	}
+}
+
+// What is called with a context returns when that ends, with its cause and without NoMatch.
+// The reads go on, and their results stay. A thousand calls leave nothing behind.
+func TestCallsEndWithTheirContext(t *testing.T) {
+	hanging := schema.GroupVersionKind{Group: hangingGroups[0], Version: "v1", Kind: "Absent"}
+	lookup := func(versions ...string) func(context.Context, *apiutil.DynamicRESTMapper) error {
+		return func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
+			_, err := m.RESTMappingWithContext(ctx, hanging.GroupKind(), versions...)
+			return err
+		}
+	}
+	calls := map[string]func(context.Context, *apiutil.DynamicRESTMapper) error{
+		"a lookup": lookup(), "of a version": lookup("v1"), "of two": lookup("v1", "v2"),
+		"Refresh of a group": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
+			return m.Refresh(ctx, typical.Group, hanging.Group)
+		},
+		"WaitForKinds": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
+			return m.WaitForKinds(ctx, typical, hanging)
+		},
+	}
+	eachWarmMapper(t, 3, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+		server.SetFault(fakeapi.InGroup(hanging.Group), fakeapi.Timeout())
+		before, reason := goroutines(), errors.New("the caller has changed its mind")
+		for range 200 {
+			for name, call := range calls {
+				ctx, cancel := context.WithTimeoutCause(context.Background(), latency/2, reason)
+				start := time.Now()
+				err := call(ctx, m)
+				if took := time.Since(start); took != latency/2 || !errors.Is(err, reason) || meta.IsNoMatchError(err) {
+					t.Fatalf("%s returned after %v: %v", name, took, err)
+				}
+				cancel()
+			}
+		}
+		synctest.Wait()
+		if now := goroutines(); now > before+20 {
+			t.Errorf("%d goroutines, %d before", now, before)
+		}
+		time.Sleep(5 * time.Minute)
+		server.ClearFaults()
+		serve(server, hanging)
+		ctx, cancel := context.WithTimeout(context.Background(), latency/2)
+		defer cancel()
+		if err := lookup("v1")(ctx, m); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("5 minutes later: %v", err)
+		}
+		time.Sleep(latency / 2)
+		synctest.Wait()
+		server.TakeRequests()
+		wantServed(t, m, hanging)
+		wantRequests(t, server, "after the read of a lookup that has left")
+	})
+}
+
+// mostPatient is for how long a lookup of something known waits for what hangs.
+const mostPatient = 3 * time.Second

@@ -155,27 +155,16 @@ func (l *testLog) add(args string) {
 func (l *testLog) take(prefix string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var found []string
-	for _, line := range l.lines {
-		if strings.HasPrefix(line, prefix) {
-			found = append(found, line)
-		}
-	}
+	lines := l.lines
 	l.lines = nil
-	return found
+	return slices.DeleteFunc(lines, func(line string) bool { return !strings.HasPrefix(line, prefix) })
 }
 
 // containing lists the lines so far that contain text.
 func (l *testLog) containing(text string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var found []string
-	for _, line := range l.lines {
-		if strings.Contains(line, text) {
-			found = append(found, line)
-		}
-	}
-	return found
+	return slices.DeleteFunc(slices.Clone(l.lines), func(line string) bool { return !strings.Contains(line, text) })
 }
 
 // wantLine fails the test unless there is one line, and it contains all the texts.
@@ -209,11 +198,7 @@ func newMapperThrough(t *testing.T, server *fakeapi.Server, transport http.Round
 // newMapper makes a mapper of a fake server, through a client of its own.
 func newMapper(t *testing.T, server *fakeapi.Server, opts apiutil.DynamicRESTMapperOptions) *apiutil.DynamicRESTMapper {
 	t.Helper()
-	m, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), server.Client(), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return newMapperThrough(t, server, server.Client().Transport, opts)
 }
 
 // fakeGroup and fakeVersion describe what a fake server serves. A kind is

@@ -48,28 +48,23 @@ var herdScenarios = map[string]func(h *herd){
 	},
 	// The only server goes away with all its connections, is back after 10 seconds,
 	// and knows its custom resources after 5 more.
-	"restart": func(h *herd) { h.servers[0].restart(10*time.Second, 5*time.Second) },
+	"restart": func(h *herd) { h.restart(0, 10*time.Second, 5*time.Second) },
 	// The only server crashes and is started again at once.
-	"crash": func(h *herd) { h.servers[0].restart(time.Second, 500*time.Millisecond) },
+	"crash": func(h *herd) { h.restart(0, time.Second, 500*time.Millisecond) },
 	// All connections are cut, and the server is there at once.
-	"cut": func(h *herd) { h.servers[0].restart(0, 0) },
+	"cut": func(h *herd) { h.restart(0, 0, 0) },
 	// A second server comes to serve more, and after a minute the first as well.
 	"upgrade": func(h *herd) {
-		for _, s := range slices.Backward(h.servers) {
-			go func() {
-				time.Sleep(time.Millisecond)
-				upgrade(s.Server)
-			}()
-			s.restart(10*time.Second, 5*time.Second)
+		for i, s := range slices.Backward(h.servers) {
+			time.AfterFunc(time.Millisecond, func() {
+				serve(s.Server, lateKind)
+				s.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar", "Baz"))
+				serve(s.Server, newKind)
+			})
+			h.restart(i, 10*time.Second, 5*time.Second)
 			time.Sleep(time.Minute)
 		}
 	},
-}
-
-func upgrade(s *fakeapi.Server) {
-	serve(s, lateKind)
-	s.PutVersion("example.com", fakeVersion("v1", "Foo", "Bar", "Baz"))
-	serve(s, newKind)
 }
 
 // A fleet of replicas, each with an interval and watches, does not flood the server,
@@ -156,9 +151,9 @@ type herd struct {
 	servers  []*herdServer
 	watched  *watchServer // of all servers: they have one etcd
 	replicas []*apiutil.DynamicRESTMapper
-	turn     atomic.Uint64
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards what follows, and the state of the servers
+	turn     int
 	requests []time.Time // refused ones, too
 
 	lookups, wrong, failed atomic.Int64
@@ -167,8 +162,6 @@ type herd struct {
 // A herdServer is an API server that may be down.
 type herdServer struct {
 	*fakeapi.Server
-
-	mu     sync.Mutex
 	down   bool
 	living context.Context // of its connections
 	kill   context.CancelFunc
@@ -193,9 +186,6 @@ func newHerd(t *testing.T, replicas, servers int) *herd {
 
 // roundTrip is the way of every request of every replica.
 func (h *herd) roundTrip(req *http.Request) (*http.Response, error) {
-	h.mu.Lock()
-	h.requests = append(h.requests, time.Now())
-	h.mu.Unlock()
 	s, living := h.next()
 	if s == nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
@@ -210,36 +200,36 @@ func (h *herd) roundTrip(req *http.Request) (*http.Response, error) {
 	return h.watched.RoundTrip(req)
 }
 
-// next is the server whose turn it is; nil if none listens.
+// next counts a request and returns the server whose turn it is; nil if none listens.
 func (h *herd) next() (s *herdServer, living context.Context) {
-	first := int(h.turn.Add(1))
-	for n := range h.servers {
-		s := h.servers[(first+n)%len(h.servers)]
-		s.mu.Lock()
-		down, living := s.down, s.living
-		s.mu.Unlock()
-		if !down {
-			return s, living
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.requests = append(h.requests, time.Now())
+	for range h.servers {
+		h.turn++
+		if s := h.servers[h.turn%len(h.servers)]; !s.down {
+			return s, s.living
 		}
 	}
 	return nil, nil
 }
 
-// restart cuts all connections. The server is down for a while, and boots for another.
-func (s *herdServer) restart(down, booting time.Duration) {
-	s.mu.Lock()
-	s.down = down > 0
-	kill := s.kill
-	s.living, s.kill = context.WithCancel(context.Background())
-	s.mu.Unlock()
-	kill()
+// restart cuts all connections of a server. It is down for a while, and boots for another.
+func (h *herd) restart(i int, down, booting time.Duration) {
+	set := func(down bool) (kill context.CancelFunc) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		s := h.servers[i]
+		s.down, kill = down, s.kill
+		s.living, s.kill = context.WithCancel(context.Background())
+		return kill
+	}
+	set(down > 0)()
 	time.Sleep(down)
 	if booting > 0 {
-		defer s.Boot(fakeapi.Booting{Unknown: []string{"example.com", "other.example.com", "new.example.com"}})()
+		defer h.servers[i].Boot(fakeapi.Booting{Unknown: []string{"example.com", "other.example.com", "new.example.com"}})()
 	}
-	s.mu.Lock()
-	s.down = false
-	s.mu.Unlock()
+	set(false)
 	time.Sleep(booting)
 }
 

@@ -23,22 +23,14 @@ func TestConstructorsDoNothing(t *testing.T) {
 	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
 	cfg, client := server.Config(), server.Client()
 	others := goleak.IgnoreCurrent()
-	mappers := []meta.RESTMapper{}
-	keep := func(m meta.RESTMapper, err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		mappers = append(mappers, m)
-	}
+	all := apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Millisecond, WatchAPIs: true, NegativeTTL: time.Hour, UnhealthyAfter: time.Nanosecond}
 	for range 20 {
-		keep(apiutil.NewDynamicRESTMapper(cfg, client))
-		keep(apiutil.DynamicRESTMapperProvider(apiutil.DynamicRESTMapperOptions{})(cfg, client))
-		keep(apiutil.NewDynamicRESTMapperWithOptions(cfg, client, apiutil.DynamicRESTMapperOptions{
-			RefreshInterval: time.Millisecond, WatchAPIs: true, NegativeTTL: time.Hour, UnhealthyAfter: time.Nanosecond,
-		}))
-	}
-	for _, m := range mappers {
-		meta.MaybeResetRESTMapper(m)
+		for _, m := range []meta.RESTMapper{
+			must(apiutil.NewDynamicRESTMapper(cfg, client)), must(apiutil.DynamicRESTMapperProvider(all)(cfg, client)),
+			must(apiutil.NewDynamicRESTMapperWithOptions(cfg, client, all)),
+		} {
+			meta.MaybeResetRESTMapper(m)
+		}
 	}
 	goleak.VerifyNone(t, others)
 	if requests := server.TakeRequests(); len(requests) > 0 {
@@ -50,29 +42,32 @@ func TestArgumentsThatCannotBe(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	const secret = "password-in-the-url"
 	cfg, client := &rest.Config{Host: "http://fake.invalid"}, &http.Client{}
+	type options = apiutil.DynamicRESTMapperOptions
 	for name, test := range map[string]struct {
 		cfg    *rest.Config
 		client *http.Client
-		opts   apiutil.DynamicRESTMapperOptions
+		opts   options
 		want   string
 	}{
-		"no config":                  {nil, client, apiutil.DynamicRESTMapperOptions{}, "cfg is nil"},
-		"no client":                  {cfg, nil, apiutil.DynamicRESTMapperOptions{}, "httpClient is nil"},
-		"neither":                    {nil, nil, apiutil.DynamicRESTMapperOptions{}, "nil"},
-		"host":                       {&rest.Config{Host: "http://user:" + secret + "@[fake.invalid"}, client, apiutil.DynamicRESTMapperOptions{}, "rest.Config"},
-		"RefreshInterval":            {cfg, client, apiutil.DynamicRESTMapperOptions{RefreshInterval: -1}, "RefreshInterval"},
-		"NegativeTTL":                {cfg, client, apiutil.DynamicRESTMapperOptions{NegativeTTL: -1}, "NegativeTTL"},
-		"RequestTimeout":             {cfg, client, apiutil.DynamicRESTMapperOptions{RequestTimeout: -1}, "RequestTimeout"},
-		"MaxResponseBytes":           {cfg, client, apiutil.DynamicRESTMapperOptions{MaxResponseBytes: -1}, "MaxResponseBytes"},
-		"no unit of RefreshInterval": {cfg, client, apiutil.DynamicRESTMapperOptions{RefreshInterval: 30}, "RefreshInterval is 30ns, less than 1ms: give it with its unit"},
-		"no unit of MaxAge":          {cfg, client, apiutil.DynamicRESTMapperOptions{MaxAge: 30}, "MaxAge is 30ns"},
-		"no unit of RequestTimeout":  {cfg, client, apiutil.DynamicRESTMapperOptions{RequestTimeout: 30}, "RequestTimeout is 30ns"},
-		"UnhealthyAfter":             {cfg, client, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: -1}, "UnhealthyAfter"},
+		"no config":                  {nil, client, options{}, "cfg is nil"},
+		"no client":                  {cfg, nil, options{}, "httpClient is nil"},
+		"neither":                    {nil, nil, options{}, "nil"},
+		"host":                       {&rest.Config{Host: "http://user:" + secret + "@[fake.invalid"}, client, options{}, "rest.Config"},
+		"RefreshInterval":            {cfg, client, options{RefreshInterval: -1}, "RefreshInterval"},
+		"NegativeTTL":                {cfg, client, options{NegativeTTL: -1}, "NegativeTTL"},
+		"RequestTimeout":             {cfg, client, options{RequestTimeout: -1}, "RequestTimeout"},
+		"MaxResponseBytes":           {cfg, client, options{MaxResponseBytes: -1}, "MaxResponseBytes"},
+		"no unit of RefreshInterval": {cfg, client, options{RefreshInterval: 30}, "RefreshInterval is 30ns, less than 1ms: give it with its unit"},
+		"no unit of MaxAge":          {cfg, client, options{MaxAge: 30}, "MaxAge is 30ns"},
+		"no unit of RequestTimeout":  {cfg, client, options{RequestTimeout: 30}, "RequestTimeout is 30ns"},
+		"UnhealthyAfter":             {cfg, client, options{UnhealthyAfter: -1}, "UnhealthyAfter"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := apiutil.NewDynamicRESTMapperWithOptions(test.cfg, test.client, test.opts)
 			wantRefusal(t, m == nil, err, test.want, secret)
 			mapper, err := apiutil.DynamicRESTMapperProvider(test.opts)(test.cfg, test.client)
+			wantRefusal(t, mapper == nil, err, test.want, secret)
+			mapper, err = apiutil.NewFleet(test.opts).Provider("a")(test.cfg, test.client)
 			wantRefusal(t, mapper == nil, err, test.want, secret)
 			if test.opts == (apiutil.DynamicRESTMapperOptions{}) {
 				mapper, err := apiutil.NewDynamicRESTMapper(test.cfg, test.client)
@@ -105,26 +100,18 @@ func TestArgumentsAndAnswersBelongToTheCaller(t *testing.T) {
 	}
 	transport := client.Transport
 	*cfg, *client = rest.Config{Host: "http://elsewhere.invalid"}, http.Client{}
-	foo := schema.GroupKind{Group: "example.com", Kind: "Foo"}
+	all := schema.GroupVersionResource{Group: "example.com", Resource: "foos"}
 	for range 2 {
 		versions := []string{"v1", "v2"}
-		mappings, err := m.RESTMappings(foo, versions...)
-		if err != nil || len(mappings) != 2 || mappings[0].Resource.Resource != "foos" {
-			t.Fatalf("%v, %v", mappings, err)
+		mappings, _ := m.RESTMappings(schema.GroupKind{Group: "example.com", Kind: "Foo"}, versions...)
+		kinds, _ := m.KindsFor(all)
+		resources, _ := m.ResourcesFor(all)
+		if len(mappings) != 2 || len(kinds) != 2 || len(resources) != 2 ||
+			mappings[0].Resource.Resource != "foos" || kinds[0].Kind != "Foo" || resources[0].Resource != "foos" {
+			t.Fatalf("%v, %v, %v", mappings, kinds, resources)
 		}
-		versions[0] = "v9"
-		*mappings[0] = meta.RESTMapping{}
-		mappings[1] = nil
-		kinds, err := m.KindsFor(schema.GroupVersionResource{Resource: "foos"})
-		if err != nil || len(kinds) != 2 || kinds[0].Kind != "Foo" {
-			t.Fatalf("%v, %v", kinds, err)
-		}
-		kinds[0].Kind = "Bar"
-		resources, err := m.ResourcesFor(schema.GroupVersionResource{Group: "example.com", Resource: "foos"})
-		if err != nil || len(resources) != 2 || resources[0].Resource != "foos" {
-			t.Fatalf("%v, %v", resources, err)
-		}
-		resources[0].Resource = "bars"
+		versions[0], *mappings[0], mappings[1] = "v9", meta.RESTMapping{}, nil
+		kinds[0].Kind, resources[0].Resource = "Bar", "bars"
 	}
 	for _, r := range server.TakeRequests() {
 		if r.Host != "fake.invalid" {

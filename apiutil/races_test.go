@@ -7,7 +7,6 @@ package apiutil_test
 import (
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -124,39 +123,5 @@ func TestResetsBesideOlderReads(t *testing.T) {
 				})
 			})
 		}
-	}
-}
-
-// A kind that moves from one version to another and back, and is served by one of
-// them at any moment, is never NoMatch for a lookup that takes either, if the mapper knew
-// before where it was.
-func TestMovingKindIsNeverAbsent(t *testing.T) {
-	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
-	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-	moving := schema.GroupKind{Group: "example.com", Kind: "Moving"}
-	serve := func(n int) {
-		tables := [][]string{{"Stays", "Moving"}, {"Stays"}}
-		server.Put(fakeGroup(moving.Group, fakeVersion("v1", tables[n%2]...), fakeVersion("v2", tables[(n+1)%2]...)))
-	}
-	var wrong atomic.Int64
-	const tries = 500
-	for n := range tries {
-		serve(n)
-		_ = miss(m, moving.Group, "v1", "v2")
-		allAtOnce(12, func(i int) {
-			switch {
-			case i == 0:
-				serve(n + 1)
-			case i < 4:
-				_ = miss(m, moving.Group, []string{"v1", "v2"}[i%2])
-			default:
-				if _, err := m.RESTMapping(moving); err != nil && wrong.Add(1) <= 3 {
-					t.Errorf("try %d: %v", n, err)
-				}
-			}
-		})
-	}
-	if n := wrong.Load(); n > 0 {
-		t.Errorf("%d wrong answers in %d tries", n, tries)
 	}
 }

@@ -5,6 +5,7 @@ package apiutil
 import (
 	"context"
 	"net/http"
+	"reflect" //nolint:depguard // Only it can tell a nil pointer of a type that is not ours.
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,7 +52,7 @@ func ResetOnNoMatch(err error, mappers ...meta.RESTMapper) bool {
 	}
 	reset := false
 	for _, mapper := range mappers {
-		if ours, ok := mapper.(*DynamicRESTMapper); ok && ours == nil { // of an optional field
+		if v := reflect.ValueOf(mapper); v.Kind() == reflect.Pointer && v.IsNil() { // of an optional field
 			continue
 		}
 		switch mapper := mapper.(type) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/restmapper"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -23,27 +23,28 @@ import (
 // Mappers that count how often they are reset, in the ways there are.
 type (
 	plainMapper       struct{ meta.RESTMapper }
-	resettableMapper  struct{ meta.RESTMapper }
-	withContextMapper struct{ meta.RESTMapper }
-	bothMapper        struct{ meta.RESTMapper }
+	resettableMapper  struct{ plainMapper }
+	withContextMapper struct{ plainMapper }
+	bothMapper        struct {
+		resettableMapper
+		withContextMapper
+		meta.RESTMapper
+	}
 )
 
-func (resettableMapper) Reset() { resetCounts.plain.Add(1) }
+// What has been called of those mappers.
+var resets, resetsWithContext int
 
-func (bothMapper) Reset() { resetCounts.plain.Add(1) }
+func (resettableMapper) Reset() { resets++ }
 
-func (withContextMapper) ResetWithContext(context.Context) { resetCounts.withContext.Add(1) }
-
-func (bothMapper) ResetWithContext(ctx context.Context) {
-	resetCounts.withContext.Add(1)
+func (withContextMapper) ResetWithContext(ctx context.Context) {
+	resetsWithContext++
 	_ = ctx.Err() // which must not be nil
 }
 
-// resetCounts is told of all resets of those mappers.
-var resetCounts struct{ plain, withContext atomic.Int32 }
-
-func takeResets() (plain, withContext int32) {
-	return resetCounts.plain.Swap(0), resetCounts.withContext.Swap(0)
+func takeResets() (plain, withContext int) {
+	defer func() { resets, resetsWithContext = 0, 0 }()
+	return resets, resetsWithContext
 }
 
 func discoveryFailed(err error) *apiutil.ErrResourceDiscoveryFailed {
@@ -89,7 +90,7 @@ func TestResetOnNoMatchErrors(t *testing.T) {
 		"discovery failed around nothing": &apiutil.ErrResourceDiscoveryFailed{},
 		"the end of a context":            context.Canceled,
 	}
-	wrappings := map[string]func(error) error{
+	for wrapping, wrap := range map[string]func(error) error{
 		"bare":    func(err error) error { return err },
 		"wrapped": func(err error) error { return fmt.Errorf("get: %w", fmt.Errorf("again: %w", err)) },
 		"joined":  func(err error) error { return errors.Join(errors.New("first"), err) },
@@ -101,67 +102,52 @@ func TestResetOnNoMatchErrors(t *testing.T) {
 			return fmt.Errorf("both: %w", utilerrors.NewAggregate([]error{errors.New("first"), err}))
 		},
 		"in a discovery failure": func(err error) error { return discoveryFailed(errors.Join(forbidden, err)) },
-	}
-	for wrapping, wrap := range wrappings {
-		for name, err := range stale {
-			wantResetOnNoMatch(t, wrapping+", "+name, wrap(err), true)
-		}
-		for name, err := range other {
-			if err == nil && wrapping != "bare" || wrapping == "in a discovery failure" && apierrors.IsNotFound(err) {
-				continue
+	} {
+		for want, errs := range map[bool]map[string]error{true: stale, false: other} {
+			for name, err := range errs {
+				if err == nil && wrapping != "bare" || wrapping == "in a discovery failure" && apierrors.IsNotFound(err) && !want {
+					continue
+				}
+				got := apiutil.ResetOnNoMatch(wrap(err), resettableMapper{})
+				if n, _ := takeResets(); got != want || (n == 1) != want {
+					t.Errorf("%s, %s: returned %t after %d resets; want %t", wrapping, name, got, n, want)
+				}
+				if apiutil.ResetOnNoMatch(wrap(err)) {
+					t.Errorf("%s, %s: returned true, nothing was there to reset", wrapping, name)
+				}
 			}
-			wantResetOnNoMatch(t, wrapping+", "+name, wrap(err), false)
 		}
-	}
-}
-
-func wantResetOnNoMatch(t *testing.T, name string, err error, want bool) {
-	t.Helper()
-	if got := apiutil.ResetOnNoMatch(err, resettableMapper{}); got != want {
-		t.Errorf("%s: returned %t; want %t", name, got, want)
-	}
-	if plain, _ := takeResets(); (plain == 1) != want {
-		t.Errorf("%s: %d resets", name, plain)
-	}
-	if apiutil.ResetOnNoMatch(err) {
-		t.Errorf("%s: returned true, nothing was there to reset", name)
 	}
 }
 
 func TestResetOnNoMatchMappers(t *testing.T) {
 	own := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{})
-	tests := []struct {
-		name               string
+	var nilPlain *plainMapper
+	for name, test := range map[string]struct {
 		mappers            []meta.RESTMapper
-		plain, withContext int32
+		plain, withContext int
 		want               bool
 	}{
-		{name: "none"},
-		{name: "nil", mappers: []meta.RESTMapper{nil, nil}},
-		{name: "one that cannot be reset", mappers: []meta.RESTMapper{plainMapper{}, meta.NewDefaultRESTMapper(nil)}},
-		{name: "one that can", mappers: []meta.RESTMapper{resettableMapper{}}, plain: 1, want: true},
-		{name: "only with a context", mappers: []meta.RESTMapper{withContextMapper{}}, withContext: 1, want: true},
-		{name: "in both ways", mappers: []meta.RESTMapper{bothMapper{}}, withContext: 1, want: true},
-		{name: "our own", mappers: []meta.RESTMapper{own}, want: true},
-		{
-			name: "many", plain: 2, withContext: 2, want: true,
-			mappers: []meta.RESTMapper{
-				nil, resettableMapper{}, plainMapper{}, withContextMapper{}, own, bothMapper{}, resettableMapper{},
-			},
+		"none":                {},
+		"nil":                 {mappers: []meta.RESTMapper{nil, nil}},
+		"nil pointers":        {mappers: []meta.RESTMapper{(*apiutil.DynamicRESTMapper)(nil), nilPlain, (*restmapper.DeferredDiscoveryRESTMapper)(nil)}},
+		"that cannot be":      {mappers: []meta.RESTMapper{plainMapper{}, meta.NewDefaultRESTMapper(nil)}},
+		"one that can":        {mappers: []meta.RESTMapper{resettableMapper{}}, plain: 1, want: true},
+		"only with a context": {mappers: []meta.RESTMapper{withContextMapper{}}, withContext: 1, want: true},
+		"in both ways":        {mappers: []meta.RESTMapper{bothMapper{}}, withContext: 1, want: true},
+		"our own":             {mappers: []meta.RESTMapper{own}, want: true},
+		"many": {
+			[]meta.RESTMapper{
+				nil, resettableMapper{}, (*apiutil.DynamicRESTMapper)(nil), plainMapper{}, withContextMapper{}, own, bothMapper{}, resettableMapper{},
+			}, 2, 2, true,
 		},
-	}
-	for _, tt := range tests {
-		if got := apiutil.ResetOnNoMatch(fmt.Errorf("wrapped: %w", &meta.NoKindMatchError{}), tt.mappers...); got != tt.want {
-			t.Errorf("%s: returned %t", tt.name, got)
+	} {
+		if apiutil.ResetOnNoMatch(nil, test.mappers...) || apiutil.ResetOnNoMatch(errors.New("any"), test.mappers...) {
+			t.Errorf("%s: reset without reason", name)
 		}
-		if plain, withContext := takeResets(); plain != tt.plain || withContext != tt.withContext {
-			t.Errorf("%s: %d resets and %d with a context; want %d and %d", tt.name, plain, withContext, tt.plain, tt.withContext)
-		}
-		if apiutil.ResetOnNoMatch(nil, tt.mappers...) || apiutil.ResetOnNoMatch(errors.New("any"), tt.mappers...) {
-			t.Errorf("%s: reset without reason", tt.name)
-		}
-		if plain, withContext := takeResets(); plain+withContext != 0 {
-			t.Errorf("%s: reset without reason", tt.name)
+		got := apiutil.ResetOnNoMatch(fmt.Errorf("wrapped: %w", &meta.NoKindMatchError{}), test.mappers...)
+		if plain, withContext := takeResets(); got != test.want || plain != test.plain || withContext != test.withContext {
+			t.Errorf("%s: returned %t after %d resets and %d with a context; want %+v", name, got, plain, withContext, test)
 		}
 	}
 }

@@ -14,12 +14,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -76,18 +79,20 @@ func (s *storyStage) background(command string, args []string) string {
 		slices.SortStableFunc(lines, func(a, b string) int { return -strings.Compare(a[:3], b[:3]) })
 		return cmp.Or(strings.Join(lines, "; "), "none")
 	case "wait":
-		s.waits[args[0]] = waitFor(s.mapper, kinds()...)
+		s.waits[args[0]] = waitFor(s.mapper, kinds())
 	case "waits":
-		if w := s.waits[args[0]]; !w.over() {
+		synctest.Wait()
+		select {
+		case err := <-s.waits[args[0]].done:
+			return errorWord(err)
+		default:
 			return "waits"
-		} else {
-			return errorWord(w.err)
 		}
 	case "run":
-		s.controllers[args[0]] = runController(s.mapper, kinds()...)
+		s.controllers[args[0]] = runController(s.t, s.mapper, kinds())
 	case "lingers":
 		d, _ := time.ParseDuration(args[1])
-		s.controllers[args[0]].behave(d, nil)
+		s.controllers[args[0]].lingers.Store(int64(d))
 	case "cancel":
 		c := s.controllers[args[0]]
 		delete(s.controllers, args[0])
@@ -102,9 +107,6 @@ func (s *storyStage) background(command string, args []string) string {
 	case "runs":
 		synctest.Wait()
 		c := s.controllers[args[0]]
-		if c.twice.Load() {
-			s.t.Errorf("%s runs twice at once", args[0])
-		}
 		return fmt.Sprintf("begun %d, ended %d", c.begun.Load(), c.ended.Load())
 	case "log":
 		synctest.Wait()
@@ -118,6 +120,46 @@ func (s *storyStage) background(command string, args []string) string {
 		return cmp.Or(strings.Join(lines, "; "), "none")
 	}
 	return ""
+}
+
+// A waiting is a call of WaitForKinds under way.
+type waiting struct {
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func waitFor(m *apiutil.DynamicRESTMapper, gvks []schema.GroupVersionKind) waiting {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := waiting{cancel, make(chan error, 1)}
+	go func() { w.done <- m.WaitForKinds(ctx, gvks...) }()
+	return w
+}
+
+// A controller is what RunWhileServed runs.
+type controller struct {
+	begun, now, ended atomic.Int32
+	lingers           atomic.Int64 // how long after it was cancelled
+	returned          chan error   // what RunWhileServed has returned
+	cancel            context.CancelFunc
+}
+
+func runController(t *testing.T, m *apiutil.DynamicRESTMapper, gvks []schema.GroupVersionKind) *controller {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &controller{returned: make(chan error, 1), cancel: cancel}
+	go func() {
+		c.returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
+			c.begun.Add(1)
+			if c.now.Add(1) > 1 {
+				t.Error("it runs twice at once")
+			}
+			<-ctx.Done()
+			time.Sleep(time.Duration(c.lingers.Load()))
+			c.now.Add(-1)
+			c.ended.Add(1)
+			return nil
+		}, gvks...)
+	}()
+	return c
 }
 
 // messages returns the messages of log lines, and the reasons.
@@ -143,7 +185,7 @@ func (s *storyStage) observe(command string, args []string) (told string, err er
 		told = textOfAll(slices.SortedFunc(maps.Keys(failed), func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) }), schema.GroupVersion.String)
 		clear(failed) // it belongs to the caller
 		return cmp.Or(told, "none"), nil
-	case "requests", "asked", "atmost", "forget":
+	case "requests", "asked", "atmost", "atleast", "forget":
 		return s.requests(command, args)
 	case "metrics":
 		told = strings.Join(s.metrics.take(), "; ")
@@ -187,9 +229,9 @@ func (s *storyStage) requests(command string, args []string) (told string, err e
 		told = cmp.Or(strings.Join(s.sent, "; "), "none")
 	case "asked":
 		told = cmp.Or(strings.Join(slices.Compact(slices.Sorted(slices.Values(s.sent))), "; "), "none")
-	case "atmost":
-		most, err := strconv.Atoi(args[0])
-		if told = "yes"; len(s.sent) > most {
+	case "atmost", "atleast":
+		n, err := strconv.Atoi(args[0])
+		if told = "yes"; len(s.sent) > n && command == "atmost" || len(s.sent) < n && command == "atleast" {
 			told = fmt.Sprintf("%d: %s", len(s.sent), strings.Join(s.sent, "; "))
 		}
 		return told, err
@@ -242,7 +284,7 @@ func (s *storyStage) upset(name string, args []string) error {
 	case "fail":
 		fault, ok := map[string]fakeapi.Fault{
 			"503": fakeapi.Status(503, 5), "403": fakeapi.Status(403, 0), "hang": fakeapi.Timeout(), "refuse": fakeapi.Refused(),
-			"login": fakeapi.LoginPage(), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0), "cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
+			"login": fakeapi.LoginPage(), "drip": fakeapi.SlowDrip(time.Second), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0), "cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
 			"empty": fakeapi.EmptyGroupList(), "503-once": fakeapi.Times(1, fakeapi.Status(503, 0)), "refuse-once": fakeapi.Times(1, fakeapi.Refused()),
 		}[args[0]]
 		if !ok {
@@ -292,4 +334,79 @@ func faultPlace(place string) func(*http.Request) bool {
 		return fakeapi.At(place)
 	}
 	return fakeapi.InGroup(place)
+}
+
+// A fleetStage is a fleet in a story, with its mappers and engagements by name.
+type fleetStage struct {
+	*fleetTest
+	mappers map[string]*apiutil.DynamicRESTMapper
+	leave   map[string]func()
+	stop    func() error
+}
+
+// inFleet does the commands about fleets. The key "" is written as "-".
+func (s *storyStage) inFleet(command string, args []string) (told string, err error) {
+	f, key := s.fleet, ""
+	if len(args) > 0 {
+		key = strings.Trim(args[0], "-")
+	}
+	switch command {
+	case "fleet":
+		s.fleet = &fleetStage{&fleetTest{apiutil.NewFleet(s.options), s.server}, map[string]*apiutil.DynamicRESTMapper{}, map[string]func(){}, nil}
+		for _, arg := range args {
+			switch name, value, _ := strings.Cut(arg, "="); name {
+			case "IdleTimeout":
+				s.fleet.IdleTimeout, err = time.ParseDuration(value)
+			case "MaxMappers":
+				s.fleet.MaxMappers, err = strconv.Atoi(value)
+			}
+		}
+	case "for":
+		m := forKey(s.t, f.Fleet, key, f.server)
+		known := m == f.mappers[key]
+		f.mappers[key] = m
+		return map[bool]string{true: "known", false: "new"}[known], nil
+	case "use-of":
+		versions := []string{fooKind.Version}
+		if len(args) > 1 {
+			versions = apiutil.AsStock(fooKind.Version)
+		}
+		_, err = f.mappers[key].RESTMapping(fooKind.GroupKind(), versions...)
+	case "engage":
+		m := f.mappers[args[2]]
+		if m == nil {
+			m = f.new(s.t)
+			f.mappers[args[2]] = m
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		f.leave[args[0]] = cancel
+		if f.Engage(ctx, strings.Trim(args[1], "-"), m) != nil {
+			return "failed", nil
+		}
+	case "leave":
+		f.leave[args[0]]()
+	case "expel":
+		f.Remove(key)
+	case "mapper":
+		m, _ := f.For(key, nil, nil)
+		for name, known := range f.mappers {
+			if known == m {
+				return name, nil
+			}
+		}
+	case "keys", "running":
+		told = strings.Join(slices.Sorted(maps.Keys(f.Status())), ", ")
+		if told = cmp.Or(told, map[bool]string{true: "none", false: "-"}[len(f.Status()) == 0]); command == "running" {
+			told += fmt.Sprintf("; %d running", f.refreshes()/10)
+		}
+	case "start-fleet":
+		ctx, cancel := context.WithCancel(context.Background())
+		returned := make(chan error)
+		go func() { returned <- f.Start(ctx) }()
+		f.stop = func() error { cancel(); return <-returned }
+	case "stop-fleet":
+		err = f.stop()
+	}
+	synctest.Wait()
+	return told, err
 }

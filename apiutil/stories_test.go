@@ -118,7 +118,7 @@ type storyStage struct {
 	generation  uint64
 	stop, ready func()
 	subscribers map[string]*subscriber
-	waits       map[string]*waiting
+	waits       map[string]waiting
 	controllers map[string]*controller
 	metrics     *recordedMetrics
 	watched     *watchServer
@@ -128,6 +128,8 @@ type storyStage struct {
 	err         error                        // of the last lookup
 	cache       *cachedView
 	deferred    *restmapper.DeferredDiscoveryRESTMapper // over the cache
+	fleet       *fleetStage
+	options     apiutil.DynamicRESTMapperOptions // of the mapper, and of fleets
 }
 
 // do does what a command says, and returns what it prints.
@@ -147,7 +149,7 @@ func (s *storyStage) do(words []string) string {
 	if words[0] == "lookup" && s.alone && s.collect() > 0 {
 		beside = append(beside, "asked")
 	}
-	if s.alone && took > 0 && words[0] != "sleep" && words[0] != "ask" {
+	if s.alone && took > 0 && words[0] != "sleep" && words[0] != "ask" && words[0] != "running" {
 		beside = append(beside, took.String())
 	}
 	if len(beside) > 0 {
@@ -210,10 +212,12 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 		return strconv.Itoa(s.mapper.Status().Groups), nil
 	case "reset-on-no-match":
 		return map[bool]string{true: "reset", false: "not reset"}[apiutil.ResetOnNoMatch(s.err, s.mapper)], nil
-	case "status", "failures", "metrics", "use", "confirm", "doubt", "watching", "crd", "requests", "asked", "atmost", "forget":
+	case "status", "failures", "metrics", "use", "confirm", "doubt", "watching", "crd", "requests", "asked", "atmost", "atleast", "forget":
 		return s.observe(name, args)
 	case "subscribe", "unsubscribe", "changes", "wait", "waits", "run", "lingers", "cancel", "runs", "busy", "log":
 		return s.background(name, args), nil
+	case "fleet", "for", "use-of", "engage", "leave", "expel", "mapper", "keys", "running", "start-fleet", "stop-fleet":
+		return s.inFleet(name, args)
 	case "cache", "has", "list", "deferred", "poll", "reads", "fresh", "invalidate", "reset-deferred":
 		return s.discover(name, args)
 	default:
@@ -263,9 +267,9 @@ func (s *storyStage) begin(args []string) error {
 		fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")), fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")),
 		fakeGroup("other.example.com", fakeVersion("v1", "Other")),
 	}
-	s.watched = newWatchServer(s.server)
+	s.options, s.watched = opts, newWatchServer(s.server)
 	s.mapper = newMapperThrough(s.t, s.server, s.watched, opts)
-	s.subscribers, s.waits, s.controllers = map[string]*subscriber{}, map[string]*waiting{}, map[string]*controller{}
+	s.subscribers, s.waits, s.controllers = map[string]*subscriber{}, map[string]waiting{}, map[string]*controller{}
 	return nil
 }
 
@@ -278,13 +282,17 @@ func (s *storyStage) end() {
 	}
 	for _, w := range s.waits {
 		w.cancel()
-		<-w.done
 	}
 	for _, sub := range s.subscribers {
 		sub.cancel()
 	}
 	if s.stop != nil {
 		s.stop()
+	}
+	if s.fleet != nil {
+		for key := range s.fleet.Status() {
+			s.fleet.Remove(key)
+		}
 	}
 	time.Sleep(10 * time.Minute)
 }

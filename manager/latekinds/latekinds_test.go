@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -105,24 +108,46 @@ func (l *log) count(text string) int {
 
 func newManager(t *testing.T, mapper meta.RESTMapper, l *log) manager.Manager {
 	t.Helper()
-	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{
+	return newManagerOf(t, "http://127.0.0.1:1", mapper, l)
+}
+
+// newManagerOf makes a manager of the API server at that address.
+func newManagerOf(t *testing.T, address string, mapper meta.RESTMapper, l *log) manager.Manager {
+	t.Helper()
+	mgr, err := ctrl.NewManager(&rest.Config{Host: address}, ctrl.Options{
 		Logger: funcr.New(l.add, funcr.Options{}), Metrics: server.Options{BindAddress: "0"},
 		Controller:     config.Controller{SkipNameValidation: ptr.To(true)}, // for go test -count
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 	})
+	must(t, err)
+	return mgr
+}
+
+// start starts the manager. The channel has what it ends with, after cancel or by itself.
+func start(mgr manager.Manager) (cancel func(), ended <-chan error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- mgr.Start(ctx) }()
+	return cancel, result
+}
+
+// options are those of a controller that waits for widgets. It needs no leader.
+func options(name string) latekinds.Options {
+	return latekinds.Options{Name: name, Kinds: []schema.GroupVersionKind{widget}, NeedLeaderElection: new(bool)}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mgr
 }
 
 // waiting is what the gauge says of a controller.
 func waiting(t *testing.T, name string) float64 {
 	t.Helper()
 	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			if family.GetName() == "controller_runtime_late_kinds_waiting" && metric.GetLabel()[0].GetValue() == name {
@@ -134,36 +159,26 @@ func waiting(t *testing.T, name string) float64 {
 	return 0
 }
 
-func object(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
-}
-
 // TestControllerOfOneNameComesBack runs the controller that a scaffold's SetupWithManager builds
 // three times under one name, with its metrics, and sees what is logged and measured meanwhile.
 func TestControllerOfOneNameComesBack(t *testing.T) {
 	mapper, lines := newTimes(3), &log{}
 	mgr := newManager(t, mapper, lines)
 	reconciled := make(chan string)
-	opts := latekinds.Options{Name: "comes-back", Kinds: []schema.GroupVersionKind{widget}, NeedLeaderElection: new(bool)}
-	err := latekinds.Add(mgr, opts, func(given manager.Manager) error {
+	must(t, latekinds.Add(mgr, options("comes-back"), func(given manager.Manager) error {
 		if given.GetCache() == mgr.GetCache() || given.GetClient() == mgr.GetClient() {
 			t.Error("setup got the program's cache or client, and needs its own")
 		}
 		events := make(chan event.GenericEvent, 1)
-		events <- event.GenericEvent{Object: object("one")}
+		events <- event.GenericEvent{Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one"}}}
 		return ctrl.NewControllerManagedBy(given).Named("comes-back").
 			WatchesRawSource(source.Channel(events, &handler.EnqueueRequestForObject{})).
 			Complete(reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
 				reconciled <- req.Name
 				return reconcile.Result{}, nil
 			}))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(ctx) }()
+	}))
+	cancel, ended := start(mgr)
 	for range 3 {
 		if name := <-reconciled; name != "one" {
 			t.Errorf("reconciled %q, want one", name)
@@ -174,9 +189,7 @@ func TestControllerOfOneNameComesBack(t *testing.T) {
 		mapper.gone <- struct{}{}
 	}
 	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("the manager ended with %v", err)
-	}
+	must(t, <-ended)
 	if got := waiting(t, "comes-back"); got != 1 {
 		t.Errorf("the gauge is %v after the kinds went, want 1", got)
 	}
@@ -191,47 +204,55 @@ func TestControllerOfOneNameComesBack(t *testing.T) {
 
 // TestErrorsEndTheProgramUnlessAKindWent sees which errors end the manager.
 func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
+	type setup = func(n int, mgr manager.Manager) error // n counts its calls
+	returns := func(err error) setup { return func(int, manager.Manager) error { return err } }
 	noMatch := func(kind string, versions ...string) error {
 		return fmt.Errorf("index: %w", &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "example.com", Kind: kind}, SearchedVersions: versions})
 	}
+	fails := func(err error, atEnd bool) setup {
+		return func(_ int, mgr manager.Manager) error {
+			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+				if atEnd {
+					<-ctx.Done()
+				}
+				return err
+			}))
+		}
+	}
 	for name, test := range map[string]struct {
-		setup func(n int, mgr manager.Manager) error
-		runs  int
+		setup setup
 		away  bool   // the kind is not served by now
 		want  string // in the error; none: the manager goes on
 	}{
-		"setup fails":                                   {setup: func(int, manager.Manager) error { return errors.New("no") }, runs: 1, want: `set up controller "setup fails": no`},
-		"setup adds nothing":                            {setup: func(int, manager.Manager) error { return nil }, runs: 1, want: "setup has added nothing"},
-		"setup starts its manager":                      {setup: func(_ int, mgr manager.Manager) error { return mgr.Start(context.Background()) }, runs: 1, want: "must not start"},
-		"another kind is not served":                    {setup: func(int, manager.Manager) error { return noMatch("Gadget") }, runs: 1, want: `no matches for kind "Gadget"`},
-		"the controller fails":                          {setup: func(_ int, mgr manager.Manager) error { return mgr.Add(fails(errors.New("broken"))) }, runs: 1, want: "broken"},
-		"its kind went during setup":                    {setup: func(int, manager.Manager) error { return noMatch("Widget") }, runs: 1},
-		"it fails when told to stop":                    {setup: func(_ int, mgr manager.Manager) error { return mgr.Add(failsAtEnd(errors.New("broken"))) }, runs: 1},
-		"another version is not served":                 {setup: func(int, manager.Manager) error { return noMatch("Widget", "v2") }, runs: 1, want: `no matches for kind "Widget"`},
-		"a controller says no match of another version": {setup: func(_ int, mgr manager.Manager) error { return mgr.Add(fails(noMatch("Widget", "v2"))) }, runs: 1, want: `controller "`},
-		"setup meets a 404 as its kind goes":            {setup: func(int, manager.Manager) error { return errors.New("could not find the requested resource") }, runs: 1, away: true},
-		"the controller times out as its kind goes":     {setup: func(_ int, mgr manager.Manager) error { return mgr.Add(fails(errors.New("caches did not sync"))) }, runs: 1, away: true},
-		"setup adds a health check":                     {setup: func(_ int, mgr manager.Manager) error { return mgr.AddHealthzCheck("x", nil) }, runs: 1, want: "outside of setup"},
-		"setup adds a webhook": {setup: func(_ int, mgr manager.Manager) error {
+		"setup fails":                                   {setup: returns(errors.New("no")), want: `set up controller "setup fails": no`},
+		"setup adds nothing":                            {setup: returns(nil), want: "setup has added nothing"},
+		"setup starts its manager":                      {setup: func(_ int, mgr manager.Manager) error { return mgr.Start(context.Background()) }, want: "must not start"},
+		"another kind is not served":                    {setup: returns(noMatch("Gadget")), want: `no matches for kind "Gadget"`},
+		"the controller fails":                          {setup: fails(errors.New("broken"), false), want: "broken"},
+		"its kind went during setup":                    {setup: returns(noMatch("Widget"))},
+		"it fails when told to stop":                    {setup: fails(errors.New("broken"), true)},
+		"another version is not served":                 {setup: returns(noMatch("Widget", "v2")), want: `no matches for kind "Widget"`},
+		"a controller says no match of another version": {setup: fails(noMatch("Widget", "v2"), false), want: `controller "`},
+		"setup meets a 404 as its kind goes":            {setup: returns(errors.New("could not find the requested resource")), away: true},
+		"the controller times out as its kind goes":     {setup: fails(errors.New("caches did not sync"), false), away: true},
+		"setup adds a health check":                     {setup: func(_ int, mgr manager.Manager) error { return mgr.AddHealthzCheck("x", nil) }, want: "outside of setup"},
+		"setup adds a webhook": {setup: func(n int, mgr manager.Manager) error {
 			mgr.GetWebhookServer().Register("/x", http.NotFoundHandler())
-			return mgr.Add(failsAtEnd(nil))
-		}, runs: 1, want: "a webhook belongs to the program"},
-		"its kind went, and comes again": {setup: setupSecond(noMatch("Widget")), runs: 2, want: "second"},
+			return fails(nil, true)(n, mgr)
+		}, want: "a webhook belongs to the program"},
+		"its kind went, and comes again": {setup: func(n int, _ manager.Manager) error {
+			return map[bool]error{true: noMatch("Widget"), false: errors.New("second")}[n == 1]
+		}, want: "second"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mapper, lines := newTimes(test.runs, widget), &log{}
+			mapper, lines, calls := newTimes(2, widget), &log{}, 0
 			if test.away {
-				mapper = newTimes(test.runs)
+				mapper = newTimes(1)
 			}
-			mgr, calls := newManager(t, wrapped{mapper}, lines), 0
-			opts := latekinds.Options{Name: name, Kinds: []schema.GroupVersionKind{widget}, NeedLeaderElection: new(bool)}
-			if err := latekinds.Add(mgr, opts, func(mgr manager.Manager) error { calls++; return test.setup(calls, mgr) }); err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(context.Background())
+			mgr := newManager(t, wrapped{mapper}, lines)
+			must(t, latekinds.Add(mgr, options(name), func(mgr manager.Manager) error { calls++; return test.setup(calls, mgr) }))
+			cancel, ended := start(mgr)
 			defer cancel()
-			ended := make(chan error, 1)
-			go func() { ended <- mgr.Start(ctx) }()
 			if test.away {
 				for len(ended) == 0 && lines.count("A kind went while the controller started") == 0 {
 					time.Sleep(time.Millisecond)
@@ -252,27 +273,6 @@ func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
 	}
 }
 
-// setupSecond returns a setup that fails with err first, and then otherwise.
-func setupSecond(err error) func(int, manager.Manager) error {
-	return func(n int, _ manager.Manager) error {
-		if n == 1 {
-			return err
-		}
-		return errors.New("second")
-	}
-}
-
-func fails(err error) manager.Runnable {
-	return manager.RunnableFunc(func(context.Context) error { return err })
-}
-
-func failsAtEnd(err error) manager.Runnable {
-	return manager.RunnableFunc(func(ctx context.Context) error {
-		<-ctx.Done()
-		return err
-	})
-}
-
 // TestAddSaysWhatIsMissing checks the errors of wrong options.
 func TestAddSaysWhatIsMissing(t *testing.T) {
 	kinds := []schema.GroupVersionKind{widget}
@@ -289,4 +289,110 @@ func TestAddSaysWhatIsMissing(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
+}
+
+// TestRunnablesStartAfterTheCache adds, in setup, an index and a runnable that reads. The runnable
+// starts when the informer has the objects, as in any manager.
+func TestRunnablesStartAfterTheCache(t *testing.T) {
+	var listed atomic.Bool
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Has("watch") { // no list in a watch either: the informer lists
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`))
+			return
+		}
+		listed.Store(true)
+		_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`))
+	}))
+	defer api.Close()
+	mapper := newTimes(1, corev1.SchemeGroupVersion.WithKind("ConfigMap"), widget)
+	mgr := newManagerOf(t, api.URL, mapper, &log{})
+	read := make(chan error, 1)
+	must(t, latekinds.Add(mgr, options("reads"), func(mgr manager.Manager) error {
+		err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.ConfigMap{}, "x", func(client.Object) []string { return nil })
+		if err != nil {
+			return err
+		}
+		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			if !listed.Load() {
+				t.Error("the runnable started before the cache had listed")
+			}
+			read <- mgr.GetClient().List(ctx, &corev1.ConfigMapList{})
+			<-ctx.Done()
+			return nil
+		}))
+	}))
+	cancel, ended := start(mgr)
+	must(t, <-read)
+	cancel()
+	must(t, <-ended)
+}
+
+// hangs is a mapper whose server never answers.
+type hangs struct {
+	*times
+	asked chan struct{}
+}
+
+func (m hangs) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
+	close(m.asked)
+	select {}
+}
+
+func (m hangs) RESTMappingWithContext(ctx context.Context, _ schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
+	close(m.asked)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestProgramEndsWhileTheServerHangs(t *testing.T) {
+	mapper := hangs{times: newTimes(0), asked: make(chan struct{})}
+	mgr := newManager(t, mapper, &log{})
+	must(t, latekinds.Add(mgr, options("hangs"), nil))
+	cancel, ended := start(mgr)
+	<-mapper.asked
+	cancel()
+	must(t, <-ended)
+}
+
+// adds keeps what is added.
+type adds struct {
+	manager.Manager
+	controllers config.Controller
+	added       manager.Runnable
+}
+
+func (m *adds) GetControllerOptions() config.Controller { return m.controllers }
+func (m *adds) Add(r manager.Runnable) error            { m.added = r; return nil }
+
+func TestLeaderElectionDefaultsToTheManagers(t *testing.T) {
+	for name, test := range map[string]struct {
+		managers, options *bool
+		want              bool
+	}{
+		"neither":     {nil, nil, true},
+		"the manager": {ptr.To(false), nil, false},
+		"both":        {ptr.To(false), ptr.To(true), true},
+	} {
+		mgr := &adds{Manager: newManager(t, newTimes(0), &log{})}
+		mgr.controllers = config.Controller{NeedLeaderElection: test.managers, SkipNameValidation: ptr.To(true)}
+		opts := options("leader " + name)
+		opts.NeedLeaderElection = test.options
+		must(t, latekinds.Add(mgr, opts, nil))
+		if got := mgr.added.(manager.LeaderElectionRunnable).NeedLeaderElection(); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+func TestNameIsTakenOnce(t *testing.T) {
+	opts := options("taken " + fmt.Sprint(time.Now().UnixNano())) // for go test -count
+	mgr := &adds{Manager: newManager(t, newTimes(0), &log{})}
+	must(t, latekinds.Add(mgr, opts, nil))
+	if err := latekinds.Add(mgr, opts, nil); err == nil || !strings.Contains(err.Error(), "another Options.Name") {
+		t.Errorf("a second controller of the name: %v", err)
+	}
+	mgr.controllers.SkipNameValidation = ptr.To(true)
+	must(t, latekinds.Add(mgr, opts, nil))
 }

@@ -84,13 +84,28 @@ func TestRecorder(t *testing.T) {
 		}
 	}
 	// A reload is reported once nobody waits for it any more.
-	await(t, func() error { return testutil.GatherAndCompare(metrics.Registry, strings.NewReader(scrape), names...) })
-
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if err := testutil.GatherAndCompare(metrics.Registry, strings.NewReader(scrape), names...); err == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := 0.0
+	for _, family := range families {
+		if family.GetName() == "controller_runtime_restmapper_last_success_timestamp_seconds" {
+			at = family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	if at < float64(started.Unix()) || at > float64(time.Now().Unix()+1) {
+		t.Errorf("the last success was at %v", at)
+	}
 	if n, err := testutil.GatherAndCount(metrics.Registry, "controller_runtime_restmapper_reload_duration_seconds"); n != 2 || err != nil {
 		t.Errorf("%d histograms, %v; want those of bulk and version", n, err)
-	}
-	if at := lastSuccess(t); at < float64(started.Unix()) || at > float64(time.Now().Unix()+1) {
-		t.Errorf("the last success was at %v", at)
 	}
 	if _, err := restmappermetrics.New(metrics.Registry); !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
 		t.Errorf("a second recorder: %v", err)
@@ -98,31 +113,4 @@ func TestRecorder(t *testing.T) {
 	if _, err := restmappermetrics.New(prometheus.WrapRegistererWith(prometheus.Labels{"cluster": "b"}, prometheus.NewRegistry())); err != nil {
 		t.Errorf("one of its own, with a label: %v", err)
 	}
-}
-
-func await(t *testing.T, check func() error) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
-}
-
-func lastSuccess(t *testing.T) float64 {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() == "controller_runtime_restmapper_last_success_timestamp_seconds" {
-			return family.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	return 0
 }
