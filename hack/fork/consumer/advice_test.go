@@ -43,7 +43,7 @@ func TestDockerignore(t *testing.T) {
 		{"[\n", "a", 0},
 	}
 	for _, test := range tests {
-		if got := parseDockerignore(test.rules).hiddenBy(test.name); got != test.want {
+		if got := hiddenBy(test.rules, test.name); got != test.want {
 			t.Errorf("%q hides %s by line %d, not %d", test.rules, test.name, got, test.want)
 		}
 	}

@@ -164,7 +164,7 @@ func TestBadInput(t *testing.T) {
 	}{
 		"no go.mod": {func(t *testing.T, dir string) { remove(t, dir, "go.mod") }, nil, []string{"no go.mod in"}},
 		"no folder": {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "absent") }, []string{"no folder", "absent"}},
-		"a file":    {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "main.go") }, []string{"no go.mod in"}},
+		"a file":    {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "main.go") }, []string{"no folder", "main.go"}},
 		"a package": {func(t *testing.T, dir string) { forktest.Write(t, dir, "pkg/a.go", "package a\n") },
 			func(r *Request) { r.Dir = filepath.Join(r.Dir, "pkg") }, []string{"pkg: name the folder that holds your go.mod, " + string(filepath.Separator)}},
 		"broken go.mod":  {appendMod("nonsense\n"), nil, []string{"go mod edit", "nonsense"}},

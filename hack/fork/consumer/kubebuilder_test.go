@@ -100,10 +100,10 @@ func generated(t *testing.T, dir string) map[string]string {
 // lines that were advised were added.
 func inImage(t *testing.T, dir string) {
 	t.Helper()
-	rules := parseDockerignore(forktest.Text(t, dir, ".dockerignore") + "!third_party/controller-runtime/go.mod\n")
+	rules := forktest.Text(t, dir, ".dockerignore") + "!third_party/controller-runtime/go.mod\n"
 	image := t.TempDir()
 	for name, sum := range forktest.Snapshot(t, dir) {
-		if sum != "folder" && rules.hiddenBy(name) == 0 {
+		if sum != "folder" && hiddenBy(rules, name) == 0 {
 			forktest.Write(t, image, name, forktest.Text(t, dir, name))
 		}
 	}

@@ -11,23 +11,23 @@ import (
 	"testing"
 )
 
-func result() *Result {
-	return &Result{Version: "v0.25.2", Files: Files{
+// put writes a small tree.
+func put(t *testing.T) (dir string, m *Manifest) {
+	t.Helper()
+	files := Files{
 		"go.mod":      []byte("module m\n"),
 		"a/b/c.go":    []byte("package b\n"),
 		"hack/run.sh": []byte("#!/bin/sh\n"),
-	}}
-}
-
-// stage writes result into a slot's place.
-func stage(t *testing.T) (Slot, *Manifest) {
-	t.Helper()
-	slot := Slot{Dir: filepath.Join(t.TempDir(), "tree")}
-	manifest := NewManifest(result())
-	if err := slot.Put(context.Background(), result().Files, manifest); err != nil {
+	}
+	dir, m = filepath.Join(t.TempDir(), "tree"), NewManifest("v0.25.2", files)
+	err := Place(dir).Stage(context.Background(), files)
+	if err == nil {
+		err = Place(dir).Put(m)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
-	return slot, manifest
+	return dir, m
 }
 
 func TestEdits(t *testing.T) {
@@ -50,11 +50,11 @@ func TestEdits(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			slot, manifest := stage(t)
-			if err := test.edit(slot.Dir); err != nil {
+			dir, manifest := put(t)
+			if err := test.edit(dir); err != nil {
 				t.Skip(err)
 			}
-			got, err := manifest.Edits(slot.Dir)
+			got, err := manifest.Edits(dir)
 			if err != nil || !slices.Equal(got, test.want) {
 				t.Errorf("%v, %v", got, err)
 			}

@@ -8,24 +8,11 @@ import (
 	"strings"
 )
 
-// apiutilDir is where upstream's mapper lives, and ours in its place.
-const apiutilDir = "pkg/client/apiutil"
-
 // A Line is a release line of controller-runtime.
 type Line struct {
 	Minor  string // "v0.25"
 	Newest string // the newest release the tests have run on
 }
-
-// mapperFiles are the files of upstream's mapper that make way for ours, with the one name
-// that each declares for others: one that declares more needs a look first. mapperTest is
-// their white-box test.
-var mapperFiles = map[string]string{
-	apiutilDir + "/restmapper.go": "NewDynamicRESTMapper",
-	apiutilDir + "/errors.go":     "ErrResourceDiscoveryFailed",
-}
-
-const mapperTest = apiutilDir + "/restmapper_wb_test.go"
 
 // Lines are the supported release lines, oldest first. A new line is a new row,
 // once the tests have passed on it.
