@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -110,11 +109,8 @@ func (o options) make(ctx context.Context, e *edition, repo *repository) error {
 
 // released is when a version of controller-runtime was released.
 func released(ctx context.Context, version string) (time.Time, error) {
-	text, err := gotool.Elsewhere(ctx, map[string][]byte{"go.mod": []byte("module freshmapper.invalid/list\n")}, "list", "-m", "-json", tree.Module+"@"+version)
 	var info struct{ Time time.Time }
-	if err == nil {
-		err = json.Unmarshal(text, &info)
-	}
+	err := cli.Elsewhere(ctx, []byte("module freshmapper.invalid/list\n"), nil, &info, "list", "-m", "-json", tree.Module+"@"+version)
 	if err == nil && info.Time.IsZero() {
 		err = fmt.Errorf("%s %s names no time of release", tree.Module, version)
 	}
@@ -127,14 +123,13 @@ func released(ctx context.Context, version string) (time.Time, error) {
 func (o options) history(repo *repository, editions []edition, author *mail.Address) *tree.History {
 	h := &tree.History{Author: author}
 	for _, e := range editions {
-		if h.From = repo.base(e.branch); h.From != "" {
-			h.From += "^0"
-		}
+		from := repo.base(e.branch)
 		if e.upstream != nil {
-			h.Commit(e.branch, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
+			h.Commit(e.branch, from, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
+			from = ""
 		}
-		h.Commit(e.branch, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
-		h.Tag(e.tag, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
+		h.Commit(e.branch, from, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
+		h.Tag(e.tag, e.branch, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
 	}
 	return h
 }

@@ -8,37 +8,32 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
 // repository is one of releases, which need not be there yet.
 type repository struct {
-	dir  string
 	refs []string // refs/heads/fresh-0.25, refs/tags/v0.25.2-fresh.1, …
 }
 
 // openRepository looks at what is in dir, and writes nothing.
 func openRepository(ctx context.Context, dir string) (*repository, error) {
-	if _, err := exec.LookPath("git"); err != nil {
-		return nil, fmt.Errorf("no git command in PATH: install git: %w", err) // before anything is downloaded
-	}
-	r := &repository{dir: dir}
+	r := &repository{}
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || (err == nil && len(entries) == 0):
 		return r, nil
 	case err != nil:
 		return nil, fmt.Errorf("look at %s: %w", dir, err)
-	case !r.made():
+	case !tree.Exists(filepath.Join(dir, ".git")):
 		return nil, fmt.Errorf("%s is not empty and no git repository: choose a new folder", dir)
 	}
-	refs, err := gotool.Git(ctx, dir, nil, nil, "for-each-ref", "--format=%(refname)")
+	refs, err := cli.Git(ctx, dir, nil, nil, "for-each-ref", "--format=%(refname)")
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +43,7 @@ func openRepository(ctx context.Context, dir string) (*repository, error) {
 	}) {
 		return nil, fmt.Errorf("%s is a git repository of something else: it has no branch fresh-0.x; choose a new folder", dir)
 	}
-	changes, err := gotool.Git(ctx, dir, nil, nil, "status", "--porcelain")
+	changes, err := cli.Git(ctx, dir, nil, nil, "status", "--porcelain")
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +52,6 @@ func openRepository(ctx context.Context, dir string) (*repository, error) {
 	}
 	return r, nil
 }
-
-// made reports whether there is a repository.
-func (r *repository) made() bool { return tree.Exists(filepath.Join(r.dir, ".git")) }
 
 // base returns the ref from which a branch continues. Without a local branch, as in
 // a fresh clone, it is the remote's. It is "" if the branch is new.

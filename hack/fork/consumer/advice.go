@@ -65,7 +65,7 @@ func (j *job) tellGitignore(ctx context.Context, names []string) {
 		}
 	}
 	if hidden > 0 {
-		j.advice("gitignore", fmt.Sprintf("%s hides %d files of the tree; add to %s:", rule, hidden, j.show(".gitignore")),
+		j.advice("gitignore", fmt.Sprintf("%s hides %d files of the tree; add to %s:", rule, hidden, j.show(j.path(".gitignore"))),
 			"!/"+path.Dir(place)+"/", "!/"+place+"/", "!/"+place+"/**")
 	}
 }
@@ -147,7 +147,7 @@ func (j *job) glob(patterns ...string) map[string]string {
 // tellVendor says what the tree, or its end, makes stale.
 func (j *job) tellVendor() {
 	if dir, command := j.vendor(); dir != "" {
-		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which has another one now; run in %s:", j.show(j.relative(dir)), quoted(filepath.Dir(dir))), command)
+		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which has another one now; run in %s:", j.show(dir), quoted(filepath.Dir(dir))), command)
 	}
 }
 
@@ -164,9 +164,9 @@ func (j *job) tellModules(ctx context.Context, undone bool) error {
 		with, chosen := mod.replaced(dir)
 		switch ours := with == string(j.at); {
 		case undone && ours:
-			lines = append(lines, fmt.Sprintf("go -C %s mod edit -dropreplace=%s", quoted(j.show(j.relative(dir))), tree.Module))
+			lines = append(lines, fmt.Sprintf("go -C %s mod edit -dropreplace=%s", quoted(j.show(dir)), tree.Module))
 		case !undone && !chosen:
-			lines = append(lines, fmt.Sprintf("go -C %s mod edit -replace=%s=%s", quoted(j.show(j.relative(dir))), tree.Module, relativeTo(dir, string(j.at))))
+			lines = append(lines, fmt.Sprintf("go -C %s mod edit -replace=%s=%s", quoted(j.show(dir)), tree.Module, relativeTo(dir, string(j.at))))
 		}
 	})
 	text = fmt.Sprintf(text, len(lines), j.Dir)

@@ -203,7 +203,7 @@ show:
 	}
 	dir := forked(t)
 	forktest.Write(t, dir, "Makefile", makefile)
-	if shown := forktest.Stdout(t, dir, "make", "show"); shown != "\n" {
+	if shown := forktest.Run(t, dir, "make", "show"); shown != "\n" {
 		t.Fatalf("a folder has the version %q", shown)
 	}
 	out := into.must(t, dir, nil)
@@ -214,7 +214,7 @@ show:
 	line, _, _ := strings.Cut(out[at:], "\n")
 	forktest.Write(t, dir, "Makefile", line+"\n"+makefile)
 	supported, _ := tree.LineOf(tree.Newest())
-	if shown, want := forktest.Stdout(t, dir, "make", "show"), strings.Replace(supported.Minor, "v", "release-", 1)+"\n"; shown != want {
+	if shown, want := forktest.Run(t, dir, "make", "show"), strings.Replace(supported.Minor, "v", "release-", 1)+"\n"; shown != want {
 		t.Errorf("setup-envtest of %q, want %q", shown, want)
 	}
 	if out := into.must(t, dir, nil); strings.Contains(out, "ENVTEST_VERSION") {

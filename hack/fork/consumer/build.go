@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -49,12 +49,9 @@ func (j *job) build(ctx context.Context, files tree.Files, with contents) (conte
 	}
 	j.say("build", "ok in %s", time.Since(start).Round(100*time.Millisecond))
 	after := contents{}
-	for name, was := range with {
+	for name := range with {
 		if after[name], err = os.ReadFile(j.aside(name)); err != nil {
 			return nil, fmt.Errorf("read what the build made of %s: %w", name, err)
-		}
-		if !bytes.Equal(after[name], was) {
-			after[name] = linesLike(was, after[name])
 		}
 	}
 	if said := moved(with, after); said != "" {
@@ -95,7 +92,8 @@ func (j *job) setAside(files tree.Files, with contents) error {
 func (j *job) goBuild(ctx context.Context, flags []string) error {
 	// -v names packages; -x of GOFLAGS would be taken for the reason of a failure.
 	args := slices.Concat([]string{"build", "-v", "-x=false", "-buildvcs=false", "-o", os.DevNull}, flags, []string{"./..."})
-	return gotool.Watch(ctx, j.dir, j.env, &progress{say: j.say, began: time.Now(), said: time.Now()}, args...)
+	_, err := cli.Go(ctx, j.dir, j.env, &progress{say: j.say, began: time.Now(), said: time.Now()}, args...)
+	return err
 }
 
 // progress says now and then that a build goes on. "go build -v" writes the name of each
@@ -121,19 +119,24 @@ func (p *progress) Write(written []byte) (int, error) {
 	return len(written), nil
 }
 
-// moved says in a line what the build made of go.mod and go.sum. Of requirements it names
-// one that moved, Kubernetes before all others, and counts the others:
-// "k8s.io 0.36 → 0.37 and 12 more".
+// requirement matches a line of a go.mod that requires a module, without a comment.
+var requirement = regexp.MustCompile(`(?m)^(?:require)?[ \t]*(\S+[ \t]+v\S+)[ \t]*(?://.*)?$`)
+
+// moved says in a line what the build made of go.mod and go.sum. Of the requirements that
+// moved it names one, client-go before all others: "k8s.io/client-go v0.37.0 and 12 more".
 func moved(with, after contents) string {
-	var said []string
+	var said, moves []string
 	if n := len(newLines(with[goSum], after[goSum])); n > 0 {
 		said = append(said, fmt.Sprintf("go.sum: %d lines", n))
 	}
-	moves, before := requirements(after[goMod]), requirements(with[goMod])
-	moves = slices.DeleteFunc(moves, func(r string) bool { return slices.Contains(before, r) })
-	if was, is := kubernetes(before), kubernetes(moves); is != "" {
-		moves = slices.DeleteFunc(moves, func(r string) bool { return strings.HasPrefix(r, "k8s.io/") })
-		moves = slices.Insert(moves, 0, "k8s.io "+was+" → "+is)
+	for _, found := range requirement.FindAllSubmatch(unixLines(after[goMod]), -1) {
+		switch now := string(found[1]); {
+		case bytes.Contains(with[goMod], found[1]):
+		case strings.HasPrefix(now, "k8s.io/client-go "):
+			moves = slices.Insert(moves, 0, now)
+		default:
+			moves = append(moves, now)
+		}
 	}
 	switch more := len(moves) - 1; {
 	case more == 0:
@@ -144,31 +147,10 @@ func moved(with, after contents) string {
 	return strings.Join(said, "; ")
 }
 
-// requirement matches a line of a go.mod that requires a module.
-var requirement = regexp.MustCompile(`(?m)^(?:require)?[ \t]*(\S+)[ \t]+(v\S+)[ \t]*(?://.*)?$`)
-
-// requirements are the modules that a go.mod requires, with their versions.
-func requirements(mod []byte) (all []string) {
-	for _, found := range requirement.FindAllSubmatch(unixLines(mod), -1) {
-		all = append(all, string(found[1])+" "+string(found[2]))
-	}
-	return all
-}
-
-// kubernetes is the minor version of k8s.io that is among requirements, "0.37" say.
-func kubernetes(required []string) string {
-	for _, r := range required {
-		if version, found := strings.CutPrefix(r, "k8s.io/apimachinery v"); found {
-			return strings.Join(strings.SplitN(version, ".", 3)[:2], ".")
-		}
-	}
-	return ""
-}
-
 // lacksSums reports whether -mod=mod would help. A workspace doesn't allow it,
 // and adds sums to go.work.sum by itself.
 func (j *job) lacksSums(err error) bool {
-	var failed *gotool.Error
+	var failed *cli.Error
 	return j.work == "" && errors.As(err, &failed) &&
 		containsAny(failed.Output, "missing go.sum entry", "updates to go.mod needed", "updates to go.sum needed")
 }
@@ -178,17 +160,13 @@ func containsAny(text string, signs ...string) bool {
 }
 
 func (j *job) buildFailed(err error) error {
-	var failed *gotool.Error
+	var failed *cli.Error
 	if !errors.As(err, &failed) {
 		return err
 	}
-	lines := append(gotool.Lines(failed.Output), "no reason given")
-	shown := lines[:min(len(lines)-1, shownLines)]
-	for _, line := range shown {
+	lines := append(cli.Lines(failed.Output), "no reason given")
+	for _, line := range lines[:min(len(lines)-1, shownLines)] {
 		j.say("", "%s", line)
-	}
-	if more := len(lines) - 1 - len(shown); more > 0 {
-		j.say("", "… %d lines more", more)
 	}
 	if at := slices.IndexFunc(lines, unavailable); at >= 0 {
 		cause := strings.TrimSpace(strings.TrimPrefix(lines[at], "go: "))

@@ -38,7 +38,7 @@ func Check(ctx context.Context, r Request) error {
 		return fmt.Errorf("%s has no fork of %s: run %s", j.Dir, tree.Module, j.command())
 	}
 	if _, err := tree.LineOf(got.Version); err != nil { // no run of this tool would help
-		return fmt.Errorf("%s requires a release that has no fork: %w", j.show(goMod), err)
+		return fmt.Errorf("%s requires a release that has no fork: %w", j.show(j.path(goMod)), err)
 	}
 	if got.Replace.Version != "" {
 		return j.checkTag(got.Version, modVersion{got.Replace.Path, got.Replace.Version})
@@ -51,10 +51,10 @@ func (j *job) checkTag(required string, with modVersion) error {
 	found := tagged.FindStringSubmatch(with.Version)
 	switch {
 	case found == nil:
-		return fmt.Errorf("%s replaces %s with %s, whose version is not one of a fork's (v0.25.2-fresh.1, say)", j.show(goMod), tree.Module, with)
+		return fmt.Errorf("%s replaces %s with %s, whose version is not one of a fork's (v0.25.2-fresh.1, say)", j.show(j.path(goMod)), tree.Module, with)
 	case required != found[1]:
 		return fmt.Errorf("%s requires %s %s, but replaces it with %s: run go mod edit -replace=%s=%s@%s-fresh.1 in %s",
-			j.show(goMod), tree.Module, required, with, tree.Module, with.Path, required, j.Dir)
+			j.show(j.path(goMod)), tree.Module, required, with, tree.Module, with.Path, required, j.Dir)
 	}
 	j.say("ok", "%s is replaced with %s, as go.mod requires", tree.Module, with)
 	return nil
@@ -63,10 +63,10 @@ func (j *job) checkTag(required string, with modVersion) error {
 // checkTree looks at the tree in dir: of this module, of another one of the repository, or
 // what -o wrote. version is the one that the build would use without it.
 func (j *job) checkTree(ctx context.Context, version, dir string) error {
-	shown := j.show(j.relative(dir))
+	shown := j.show(dir)
 	fix := j.Self + " -o " + quoted(shown) + " -version " + version
 	if root, of := strings.CutSuffix(filepath.ToSlash(dir), "/"+place); of {
-		fix = j.Self + " -into " + quoted(j.show(j.relative(root)))
+		fix = j.Self + " -into " + quoted(j.show(root))
 	}
 	if !isDir(dir) {
 		return fmt.Errorf("%s is missing: commit it (does a .gitignore hide it?), or run %s", shown, fix)
@@ -79,7 +79,7 @@ func (j *job) checkTree(ctx context.Context, version, dir string) error {
 	changed := func(edit string) bool { return !strings.HasPrefix(edit, "removed ") }
 	switch {
 	case errors.Is(err, tree.ErrNotOurs):
-		return fmt.Errorf("%s %w: %s replaces %s with it", shown, tree.ErrNotOurs, j.show(goMod), tree.Module)
+		return fmt.Errorf("%s %w: %s replaces %s with it", shown, tree.ErrNotOurs, j.show(j.path(goMod)), tree.Module)
 	case err != nil:
 		return fmt.Errorf("%w (%s -force gives the tree up)", err, fix)
 	case slices.ContainsFunc(j.edits, changed):
@@ -88,7 +88,7 @@ func (j *job) checkTree(ctx context.Context, version, dir string) error {
 		return fmt.Errorf("%s lacks %d files, the first is %s: commit them (does a .gitignore hide them?), or run %s -force",
 			shown, len(j.edits), strings.TrimPrefix(j.edits[0], "removed "), fix)
 	case version != j.manifest.Version:
-		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", shown, tree.Module, j.manifest.Version, j.show(goMod), version, fix)
+		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", shown, tree.Module, j.manifest.Version, j.show(j.path(goMod)), version, fix)
 	}
 	if err := j.readFiles(ctx); err != nil {
 		return err
@@ -118,13 +118,13 @@ func (j *job) sameInVendor(shown string) error {
 	copied := filepath.Join(vendor, filepath.FromSlash(tree.Module))
 	run := command + " in " + quoted(filepath.Dir(vendor))
 	if !isDir(copied) {
-		return fmt.Errorf("%s has no %s, and the build takes it from there: run %s", j.show(j.relative(vendor)), tree.Module, run)
+		return fmt.Errorf("%s has no %s, and the build takes it from there: run %s", j.show(vendor), tree.Module, run)
 	}
 	files, err := tree.Read(os.DirFS(copied))
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err == nil && sumOf(files[name]) != j.manifest.Files[name] {
 			err = fmt.Errorf("%s is not what is in %s, and the build takes it from there (the first file that differs: %s): run %s",
-				j.show(j.relative(copied)), shown, name, run)
+				j.show(copied), shown, name, run)
 		}
 	}
 	return err

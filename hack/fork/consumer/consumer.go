@@ -17,7 +17,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -61,16 +60,13 @@ func begin(ctx context.Context, r Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if above := filepath.Dir(string(j.at)); tree.Exists(above) && !isDir(above) {
-		return nil, fmt.Errorf("%s is in the way, the tree goes into a folder of that name: move it away", j.show(path.Dir(place)))
-	}
 	j.clear()
 	if j.hasTree() {
 		err = j.look()
 	}
 	switch {
 	case errors.Is(err, tree.ErrNotOurs):
-		return nil, fmt.Errorf("%s is in the way, it %w: move it away", j.show(place), tree.ErrNotOurs)
+		return nil, fmt.Errorf("%s is in the way, it %w: move it away", j.show(string(j.at)), tree.ErrNotOurs)
 	case err != nil && !j.Force:
 		return nil, fmt.Errorf("%w (-force gives the tree up)", err)
 	}
@@ -121,7 +117,7 @@ func (j *job) foreign() error {
 	for _, r := range j.mod.Replace {
 		if r.Old.Path == tree.Module && r != ourReplace {
 			return fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit -dropreplace=%s)",
-				j.show(goMod), tree.Module, r.New, strings.TrimSuffix(r.Old.Path+"@"+r.Old.Version, "@"))
+				j.show(j.path(goMod)), tree.Module, r.New, strings.TrimSuffix(r.Old.Path+"@"+r.Old.Version, "@"))
 		}
 	}
 	return nil
@@ -130,7 +126,7 @@ func (j *job) foreign() error {
 // edited refuses to touch a tree that somebody edited.
 func (j *job) edited() error {
 	if len(j.edits) > 0 && !j.Force {
-		return tree.EditedError(j.show(place), j.edits)
+		return tree.EditedError(j.show(string(j.at)), j.edits)
 	}
 	return nil
 }
@@ -156,7 +152,7 @@ func Into(ctx context.Context, r Request) error {
 		return err
 	}
 	if sibling != "" {
-		j.say("done", "nothing to do: the fork in %s serves all modules of the workspace; with GOWORK=off %s does not have it", j.relative(sibling), j.Dir)
+		j.say("done", "nothing to do: the fork in %s serves all modules of the workspace; with GOWORK=off %s does not have it", relativeTo(j.dir, sibling), j.Dir)
 		return nil
 	}
 	j.say("upstream", "%s %s from the module cache", tree.Module, version)
@@ -232,13 +228,13 @@ func Undo(ctx context.Context, r Request) error {
 		return err
 	}
 	if err = j.write(j.before); err == nil {
-		j.tellUndone()
 		err = j.at.Remove()
 	}
 	if err != nil {
 		return fmt.Errorf("%w; when that is mended, run %s again", err, j.command("-undo"))
 	}
 	j.clear()
+	j.tellUndone()
 	j.say("tree", "%s is gone", place)
 	j.tellVendor()
 	if err := j.tellModules(ctx, true); err != nil {

@@ -7,12 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -24,7 +25,7 @@ func (j *job) current() (contents, error) {
 	for _, name := range []string{goMod, goSum} {
 		data, err := os.ReadFile(j.path(name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("read %s: %w", j.show(name), err)
+			return nil, fmt.Errorf("read %s: %w", j.show(j.path(name)), err)
 		}
 		now[name] = data
 	}
@@ -37,7 +38,7 @@ func (j *job) unchanged(want contents) error {
 	found, err := j.current()
 	for name, now := range j.now {
 		if err == nil && !bytes.Equal(now, want[name]) && !bytes.Equal(now, found[name]) {
-			err = fmt.Errorf("%s was changed by another program meanwhile: run this again", j.show(name))
+			err = fmt.Errorf("%s was changed by another program meanwhile: run this again", j.show(j.path(name)))
 		}
 	}
 	return err
@@ -54,7 +55,7 @@ func (j *job) write(want contents) (err error) {
 			err = os.WriteFile(j.path(name), data, 0o644)
 		}
 		if err != nil {
-			return fmt.Errorf("write %s: %w", j.show(name), err)
+			return fmt.Errorf("write %s: %w", j.show(j.path(name)), err)
 		}
 	}
 	return nil
@@ -85,22 +86,13 @@ func (j *job) readFiles(ctx context.Context) (err error) {
 
 // editMod is what "go mod edit" makes of go.mod.
 func (j *job) editMod(ctx context.Context, flag string) ([]byte, error) {
-	edited, err := gotool.Run(ctx, j.dir, j.env, "mod", "edit", "-print", flag)
-	return linesLike(j.now[goMod], edited), err
+	return cli.Go(ctx, j.dir, j.env, io.Discard, "mod", "edit", "-print", flag)
 }
 
 // sumOf is the same whatever line ends a checkout gave the file.
 func sumOf(data []byte) string { return tree.Digest(unixLines(data)) }
 
 func unixLines(data []byte) []byte { return bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")) }
-
-// linesLike gives data the line ends that a file had.
-func linesLike(was, data []byte) []byte {
-	if bytes.Contains(was, []byte("\r\n")) {
-		return bytes.ReplaceAll(unixLines(data), []byte("\n"), []byte("\r\n"))
-	}
-	return data
-}
 
 // splitLines splits a file into its lines; the last one is empty.
 func splitLines(data []byte) []string { return strings.SplitAfter(string(unixLines(data)), "\n") }
@@ -115,12 +107,14 @@ func newLines(before, now []byte) []string {
 // that lost them: "go mod tidy" drops the sums of a module that a folder
 // replaces, and without them the module would not build after an undo.
 func withSums(now, was []byte) []byte {
-	lines := splitLines(now)
-	for _, line := range newLines(now, was) {
-		if strings.HasPrefix(line, tree.Module+" ") {
-			at := slices.IndexFunc(lines, func(other string) bool { return other > line || other == "" })
-			lines = slices.Insert(lines, at, line)
-		}
+	lost := slices.DeleteFunc(newLines(now, was), func(line string) bool { return !strings.HasPrefix(line, tree.Module+" ") })
+	if len(lost) == 0 {
+		return now
 	}
-	return linesLike(now, []byte(strings.Join(lines, "")))
+	lines := splitLines(now)
+	for _, line := range lost {
+		at := slices.IndexFunc(lines, func(other string) bool { return other > line || other == "" })
+		lines = slices.Insert(lines, at, line)
+	}
+	return []byte(strings.Join(lines, ""))
 }

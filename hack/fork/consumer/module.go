@@ -3,15 +3,17 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -98,12 +100,10 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 	}
 	m.flags = env.GOFLAGS
 	switch {
-	case env.GOMOD != "" && env.GOMOD != os.DevNull && !tree.Exists(m.path(goMod)):
-		return nil, fmt.Errorf("no go.mod in %s: name the folder that holds your go.mod, %s", shown, filepath.Dir(env.GOMOD))
 	case !tree.Exists(m.path(goMod)):
-		return nil, fmt.Errorf("no go.mod in %s: name the folder that holds your go.mod", shown)
+		return nil, fmt.Errorf("no go.mod in %s: name the folder that holds your go.mod (the go command takes %s)", shown, cmp.Or(env.GOMOD, "none"))
 	case strings.Contains(m.flags, "-modfile"):
-		return nil, fmt.Errorf("GOFLAGS is %s, but the replace line goes into %s: run this without -modfile, then bring the line into that other file", m.flags, m.show(goMod))
+		return nil, fmt.Errorf("GOFLAGS is %s, but the replace line goes into %s: run this without -modfile, then bring the line into that other file", m.flags, m.show(m.path(goMod)))
 	}
 	if m.mod, err = m.read(ctx, dir); err != nil || env.GOWORK == "" || env.GOWORK == "off" {
 		return m, err
@@ -114,35 +114,28 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 // path is where a file of the consumer's is.
 func (m *module) path(name string) string { return filepath.Join(m.dir, filepath.FromSlash(name)) }
 
-// show is path as the user would write it.
-func (m *module) show(name string) string {
-	return filepath.Join(m.shown, filepath.FromSlash(name))
-}
+// show names a path as the user would write it.
+func (m *module) show(path string) string { return filepath.Join(m.shown, relativeTo(m.dir, path)) }
 
-// relative names a path below the consumer, or near it, for a reader.
-func (m *module) relative(name string) string { return relativeTo(m.dir, name) }
-
-func relativeTo(dir, name string) string {
-	if rel, err := filepath.Rel(dir, name); err == nil {
-		name = rel
+func relativeTo(dir, path string) string {
+	if rel, err := filepath.Rel(dir, path); err == nil {
+		path = rel
 	}
-	return filepath.ToSlash(name)
+	return filepath.ToSlash(path)
 }
 
 // read reads the go.mod in a folder.
 func (m *module) read(ctx context.Context, dir string) (mod modFile, err error) {
-	return mod, m.parse(ctx, &mod, "mod", "edit", "-json", filepath.Join(dir, goMod))
+	err = m.parse(ctx, &mod, "mod", "edit", "-json", filepath.Join(dir, goMod))
+	return mod, err
 }
 
 func (m *module) parse(ctx context.Context, to any, args ...string) error {
-	out, err := gotool.Run(ctx, m.dir, m.env, args...)
-	if err != nil {
-		return err
+	out, err := cli.Go(ctx, m.dir, m.env, io.Discard, args...)
+	if err == nil {
+		err = json.Unmarshal(out, to)
 	}
-	if err := json.Unmarshal(out, to); err != nil {
-		return fmt.Errorf("read the output of go %s: %w", strings.Join(args, " "), err)
-	}
-	return nil
+	return err
 }
 
 // workspace reads the go.work that is in effect. One that doesn't use this
@@ -198,7 +191,7 @@ func (m *module) requires() error {
 		return nil
 	}
 	return fmt.Errorf("%s does not require %s: nothing to fork (go get %s@%s adds it)",
-		m.show(goMod), tree.Module, tree.Module, tree.Newest())
+		m.show(m.path(goMod)), tree.Module, tree.Module, tree.Newest())
 }
 
 // listed is what the build uses of controller-runtime. The version is the one that it
@@ -216,7 +209,8 @@ func (m *module) list(ctx context.Context) (got listed, err error) {
 		return listed{Version: m.mod.required(), Replace: &replacement{Dir: dir}}, nil
 	}
 	// -mod=readonly, whatever GOFLAGS says: asking must not change a file.
-	return got, m.parse(ctx, &got, "list", "-mod=readonly", "-m", "-json", tree.Module)
+	err = m.parse(ctx, &got, "list", "-mod=readonly", "-m", "-json", tree.Module)
+	return got, err
 }
 
 // selected is the version of controller-runtime that the build really uses.

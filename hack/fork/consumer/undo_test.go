@@ -116,9 +116,6 @@ func TestUndoKeepsModeAndUntidyText(t *testing.T) {
 	}
 	before := forktest.Snapshot(t, dir)
 	into.must(t, dir, nil)
-	if mod := forktest.Text(t, dir, "go.mod"); strings.Count(mod, "\n") != strings.Count(mod, "\r\n") || !strings.Contains(mod, "=> ./"+place+"\r\n") {
-		t.Errorf("go.mod has lost its line ends:\n%q", mod)
-	}
 	undo.must(t, dir, nil)
 	forktest.Same(t, before, forktest.Snapshot(t, dir))
 }

@@ -25,15 +25,10 @@ type Request struct {
 // Create writes the tree that r asks for, or finds that it is there already.
 func Create(ctx context.Context, r Request) error {
 	dir, err := filepath.Abs(r.Dir)
+	if err == nil {
+		err = r.mayWrite(dir)
+	}
 	if err != nil {
-		return fmt.Errorf("find %s: %w", r.Dir, err)
-	}
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real // a link stays, and the tree goes where it leads
-	} else if Exists(dir) {
-		return fmt.Errorf("make the folder that the link %s leads to: %w", r.Dir, err)
-	}
-	if err := r.mayWrite(dir); err != nil {
 		return err
 	}
 	files, err := Make(ctx, r.Version, nil, r.Ours, r.Full)

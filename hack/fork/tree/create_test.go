@@ -60,26 +60,6 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// A link is the user's and stays, wherever it leads.
-func TestCreateBehindLink(t *testing.T) {
-	real, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
-	for target, want := range map[string]string{real: "", "nowhere": "make the folder that the link " + link + " leads to"} {
-		if err := os.Symlink(target, link); err != nil {
-			t.Fatal(err)
-		}
-		_, err := create(t, link, nil)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", target, err)
-		}
-		if to, err := os.Readlink(link); err != nil || to != target || os.Remove(link) != nil {
-			t.Errorf("the link leads to %q, %v", to, err)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(real, "go.mod")); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestCreateRefuses(t *testing.T) {
 	tests := map[string]struct {
 		spoil func(t *testing.T, dir string)

@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 )
 
 // A Place is where a tree is on disk. A tree is written to a scratch folder beside it, and
@@ -29,7 +27,7 @@ func (p Place) Staged() string { return filepath.Join(p.Scratch(), "new") }
 // nowhere.
 func Exists(name string) bool {
 	_, err := os.Lstat(name)
-	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR)
+	return err == nil
 }
 
 // Stage writes a tree where it waits.

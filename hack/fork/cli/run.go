@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gotool runs the go command and git. It turns their failures into errors of
-// one line that still hold the whole output.
-package gotool
+package cli
 
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -30,13 +30,10 @@ type Error struct {
 
 // Error is one line: what was run and the first thing it said.
 func (e *Error) Error() string {
-	said := e.Err.Error()
-	if lines := Lines(e.Output); len(lines) > 0 {
-		said = strings.TrimPrefix(lines[0], "go: ")
-		for _, line := range lines[1:] { // "errors parsing go.mod:"
-			if !strings.HasSuffix(said, ":") {
-				break
-			}
+	lines := append(Lines(e.Output), e.Err.Error())
+	said := strings.TrimPrefix(lines[0], "go: ")
+	for _, line := range lines[1:] { // "errors parsing go.mod:"
+		if strings.HasSuffix(said, ":") {
 			said += " " + strings.TrimSpace(line)
 		}
 	}
@@ -45,17 +42,11 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Run runs "go args...", with env on top of this process's environment, and returns its
-// stdout, also when it fails. The error is an *Error, or the context's own when ctx ended
-// the command.
-func Run(ctx context.Context, dir string, env []string, args ...string) ([]byte, error) {
-	return run(ctx, dir, env, nil, io.Discard, append([]string{"go"}, args...))
-}
-
-// Watch is Run that copies stderr while the command runs.
-func Watch(ctx context.Context, dir string, env []string, stderr io.Writer, args ...string) error {
-	_, err := run(ctx, dir, env, nil, stderr, append([]string{"go"}, args...))
-	return err
+// Go runs "go args..." and returns its stdout, also when it fails. Watching is written what
+// the command writes to stderr, while it runs. The error is an *Error, or the context's own
+// when ctx ended the command.
+func Go(ctx context.Context, dir string, env []string, watching io.Writer, args ...string) ([]byte, error) {
+	return run(ctx, dir, env, nil, watching, append([]string{"go"}, args...))
 }
 
 // Git runs git in a repository in dir, and never in one around it. What it writes there
@@ -70,6 +61,7 @@ func Git(ctx context.Context, dir string, env []string, stdin io.Reader, args ..
 	return string(out), err
 }
 
+// run runs a command, with env on top of this process's environment.
 func run(ctx context.Context, dir string, env []string, stdin io.Reader, watching io.Writer, args []string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.Stdin = dir, stdin
@@ -81,42 +73,39 @@ func run(ctx context.Context, dir string, env []string, stdin io.Reader, watchin
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:
-		return stdout.Bytes(), ctx.Err()
-	case err == nil:
-		return stdout.Bytes(), nil
+		err = ctx.Err()
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("no %s command in PATH: install it: %w", args[0], err)
+		err = fmt.Errorf("no %s command in PATH: install it: %w", args[0], err)
+	case err != nil:
+		err = &Error{Args: args, Dir: dir, Output: stderr.String(), Err: err}
 	}
-	return stdout.Bytes(), &Error{Args: args, Dir: dir, Output: stderr.String(), Err: err}
+	return stdout.Bytes(), err
 }
 
-// Elsewhere is Run in a new folder that has these files and is removed again.
-func Elsewhere(ctx context.Context, files map[string][]byte, args ...string) ([]byte, error) {
+// Elsewhere runs the go command in a new folder with a go.mod and a go.sum, and decodes the
+// JSON that it writes, also when it fails.
+func Elsewhere(ctx context.Context, mod, sum []byte, to any, args ...string) error {
 	dir, err := os.MkdirTemp("", "freshmapper-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = errors.Join(os.WriteFile(filepath.Join(dir, "go.mod"), mod, 0o600), os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o600))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("make a folder to run the go command in: %w", err)
+		return fmt.Errorf("make a folder to run the go command in: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	for name, data := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			return nil, fmt.Errorf("make a folder to run the go command in: %w", err)
-		}
+	out, err := Go(ctx, dir, []string{"GOWORK=off", "GOFLAGS=-mod=mod"}, io.Discard, args...)
+	if decoded := json.Unmarshal(out, to); err == nil {
+		err = decoded
 	}
-	return Run(ctx, dir, []string{"GOWORK=off", "GOFLAGS=-mod=mod"}, args...)
+	return err
 }
 
 // Lines splits what a command wrote to stderr into lines that matter to a reader: no
 // blank ones, no progress of the go command's (downloads, names of packages), no
 // "# package" headings.
 func Lines(output string) []string {
-	var lines []string
-	for _, line := range strings.Split(output, "\n") {
-		line = strings.TrimRight(line, "\r")
-		noise := !strings.ContainsAny(strings.TrimSpace(line), " \t") || strings.HasPrefix(line, "# ") ||
+	return slices.DeleteFunc(strings.Split(strings.ReplaceAll(output, "\r", ""), "\n"), func(line string) bool {
+		return !strings.ContainsAny(strings.TrimSpace(line), " \t") || strings.HasPrefix(line, "# ") ||
 			strings.HasPrefix(line, "go: downloading ") || strings.HasPrefix(line, "go: finding ")
-		if !noise {
-			lines = append(lines, line)
-		}
-	}
-	return lines
+	})
 }
