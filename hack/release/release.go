@@ -67,11 +67,11 @@ func release(ctx context.Context, o options) error {
 
 // editions makes the editions of all lines. Before that it checks that their tags
 // are not there yet.
-func (o options) editions(ctx context.Context, repo *repository) ([]edition, error) {
+func (o options) editions(ctx context.Context, repo refs) ([]edition, error) {
 	editions := make([]edition, len(o.lines))
 	for i, line := range o.lines {
 		editions[i] = edition{version: line.Newest, tag: fmt.Sprintf("%s-fresh.%d", line.Newest, o.fresh), branch: "fresh-" + strings.TrimPrefix(line.Minor, "v")}
-		if slices.Contains(repo.refs, "refs/tags/"+editions[i].tag) {
+		if slices.Contains(repo, "refs/tags/"+editions[i].tag) {
 			return nil, fmt.Errorf("the tag %s exists in %s: give the next number with -fresh", editions[i].tag, o.repo)
 		}
 	}
@@ -83,7 +83,7 @@ func (o options) editions(ctx context.Context, repo *repository) ([]edition, err
 	return editions, nil
 }
 
-func (o options) make(ctx context.Context, e *edition, repo *repository) error {
+func (o options) make(ctx context.Context, e *edition, repo refs) error {
 	fmt.Fprintf(o.out, "%-10s %s %s\n", "upstream", tree.Module, e.version)
 	upstream, err := tree.Upstream(ctx, e.version, nil)
 	if err == nil {
@@ -98,7 +98,7 @@ func (o options) make(ctx context.Context, e *edition, repo *repository) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(repo.refs, func(ref string) bool { return strings.HasPrefix(ref, "refs/tags/"+e.version+"-fresh.") }) {
+	if !slices.ContainsFunc(repo, func(ref string) bool { return strings.HasPrefix(ref, "refs/tags/"+e.version+"-fresh.") }) {
 		e.upstream = upstream
 	}
 	// Upstream's automation would run in the fork's repository.
@@ -120,7 +120,7 @@ func released(ctx context.Context, version string) (time.Time, error) {
 // history returns the commits and tags. For each edition it has the commit of
 // upstream's release, unless the repository has that already, our commit on top,
 // and the tag.
-func (o options) history(repo *repository, editions []edition, author *mail.Address) *tree.History {
+func (o options) history(repo refs, editions []edition, author *mail.Address) *tree.History {
 	h := &tree.History{Author: author}
 	for _, e := range editions {
 		from := repo.base(e.branch)

@@ -41,7 +41,7 @@ func published(t *testing.T, lines string) (string, options) {
 	return dir, r
 }
 
-func refs(t *testing.T, dir string) string {
+func listed(t *testing.T, dir string) string {
 	t.Helper()
 	return forktest.Run(t, dir, "git", "for-each-ref", "--format=%(refname) %(objectname)")
 }
@@ -53,7 +53,7 @@ func TestReproducible(t *testing.T) {
 	t.Setenv("GIT_AUTHOR_NAME", "somebody else")
 	t.Setenv("GIT_COMMITTER_DATE", "2001-02-03T04:05:06Z")
 	second, _ := published(t, "v0.24,v0.25")
-	if a, b := refs(t, first), refs(t, second); a != b || strings.Count(a, "\n") != 4 {
+	if a, b := listed(t, first), listed(t, second); a != b || strings.Count(a, "\n") != 4 {
 		t.Errorf("two runs made\n%s\nand\n%s", a, b)
 	}
 	forktest.Run(t, first, "git", "fsck", "--strict")
@@ -162,12 +162,12 @@ func TestRefuses(t *testing.T) {
 			if err := os.CopyFS(mine, os.DirFS(dir)); err != nil {
 				t.Fatal(err)
 			}
-			before := refs(t, mine)
+			before := listed(t, mine)
 			r := request(t, mine, "v0.25")
 			if test.spoil != nil {
 				test.spoil(t, mine)
 				if name != "no repo" {
-					before = refs(t, mine)
+					before = listed(t, mine)
 				}
 			}
 			if test.edit != nil {
@@ -177,8 +177,8 @@ func TestRefuses(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error: %v", err)
 			}
-			if name != "no repo" && refs(t, mine) != before {
-				t.Errorf("it has changed\n%sto\n%s", before, refs(t, mine))
+			if name != "no repo" && listed(t, mine) != before {
+				t.Errorf("it has changed\n%sto\n%s", before, listed(t, mine))
 			}
 		})
 	}

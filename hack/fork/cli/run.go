@@ -17,9 +17,6 @@ import (
 	"time"
 )
 
-// grace is how long an interrupted go command gets to stop its compilers.
-const grace = 10 * time.Second
-
 // Error is a command that failed.
 type Error struct {
 	Args   []string // with its name
@@ -67,7 +64,7 @@ func run(ctx context.Context, dir string, env []string, stdin io.Reader, watchin
 	cmd.Dir, cmd.Stdin = dir, stdin
 	cmd.Env = append(cmd.Environ(), env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = grace
+	cmd.WaitDelay = 10 * time.Second // for an interrupted go command to stop its compilers
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, io.MultiWriter(&stderr, watching)
 	err := cmd.Run()

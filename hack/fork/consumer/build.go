@@ -106,14 +106,17 @@ type progress struct {
 
 func (p *progress) Write(written []byte) (int, error) {
 	for _, line := range strings.Split(strings.TrimSpace(string(written)), "\n") {
-		doing, download := strings.CutPrefix(line, "go: downloading ")
+		doing, download := strings.CutPrefix(line, "go: ")
 		if !download && strings.ContainsAny(line, " \t") {
 			continue // what a compiler says
 		}
-		p.packages++
+		if !download {
+			doing = "compiling " + line
+			p.packages++
+		}
 		if now := time.Now(); now.Sub(p.said) >= beat {
 			p.said = now
-			p.say("build", "%s: %s %s (%d so far)", now.Sub(p.began).Round(time.Second), map[bool]string{true: "downloading", false: "compiling"}[download], doing, p.packages)
+			p.say("build", "%s: %s (%d packages so far)", now.Sub(p.began).Round(time.Second), doing, p.packages)
 		}
 	}
 	return len(written), nil

@@ -61,7 +61,7 @@ func begin(ctx context.Context, r Request) (*job, error) {
 		return nil, err
 	}
 	j.clear()
-	if j.hasTree() {
+	if tree.Exists(string(j.at)) {
 		err = j.look()
 	}
 	switch {
@@ -72,8 +72,6 @@ func begin(ctx context.Context, r Request) (*job, error) {
 	}
 	return j, j.readFiles(ctx)
 }
-
-func (j *job) hasTree() bool { return tree.Exists(string(j.at)) }
 
 // look reads the tree's manifest, and compares the tree with it.
 func (j *job) look() error {
@@ -144,9 +142,6 @@ func Into(ctx context.Context, r Request) error {
 		}
 	}
 	j.say("module", "%s in %s", j.mod.Module.Path, j.Dir)
-	if j.work != "" {
-		j.say("workspace", "%s", j.work)
-	}
 	version, sibling, err := j.selected(ctx)
 	if err != nil {
 		return err
@@ -220,7 +215,7 @@ func Undo(ctx context.Context, r Request) error {
 	if err != nil {
 		return err
 	}
-	if !j.hasTree() && !j.mod.forked() {
+	if !tree.Exists(string(j.at)) && !j.mod.forked() {
 		j.say("done", "nothing to undo: no fork of this tool's in %s", j.Dir)
 		return nil
 	}

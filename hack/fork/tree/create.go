@@ -53,11 +53,11 @@ func Create(ctx context.Context, r Request) error {
 // mayWrite returns an error if what is in dir must stay.
 func (r Request) mayWrite(dir string) error {
 	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) || (err == nil && len(entries) == 0) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("look at %s: %w", r.Dir, err)
+	}
+	if len(entries) == 0 {
+		return nil
 	}
 	earlier, edits, err := Open(dir)
 	switch {

@@ -30,11 +30,9 @@ var release = regexp.MustCompile(`^(v0\.[0-9]+)\.[0-9]+$`)
 // LineOf returns the line of a release, "v0.25.2" say. Any patch release of a
 // supported line will do; anything else is an error that names those that are.
 func LineOf(version string) (Line, error) {
-	if found := release.FindStringSubmatch(version); found != nil {
-		for _, line := range Lines {
-			if line.Minor == found[1] {
-				return line, nil
-			}
+	for _, line := range Lines {
+		if found := release.FindStringSubmatch(version); found != nil && found[1] == line.Minor {
+			return line, nil
 		}
 	}
 	return Line{}, fmt.Errorf("controller-runtime %s is not supported: use a release of %s", version, Supported())

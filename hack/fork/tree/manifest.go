@@ -108,10 +108,9 @@ func (m *Manifest) Edits(dir string) (edits []string, err error) {
 // EditedError refuses to touch a tree that somebody edited. It names up to
 // three files.
 func EditedError(dir string, edits []string) error {
-	named, more := edits, ""
-	if len(edits) > 3 {
-		named, more = edits[:3], fmt.Sprintf(" and %d more", len(edits)-3)
+	named := strings.Join(edits[:min(len(edits), 3)], ", ")
+	if more := len(edits) - 3; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("%s was edited by hand (%s%s): put it back, or give up the edits with -force",
-		dir, strings.Join(named, ", "), more)
+	return fmt.Errorf("%s was edited by hand (%s): put it back, or give up the edits with -force", dir, named)
 }

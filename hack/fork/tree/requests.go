@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// requesters are the files of upstream's client with methods that send requests. The field
-// of their receivers that knows how to follow the mapper is named in the template's holes.
+// requesters are the files of upstream's client with methods that send requests, with the
+// field of the receiver that knows how to follow the mapper.
 var requesters = []struct{ file, follower string }{
 	{"typed_client.go", "resources."},
 	{"unstructured_client.go", "resources."},
