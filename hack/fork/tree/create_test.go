@@ -5,7 +5,6 @@ package tree_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,14 +116,6 @@ func TestCreateForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	forktest.Same(t, first, forktest.Snapshot(t, filepath.Dir(dir)))
-}
-
-func TestUpstreamStopsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := tree.Upstream(ctx, tree.Newest(), nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("error: %v", err)
-	}
 }
 
 func TestSlimTree(t *testing.T) {
