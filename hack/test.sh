@@ -146,25 +146,12 @@ part() {
 }
 
 # gotest runs go test in a folder. It shows a line for each package and then what failed,
-# and keeps all that go test says. With Go 1.26.8 the race detector itself was seen to crash,
-# once (in goroutine 0, below testing/synctest). That says nothing of a test, so
-# go test is then run once more. A nil pointer of ours is a panic, and looks different.
+# and keeps all that go test says.
 gotest() {
-	local dir=$1 status=0
+	local dir=$1
 	[[ $dir == /* ]] || dir=$root/$dir
 	runs=$((runs + 1))
 	shift
-	go_test "$@" || status=$?
-	if ((status)) && grep -q '"Output":"SIGSEGV: segmentation violation' "$row.$runs.json"; then
-		say "the race detector has crashed: go test runs once more in $dir"
-		mv "$row.$runs.json" "$row.$runs.crash"
-		go_test "$@" || return
-		status=0
-	fi
-	return $status
-}
-
-go_test() {
 	(cd "$dir" && $nice "$root/.cache/gotestsum" --format standard-quiet --hide-summary skipped \
 		--ignore-non-json-output-lines --jsonfile "$row.$runs.json" -- "$@")
 }

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/freshmapper/freshmapper"
@@ -91,13 +93,11 @@ func do(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
 	r := consumer.Request{Dir: o.into, Ours: ours, Force: o.force, NoBuild: o.nobuild, Self: self(), Out: stdout}
 	switch {
 	case o.tool:
-		_, err := fmt.Fprintln(stdout, toolVersion(ours))
+		digest, err := tree.SourceDigest(ours)
+		fmt.Fprintf(stdout, "fork %s, mapper %s, for controller-runtime %s\n", version(), digest, tree.Supported())
 		return err
 	case o.out != "":
-		if o.version == "" {
-			o.version = tree.Newest()
-		}
-		return tree.Create(ctx, tree.Request{Dir: o.out, Version: o.version, Ours: ours, Full: o.full, Force: o.force, Out: stdout})
+		return tree.Create(ctx, tree.Request{Dir: o.out, Version: cmp.Or(o.version, tree.Newest()), Ours: ours, Full: o.full, Force: o.force, Out: stdout})
 	case o.check != "":
 		r.Dir = o.check
 		return consumer.Check(ctx, r)
@@ -109,18 +109,13 @@ func do(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
 
 // valid returns an error if the flags do not fit together.
 func (o options) valid() error {
-	given := 0
-	for _, dir := range []string{o.into, o.out, o.check} {
-		if dir != "" {
-			given++
-		}
-	}
+	modes := slices.DeleteFunc([]string{o.into, o.out, o.check}, func(dir string) bool { return dir == "" })
 	switch {
 	case o.tool:
 		return nil
-	case given == 0:
+	case len(modes) == 0:
 		return errors.New("give -into DIR, -check DIR or -o DIR")
-	case given > 1:
+	case len(modes) > 1:
 		return errors.New("give one of -into, -check and -o, not both")
 	case o.undo && o.into == "":
 		return errors.New("-undo goes with -into")
@@ -159,13 +154,4 @@ func version() string {
 		return info.Main.Version
 	}
 	return devel
-}
-
-// toolVersion returns a version that differs if the tool or the mapper inside does.
-func toolVersion(ours fs.FS) string {
-	digest, err := tree.SourceDigest(ours)
-	if err != nil {
-		digest = "unreadable: " + err.Error()
-	}
-	return fmt.Sprintf("fork %s, mapper %s, for controller-runtime %s", version(), digest, tree.Supported())
 }

@@ -29,14 +29,14 @@ func TestRunAtVersion(t *testing.T) {
 
 	forktest.Proxy(t, repository, tree.Ours+"@"+version)
 	dir := t.TempDir()
-	said := forktest.Stdout(t, dir, "go", "run", tree.Ours+"/hack/fork@"+version, "-V")
+	said := forktest.Run(t, dir, "go", "run", tree.Ours+"/hack/fork@"+version, "-V")
 	if !strings.HasPrefix(said, "fork "+version+", mapper ") || strings.Contains(said, "unreadable") {
 		t.Errorf("-V said %q", said)
 	}
-	if help := forktest.Stdout(t, dir, "go", "run", tree.Ours+"/hack/fork@"+version, "-h"); !strings.Contains(help, "go run "+tree.Ours+"/hack/fork@"+version+" -into") {
+	if help := forktest.Run(t, dir, "go", "run", tree.Ours+"/hack/fork@"+version, "-h"); !strings.Contains(help, "go run "+tree.Ours+"/hack/fork@"+version+" -into") {
 		t.Errorf("-h does not say how to run it again:\n%s", help)
 	}
-	if help := forktest.Stdout(t, dir, "go", "run", tree.Ours+"/hack/release@"+version, "-h"); !strings.Contains(help, "-repo DIR") {
+	if help := forktest.Run(t, dir, "go", "run", tree.Ours+"/hack/release@"+version, "-h"); !strings.Contains(help, "-repo DIR") {
 		t.Errorf("release -h said\n%s", help)
 	}
 }

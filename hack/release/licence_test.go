@@ -21,7 +21,7 @@ func TestLicence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		texts["the tree of "+line.Newest] = string(made.Files["LICENSE"])
+		texts["the tree of "+line.Newest] = string(made["LICENSE"])
 	}
 	dir, _ := published(t, "v0.25")
 	texts["the release repository"] = forktest.Text(t, dir, "LICENSE")

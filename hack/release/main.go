@@ -90,27 +90,18 @@ func run(args []string, stdout, stderr io.Writer) int {
 // parseLines reads "v0.25", "v0.24,v0.25" or "v0.20..v0.25".
 func parseLines(text string) (lines []tree.Line, err error) {
 	for _, name := range strings.Split(text, ",") {
-		from, to, isRange := strings.Cut(strings.TrimSpace(name), "..")
+		from, to, isRange := strings.Cut(name, "..")
 		if !isRange {
 			to = from
 		}
 		first, last := indexOf(from), indexOf(to)
-		switch {
-		case first < 0:
-			return nil, fmt.Errorf("the line %q is not supported: use %s", from, tree.Supported())
-		case last < 0:
-			return nil, fmt.Errorf("the line %q is not supported: use %s", to, tree.Supported())
-		case last < first:
-			return nil, fmt.Errorf("the lines %s are the wrong way round", text)
+		if first < 0 || last < first {
+			return nil, fmt.Errorf("-lines %q: use lines, or ranges of them, of %s", name, tree.Supported())
 		}
-		for _, line := range tree.Lines[first : last+1] {
-			if slices.ContainsFunc(lines, func(other tree.Line) bool { return other.Minor == line.Minor }) {
-				return nil, fmt.Errorf("-lines %s has the line %s twice", text, line.Minor)
-			}
-			lines = append(lines, line)
-		}
+		lines = append(lines, tree.Lines[first:last+1]...)
 	}
-	return lines, nil
+	slices.SortFunc(lines, func(a, b tree.Line) int { return strings.Compare(a.Minor, b.Minor) })
+	return slices.Compact(lines), nil
 }
 
 func indexOf(minor string) int {

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -68,11 +67,11 @@ func release(ctx context.Context, o options) error {
 
 // editions makes the editions of all lines. Before that it checks that their tags
 // are not there yet.
-func (o options) editions(ctx context.Context, repo *repository) ([]edition, error) {
+func (o options) editions(ctx context.Context, repo refs) ([]edition, error) {
 	editions := make([]edition, len(o.lines))
 	for i, line := range o.lines {
 		editions[i] = edition{version: line.Newest, tag: fmt.Sprintf("%s-fresh.%d", line.Newest, o.fresh), branch: "fresh-" + strings.TrimPrefix(line.Minor, "v")}
-		if slices.Contains(repo.refs, "refs/tags/"+editions[i].tag) {
+		if slices.Contains(repo, "refs/tags/"+editions[i].tag) {
 			return nil, fmt.Errorf("the tag %s exists in %s: give the next number with -fresh", editions[i].tag, o.repo)
 		}
 	}
@@ -84,7 +83,7 @@ func (o options) editions(ctx context.Context, repo *repository) ([]edition, err
 	return editions, nil
 }
 
-func (o options) make(ctx context.Context, e *edition, repo *repository) error {
+func (o options) make(ctx context.Context, e *edition, repo refs) error {
 	fmt.Fprintf(o.out, "%-10s %s %s\n", "upstream", tree.Module, e.version)
 	upstream, err := tree.Upstream(ctx, e.version, nil)
 	if err == nil {
@@ -99,7 +98,7 @@ func (o options) make(ctx context.Context, e *edition, repo *repository) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(repo.refs, func(ref string) bool { return strings.HasPrefix(ref, "refs/tags/"+e.version+"-fresh.") }) {
+	if !slices.ContainsFunc(repo, func(ref string) bool { return strings.HasPrefix(ref, "refs/tags/"+e.version+"-fresh.") }) {
 		e.upstream = upstream
 	}
 	// Upstream's automation would run in the fork's repository.
@@ -110,11 +109,8 @@ func (o options) make(ctx context.Context, e *edition, repo *repository) error {
 
 // released is when a version of controller-runtime was released.
 func released(ctx context.Context, version string) (time.Time, error) {
-	text, err := gotool.Elsewhere(ctx, map[string][]byte{"go.mod": []byte("module freshmapper.invalid/list\n")}, "list", "-m", "-json", tree.Module+"@"+version)
 	var info struct{ Time time.Time }
-	if err == nil {
-		err = json.Unmarshal(text, &info)
-	}
+	err := cli.Elsewhere(ctx, []byte("module freshmapper.invalid/list\n"), nil, &info, "list", "-m", "-json", tree.Module+"@"+version)
 	if err == nil && info.Time.IsZero() {
 		err = fmt.Errorf("%s %s names no time of release", tree.Module, version)
 	}
@@ -124,17 +120,16 @@ func released(ctx context.Context, version string) (time.Time, error) {
 // history returns the commits and tags. For each edition it has the commit of
 // upstream's release, unless the repository has that already, our commit on top,
 // and the tag.
-func (o options) history(repo *repository, editions []edition, author *mail.Address) *tree.History {
+func (o options) history(repo refs, editions []edition, author *mail.Address) *tree.History {
 	h := &tree.History{Author: author}
 	for _, e := range editions {
-		if h.From = repo.base(e.branch); h.From != "" {
-			h.From += "^0"
-		}
+		from := repo.base(e.branch)
 		if e.upstream != nil {
-			h.Commit(e.branch, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
+			h.Commit(e.branch, from, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
+			from = ""
 		}
-		h.Commit(e.branch, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
-		h.Tag(e.tag, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
+		h.Commit(e.branch, from, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
+		h.Tag(e.tag, e.branch, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
 	}
 	return h
 }

@@ -8,67 +8,53 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// repository is one of releases, which need not be there yet.
-type repository struct {
-	dir  string
-	refs []string // refs/heads/fresh-0.25, refs/tags/v0.25.2-fresh.1, …
-}
+// refs are those of a repository of releases, sorted: refs/heads/fresh-0.25,
+// refs/tags/v0.25.2-fresh.1, …
+type refs []string
 
-// openRepository looks at what is in dir, and writes nothing.
-func openRepository(ctx context.Context, dir string) (*repository, error) {
-	if _, err := exec.LookPath("git"); err != nil {
-		return nil, fmt.Errorf("no git command in PATH: install git: %w", err) // before anything is downloaded
-	}
-	r := &repository{dir: dir}
+// ours matches a branch of releases, here or in a remote repository.
+var ours = regexp.MustCompile(`^refs/(heads|remotes/.*)/fresh-0\.`)
+
+// openRepository looks at what is in dir, and writes nothing. There need not be anything.
+func openRepository(ctx context.Context, dir string) (refs, error) {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || (err == nil && len(entries) == 0):
-		return r, nil
+		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("look at %s: %w", dir, err)
-	case !r.made():
+	case !tree.Exists(filepath.Join(dir, ".git")):
 		return nil, fmt.Errorf("%s is not empty and no git repository: choose a new folder", dir)
 	}
-	refs, err := gotool.Git(ctx, dir, nil, nil, "for-each-ref", "--format=%(refname)")
+	listed, err := cli.Git(ctx, dir, nil, nil, "for-each-ref", "--format=%(refname)")
 	if err != nil {
 		return nil, err
 	}
-	r.refs = strings.Fields(refs)
-	if !slices.ContainsFunc(r.refs, func(ref string) bool {
-		return strings.HasPrefix(ref, "refs/heads/fresh-0.") || strings.HasPrefix(ref, "refs/remotes/") && strings.Contains(ref, "/fresh-0.")
-	}) {
+	all := strings.Fields(listed)
+	if !slices.ContainsFunc(all, ours.MatchString) {
 		return nil, fmt.Errorf("%s is a git repository of something else: it has no branch fresh-0.x; choose a new folder", dir)
 	}
-	changes, err := gotool.Git(ctx, dir, nil, nil, "status", "--porcelain")
-	if err != nil {
-		return nil, err
+	changes, err := cli.Git(ctx, dir, nil, nil, "status", "--porcelain")
+	if first, _, _ := strings.Cut(changes, "\n"); err == nil && first != "" {
+		err = fmt.Errorf("%s has changes that are not committed (%s): commit them elsewhere, or choose a new folder", dir, strings.TrimSpace(first))
 	}
-	if first, _, _ := strings.Cut(changes, "\n"); first != "" {
-		return nil, fmt.Errorf("%s has changes that are not committed (%s): commit them elsewhere, or choose a new folder", dir, strings.TrimSpace(first))
-	}
-	return r, nil
+	return all, err
 }
-
-// made reports whether there is a repository.
-func (r *repository) made() bool { return tree.Exists(filepath.Join(r.dir, ".git")) }
 
 // base returns the ref from which a branch continues. Without a local branch, as in
 // a fresh clone, it is the remote's. It is "" if the branch is new.
-func (r *repository) base(branch string) string {
-	if local := "refs/heads/" + branch; slices.Contains(r.refs, local) {
-		return local
-	}
-	for _, ref := range r.refs {
-		if strings.HasPrefix(ref, "refs/remotes/") && strings.HasSuffix(ref, "/"+branch) {
+func (r refs) base(branch string) string {
+	for _, ref := range r {
+		if ours.MatchString(ref) && strings.HasSuffix(ref, "/"+branch) {
 			return ref
 		}
 	}

@@ -5,9 +5,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 )
 
 // A component is a module, in the words of CycloneDX.
@@ -25,15 +24,11 @@ func module(name, version string) component {
 // bill is the SBOM of an edition, as CycloneDX: the modules that its go.mod requires. The
 // same sources give the same bytes.
 func (o options) bill(ctx context.Context, e *edition) ([]byte, error) {
-	text, err := gotool.Elsewhere(ctx, map[string][]byte{"go.mod": e.files["go.mod"]}, "mod", "edit", "-json")
-	if err != nil {
-		return nil, err
-	}
 	var mod struct {
 		Require []struct{ Path, Version string }
 	}
-	if err := json.Unmarshal(text, &mod); err != nil {
-		return nil, fmt.Errorf("read the go.mod of %s: %w", e.version, err)
+	if err := cli.Elsewhere(ctx, e.files["go.mod"], nil, &mod, "mod", "edit", "-json"); err != nil {
+		return nil, err
 	}
 	components := []component{}
 	for _, r := range mod.Require {

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -55,7 +55,7 @@ func makeSeries(ctx context.Context, base string, author *mail.Address) ([]patch
 		return nil, err
 	}
 	history := &tree.History{Author: author}
-	history.Commit(branch, when, "upstream\n", files)
+	history.Commit(branch, "", when, "upstream\n", files)
 	mails := make([]patchMail, len(names))
 	for i, name := range names {
 		text, err := series.ReadFile(name)
@@ -69,7 +69,7 @@ func makeSeries(ctx context.Context, base string, author *mail.Address) ([]patch
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
-		history.Commit(branch, when, strings.TrimSpace(parts[0])+"\n", files)
+		history.Commit(branch, "", when, strings.TrimSpace(parts[0])+"\n", files)
 	}
 	return mails, format(ctx, history, mails)
 }
@@ -107,7 +107,7 @@ func format(ctx context.Context, history *tree.History, mails []patchMail) error
 		return err
 	}
 	env := []string{"GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1"}
-	said, err := gotool.Git(ctx, scratch, env, nil, "format-patch", "--zero-commit", "--full-index", "--no-renames", "--numbered",
+	said, err := cli.Git(ctx, scratch, env, nil, "format-patch", "--zero-commit", "--full-index", "--no-renames", "--numbered",
 		"--signature=freshmapper", "--output-directory=mails", fmt.Sprintf("HEAD~%d..HEAD", len(mails)))
 	if err != nil {
 		return err

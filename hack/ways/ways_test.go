@@ -111,9 +111,9 @@ func operator(t *testing.T, version string) string {
 	t.Helper()
 	dir := t.TempDir()
 	var module struct{ GoMod string }
-	decode(t, forktest.Stdout(t, dir, "go", "mod", "download", "-json", tree.Module+"@"+version), &module)
+	decode(t, forktest.Run(t, dir, "go", "mod", "download", "-json", tree.Module+"@"+version), &module)
 	var mod struct{ Go string }
-	decode(t, forktest.Stdout(t, dir, "go", "mod", "edit", "-json", module.GoMod), &mod)
+	decode(t, forktest.Run(t, dir, "go", "mod", "edit", "-json", module.GoMod), &mod)
 	forktest.Write(t, dir, "go.mod", fmt.Sprintf("module example.com/operator\n\ngo %s\n\nrequire %s %s\n", mod.Go, tree.Module, version))
 	for _, name := range []string{"main.go", "stock.go"} {
 		forktest.Write(t, dir, name, forktest.Text(t, "testdata", name))
@@ -141,7 +141,7 @@ func requirements(t *testing.T, dir string) map[string]string {
 			Indirect      bool
 		}
 	}
-	decode(t, forktest.Stdout(t, dir, "go", "mod", "edit", "-json"), &mod)
+	decode(t, forktest.Run(t, dir, "go", "mod", "edit", "-json"), &mod)
 	all := map[string]string{"go": mod.Go, "toolchain": mod.Toolchain}
 	for _, r := range mod.Require {
 		all[r.Path] = fmt.Sprintf("%s indirect=%v", r.Version, r.Indirect)

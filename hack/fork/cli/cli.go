@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli runs commands that take only flags, and prints errors on one line.
+// Package cli is what the commands of this repository share: flags and an exit code, errors
+// of one line, and running the go command and git.
 package cli
 
 import (
@@ -15,7 +16,7 @@ import (
 	"syscall"
 )
 
-// Command is a command.
+// Command is a command that takes only flags.
 type Command struct {
 	Flags *flag.FlagSet               // has its name
 	Help  string                      // is all that is said about the flags
@@ -25,11 +26,8 @@ type Command struct {
 
 // Run runs the command and returns its exit code.
 func (c Command) Run(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), ends()...)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// If the reader of the output stops ("| head"), the run must still go on to its
-	// end.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c.Flags.SetOutput(io.Discard)
 	err := c.Flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -44,29 +42,13 @@ func (c Command) Run(args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		err = fmt.Errorf("%w (-h explains)", err)
-	} else {
-		err = c.Do(ctx)
-	}
-	if err == nil {
+	} else if err = c.Do(ctx); err == nil {
 		return 0
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", c.Flags.Name(), oneLine(err))
+	said := "interrupted"
+	if !errors.Is(err, context.Canceled) {
+		said = strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	}
+	fmt.Fprintf(stderr, "%s: %s\n", c.Flags.Name(), said)
 	return 1
-}
-
-// ends are the signals on which a run takes back what it did. A terminal that is
-// closed sends SIGHUP, which nohup has ignored.
-func ends() []os.Signal {
-	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) {
-		signals = append(signals, syscall.SIGHUP)
-	}
-	return signals
-}
-
-func oneLine(err error) string {
-	if errors.Is(err, context.Canceled) {
-		return "interrupted"
-	}
-	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }

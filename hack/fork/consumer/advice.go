@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -34,20 +35,12 @@ func (j *job) advice(what, text string, lines ...string) {
 
 // advise prints what in the consumer keeps the tree from others, or from a build
 // elsewhere, and which lines help.
-func (j *job) advise(ctx context.Context) error {
-	manifest, err := tree.Load(j.slot.Dir)
-	if err != nil {
-		return err
-	}
-	names := slices.Sorted(maps.Keys(manifest.Files))
+func (j *job) advise(ctx context.Context, made *tree.Manifest) error {
+	names := slices.Sorted(maps.Keys(made.Files))
 	for i, name := range names {
 		names[i] = path.Join(place, name)
 	}
-	notes, err := fs.Glob(os.DirFS(j.dir), path.Join(place, tree.Meta, "*"))
-	if err != nil {
-		return err
-	}
-	j.tellGitignore(ctx, slices.Concat(names, notes))
+	j.tellGitignore(ctx, append(names, path.Join(place, tree.Meta, "manifest.json")))
 	j.tellDocker(names)
 	j.tellMakefile()
 	return j.tellModules(ctx, false)
@@ -72,7 +65,7 @@ func (j *job) tellGitignore(ctx context.Context, names []string) {
 		}
 	}
 	if hidden > 0 {
-		j.advice("gitignore", fmt.Sprintf("%s hides %d files of the tree; add to %s:", rule, hidden, j.show(".gitignore")),
+		j.advice("gitignore", fmt.Sprintf("%s hides %d files of the tree; add to %s:", rule, hidden, j.show(j.path(".gitignore"))),
 			"!/"+path.Dir(place)+"/", "!/"+place+"/", "!/"+place+"/**")
 	}
 }
@@ -85,11 +78,10 @@ func (j *job) tellDocker(names []string) {
 		}
 	}
 	for name, text := range j.glob(".dockerignore", "*.dockerignore") {
-		rules := parseDockerignore(text)
 		line, hidden := 0, []string{}
 		for _, file := range names {
 			needed := strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go") || path.Base(file) == goMod
-			if by := rules.hiddenBy(file); needed && by > 0 {
+			if by := hiddenBy(text, file); needed && by > 0 {
 				line, hidden = by, append(hidden, file)
 			}
 		}
@@ -101,6 +93,29 @@ func (j *job) tellDocker(names []string) {
 			j.advice("docker", fmt.Sprintf("%s line %d hides %d files of the tree; add at its end:", name, line, len(hidden)), "!"+place+"/**")
 		}
 	}
+}
+
+// meant makes a regular expression of a quoted pattern of a .dockerignore.
+var meant = strings.NewReplacer(`\*\*/`, "(.*/)?", `\*\*`, ".*", `\*`, "[^/]*", `\?`, "[^/]", `\[`, "[", `\]`, "]")
+
+// hiddenBy is the line of a .dockerignore that keeps a file out of the image, 0 if none
+// does: the last that matches the file, or a folder above it, decides.
+func hiddenBy(dockerignore, name string) (by int) {
+	for i, line := range strings.Split(dockerignore, "\n") {
+		pattern, include := strings.CutPrefix(strings.TrimSpace(line), "!")
+		if pattern = strings.TrimSpace(pattern); pattern == "" || pattern[0] == '#' {
+			continue
+		}
+		pattern = meant.Replace(regexp.QuoteMeta(strings.TrimPrefix(path.Clean(pattern), "/")))
+		// A pattern that can't be compiled is Docker's to complain about.
+		if matched, err := regexp.MatchString("^"+pattern+"(/.*)?$", name); err != nil || !matched {
+			continue
+		}
+		if by = i + 1; include {
+			by = 0
+		}
+	}
+	return by
 }
 
 // tellMakefile finds what kubebuilder's Makefile does: it asks for the version of the
@@ -132,7 +147,7 @@ func (j *job) glob(patterns ...string) map[string]string {
 // tellVendor says what the tree, or its end, makes stale.
 func (j *job) tellVendor() {
 	if dir, command := j.vendor(); dir != "" {
-		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which has another one now; run in %s:", j.show(j.relative(dir)), quoted(filepath.Dir(dir))), command)
+		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which has another one now; run in %s:", j.show(dir), quoted(filepath.Dir(dir))), command)
 	}
 }
 
@@ -140,64 +155,50 @@ func (j *job) tellVendor() {
 // not reach: a replace counts in the main module only. After an undo it names
 // those whose own replace leads to the tree, which is gone.
 func (j *job) tellModules(ctx context.Context, undone bool) error {
-	found, err := j.otherModules(ctx)
-	if err != nil {
-		return err
+	text := "%d more in %s with a go.mod of their own, which a replace here does not reach; for those you build, run:"
+	if undone {
+		text = "%d more in %s still replace controller-runtime with the tree; run:"
 	}
 	var lines []string
-	for name, forked := range found {
-		flag := "-dropreplace=" + tree.Module
-		if !undone {
-			flag = "-replace=" + tree.Module + "=" + relativeTo(j.path(name), j.slot.Dir)
+	err := j.otherModules(ctx, func(dir string, mod modFile) {
+		with, chosen := mod.replaced(dir)
+		switch ours := with == string(j.at); {
+		case undone && ours:
+			lines = append(lines, fmt.Sprintf("go -C %s mod edit -dropreplace=%s", quoted(j.show(dir)), tree.Module))
+		case !undone && !chosen:
+			lines = append(lines, fmt.Sprintf("go -C %s mod edit -replace=%s=%s", quoted(j.show(dir)), tree.Module, relativeTo(dir, string(j.at))))
 		}
-		if forked == undone {
-			lines = append(lines, fmt.Sprintf("go -C %s mod edit %s", quoted(j.show(name)), flag))
-		}
-	}
-	slices.Sort(lines)
-	text := fmt.Sprintf("%d more in %s with a go.mod of their own, which a replace here does not reach; for those you build, run:", len(lines), j.Dir)
-	if undone {
-		text = fmt.Sprintf("%d more in %s still replace controller-runtime with the tree; run:", len(lines), j.Dir)
-	}
+	})
+	text = fmt.Sprintf(text, len(lines), j.Dir)
 	if more := len(lines) - mostNamed; more > 0 {
 		lines = append(lines[:mostNamed], fmt.Sprintf("… and %d more", more))
 	}
 	if len(lines) > 0 {
 		j.advice("modules", text, lines...)
 	}
-	return nil
+	return err
 }
 
-// otherModules finds the modules below the consumer that use controller-runtime, by
-// folder: true for one that replaces it with the consumer's tree. Those of the
-// consumer's workspace share its replace, and one that replaces controller-runtime
-// with something else has made its choice.
-func (j *job) otherModules(ctx context.Context) (map[string]bool, error) {
-	found := map[string]bool{}
-	err := filepath.WalkDir(j.dir, func(name string, entry fs.DirEntry, err error) error {
+// otherModules visits the modules below the consumer that use controller-runtime. Those of
+// the consumer's workspace share its replace.
+func (j *job) otherModules(ctx context.Context, visit func(dir string, mod modFile)) error {
+	return filepath.WalkDir(j.dir, func(name string, entry fs.DirEntry, err error) error {
 		dir := filepath.Dir(name)
 		switch {
 		case err != nil:
 			return fs.SkipDir // go on behind what can't be read, another user's data say
 		case name == j.dir:
 			return nil
-		case entry.IsDir() && (passedOver(entry.Name()) || name == j.slot.Dir):
+		case entry.IsDir() && (passedOver(entry.Name()) || name == string(j.at)):
 			return fs.SkipDir
 		case entry.Name() != goMod || entry.IsDir() || dir == j.dir || contains(j.used, dir):
 			return nil
 		}
-		other := &module{dir: dir, env: j.env}
-		if err := other.reload(ctx); err != nil || other.mod.required() == "" {
-			return ctx.Err() // a go.mod that can't be read is left to its owner
-		}
-		with, chosen := other.mod.replaced(dir)
-		forked := with == j.slot.Dir
-		if forked || !chosen {
-			found[j.relative(dir)] = forked
+		if mod, err := j.read(ctx, dir); err == nil && mod.required() != "" { // one that can't be read is left to its owner
+			visit(dir, mod)
 		}
 		return ctx.Err()
 	})
-	return found, err
 }
 
 func passedOver(folder string) bool {

@@ -21,29 +21,25 @@ func TestDockerignore(t *testing.T) {
 		rules, name string
 		want        int
 	}{
-		{"", "a/go.mod", 0},
 		{kubebuilderIgnore, "go.mod", 0},
 		{kubebuilderIgnore, "main.go", 0},
 		{kubebuilderIgnore, "a/b/main.go", 0},
 		{kubebuilderIgnore, "a/b/main_test.go", 5},
 		{kubebuilderIgnore, "a/go.mod", 2},
 		{kubebuilderIgnore + "!a/go.mod\n", "a/go.mod", 0},
-		{"*.mod\n", "go.mod", 1},
 		{"*.mod\n", "a/go.mod", 0},
 		{"**/*.mod\n", "a/b/go.mod", 1},
 		{"/a/\n", "a/b/go.mod", 1},
 		{"a\n", "ab/go.mod", 0},
 		{"a/*/go.mod\n", "a/b/go.mod", 1},
-		{"a/?/go.mod\n", "a/b/go.mod", 1},
 		{"[ab]/go.mod\n", "b/go.mod", 1},
 		{"a/**\n!a/**/*.go\n", "a/b/c.go", 0},
-		{"a/**\n!a/**/*.go\n", "a/b/c.txt", 1},
 		{"third_party\n!third_party/x/**\n", "third_party/x/go.mod", 0},
 		{"a+b\n", "aab", 0},
 		{"[\n", "a", 0},
 	}
 	for _, test := range tests {
-		if got := parseDockerignore(test.rules).hiddenBy(test.name); got != test.want {
+		if got := hiddenBy(test.rules, test.name); got != test.want {
 			t.Errorf("%q hides %s by line %d, not %d", test.rules, test.name, got, test.want)
 		}
 	}
@@ -203,7 +199,7 @@ show:
 	}
 	dir := forked(t)
 	forktest.Write(t, dir, "Makefile", makefile)
-	if shown := forktest.Stdout(t, dir, "make", "show"); shown != "\n" {
+	if shown := forktest.Run(t, dir, "make", "show"); shown != "\n" {
 		t.Fatalf("a folder has the version %q", shown)
 	}
 	out := into.must(t, dir, nil)
@@ -214,7 +210,7 @@ show:
 	line, _, _ := strings.Cut(out[at:], "\n")
 	forktest.Write(t, dir, "Makefile", line+"\n"+makefile)
 	supported, _ := tree.LineOf(tree.Newest())
-	if shown, want := forktest.Stdout(t, dir, "make", "show"), strings.Replace(supported.Minor, "v", "release-", 1)+"\n"; shown != want {
+	if shown, want := forktest.Run(t, dir, "make", "show"), strings.Replace(supported.Minor, "v", "release-", 1)+"\n"; shown != want {
 		t.Errorf("setup-envtest of %q, want %q", shown, want)
 	}
 	if out := into.must(t, dir, nil); strings.Contains(out, "ENVTEST_VERSION") {

@@ -5,17 +5,18 @@ package consumer
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -24,36 +25,33 @@ const (
 	beat       = 10 * time.Second // how often a build shows that it goes on
 )
 
-// build builds the consumer with copies of go.mod and go.sum, and returns what they are
-// after that. The go command completes them if it has to: a program may use so little of
-// controller-runtime that it never needed a module which our mapper imports, and a tree of
-// a newer release requires newer modules.
-func (j *job) build(ctx context.Context, with contents) (contents, error) {
-	aside, err := os.MkdirTemp("", "freshmapper-")
-	if err != nil {
-		return nil, fmt.Errorf("make a folder for the build: %w", err)
+// build builds the consumer with the staged tree and copies of go.mod and go.sum, and
+// returns what they are after that. The go command completes them if it has to: a program
+// may use so little of controller-runtime that it never needed a module which our mapper
+// imports, and a tree of a newer release requires newer modules.
+func (j *job) build(ctx context.Context, files tree.Files, with contents) (contents, error) {
+	aside := []string{"-overlay=" + j.aside("overlay.json")}
+	if j.work == "" {
+		aside = append(aside, "-modfile="+j.aside(goMod))
 	}
-	defer os.RemoveAll(aside)
-	env, flags, err := j.aside(ctx, aside, with)
-	if err != nil {
+	if err := j.setAside(files, with); err != nil {
 		return nil, fmt.Errorf("copy go.mod for the build: %w", err)
 	}
 	j.say("build", "go build ./... (the first one compiles all of controller-runtime; -nobuild leaves it out)")
 	start := time.Now()
-	err = j.goBuild(ctx, start, env, append(flags, "-mod=readonly"))
+	err := j.goBuild(ctx, append(aside, "-mod=readonly"))
 	if j.lacksSums(err) {
 		j.say("build", "go.mod or go.sum lacks what the tree needs: go build -mod=mod ./... adds it")
-		err = j.goBuild(ctx, start, env, append(flags, "-mod=mod"))
+		err = j.goBuild(ctx, append(aside, "-mod=mod"))
 	}
 	if err != nil {
 		return nil, j.buildFailed(err)
 	}
 	j.say("build", "ok in %s", time.Since(start).Round(100*time.Millisecond))
-	after := contents{goMod: with[goMod], goSum: with[goSum]}
-	for name, was := range with {
-		data, err := os.ReadFile(filepath.Join(aside, name))
-		if err == nil && !bytes.Equal(data, was) {
-			after[name] = linesLike(was, data)
+	after := contents{}
+	for name := range with {
+		if after[name], err = os.ReadFile(j.aside(name)); err != nil {
+			return nil, fmt.Errorf("read what the build made of %s: %w", name, err)
 		}
 	}
 	if said := moved(with, after); said != "" {
@@ -62,142 +60,100 @@ func (j *job) build(ctx context.Context, with contents) (contents, error) {
 	return after, nil
 }
 
-// aside writes what the go command takes in place of the consumer's own files: go.mod and
-// go.sum or, in a workspace, where that can't be, go.work with the replace in it.
-func (j *job) aside(ctx context.Context, dir string, with contents) (env, flags []string, err error) {
-	files := with
-	if j.work == "" {
-		env, flags = j.env, []string{"-modfile=" + filepath.Join(dir, goMod)}
-	} else {
-		args := []string{"work", "edit", "-print", "-replace=" + tree.Module + "=" + j.slot.Dir}
-		for i, folder := range j.uses.Use {
-			args = append(args, "-dropuse="+folder.DiskPath, "-use="+j.used[i])
-		}
-		for _, r := range j.uses.Replace {
-			if r.New.Version == "" {
-				args = append(args, "-replace="+r.Old.flag()+"="+below(filepath.Dir(j.work), r.New.Path))
-			}
-		}
-		work, err := gotool.Run(ctx, j.dir, nil, append(args, j.work)...)
-		if err != nil {
-			return nil, nil, err
-		}
-		sums, _ := os.ReadFile(j.work + ".sum") // there may be none
-		env, files = []string{"GOWORK=" + filepath.Join(dir, "go.work")}, contents{"go.work": work, "go.work.sum": sums}
+// aside is a file beside the staged tree.
+func (j *job) aside(name string) string { return filepath.Join(j.at.Scratch(), name) }
+
+// setAside writes the copies, and a file that makes the go command see the staged tree in
+// its place: so it compiles nothing again when the tree is there. In a workspace no other
+// file may be named as go.mod, and there the go command sees the copy in its place, too.
+func (j *job) setAside(files tree.Files, with contents) error {
+	seen := map[string]string{}
+	old, _ := tree.Read(os.DirFS(string(j.at))) // there may be none
+	for name := range old {
+		seen[j.path(path.Join(place, name))] = "" // is not there
 	}
-	for name, data := range files {
-		if data != nil && err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
+	for name := range files {
+		seen[j.path(path.Join(place, name))] = filepath.Join(j.at.Staged(), filepath.FromSlash(name))
+	}
+	if j.work != "" {
+		seen[j.path(goMod)] = j.aside(goMod)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": seen})
+	for name, data := range map[string][]byte{"overlay.json": overlay, goMod: with[goMod], goSum: with[goSum]} {
+		if err == nil {
+			err = os.WriteFile(j.aside(name), data, 0o600)
 		}
 	}
-	return env, flags, err
+	return err
 }
 
 // goBuild compiles everything and keeps nothing: without -o a module with one
-// command would find a binary in its folder. It says now and then that it goes on.
-func (j *job) goBuild(ctx context.Context, start time.Time, env, flags []string) error {
-	heard, ended := &progress{}, make(chan error, 1)
-	go func() {
-		// -v names packages; -x of GOFLAGS would be taken for the reason of a failure.
-		args := append([]string{"build", "-v", "-x=false", "-buildvcs=false", "-o", os.DevNull}, flags...)
-		ended <- gotool.Watch(ctx, j.dir, env, heard, append(args, "./...")...)
-	}()
-	beats := time.NewTicker(beat)
-	defer beats.Stop()
-	for {
-		select {
-		case err := <-ended:
-			return err
-		case <-beats.C:
-			j.say("build", "%s: %s", time.Since(start).Round(time.Second), heard)
-		}
-	}
+// command would find a binary in its folder.
+func (j *job) goBuild(ctx context.Context, flags []string) error {
+	// -v names packages; -x of GOFLAGS would be taken for the reason of a failure.
+	args := slices.Concat([]string{"build", "-v", "-x=false", "-buildvcs=false", "-o", os.DevNull}, flags, []string{"./..."})
+	_, err := cli.Go(ctx, j.dir, j.env, &progress{say: j.say, began: time.Now(), said: time.Now()}, args...)
+	return err
 }
 
-// progress is what "go build -v" says: the name of each package that it compiles, and what
-// it downloads.
+// progress says now and then that a build goes on. "go build -v" writes the name of each
+// package that it compiles, and what it downloads.
 type progress struct {
-	mu   sync.Mutex
-	said []byte
+	say         func(what, format string, args ...any)
+	began, said time.Time
+	packages    int
 }
 
-func (p *progress) Write(said []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.said = append(p.said, said...)
-	return len(said), nil
-}
-
-func (p *progress) String() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	doing, count := "", 0
-	for _, line := range strings.Split(string(p.said[:bytes.LastIndexByte(p.said, '\n')+1]), "\n") {
-		if download, found := strings.CutPrefix(line, "go: downloading "); found {
-			doing = "downloading " + download
-		} else if line != "" && !strings.ContainsAny(line, " \t") {
-			count++
+func (p *progress) Write(written []byte) (int, error) {
+	for _, line := range strings.Split(strings.TrimSpace(string(written)), "\n") {
+		doing, download := strings.CutPrefix(line, "go: ")
+		if !download && strings.ContainsAny(line, " \t") {
+			continue // what a compiler says
+		}
+		if !download {
 			doing = "compiling " + line
+			p.packages++
+		}
+		if now := time.Now(); now.Sub(p.said) >= beat {
+			p.said = now
+			p.say("build", "%s: %s (%d packages so far)", now.Sub(p.began).Round(time.Second), doing, p.packages)
 		}
 	}
-	if doing == "" {
-		return "reading packages, linking"
-	}
-	return fmt.Sprintf("%s (%d packages so far)", doing, count)
+	return len(written), nil
 }
 
-// moved says in a line what the build made of go.mod and go.sum. Of requirements it names
-// one that moved, those of Kubernetes before all others and as one, and counts the others:
-// "k8s.io 0.36 → 0.37 and 12 more".
+// requirement matches a line of a go.mod that requires a module, without a comment.
+var requirement = regexp.MustCompile(`(?m)^(?:require)?[ \t]*(\S+[ \t]+v\S+)[ \t]*(?://.*)?$`)
+
+// moved says in a line what the build made of go.mod and go.sum. Of the requirements that
+// moved it names one, client-go before all others: "k8s.io/client-go v0.37.0 and 12 more".
 func moved(with, after contents) string {
 	var said, moves []string
 	if n := len(newLines(with[goSum], after[goSum])); n > 0 {
 		said = append(said, fmt.Sprintf("go.sum: %d lines", n))
 	}
-	before := map[string]string{}
-	for _, r := range requirement.FindAllSubmatch(unixLines(with[goMod]), -1) {
-		before[string(r[1])] = string(r[2])
-	}
-	for _, r := range requirement.FindAllSubmatch(unixLines(after[goMod]), -1) {
-		path, version := string(r[1]), string(r[2])
-		switch was := before[path]; {
-		case version == was:
-		case was == "":
-			moves = append(moves, path+" "+version)
-		case slices.Contains([]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/client-go"}, path):
-			move := "k8s.io " + minor(was) + " → " + minor(version)
-			moves = slices.Insert(slices.DeleteFunc(moves, func(other string) bool { return other == move }), 0, move)
+	for _, found := range requirement.FindAllSubmatch(unixLines(after[goMod]), -1) {
+		switch now := string(found[1]); {
+		case bytes.Contains(with[goMod], found[1]):
+		case strings.HasPrefix(now, "k8s.io/client-go "):
+			moves = slices.Insert(moves, 0, now)
 		default:
-			moves = append(moves, path+" "+was+" → "+version)
+			moves = append(moves, now)
 		}
 	}
-	if len(moves) > 0 {
+	switch more := len(moves) - 1; {
+	case more == 0:
 		said = append(said, "go.mod: "+moves[0])
-	}
-	if len(moves) > 1 {
-		said[len(said)-1] += fmt.Sprintf(" and %d more", len(moves)-1)
+	case more > 0:
+		said = append(said, fmt.Sprintf("go.mod: %s and %d more", moves[0], more))
 	}
 	return strings.Join(said, "; ")
-}
-
-// requirement matches a line of a go.mod that requires a module.
-var requirement = regexp.MustCompile(`(?m)^(?:require)?[ \t]*(\S+)[ \t]+(v\S+)[ \t]*(?://.*)?$`)
-
-// newLines are the lines that a file did not have before.
-func newLines(before, now []byte) []string {
-	known := append(splitLines(before), "")
-	return slices.DeleteFunc(splitLines(now), func(line string) bool { return slices.Contains(known, line) })
-}
-
-// minor is "0.37" of "v0.37.1".
-func minor(version string) string {
-	return strings.Join(strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)[:2], ".")
 }
 
 // lacksSums reports whether -mod=mod would help. A workspace doesn't allow it,
 // and adds sums to go.work.sum by itself.
 func (j *job) lacksSums(err error) bool {
-	var failed *gotool.Error
+	var failed *cli.Error
 	return j.work == "" && errors.As(err, &failed) &&
 		containsAny(failed.Output, "missing go.sum entry", "updates to go.mod needed", "updates to go.sum needed")
 }
@@ -207,22 +163,18 @@ func containsAny(text string, signs ...string) bool {
 }
 
 func (j *job) buildFailed(err error) error {
-	var failed *gotool.Error
+	var failed *cli.Error
 	if !errors.As(err, &failed) {
 		return err
 	}
-	lines := gotool.Lines(failed.Output)
-	for _, line := range lines[:min(len(lines), shownLines)] {
+	lines := append(cli.Lines(failed.Output), "no reason given")
+	for _, line := range lines[:min(len(lines)-1, shownLines)] {
 		j.say("", "%s", line)
-	}
-	if more := len(lines) - shownLines; more > 0 {
-		j.say("", "… %d lines more", more)
 	}
 	if at := slices.IndexFunc(lines, unavailable); at >= 0 {
 		cause := strings.TrimSpace(strings.TrimPrefix(lines[at], "go: "))
 		return fmt.Errorf("%s does not build because a dependency can't be had: %s", j.Dir, cause)
 	}
-	lines = append(lines, "no reason given")
 	return fmt.Errorf("%s does not build with the fork: %s (does it without? go build ./...)", j.Dir, strings.TrimSpace(lines[0]))
 }
 

@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
@@ -41,15 +43,15 @@ func (a *atBuild) Write(p []byte) (int, error) {
 
 // What the build says while it goes on.
 func TestProgress(t *testing.T) {
-	var p progress
-	if got := p.String(); got != "reading packages, linking" {
-		t.Errorf("at first: %s", got)
-	}
-	for _, part := range []string{"go: downloading k8s.io/api v0.37.0\nk8s.io/", "api/core/v1\n# a heading\n"} {
-		fmt.Fprint(&p, part)
-	}
-	if got := p.String(); got != "compiling k8s.io/api/core/v1 (1 packages so far)" {
-		t.Errorf("then: %s", got)
+	var said []string
+	p := progress{say: func(_, format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }}
+	p.began = time.Now()
+	fmt.Fprint(&p, "go: downloading k8s.io/api v0.37.0\n")
+	fmt.Fprint(&p, "k8s.io/api/core/v1\n")
+	p.said = time.Time{}
+	fmt.Fprint(&p, "# a heading\nk8s.io/api/apps/v1\n")
+	if want := []string{"0s: downloading k8s.io/api v0.37.0 (0 packages so far)", "0s: compiling k8s.io/api/apps/v1 (2 packages so far)"}; !slices.Equal(said, want) {
+		t.Errorf("said %q", said)
 	}
 }
 
@@ -58,13 +60,13 @@ func TestMoved(t *testing.T) {
 		return contents{goMod: []byte("module m\n\nrequire (\n\t" + strings.Join(lines, "\n\t") + "\n)\n" + more)}
 	}
 	const more = "\nrequire one.example v1.0.0 // indirect\n\nreplace two.example v1.0.0 => ./two\n"
-	before := mod(more, "a.example v1.0.0", "k8s.io/api v0.36.1", "k8s.io/client-go v0.36.1")
+	before := mod(more, "a.example v1.0.0", "k8s.io/apimachinery v0.36.1", "k8s.io/client-go v0.36.1")
 	for want, now := range map[string]contents{
-		"":                                  mod("", "a.example v1.0.0", "k8s.io/api v0.36.1 // indirect", "k8s.io/client-go v0.36.1"),
-		"go.mod: a.example v1.0.0 → v1.1.0": mod(more, "a.example v1.1.0", "k8s.io/api v0.36.1", "k8s.io/client-go v0.36.1"),
-		"go.mod: k8s.io 0.36 → 0.37 and 2 more": mod(more, "a.example v1.1.0", "b.example v1.0.0", "k8s.io/api v0.37.0", "k8s.io/client-go v0.37.0"),
-		"go.mod: b.example v1.0.0":              mod(more, "a.example v1.0.0", "b.example v1.0.0", "k8s.io/api v0.36.1", "k8s.io/client-go v0.36.1"),
-		"go.mod: one.example v1.0.0 → v1.1.0":   mod("require one.example v1.1.0\n\nreplace two.example v1.1.0 => ./two\n", "a.example v1.0.0"),
+		"":                         mod("", "a.example v1.0.0", "k8s.io/apimachinery v0.36.1 // indirect", "k8s.io/client-go v0.36.1"),
+		"go.mod: a.example v1.1.0": mod(more, "a.example v1.1.0", "k8s.io/apimachinery v0.36.1", "k8s.io/client-go v0.36.1"),
+		"go.mod: k8s.io/client-go v0.37.0 and 3 more": mod(more, "a.example v1.1.0", "b.example v1.0.0", "k8s.io/apimachinery v0.37.0", "k8s.io/client-go v0.37.0"),
+		"go.mod: b.example v1.0.0":                    mod(more, "a.example v1.0.0", "b.example v1.0.0", "k8s.io/apimachinery v0.36.1", "k8s.io/client-go v0.36.1"),
+		"go.mod: one.example v1.1.0":                  mod("require one.example v1.1.0\n\nreplace two.example v1.1.0 => ./two\n", "a.example v1.0.0"),
 	} {
 		if got := moved(before, now); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -90,7 +92,7 @@ func TestUpgradeMovesRequirements(t *testing.T) {
 	}
 	check.fails(t, dir, nil, "is sigs.k8s.io/controller-runtime v0.24.1, but", "requires v0.25.2: run fork -into "+dir)
 	out := into.must(t, dir, nil)
-	if !strings.Contains(out, "moved      go.sum: ") || !strings.Contains(out, " lines; go.mod: k8s.io 0.36 → 0.37") {
+	if !strings.Contains(out, "moved      go.sum: ") || !strings.Contains(out, " lines; go.mod: k8s.io/client-go v0.37.") {
 		t.Errorf("said\n%s", out)
 	}
 	for _, line := range strings.Split(out, "\n") {

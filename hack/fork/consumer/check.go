@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -32,9 +31,6 @@ func Check(ctx context.Context, r Request) error {
 		return err
 	}
 	got, err := j.list(ctx)
-	if dir, _ := j.mod.replaced(j.dir); err != nil && dir != "" && !isDir(dir) { // in a workspace the go command needs the tree
-		got, err = listed{Version: j.mod.required(), Replace: &replacement{Dir: dir}}, nil
-	}
 	if err != nil {
 		return err
 	}
@@ -42,7 +38,7 @@ func Check(ctx context.Context, r Request) error {
 		return fmt.Errorf("%s has no fork of %s: run %s", j.Dir, tree.Module, j.command())
 	}
 	if _, err := tree.LineOf(got.Version); err != nil { // no run of this tool would help
-		return fmt.Errorf("%s requires a release that has no fork: %w", j.show(goMod), err)
+		return fmt.Errorf("%s requires a release that has no fork: %w", j.show(j.path(goMod)), err)
 	}
 	if got.Replace.Version != "" {
 		return j.checkTag(got.Version, modVersion{got.Replace.Path, got.Replace.Version})
@@ -55,83 +51,60 @@ func (j *job) checkTag(required string, with modVersion) error {
 	found := tagged.FindStringSubmatch(with.Version)
 	switch {
 	case found == nil:
-		return fmt.Errorf("%s replaces %s with %s, whose version is not one of a fork's (v0.25.2-fresh.1, say)", j.show(goMod), tree.Module, with)
+		return fmt.Errorf("%s replaces %s with %s, whose version is not one of a fork's (v0.25.2-fresh.1, say)", j.show(j.path(goMod)), tree.Module, with)
 	case required != found[1]:
 		return fmt.Errorf("%s requires %s %s, but replaces it with %s: run go mod edit -replace=%s=%s@%s-fresh.1 in %s",
-			j.show(goMod), tree.Module, required, with, tree.Module, with.Path, required, j.Dir)
+			j.show(j.path(goMod)), tree.Module, required, with, tree.Module, with.Path, required, j.Dir)
 	}
 	j.say("ok", "%s is replaced with %s, as go.mod requires", tree.Module, with)
 	return nil
 }
 
-// checkTree looks at the tree in dir. version is the one that the build would use without
-// it.
-func (j *job) checkTree(ctx context.Context, version, dir string) (err error) {
-	shown, fix := j.show(j.relative(dir)), j.command()
-	if !sameFile(filepath.Dir(dir), filepath.Dir(j.slot.Dir)) { // another module of the repository has the tree
-		fix = j.Self + " -into " + quoted(j.show(j.relative(filepath.Dir(filepath.Dir(dir)))))
+// checkTree looks at the tree in dir: of this module, of another one of the repository, or
+// what -o wrote. version is the one that the build would use without it.
+func (j *job) checkTree(ctx context.Context, version, dir string) error {
+	shown := j.show(dir)
+	fix := j.Self + " -o " + quoted(shown) + " -version " + version
+	if root, of := strings.CutSuffix(filepath.ToSlash(dir), "/"+place); of {
+		fix = j.Self + " -into " + quoted(j.show(root))
 	}
 	if !isDir(dir) {
 		return fmt.Errorf("%s is missing: commit it (does a .gitignore hide it?), or run %s", shown, fix)
 	}
-	own := sameFile(dir, j.slot.Dir)
-	j.hasTree, j.slot = true, tree.Slot{Dir: dir}
-	j.manifest, j.edits, err = tree.Open(dir)
+	j.at = tree.Place(dir)
+	err := j.look()
+	if j.manifest.Full() {
+		fix += " -full"
+	}
+	changed := func(edit string) bool { return !strings.HasPrefix(edit, "removed ") }
 	switch {
 	case errors.Is(err, tree.ErrNotOurs):
-		return fmt.Errorf("%s %w: %s replaces %s with it", shown, err, j.show(goMod), tree.Module)
+		return fmt.Errorf("%s %w: %s replaces %s with it", shown, tree.ErrNotOurs, j.show(j.path(goMod)), tree.Module)
 	case err != nil:
 		return fmt.Errorf("%w (%s -force gives the tree up)", err, fix)
-	}
-	if len(j.manifest.Saved) == 0 && !own { // no module's own: -o wrote it
-		fix = j.Self + " -o " + quoted(shown) + " -version " + version
-		if j.manifest.Full() {
-			fix += " -full"
-		}
-	}
-	for _, holds := range []func() error{
-		func() error { return j.whole(shown, fix) },
-		func() error { return j.upToDate(ctx, version, shown, fix) },
-		func() error { return j.sameInVendor(shown) },
-	} {
-		if err := holds(); err != nil {
-			return err
-		}
-	}
-	j.say("ok", "%s is %s %s with this mapper inside", shown, tree.Module, version)
-	return nil
-}
-
-// whole returns an error unless the tree has all that this tool wrote, and nothing
-// else.
-func (j *job) whole(shown, fix string) error {
-	added := slices.ContainsFunc(j.edits, func(edit string) bool { return !strings.HasPrefix(edit, "removed ") })
-	switch {
-	case j.slot.Interrupted():
-		return fmt.Errorf("a run that wrote %s was interrupted, or is at work: run %s", shown, fix)
-	case added:
+	case slices.ContainsFunc(j.edits, changed):
 		return fmt.Errorf("%s is not as this tool wrote it (%d files, the first: %s): run %s -force", shown, len(j.edits), j.edits[0], fix)
 	case len(j.edits) > 0:
 		return fmt.Errorf("%s lacks %d files, the first is %s: commit them (does a .gitignore hide them?), or run %s -force",
 			shown, len(j.edits), strings.TrimPrefix(j.edits[0], "removed "), fix)
-	}
-	return nil
-}
-
-// upToDate returns an error unless the tree is of the required version and has our
-// mapper.
-func (j *job) upToDate(ctx context.Context, version, shown, fix string) error {
-	if version != j.manifest.Version {
-		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", shown, tree.Module, j.manifest.Version, j.show(goMod), version, fix)
+	case version != j.manifest.Version:
+		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", shown, tree.Module, j.manifest.Version, j.show(j.path(goMod)), version, fix)
 	}
 	if err := j.readFiles(ctx); err != nil {
 		return err
 	}
 	made, err := tree.Make(ctx, version, j.before[goSum], j.Ours, j.manifest.Full())
-	if err == nil && !j.manifest.Describes(made) {
-		err = fmt.Errorf("%s has another mapper inside than this tool: run %s", shown, fix)
+	switch {
+	case err != nil:
+		return err
+	case !maps.Equal(made.Digests(), j.manifest.Files):
+		return fmt.Errorf("%s has another mapper inside than this tool: run %s", shown, fix)
 	}
-	return err
+	if err := j.sameInVendor(shown); err != nil {
+		return err
+	}
+	j.say("ok", "%s is %s %s with this mapper inside", shown, tree.Module, version)
+	return nil
 }
 
 // sameInVendor returns an error unless the vendor folder that the build uses has
@@ -143,15 +116,15 @@ func (j *job) sameInVendor(shown string) error {
 		return nil
 	}
 	copied := filepath.Join(vendor, filepath.FromSlash(tree.Module))
-	files, err := tree.Read(os.DirFS(copied))
 	run := command + " in " + quoted(filepath.Dir(vendor))
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s has no %s, and the build takes it from there: run %s", j.show(j.relative(vendor)), tree.Module, run)
+	if !isDir(copied) {
+		return fmt.Errorf("%s has no %s, and the build takes it from there: run %s", j.show(vendor), tree.Module, run)
 	}
+	files, err := tree.Read(os.DirFS(copied))
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err == nil && sumOf(files[name]) != j.manifest.Files[name] {
-			return fmt.Errorf("%s is not what is in %s, and the build takes it from there (the first file that differs: %s): run %s",
-				j.show(j.relative(copied)), shown, name, run)
+			err = fmt.Errorf("%s is not what is in %s, and the build takes it from there (the first file that differs: %s): run %s",
+				j.show(copied), shown, name, run)
 		}
 	}
 	return err

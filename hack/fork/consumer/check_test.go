@@ -41,14 +41,6 @@ func TestCheckFails(t *testing.T) {
 		"incomplete": {func(t *testing.T, dir string) { remove(t, dir, place+"/pkg/client") }, nil,
 			[]string{"lacks ", "pkg/client/", "gitignore", "run fork -into"}},
 		"missing": {func(t *testing.T, dir string) { remove(t, dir, place) }, nil, []string{"is missing", "gitignore", "run fork -into"}},
-		"interrupted": {func(t *testing.T, dir string) {
-			forktest.Write(t, dir, "third_party/.controller-runtime.freshmapper-tmp/x", "")
-		}, nil, []string{"interrupted", "run fork -into"}},
-		"interrupted build": {func(t *testing.T, dir string) {
-			forktest.Write(t, dir, "third_party/.controller-runtime.freshmapper-old/x", "")
-			manifest := place + "/.freshmapper/manifest.json"
-			forktest.Write(t, dir, manifest, strings.Replace(forktest.Text(t, dir, manifest), `"saved"`, `"-"`, 1))
-		}, nil, []string{"interrupted", "run fork -into"}},
 		"another folder": {func(t *testing.T, dir string) {
 			forktest.Write(t, dir, "mine/go.mod", "module "+tree.Module+"\n")
 			edit(replaceWith+"./mine")(t, dir)

@@ -3,10 +3,10 @@
 // Package consumer puts a patched controller-runtime into somebody's module,
 // and takes it out again.
 //
-// Into writes third_party/controller-runtime, builds with a copy of go.mod that replaces
-// controller-runtime with it, and writes go.mod last. So a run that fails, or is killed,
-// has changed nothing that the consumer's build uses, and the next run clears away what is
-// left. The tree's manifest knows what go.mod and go.sum were before.
+// Into writes the tree beside third_party/controller-runtime, and builds as if it was there
+// and go.mod replaced controller-runtime with it. Only then it renames the tree, and writes
+// go.mod last. So a run that fails, or is killed, has changed nothing that the consumer's
+// build uses. The tree's manifest knows what go.mod and go.sum were before.
 package consumer
 
 import (
@@ -17,7 +17,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -41,11 +40,10 @@ type Request struct {
 type job struct {
 	Request
 	*module
-	slot        tree.Slot
-	now, before contents       // go.mod and go.sum; before is what undoing makes of now
-	hasTree     bool           // there is a tree of ours
-	manifest    *tree.Manifest // of it; nil: none, or unreadable
-	edits       []string       // what somebody changed in it
+	at          tree.Place
+	now, before contents      // go.mod and go.sum; before is what undoing makes of now
+	manifest    tree.Manifest // of the tree; zero: there is none, or it can't be read
+	edits       []string      // what somebody changed in the tree
 }
 
 func open(ctx context.Context, r Request) (*job, error) {
@@ -53,27 +51,45 @@ func open(ctx context.Context, r Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &job{Request: r, module: m, slot: tree.Slot{Dir: m.path(place)}}, nil
+	return &job{Request: r, module: m, at: tree.Place(m.path(place))}, nil
 }
 
-// begin opens a module for a run, and clears away what a killed run has left.
+// begin opens a module for a run, and finds out what is there.
 func begin(ctx context.Context, r Request) (*job, error) {
 	j, err := open(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{goMod, goSum} {
-		err = errors.Join(err, os.RemoveAll(tempName(j.path(name))))
+	j.clear()
+	if tree.Exists(string(j.at)) {
+		err = j.look()
 	}
-	if j.slot.Interrupted() {
-		j.say("clear", "an earlier run was interrupted: what it left is cleared away")
-		err = errors.Join(err, j.slot.Clear())
-		j.removeAbove()
+	switch {
+	case errors.Is(err, tree.ErrNotOurs):
+		return nil, fmt.Errorf("%s is in the way, it %w: move it away", j.show(string(j.at)), tree.ErrNotOurs)
+	case err != nil && !j.Force:
+		return nil, fmt.Errorf("%w (-force gives the tree up)", err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("clear away what an earlier run left: %w", err)
+	return j, j.readFiles(ctx)
+}
+
+// look reads the tree's manifest, and compares the tree with it.
+func (j *job) look() error {
+	manifest, edits, err := tree.Open(string(j.at))
+	if err == nil {
+		j.manifest, j.edits = *manifest, edits
 	}
-	return j, j.look(ctx)
+	return err
+}
+
+// clear removes what a run leaves that has not come to its end, and the folder above the
+// tree if nothing is in it. Nothing of that is used.
+func (j *job) clear() {
+	_ = j.at.Clear()
+	above := filepath.Dir(string(j.at))
+	if info, err := os.Lstat(above); err == nil && info.IsDir() { // a link was the user's before
+		_ = os.Remove(above) // it fails if something is in it
+	}
 }
 
 // say prints a line of progress.
@@ -94,29 +110,12 @@ func quoted(dir string) string {
 	return dir
 }
 
-// look finds out what is there.
-func (j *job) look(ctx context.Context) (err error) {
-	if above := filepath.Dir(j.slot.Dir); tree.Exists(above) && !isDir(above) {
-		return fmt.Errorf("%s is in the way, the tree goes into a folder of that name: move it away", j.show(path.Dir(place)))
-	}
-	if j.hasTree = tree.Exists(j.slot.Dir); j.hasTree {
-		j.manifest, j.edits, err = tree.Open(j.slot.Dir)
-	}
-	switch {
-	case errors.Is(err, tree.ErrNotOurs):
-		return fmt.Errorf("%s is in the way, it %w: move it away", j.show(place), tree.ErrNotOurs)
-	case err != nil && !j.Force:
-		return fmt.Errorf("%w (-force gives the tree up)", err)
-	}
-	return j.readFiles(ctx)
-}
-
 // foreign returns an error if go.mod replaces controller-runtime with something else.
 func (j *job) foreign() error {
 	for _, r := range j.mod.Replace {
 		if r.Old.Path == tree.Module && r != ourReplace {
 			return fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit -dropreplace=%s)",
-				j.show(goMod), tree.Module, r.New, r.Old.flag())
+				j.show(j.path(goMod)), tree.Module, r.New, strings.TrimSuffix(r.Old.Path+"@"+r.Old.Version, "@"))
 		}
 	}
 	return nil
@@ -125,7 +124,7 @@ func (j *job) foreign() error {
 // edited refuses to touch a tree that somebody edited.
 func (j *job) edited() error {
 	if len(j.edits) > 0 && !j.Force {
-		return tree.EditedError(j.show(place), j.edits)
+		return tree.EditedError(j.show(string(j.at)), j.edits)
 	}
 	return nil
 }
@@ -143,83 +142,71 @@ func Into(ctx context.Context, r Request) error {
 		}
 	}
 	j.say("module", "%s in %s", j.mod.Module.Path, j.Dir)
-	if j.work != "" {
-		j.say("workspace", "%s", j.work)
-	}
 	version, sibling, err := j.selected(ctx)
 	if err != nil {
 		return err
 	}
 	if sibling != "" {
-		j.say("done", "nothing to do: the fork in %s serves all modules of the workspace; with GOWORK=off %s does not have it", j.relative(sibling), j.Dir)
+		j.say("done", "nothing to do: the fork in %s serves all modules of the workspace; with GOWORK=off %s does not have it", relativeTo(j.dir, sibling), j.Dir)
 		return nil
 	}
 	j.say("upstream", "%s %s from the module cache", tree.Module, version)
-	made, err := tree.Make(ctx, version, j.before[goSum], j.Ours, false)
+	files, err := tree.Make(ctx, version, j.before[goSum], j.Ours, false)
 	if err != nil {
 		return err
 	}
-	if j.mod.forked() && j.manifest != nil && len(j.edits) == 0 && j.manifest.Describes(made) {
+	made := tree.NewManifest(version, files)
+	if edits, err := made.Edits(string(j.at)); err == nil && len(edits) == 0 && j.mod.forked() && j.manifest.Version == version {
 		j.say("done", "nothing to do: %s is up to date; undo: %s", place, j.command("-undo"))
-	} else if err := j.install(ctx, made); err != nil {
+	} else if err := j.install(ctx, files, made); err != nil {
 		return err
 	}
-	return j.advise(ctx)
+	return j.advise(ctx, made)
 }
 
-// install writes the tree, builds, and writes go.mod. If a step fails, or ctx ends, the
-// consumer is as it was.
-func (j *job) install(ctx context.Context, made *tree.Result) error {
-	manifest := tree.NewManifest(made)
-	err := j.slot.Put(ctx, made.Files, manifest)
-	if err == nil {
-		j.say("tree", "%s: %s", place, made)
-		if err = j.adopt(ctx, manifest); err != nil {
-			err = errors.Join(err, j.slot.Revert())
-		}
-	}
+// install builds with the tree, puts it in its place, and writes go.mod. If a step before
+// the last two fails, or ctx ends, the consumer is as it was.
+func (j *job) install(ctx context.Context, files tree.Files, made *tree.Manifest) error {
+	want, err := j.prepare(ctx, files)
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
 	}
 	if err != nil {
-		j.removeAbove()
+		j.clear()
 		return fmt.Errorf("%w; %s is as it was", err, j.Dir)
 	}
+	made.Saved = map[string]tree.Saved{}
+	for name, data := range j.before {
+		made.Saved[name] = tree.Saved{Before: string(data), Written: sumOf(want[name])}
+	}
+	if err = j.at.Put(made); err == nil {
+		err = j.write(want)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; when that is mended, run %s again", err, j.command())
+	}
+	j.say(goMod, "replace %s => ./%s", tree.Module, place)
 	j.tellVendor()
 	fmt.Fprintf(j.Out, "\ndone: %s now uses %s %s with this mapper inside.\n", j.mod.Module.Path, tree.Module, made.Version)
 	fmt.Fprintf(j.Out, "undo: %s\n", j.command("-undo"))
-	return j.slot.Keep()
+	return nil
 }
 
-// adopt makes the consumer use the tree.
-func (j *job) adopt(ctx context.Context, manifest *tree.Manifest) error {
-	mod, err := editMod(ctx, j.now[goMod], "-replace="+tree.Module+"=./"+place)
-	want := contents{goMod: mod, goSum: j.now[goSum]}
+// prepare stages the tree, and returns go.mod and go.sum as they have to be with it.
+func (j *job) prepare(ctx context.Context, files tree.Files) (want contents, err error) {
+	if err := j.at.Stage(ctx, files); err != nil {
+		return nil, err
+	}
+	j.say("tree", "%s: %d files", place, len(files))
+	mod, err := j.editMod(ctx, "-replace="+tree.Module+"=./"+place)
+	want = contents{goMod: mod, goSum: j.now[goSum]}
 	if err == nil && !j.NoBuild {
-		want, err = j.build(ctx, want)
+		want, err = j.build(ctx, files, want)
 	}
 	if err == nil {
-		err = ctx.Err()
+		err = errors.Join(ctx.Err(), j.unchanged(want))
 	}
-	if err != nil {
-		return err
-	}
-	manifest.Saved = map[string]tree.Saved{}
-	for name, data := range j.before {
-		saved := tree.Saved{Written: sumOf(want[name])}
-		if data != nil {
-			text := string(data)
-			saved.Before = &text
-		}
-		manifest.Saved[name] = saved
-	}
-	if err = manifest.Save(j.slot.Dir); err == nil {
-		err = j.write(want)
-	}
-	if err == nil {
-		j.say(goMod, "replace %s => ./%s", tree.Module, place)
-	}
-	return err
+	return want, err
 }
 
 // Undo takes back what Into did.
@@ -228,7 +215,7 @@ func Undo(ctx context.Context, r Request) error {
 	if err != nil {
 		return err
 	}
-	if !j.hasTree && !j.mod.forked() {
+	if !tree.Exists(string(j.at)) && !j.mod.forked() {
 		j.say("done", "nothing to undo: no fork of this tool's in %s", j.Dir)
 		return nil
 	}
@@ -236,13 +223,13 @@ func Undo(ctx context.Context, r Request) error {
 		return err
 	}
 	if err = j.write(j.before); err == nil {
-		j.tellUndone()
-		err = j.slot.Remove()
+		err = j.at.Remove()
 	}
 	if err != nil {
 		return fmt.Errorf("%w; when that is mended, run %s again", err, j.command("-undo"))
 	}
-	j.removeAbove()
+	j.clear()
+	j.tellUndone()
 	j.say("tree", "%s is gone", place)
 	j.tellVendor()
 	if err := j.tellModules(ctx, true); err != nil {
@@ -252,20 +239,12 @@ func Undo(ctx context.Context, r Request) error {
 	return nil
 }
 
-// removeAbove removes the folder above the tree if nothing is in it.
-func (j *job) removeAbove() {
-	above := filepath.Dir(j.slot.Dir)
-	if info, err := os.Lstat(above); err == nil && info.IsDir() { // a link was the user's before
-		os.Remove(above) //nolint:errcheck // It fails if something is in it. An empty folder does no harm.
-	}
-}
-
 // tellUndone says what became of go.mod and go.sum, and what they lack now.
 func (j *job) tellUndone() {
 	for _, name := range []string{goMod, goSum} {
-		was, known := j.saved(name)
+		saved, known := j.manifest.Saved[name]
 		switch {
-		case known && bytes.Equal(was, j.before[name]):
+		case known && saved.Before == string(j.before[name]):
 			j.say(name, "as it was")
 		case name == goMod:
 			j.say(name, "your changes kept, the replace line dropped; go mod tidy drops what nothing needs now")

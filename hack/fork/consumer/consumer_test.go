@@ -164,9 +164,9 @@ func TestBadInput(t *testing.T) {
 	}{
 		"no go.mod": {func(t *testing.T, dir string) { remove(t, dir, "go.mod") }, nil, []string{"no go.mod in"}},
 		"no folder": {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "absent") }, []string{"no folder", "absent"}},
-		"a file":    {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "main.go") }, []string{"no go.mod in"}},
+		"a file":    {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "main.go") }, []string{"no folder", "main.go"}},
 		"a package": {func(t *testing.T, dir string) { forktest.Write(t, dir, "pkg/a.go", "package a\n") },
-			func(r *Request) { r.Dir = filepath.Join(r.Dir, "pkg") }, []string{"pkg: name the folder that holds your go.mod, " + string(filepath.Separator)}},
+			func(r *Request) { r.Dir = filepath.Join(r.Dir, "pkg") }, []string{"pkg: name the folder that holds your go.mod (the go command takes " + string(filepath.Separator)}},
 		"broken go.mod":  {appendMod("nonsense\n"), nil, []string{"go mod edit", "nonsense"}},
 		"not required":   {writeMod("module example.com/operator\n"), nil, []string{"does not require", "go get"}},
 		"itself":         {writeMod("module sigs.k8s.io/controller-runtime\n"), nil, []string{"itself"}},
@@ -179,7 +179,7 @@ func TestBadInput(t *testing.T) {
 		"occupied": {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/go.mod", "module m\n") }, nil, []string{place, "not written by this tool"}},
 		"occupied, force": {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/go.mod", "module m\n") }, force,
 			[]string{"not written by this tool"}},
-		"a file in the way": {func(t *testing.T, dir string) { forktest.Write(t, dir, "third_party", "") }, nil, []string{"third_party is in the way", "move it away"}},
+		"a file in the way": {func(t *testing.T, dir string) { forktest.Write(t, dir, "third_party", "") }, nil, []string{"third_party", "not a directory"}},
 		"overwrite":         {nil, with(forktest.Edited("apiutil/apimachinery.go", "package apiutil\n")), []string{"overwrite", "apimachinery.go"}},
 	}
 	for name, test := range tests {

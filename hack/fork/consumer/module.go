@@ -3,15 +3,17 @@
 package consumer
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -28,7 +30,6 @@ type module struct {
 	flags string   // GOFLAGS
 	mod   modFile
 	work  string   // the go.work that is in effect and uses it, or ""
-	uses  modFile  // what it says
 	used  []string // the folders of the modules that it uses
 }
 
@@ -48,9 +49,6 @@ var ourReplace = replace{Old: modVersion{Path: tree.Module}, New: modVersion{Pat
 type modVersion struct{ Path, Version string }
 
 func (v modVersion) String() string { return strings.TrimSpace(v.Path + " " + v.Version) }
-
-// flag is how a flag of "go mod edit" names it.
-func (v modVersion) flag() string { return strings.TrimSuffix(v.Path+"@"+v.Version, "@") }
 
 // required is the controller-runtime that a go.mod requires, "" if it requires none.
 func (f modFile) required() string {
@@ -87,37 +85,27 @@ func below(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// nearest names the folder above that has a go.mod, if there is one.
-func nearest(dir, shown string) string {
-	for dir != filepath.Dir(dir) {
-		dir, shown = filepath.Dir(dir), filepath.Join(shown, "..")
-		if tree.Exists(filepath.Join(dir, goMod)) {
-			return ", " + shown
-		}
-	}
-	return ""
-}
-
 func openModule(ctx context.Context, shown string) (*module, error) {
 	dir, err := filepath.Abs(shown)
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", shown, err)
 	}
 	m := &module{shown: shown, dir: dir}
-	switch {
-	case !tree.Exists(dir):
+	if !isDir(dir) {
 		return nil, fmt.Errorf("no folder %s: name the one that holds your go.mod", shown)
-	case !tree.Exists(m.path(goMod)):
-		return nil, fmt.Errorf("no go.mod in %s: name the folder that holds your go.mod%s", shown, nearest(dir, shown))
 	}
-	var env struct{ GOWORK, GOFLAGS string }
-	if err := m.parse(ctx, &env, "env", "-json", "GOWORK", "GOFLAGS"); err != nil {
+	var env struct{ GOMOD, GOWORK, GOFLAGS string }
+	if err := m.parse(ctx, &env, "env", "-json", "GOMOD", "GOWORK", "GOFLAGS"); err != nil {
 		return nil, err
 	}
-	if m.flags = env.GOFLAGS; strings.Contains(m.flags, "-modfile") {
-		return nil, fmt.Errorf("GOFLAGS is %s, but the replace line goes into %s: run this without -modfile, then bring the line into that other file", m.flags, m.show(goMod))
+	m.flags = env.GOFLAGS
+	switch {
+	case !tree.Exists(m.path(goMod)):
+		return nil, fmt.Errorf("no go.mod in %s: name the folder that holds your go.mod (the go command takes %s)", shown, cmp.Or(env.GOMOD, "none"))
+	case strings.Contains(m.flags, "-modfile"):
+		return nil, fmt.Errorf("GOFLAGS is %s, but the replace line goes into %s: run this without -modfile, then bring the line into that other file", m.flags, m.show(m.path(goMod)))
 	}
-	if err := m.reload(ctx); err != nil || env.GOWORK == "" || env.GOWORK == "off" {
+	if m.mod, err = m.read(ctx, dir); err != nil || env.GOWORK == "" || env.GOWORK == "off" {
 		return m, err
 	}
 	return m, m.workspace(ctx, env.GOWORK)
@@ -126,46 +114,39 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 // path is where a file of the consumer's is.
 func (m *module) path(name string) string { return filepath.Join(m.dir, filepath.FromSlash(name)) }
 
-// show is path as the user would write it.
-func (m *module) show(name string) string {
-	return filepath.Join(m.shown, filepath.FromSlash(name))
-}
+// show names a path as the user would write it.
+func (m *module) show(path string) string { return filepath.Join(m.shown, relativeTo(m.dir, path)) }
 
-// relative names a path below the consumer, or near it, for a reader.
-func (m *module) relative(name string) string { return relativeTo(m.dir, name) }
-
-func relativeTo(dir, name string) string {
-	if rel, err := filepath.Rel(dir, name); err == nil {
-		name = rel
+func relativeTo(dir, path string) string {
+	if rel, err := filepath.Rel(dir, path); err == nil {
+		path = rel
 	}
-	return filepath.ToSlash(name)
+	return filepath.ToSlash(path)
 }
 
-// reload reads go.mod.
-func (m *module) reload(ctx context.Context) error {
-	m.mod = modFile{}
-	return m.parse(ctx, &m.mod, "mod", "edit", "-json")
+// read reads the go.mod in a folder.
+func (m *module) read(ctx context.Context, dir string) (mod modFile, err error) {
+	err = m.parse(ctx, &mod, "mod", "edit", "-json", filepath.Join(dir, goMod))
+	return mod, err
 }
 
 func (m *module) parse(ctx context.Context, to any, args ...string) error {
-	out, err := gotool.Run(ctx, m.dir, m.env, args...)
-	if err != nil {
-		return err
+	out, err := cli.Go(ctx, m.dir, m.env, io.Discard, args...)
+	if err == nil {
+		err = json.Unmarshal(out, to)
 	}
-	if err := json.Unmarshal(out, to); err != nil {
-		return fmt.Errorf("read the output of go %s: %w", strings.Join(args, " "), err)
-	}
-	return nil
+	return err
 }
 
 // workspace reads the go.work that is in effect. One that doesn't use this
 // module says nothing about it, so it is switched off.
 func (m *module) workspace(ctx context.Context, file string) error {
-	if err := m.parse(ctx, &m.uses, "work", "edit", "-json", file); err != nil {
+	var uses modFile
+	if err := m.parse(ctx, &uses, "work", "edit", "-json", file); err != nil {
 		return err
 	}
 	root := filepath.Dir(file)
-	for _, use := range m.uses.Use {
+	for _, use := range uses.Use {
 		m.used = append(m.used, below(root, use.DiskPath))
 	}
 	if !contains(m.used, m.dir) {
@@ -177,7 +158,7 @@ func (m *module) workspace(ctx context.Context, file string) error {
 		return fmt.Errorf("%s uses the tree as a module of the workspace, so that no version of %s is selected: run go work edit -dropuse=./%s in %s",
 			file, tree.Module, relativeTo(root, m.path(place)), quoted(root))
 	}
-	for _, r := range m.uses.Replace {
+	for _, r := range uses.Replace {
 		if r.Old.Path == tree.Module {
 			return fmt.Errorf("%s replaces %s with %s, which would hide the fork: drop that replace first", file, tree.Module, r.New)
 		}
@@ -189,10 +170,11 @@ func contains(folders []string, dir string) bool {
 	return slices.ContainsFunc(folders, func(name string) bool { return sameFile(name, dir) })
 }
 
+// sameFile reports whether two names lead to the same file, which need not be there.
 func sameFile(a, b string) bool {
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)
-	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+	return a == b || errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
 func isDir(name string) bool {
@@ -209,10 +191,10 @@ func (m *module) requires() error {
 		return nil
 	}
 	return fmt.Errorf("%s does not require %s: nothing to fork (go get %s@%s adds it)",
-		m.show(goMod), tree.Module, tree.Module, tree.Newest())
+		m.show(m.path(goMod)), tree.Module, tree.Module, tree.Newest())
 }
 
-// listed is what the build uses of controller-runtime: the version is the one it
+// listed is what the build uses of controller-runtime. The version is the one that it
 // would use without a replace.
 type listed struct {
 	Version string
@@ -221,31 +203,33 @@ type listed struct {
 
 type replacement struct{ Path, Version, Dir string }
 
+// list asks the go command, which may fail if a tree is missing. Then go.mod counts.
 func (m *module) list(ctx context.Context) (got listed, err error) {
+	if dir, _ := m.mod.replaced(m.dir); dir != "" && !isDir(dir) {
+		return listed{Version: m.mod.required(), Replace: &replacement{Dir: dir}}, nil
+	}
 	// -mod=readonly, whatever GOFLAGS says: asking must not change a file.
-	return got, m.parse(ctx, &got, "list", "-mod=readonly", "-m", "-json", tree.Module)
+	err = m.parse(ctx, &got, "list", "-mod=readonly", "-m", "-json", tree.Module)
+	return got, err
 }
 
 // selected is the version of controller-runtime that the build really uses.
 // sibling is the tree of this tool's that another module of the workspace has,
 // which serves this one, too.
 func (m *module) selected(ctx context.Context) (version, sibling string, err error) {
-	got := listed{Version: m.mod.required()}
-	if !m.mod.forked() || isDir(m.path(place)) { // else the tree is missing, and the go command would fail
-		if got, err = m.list(ctx); err != nil {
-			return "", "", err
-		}
+	got, err := m.list(ctx)
+	if err != nil {
+		return "", "", err
 	}
 	// By folder: in a workspace the path is relative to go.work.
 	if r := got.Replace; r != nil && !sameFile(r.Dir, m.path(place)) {
-		if _, err := tree.Load(r.Dir); err == nil {
-			return got.Version, r.Dir, nil
+		if _, _, err := tree.Open(r.Dir); err != nil {
+			return "", "", fmt.Errorf("%s is replaced with %s by another module of the workspace: drop that replace first",
+				tree.Module, modVersion{r.Path, r.Version})
 		}
-		return "", "", fmt.Errorf("%s is replaced with %s by another module of the workspace: drop that replace first",
-			tree.Module, modVersion{r.Path, r.Version})
+		return got.Version, r.Dir, nil
 	}
-	_, err = tree.LineOf(got.Version)
-	return got.Version, "", err
+	return got.Version, "", nil
 }
 
 // vendor is the vendor folder that the go command builds from, if there is one,

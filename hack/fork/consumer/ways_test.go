@@ -24,30 +24,6 @@ func builtFrom(t *testing.T, dir string, flags ...string) string {
 	return strings.TrimSpace(forktest.Run(t, dir, "go", append(list, "./...")...))
 }
 
-// A dependency that uses controller-runtime, too, and asks for an older release
-// of it, is built with the fork as well.
-func TestOtherDependency(t *testing.T) {
-	top := t.TempDir()
-	dir := filepath.Join(top, "operator")
-	if err := os.Rename(forktest.Consumer(t), dir); err != nil {
-		t.Fatal(err)
-	}
-	forktest.Write(t, top, "library/go.mod", "module example.com/library\n\ngo 1.26.0\n\nrequire "+tree.Module+" v0.25.0\n")
-	forktest.Write(t, top, "library/library.go", "package library\n\nimport \""+mapperPackage+"\"\n\n"+
-		"// Mapper makes a mapper.\nfunc Mapper() { _, _ = apiutil.NewDynamicRESTMapper(nil, nil) }\n")
-	forktest.Write(t, dir, "library.go", "package main\n\nimport \"example.com/library\"\n\nvar _ = library.Mapper\n")
-	forktest.Run(t, dir, "go", "mod", "edit", "-require=example.com/library@v0.0.0", "-replace=example.com/library=../library")
-	forktest.Run(t, dir, "go", "mod", "tidy")
-	forktest.Commit(t, dir)
-
-	into.must(t, dir, nil)
-	if from, want := builtFrom(t, dir), filepath.Join(dir, place, "pkg/client/apiutil"); from != want {
-		t.Errorf("the mapper is built from %q, not from %s alone", from, want)
-	}
-	undo.must(t, dir, nil)
-	forktest.Clean(t, dir)
-}
-
 // A vendor folder is made from the fork. An update names what makes it anew, and so does the
 // check of one that nobody made anew: the go command does not mind.
 func TestVendored(t *testing.T) {

@@ -108,30 +108,18 @@ func Text(t *testing.T, dir, name string) string {
 	return string(data)
 }
 
-// Run runs a command in dir and returns what it wrote.
+// Run runs a command in dir and returns what it wrote to stdout.
 func Run(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
-	said, stderr := output(t, dir, name, args)
-	return said + stderr
-}
-
-// Stdout is Run without what the command wrote to stderr.
-func Stdout(t *testing.T, dir, name string, args ...string) string {
-	t.Helper()
-	said, _ := output(t, dir, name, args)
-	return said
-}
-
-func output(t *testing.T, dir, name string, args []string) (said, stderr string) {
-	t.Helper()
-	var out, errors strings.Builder
+	var stderr strings.Builder
 	cmd := exec.Command(name, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &errors
+	cmd.Dir, cmd.Stderr = dir, &stderr
 	cmd.Env = append(cmd.Environ(), "GOWORK=off")
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, &out, &errors)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, out, &stderr)
 	}
-	return out.String(), errors.String()
+	return string(out)
 }
 
 // A Command is run with its arguments, and returns its exit code.
@@ -149,20 +137,15 @@ func (run Command) Usage(t *testing.T, tests map[string]string) {
 	}
 }
 
-// Help wants that -h names all that a user may need.
-func (run Command) Help(t *testing.T, wants ...string) {
+// Says runs a command that must succeed, and wants these texts on its stdout.
+func (run Command) Says(t *testing.T, args string, wants ...string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	if code := run([]string{"-h"}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
-		t.Errorf("code %d, stderr %q", code, &stderr)
-	}
+	code := run(strings.Fields(args), &stdout, &stderr)
 	for _, want := range wants {
-		if !strings.Contains(stdout.String(), want) {
-			t.Errorf("no %q in\n%s", want, &stdout)
+		if code != 0 || !strings.Contains(stdout.String(), want) || strings.Contains(stdout.String(), "%!") {
+			t.Errorf("%s: code %d, no %q in\n%s%s", args, code, want, &stdout, &stderr)
 		}
-	}
-	if strings.Contains(stdout.String(), "%!") {
-		t.Errorf("badly formatted:\n%s", &stdout)
 	}
 }
 

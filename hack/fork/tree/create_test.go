@@ -5,7 +5,6 @@ package tree_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,26 +56,6 @@ func TestCreate(t *testing.T) {
 	_, err = create(t, dir, func(r *tree.Request) { r.Ours = forktest.Edited("apiutil/more.go", "package apiutil\n") })
 	if err != nil || forktest.Text(t, dir, "pkg/client/apiutil/more.go") != "package apiutil\n" {
 		t.Errorf("with newer sources: %v", err)
-	}
-}
-
-// A link is the user's and stays, wherever it leads.
-func TestCreateBehindLink(t *testing.T) {
-	real, link := t.TempDir(), filepath.Join(t.TempDir(), "link")
-	for target, want := range map[string]string{real: "", "nowhere": "make the folder that the link " + link + " leads to"} {
-		if err := os.Symlink(target, link); err != nil {
-			t.Fatal(err)
-		}
-		_, err := create(t, link, nil)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", target, err)
-		}
-		if to, err := os.Readlink(link); err != nil || to != target || os.Remove(link) != nil {
-			t.Errorf("the link leads to %q, %v", to, err)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(real, "go.mod")); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -137,14 +116,6 @@ func TestCreateForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	forktest.Same(t, first, forktest.Snapshot(t, filepath.Dir(dir)))
-}
-
-func TestUpstreamStopsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := tree.Upstream(ctx, tree.Newest(), nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("error: %v", err)
-	}
 }
 
 func TestSlimTree(t *testing.T) {

@@ -3,7 +3,6 @@
 package tree
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,28 +10,10 @@ import (
 	"testing"
 )
 
-func result() *Result {
-	return &Result{Version: "v0.25.2", Files: Files{
-		"go.mod":      []byte("module m\n"),
-		"a/b/c.go":    []byte("package b\n"),
-		"hack/run.sh": []byte("#!/bin/sh\n"),
-	}}
-}
-
-// stage writes result into a slot's place.
-func stage(t *testing.T) (Slot, *Manifest) {
-	t.Helper()
-	slot := Slot{Dir: filepath.Join(t.TempDir(), "tree")}
-	manifest := NewManifest(result())
-	if err := slot.Put(context.Background(), result().Files, manifest); err != nil {
-		t.Fatal(err)
-	}
-	return slot, manifest
-}
-
 func TestEdits(t *testing.T) {
+	files := Files{"go.mod": []byte("module m\n"), "a/b/c.go": []byte("package b\n")}
 	write := func(name string) func(string) error {
-		return func(dir string) error { return os.WriteFile(filepath.Join(dir, name), nil, 0o644) }
+		return func(dir string) error { return Write(dir, name, nil) }
 	}
 	tests := map[string]struct {
 		edit func(dir string) error
@@ -45,16 +26,19 @@ func TestEdits(t *testing.T) {
 		"linked":  {func(dir string) error { return os.Symlink("go.mod", filepath.Join(dir, "link")) }, []string{"added link"}},
 		"desktop": {write("a/.DS_Store"), nil},
 		"notes":   {write(Meta + "/x"), nil},
-		"an empty folder is nothing": {func(dir string) error { return os.MkdirAll(filepath.Join(dir, "a", Meta), 0o755) },
-			nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			slot, manifest := stage(t)
-			if err := test.edit(slot.Dir); err != nil {
+			dir := t.TempDir()
+			for name, data := range files {
+				if err := Write(dir, name, data); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := test.edit(dir); err != nil {
 				t.Skip(err)
 			}
-			got, err := manifest.Edits(slot.Dir)
+			got, err := NewManifest("v0.25.2", files).Edits(dir)
 			if err != nil || !slices.Equal(got, test.want) {
 				t.Errorf("%v, %v", got, err)
 			}

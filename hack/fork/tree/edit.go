@@ -77,21 +77,9 @@ func (c change) find(text string, noted holes) (from, to int, ok bool) {
 	return found[0][0], found[0][1], true
 }
 
-var (
-	hole   = regexp.MustCompile(`<([A-Z]+)>`)
-	letter = regexp.MustCompile(`^\w`)
-	ending = regexp.MustCompile(`\w$`)
-)
+var hole = regexp.MustCompile(`<([A-Z]+)>`)
 
-// pattern matches want as whole words.
 func (c change) pattern() *regexp.Regexp {
 	expr := strings.ReplaceAll(regexp.QuoteMeta(c.want), " ", `\s+`)
-	expr = hole.ReplaceAllString(expr, `(?P<$1>[^{}]*?)`)
-	if letter.MatchString(c.want) {
-		expr = `\b` + expr
-	}
-	if ending.MatchString(c.want) {
-		expr += `\b`
-	}
-	return regexp.MustCompile(expr)
+	return regexp.MustCompile(hole.ReplaceAllString(expr, `(?P<$1>[^{}]*?)`))
 }

@@ -14,11 +14,11 @@ const (
 	ownerFile      = "pkg/handler/enqueue_owner.go"
 )
 
-// clientEdits are about the mappings in upstream's client. It keeps the mapping of
-// each kind for ever, and holds its lock during discovery.
-var clientEdits = []edit{
-	// The client checks that what it keeps is still true, and does discovery without its
-	// lock. Nothing but the lookup happens with the lock held: all of it is here.
+// edits are what is done to upstream's files, in order.
+var edits = []edit{
+	// The client keeps the mapping of each kind for ever, and holds its lock during
+	// discovery. It has to check that what it keeps is still true, and to do discovery
+	// without its lock. Nothing but the lookup happens with the lock held: all of it is here.
 	{file: clientFile, changes: []change{
 		{"func (c *clientRestResources) getResource(obj <OBJ>) (*resourceMeta, error) {", ""},
 		{"if known { return r, nil", "if known {\n\t\treturn c.current(r)"},
@@ -28,39 +28,22 @@ var clientEdits = []edit{
 				"r, err = c.newResource(<KIND>)\nif err != nil {\nreturn nil, err\n}\nc.mu.Lock()\ndefer c.mu.Unlock()\n<ENTRY> = r\nreturn r, err\n}\n",
 		},
 	}},
-	// The client sends its requests through types of ours. If a kind is gone, it
-	// takes the last known scope of the kind: upstream's mapper never forgets a
-	// kind.
+	// If a kind is gone, the client takes the last known scope of the kind: upstream's
+	// mapper never forgets a kind.
 	{file: fieldsFile, changes: []change{
-		{"typedClient typedClient", "typedClient followingTypedClient"},
-		{"unstructuredClient unstructuredClient", "unstructuredClient followingUnstructuredClient"},
-		{"metadataClient metadataClient", "metadataClient followingMetadataClient"},
 		{"if options.HTTPClient == nil {", "ownClient := options.HTTPClient == nil\n\tif ownClient {"},
 		{"apiutil.NewDynamicRESTMapper(config, options.HTTPClient)", "mapperOf(config, options.HTTPClient, ownClient)"},
 		{"clientRestResources{<FIELDS>mapper: options.Mapper,", "clientRestResources{<FIELDS>mapper: followed(options.Mapper),"},
-		{"typedClient: typedClient{<FIELDS>}", "typedClient: followingTypedClient{typedClient{<FIELDS>}}"},
-		{"unstructuredClient: unstructuredClient{<FIELDS>{}, }", "unstructuredClient: followingUnstructuredClient{unstructuredClient{<FIELDS>{},\n}}"},
-		{
-			"metadataClient: metadataClient{<FIELDS>restMapper: options.Mapper, }",
-			"metadataClient: followingMetadataClient{metadataClient{<FIELDS>restMapper: resources.mapper,\n}}",
-		},
+		{"restMapper: options.Mapper,", "restMapper: resources.mapper,"},
 		{"apiutil.IsObjectNamespaced(obj, c.scheme, c.mapper)", "apiutil.IsObjectNamespaced(obj, c.scheme, c.typedClient.resources.mapper)"},
 	}},
-	{file: watchFile, changes: []change{
-		{"(w *watchingClient) Watch(ctx", "(w *watchingClient) watchOnce(ctx"},
-		{"w.<BASE>.typedClient.resources.getResource(obj)", ""},
-	}},
+	{file: watchFile, changes: []change{{"w.<BASE>.typedClient.resources.getResource(obj)", ""}}},
 	// The client of a namespace asks the client that it wraps for every scope. Before
 	// v0.22 it asks nowhere else.
 	{file: namespacedFile, since: "v0.22", changes: []change{
 		{"apiutil.IsGVKNamespaced(gvk, n.RESTMapper())", "n.IsObjectNamespaced(ofKind(gvk))"},
 		{"\n\t\"" + Module + "/" + apiutilDir + "\"\n", "\n"},
 	}},
-}
-
-// informerEdits are about the resource and the scope of a kind, which upstream's
-// informers keep for as long as they live.
-var informerEdits = []edit{
 	// An informer lists and watches through a type of ours. The functions of a ListWatch
 	// take a context since v0.21.
 	{file: informersFile, changes: []change{

@@ -4,7 +4,7 @@
 // inside.
 //
 // The tree is made in memory, as Files: upstream's source from the user's own
-// module cache, then one Patch after the other. Only then is it written, beside
+// module cache, and what Generate does to it. Only then is it written, beside
 // its final place, and renamed into it. A manifest in the tree says what the
 // tool wrote, so that a later run can tell its own work from somebody's edits.
 package tree
@@ -13,12 +13,9 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
-	"strings"
 )
 
 const (
@@ -46,14 +43,7 @@ func Digest(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) 
 // SourceDigest is short, and the same for the same sources of a mapper.
 func SourceDigest(ours fs.FS) (string, error) {
 	files, err := Read(ours)
-	if err != nil {
-		return "", err
-	}
-	var all strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		fmt.Fprintln(&all, name, Digest(files[name]))
-	}
-	return Digest([]byte(all.String()))[:12], nil
+	return Digest(fmt.Append(nil, files.Digests()))[:12], err // fmt sorts maps
 }
 
 // Write writes a file below dir. No file of a module cache can be executed, and so none

@@ -12,39 +12,36 @@ import (
 	"slices"
 	"time"
 
-	"github.com/freshmapper/freshmapper/hack/fork/gotool"
+	"github.com/freshmapper/freshmapper/hack/fork/cli"
 )
 
 // A History is what "git fast-import" reads: commits and tags. Nothing in it depends on
 // the machine, its user or the time.
 type History struct {
 	Author *mail.Address
-	From   string // the commit to go on from; "" for none
 	text   bytes.Buffer
-	marks  int
 }
 
-// Commit adds a commit of a whole tree, on which the next one builds.
-func (h *History) Commit(branch string, when time.Time, message string, files Files) {
-	h.marks++
-	fmt.Fprintf(&h.text, "commit refs/heads/%s\nmark :%d\n", branch, h.marks)
+// Commit adds a commit of a whole tree to a branch. From is where the branch begins, or goes
+// on, in this history; "" for nowhere, and for what it has already.
+func (h *History) Commit(branch, from string, when time.Time, message string, files Files) {
+	fmt.Fprintf(&h.text, "commit refs/heads/%s\n", branch)
 	h.person("author", when)
 	h.person("committer", when)
 	h.data([]byte(message))
-	if h.From != "" {
-		fmt.Fprintf(&h.text, "from %s\n", h.From)
+	if from != "" {
+		fmt.Fprintf(&h.text, "from %s^0\n", from)
 	}
 	h.text.WriteString("deleteall\n")
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		fmt.Fprintf(&h.text, "M 100644 inline %s\n", name) // a file of a Go module needs no quotes
 		h.data(files[name])
 	}
-	h.From = fmt.Sprintf(":%d", h.marks)
 }
 
-// Tag tags the last commit.
-func (h *History) Tag(name string, when time.Time, message string) {
-	fmt.Fprintf(&h.text, "tag %s\nfrom %s\n", name, h.From)
+// Tag tags the last commit of a branch.
+func (h *History) Tag(name, branch string, when time.Time, message string) {
+	fmt.Fprintf(&h.text, "tag %s\nfrom refs/heads/%s\n", name, branch)
 	h.person("tagger", when)
 	h.data([]byte(message))
 }
@@ -66,12 +63,12 @@ func (h *History) Import(ctx context.Context, dir, branch string) error {
 		return fmt.Errorf("make %s: %w", dir, err)
 	}
 	h.text.WriteString("done\n")
-	_, err := gotool.Git(ctx, dir, nil, nil, "init", "-q", "--template=")
+	_, err := cli.Git(ctx, dir, nil, nil, "init", "-q", "--template=")
 	if err == nil {
-		_, err = gotool.Git(ctx, dir, nil, &h.text, "fast-import", "--quiet", "--done")
+		_, err = cli.Git(ctx, dir, nil, &h.text, "fast-import", "--quiet", "--done")
 	}
 	if err == nil {
-		_, err = gotool.Git(ctx, dir, nil, nil, "checkout", "-q", "-f", branch)
+		_, err = cli.Git(ctx, dir, nil, nil, "checkout", "-q", "-f", branch)
 	}
 	return err
 }

@@ -8,24 +8,11 @@ import (
 	"strings"
 )
 
-// apiutilDir is where upstream's mapper lives, and ours in its place.
-const apiutilDir = "pkg/client/apiutil"
-
 // A Line is a release line of controller-runtime.
 type Line struct {
 	Minor  string // "v0.25"
 	Newest string // the newest release the tests have run on
 }
-
-// mapperFiles are the files of upstream's mapper that make way for ours, with the one name
-// that each declares for others: one that declares more needs a look first. mapperTest is
-// their white-box test.
-var mapperFiles = map[string]string{
-	apiutilDir + "/restmapper.go": "NewDynamicRESTMapper",
-	apiutilDir + "/errors.go":     "ErrResourceDiscoveryFailed",
-}
-
-const mapperTest = apiutilDir + "/restmapper_wb_test.go"
 
 // Lines are the supported release lines, oldest first. A new line is a new row,
 // once the tests have passed on it.
@@ -43,11 +30,9 @@ var release = regexp.MustCompile(`^(v0\.[0-9]+)\.[0-9]+$`)
 // LineOf returns the line of a release, "v0.25.2" say. Any patch release of a
 // supported line will do; anything else is an error that names those that are.
 func LineOf(version string) (Line, error) {
-	if found := release.FindStringSubmatch(version); found != nil {
-		for _, line := range Lines {
-			if line.Minor == found[1] {
-				return line, nil
-			}
+	for _, line := range Lines {
+		if found := release.FindStringSubmatch(version); found != nil && found[1] == line.Minor {
+			return line, nil
 		}
 	}
 	return Line{}, fmt.Errorf("controller-runtime %s is not supported: use a release of %s", version, Supported())

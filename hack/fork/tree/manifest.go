@@ -21,7 +21,7 @@ const (
 	manifestFormat = 1
 )
 
-// ErrNotOurs is what Load returns for a folder without a manifest.
+// ErrNotOurs is what Open returns for a folder without a manifest.
 var ErrNotOurs = errors.New("was not written by this tool")
 
 // Manifest is a list of what the tool wrote. It holds no time and no path of the
@@ -32,24 +32,19 @@ type Manifest struct {
 	// Files are the SHA-256 of every file of the tree but the manifest's folder.
 	Files map[string]string `json:"files"`
 	// Saved are go.mod and go.sum of the consumer. It is empty in a tree that belongs to
-	// no consumer, or whose run did not end.
+	// no consumer.
 	Saved map[string]Saved `json:"saved,omitempty"`
 }
 
-// Saved is a file of the consumer's.
+// Saved is a file of the consumer's. One that is not there is like an empty one.
 type Saved struct {
-	Before  *string `json:"before"`  // as it was; nil if it was not there
-	Written string  `json:"written"` // SHA-256 of what the run left; "" if it left no file
+	Before  string `json:"before"`  // as it was
+	Written string `json:"written"` // SHA-256 of what the run left
 }
 
-// NewManifest describes a tree that is being written.
-func NewManifest(r *Result) *Manifest {
-	return &Manifest{Format: manifestFormat, Version: r.Version, Files: r.Files.Digests()}
-}
-
-// Describes reports whether r is the tree that was written.
-func (m *Manifest) Describes(r *Result) bool {
-	return m.Version == r.Version && maps.Equal(m.Files, r.Files.Digests())
+// NewManifest describes a tree of a release.
+func NewManifest(version string, files Files) *Manifest {
+	return &Manifest{Format: manifestFormat, Version: version, Files: files.Digests()}
 }
 
 // Full reports whether the tree has all of upstream's files, and is not slim.
@@ -58,53 +53,32 @@ func (m *Manifest) Full() bool {
 	return documents
 }
 
-// Load reads the manifest of the tree in dir.
-func Load(dir string) (*Manifest, error) {
+// Open reads the manifest of the tree in dir, and lists how the tree differs from it.
+func Open(dir string) (m *Manifest, edits []string, err error) {
 	name := filepath.Join(dir, Meta, manifestName)
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s %w", dir, ErrNotOurs)
+		return nil, nil, fmt.Errorf("%s %w", dir, ErrNotOurs)
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &m)
+	}
+	if err == nil && m.Format != manifestFormat {
+		err = fmt.Errorf("it has format %d, this tool knows %d: use the release that wrote it", m.Format, manifestFormat)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the manifest: %w", err)
+		return nil, nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	m := &Manifest{}
-	if err := json.Unmarshal(data, m); err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	if m.Format != manifestFormat {
-		return nil, fmt.Errorf("%s has format %d, this tool knows %d: use the release that wrote it", name, m.Format, manifestFormat)
-	}
-	return m, nil
+	edits, err = m.Edits(dir)
+	return m, edits, err
 }
 
-// Open reads the manifest of the tree in dir, and lists how the tree differs from it.
-func Open(dir string) (m *Manifest, edits []string, err error) {
-	if m, err = Load(dir); err == nil {
-		edits, err = m.Edits(dir)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return m, edits, nil
-}
-
-// Save writes the manifest of the tree in dir, through a rename: so the file is
-// always complete.
-func (m *Manifest) Save(dir string) error {
+func (m *Manifest) save(dir string) error {
 	data, err := json.MarshalIndent(m, "", "\t")
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(Meta, manifestName)
-	err = Write(dir, name+".tmp", append(data, '\n'))
-	if err == nil {
-		err = os.Rename(filepath.Join(dir, name+".tmp"), filepath.Join(dir, name))
-	}
-	if err != nil {
-		return fmt.Errorf("write the manifest: %w", err)
-	}
-	return nil
+	return Write(dir, filepath.Join(Meta, manifestName), append(data, '\n'))
 }
 
 // Edits lists how the tree in dir differs from what the tool wrote: "changed
@@ -134,10 +108,9 @@ func (m *Manifest) Edits(dir string) (edits []string, err error) {
 // EditedError refuses to touch a tree that somebody edited. It names up to
 // three files.
 func EditedError(dir string, edits []string) error {
-	named, more := edits, ""
-	if len(edits) > 3 {
-		named, more = edits[:3], fmt.Sprintf(" and %d more", len(edits)-3)
+	named := strings.Join(edits[:min(len(edits), 3)], ", ")
+	if more := len(edits) - 3; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Errorf("%s was edited by hand (%s%s): put it back, or give up the edits with -force",
-		dir, strings.Join(named, ", "), more)
+	return fmt.Errorf("%s was edited by hand (%s): put it back, or give up the edits with -force", dir, named)
 }

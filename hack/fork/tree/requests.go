@@ -4,84 +4,73 @@ package tree
 
 import (
 	"fmt"
-	"go/format"
-	"path"
 	"regexp"
 	"strings"
 )
 
-// requesters are the types of upstream's client that send requests, with the field
-// that knows how to follow the mapper.
-var requesters = []struct{ name, file, receiver, follower string }{
-	{"typedClient", "typed_client.go", "c *typedClient", "resources."},
-	{"unstructuredClient", "unstructured_client.go", "uc *unstructuredClient", "resources."},
-	{"metadataClient", "metadata_client.go", "mc *metadataClient", ""},
+// requesters are the files of upstream's client with methods that send requests, with the
+// field of the receiver that knows how to follow the mapper.
+var requesters = []struct{ file, follower string }{
+	{"typed_client.go", "resources."},
+	{"unstructured_client.go", "resources."},
+	{"metadata_client.go", ""},
+	{"watch.go", "<BASE>.typedClient.resources."},
 }
 
-// following returns the name of the type that sends the requests of another type
-// and follows the mapper.
-func following(name string) string { return "following" + strings.ToUpper(name[:1]) + name[1:] }
+var (
+	// request matches the first line of a method that is exported and takes a context: its
+	// receiver, name, parameters and results.
+	request = regexp.MustCompile(`(?m)^func \((\w+) (\S+)\) ([A-Z]\w*)\((ctx context\.Context, .*)\) (\(\S+, error\)|error) \{$`)
+	// like matches all such methods, whatever their form.
+	like = regexp.MustCompile(`(?m)^func \(.*\) [A-Z]\w*\(\s*ctx `)
+	// typed matches a parameter with its type.
+	typed = regexp.MustCompile(`(\w+) (\.\.\.)?[^,]*`)
+)
 
-// request matches the first line of a method that is exported and takes a context: its
-// receiver, name, parameters and results.
-var request = regexp.MustCompile(`(?m)^func \((.*)\) ([A-Z]\w*)\((ctx context\.Context, .*)\) (\S.*) \{$`)
-
-// putRequests adds a file in which each request of upstream's client has one of
-// the same name and form that follows the mapper.
-func putRequests(d *draft) error {
-	var body strings.Builder
+// follow gives each method that sends a request a name with "Once" at its end. In its place
+// comes one that calls it, and follows the mapper.
+func (d *draft) follow() error {
 	for _, r := range requesters {
-		fmt.Fprintf(&body, "\n// %s is %s, whose requests follow the mapper.\ntype %[1]s struct{ %[2]s }\n", following(r.name), r.name)
-		file, err := d.upstream(path.Join(clientDir, r.file))
+		upstream, err := d.upstream(clientDir + "/" + r.file)
 		if err != nil {
 			return err
 		}
-		written := 0
-		for _, method := range request.FindAllStringSubmatch(string(file), -1) {
-			if method[1] != r.receiver {
-				continue
-			}
-			if err := writeFollowing(&body, r.name, method[2], method[3], method[4], r.follower); err != nil {
-				return err
-			}
-			written++
+		heads := request.FindAllStringSubmatch(string(upstream), -1)
+		if len(heads) == 0 || len(heads) != len(like.FindAll(upstream, -1)) {
+			return fmt.Errorf("upstream's %s has methods that send requests and have another form: this release needs a look", r.file)
 		}
-		like := regexp.MustCompile(`(?m)^func \(` + regexp.QuoteMeta(r.receiver) + `\) [A-Z]\w*\(\s*ctx `)
-		if written == 0 || written != len(like.FindAll(file, -1)) {
-			return fmt.Errorf("upstream's %s has not only methods of (%s) that send requests with their head on one line: this release needs a look", r.file, r.receiver)
+		text := string(upstream)
+		for _, head := range heads {
+			with := following(head[1], head[2], head[3], head[4], head[5], r.follower)
+			text = strings.Replace(text, head[0], d.noted.fill(with), 1)
 		}
+		d.files[clientDir+"/"+r.file] = []byte(text)
 	}
-	head := "// SPDX-License-Identifier: Apache-2.0\n\npackage client\n\nimport (\n\t\"context\"\n"
-	for _, imported := range []string{"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured", "k8s.io/apimachinery/pkg/runtime"} {
-		if strings.Contains(body.String(), path.Base(imported)+".") {
-			head += fmt.Sprintf("\n\t%q", imported)
-		}
-	}
-	data, err := format.Source([]byte(head + "\n)\n" + body.String()))
-	if err != nil {
-		return err
-	}
-	return d.put(clientDir+"/client_follow_requests.go", data)
+	return nil
 }
 
-// typed matches a parameter's type.
-var typed = regexp.MustCompile(`(\w+) (\.\.\.)?[^,]*`)
-
-// writeFollowing writes the method that sends the same request and follows the mapper.
-func writeFollowing(out *strings.Builder, typeName, name, params, results, follower string) error {
-	does := map[string]string{"Get": "reads", "GetSubResource": "reads", "List": "lists"}[name]
+// following is a method that follows the mapper, and the head of the one that it calls.
+func following(receiver, typeName, name, params, results, follower string) string {
+	object, args := "obj", typed.ReplaceAllString(params, "$1$2")
+	if strings.Contains(args, " list,") {
+		object = "list"
+	}
+	does := map[string]string{"Get": "reads", "GetSubResource": "reads", "Watch": "reads", "List": "lists"}[name]
 	if does == "" {
 		does = "writes"
 	}
 	named, assigned := "err error", "err"
 	if first, two := strings.CutSuffix(results, ", error)"); two {
-		named, assigned, results = "result "+first[1:]+", err error", "result, err", "error"
+		named, assigned = "result "+first[1:]+", err error", "result, err"
 	}
-	args := typed.ReplaceAllString(params, "$1$2")
-	if results != "error" || !strings.Contains(", "+args, ", obj") || strings.Contains(named, "(") {
-		return fmt.Errorf("upstream's method %s of %s has no obj, or returns something else than an error and one value at most: this release needs a look", name, typeName)
-	}
-	fmt.Fprintf(out, "\nfunc (c *%s) %s(%s) (%s) {\n\terr = c.%sfollowing(ctx, obj, %s, func() (err error) {\n", following(typeName), name, params, named, follower, does)
-	fmt.Fprintf(out, "\t\t%s = c.%s.%s(%s)\n\t\treturn err\n\t})\n\treturn %[1]s\n}\n", assigned, typeName, name, args)
-	return nil
+	return fmt.Sprintf(`func (%s %s) %s(%s) (%s) {
+	err = %[1]s.%[6]sfollowing(ctx, %[7]s, %[8]s, func() (err error) {
+		%[9]s = %[1]s.%[10]sOnce(%[11]s)
+		return err
+	})
+	return %[9]s
+}
+
+func (%[1]s %[2]s) %[10]sOnce(%[4]s) %[12]s {`,
+		receiver, typeName, name, params, named, follower, object, does, assigned, strings.ToLower(name[:1])+name[1:], args, results)
 }

@@ -25,10 +25,10 @@ const (
 var forTests = []string{"pkg/manager/internal/", apiutilDir + "/internal/fakeapi/"}
 
 // slim removes what no program compiles: everything that is no Go package, and tests.
-func (r *Result) slim() {
-	maps.DeleteFunc(r.Files, func(name string, _ []byte) bool { return !compiled(name) })
-	r.Files[path.Join(kinds, "zz_skip.go")] = []byte(skipFile)
-	r.Files[".gitattributes"] = []byte(attributes)
+func (f Files) slim() {
+	maps.DeleteFunc(f, func(name string, _ []byte) bool { return !compiled(name) })
+	f[path.Join(kinds, "zz_skip.go")] = []byte(skipFile)
+	f[".gitattributes"] = []byte(attributes)
 }
 
 // compiled reports whether a program compiles the file, or the go command or a lawyer

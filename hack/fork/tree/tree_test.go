@@ -45,10 +45,12 @@ func TestGenerateChangesTheseFiles(t *testing.T) {
 		"pkg/client/apiutil/testdata/a.txt",
 		"pkg/client/client.go",
 		"pkg/client/client_follow.go",
-		"pkg/client/client_follow_requests.go",
 		"pkg/client/client_mappers.go",
 		"pkg/client/client_rest_resources.go",
+		"pkg/client/metadata_client.go",
 		"pkg/client/namespaced_client.go",
+		"pkg/client/typed_client.go",
+		"pkg/client/unstructured_client.go",
 		"pkg/client/watch.go",
 		"pkg/handler/enqueue_owner.go",
 		"pkg/internal/follow/follow.go",
@@ -90,16 +92,16 @@ func TestGenerateRefuses(t *testing.T) {
 		"overwrite":        {spoil: addOurs("apiutil/apimachinery.go", "package apiutil\n"), want: []string{"overwrite", "pkg/client/apiutil/apimachinery.go"}},
 		"overwrite data":   {spoil: addOurs("apiutil/testdata/crd.yaml", ""), want: []string{"overwrite", "testdata/crd.yaml"}},
 		"no upstream file": {spoil: dropStock("errors.go"), want: []string{"upstream has no pkg/client/apiutil/errors.go"}},
-		"new export": {spoil: editStock("restmapper.go", "package apiutil\n\nfunc NewDynamicRESTMapper() {}\n\nfunc hidden() {}\n\nconst A, B = 1, 2\n"),
-			want: []string{"restmapper.go", `"A" "B"`}},
-		"broken upstream": {spoil: editStock("errors.go", "package"), want: []string{"errors.go"}},
+		"other requests": {spoil: func(f Files, _ fstest.MapFS) {
+			f["pkg/client/watch.go"] = []byte(strings.Replace(string(f["pkg/client/watch.go"]), "Watch(ctx context.Context, ", "Watch(\n\tctx context.Context, ", 1))
+		}, want: []string{"upstream's watch.go has methods"}},
 		"foreign import": {spoil: addOurs("internal/x/x.go", "package x\n\nimport _ \"github.com/freshmapper/freshmapper/hack/fork/tree\"\n"),
-			want: []string{"internal/x/x.go", "hack/fork/tree"}},
+			want: []string{"internal/x/x.go", "only apiutil and internal"}},
 		"root import": {spoil: addOurs("apiutil/x_test.go", "package apiutil\n\nimport _ \"github.com/freshmapper/freshmapper\"\n"),
 			want: []string{"apiutil/x_test.go", "only apiutil and internal"}},
 		"no client": {spoil: func(f Files, _ fstest.MapFS) { delete(f, clientFile) }, want: []string{"upstream has no " + clientFile}},
 		"other client": {spoil: func(f Files, _ fstest.MapFS) { f[clientFile] = []byte("package client\n") },
-			want: []string{clientFile, "clientRestResources", `patch "client"`}},
+			want: []string{clientFile, "clientRestResources", "patch " + Module}},
 		"metrics taken": {spoil: func(f Files, _ fstest.MapFS) { f["pkg/metrics/restmapper.go"] = nil },
 			want: []string{"overwrite", "pkg/metrics/restmapper.go"}},
 	}
@@ -133,10 +135,6 @@ func dropStock(name string) func(Files, fstest.MapFS) {
 	return func(f Files, _ fstest.MapFS) { delete(f, apiutilDir+"/"+name) }
 }
 
-func editStock(name, text string) func(Files, fstest.MapFS) {
-	return func(f Files, _ fstest.MapFS) { f[apiutilDir+"/"+name] = []byte(text) }
-}
-
 func TestLocalize(t *testing.T) {
 	const src = `// Package x is in github.com/freshmapper/freshmapper/internal/x.
 package x
@@ -145,12 +143,9 @@ import (
 	"fmt"
 
 	snap "github.com/freshmapper/freshmapper/internal/snapshot"
-	. ` + "`github.com/freshmapper/freshmapper/apiutil`" + `
-	"github.com/freshmapper/freshmapperx"
+	. "github.com/freshmapper/freshmapper/apiutil"
 	"k8s.io/client-go/rest" // stays
 )
-
-var url = "github.com/freshmapper/freshmapper/apiutil"
 `
 	const want = `// Package x is in github.com/freshmapper/freshmapper/internal/x.
 package x
@@ -158,13 +153,10 @@ package x
 import (
 	"fmt"
 
-	"github.com/freshmapper/freshmapperx"
 	"k8s.io/client-go/rest" // stays
 	. "sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	snap "sigs.k8s.io/controller-runtime/pkg/client/apiutil/internal/snapshot"
 )
-
-var url = "github.com/freshmapper/freshmapper/apiutil"
 `
 	got, err := localize("internal/x/x.go", []byte(src))
 	if err != nil || string(got) != want {
@@ -174,10 +166,6 @@ var url = "github.com/freshmapper/freshmapper/apiutil"
 		if got, err := localize(name, []byte(src)); err != nil || string(got) != src {
 			t.Errorf("%s was rewritten: %v", name, err)
 		}
-	}
-	untidy := "package x\nimport \"fmt\"\nvar  _ = fmt.Sprint\n"
-	if got, err := localize("apiutil/x.go", []byte(untidy)); err != nil || string(got) != untidy {
-		t.Errorf("a file without imports of ours was rewritten: %v\n%s", err, got)
 	}
 }
 
