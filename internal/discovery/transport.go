@@ -8,84 +8,107 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/metrics"
 
 	"github.com/freshmapper/freshmapper/internal/share"
 )
 
-// exchange is a request as it was sent, and the answer to it: client-go's REST client hides
-// most of that. It travels in the request's context and is written before RoundTrip
-// returns.
+// exchange is a request as it was sent, and the answer to it.
 type exchange struct {
-	watch  bool // it is a watch's
-	began  bool // the request was handed to the program's transport
-	code   int  // 0: no answer
-	etag   string
-	sent   []string      // credentials, in the forms in which a server may repeat them
-	caller share.Key     // see callerOf
-	body   []byte        // all of it, within the bound; nil if it broke off
-	stream io.ReadCloser // instead of that, if a watch succeeds: without a bound
+	code       int // 0: no answer
+	etag       string
+	retryAfter int           // seconds; 0 if the server did not say
+	sent       []string      // credentials, in the forms in which a server may repeat them
+	caller     share.Key     // see callerOf
+	body       []byte        // all of it, within the bound; nil if it broke off
+	stream     io.ReadCloser // instead of that, if a watch succeeds: without a bound
 }
 
-type exchangeKey struct{}
+func (x *exchange) success() bool { return x.code >= 200 && x.code <= 299 }
 
-// roundTripper fills in the exchange of a request.
-type roundTripper struct {
-	next      http.RoundTripper
-	maxBytes  int64
-	requested func(path string, code int) // may be nil
-}
-
-// RoundTrip implements http.RoundTripper. client-go gets no body: it bounds none, logs why
-// it could not be read, and drops that of a failure if it does not know the type.
-func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	seen, ok := req.Context().Value(exchangeKey{}).(*exchange)
-	if !ok {
-		return nil, errors.New("this transport is only for reads of a Client")
-	}
-	*seen = exchange{watch: seen.watch, began: true, sent: sentBy(req)}
-	resp, err := rt.next.RoundTrip(req)
-	if err == nil && resp == nil {
-		err = errNoResponse
-	}
-	if err == nil {
-		seen.code, seen.etag = resp.StatusCode, strongETag(resp.Header)
-	}
-	if rt.requested != nil {
-		rt.requested(req.URL.Path, seen.code)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if resp.Request != nil {
-		req = resp.Request // as it was sent: transports below this package add credentials
-	}
-	seen.sent, seen.caller = sentBy(req), callerOf(req)
-	body := resp.Body
-	if body == nil { // http.Client forgives that, too
-		body = http.NoBody
-	}
-	if seen.watch && seen.code >= 200 && seen.code <= 299 {
-		seen.stream = body
-	} else {
-		defer body.Close()
-		// Others have no body. That of a 101 is the connection, which may stay open.
-		if seen.code >= 200 && seen.code != http.StatusNotModified {
-			room := min(max(resp.ContentLength, 0), 1<<20) // a length is only a claim
-			all := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
-			if _, err := all.ReadFrom(http.MaxBytesReader(nil, body, rt.maxBytes)); err != nil {
-				return nil, err
-			}
-			seen.body = all.Bytes()
+// exchange sends a request, once. Its error is about the rate limiter, the transport or
+// the body: it does not judge the answer.
+func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
+	seen := &exchange{}
+	if c.limiter != nil {
+		if err := c.limiter.Wait(ctx); err != nil {
+			return seen, fmt.Errorf("%w: client rate limiter: %w", ErrNotSent, err)
 		}
 	}
-	own := *resp
-	own.Body, own.ContentLength = http.NoBody, 0
-	return &own, nil
+	to := c.base.JoinPath(r.path)
+	to.RawQuery = r.params.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+	if err != nil {
+		return seen, err
+	}
+	req.Header.Set("Accept", r.accept)
+	if r.etag != "" {
+		req.Header.Set("If-None-Match", r.etag)
+	}
+	if user := c.base.User; user != nil { // net/http would do so in a copy
+		password, _ := user.Password()
+		req.SetBasicAuth(user.Username(), password)
+	}
+	resp, err := c.http.Do(req)
+	status := "<error>"
+	if resp != nil { // if a redirect is refused there is an error, too
+		seen.code = resp.StatusCode
+		status = strconv.Itoa(seen.code)
+		if resp.Request != nil {
+			req = resp.Request // as it was sent: transports add credentials
+		}
+	}
+	seen.sent, seen.caller = sentBy(req), callerOf(req)
+	metrics.RequestResult.Increment(ctx, status, http.MethodGet, to.Host) // as client-go's REST client does
+	if c.options.Requested != nil {
+		c.options.Requested(r.path, seen.code)
+	}
+	if err != nil {
+		return seen, err
+	}
+	seen.etag = strongETag(resp.Header)
+	seen.retryAfter, _ = strconv.Atoi(resp.Header.Get("Retry-After"))
+	if r.verb == "watch" && seen.success() {
+		if err := ctx.Err(); err != nil { // nobody waits for it any more
+			resp.Body.Close()
+			return seen, err
+		}
+		seen.stream = resp.Body
+		return seen, nil
+	}
+	defer resp.Body.Close()
+	// Others have no body. That of a 101 is the connection, which may stay open.
+	if seen.code >= 200 && seen.code != http.StatusNotModified {
+		room := min(max(resp.ContentLength, 0), 1<<20) // a length is only a claim
+		all := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
+		if _, err := all.ReadFrom(http.MaxBytesReader(nil, resp.Body, c.options.MaxResponseBytes)); err != nil {
+			return seen, err
+		}
+		seen.body = all.Bytes()
+	}
+	return seen, nil
+}
+
+// callerOf returns a key of the headers that say whose request it is, as it was sent.
+// Transports add them, and may add others each time: tokens of files and plugins change. A
+// client certificate is in no header: that of one file, or of one plugin, belongs to one
+// user, as client-go assumes, too.
+func callerOf(sent *http.Request) share.Key {
+	var headers strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(sent.Header)) {
+		if name == "Authorization" || strings.HasPrefix(name, "Impersonate-") {
+			fmt.Fprintf(&headers, "%s %q ", name, sent.Header[name])
+		}
+	}
+	return share.KeyOf("caller", []byte(headers.String()))
 }
 
 // strongETag returns the ETag in the form that the API server recognises, or "". The

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -44,7 +45,7 @@ func (c *Client) WatchClient(cfg *rest.Config, httpClient *http.Client) (*Client
 
 // metadataRequest asks for metadata alone, or for whole objects if the server knows no
 // better.
-func metadataRequest(verb string, resource schema.GroupVersionResource, kind string, params map[string]string) request {
+func metadataRequest(verb string, resource schema.GroupVersionResource, kind string, params url.Values) request {
 	return request{
 		verb: verb, params: params,
 		path:   "/apis/" + resource.Group + "/" + resource.Version + "/" + resource.Resource,
@@ -73,7 +74,7 @@ func (o *object) check() error {
 // ListVersion returns the resource version from which a watch misses nothing that happens
 // from now on. It asks for a single object, because it needs none.
 func (c *Client) ListVersion(ctx context.Context, resource schema.GroupVersionResource) (string, error) {
-	r := metadataRequest("list", resource, "PartialObjectMetadataList", map[string]string{"limit": "1"})
+	r := metadataRequest("list", resource, "PartialObjectMetadataList", url.Values{"limit": {"1"}})
 	return get(ctx, c, r, func(seen *exchange) (string, error) {
 		list := object{}
 		if err := json.Unmarshal(seen.body, &list); err != nil {
@@ -94,8 +95,8 @@ func (c *Client) Watch(
 	ctx context.Context, resource schema.GroupVersionResource, resourceVersion string, lasting time.Duration,
 	opened func(), event func(resourceVersion string, changed bool),
 ) error {
-	r := metadataRequest("watch", resource, "PartialObjectMetadata", map[string]string{
-		"watch": "true", "resourceVersion": resourceVersion, "allowWatchBookmarks": "true", "timeoutSeconds": strconv.Itoa(int(lasting.Seconds())),
+	r := metadataRequest("watch", resource, "PartialObjectMetadata", url.Values{
+		"watch": {"true"}, "resourceVersion": {resourceVersion}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {strconv.Itoa(int(lasting.Seconds()))},
 	})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
