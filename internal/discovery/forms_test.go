@@ -16,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
-	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -244,7 +243,7 @@ func TestMalformedVerbsCostNothing(t *testing.T) {
 			`"resources":[{"resource":"rs","responseKind":{"kind":"R"},"verbs":` + verbs + `}]}]}]}`
 		list := `{"kind":"APIResourceList","groupVersion":"g/v1","resources":[{"name":"rs","kind":"R","verbs":` + verbs + `}]}`
 		var live *snapshot.Table
-		var doc *share.Document
+		var doc *half
 		var err, liveErr error
 		took := allocated(func() {
 			doc, err = decodeBulk([]byte(aggregated), namedPath)
@@ -258,7 +257,7 @@ func TestMalformedVerbsCostNothing(t *testing.T) {
 		listed := snapshot.NewGroup("g", "v1", []snapshot.Version{{Name: "v1", Table: live}})
 		for from, list := range map[string]*snapshot.List{
 			"a list":       snapshot.NewList([]*snapshot.Group{listed}, true),
-			"the document": listOf(&half{}, &half{Document: *doc}, nil),
+			"the document": listOf(&half{}, doc, nil),
 		} {
 			diff := snapshot.Diff(new(snapshot.Snapshot), new(snapshot.Snapshot).WithDocument(list, 1))
 			if len(diff) != 1 || strings.Join(diff[0].Verbs.Names(), " ") != want {
