@@ -154,7 +154,7 @@ func (b *builder) addServed(name, freshness string, rows []snapshot.Resource) {
 	v, err := snapshot.Version{Name: name}, checkRows(rows)
 	switch {
 	case freshness == stale:
-		v.Err = versionError(b.name, name, 0, errStale)
+		v.Err = versionError(b.name, name, 0, errors.New("the server marks this version as stale: what serves it does not answer"))
 	case err != nil:
 		v.Err = versionError(b.name, name, http.StatusOK, err)
 	default:

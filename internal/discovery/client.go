@@ -113,7 +113,7 @@ func (c *Client) send(ctx context.Context, r request) (*exchange, error) {
 	case seen.success(), seen.code == http.StatusNotModified && r.etag != "":
 		return seen, nil
 	case seen.code == http.StatusNotModified:
-		return seen, errUnexpected304
+		return seen, errors.New("the server answered 304 Not Modified to a request without If-None-Match")
 	case seen.code == http.StatusNotFound && isAbsence(seen.body):
 		return seen, errNotServed
 	}

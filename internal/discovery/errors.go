@@ -46,15 +46,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // errNotServed is the error for the API server's own 404.
 var errNotServed = errors.New("the server answered 404 Not Found")
 
-// errUnexpected304 is the error for a 304 to a request without a validator.
-var errUnexpected304 = errors.New("the server answered 304 Not Modified to a request without If-None-Match")
-
 // ErrNotSent is the cause if a request never left the program, because its own rate limiter
 // did not let it. That says nothing about the server.
 var ErrNotSent = errors.New("the request was not sent")
-
-// errStale is the cause if the aggregated document marks a version as stale.
-var errStale = errors.New("the server marks this version as stale: what serves it does not answer")
 
 // cause returns why a request got no complete answer. It drops the URL, which may hold
 // credentials; Error has the path. An error of the program's own transport may be about

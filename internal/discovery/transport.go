@@ -144,34 +144,24 @@ func sameHost(next func(*http.Request, []*http.Request) error) func(*http.Reques
 
 const maxRedirects = 10 // as net/http's default
 
-var (
-	// errGoexit is the error of a request whose transport has called runtime.Goexit, as the
-	// FailNow of a test does.
-	errGoexit = errors.New("the HTTP transport has ended its goroutine")
-	// errAbandoned is the error of a request that goes on after its context has ended.
-	errAbandoned = errors.New("the HTTP transport does not stop when the request is cancelled")
-)
-
 // abandonAfter is how long after its context a request may take to end.
 const abandonAfter = 500 * time.Millisecond
-
-// outcome is what a call of send has returned.
-type outcome[T any] struct {
-	value T
-	err   error
-}
 
 // Guarded calls send, which runs code of the user: transports, and a rate limiter. Reads
 // are made on goroutines of the mapper, where no caller can recover from a panic, as
 // controller-runtime does around a reconciler. So Guarded returns an error if send panics
 // or ends its goroutine. A panic is logged with its stack.
 //
-// It does not wait much longer than until ctx ends. If it returns errAbandoned, send goes
-// on, and the caller must not use what send uses.
+// It does not wait much longer than until ctx ends. If send goes on after that, the value is
+// the zero value, and the caller must not use what send uses.
 func Guarded[T any](ctx context.Context, send func() (T, error)) (T, error) {
-	ended := make(chan outcome[T], 1)
+	type outcome struct {
+		value T
+		err   error
+	}
+	ended := make(chan outcome, 1)
 	go func() {
-		o := outcome[T]{err: errGoexit}
+		o := outcome{err: errors.New("the HTTP transport has ended its goroutine")} // as the FailNow of a test does
 		defer func() {
 			if p := recover(); p != nil {
 				o.err = fmt.Errorf("the HTTP transport panicked: %v", p)
@@ -188,12 +178,10 @@ func Guarded[T any](ctx context.Context, send func() (T, error)) (T, error) {
 		return o.value, o.err
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(abandonAfter)
-	defer timer.Stop()
 	select {
 	case o := <-ended:
 		return o.value, o.err
-	case <-timer.C:
-		return *new(T), errAbandoned
+	case <-time.After(abandonAfter):
+		return *new(T), errors.New("the HTTP transport does not stop when the request is cancelled")
 	}
 }
