@@ -56,28 +56,15 @@ var ErrNotSent = errors.New("the request was not sent")
 func cause(err error) error {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return errTooLarge(tooLarge)
+		return fmt.Errorf("the response is larger than the limit of %d bytes (MaxResponseBytes)", tooLarge.Limit)
 	}
-	err = withoutURL(err)
+	for withURL := (*url.Error)(nil); errors.As(err, &withURL); { // a transport may nest them
+		err = withURL.Err
+	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) || meta.IsNoMatchError(err) {
 		return errors.New(err.Error())
 	}
 	return err
-}
-
-func errTooLarge(err *http.MaxBytesError) error {
-	return fmt.Errorf("the response is larger than the limit of %d bytes (MaxResponseBytes)", err.Limit)
-}
-
-// withoutURL drops the URL of a request that failed. A transport may nest url.Error in url.Error.
-func withoutURL(err error) error {
-	for {
-		var withURL *url.Error
-		if !errors.As(err, &withURL) {
-			return err
-		}
-		err = withURL.Err
-	}
 }
 
 // statusError makes an error from an answer that is no success. Of its body it keeps only

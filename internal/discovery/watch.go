@@ -178,7 +178,7 @@ func unreadable(err error) error {
 	case errors.As(err, &noJSON), errors.As(err, &otherType):
 		return errNoEvent
 	case errors.As(err, &tooLarge):
-		return errTooLarge(tooLarge)
+		return cause(err)
 	}
 	return nil
 }
