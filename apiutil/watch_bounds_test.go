@@ -96,7 +96,7 @@ type endlessEvents struct {
 func (e *endlessEvents) Read(p []byte) (int, error) {
 	if len(e.pending) == 0 {
 		e.n++
-		e.pending = eventLine("ADDED", objectMeta(fmt.Sprintf("crd%d", e.n), e.n+1))
+		e.pending = []byte(eventLine("ADDED", fmt.Sprintf("crd%d", e.n), e.n+1))
 	}
 	n := copy(p, e.pending)
 	e.pending = e.pending[n:]

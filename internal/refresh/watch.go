@@ -37,6 +37,8 @@ const (
 	// fewShort is how many watches in a row may end before they are steady until that is
 	// logged, and the mapper saves requests.
 	fewShort = 5
+	// lateEcho is how long after a ring its last echo comes; see echoes.
+	lateEcho = 70 * time.Second
 )
 
 // newPauses returns the pauses between one watch and the next. They grow from half a
@@ -80,11 +82,14 @@ func (w *Watcher) setWatching(open bool) {
 
 // run watches until ctx ends, one watch after the other. Each begins where the last one
 // ended. If that place is lost, events may have been missed, and it rings when it opens: for
-// an event, unless watches do not stay open, because echoes cost more than a refresh. There
-// is a pause unless the watch ended when it was asked to: a server that goes away ends the
-// watches of all replicas.
+// an event, unless watches do not stay open, because echoes cost more than a refresh. Then
+// all that ring have a single late echo. There is a pause unless the watch ended when it was
+// asked to: a server that goes away ends the watches of all replicas.
 func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 	w.moved()
+	late := time.AfterFunc(lateEcho, bell.Ring)
+	late.Stop()
+	defer late.Stop()
 	place, ring := "", bell.Ring
 	pauses, short, logged := newPauses(), 0, false
 	for ctx.Err() == nil {
@@ -108,7 +113,7 @@ func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
 			}
 			ring = bell.RingEvent
 			if short >= fewShort {
-				ring = bell.Ring
+				ring = func() { bell.Ring(); late.Reset(lateEcho) }
 			}
 		}
 		if err == nil && short >= fewShort {
