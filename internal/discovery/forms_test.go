@@ -10,10 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/klog/v2"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -282,20 +280,6 @@ func TestAbsenceBesideAnyPassword(t *testing.T) {
 		}
 		if table, err := c.Version(context.Background(), "g0001.example.com", "v9"); table != nil || err != nil {
 			t.Errorf("password %q: served %v, %v", password, table != nil, err)
-		}
-	}
-}
-
-// client-go would log why a body can't be read.
-func TestNothingOfABrokenBodyIsLogged(t *testing.T) {
-	var lines []string
-	klog.SetLogger(funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
-	defer klog.ClearLogger()
-	for _, fault := range []fakeapi.Fault{fakeapi.ResetMidBody(), fakeapi.Truncated(), fakeapi.Huge(16 << 20)} {
-		server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
-		server.SetFault(fakeapi.All(), fault)
-		if _, err := newClient(t, server).Document(context.Background()); err == nil || len(lines) > 0 {
-			t.Errorf("%s: error %v, logged %q", fault, err, lines)
 		}
 	}
 }
