@@ -176,11 +176,14 @@ func decodeJSON(body []byte, path string) (*half, error) {
 	case doc.Kind != "APIGroupList":
 		return nil, doc.wrongKind("APIGroupDiscoveryList or APIGroupList")
 	}
+	if err := checkCount(len(doc.Groups)); err != nil {
+		return nil, err
+	}
 	read := &half{}
 	for _, g := range doc.Groups {
 		read.groups = append(read.groups, listed(g))
 	}
-	return read, checkCount(len(read.groups))
+	return read, nil
 }
 
 // shareGroups returns the groups of items. It decodes only those that no mapper of this
