@@ -200,69 +200,38 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 }
 
-// The body of a 304 is not read.
-func TestBodiesOf304AreNotRead(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	server := newServer(fakeapi.Aggregated())
-	next, read, answers := server.Client().Transport, 0, 0
-	m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
-		resp, err := next.RoundTrip(req)
-		if err == nil && resp.StatusCode == http.StatusNotModified {
-			resp.Body = io.NopCloser(endlessBody{&read})
-			answers++
-		}
-		return resp, err
-	}), apiutil.DynamicRESTMapperOptions{})
-	wantServed(t, m, fooKind)
-	m.Reset()
-	wantServed(t, m, fooKind)
-	if answers != 2 || read > 0 {
-		t.Errorf("%d bytes of %d answers 304 were read", read, answers)
-	}
-}
-
 // The mapper reports a Retry-After and does not wait: client-go would sleep inside the
 // request, while others wait for it. The next lookup asks at once.
 func TestRetryAfterIsReportedAndNotAwaited(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for _, test := range []struct {
-		name  string
-		fault fakeapi.Fault
-		after int // seconds, as the error says; 0: it does not
-		text  string
+		code, after int // after is in seconds; 0: the server does not say when
+		text        string
 	}{
-		{"429", fakeapi.Times(1, fakeapi.Status(429, 3)), 3, "429 Too Many Requests"},
-		{"503", fakeapi.Times(1, fakeapi.Status(503, 5)), 5, "503 Service Unavailable"},
-		{"not said when", fakeapi.Times(1, fakeapi.Status(429, 0)), 0, "429 Too Many Requests"},
+		{429, 3, "429 Too Many Requests"}, {503, 5, "503 Service Unavailable"}, {429, 0, "429 Too Many Requests"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newServer(fakeapi.Aggregated())
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); err != nil {
-					t.Fatal(err)
-				}
-				server.PutVersion("example.com", fakeVersion("v1", "Foo", "New"))
-				server.SetFault(fakeapi.All(), test.fault)
-				server.TakeRequests()
-				start, late := time.Now(), schema.GroupKind{Group: "example.com", Kind: "New"}
-				_, err := m.RESTMapping(late, "v1")
-				if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), test.text) {
-					t.Errorf("got %v, want something of %q", err, test.text)
-				}
-				if after, said := apierrors.SuggestsClientDelay(err); after != test.after || said != (test.after > 0) {
-					t.Errorf("the error says to come back after %d seconds (%t), the server said %d", after, said, test.after)
-				}
-				if _, err := m.RESTMapping(late, "v1"); err != nil {
-					t.Errorf("asked again: %v", err)
-				}
-				if took := time.Since(start); took != 0 {
-					t.Errorf("took %v", took)
-				}
-				if requests := server.TakeRequests(); len(requests) != 2 {
-					t.Errorf("%d requests for two lookups: %v", len(requests), requests)
-				}
-			})
+		synctest.Test(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			readAll(t, m)
+			serve(server, newKind)
+			server.SetFault(fakeapi.All(), fakeapi.Times(1, fakeapi.Status(test.code, test.after)))
+			server.TakeRequests()
+			start := time.Now()
+			err := lookUp(m, newKind)
+			if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("got %v, want something of %q", err, test.text)
+			}
+			if after, said := apierrors.SuggestsClientDelay(err); after != test.after || said != (test.after > 0) {
+				t.Errorf("the error says to come back after %d seconds (%t), the server said %d", after, said, test.after)
+			}
+			wantServed(t, m, newKind)
+			if took := time.Since(start); took != 0 {
+				t.Errorf("took %v", took)
+			}
+			if requests := server.TakeRequests(); len(requests) != 2 {
+				t.Errorf("%d requests for two lookups: %v", len(requests), requests)
+			}
 		})
 	}
 }

@@ -76,7 +76,7 @@ type transport func(*http.Request) (*http.Response, error)
 func (rt transport) RoundTrip(req *http.Request) (*http.Response, error) { return rt(req) }
 
 // A 404 that breaks off does not say that anything is absent, whatever was read of it. The body
-// of a 101 is the connection: a read of it might never end.
+// of a 101 is the connection: a read of it might never end. That of a 304 may be as long.
 func TestBodiesThatBreakAreNoAbsence(t *testing.T) {
 	for _, test := range []struct {
 		code       int
@@ -85,6 +85,7 @@ func TestBodiesThatBreakAreNoAbsence(t *testing.T) {
 		{http.StatusNotFound, pageNotFound, "unexpected EOF"},
 		{http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","code":404}`, "unexpected EOF"},
 		{http.StatusSwitchingProtocols, "", "101"},
+		{http.StatusNotModified, "", "304"},
 	} {
 		c := watchClient(t, transport(func(req *http.Request) (*http.Response, error) {
 			resp, err := answers{code: test.code}.RoundTrip(req)
