@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -102,13 +101,13 @@ func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
 // client certificate is in no header: that of one file, or of one plugin, belongs to one
 // user, as client-go assumes, too.
 func callerOf(sent *http.Request) share.Key {
-	var headers strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(sent.Header)) {
-		if name == "Authorization" || strings.HasPrefix(name, "Impersonate-") {
-			fmt.Fprintf(&headers, "%s %q ", name, sent.Header[name])
-		}
-	}
-	return share.KeyOf("caller", []byte(headers.String()))
+	headers := maps.Clone(sent.Header)
+	maps.DeleteFunc(headers, func(name string, _ []string) bool {
+		return name != "Authorization" && !strings.HasPrefix(name, "Impersonate-")
+	})
+	var sorted bytes.Buffer
+	_ = headers.Write(&sorted)
+	return share.KeyOf("caller", sorted.Bytes())
 }
 
 // strongETag returns the ETag in the form that the API server recognises, or "". The

@@ -33,6 +33,7 @@ const (
 	list     = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1",`
 	expired  = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Expired"}}` + "\n"
 	broken   = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":500,"message":"a secret"}}` + "\n"
+	echo     = `{"kind":"Status","message":"no such token: a-secret-that-was-sent"}`
 	crds     = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 )
 
@@ -77,6 +78,10 @@ func TestWatcherTriesAgain(t *testing.T) {
 		"a huge version":             {answer{body: strings.Replace(added, "6", strings.Repeat("6", 300), 1)}, anew, "more than 256 bytes"},
 		"an event without version":   {ends(strings.Replace(added, `"6"`, `""`, 1)), anew, "no resourceVersion"},
 
+		"an echo":                  {answer{code: 500, body: echo, end: io.EOF}, anew, "no such token: [redacted]"},
+		"a redirect":               {answer{code: 302, end: io.EOF}, anew, "redirects to another host"},
+		"list with an echo":        {answer{code: 500, body: echo, end: io.EOF}, "list", "no such token: [redacted]"},
+		"list redirected":          {answer{code: 302, end: io.EOF}, "list", "redirects to another host"},
 		"list refused":             {answer{err: syscall.ECONNREFUSED}, "list", "refused"},
 		"list refused as expired":  {answer{code: 410, end: io.EOF}, "list", "list of " + crds + " failed: the server answered 410 Gone"},
 		"list forbidden":           {answer{code: 403, end: io.EOF}, "list", "ClusterRole"},
@@ -258,6 +263,9 @@ func (a answer) response(req *http.Request) (*http.Response, error) {
 	if a.code == http.StatusTooManyRequests {
 		header.Set("Retry-After", "1") // which client-go would obey by itself
 	}
+	header.Set("Location", "http://elsewhere.invalid") // for a 302
+	req = req.Clone(req.Context())                     // as by a transport that adds a token
+	req.Header.Set("X-Token", "a-secret-that-was-sent")
 	return &http.Response{
 		StatusCode: a.code, Request: req, ContentLength: -1, Header: header,
 		Body: &body{Reader: strings.NewReader(a.body), req: req, end: a.end, lasts: a.lasts},
