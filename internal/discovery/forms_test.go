@@ -54,7 +54,7 @@ func dump(s *snapshot.Snapshot) []string {
 	return lines
 }
 
-// Whichever form a server speaks, what it says is the same.
+// Whichever form a server speaks, what it says is the same, and so is what is read live.
 func TestFormsAgree(t *testing.T) {
 	var want []string
 	for _, test := range []struct {
@@ -72,12 +72,17 @@ func TestFormsAgree(t *testing.T) {
 	} {
 		server := fakeapi.New(oddities()...)
 		server.SetForms(test.forms)
-		got := dump(everything(t, newClient(t, server)))
+		c := newClient(t, server)
+		s := everything(t, c)
+		got := dump(s)
 		if want == nil {
 			want = got
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-aggregated +this):\n%s", test.name, diff)
+		}
+		if diff := cmp.Diff(got, dump(readLive(t, c, s))); diff != "" {
+			t.Errorf("%s (-bulk +live):\n%s", test.name, diff)
 		}
 		for _, r := range server.Requests()[:2] {
 			if r.Form != test.form {
@@ -95,30 +100,6 @@ func TestServerWithoutACoreGroupIsAggregated(t *testing.T) {
 	doc, err := newClient(t, server).Document(context.Background())
 	if err != nil || len(doc.Groups()) != 2 || !new(snapshot.Snapshot).WithDocument(doc, 1).Aggregated() {
 		t.Errorf("%+v, %v; want an aggregated document of two groups", doc, err)
-	}
-}
-
-// Live reads agree with the document, too.
-func TestLiveReadsAgreeWithTheDocument(t *testing.T) {
-	server := fakeapi.New(oddities()...)
-	c := newClient(t, server)
-	s := everything(t, c)
-	live := s
-	for _, g := range s.Groups() {
-		versions, preferred, err := c.List(context.Background(), g.Name())
-		if err != nil || len(versions) != len(g.Versions()) {
-			t.Errorf("group %q: versions %q, %v", g.Name(), versions, err)
-			continue
-		}
-		live = live.WithList(g.Name(), versions, preferred, nil, 2, live)
-		for _, name := range versions {
-			if table, err := c.Version(context.Background(), g.Name(), name); err == nil {
-				live = live.WithVersion(g.Name(), name, snapshot.Found{Table: table}, 2, live)
-			}
-		}
-	}
-	if diff := cmp.Diff(dump(s), dump(live)); diff != "" {
-		t.Errorf("(-bulk +live):\n%s", diff)
 	}
 }
 

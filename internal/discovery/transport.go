@@ -33,6 +33,24 @@ type exchange struct {
 
 func (x *exchange) success() bool { return x.code >= 200 && x.code <= 299 }
 
+func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, error) {
+	to := c.base.JoinPath(r.path)
+	to.RawQuery = r.params.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", r.accept)
+	if r.etag != "" {
+		req.Header.Set("If-None-Match", r.etag)
+	}
+	if user := c.base.User; user != nil { // net/http would do so in a copy
+		password, _ := user.Password()
+		req.SetBasicAuth(user.Username(), password)
+	}
+	return req, nil
+}
+
 // exchange sends a request, once. Its error is about the rate limiter, the transport or
 // the body: it does not judge the answer.
 func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
@@ -42,19 +60,9 @@ func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
 			return seen, fmt.Errorf("%w: client rate limiter: %w", ErrNotSent, err)
 		}
 	}
-	to := c.base.JoinPath(r.path)
-	to.RawQuery = r.params.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+	req, err := c.newRequest(ctx, r)
 	if err != nil {
 		return seen, err
-	}
-	req.Header.Set("Accept", r.accept)
-	if r.etag != "" {
-		req.Header.Set("If-None-Match", r.etag)
-	}
-	if user := c.base.User; user != nil { // net/http would do so in a copy
-		password, _ := user.Password()
-		req.SetBasicAuth(user.Username(), password)
 	}
 	resp, err := c.http.Do(req)
 	status := "<error>"
@@ -66,7 +74,7 @@ func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
 		}
 	}
 	seen.sent, seen.caller = sentBy(req), callerOf(req)
-	metrics.RequestResult.Increment(ctx, status, http.MethodGet, to.Host) // as client-go's REST client does
+	metrics.RequestResult.Increment(ctx, status, http.MethodGet, c.base.Host) // as client-go's REST client does
 	if c.options.Requested != nil {
 		c.options.Requested(r.path, seen.code)
 	}
