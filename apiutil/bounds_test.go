@@ -18,12 +18,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/klog/v2"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -119,46 +117,6 @@ func TestLongETagIsNotSentBack(t *testing.T) {
 	}
 }
 
-// Whatever header of a request a server repeats, it gets into no error and no log line.
-func TestNoHeaderIsEchoed(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	secrets := []string{fakeapi.Token, "key-of-a-gateway", "cookie-of-a-session"}
-	var logged strings.Builder
-	defer klog.CaptureState().Restore()
-	klog.SetLogger(funcr.New(func(prefix, args string) { logged.WriteString(prefix + args + "\n") }, funcr.Options{}))
-	server := newServer(fakeapi.Aggregated())
-	next := server.Client().Transport
-	var failing bool
-	m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
-		req = req.Clone(req.Context())
-		req.Header.Set("X-Api-Key", secrets[1])
-		req.Header.Set("Cookie", "a=b; session="+secrets[2])
-		resp, err := next.RoundTrip(req)
-		if err != nil {
-			return nil, err
-		}
-		said := strings.Join(secrets, " ") + " \x1b[2J\nI1122 forged"
-		if failing {
-			resp.StatusCode, resp.Body = http.StatusForbidden, io.NopCloser(strings.NewReader(asStatus(said)))
-			resp.Header.Set("Content-Type", "application/json")
-		}
-		resp.Header.Set("Warning", `299 - "`+strings.Join(secrets, " ")+`"`)
-		resp.Request = req
-		return resp, nil
-	}), apiutil.DynamicRESTMapperOptions{})
-	wantServed(t, m, fooKind)
-	failing = true
-	wantSilence(t, m, secrets...)
-	if err := lookUp(m, lateKind); strings.ContainsAny(err.Error(), "\x1b\n") {
-		t.Errorf("got %q", err)
-	}
-	for _, secret := range secrets {
-		if strings.Contains(logged.String(), secret) {
-			t.Errorf("%q was logged:\n%s", secret, logged.String())
-		}
-	}
-}
-
 // The text of an error names ten group-versions.
 func TestErrorNamesTenGroupVersions(t *testing.T) {
 	failed := apiutil.ErrResourceDiscoveryFailed{}
@@ -173,7 +131,7 @@ func TestErrorNamesTenGroupVersions(t *testing.T) {
 // The causes that a caller may want to tell apart can be told apart.
 func TestCausesCanBeToldApart(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")))
+	server := newServer(fakeapi.Aggregated())
 	for _, test := range []struct {
 		fault   fakeapi.Fault
 		timeout time.Duration
@@ -206,8 +164,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	const limit = 64 << 10
 	foo := schema.GroupKind{Group: "example.com", Kind: "Foo"}
 	eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
-		server.SetForms(forms)
+		server := newServer(forms)
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxResponseBytes: limit})
 		for _, path := range []string{"/api", "/apis", "/apis/example.com", "/apis/example.com/v1"} {
 			server.ClearFaults()
@@ -243,91 +200,38 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 }
 
-// The body of a 304 is not read.
-func TestBodiesOf304AreNotRead(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	server := newServer(fakeapi.Aggregated())
-	next, read, answers := server.Client().Transport, 0, 0
-	m := newMapperThrough(t, server, through(func(req *http.Request) (*http.Response, error) {
-		resp, err := next.RoundTrip(req)
-		if err == nil && resp.StatusCode == http.StatusNotModified {
-			resp.Body = io.NopCloser(endlessBody{&read})
-			answers++
-		}
-		return resp, err
-	}), apiutil.DynamicRESTMapperOptions{})
-	wantServed(t, m, fooKind)
-	m.Reset()
-	wantServed(t, m, fooKind)
-	if answers != 2 || read > 0 {
-		t.Errorf("%d bytes of %d answers 304 were read", read, answers)
-	}
-}
-
-// Errors quote the server, but not at any length.
-func TestErrorsAreBounded(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	long := strings.Repeat("long ", 1<<14)
-	for name, fault := range map[string]fakeapi.Fault{
-		"a Status":  echo(500, "application/json", func(string) string { return asStatus(long) }),
-		"a kind":    echo(200, "application/json", func(string) string { return `{"kind":"` + long + `"}` }),
-		"no JSON":   echo(200, "application/json", func(string) string { return long }),
-		"an option": echo(200, "application/json", func(string) string { return `{"kind":"APIResourceList","groupVersion":"` + long + `"}` }),
-	} {
-		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); err != nil {
-			t.Fatal(err)
-		}
-		server.SetFault(fakeapi.All(), fault)
-		if _, err := m.RESTMapping(schema.GroupKind{Kind: "Absent"}, "v1"); err == nil || len(err.Error()) > 2000 {
-			t.Errorf("%s: an error of %d bytes", name, len(err.Error()))
-		}
-	}
-}
-
 // The mapper reports a Retry-After and does not wait: client-go would sleep inside the
 // request, while others wait for it. The next lookup asks at once.
 func TestRetryAfterIsReportedAndNotAwaited(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	for _, test := range []struct {
-		name  string
-		fault fakeapi.Fault
-		after int // seconds, as the error says; 0: it does not
-		text  string
+		code, after int // after is in seconds; 0: the server does not say when
+		text        string
 	}{
-		{"429", fakeapi.Times(1, fakeapi.Status(429, 3)), 3, "429 Too Many Requests"},
-		{"503", fakeapi.Times(1, fakeapi.Status(503, 5)), 5, "503 Service Unavailable"},
-		{"not said when", fakeapi.Times(1, fakeapi.Status(429, 0)), 0, "429 Too Many Requests"},
+		{429, 3, "429 Too Many Requests"}, {503, 5, "503 Service Unavailable"}, {429, 0, "429 Too Many Requests"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				if _, err := m.RESTMapping(schema.GroupKind{Kind: "Pod"}, "v1"); err != nil {
-					t.Fatal(err)
-				}
-				server.PutVersion("example.com", fakeVersion("v1", "Foo", "New"))
-				server.SetFault(fakeapi.All(), test.fault)
-				server.TakeRequests()
-				start, late := time.Now(), schema.GroupKind{Group: "example.com", Kind: "New"}
-				_, err := m.RESTMapping(late, "v1")
-				if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), test.text) {
-					t.Errorf("got %v, want something of %q", err, test.text)
-				}
-				if after, said := apierrors.SuggestsClientDelay(err); after != test.after || said != (test.after > 0) {
-					t.Errorf("the error says to come back after %d seconds (%t), the server said %d", after, said, test.after)
-				}
-				if _, err := m.RESTMapping(late, "v1"); err != nil {
-					t.Errorf("asked again: %v", err)
-				}
-				if took := time.Since(start); took != 0 {
-					t.Errorf("took %v", took)
-				}
-				if requests := server.TakeRequests(); len(requests) != 2 {
-					t.Errorf("%d requests for two lookups: %v", len(requests), requests)
-				}
-			})
+		synctest.Test(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			readAll(t, m)
+			serve(server, newKind)
+			server.SetFault(fakeapi.All(), fakeapi.Times(1, fakeapi.Status(test.code, test.after)))
+			server.TakeRequests()
+			start := time.Now()
+			err := lookUp(m, newKind)
+			if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), test.text) {
+				t.Errorf("got %v, want something of %q", err, test.text)
+			}
+			if after, said := apierrors.SuggestsClientDelay(err); after != test.after || said != (test.after > 0) {
+				t.Errorf("the error says to come back after %d seconds (%t), the server said %d", after, said, test.after)
+			}
+			wantServed(t, m, newKind)
+			if took := time.Since(start); took != 0 {
+				t.Errorf("took %v", took)
+			}
+			if requests := server.TakeRequests(); len(requests) != 2 {
+				t.Errorf("%d requests for two lookups: %v", len(requests), requests)
+			}
 		})
 	}
 }
@@ -362,7 +266,7 @@ func TestRequestsEndByTheirTimeout(t *testing.T) {
 func TestRateLimitOfTheConfigHolds(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	synctest.Test(t, func(t *testing.T) {
-		server := fakeapi.New(fakeGroup("", fakeVersion("v1", "Pod")), fakeGroup("example.com", fakeVersion("v1", "Foo")))
+		server := newServer(fakeapi.Aggregated())
 		cfg := server.Config()
 		cfg.QPS, cfg.Burst = 0.5, 1
 		m, err := apiutil.NewDynamicRESTMapper(cfg, server.Client())

@@ -3,6 +3,7 @@
 package apiutil_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -12,29 +13,34 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
+	"k8s.io/klog/v2"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// echo makes a fault that answers with what say makes of the Authorization header.
-func echo(code int, contentType string, say func(authorization string) string) fakeapi.Fault {
+// echo makes a fault that answers with what say makes of the credentials that were sent, and
+// repeats them in a header that client-go would log.
+func echo(code int, contentType string, say func(sent string) string) fakeapi.Fault {
 	return fakeapi.Func("echo", func(req *http.Request) (*http.Response, error) {
-		body := say(req.Header.Get("Authorization"))
+		sent := cmp.Or(req.Header.Get("X-Api-Key"), req.Header.Get("Cookie"), req.Header.Get("Authorization"))
+		body := say(sent)
 		return &http.Response{
 			StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-			Header: http.Header{"Content-Type": {contentType}},
+			Header: http.Header{"Content-Type": {contentType}, "Warning": {`299 - "` + sent + `"`}},
 			Body:   io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)),
 		}, nil
 	})
@@ -59,7 +65,19 @@ func callers(t *testing.T) map[string]caller {
 	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	withHeader := func(name, prefix, secret string) caller {
+		return func(server *fakeapi.Server) (*rest.Config, *http.Client, []string) {
+			cfg := server.Config()
+			return cfg, &http.Client{Transport: through(func(req *http.Request) (*http.Response, error) {
+				req = req.Clone(req.Context())
+				req.Header.Set(name, prefix+secret)
+				return cfg.Transport.RoundTrip(req)
+			})}, []string{secret}
+		}
+	}
 	return map[string]caller{
+		"key of a gateway":    withHeader("X-Api-Key", "", "key-of-a-gateway"),
+		"cookie of a session": withHeader("Cookie", "a=b; session=", "cookie-of-a-session"),
 		"token": func(server *fakeapi.Server) (*rest.Config, *http.Client, []string) {
 			return server.Config(), server.Client(), []string{fakeapi.Token}
 		},
@@ -97,10 +115,13 @@ func callers(t *testing.T) map[string]caller {
 
 // A server, or a proxy before it, may repeat in its answer what it was sent: all of the
 // header, the credentials in it, or a password that it has decoded. However a request fails,
-// its URL is not shown.
+// its URL is not shown. No text that it sends is long, or moves a cursor, and none is logged.
 func TestErrorsDoNotShowCredentials(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	whole := func(sent string) string { return sent }
+	defer klog.CaptureState().Restore()
+	klog.SetLogger(funcr.New(func(_, args string) { t.Errorf("logged: %s", args) }, funcr.Options{}))
+	whole := func(sent string) string { return sent + " \x1b[2J\nI1122 forged" }
+	long := func(sent string) string { return strings.Repeat(sent+" ", 1<<10) }
 	bare := func(sent string) string { _, after, _ := strings.Cut(sent, " "); return after }
 	decoded := func(sent string) string {
 		if pair, err := base64.StdEncoding.DecodeString(bare(sent)); err == nil {
@@ -130,7 +151,7 @@ func TestErrorsDoNotShowCredentials(t *testing.T) {
 		"a group-version":   {200, jsonType, inJSON(`{"kind":"APIResourceList","groupVersion":%}`)},
 		"a group":           {200, jsonType, inJSON(`{"kind":"APIGroup","name":%}`)},
 	}
-	sayings := map[string]func(string) string{"whole": whole, "bare": bare, "decoded": decoded, "quoted": quoted}
+	sayings := map[string]func(string) string{"whole": whole, "long": long, "bare": bare, "decoded": decoded, "quoted": quoted}
 	for name, say := range sayings {
 		faults := map[string]fakeapi.Fault{}
 		for form, answer := range forms {
@@ -150,7 +171,8 @@ func TestErrorsDoNotShowCredentials(t *testing.T) {
 		}
 		for form, fault := range faults {
 			for caller, of := range callers(t) {
-				if caller == "rotated token" && (name != "whole" || form == "a redirect") {
+				bare := []string{"rotated token", "key of a gateway", "cookie of a session"}
+				if slices.Contains(bare, caller) && (name != "whole" || form == "a redirect") {
 					continue // nobody can tell that this is a token
 				}
 				t.Run(name+"/"+form+"/"+caller, func(t *testing.T) {
@@ -198,7 +220,7 @@ func wantSilence(t *testing.T, m meta.RESTMapper, secrets ...string) {
 	_, anyVersion := m.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Absent"})
 	_, anyGroup := m.KindFor(schema.GroupVersionResource{Resource: "absents"})
 	for _, err := range []error{versioned, anyVersion, anyGroup} {
-		if err == nil || meta.IsNoMatchError(err) {
+		if err == nil || meta.IsNoMatchError(err) || strings.ContainsAny(err.Error(), "\x1b\n") || len(versioned.Error()) > 2000 {
 			t.Errorf("got %v", err)
 			continue
 		}

@@ -5,20 +5,14 @@ package apiutil_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
@@ -49,22 +43,15 @@ func (s *watchServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return s.next.RoundTrip(req)
 }
 
-// A watchedList is the objects of one resource, of which only the names matter.
+// A watchedList is the objects of one resource, of which only the changes matter.
 type watchedList struct {
 	mu       sync.Mutex
-	version  int            // the last resource version
-	objects  map[string]int // names with their resource versions
-	events   []watchEvent
+	events   []string      // one for each resource version after the first
 	changed  chan struct{} // closed and replaced with each event, and when streams end
 	stream   int           // streams with a lower number have ended
 	fail     listFailure
 	requests map[string]int // "list", "watch"
 	open     int            // watches
-}
-
-type watchEvent struct {
-	version int
-	line    []byte
 }
 
 // A listFailure is how a list is out of order. The zero value is none.
@@ -76,37 +63,22 @@ type listFailure struct {
 }
 
 func newWatchedList() *watchedList {
-	return &watchedList{
-		version: 1, objects: map[string]int{}, changed: make(chan struct{}),
-		requests: map[string]int{},
-	}
+	return &watchedList{changed: make(chan struct{}), requests: map[string]int{}}
 }
 
 // put creates or changes an object.
-func (l *watchedList) put(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	event := "MODIFIED"
-	if l.objects[name] == 0 {
-		event = "ADDED"
-	}
-	l.version++
-	l.objects[name] = l.version
-	l.tell(event, name)
-}
+func (l *watchedList) put(name string) { l.tell("MODIFIED", name) }
 
-func (l *watchedList) remove(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.version++
-	delete(l.objects, name)
-	l.tell("DELETED", name)
-}
+func (l *watchedList) remove(name string) { l.tell("DELETED", name) }
 
 func (l *watchedList) tell(event, name string) {
-	l.events = append(l.events, watchEvent{l.version, eventLine(event, objectMeta(name, l.version))})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, eventLine(event, name, l.version()+1))
 	l.wake()
 }
+
+func (l *watchedList) version() int { return len(l.events) + 1 }
 
 func (l *watchedList) wake() {
 	close(l.changed)
@@ -116,10 +88,10 @@ func (l *watchedList) wake() {
 // setFailure makes requests fail from now on, and ends the watches if there is one.
 func (l *watchedList) setFailure(f listFailure) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.fail = f
+	l.mu.Unlock()
 	if f != (listFailure{}) {
-		l.endStreams()
+		l.drop()
 	}
 }
 
@@ -127,10 +99,6 @@ func (l *watchedList) setFailure(f listFailure) {
 func (l *watchedList) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.endStreams()
-}
-
-func (l *watchedList) endStreams() {
 	l.stream++
 	l.wake()
 }
@@ -142,7 +110,7 @@ func (l *watchedList) count(sort string) int {
 	return l.requests[sort]
 }
 
-// watches returns how many watches are open.
+// watches returns how many watches are open: their bodies were not closed.
 func (l *watchedList) watches() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -174,11 +142,10 @@ func (l *watchedList) answer(req *http.Request) (*http.Response, error) {
 	if l.fail != (listFailure{}) && !l.fail.ends && (l.fail.verb == "" || l.fail.verb == verb) {
 		return l.fail.answer(req, verb)
 	}
-	if verb == "list" {
-		limit, _ := strconv.Atoi(req.URL.Query().Get("limit"))
-		return jsonAnswer(req, http.StatusOK, l.document(limit)), nil
+	if verb == "list" { // the mapper reads no object
+		return jsonAnswer(req, http.StatusOK, fmt.Appendf(nil, `{"kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"%d"},"items":[]}`, l.version())), nil
 	}
-	return l.watch(req)
+	return l.watch(req), nil
 }
 
 func (f listFailure) answer(req *http.Request, verb string) (*http.Response, error) {
@@ -194,107 +161,64 @@ func (f listFailure) answer(req *http.Request, verb string) (*http.Response, err
 	return jsonAnswer(req, f.code, []byte(asStatus(fmt.Sprintf("somebody cannot %s %s", verb, segments[4])))), nil
 }
 
-// document is the list, or its first objects if there is a limit.
-func (l *watchedList) document(limit int) []byte {
-	list := metav1.PartialObjectMetadataList{
-		TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"},
-		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(l.version)},
-	}
-	names := slices.Sorted(maps.Keys(l.objects))
-	if limit > 0 && limit < len(names) {
-		names, list.Continue = names[:limit], "more"
-	}
-	for _, name := range names {
-		list.Items = append(list.Items, *objectMeta(name, l.objects[name]))
-	}
-	data, _ := json.Marshal(list)
-	return data
-}
-
 // watch opens a stream of the events after a resource version.
-func (l *watchedList) watch(req *http.Request) (*http.Response, error) {
-	body := &watchBody{ctx: req.Context(), list: l, stream: l.stream, closed: make(chan struct{})}
-	body.after, _ = strconv.Atoi(req.URL.Query().Get("resourceVersion"))
+func (l *watchedList) watch(req *http.Request) *http.Response {
+	after, _ := strconv.Atoi(req.URL.Query().Get("resourceVersion"))
+	reader, writer := io.Pipe()
+	stream, ctx := l.stream, req.Context()
+	context.AfterFunc(ctx, func() { writer.CloseWithError(ctx.Err()) })
+	go func() {
+		for {
+			lines, changed, ended := l.next(&after, stream)
+			if lines != "" {
+				if _, err := io.WriteString(writer, lines); err != nil {
+					return
+				}
+			}
+			if ended {
+				writer.Close()
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
 	l.open++
 	resp := jsonAnswer(req, http.StatusOK, nil)
-	resp.ContentLength, resp.Body = -1, body
-	return resp, nil
+	resp.ContentLength, resp.Body = -1, &watchBody{PipeReader: reader, list: l}
+	return resp
 }
 
-// next returns the events after a version and the last version; or a channel that
-// is closed when there is something new. ended reports whether the stream is over.
-func (l *watchedList) next(after, stream int) (lines []byte, last int, changed <-chan struct{}, ended bool) {
+// next returns the events after a version, which it moves, and a channel that is closed when
+// there is something new. ended reports whether the stream is over.
+func (l *watchedList) next(after *int, stream int) (lines string, changed <-chan struct{}, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last = after
-	for _, event := range l.events {
-		if event.version > after {
-			lines, last = append(lines, event.line...), event.version
-		}
-	}
-	return lines, last, l.changed, stream != l.stream
+	lines = strings.Join(l.events[*after-1:], "")
+	*after = l.version()
+	return lines, l.changed, stream != l.stream
 }
 
-func (l *watchedList) closed() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open--
-}
-
-// A watchBody is the body of an answer to a watch. Read is called by one
-// goroutine, Close by any.
 type watchBody struct {
-	ctx     context.Context
-	list    *watchedList
-	stream  int
-	after   int // the resource version up to which all has been sent
-	pending bytes.Buffer
-
-	once   sync.Once
-	closed chan struct{}
-}
-
-func (b *watchBody) Read(p []byte) (int, error) {
-	for b.pending.Len() == 0 {
-		lines, last, changed, ended := b.list.next(b.after, b.stream)
-		b.after = last
-		b.pending.Write(lines)
-		if len(lines) > 0 {
-			continue
-		}
-		if ended {
-			return 0, io.EOF
-		}
-		select {
-		case <-changed:
-		case <-b.ctx.Done():
-			return 0, b.ctx.Err()
-		case <-b.closed:
-			return 0, http.ErrBodyReadAfterClose
-		}
-	}
-	return b.pending.Read(p)
+	*io.PipeReader
+	list *watchedList
+	once sync.Once
 }
 
 func (b *watchBody) Close() error {
 	b.once.Do(func() {
-		close(b.closed)
-		b.list.closed()
+		b.list.mu.Lock()
+		defer b.list.mu.Unlock()
+		b.list.open--
 	})
-	return nil
+	return b.PipeReader.Close()
 }
 
-func objectMeta(name string, version int) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: strconv.Itoa(version)},
-	}
-}
-
-func eventLine(event string, object *metav1.PartialObjectMetadata) []byte {
-	raw, _ := json.Marshal(object)
-	line, _ := json.Marshal(metav1.WatchEvent{Type: event, Object: runtime.RawExtension{Raw: raw}})
-	return append(line, '\n')
+func eventLine(event, name string, version int) string {
+	return fmt.Sprintf(`{"type":%q,"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":%q,"resourceVersion":"%d"}}}`+"\n", event, name, version)
 }
 
 func jsonAnswer(req *http.Request, code int, body []byte) *http.Response {

@@ -3,6 +3,7 @@
 package discovery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -53,18 +54,13 @@ func checkCount(groups int) error {
 	return nil
 }
 
-// checkNames returns an error if a name is longer than a name may be, or has a character in
-// it that does not belong in a log. Before each name comes what it is the name of.
-func checkNames(names ...string) error {
-	for i := 0; i+1 < len(names); i += 2 {
-		switch what, name := names[i], names[i+1]; {
-		case len(name) > maxName:
-			return fmt.Errorf("the name of %s has more than %d bytes: %s", what, maxName, shown(name))
-		case printable(name) != name:
-			return fmt.Errorf("the name of %s has a character in it that can't be printed: %s", what, shown(name))
-		}
+// checkName returns an error if name, of what, is longer than a name may be, or has a
+// character in it that does not belong in a log.
+func checkName(what, name string) error {
+	if shown(name) == name {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("the name of %s has more than %d bytes, or a character that can't be printed: %s", what, maxName, shown(name))
 }
 
 // marked ends a name that stands for one that is no name. No name of an API ends so.
@@ -98,7 +94,8 @@ func checkRows(rows []snapshot.Resource) error {
 		if strings.Contains(r.Name, "/") {
 			continue
 		}
-		if err := checkNames("a resource", r.Name, "a resource in the singular", r.Singular, "a kind", r.Kind); err != nil {
+		err := cmp.Or(checkName("a resource", r.Name), checkName("a resource in the singular", r.Singular), checkName("a kind", r.Kind))
+		if err != nil {
 			return err
 		}
 	}
@@ -122,7 +119,7 @@ func (b *builder) add(v snapshot.Version) {
 	if !segment(v.Name) || v.Name == runtime.APIVersionInternal || b.full() {
 		return
 	}
-	err := checkNames("the group", b.name, "the version", v.Name)
+	err := cmp.Or(checkName("the group", b.name), checkName("the version", v.Name))
 	v.Name = shown(v.Name)
 	if i := slices.IndexFunc(b.versions, func(other snapshot.Version) bool { return other.Name == v.Name }); i >= 0 {
 		if err == nil && v.Table != nil && b.versions[i].Table == nil {
@@ -154,7 +151,7 @@ func (b *builder) addServed(name, freshness string, rows []snapshot.Resource) {
 	v, err := snapshot.Version{Name: name}, checkRows(rows)
 	switch {
 	case freshness == stale:
-		v.Err = versionError(b.name, name, 0, errStale)
+		v.Err = versionError(b.name, name, 0, errors.New("the server marks this version as stale: what serves it does not answer"))
 	case err != nil:
 		v.Err = versionError(b.name, name, http.StatusOK, err)
 	default:
@@ -184,8 +181,10 @@ func checkList(g *snapshot.Group) (*snapshot.Group, error) {
 
 // errMarked returns the error of a version that has no name to read it by, or nil.
 func errMarked(gv schema.GroupVersion) error {
-	if strings.HasSuffix(gv.Group, marked) || strings.HasSuffix(gv.Version, marked) {
-		return versionError(gv.Group, gv.Version, http.StatusOK, fmt.Errorf("a name in the document has more than %d bytes, or can't be printed", maxName))
+	for _, name := range []string{gv.Group, gv.Version} {
+		if strings.HasSuffix(name, marked) {
+			return versionError(gv.Group, gv.Version, http.StatusOK, fmt.Errorf("%s stands for a name that is none in the document", name))
+		}
 	}
 	return nil
 }

@@ -14,10 +14,15 @@ import (
 
 // half is what was read from one of the two bulk paths.
 type half struct {
-	share.Document
+	groups []*snapshot.Group
+	key    share.Key // of the bytes of the groups; zero if this is not the aggregated document
 	etag   string    // empty if the server sent none
 	caller share.Key // of the credentials that it was sent to
 }
+
+// aggregated reports whether the resources of every version are there. If there is no
+// version, they are.
+func (h *half) aggregated() bool { return h.key != share.Key{} || len(h.groups) == 0 }
 
 // acceptBulk asks for the aggregated document, or for the plain list if the server has
 // none. v2 comes before v2beta1 (servers 1.26 to 1.29). Protobuf comes before JSON,
@@ -54,19 +59,19 @@ func (c *Client) Document(ctx context.Context) (*snapshot.List, error) {
 	return c.list, nil
 }
 
-// listOf joins the core group with the named ones. last is the previous list, or nil. If
-// other mappers hold equal groups, the halves come to hold the same ones.
+// listOf joins the core group with the named ones. last is the previous list, or nil.
+// Mappers with the same groups come to hold the same list.
 func listOf(core, named *half, last *snapshot.List) *snapshot.List {
-	groups := slices.Concat(core.Groups, named.Groups)
-	aggregated := core.Aggregated() && named.Aggregated()
-	if aggregated {
-		if list := share.List(groups, share.KeyOfAll(core.Key, named.Key), last); list.Unique() {
-			all := list.Groups()
-			core.Groups, named.Groups = all[:len(core.Groups)], all[len(core.Groups):]
-			return list
-		}
+	aggregated := core.aggregated() && named.aggregated()
+	next := func() (*snapshot.List, error) {
+		return last.Next(merge(slices.Concat(core.groups, named.groups)), aggregated), nil
 	}
-	return last.Next(merge(groups), aggregated)
+	if !aggregated {
+		list, _ := next()
+		return list
+	}
+	list, _ := share.Lists.Get(share.KeyOf("halves", slices.Concat(core.key[:], named.key[:])), next)
+	return list
 }
 
 // readHalf reads one of the two paths. It returns last if the document has not changed.
@@ -83,11 +88,11 @@ func (c *Client) readHalf(ctx context.Context, path string, last *half) (*half, 
 			unproven = seen.etag != "" && seen.etag != last.etag || seen.caller != last.caller
 			return last, nil
 		}
-		decoded, err := decodeBulk(seen.body, path)
-		if err != nil {
-			return nil, err
+		read, err := decodeBulk(seen.body, path)
+		if err == nil {
+			read.etag, read.caller = seen.etag, seen.caller
 		}
-		return &half{*decoded, seen.etag, seen.caller}, nil
+		return read, err
 	})
 	switch {
 	case unproven:
@@ -102,29 +107,20 @@ func (c *Client) readHalf(ctx context.Context, path string, last *half) (*half, 
 
 // merge joins groups of the same name, which no server should send, into the first of them.
 func merge(groups []*snapshot.Group) []*snapshot.Group {
-	parts := make(map[string][]*snapshot.Group, len(groups))
+	merged := make([]*snapshot.Group, 0, len(groups))
+	place := make(map[string]int, len(groups))
 	for _, g := range groups {
-		parts[g.Name()] = append(parts[g.Name()], g)
-	}
-	merged := make([]*snapshot.Group, 0, len(parts))
-	for _, g := range groups {
-		if all := parts[g.Name()]; all != nil {
-			merged = append(merged, join(all))
-			delete(parts, g.Name())
+		i, again := place[g.Name()]
+		if !again {
+			place[g.Name()] = len(merged)
+			merged = append(merged, g)
+			continue
 		}
-	}
-	return merged
-}
-
-func join(groups []*snapshot.Group) *snapshot.Group {
-	if len(groups) == 1 {
-		return groups[0]
-	}
-	b := builder{name: groups[0].Name(), preferred: groups[0].Preferred()}
-	for _, g := range groups {
+		b := builder{name: g.Name(), preferred: merged[i].Preferred(), versions: slices.Clone(merged[i].Versions())}
 		for _, v := range g.Versions() {
 			b.add(v)
 		}
+		merged[i] = b.group()
 	}
-	return b.group()
+	return merged
 }

@@ -5,6 +5,7 @@
 package discovery
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/metrics"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
@@ -127,5 +129,28 @@ func wrapped(header, prefix string) func(*testing.T, *rest.Config) func(string) 
 			})
 		})
 		return func(tenant string) { value = prefix + tenant }
+	}
+}
+
+type results []string
+
+func (r *results) Increment(_ context.Context, code, method, host string) {
+	*r = append(*r, method+" "+host+" "+code)
+}
+
+// Programs see the mapper's requests in client-go's metric, as stock's.
+func TestClientGoCountsRequests(t *testing.T) {
+	var counted results
+	defer func(before metrics.ResultMetric) { metrics.RequestResult = before }(metrics.RequestResult)
+	metrics.RequestResult = &counted
+	server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
+	c := newClient(t, server)
+	everything(t, c)
+	everything(t, c)
+	server.SetFault(fakeapi.All(), fakeapi.Refused())
+	_, _ = c.Version(context.Background(), "g0001.example.com", "v1")
+	const get = "GET fake.invalid "
+	if diff := cmp.Diff(results{get + "200", get + "200", get + "304", get + "304", get + "<error>"}, counted); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -17,17 +17,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
+	"net/url"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
 
-	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -44,8 +42,13 @@ type Options struct {
 // Client reads the discovery documents of one server. Its methods may be called
 // concurrently, except Document, because each call of it begins with what the last one
 // found.
+//
+// It does not use client-go's REST client. That holds a body of any size, repeats requests
+// while others wait for them, logs what a server sends, and hides the headers of an answer.
 type Client struct {
-	rest    rest.Interface
+	http    *http.Client
+	base    *url.URL
+	limiter flowcontrol.RateLimiter // nil: none
 	options Options
 	secrets []string // never shown in an error, like the credentials that a request has sent
 
@@ -54,29 +57,23 @@ type Client struct {
 	list        *snapshot.List
 }
 
-// NewClient makes a client that sends its requests through httpClient, with the
-// rate limiter and the other settings of cfg. It sends no request.
+// NewClient makes a client that sends its requests through httpClient, to the host and with
+// the rate limit of cfg. It sends no request.
 func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Client, error) {
-	next := httpClient.Transport
-	if next == nil {
-		next = http.DefaultTransport
+	base, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil { // not shown: it may quote a user and a password
+		return nil, fmt.Errorf("the host %q must be a URL or a host:port pair", cfg.Host[strings.LastIndex(cfg.Host, "@")+1:])
 	}
 	own := *httpClient
-	own.Transport = &roundTripper{next: next, maxBytes: options.MaxResponseBytes, requested: options.Requested}
 	own.CheckRedirect = sameHost(httpClient.CheckRedirect)
-	settings := rest.CopyConfig(cfg)
-	settings.WarningHandler = rest.NoWarnings{} // client-go would log what a server sends, which may be what was sent to it
-	// Stock's mapper sends its requests with these, from client-go's discovery client
-	// (setDiscoveryDefaults), which keeps much more.
-	settings.APIPath, settings.GroupVersion = "", nil
-	settings.Burst = cmp.Or(settings.Burst, 300)
-	settings.NegotiatedSerializer = &scheme.Codecs
-	client, err := rest.UnversionedRESTClientForConfigAndClient(settings, &own)
-	c := &Client{rest: client, options: options, secrets: secretsOf(cfg), core: &half{}, named: &half{}}
-	if err != nil {
-		return nil, c.safe(hostError(cfg.Host, err), nil)
+	limiter := cfg.RateLimiter
+	if qps := cmp.Or(cfg.QPS, rest.DefaultQPS); limiter == nil && qps > 0 {
+		// Stock's mapper has this burst from client-go's discovery client.
+		limiter = flowcontrol.NewTokenBucketRateLimiter(qps, cmp.Or(cfg.Burst, 300))
 	}
-	return c, nil
+	return &Client{
+		http: &own, base: base, limiter: limiter, options: options, secrets: secretsOf(cfg), core: &half{}, named: &half{},
+	}, nil
 }
 
 // request is a request for one document, or for one list or watch.
@@ -84,34 +81,7 @@ type request struct {
 	verb, path   string              // verb is for errors, and so is
 	gv           schema.GroupVersion // this
 	accept, etag string              // etag may be empty
-	params       map[string]string
-}
-
-// prepare returns the request of client-go's. That must not retry: it would sleep for a
-// Retry-After while others wait for this read. The callers decide when to read again.
-func (c *Client) prepare(r request) *rest.Request {
-	req := c.rest.Get().AbsPath(r.path).SetHeader("Accept", r.accept).MaxRetries(0)
-	if r.etag != "" {
-		req.SetHeader("If-None-Match", r.etag)
-	}
-	for name, value := range r.params {
-		req.Param(name, value)
-	}
-	return req
-}
-
-// callerOf returns a key of the headers that say whose request it is, as it was sent.
-// Transports below this package add them, and may add others each time: tokens of files
-// and plugins change. A client certificate is in no header: that of one file, or of one
-// plugin, belongs to one user, as client-go assumes, too.
-func callerOf(sent *http.Request) share.Key {
-	var headers strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(sent.Header)) {
-		if name == "Authorization" || strings.HasPrefix(name, "Impersonate-") {
-			fmt.Fprintf(&headers, "%s %q ", name, sent.Header[name])
-		}
-	}
-	return share.KeyOf("caller", []byte(headers.String()))
+	params       url.Values
 }
 
 // get reads one document and decodes it. Its error is an *Error; it wraps errNotServed for
@@ -136,28 +106,18 @@ func (c *Client) send(ctx context.Context, r request) (*exchange, error) {
 	switch {
 	case seen == nil: // Guarded has given up
 		return &exchange{}, err
-	case seen.code == http.StatusNotModified && r.etag == "":
-		return seen, errUnexpected304
-	case err == nil, seen.code == http.StatusNotModified:
+	case err != nil && !errors.Is(err, ErrNotSent) && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		return seen, fmt.Errorf("no complete answer within %v (RequestTimeout): %w", c.options.RequestTimeout, context.DeadlineExceeded)
+	case err != nil:
+		return seen, cause(err)
+	case seen.success(), seen.code == http.StatusNotModified && r.etag != "":
 		return seen, nil
+	case seen.code == http.StatusNotModified:
+		return seen, errors.New("the server answered 304 Not Modified to a request without If-None-Match")
 	case seen.code == http.StatusNotFound && isAbsence(seen.body):
 		return seen, errNotServed
-	case seen.began && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return seen, fmt.Errorf("no complete answer within %v (RequestTimeout): %w", c.options.RequestTimeout, context.DeadlineExceeded)
 	}
-	return seen, c.cause(err, seen)
-}
-
-func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
-	seen := &exchange{watch: r.verb == "watch"}
-	err := c.prepare(r).Do(context.WithValue(ctx, exchangeKey{}, seen)).Error()
-	if seen.stream != nil && err == nil {
-		err = ctx.Err() // nobody may wait for it any more
-	}
-	if seen.stream != nil && err != nil {
-		seen.stream.Close()
-	}
-	return seen, err
+	return seen, c.statusError(seen)
 }
 
 // pathOf returns the path of a version, or of the list of a group's versions. It also

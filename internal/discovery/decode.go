@@ -22,52 +22,54 @@ const (
 	namespaced      = "Namespaced"
 )
 
-// jsonDocument has the fields of every document that is read in JSON.
-type jsonDocument struct {
-	Kind        string            `json:"kind"`
-	APIVersion  string            `json:"apiVersion"`
-	Items       []json.RawMessage `json:"items"`  // APIGroupDiscoveryList
-	Groups      []listedGroup     `json:"groups"` // APIGroupList
-	listedGroup                   // APIGroup; of APIVersions the versions
+// document has the fields of every document in JSON. What none of them has together is
+// read together, and does no harm.
+type document struct {
+	Kind           string
+	APIVersion     string
+	Items          []json.RawMessage // APIGroupDiscoveryList
+	Groups         []group[version]  // APIGroupList
+	group[version]                   // APIGroup; of APIVersions the versions
 
-	GroupVersion string           `json:"groupVersion"` // APIResourceList
-	Resources    []listedResource `json:"resources"`
+	GroupVersion string // APIResourceList
+	Resources    []resource
 }
 
-// listedGroup is a group of a legacy document, which has versions without their resources.
-type listedGroup struct {
-	Name      string          `json:"name"`
-	Versions  []listedVersion `json:"versions"`
-	Preferred listedVersion   `json:"preferredVersion"`
+// group is a group of any document.
+type group[V any] struct {
+	Name      string
+	Metadata  struct{ Name string } // aggregated
+	Versions  []V
+	Preferred V `json:"preferredVersion"`
 }
 
-// listedVersion is an object in a group, and a name in APIVersions.
-type listedVersion struct {
-	Version string `json:"version"`
+// served is a version of an aggregated document.
+type served struct {
+	Version   string
+	Freshness string
+	Resources []resource
 }
 
-func (v *listedVersion) UnmarshalJSON(data []byte) error {
+// version is a version of a legacy document: an object, and in APIVersions a name.
+type version struct{ Version string }
+
+func (v *version) UnmarshalJSON(data []byte) error {
 	if data[0] == '"' {
 		return json.Unmarshal(data, &v.Version)
 	}
-	type object listedVersion // without this method
+	type object version // without this method
 	return json.Unmarshal(data, (*object)(v))
 }
 
-func (g *listedGroup) group() *snapshot.Group {
-	b := builder{name: g.Name, preferred: g.Preferred.Version}
-	for _, v := range g.Versions {
-		b.add(snapshot.Version{Name: v.Version})
-	}
-	return b.group()
-}
+// resource has the fields of an APIResource, and then those of an APIResourceDiscovery,
+// which name the same.
+type resource struct {
+	Name, SingularName, Kind string
+	Namespaced               bool
+	Verbs                    verbs
 
-type listedResource struct {
-	Name         string `json:"name"`
-	SingularName string `json:"singularName"`
-	Kind         string `json:"kind"`
-	Namespaced   bool   `json:"namespaced"`
-	Verbs        verbs  `json:"verbs"`
+	Resource, SingularResource, Scope string
+	ResponseKind                      struct{ Group, Version, Kind string }
 }
 
 // verbs is what stands between quotes, and is a verb. No verb has an escape in it. What is
@@ -88,14 +90,14 @@ func (v *verbs) UnmarshalJSON(list []byte) error {
 }
 
 // parseJSON reads any JSON document of discovery.
-func parseJSON(body []byte) (*jsonDocument, error) {
+func parseJSON(body []byte) (*document, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil, errors.New("the response is empty")
 	}
 	if bytes.Count(body, []byte{','}) > maxElements && elements(body) > maxElements {
 		return nil, errElements
 	}
-	doc := &jsonDocument{}
+	doc := &document{}
 	if err := json.Unmarshal(body, doc); err != nil {
 		return nil, fmt.Errorf("the response is not a discovery document: %w", err)
 	}
@@ -135,28 +137,28 @@ func elements(body []byte) (commas int) {
 	return commas
 }
 
-func (d *jsonDocument) aggregated() bool {
+func (d *document) aggregated() bool {
 	return d.Kind == aggregatedKind && strings.HasPrefix(d.APIVersion, aggregatedGroup)
 }
 
-func (d *jsonDocument) wrongKind(want string) error {
+func (d *document) wrongKind(want string) error {
 	return fmt.Errorf("the response is not of kind %s but of kind %q in %q", want, d.Kind, d.APIVersion)
 }
 
 // decodeBulk decodes an answer of /api or /apis, in any of the forms in acceptBulk.
-func decodeBulk(body []byte, path string) (doc *share.Document, err error) {
+func decodeBulk(body []byte, path string) (read *half, err error) {
 	if bytes.HasPrefix(body, []byte(protobufMagic)) {
-		doc, err = decodeProtobuf(body)
+		read, err = decodeProtobuf(body)
 	} else {
-		doc, err = decodeJSON(body, path)
+		read, err = decodeJSON(body, path)
 	}
-	if err == nil && len(doc.Groups) == 0 {
+	if err == nil && len(read.groups) == 0 {
 		err = errors.New("the server lists no API groups")
 	}
-	return doc, err
+	return read, err
 }
 
-func decodeJSON(body []byte, path string) (*share.Document, error) {
+func decodeJSON(body []byte, path string) (*half, error) {
 	doc, err := parseJSON(body)
 	if err != nil {
 		return nil, err
@@ -168,7 +170,7 @@ func decodeJSON(body []byte, path string) (*share.Document, error) {
 		if len(doc.Versions) == 0 {
 			return nil, errNoVersions
 		}
-		doc.Groups = []listedGroup{{Versions: doc.Versions, Preferred: doc.Versions[0]}} // preferred as in client-go
+		doc.Groups = []group[version]{{Versions: doc.Versions, Preferred: doc.Versions[0]}} // preferred as in client-go
 	case path == corePath:
 		return nil, doc.wrongKind("APIGroupDiscoveryList or APIVersions")
 	case doc.Kind != "APIGroupList":
@@ -177,71 +179,59 @@ func decodeJSON(body []byte, path string) (*share.Document, error) {
 	if err := checkCount(len(doc.Groups)); err != nil {
 		return nil, err
 	}
-	all := &share.Document{}
+	read := &half{}
 	for _, g := range doc.Groups {
-		all.Groups = append(all.Groups, g.group())
+		read.groups = append(read.groups, listed(g))
 	}
-	return all, nil
+	return read, nil
 }
 
 // shareGroups returns the groups of items. It decodes only those that no mapper of this
 // process holds.
-func shareGroups[T ~[]byte](items []T, form string, decode func([]byte) (*snapshot.Group, error)) (*share.Document, error) {
+func shareGroups[T ~[]byte](items []T, form string, decode func([]byte) (*snapshot.Group, error)) (*half, error) {
 	if err := checkCount(len(items)); err != nil {
 		return nil, err
 	}
-	doc := &share.Document{Groups: make([]*snapshot.Group, len(items))}
-	keys := make([]share.Key, len(items))
+	read := &half{groups: make([]*snapshot.Group, len(items))}
+	keys := make([]byte, 0, len(items)*len(share.Key{}))
 	for i, item := range items {
-		keys[i] = share.KeyOf(form, item)
-		g, err := share.Group(keys[i], func() (*snapshot.Group, error) { return decode(item) })
+		key := share.KeyOf(form, item)
+		g, err := share.Groups.Get(key, func() (*snapshot.Group, error) { return decode(item) })
 		if err != nil {
 			return nil, err
 		}
-		doc.Groups[i] = g
+		read.groups[i], keys = g, append(keys, key[:]...)
 	}
-	doc.Key = share.KeyOfAll(keys...)
-	return doc, nil
-}
-
-// aggregatedJSON is an APIGroupDiscovery without what lookups do not need.
-type aggregatedJSON struct {
-	Metadata struct {
-		Name string `json:"name"`
-	} `json:"metadata"`
-	Versions []struct {
-		Version   string `json:"version"`
-		Freshness string `json:"freshness"`
-		Resources []struct {
-			Resource     string `json:"resource"`
-			Singular     string `json:"singularResource"`
-			Scope        string `json:"scope"`
-			Verbs        verbs  `json:"verbs"`
-			ResponseKind struct {
-				Group, Version, Kind string
-			} `json:"responseKind"`
-		} `json:"resources"`
-	} `json:"versions"`
+	read.key = share.KeyOf("groups", keys)
+	return read, nil
 }
 
 func decodeJSONGroup(data []byte) (*snapshot.Group, error) {
-	group := aggregatedJSON{}
-	if err := json.Unmarshal(data, &group); err != nil {
+	g := group[served]{}
+	if err := json.Unmarshal(data, &g); err != nil {
 		return nil, fmt.Errorf("a group of the aggregated document is malformed: %w", err)
 	}
-	b := builder{name: group.Metadata.Name}
-	for _, v := range group.Versions {
-		var rows []snapshot.Resource
+	b := builder{name: g.Metadata.Name}
+	for _, v := range g.Versions {
+		rows := make([]snapshot.Resource, 0, len(v.Resources))
 		for _, r := range v.Resources {
 			if kind := r.ResponseKind; kind.Group+kind.Version+kind.Kind != "" {
 				rows = append(rows, snapshot.Resource{
-					Name: r.Resource, Singular: r.Singular, Kind: kind.Kind, Namespaced: r.Scope == namespaced, Verbs: snapshot.Verbs(r.Verbs),
+					Name: r.Resource, Singular: r.SingularResource, Kind: kind.Kind, Namespaced: r.Scope == namespaced, Verbs: snapshot.Verbs(r.Verbs),
 				})
 			}
 		}
 		b.addServed(v.Version, v.Freshness, rows)
 	}
 	return b.group(), nil
+}
+
+func listed(g group[version]) *snapshot.Group {
+	b := builder{name: g.Name, preferred: g.Preferred.Version}
+	for _, v := range g.Versions {
+		b.add(snapshot.Version{Name: v.Version})
+	}
+	return b.group()
 }
 
 var errNoVersions = errors.New("the server lists no versions of the group")
@@ -252,14 +242,14 @@ var errNoVersions = errors.New("the server lists no versions of the group")
 // have one form only, so this can't happen there.
 func decodeGroup(body []byte, gv schema.GroupVersion) (*snapshot.Group, error) {
 	if gv.Group == "" {
-		doc, err := decodeBulk(body, corePath)
+		read, err := decodeBulk(body, corePath)
 		if err != nil {
 			return nil, err
 		}
-		if len(doc.Groups) != 1 || doc.Groups[0].Name() != "" {
+		if len(read.groups) != 1 || read.groups[0].Name() != "" {
 			return nil, errors.New("the response is not about the core group")
 		}
-		return checkList(doc.Groups[0])
+		return checkList(read.groups[0])
 	}
 	doc, err := parseJSON(body)
 	if err != nil {
@@ -271,7 +261,7 @@ func decodeGroup(body []byte, gv schema.GroupVersion) (*snapshot.Group, error) {
 	if doc.Name != gv.Group {
 		return nil, fmt.Errorf("the response is about group %q", doc.Name)
 	}
-	return checkList(doc.group())
+	return checkList(listed(doc.group))
 }
 
 // decodeTable reads the answer of /apis/<group>/<version>.

@@ -12,7 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -47,75 +46,41 @@ func (e *Error) Unwrap() error { return e.Err }
 // errNotServed is the error for the API server's own 404.
 var errNotServed = errors.New("the server answered 404 Not Found")
 
-// errUnexpected304 is the error for a 304 to a request without a validator.
-var errUnexpected304 = errors.New("the server answered 304 Not Modified to a request without If-None-Match")
-
-// errNoResponse is the error for a transport that returns neither a response nor an error.
-var errNoResponse = errors.New("the HTTP transport returned no response")
-
 // ErrNotSent is the cause if a request never left the program, because its own rate limiter
 // did not let it. That says nothing about the server.
 var ErrNotSent = errors.New("the request was not sent")
 
-// errStale is the cause if the aggregated document marks a version as stale.
-var errStale = errors.New("the server marks this version as stale: what serves it does not answer")
-
-// cause returns why a request failed, as far as it may be shown. It drops the URL, which
-// may hold credentials; Error has the path. From a response it keeps only the message of a
-// metav1.Status.
-func (c *Client) cause(err error, seen *exchange) error {
-	var status *apierrors.StatusError
-	isStatus := errors.As(err, &status)
-	if isStatus && seen.code != 0 {
-		return c.statusError(status.ErrStatus, seen)
-	}
+// cause returns why a request got no complete answer. It drops the URL, which may hold
+// credentials; Error has the path. An error of the program's own transport may be about
+// something else: it must not look like an answer of this server.
+func cause(err error) error {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return errTooLarge(tooLarge)
+		return fmt.Errorf("the response is larger than the limit of %d bytes (MaxResponseBytes)", tooLarge.Limit)
 	}
-	err = withoutURL(err)
-	if !seen.began {
-		err = fmt.Errorf("%w: %w", ErrNotSent, err)
+	for withURL := (*url.Error)(nil); errors.As(err, &withURL); { // a transport may nest them
+		err = withURL.Err
 	}
-	if seen.code == 0 && (isStatus || meta.IsNoMatchError(err)) {
-		// An error of the program's own transport, about something else: it must not look
-		// like an answer of this server.
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) || meta.IsNoMatchError(err) {
 		return errors.New(err.Error())
 	}
 	return err
 }
 
-func errTooLarge(err *http.MaxBytesError) error {
-	return fmt.Errorf("the response is larger than the limit of %d bytes (MaxResponseBytes)", err.Limit)
-}
-
-// withoutURL drops the URL of a request that failed. client-go nests url.Error in url.Error.
-func withoutURL(err error) error {
-	for {
-		var withURL *url.Error
-		if !errors.As(err, &withURL) {
-			return err
-		}
-		err = withURL.Err
-	}
-}
-
-// statusError makes an error from the answer to a request, and what client-go makes of its
-// code and headers.
-func (c *Client) statusError(status metav1.Status, seen *exchange) error {
+// statusError makes an error from an answer that is no success. Of its body it keeps only
+// the message of a metav1.Status.
+func (c *Client) statusError(seen *exchange) error {
 	text := fmt.Sprintf("the server answered %d %s", seen.code, http.StatusText(seen.code))
 	if said, ok := statusOf(seen.body); ok && said.Message != "" {
-		text = c.redact(text+": "+said.Message, seen.sent)
+		text += ": " + c.redact(said.Message, seen.sent)
 	}
 	if seen.code == http.StatusNotFound {
 		// Not a StatusError: this must not look like the absence of an API.
 		return errors.New(text + " with a body that is not the API server's: a proxy or a gateway has answered")
 	}
-	safe := metav1.Status{Status: metav1.StatusFailure, Code: int32(seen.code), Reason: status.Reason, Message: text}
-	if details := status.Details; details != nil && details.RetryAfterSeconds > 0 {
-		safe.Details = &metav1.StatusDetails{RetryAfterSeconds: details.RetryAfterSeconds}
-	}
-	return &apierrors.StatusError{ErrStatus: safe}
+	failed := apierrors.NewGenericServerResponse(seen.code, "get", schema.GroupResource{}, "", "", seen.retryAfter, false)
+	failed.ErrStatus.Message = text
+	return failed
 }
 
 // failure makes an Error from an error that may quote the server, or what was sent to it.

@@ -10,13 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/klog/v2"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
-	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -57,7 +54,7 @@ func dump(s *snapshot.Snapshot) []string {
 	return lines
 }
 
-// Whichever form a server speaks, what it says is the same.
+// Whichever form a server speaks, what it says is the same, and so is what is read live.
 func TestFormsAgree(t *testing.T) {
 	var want []string
 	for _, test := range []struct {
@@ -75,12 +72,17 @@ func TestFormsAgree(t *testing.T) {
 	} {
 		server := fakeapi.New(oddities()...)
 		server.SetForms(test.forms)
-		got := dump(everything(t, newClient(t, server)))
+		c := newClient(t, server)
+		s := everything(t, c)
+		got := dump(s)
 		if want == nil {
 			want = got
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-aggregated +this):\n%s", test.name, diff)
+		}
+		if diff := cmp.Diff(got, dump(readLive(t, c, s))); diff != "" {
+			t.Errorf("%s (-bulk +live):\n%s", test.name, diff)
 		}
 		for _, r := range server.Requests()[:2] {
 			if r.Form != test.form {
@@ -98,30 +100,6 @@ func TestServerWithoutACoreGroupIsAggregated(t *testing.T) {
 	doc, err := newClient(t, server).Document(context.Background())
 	if err != nil || len(doc.Groups()) != 2 || !new(snapshot.Snapshot).WithDocument(doc, 1).Aggregated() {
 		t.Errorf("%+v, %v; want an aggregated document of two groups", doc, err)
-	}
-}
-
-// Live reads agree with the document, too.
-func TestLiveReadsAgreeWithTheDocument(t *testing.T) {
-	server := fakeapi.New(oddities()...)
-	c := newClient(t, server)
-	s := everything(t, c)
-	live := s
-	for _, g := range s.Groups() {
-		versions, preferred, err := c.List(context.Background(), g.Name())
-		if err != nil || len(versions) != len(g.Versions()) {
-			t.Errorf("group %q: versions %q, %v", g.Name(), versions, err)
-			continue
-		}
-		live = live.WithList(g.Name(), versions, preferred, nil, 2, live)
-		for _, name := range versions {
-			if table, err := c.Version(context.Background(), g.Name(), name); err == nil {
-				live = live.WithVersion(g.Name(), name, snapshot.Found{Table: table}, 2, 3, live)
-			}
-		}
-	}
-	if diff := cmp.Diff(dump(s), dump(live)); diff != "" {
-		t.Errorf("(-bulk +live):\n%s", diff)
 	}
 }
 
@@ -244,7 +222,7 @@ func TestMalformedVerbsCostNothing(t *testing.T) {
 			`"resources":[{"resource":"rs","responseKind":{"kind":"R"},"verbs":` + verbs + `}]}]}]}`
 		list := `{"kind":"APIResourceList","groupVersion":"g/v1","resources":[{"name":"rs","kind":"R","verbs":` + verbs + `}]}`
 		var live *snapshot.Table
-		var doc *share.Document
+		var doc *half
 		var err, liveErr error
 		took := allocated(func() {
 			doc, err = decodeBulk([]byte(aggregated), namedPath)
@@ -258,7 +236,7 @@ func TestMalformedVerbsCostNothing(t *testing.T) {
 		listed := snapshot.NewGroup("g", "v1", []snapshot.Version{{Name: "v1", Table: live}})
 		for from, list := range map[string]*snapshot.List{
 			"a list":       snapshot.NewList([]*snapshot.Group{listed}, true),
-			"the document": listOf(&half{}, &half{Document: *doc}, nil),
+			"the document": listOf(&half{}, doc, nil),
 		} {
 			diff := snapshot.Diff(new(snapshot.Snapshot), new(snapshot.Snapshot).WithDocument(list, 1))
 			if len(diff) != 1 || strings.Join(diff[0].Verbs.Names(), " ") != want {
@@ -283,20 +261,6 @@ func TestAbsenceBesideAnyPassword(t *testing.T) {
 		}
 		if table, err := c.Version(context.Background(), "g0001.example.com", "v9"); table != nil || err != nil {
 			t.Errorf("password %q: served %v, %v", password, table != nil, err)
-		}
-	}
-}
-
-// client-go would log why a body can't be read.
-func TestNothingOfABrokenBodyIsLogged(t *testing.T) {
-	var lines []string
-	klog.SetLogger(funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{}))
-	defer klog.ClearLogger()
-	for _, fault := range []fakeapi.Fault{fakeapi.ResetMidBody(), fakeapi.Truncated(), fakeapi.Huge(16 << 20)} {
-		server := fakeapi.New(fakeapi.Typical(1, 1, 1)...)
-		server.SetFault(fakeapi.All(), fault)
-		if _, err := newClient(t, server).Document(context.Background()); err == nil || len(lines) > 0 {
-			t.Errorf("%s: error %v, logged %q", fault, err, lines)
 		}
 	}
 }

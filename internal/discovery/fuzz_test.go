@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
-	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -44,7 +43,7 @@ func decodeAll(data []byte) {
 	if coreErr == nil && namedErr == nil {
 		use(core, named)
 	} else if namedErr == nil {
-		use(&share.Document{}, named)
+		use(&half{}, named)
 	}
 	gv := schema.GroupVersion{Group: "g0001.example.com", Version: "v2"}
 	_, _ = decodeGroup(data, schema.GroupVersion{Group: gv.Group})
@@ -52,8 +51,8 @@ func decodeAll(data []byte) {
 	_, _ = decodeTable(data, gv)
 }
 
-func use(core, named *share.Document) {
-	list := listOf(&half{Document: *core}, &half{Document: *named}, nil)
+func use(core, named *half) {
+	list := listOf(core, named, nil)
 	s := new(snapshot.Snapshot).WithDocument(list, 1)
 	s = s.Reset(2).WithDocument(list, 3)
 	snapshot.Diff(new(snapshot.Snapshot), s)

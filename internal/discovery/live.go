@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -98,15 +97,15 @@ func (c *Client) ServedLocally(ctx context.Context, gv schema.GroupVersion) (boo
 		path = corePath
 	}
 	r := request{path: path, gv: gv, accept: acceptLocal}
-	doc, err := get(ctx, c, r, func(seen *exchange) (*share.Document, error) { return decodeBulk(seen.body, path) })
+	read, err := get(ctx, c, r, func(seen *exchange) (*half, error) { return decodeBulk(seen.body, path) })
 	var failed *Error
 	switch {
-	case errors.Is(err, errNotServed), errors.As(err, &failed) && failed.Code == 406, err == nil && !doc.Aggregated():
+	case errors.Is(err, errNotServed), errors.As(err, &failed) && failed.Code == 406, err == nil && !read.aggregated():
 		return true, nil
 	case err != nil:
 		return false, err
 	}
-	for _, g := range doc.Groups {
+	for _, g := range read.groups {
 		if g.Name() == gv.Group {
 			return g.Version(gv.Version) != nil, nil
 		}

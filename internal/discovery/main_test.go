@@ -36,17 +36,25 @@ func everything(t *testing.T, c *Client) *snapshot.Snapshot {
 	if s.Aggregated() {
 		return s
 	}
+	return readLive(t, c, s)
+}
+
+// readLive reads each list and each version of a snapshot.
+func readLive(t *testing.T, c *Client, s *snapshot.Snapshot) *snapshot.Snapshot {
+	t.Helper()
 	for _, g := range s.Groups() {
-		for _, v := range g.Versions() {
-			table, err := c.Version(context.Background(), g.Name(), v.Name)
-			switch {
-			case err != nil:
-				s = s.WithVersion(g.Name(), v.Name, snapshot.Found{Err: err}, 2, 3, s)
-			case table == nil:
-				t.Errorf("%s/%s is listed and not served", g.Name(), v.Name)
-			default:
-				s = s.WithVersion(g.Name(), v.Name, snapshot.Found{Table: table}, 2, 3, s)
+		versions, preferred, err := c.List(context.Background(), g.Name())
+		if err != nil || len(versions) != len(g.Versions()) {
+			t.Errorf("group %q: versions %q, %v", g.Name(), versions, err)
+			continue
+		}
+		s = s.WithList(g.Name(), versions, preferred, nil, 2, s)
+		for _, name := range versions {
+			table, err := c.Version(context.Background(), g.Name(), name)
+			if table == nil && err == nil {
+				t.Errorf("%s/%s is listed and not served", g.Name(), name)
 			}
+			s = s.WithVersion(g.Name(), name, snapshot.Found{Table: table, Err: err}, 2, 3, s)
 		}
 	}
 	return s

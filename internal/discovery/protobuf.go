@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -92,11 +91,11 @@ func (w *wire) take() {
 }
 
 // decodeProtobuf splits the document into groups and decodes those that are new.
-func decodeProtobuf(body []byte) (*share.Document, error) {
+func decodeProtobuf(body []byte) (*half, error) {
 	w := &wire{left: maxElements}
 	unknown := body[len(protobufMagic):]
 	typeMeta := w.field(unknown, unknownTypeMeta)
-	doc := jsonDocument{Kind: string(w.field(typeMeta, typeKind)), APIVersion: string(w.field(typeMeta, typeAPIVersion))}
+	doc := document{Kind: string(w.field(typeMeta, typeKind)), APIVersion: string(w.field(typeMeta, typeAPIVersion))}
 	list := w.field(unknown, unknownRaw)
 	if w.err == nil && !doc.aggregated() {
 		return nil, doc.wrongKind(aggregatedKind)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,8 +26,8 @@ func (c *Client) safe(err error, sent []string) error {
 }
 
 // maxErrorText bounds what a dishonest server can write into logs. Honest servers need
-// less. maxSearched bounds how much of a text is searched for credentials: to search a
-// body as large as a body may be takes seconds and several times its memory.
+// less. A text of more than maxSearched is not shown: to search a body as large as a body
+// may be takes seconds and several times its memory.
 const (
 	maxErrorText = 1000
 	maxSearched  = 16 << 10
@@ -37,29 +36,25 @@ const (
 // redact removes credentials from a text of the server, or of a proxy before it, which
 // may repeat what was sent. It also replaces what could move a cursor or begin a line.
 func (c *Client) redact(text string, sent []string) string {
+	if len(text) > maxSearched {
+		return fmt.Sprintf("a text of %d bytes, which is too long to be shown", len(text))
+	}
 	// The longest first: a secret may be a part of another one, and a part of that would
 	// remain. Each is removed as it is and as %q writes it.
 	secrets := slices.Concat(c.secrets, sent)
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	longest := maxErrorText // at least: of credentials that are not known
 	var pairs []string
 	for _, secret := range secrets {
 		quoted := strconv.Quote(secret)
 		pairs = append(pairs, quoted[1:len(quoted)-1], "[redacted]", secret, "[redacted]")
-		longest = max(longest, len(quoted))
 	}
-	more := len(text) > maxSearched
-	text = strings.NewReplacer(pairs...).Replace(text[:min(len(text), maxSearched)])
+	text = strings.NewReplacer(pairs...).Replace(text)
 	text = authorization.ReplaceAllString(text, "$1 [redacted]")
 	text = userinfo.ReplaceAllString(text, "//[redacted]@")
 	text = query.ReplaceAllString(text, "$1[redacted]")
-	text = named.ReplaceAllString(text, "$1[redacted]")
-	if more { // a part of a secret may be at the end
-		text = text[:max(len(text)-longest, 0)]
-	}
-	text = printable(text)
-	if more || len(text) > maxErrorText {
-		text = strings.ToValidUTF8(text[:min(len(text), maxErrorText-len("..."))], "") + "..."
+	text = printable(named.ReplaceAllString(text, "$1[redacted]"))
+	if len(text) > maxErrorText {
+		text = strings.ToValidUTF8(text[:maxErrorText-len("...")], "") + "..."
 	}
 	return text
 }
@@ -81,17 +76,6 @@ func secretsOf(cfg *rest.Config) []string {
 		secrets = append(secrets, base64.StdEncoding.EncodeToString([]byte(cfg.Username+":"+cfg.Password)))
 	}
 	return slices.DeleteFunc(secrets, func(secret string) bool { return secret == "" })
-}
-
-// hostError returns the reason why there is no client for a host, without the user and
-// password in it. If net/url could not find these parts, its text may quote them, so
-// none of that text is used.
-func hostError(host string, reason error) error {
-	at := strings.LastIndex(host, "@")
-	if u, err := url.Parse(host); at < 0 || err == nil && u.Scheme != "" && u.Host != "" {
-		return reason
-	}
-	return fmt.Errorf("the host %q, with a user and a password before it, must be a URL or a host:port pair", host[at+1:])
 }
 
 // harmless reports whether a request header holds no credentials. Any other may: gateways

@@ -8,84 +8,114 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/tools/metrics"
 
 	"github.com/freshmapper/freshmapper/internal/share"
 )
 
-// exchange is a request as it was sent, and the answer to it: client-go's REST client hides
-// most of that. It travels in the request's context and is written before RoundTrip
-// returns.
+// exchange is a request as it was sent, and the answer to it.
 type exchange struct {
-	watch  bool // it is a watch's
-	began  bool // the request was handed to the program's transport
-	code   int  // 0: no answer
-	etag   string
-	sent   []string      // credentials, in the forms in which a server may repeat them
-	caller share.Key     // see callerOf
-	body   []byte        // all of it, within the bound; nil if it broke off
-	stream io.ReadCloser // instead of that, if a watch succeeds: without a bound
+	code       int // 0: no answer
+	etag       string
+	retryAfter int           // seconds; 0 if the server did not say
+	sent       []string      // credentials, in the forms in which a server may repeat them
+	caller     share.Key     // see callerOf
+	body       []byte        // all of it, within the bound; nil if it broke off
+	stream     io.ReadCloser // instead of that, if a watch succeeds: without a bound
 }
 
-type exchangeKey struct{}
+func (x *exchange) success() bool { return x.code >= 200 && x.code <= 299 }
 
-// roundTripper fills in the exchange of a request.
-type roundTripper struct {
-	next      http.RoundTripper
-	maxBytes  int64
-	requested func(path string, code int) // may be nil
-}
-
-// RoundTrip implements http.RoundTripper. client-go gets no body: it bounds none, logs why
-// it could not be read, and drops that of a failure if it does not know the type.
-func (rt *roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
-	seen, ok := req.Context().Value(exchangeKey{}).(*exchange)
-	if !ok {
-		return nil, errors.New("this transport is only for reads of a Client")
-	}
-	*seen = exchange{watch: seen.watch, began: true, sent: sentBy(req)}
-	resp, err := rt.next.RoundTrip(req)
-	if err == nil && resp == nil {
-		err = errNoResponse
-	}
-	if err == nil {
-		seen.code, seen.etag = resp.StatusCode, strongETag(resp.Header)
-	}
-	if rt.requested != nil {
-		rt.requested(req.URL.Path, seen.code)
-	}
+func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, error) {
+	to := c.base.JoinPath(r.path)
+	to.RawQuery = r.params.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	if resp.Request != nil {
-		req = resp.Request // as it was sent: transports below this package add credentials
+	req.Header.Set("Accept", r.accept)
+	if r.etag != "" {
+		req.Header.Set("If-None-Match", r.etag)
 	}
-	seen.sent, seen.caller = sentBy(req), callerOf(req)
-	body := resp.Body
-	if body == nil { // http.Client forgives that, too
-		body = http.NoBody
+	if user := c.base.User; user != nil { // net/http would do so in a copy
+		password, _ := user.Password()
+		req.SetBasicAuth(user.Username(), password)
 	}
-	if seen.watch && seen.code >= 200 && seen.code <= 299 {
-		seen.stream = body
-	} else {
-		defer body.Close()
-		// Others have no body. That of a 101 is the connection, which may stay open.
-		if seen.code >= 200 && seen.code != http.StatusNotModified {
-			room := min(max(resp.ContentLength, 0), 1<<20) // a length is only a claim
-			all := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
-			if _, err := all.ReadFrom(http.MaxBytesReader(nil, body, rt.maxBytes)); err != nil {
-				return nil, err
-			}
-			seen.body = all.Bytes()
+	return req, nil
+}
+
+// exchange sends a request, once. Its error is about the rate limiter, the transport or
+// the body: it does not judge the answer.
+func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
+	seen := &exchange{}
+	if c.limiter != nil {
+		if err := c.limiter.Wait(ctx); err != nil {
+			return seen, fmt.Errorf("%w: client rate limiter: %w", ErrNotSent, err)
 		}
 	}
-	own := *resp
-	own.Body, own.ContentLength = http.NoBody, 0
-	return &own, nil
+	req, err := c.newRequest(ctx, r)
+	if err != nil {
+		return seen, err
+	}
+	resp, err := c.http.Do(req)
+	status := "<error>"
+	if resp != nil { // if a redirect is refused there is an error, too
+		seen.code = resp.StatusCode
+		status = strconv.Itoa(seen.code)
+		if resp.Request != nil {
+			req = resp.Request // as it was sent: transports add credentials
+		}
+	}
+	seen.sent, seen.caller = sentBy(req), callerOf(req)
+	metrics.RequestResult.Increment(ctx, status, http.MethodGet, c.base.Host) // as client-go's REST client does
+	if c.options.Requested != nil {
+		c.options.Requested(r.path, seen.code)
+	}
+	if err != nil {
+		return seen, err
+	}
+	seen.etag = strongETag(resp.Header)
+	seen.retryAfter, _ = strconv.Atoi(resp.Header.Get("Retry-After"))
+	if r.verb == "watch" && seen.success() {
+		if err := ctx.Err(); err != nil { // nobody waits for it any more
+			resp.Body.Close()
+			return seen, err
+		}
+		seen.stream = resp.Body
+		return seen, nil
+	}
+	defer resp.Body.Close()
+	// Others have no body. That of a 101 is the connection, which may stay open.
+	if seen.code >= 200 && seen.code != http.StatusNotModified {
+		room := min(max(resp.ContentLength, 0), 1<<20) // a length is only a claim
+		all := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
+		if _, err := all.ReadFrom(http.MaxBytesReader(nil, resp.Body, c.options.MaxResponseBytes)); err != nil {
+			return seen, err
+		}
+		seen.body = all.Bytes()
+	}
+	return seen, nil
+}
+
+// callerOf returns a key of the headers that say whose request it is, as it was sent.
+// Transports add them, and may add others each time: tokens of files and plugins change. A
+// client certificate is in no header: that of one file, or of one plugin, belongs to one
+// user, as client-go assumes, too.
+func callerOf(sent *http.Request) share.Key {
+	headers := maps.Clone(sent.Header)
+	maps.DeleteFunc(headers, func(name string, _ []string) bool {
+		return name != "Authorization" && !strings.HasPrefix(name, "Impersonate-")
+	})
+	var sorted bytes.Buffer
+	_ = headers.Write(&sorted)
+	return share.KeyOf("caller", sorted.Bytes())
 }
 
 // strongETag returns the ETag in the form that the API server recognises, or "". The
@@ -121,34 +151,24 @@ func sameHost(next func(*http.Request, []*http.Request) error) func(*http.Reques
 
 const maxRedirects = 10 // as net/http's default
 
-var (
-	// errGoexit is the error of a request whose transport has called runtime.Goexit, as the
-	// FailNow of a test does.
-	errGoexit = errors.New("the HTTP transport has ended its goroutine")
-	// errAbandoned is the error of a request that goes on after its context has ended.
-	errAbandoned = errors.New("the HTTP transport does not stop when the request is cancelled")
-)
-
 // abandonAfter is how long after its context a request may take to end.
 const abandonAfter = 500 * time.Millisecond
-
-// outcome is what a call of send has returned.
-type outcome[T any] struct {
-	value T
-	err   error
-}
 
 // Guarded calls send, which runs code of the user: transports, and a rate limiter. Reads
 // are made on goroutines of the mapper, where no caller can recover from a panic, as
 // controller-runtime does around a reconciler. So Guarded returns an error if send panics
 // or ends its goroutine. A panic is logged with its stack.
 //
-// It does not wait much longer than until ctx ends. If it returns errAbandoned, send goes
-// on, and the caller must not use what send uses.
+// It does not wait much longer than until ctx ends. If send goes on after that, the value is
+// the zero value, and the caller must not use what send uses.
 func Guarded[T any](ctx context.Context, send func() (T, error)) (T, error) {
-	ended := make(chan outcome[T], 1)
+	type outcome struct {
+		value T
+		err   error
+	}
+	ended := make(chan outcome, 1)
 	go func() {
-		o := outcome[T]{err: errGoexit}
+		o := outcome{err: errors.New("the HTTP transport has ended its goroutine")} // as the FailNow of a test does
 		defer func() {
 			if p := recover(); p != nil {
 				o.err = fmt.Errorf("the HTTP transport panicked: %v", p)
@@ -165,12 +185,10 @@ func Guarded[T any](ctx context.Context, send func() (T, error)) (T, error) {
 		return o.value, o.err
 	case <-ctx.Done():
 	}
-	timer := time.NewTimer(abandonAfter)
-	defer timer.Stop()
 	select {
 	case o := <-ended:
 		return o.value, o.err
-	case <-timer.C:
-		return *new(T), errAbandoned
+	case <-time.After(abandonAfter):
+		return *new(T), errors.New("the HTTP transport does not stop when the request is cancelled")
 	}
 }

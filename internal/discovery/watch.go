@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -30,11 +31,10 @@ const (
 	perSecond = 4 << 20
 )
 
-// WatchClient returns a client for lists and watches on the same server, which notices
-// that an object came, changed or went. It decodes no object: client-go's own clients hold
-// events and lists of any size as a whole. Options.Requested is not called for watches,
-// because they are no discovery requests. The Timeout of cfg would end them, and does not
-// apply.
+// WatchClient returns a client for watches on the same server. It decodes no object:
+// client-go's own clients hold events and lists of any size as a whole. Options.Requested is
+// not called for watches, because they are no discovery requests. The Timeout of cfg would
+// end them, and does not apply.
 func (c *Client) WatchClient(cfg *rest.Config, httpClient *http.Client) (*Client, error) {
 	own, options := *httpClient, c.options
 	own.Timeout, options.Requested = 0, nil
@@ -44,7 +44,7 @@ func (c *Client) WatchClient(cfg *rest.Config, httpClient *http.Client) (*Client
 
 // metadataRequest asks for metadata alone, or for whole objects if the server knows no
 // better.
-func metadataRequest(verb string, resource schema.GroupVersionResource, kind string, params map[string]string) request {
+func metadataRequest(verb string, resource schema.GroupVersionResource, kind string, params url.Values) request {
 	return request{
 		verb: verb, params: params,
 		path:   "/apis/" + resource.Group + "/" + resource.Version + "/" + resource.Resource,
@@ -54,10 +54,8 @@ func metadataRequest(verb string, resource schema.GroupVersionResource, kind str
 
 // object is what is read of an object, a list or a metav1.Status.
 type object struct {
-	Metadata struct {
-		ResourceVersion string `json:"resourceVersion"`
-	} `json:"metadata"`
-	Code int `json:"code"`
+	Metadata struct{ ResourceVersion string }
+	Code     int
 }
 
 func (o *object) check() error {
@@ -70,10 +68,10 @@ func (o *object) check() error {
 	return nil
 }
 
-// ListVersion returns the resource version from which a watch misses nothing that happens
+// listVersion returns the resource version from which a watch misses nothing that happens
 // from now on. It asks for a single object, because it needs none.
-func (c *Client) ListVersion(ctx context.Context, resource schema.GroupVersionResource) (string, error) {
-	r := metadataRequest("list", resource, "PartialObjectMetadataList", map[string]string{"limit": "1"})
+func (c *Client) listVersion(ctx context.Context, resource schema.GroupVersionResource) (string, error) {
+	r := metadataRequest("list", resource, "PartialObjectMetadataList", url.Values{"limit": {"1"}})
 	return get(ctx, c, r, func(seen *exchange) (string, error) {
 		list := object{}
 		if err := json.Unmarshal(seen.body, &list); err != nil {
@@ -83,19 +81,34 @@ func (c *Client) ListVersion(ctx context.Context, resource schema.GroupVersionRe
 	})
 }
 
-// Watch watches the objects of a resource after resourceVersion. It calls opened once the
-// watch is open, and then event for each event: with the resource version after which the
-// next watch begins, and whether an object came, changed or went. It returns when ctx ends,
+// Watch watches the objects of a resource after the resource version in place, which it
+// moves with each event; if that is empty, from now on. It calls opened once the watch is
+// open, and then changed whenever an object came, changed or went. It returns when ctx ends,
 // or after about lasting: a server that has not ended the watch by then is dead. The error
-// is nil if the watch is over, however it ended: the next one begins after the last event.
-// It is an *Error if there was no watch, or if the server sent an error or something that
-// is no event.
-func (c *Client) Watch(
-	ctx context.Context, resource schema.GroupVersionResource, resourceVersion string, lasting time.Duration,
-	opened func(), event func(resourceVersion string, changed bool),
-) error {
-	r := metadataRequest("watch", resource, "PartialObjectMetadata", map[string]string{
-		"watch": "true", "resourceVersion": resourceVersion, "allowWatchBookmarks": "true", "timeoutSeconds": strconv.Itoa(int(lasting.Seconds())),
+// is nil if the watch is over, however it ended. It is an *Error if there was no watch, or
+// if the server sent an error or something that is no event. Then the place is lost. That a
+// server no longer knows a place is no error.
+func (c *Client) Watch(ctx context.Context, resource schema.GroupVersionResource, place *string, lasting time.Duration, opened, changed func()) (err error) {
+	resumed := *place != ""
+	if !resumed {
+		*place, err = c.listVersion(ctx, resource)
+	}
+	if err == nil {
+		err = c.watch(ctx, resource, place, lasting, opened, changed)
+	}
+	if err != nil {
+		*place = ""
+	}
+	var failed *Error
+	if resumed && errors.As(err, &failed) && failed.Code == http.StatusGone {
+		return nil
+	}
+	return err
+}
+
+func (c *Client) watch(ctx context.Context, resource schema.GroupVersionResource, place *string, lasting time.Duration, opened, changed func()) error {
+	r := metadataRequest("watch", resource, "PartialObjectMetadata", url.Values{
+		"watch": {"true"}, "resourceVersion": {*place}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {strconv.Itoa(int(lasting.Seconds()))},
 	})
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -127,7 +140,10 @@ func (c *Client) Watch(
 		if err != nil {
 			return c.failure(r, &exchange{code: next.Object.Code}, err)
 		}
-		event(next.Object.Metadata.ResourceVersion, next.Type != watch.Bookmark)
+		*place = next.Object.Metadata.ResourceVersion
+		if next.Type != watch.Bookmark {
+			changed()
+		}
 		select {
 		case <-time.After(time.Duration(decoder.InputOffset()-read) * time.Second / perSecond):
 		case <-ctx.Done():
@@ -139,8 +155,8 @@ var errNoEvent = errors.New("the server sent something that is not a watch event
 
 // watchEvent is what is read of a metav1.WatchEvent.
 type watchEvent struct {
-	Type   watch.EventType `json:"type"`
-	Object object          `json:"object"`
+	Type   watch.EventType
+	Object object
 }
 
 func (e *watchEvent) check() error {
@@ -162,7 +178,7 @@ func unreadable(err error) error {
 	case errors.As(err, &noJSON), errors.As(err, &otherType):
 		return errNoEvent
 	case errors.As(err, &tooLarge):
-		return errTooLarge(tooLarge)
+		return cause(err)
 	}
 	return nil
 }

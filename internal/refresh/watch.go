@@ -37,10 +37,6 @@ const (
 	// fewShort is how many watches in a row may end before they are steady until that is
 	// logged, and the mapper saves requests.
 	fewShort = 5
-	// longPause is the shortest pause between watches that save requests; the longest is
-	// twice that. It is what client-go's Reflector waits in the end if a server is not
-	// healthy (tools/cache/reflector.go, NewReflectorWithOptions).
-	longPause = 30 * time.Second
 	// lateEcho is how long after a ring its last echo comes; see echoes.
 	lateEcho = 70 * time.Second
 )
@@ -62,14 +58,6 @@ type Watcher struct {
 	moved    func() // is called when watching may have changed
 
 	watching atomic.Bool // a watch is open
-
-	// Only run uses these.
-	version  string      // the resource version to continue from; "": a list must bring one
-	opened   time.Time   // when the last watch was
-	short    int         // watches in a row that were not steady
-	troubled bool        // a failure has been logged
-	late     *time.Timer // rings once more
-	pauses   wait.Backoff
 }
 
 // NewWatchers makes a watcher for each resource in watched. When something goes wrong, the
@@ -79,7 +67,7 @@ type Watcher struct {
 func NewWatchers(client *discovery.Client, log func(write func(logr.Logger)), moved func()) []*Watcher {
 	var watchers []*Watcher
 	for _, resource := range watched() {
-		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log, moved: moved, pauses: newPauses()})
+		watchers = append(watchers, &Watcher{client: client, resource: resource, log: log, moved: moved})
 	}
 	return watchers
 }
@@ -92,99 +80,64 @@ func (w *Watcher) setWatching(open bool) {
 	w.moved()
 }
 
-// run watches until ctx ends, one watch after the other. It pauses unless the server ended
-// the watch when it was asked to: one that goes away ends the watches of all replicas.
+// run watches until ctx ends, one watch after the other. Each begins where the last one
+// ended. If that place is lost, events may have been missed, and it rings when it opens: for
+// an event, unless watches do not stay open, because echoes cost more than a refresh. Then
+// all that ring have a single late echo. There is a pause unless the watch ended when it was
+// asked to: a server that goes away ends the watches of all replicas.
 func (w *Watcher) run(ctx context.Context, bell *Doorbell) {
-	w.late = time.AfterFunc(lateEcho, bell.Ring)
-	w.late.Stop()
-	defer w.late.Stop()
-	w.version = ""
 	w.moved()
+	late := time.AfterFunc(lateEcho, bell.Ring)
+	late.Stop()
+	defer late.Stop()
+	place, ring := "", bell.Ring
+	pauses, short, logged := newPauses(), 0, false
 	for ctx.Err() == nil {
-		due, err := w.watch(ctx, bell)
-		if err != nil && ctx.Err() == nil {
+		var opened time.Time
+		resumed, lasting := place != "", leastWatch+rand.N(leastWatch)
+		err := w.client.Watch(ctx, w.resource, &place, lasting, func() {
+			opened = time.Now()
+			w.setWatching(true)
+			if !resumed {
+				ring()
+			}
+		}, bell.RingEvent)
+		due := false
+		if w.Watching() {
+			w.setWatching(false)
+			lasted := time.Since(opened)
+			due = err == nil && lasted >= lasting-early
+			short++
+			if lasted >= steady {
+				pauses, short, logged = newPauses(), 0, false
+			}
+			ring = bell.RingEvent
+			if short >= fewShort {
+				ring = func() { bell.Ring(); late.Reset(lateEcho) }
+			}
+		}
+		if err == nil && short >= fewShort {
+			err = errors.New("the server ends each watch soon after it has begun")
+		}
+		if err != nil && !logged && ctx.Err() == nil {
+			logged = true
 			w.failed(err)
 		}
-		switch {
-		case due:
-		case w.short >= fewShort && w.version == "":
-			sleep(ctx, wait.Jitter(longPause, 1), nil)
-		default:
-			sleep(ctx, w.pauses.Step(), nil)
+		if !due {
+			sleep(ctx, pauses.Step(), nil)
 		}
 	}
 }
 
-// watch opens a watch and follows it to its end. It begins where the last watch ended. If
-// that place is lost, it lists to learn where to begin, and rings, because it may have
-// missed events. It reports whether the watch ended when it was asked to. The error is nil
-// if the server only no longer has the events since that place.
-func (w *Watcher) watch(ctx context.Context, bell *Doorbell) (due bool, err error) {
-	resumed, first := w.version != "", w.opened.IsZero()
-	if !resumed {
-		if w.version, err = w.client.ListVersion(ctx, w.resource); err != nil {
-			return false, err
-		}
-	}
-	lasting := leastWatch + rand.N(leastWatch)
-	err = w.client.Watch(ctx, w.resource, w.version, lasting, func() {
-		w.opened = time.Now()
-		w.setWatching(true)
-		if first {
-			bell.Ring()
-		} else if !resumed {
-			w.ring(bell)
-		}
-	}, func(version string, changed bool) {
-		w.version = version
-		if changed {
-			w.ring(bell)
-		}
-	})
-	if w.Watching() {
-		w.ended()
-		due = err == nil && time.Since(w.opened) >= lasting-early
-	}
-	switch {
-	case err != nil:
-		w.version = ""
-		if resumed && codeOf(err) == http.StatusGone {
-			err = nil
-		}
-	case w.short >= fewShort:
-		err = errors.New("the server ends each watch soon after it has begun")
-	}
-	return due, err
-}
-
-// ended counts a watch that was open.
-func (w *Watcher) ended() {
-	w.setWatching(false)
-	w.short++
-	if time.Since(w.opened) >= steady {
-		w.short, w.troubled, w.pauses = 0, false, newPauses()
-	}
-}
-
-// ring rings for an event. If watches do not stay open, the next one most likely rings
-// soon, too, for the events between them. Then all of these have a single late echo.
-func (w *Watcher) ring(bell *Doorbell) {
-	if w.short < fewShort || time.Since(w.opened) >= steady {
-		bell.RingEvent()
-		return
-	}
-	bell.Ring()
-	w.late.Reset(lateEcho)
-}
-
-// failed logs what you have to do, once until the watch works again.
+// failed logs what you have to do.
 func (w *Watcher) failed(err error) {
-	if w.troubled {
-		return
+	var failed *discovery.Error
+	code := 0
+	if errors.As(err, &failed) {
+		code = failed.Code
 	}
-	w.troubled = true
 	w.log(func(log logr.Logger) {
-		log.Error(err, "cannot watch for API changes"+advice(codeOf(err)), "group", w.resource.Group, "resource", w.resource.Resource)
+		log.Error(err, "cannot watch for API changes"+advice(code), "group", w.resource.Group, "resource", w.resource.Resource)
 	})
 }
 
@@ -197,13 +150,4 @@ func advice(code int) string {
 		return ": the server does not serve this resource; the mapper is refreshed only by RefreshInterval, MaxAge and misses"
 	}
 	return " now, trying again"
-}
-
-// codeOf returns the code of the answer, or of the event, that an error is about.
-func codeOf(err error) int {
-	var failed *discovery.Error
-	if errors.As(err, &failed) {
-		return failed.Code
-	}
-	return 0
 }

@@ -33,68 +33,87 @@ const (
 	list     = `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1",`
 	expired  = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Expired"}}` + "\n"
 	broken   = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":500,"message":"a secret"}}` + "\n"
+	echo     = `{"kind":"Status","message":"no such token: a-secret-that-was-sent"}`
+	crds     = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 )
 
-// The answers to lists and watches decide what is asked next, whether the bell rings, and
-// whether a line is logged. Nothing is missed between two watches.
-func TestWatcherAsksNext(t *testing.T) {
-	quiet := answer{body: bookmark, end: io.EOF}
-	huge := `{"type":"ADDED","object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7","annotations":{"a":"` + strings.Repeat("x", 3<<20) + `"}}}}`
+// Whatever answers the first list or the first watches get, the next watch begins where the
+// last one ended. If that place is lost it begins with a list, and rings the bell. A line is
+// logged if something is wrong.
+func TestWatcherTriesAgain(t *testing.T) {
+	ends := func(body string) answer { return answer{body: body, end: io.EOF} }
+	const resumed, anew = "list, watch from 5, watch from 6", "list, watch from 5, list, watch from 5"
+	const moved, movedAnew = "list, watch from 5, watch from 9, watch from 6", "list, watch from 5, watch from 9, list, watch from 5"
 	for name, tt := range map[string]struct {
-		lists, watches []answer
-		asks           string
-		rings          string
-		logs           string // "" for nothing
+		answer answer // to the first watch, to the second after a bookmark, or to the first list
+		asks   string
+		logs   string // "" for nothing
 	}{
-		"in order":                      {nil, []answer{{body: added, end: io.EOF}, {}}, "list, watch from 5, watch from 6", "an event", ""},
-		"after a bookmark":              {nil, []answer{quiet, {}}, "list, watch from 5, watch from 9", "plainly", ""},
-		"cut":                           {nil, []answer{{body: added, end: syscall.ECONNRESET}, {}}, "list, watch from 5, watch from 6", "an event", ""},
-		"cut in an event":               {nil, []answer{{body: added + bookmark[:20], end: io.EOF}, {}}, "list, watch from 5, watch from 6", "an event", ""},
-		"expired":                       {nil, []answer{quiet, {body: expired, end: io.EOF}, {}}, "list, watch from 5, watch from 9, list, watch from 5", "an event", ""},
-		"refused as expired":            {nil, []answer{quiet, {code: 410, end: io.EOF}, {}}, "list, watch from 5, watch from 9, list, watch from 5", "an event", ""},
-		"expired though just listed":    {nil, []answer{{body: expired, end: io.EOF}, {}}, "list, watch from 5, list, watch from 5", "an event", "watch of /apis/apiextensions.k8s.io/v1/customresourcedefinitions failed: the server ended the watch with error 410 Gone"},
-		"refused though just listed":    {nil, []answer{{code: 410, end: io.EOF}, {}}, "list, watch from 5, list, watch from 5", "plainly", "watch of /apis/apiextensions.k8s.io/v1/customresourcedefinitions failed: the server answered 410 Gone"},
-		"list refused as expired":       {[]answer{{code: 410, end: io.EOF}}, []answer{{}}, "list, list, watch from 5", "plainly", "list of /apis/apiextensions.k8s.io/v1/customresourcedefinitions failed: the server answered 410 Gone"},
-		"an error":                      {nil, []answer{{body: bookmark + broken}, {}}, "list, watch from 5, list, watch from 5", "an event", "500 Internal"},
-		"refused":                       {nil, []answer{quiet, {code: 500, end: io.EOF}, {}}, "list, watch from 5, watch from 9, list, watch from 5", "an event", "trying again"},
-		"no connection":                 {nil, []answer{quiet, {err: syscall.ECONNREFUSED}, {}}, "list, watch from 5, watch from 9, list, watch from 5", "an event", "refused"},
-		"a page":                        {nil, []answer{{body: "<html>", end: io.EOF}, {}}, "list, watch from 5, list, watch from 5", "an event", "not a watch event"},
-		"an error without a code":       {nil, []answer{{body: `{"type":"ERROR","object":{}}`}, {}}, "list, watch from 5, list, watch from 5", "an event", "with error 0"},
-		"an error without an object":    {nil, []answer{{body: `{"type":"ERROR"}`}, {}}, "list, watch from 5, list, watch from 5", "an event", "with error 0"},
-		"a type that is a list":         {nil, []answer{{body: `{"type":["a secret"]}`}, {}}, "list, watch from 5, list, watch from 5", "an event", "not a watch event"},
-		"a success that is not 200":     {nil, []answer{{code: 203, body: added, end: io.EOF}, {}}, "list, watch from 5, watch from 6", "an event", ""},
-		"a success without content":     {nil, []answer{{code: 204, body: added, end: io.EOF}, {}}, "list, watch from 5, watch from 6", "an event", ""},
-		"no event":                      {nil, []answer{{body: "{}"}, {}}, "list, watch from 5, list, watch from 5", "an event", "not a watch event"},
-		"an event of an unknown type":   {nil, []answer{{body: `{"type":"a secret"}`}, {}}, "list, watch from 5, list, watch from 5", "an event", "not a watch event"},
-		"a huge event":                  {nil, []answer{{body: huge}, {}}, "list, watch from 5, list, watch from 5", "an event", "limit of 2097152 bytes"},
-		"blanks":                        {nil, []answer{{body: strings.Repeat(" ", 3<<20)}, {}}, "list, watch from 5, list, watch from 5", "an event", "limit of 2097152 bytes"},
-		"a huge version":                {nil, []answer{{body: strings.Replace(added, "6", strings.Repeat("6", 300), 1)}, {}}, "list, watch from 5, list, watch from 5", "an event", "more than 256 bytes"},
-		"an event without version":      {nil, []answer{{body: strings.Replace(added, `"6"`, `""`, 1), end: io.EOF}, {}}, "list, watch from 5, list, watch from 5", "an event", "no resourceVersion"},
-		"no answer to the watch":        {nil, []answer{{delay: time.Hour}, {}}, "list, watch from 5, list, watch from 5", "plainly", "no complete answer within 30s"},
-		"a version with odd signs":      {nil, []answer{{body: strings.Replace(added, "6", "a&b=c ", 1), end: io.EOF}, {}}, "list, watch from 5, watch from a&b=c ", "an event", ""},
-		"a nested event":                {nil, []answer{{body: `{"type":` + strings.Repeat("[", 500<<10)}, {}}, "list, watch from 5, list, watch from 5", "an event", "not a watch event"},
-		"a deleted object, with spaces": {nil, []answer{{body: " {\n \"type\" : \"DELETED\" , \"object\" : { \"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\" : {\"resourceVersion\":\"8\"} } }", end: io.EOF}, {}}, "list, watch from 5, watch from 8", "an event", ""},
-		"list refused":                  {[]answer{{err: syscall.ECONNREFUSED}}, []answer{{}}, "list, list, watch from 5", "plainly", "refused"},
-		"list forbidden":                {[]answer{{code: 403, end: io.EOF}}, []answer{{}}, "list, list, watch from 5", "plainly", "ClusterRole"},
-		"list not served":               {[]answer{{code: 404, body: "404 page not found", end: io.EOF}}, []answer{{}}, "list, list, watch from 5", "plainly", "does not serve"},
-		"list in vain":                  {[]answer{{delay: time.Hour}}, []answer{{}}, "list, list, watch from 5", "plainly", "deadline exceeded"},
-		"list is a page":                {[]answer{{body: "<html>", end: io.EOF}}, []answer{{}}, "list, list, watch from 5", "plainly", "not a list"},
-		"list without version":          {[]answer{{body: list + `"metadata":{},"items":[]}`, end: io.EOF}}, []answer{{}}, "list, list, watch from 5", "plainly", "no resourceVersion"},
-		"list version is a number":      {[]answer{{body: list + `"metadata":{"resourceVersion":5}}`, end: io.EOF}}, []answer{{}}, "list, list, watch from 5", "plainly", "cannot unmarshal"},
-		"list with huge version":        {[]answer{{body: list + `"metadata":{"resourceVersion":"` + strings.Repeat("5", 300) + `"}}`, end: io.EOF}}, []answer{{}}, "list, list, watch from 5", "plainly", "more than 256 bytes"},
-		"list nested":                   {[]answer{{body: list + `"items":` + strings.Repeat("[", 20_000), end: io.EOF}}, []answer{{}}, "list, list, watch from 5", "plainly", "depth"},
-		"list without end":              {[]answer{{body: list + strings.Repeat(" ", 3<<20)}}, []answer{{}}, "list, list, watch from 5", "plainly", "limit of 2097152 bytes"},
-		"list cut":                      {[]answer{{body: list + `"items":[{}`, end: io.EOF}}, []answer{{}}, "list, list, watch from 5", "plainly", "unexpected end"},
-		"refused without end":           {nil, []answer{{code: 500, body: strings.Repeat(" ", 3<<20)}, {}}, "list, watch from 5, list, watch from 5", "plainly", "limit of 2097152 bytes"},
+		"ended after an event":       {ends(added), resumed, ""},
+		"cut":                        {answer{body: added, end: syscall.ECONNRESET}, resumed, ""},
+		"cut in an event":            {ends(added + bookmark[:20]), resumed, ""},
+		"not 200":                    {answer{code: 203, body: added, end: io.EOF}, resumed, ""},
+		"no content":                 {answer{code: 204, body: added, end: io.EOF}, resumed, ""},
+		"a deletion, with spaces":    {ends(" {\n \"type\" : \"DELETED\" , \"object\" : { \"metadata\" : {\"resourceVersion\":\"6\"} } }"), resumed, ""},
+		"a version with odd signs":   {ends(strings.Replace(added, "6", "a&b=c ", 1)), "list, watch from 5, watch from a&b=c ", ""},
+		"resumed":                    {ends(added), moved, ""},
+		"resumed and expired":        {ends(expired), movedAnew, ""},
+		"resumed and refused so":     {answer{code: 410, end: io.EOF}, movedAnew, ""},
+		"resumed and refused":        {answer{code: 500, end: io.EOF}, movedAnew, "trying again"},
+		"resumed, no connection":     {answer{err: syscall.ECONNREFUSED}, movedAnew, "refused"},
+		"expired":                    {ends(expired), anew, "watch of " + crds + " failed: the server ended the watch with error 410 Gone"},
+		"refused as expired":         {answer{code: 410, end: io.EOF}, anew, "watch of " + crds + " failed: the server answered 410 Gone"},
+		"an error":                   {answer{body: added + broken}, anew, "500 Internal"},
+		"refused without end":        {answer{code: 500, body: strings.Repeat(" ", 3<<20)}, anew, "limit of 2097152 bytes"},
+		"no answer":                  {answer{delay: time.Hour}, anew, "no complete answer within 30s"},
+		"a page":                     {ends("<html>"), anew, "not a watch event"},
+		"no event":                   {ends("{}"), anew, "not a watch event"},
+		"a type that is a list":      {ends(`{"type":["a secret"]}`), anew, "not a watch event"},
+		"an unknown type":            {ends(`{"type":"a secret"}`), anew, "not a watch event"},
+		"a nested event":             {answer{body: `{"type":` + strings.Repeat("[", 500<<10)}, anew, "not a watch event"},
+		"an error without a code":    {ends(`{"type":"ERROR","object":{}}`), anew, "with error 0"},
+		"an error without an object": {ends(`{"type":"ERROR"}`), anew, "with error 0"},
+		"a huge event":               {answer{body: strings.Replace(added, "foo", strings.Repeat("x", 3<<20), 1)}, anew, "limit of 2097152 bytes"},
+		"blanks":                     {answer{body: strings.Repeat(" ", 3<<20)}, anew, "limit of 2097152 bytes"},
+		"a huge version":             {answer{body: strings.Replace(added, "6", strings.Repeat("6", 300), 1)}, anew, "more than 256 bytes"},
+		"an event without version":   {ends(strings.Replace(added, `"6"`, `""`, 1)), anew, "no resourceVersion"},
+
+		"an echo":                  {answer{code: 500, body: echo, end: io.EOF}, anew, "no such token: [redacted]"},
+		"a redirect":               {answer{code: 302, end: io.EOF}, anew, "redirects to another host"},
+		"list with an echo":        {answer{code: 500, body: echo, end: io.EOF}, "list", "no such token: [redacted]"},
+		"list redirected":          {answer{code: 302, end: io.EOF}, "list", "redirects to another host"},
+		"list refused":             {answer{err: syscall.ECONNREFUSED}, "list", "refused"},
+		"list refused as expired":  {answer{code: 410, end: io.EOF}, "list", "list of " + crds + " failed: the server answered 410 Gone"},
+		"list forbidden":           {answer{code: 403, end: io.EOF}, "list", "ClusterRole"},
+		"list not served":          {answer{code: 404, body: "404 page not found", end: io.EOF}, "list", "does not serve"},
+		"list in vain":             {answer{delay: time.Hour}, "list", "deadline exceeded"},
+		"list is a page":           {ends("<html>"), "list", "not a list"},
+		"list without version":     {ends(list + `"metadata":{},"items":[]}`), "list", "no resourceVersion"},
+		"list version is a number": {ends(list + `"metadata":{"resourceVersion":5}}`), "list", "cannot unmarshal"},
+		"list with huge version":   {ends(list + `"metadata":{"resourceVersion":"` + strings.Repeat("5", 300) + `"}}`), "list", "more than 256 bytes"},
+		"list nested":              {ends(list + `"items":` + strings.Repeat("[", 20_000)), "list", "depth"},
+		"list without end":         {answer{body: list + strings.Repeat(" ", 3<<20)}, "list", "limit of 2097152 bytes"},
+		"list cut":                 {ends(list + `"items":[{}`), "list", "unexpected end"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whileWatching(t, &watchAPI{lists: tt.lists, watches: tt.watches}, func(t *testing.T, w *watcherTest) {
+			opens := tt.answer.err == nil && tt.answer.code < 300 && tt.answer.delay == 0
+			api, asks, rings := &watchAPI{watches: []answer{tt.answer, {}}}, tt.asks, "plainly"
+			switch tt.asks {
+			case "list":
+				api, asks, opens = &watchAPI{lists: []answer{tt.answer}, watches: []answer{{}}}, "list, list, watch from 5", false
+			case moved, movedAnew:
+				api, opens = &watchAPI{watches: []answer{ends(bookmark), tt.answer, {}}}, true
+			}
+			if opens { // then it may have missed, or has seen, an event
+				rings = "an event"
+			}
+			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
 				time.Sleep(40 * time.Second)
-				if asks := w.api.asked(); asks != tt.asks || !w.Watching() {
-					t.Errorf("asked for %s; want %s; watching: %v", asks, tt.asks, w.Watching())
+				if asked := api.asked(); asked != asks || !w.Watching() {
+					t.Errorf("asked for %s; want %s; watching: %v", asked, asks, w.Watching())
 				}
-				if rings := w.rings(); rings != tt.rings {
-					t.Errorf("rung: %s; want %s", rings, tt.rings)
+				if rung := w.rings(); rung != rings {
+					t.Errorf("rung: %s; want %s", rung, rings)
 				}
 				lines := w.logged()
 				if tt.logs == "" && len(lines) > 0 || tt.logs != "" && (len(lines) != 1 || !strings.Contains(lines[0], tt.logs)) {
@@ -109,22 +128,18 @@ func TestWatcherAsksNext(t *testing.T) {
 }
 
 // However a watch fails, it is asked for less and less often, down to a few times
-// a minute, and one line says so. If each has to begin with a list and a refresh, although
-// it opens, that is once or twice a minute.
+// a minute, and one line says so. If watches do not stay open, none rings as for an event.
 func TestWatcherIsNoStorm(t *testing.T) {
-	for name, tt := range map[string]struct {
-		watch       answer
-		least, most int
-	}{
-		"closed at once":        {answer{end: io.EOF}, 20, 50},
-		"closed after an event": {answer{body: added, end: io.EOF}, 20, 50},
-		"expired":               {answer{body: expired}, 12, 26},
-		"broken":                {answer{body: broken}, 12, 26},
-		"refused":               {answer{err: syscall.ECONNREFUSED}, 20, 50},
-		"refused, with a wish":  {answer{code: 429, end: io.EOF}, 20, 50},
+	for name, watch := range map[string]answer{
+		"closed at once":        {end: io.EOF},
+		"closed after an event": {body: added, end: io.EOF},
+		"expired":               {body: expired},
+		"broken":                {body: broken},
+		"refused":               {err: syscall.ECONNREFUSED},
+		"refused, with a wish":  {code: 429, end: io.EOF},
 	} {
 		t.Run(name, func(t *testing.T) {
-			api := &watchAPI{watches: []answer{tt.watch}}
+			api := &watchAPI{watches: []answer{watch}}
 			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
 				time.Sleep(10 * time.Second)
 				if _, n := api.count(); n < 3 || n > 6 {
@@ -134,11 +149,11 @@ func TestWatcherIsNoStorm(t *testing.T) {
 				lists, watches := api.count()
 				w.rings()
 				time.Sleep(time.Minute)
-				if rings := w.rings(); rings == "an event" && lists > 1 {
-					t.Error("a list rings as for an event: its echoes cost more requests than it")
+				if rings := w.rings(); rings == "an event" && watch.body != added {
+					t.Error("rung as for an event: its echoes cost more requests than it")
 				}
-				if watches < tt.least || watches > tt.most || lists > watches+1 {
-					t.Error("that is too few or too many")
+				if watches < 20 || watches > 50 || lists > watches+1 {
+					t.Errorf("%d watches and %d lists: that is too few or too many", watches, lists)
 				}
 				if w.Watching() {
 					t.Error("watching between two watches")
@@ -151,41 +166,32 @@ func TestWatcherIsNoStorm(t *testing.T) {
 	}
 }
 
-// A connection that has died without a word is noticed, and nothing is lost.
-func TestWatcherOfSilentServer(t *testing.T) {
-	api := &watchAPI{watches: []answer{{body: added}, {}}}
-	whileWatching(t, api, func(t *testing.T, w *watcherTest) {
-		time.Sleep(10*time.Minute + 32*time.Second)
-		if asks := api.asked(); asks != "list, watch from 5, watch from 6" {
-			t.Errorf("asked for %s", asks)
-		}
-		if seen := api.seen(); seen[2].at.Sub(seen[1].at) < 5*time.Minute {
-			t.Errorf("given up after %v", seen[2].at.Sub(seen[1].at))
-		}
-		time.Sleep(24 * time.Hour)
-		if lists, watches := api.count(); watches < 130 || watches > 290 || lists != 1 {
-			t.Errorf("%d watches and %d lists in a day", watches, lists)
-		}
-		if lines := w.logged(); len(lines) != 0 {
-			t.Errorf("logged %q", lines)
-		}
-	})
-}
-
-// A server ends a watch when it was asked to; the next begins at once.
-func TestWatcherGoesOnAtOnce(t *testing.T) {
-	api := &watchAPI{watches: []answer{{body: bookmark, end: io.EOF, lasts: true}, {}}}
-	whileWatching(t, api, func(t *testing.T, w *watcherTest) {
-		time.Sleep(10 * time.Minute)
-		seen := api.seen()
-		if len(seen) != 3 || seen[2].what != "watch from 9" {
-			t.Fatalf("asked for %+v", seen)
-		}
-		asked, _ := strconv.Atoi(seen[1].query.Get("timeoutSeconds"))
-		if took := seen[2].at.Sub(seen[1].at); took.Round(time.Second) != time.Duration(asked)*time.Second || asked < 300 || asked > 600 {
-			t.Errorf("asked for %d seconds, and again after %v", asked, took)
-		}
-	})
+// A watch is given up after 10 minutes and a half at most, whether the server ends it when it
+// was asked to or has died without a word. The next one begins where it ended, at once if the
+// server ended it, and rings nobody.
+func TestWatchesLastForMinutes(t *testing.T) {
+	for name, watch := range map[string]answer{"ended": {body: bookmark, end: io.EOF, lasts: true}, "silent": {body: bookmark}} {
+		t.Run(name, func(t *testing.T) {
+			api := &watchAPI{watches: []answer{watch}}
+			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+				w.rings()
+				time.Sleep(10*time.Minute + 31*time.Second)
+				seen := api.seen()
+				asked, _ := strconv.Atoi(seen[1].query.Get("timeoutSeconds"))
+				took := seen[2].at.Sub(seen[1].at).Round(time.Second) - time.Duration(asked)*time.Second
+				if asked < 300 || asked > 600 || took < 0 || took > 31*time.Second || took > 0 && name == "ended" || seen[2].what != "watch from 9" {
+					t.Errorf("asked for %d seconds, and for %s %v after that", asked, seen[2].what, took)
+				}
+				time.Sleep(24 * time.Hour)
+				if lists, watches := api.count(); watches < 130 || watches > 290 || lists != 1 || w.rings() != "not" {
+					t.Errorf("%d watches and %d lists in a day", watches, lists)
+				}
+				if lines := w.logged(); len(lines) != 0 {
+					t.Errorf("logged %q", lines)
+				}
+			})
+		})
+	}
 }
 
 // An answer is what a server sends to a list or a watch.
@@ -198,7 +204,7 @@ type answer struct {
 	lasts bool // the end comes when it was asked for
 }
 
-// A watchAPI answers lists with version 5 after some other answers, and watches with one
+// A watchAPI answers lists well after some other answers, and watches with one
 // answer after the other, the last one for ever.
 type watchAPI struct {
 	lists   []answer // before all is well
@@ -216,23 +222,18 @@ type request struct {
 
 func (a *watchAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	query, what := req.URL.Query(), "list"
+	n, watches := a.count()
+	answers := append(a.lists, answer{body: list + `"metadata":{"resourceVersion":"5"},"items":[]}`, end: io.EOF})
 	if query.Get("watch") == "true" {
-		what = "watch from " + query.Get("resourceVersion")
+		what, n, answers = "watch from "+query.Get("resourceVersion"), watches, a.watches
 	}
 	if query.Get("limit") != "1" && (query.Get("allowWatchBookmarks") != "true" || query.Get("timeoutSeconds") == "") {
 		return nil, errors.New("the request asks for too much")
 	}
-	lists, watches := a.count()
 	a.mu.Lock()
 	a.requests = append(a.requests, request{what, query, time.Now()})
 	a.mu.Unlock()
-	if what != "list" {
-		return a.watches[min(watches, len(a.watches)-1)].response(req)
-	}
-	if lists < len(a.lists) {
-		return a.lists[lists].response(req)
-	}
-	return answer{body: list + `"metadata":{"resourceVersion":"5"},"items":[]}`, end: io.EOF}.response(req)
+	return answers[min(n, len(answers)-1)].response(req)
 }
 
 // count returns how many lists and watches there were.
@@ -262,6 +263,9 @@ func (a answer) response(req *http.Request) (*http.Response, error) {
 	if a.code == http.StatusTooManyRequests {
 		header.Set("Retry-After", "1") // which client-go would obey by itself
 	}
+	header.Set("Location", "http://elsewhere.invalid") // for a 302
+	req = req.Clone(req.Context())                     // as by a transport that adds a token
+	req.Header.Set("X-Token", "a-secret-that-was-sent")
 	return &http.Response{
 		StatusCode: a.code, Request: req, ContentLength: -1, Header: header,
 		Body: &body{Reader: strings.NewReader(a.body), req: req, end: a.end, lasts: a.lasts},
@@ -285,7 +289,10 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	if b.lasts {
 		seconds, _ := strconv.Atoi(b.req.URL.Query().Get("timeoutSeconds"))
-		time.Sleep(time.Duration(seconds) * time.Second)
+		select {
+		case <-time.After(time.Duration(seconds) * time.Second):
+		case <-b.req.Context().Done():
+		}
 	}
 	return 0, b.end
 }

@@ -11,34 +11,38 @@ import (
 )
 
 // pool keeps one copy of each value, as long as somebody uses it.
-type pool[K comparable, V any] struct {
+type pool[V any] struct {
 	mu     sync.Mutex
-	values map[K]weak.Pointer[V]
+	values map[Key]weak.Pointer[V]
 }
 
-func (p *pool[K, V]) get(key K) *V {
+// Get returns the value of key. It calls make only if nobody uses that value now.
+func (p *pool[V]) Get(key Key, make func() (*V, error)) (*V, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.values[key].Value()
-}
-
-// put keeps value under key and returns it. If key has a value already, put returns that.
-func (p *pool[K, V]) put(key K, value *V) *V {
+	value := p.values[key].Value()
+	p.mu.Unlock()
+	if value != nil {
+		return value, nil
+	}
+	value, err := make()
+	if err != nil {
+		return nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if other := p.values[key].Value(); other != nil {
-		return other
+		return other, nil
 	}
 	if p.values == nil {
-		p.values = map[K]weak.Pointer[V]{}
+		p.values = map[Key]weak.Pointer[V]{}
 	}
 	p.values[key] = weak.Make(value)
 	runtime.AddCleanup(value, p.forget, key)
-	return value
+	return value, nil
 }
 
 // forget drops key after its value has gone, unless another took its place.
-func (p *pool[K, V]) forget(key K) {
+func (p *pool[V]) forget(key Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.values[key].Value() == nil {

@@ -25,8 +25,8 @@ import (
 // Key is a hash over received bytes.
 type Key [sha256.Size]byte
 
-// KeyOf hashes bytes as they were received. form names their encoding: equal bytes
-// might mean different things in two encodings.
+// KeyOf hashes bytes, as they were received or of other keys. form says what they are: equal
+// bytes might mean different things in two encodings.
 func KeyOf(form string, data []byte) Key {
 	h := sha256.New()
 	h.Write([]byte(form))
@@ -35,48 +35,9 @@ func KeyOf(form string, data []byte) Key {
 	return Key(h.Sum(nil))
 }
 
-// KeyOfAll hashes keys, in their order.
-func KeyOfAll(keys ...Key) Key {
-	h := sha256.New()
-	for i := range keys {
-		h.Write(keys[i][:])
-	}
-	return Key(h.Sum(nil))
-}
-
+// What mappers of the process use now. Groups are keyed by their own bytes, and lists by
+// the keys of their groups, in order.
 var (
-	groups pool[Key, snapshot.Group]
-	lists  pool[Key, snapshot.List]
+	Groups pool[snapshot.Group]
+	Lists  pool[snapshot.List]
 )
-
-// Group returns the group of key. It calls decode only if no mapper of the process uses
-// that group now.
-func Group(key Key, decode func() (*snapshot.Group, error)) (*snapshot.Group, error) {
-	if g := groups.get(key); g != nil {
-		return g, nil
-	}
-	g, err := decode()
-	if err != nil {
-		return nil, err
-	}
-	return groups.put(key, g), nil
-}
-
-// List returns the list of the groups of an aggregated document. key is the hash of
-// all groups. last is the previous list, or nil.
-func List(all []*snapshot.Group, key Key, last *snapshot.List) *snapshot.List {
-	if l := lists.get(key); l != nil {
-		return l
-	}
-	return lists.put(key, last.Next(all, true))
-}
-
-// Document is the groups that were read from one of the two bulk paths.
-type Document struct {
-	Groups []*snapshot.Group
-	Key    Key // of the keys of Groups; zero if this is not the aggregated document
-}
-
-// Aggregated reports whether the document has the resources of every version. An empty
-// document has.
-func (d *Document) Aggregated() bool { return d.Key != Key{} || len(d.Groups) == 0 }

@@ -12,13 +12,11 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-
-	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func (p *pool[K, V]) len() int {
+func (p *pool[V]) len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.values)
@@ -53,26 +51,41 @@ func TestEqualBytesHaveEqualKeys(t *testing.T) {
 	}
 }
 
-func TestFailedGroupsAreNotKept(t *testing.T) {
-	reason, key := errors.New("no group"), KeyOf("", []byte("bad"))
-	if _, err := Group(key, func() (*snapshot.Group, error) { return nil, reason }); !errors.Is(err, reason) || groups.get(key) != nil {
-		t.Errorf("kept: %v, %v", groups.get(key) != nil, err)
-	}
-}
-
 // big is a value that no allocator puts together with others, as it does with tiny ones.
 type big [16]*byte
 
+func made(value *big) func() (*big, error) { return func() (*big, error) { return value, nil } }
+
+func keyOf(n int) Key { return Key{byte(n)} }
+
+func put(p *pool[big], key int) *big {
+	value, _ := p.Get(keyOf(key), made(new(big)))
+	return value
+}
+
+func TestValueIsMadeOnceAndFailuresAreNotKept(t *testing.T) {
+	var p pool[big]
+	reason := errors.New("no value")
+	if _, err := p.Get(keyOf(1), func() (*big, error) { return nil, reason }); !errors.Is(err, reason) || p.len() > 0 {
+		t.Errorf("kept %d: %v", p.len(), err)
+	}
+	first := put(&p, 1)
+	if put(&p, 1) != first || put(&p, 2) == first {
+		t.Error("not one value for each key")
+	}
+	runtime.KeepAlive(first)
+}
+
 func TestPoolForgets(t *testing.T) {
-	var p pool[int, big]
-	kept := p.put(0, new(big))
+	var p pool[big]
+	kept := put(&p, 0)
 	for key := range 100 {
-		p.put(key+1, new(big))
+		put(&p, key+1)
 	}
 	if !collected(func() bool { return p.len() == 1 }) {
 		t.Errorf("%d values are left", p.len())
 	}
-	if p.get(0) != kept {
+	if put(&p, 0) != kept {
 		t.Error("what is in use has gone")
 	}
 	runtime.KeepAlive(kept)
@@ -80,13 +93,13 @@ func TestPoolForgets(t *testing.T) {
 
 // The cleanup of a value must not take away the one that has replaced it.
 func TestPoolForgetsNoSuccessor(t *testing.T) {
-	var p pool[int, big]
+	var p pool[big]
 	for range 50 {
-		p.put(1, new(big))
+		put(&p, 1)
 		runtime.GC() // its cleanup runs whenever it likes
-		successor := p.put(1, new(big))
+		successor := put(&p, 1)
 		runtime.GC()
-		if p.get(1) != successor {
+		if put(&p, 1) != successor {
 			t.Fatal("the successor has gone")
 		}
 		runtime.KeepAlive(successor)
@@ -96,14 +109,14 @@ func TestPoolForgetsNoSuccessor(t *testing.T) {
 	}
 }
 
-// Goroutines that put the same key at once agree on one value.
+// Goroutines that make the value of the same key at once agree on one.
 func TestPoolRace(t *testing.T) {
-	var p pool[int, big]
+	var p pool[big]
 	for key := range 50 {
 		values := make([]*big, 8)
 		var wg sync.WaitGroup
 		for i := range values {
-			wg.Go(func() { values[i] = p.put(key, new(big)) })
+			wg.Go(func() { values[i] = put(&p, key) })
 		}
 		wg.Wait()
 		for _, v := range values {
@@ -112,22 +125,4 @@ func TestPoolRace(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestGroupIsDecodedOnce(t *testing.T) {
-	key, decoded := KeyOf("test", []byte("once")), 0
-	decode := func() (*snapshot.Group, error) {
-		decoded++
-		return snapshot.NewGroup("once", "", []snapshot.Version{{Name: "v1"}}), nil
-	}
-	first, _ := Group(key, decode)
-	second, _ := Group(key, decode)
-	if first != second || decoded != 1 {
-		t.Errorf("decoded %d times", decoded)
-	}
-	all := []*snapshot.Group{first}
-	if list := List(all, key, nil); list != List(all, key, nil) {
-		t.Error("equal lists are not shared")
-	}
-	runtime.KeepAlive(first)
 }
