@@ -7,14 +7,19 @@ package apiutil_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
@@ -354,4 +359,42 @@ func TestNotModifiedWithAnotherETagIsAChange(t *testing.T) {
 			t.Errorf("%d requests; want /api, and /apis twice", n)
 		}
 	})
+}
+
+// ownStatus is an error of the program that looks like an answer of an API server.
+type ownStatus struct{ status metav1.Status }
+
+func (e ownStatus) Error() string         { return "token source: not found" }
+func (e ownStatus) Status() metav1.Status { return e.status }
+
+// F6: an error of the program's own transport, or of the body that it hands on, never means that
+// an API is absent, whatever its type.
+func TestOwnErrorsAreNoAnswers(t *testing.T) {
+	notFound := apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "token")
+	for name, own := range map[string]error{
+		"NotFound": notFound, "NotFound, joined": errors.Join(errors.New("a"), fmt.Errorf("x: %w", notFound)),
+		"a type of its own": fmt.Errorf("y: %w", ownStatus{notFound.ErrStatus}),
+		"NoMatch":           &meta.NoKindMatchError{}, "NoMatch, joined": errors.Join(errors.New("a"), &meta.NoResourceMatchError{}),
+	} {
+		for where, fault := range map[string]fakeapi.Fault{
+			"transport": fakeapi.Func("own", func(*http.Request) (*http.Response, error) { return nil, own }),
+			"body": fakeapi.Func("own", func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ContentLength: -1, Body: io.NopCloser(iotest.ErrReader(own))}, nil
+			}),
+		} {
+			t.Run(name+"/"+where, func(t *testing.T) {
+				eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+					m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+					wantServed(t, m, fooKind)
+					server.SetFault(fakeapi.All(), fault)
+					_, unnamed := m.RESTMapping(newKind.GroupKind())
+					for _, err := range []error{lookUp(m, newKind), lookUp(m, lateKind), unnamed, m.Refresh(context.Background())} {
+						if err == nil || meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+							t.Errorf("%v: NoMatch %v, NotFound %v", err, meta.IsNoMatchError(err), apierrors.IsNotFound(err))
+						}
+					}
+				})
+			})
+		}
+	}
 }

@@ -3,6 +3,7 @@
 package discovery
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/base64"
 	"errors"
@@ -87,6 +88,16 @@ func harmless(header string) bool {
 		return true
 	}
 	return false
+}
+
+// repeats reports whether a body has the credentials in it that were sent to get it. The names of
+// APIs are shown in errors, in the log and on the debug page. A short password may be a part of
+// such a name.
+func (c *Client) repeats(body []byte, sent *http.Request) bool {
+	_, token, _ := strings.Cut(sent.Header.Get("Authorization"), " ")
+	return slices.ContainsFunc(append([]string{token}, c.secrets...), func(secret string) bool {
+		return len(secret) >= 16 && bytes.Contains(body, []byte(secret))
+	})
 }
 
 // sentBy lists the credentials that were sent with a request.

@@ -101,6 +101,9 @@ func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
 		}
 		seen.body = all.Bytes()
 	}
+	if seen.success() && c.repeats(seen.body, req) {
+		return seen, errors.New("the answer repeats the credentials of the request")
+	}
 	return seen, nil
 }
 

@@ -120,6 +120,3 @@ func (l *List) Next(groups []*Group, aggregated bool) *List {
 
 // Groups returns the groups in server order. The caller must not change them.
 func (l *List) Groups() []*Group { return l.groups }
-
-// Unique reports whether no two groups have the same name.
-func (l *List) Unique() bool { return len(l.order.position) == len(l.groups) }
