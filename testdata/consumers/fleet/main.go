@@ -88,7 +88,7 @@ func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
 	provider := kubeconfig.New(kubeconfig.Options{
 		Namespace:      opts.secrets,
 		ClusterOptions: []cluster.Option{fleet.clusterOptions},
-		RESTOptions:    []func(*rest.Config) error{selfContained},
+		RESTOptions:    []func(*rest.Config) error{frame.SelfContained},
 	})
 	managed := opts.Options("fleet")
 	managed.Cache.ByObject = secrets
@@ -109,14 +109,4 @@ func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
 		return err
 	}
 	return mgr.Start(ctx)
-}
-
-// selfContained refuses a kubeconfig that would run programs or read files here: the
-// right to write a Secret must not give the operator's own rights.
-func selfContained(cfg *rest.Config) error {
-	files := cfg.BearerTokenFile + cfg.CAFile + cfg.CertFile + cfg.KeyFile
-	if cfg.ExecProvider != nil || cfg.AuthProvider != nil || files != "" {
-		return errors.New("the kubeconfig must hold its credentials itself, not name a program or a file")
-	}
-	return nil
 }
