@@ -191,26 +191,6 @@ func say(v float64, unit string) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// The worst of several values counts, and one that is missing is not measured.
-func TestFigures(t *testing.T) {
-	s := read("BenchmarkHit/lookup=a/mapper=ours-2 10 5 ns/op 1 allocs/op\nBenchmarkHit/lookup=a/mapper=ours-2 10 7 ns/op\n" +
-		"BenchmarkHit/lookup=b/mapper=ours-2 10 3 ns/op\nBenchmarkHit/lookup=b/mapper=stock-2 10 30 ns/op\n")
-	of := "Hit/lookup=$each/mapper=ours ns/op"
-	for want, t1 := range map[string]target{
-		"| t | 0.006 µs (a) | ≤ 0.005 µs | ✗ |\n":  {most: 5, of: of, each: []string{"a", "b"}},
-		"| t | 0.003 µs (b) | ≥ 0.003 µs | ✓ |\n":  {least: 3, of: of, each: []string{"a", "b"}},
-		"| t | 0.1 × (b) | ≤ 0.1 × | ✓ |\n":        {most: 0.1, of: of, by: "mapper=stock", each: []string{"b"}},
-		"| t | not measured | ≤ 0.1 × | – |\n":     {most: 0.1, of: of, by: "mapper=stock", each: []string{"a", "b"}},
-		"| t | 1 (a) | ≤ 1 | ✓ |\n":                {most: 1, of: "Hit/lookup=$each/mapper=ours allocs/op", each: []string{"a"}},
-		"| t | 2 × | ≥ 4 × | ✗ |\n":                {least: 4, of: "Hit/lookup=a/mapper=ours ns/op", by: "lookup=b"},
-		"| t | 0.00424 µs (a) | ≤ 0.01 µs | ✓ |\n": {most: 10, of: "Hit/lookup=$groups/mapper=ours ns/op", each: []string{"a"}, groups: []string{"a", "b"}, mean: true},
-	} {
-		if t1.what = "t"; s.row(t1) != want {
-			t.Errorf("got  %swant %s", s.row(t1), want)
-		}
-	}
-}
-
 const page = `# Benchmark results
 
 Written by ` + "`hack/bench.sh`" + `: medians of interleaved rounds. [benchstat.txt](benchstat.txt) has all measurements of that run, and how much
