@@ -28,6 +28,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -178,7 +179,7 @@ func command(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
 	must(t, ctx.Err())
 	t.Logf("in %s: %s", dir, strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.WaitDelay = dir, 10*time.Second
 	cmd.Env = append(append(os.Environ(), "GOWORK=off", "GOTOOLCHAIN=auto", // an operator may need a newer Go than ours
 		"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=5m", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=2m"), env...) // for a busy machine
 	return cmd
