@@ -46,7 +46,6 @@ type options struct {
 	interval       time.Duration
 	unhealthyAfter time.Duration
 	healthAddress  string
-	pprofAddress   string
 }
 
 func parse(args []string) (options, error) {
@@ -68,7 +67,6 @@ func (o *options) addTo(flags *flag.FlagSet) {
 	flags.DurationVar(&o.interval, "interval", 10*time.Minute, "ask each cluster this often what it serves; changes are watched beside that")
 	flags.DurationVar(&o.unhealthyAfter, "unhealthy-after", 2*time.Minute, "a cluster that could not be read for so long is unhealthy")
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "serve /readyz and /healthz at this address")
-	flags.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "serve /debug/pprof at this address, 0 for none")
 }
 
 func (o *options) setKind(kind string) error {
@@ -92,7 +90,7 @@ func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
 	})
 	managed := opts.Options("fleet")
 	managed.Cache.ByObject = secrets
-	managed.HealthProbeBindAddress, managed.PprofBindAddress = opts.healthAddress, opts.pprofAddress
+	managed.HealthProbeBindAddress = opts.healthAddress
 	managed.LeaderElectionNamespace = opts.secrets
 	mgr, err := mcmanager.New(cfg, provider, managed)
 	if err != nil {

@@ -146,21 +146,3 @@ contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 `, server, user)
 }
-
-func TestTenantsAreKept(t *testing.T) {
-	all := newTenants(time.Second)
-	first, second := []byte(kubeconfigOf("http://a.example.com", "")), []byte(kubeconfigOf("http://b.example.com", ""))
-	a, err := all.get(asking("a"), first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, _ := all.get(asking("a"), first); again != a {
-		t.Error("got another cluster for the same kubeconfig")
-	}
-	if other, err := all.get(asking("a"), second); err != nil || other == a || other.GetConfig().Host != "http://b.example.com" {
-		t.Errorf("got %v, %v for another kubeconfig", other, err)
-	}
-	if _, err := all.get(asking("a"), []byte("{}")); err == nil || len(all.all) != 0 {
-		t.Errorf("got %v and %d clusters for a bad kubeconfig", err, len(all.all))
-	}
-}
