@@ -6,7 +6,6 @@
 package dev
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,16 +61,6 @@ func envtest(args ...string) (stdout, stderr string, err error) {
 	cmd.Stdout, cmd.Stderr = &out, &progress
 	err = cmd.Run()
 	return strings.TrimSpace(out.String()), progress.String(), err
-}
-
-func TestWrongArgumentsAreRefused(t *testing.T) {
-	home(t)
-	for _, words := range []string{"", "dance", "newest", "legacy-store", "legacy-store a b", "latest legacy"} {
-		_, said, err := envtest(strings.Fields(words)...)
-		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(said, "usage: hack/envtest.sh latest") {
-			t.Errorf("%q: %v\n%s", words, err, said)
-		}
-	}
 }
 
 // What is nearer to the user comes first, then the newest that fits.
@@ -177,24 +166,5 @@ func left(t *testing.T, dir string, want int) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != want {
 		t.Errorf("left: %v, %v", entries, err)
-	}
-}
-
-func TestLegacyStore(t *testing.T) {
-	_, store := home(t)
-	from, dir := assets(t, filepath.Join(store, "1.28.15-"+platform), "v1.28.15"), t.TempDir()+"/a store"
-	for range 2 { // the second time all is there
-		if said, _, err := envtest("legacy-store", dir); err != nil || said != "export XDG_DATA_HOME="+strings.ReplaceAll(dir, " ", `\ `) {
-			t.Errorf("%s, %v", said, err)
-		}
-	}
-	for name, want := range map[string]string{"kube-apiserver": from + "/kube-apiserver", "etcd": from + "/etcd", "kubectl": ""} {
-		name = filepath.Join(dir, "kubebuilder-envtest/k8s/1.28.0-"+platform, name)
-		if to, _ := os.Readlink(name); to != want {
-			t.Errorf("%s leads to %q", name, to)
-		}
-		if _, err := os.Stat(name); err != nil {
-			t.Error(err)
-		}
 	}
 }
