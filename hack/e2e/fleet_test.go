@@ -9,14 +9,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // TestFleet runs an operator of testdata/consumers, whose clusters come from the
@@ -34,62 +33,26 @@ func TestFleet(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			f := startFleet(t, host, way, binary)
 			f.lateKind(a, b)
-			f.otherKubeconfig(b)
 		})
 	}
 }
 
 // lateKind has a cluster engaged before it serves the kind, in a group that it does
-// serve; and the kind goes and comes back.
+// serve; the kind goes and comes back; and then the cluster goes.
 func (f *fleetRun) lateKind(a, b *Server) {
 	tunnel := f.kind
 	tunnel.Kind = "Tunnel"
 	must(f.t, b.Install(f.ctx, tunnel), a.Install(f.ctx, f.kind))
-	f.join("a", newGateway(f.t, a))
-	f.join("b", newGateway(f.t, b))
+	f.join("a", a)
+	f.join("b", b)
 	f.soon("both clusters are engaged", f.engaged("a", "b"))
 	f.marks(a, "one", "a")
 	must(f.t, b.Install(f.ctx, f.kind))
 	f.t.Logf("%s: the first Gadget of b is marked %v after the CRD is served", f.way, f.marks(b, "one", "b"))
 	must(f.t, b.Uninstall(f.ctx, f.kind), b.Install(f.ctx, f.kind))
 	f.t.Logf("%s: and %v after it is back", f.way, f.marks(b, "two", "b"))
-}
-
-// otherKubeconfig changes the address of b. Afterwards nobody uses the old address.
-func (f *fleetRun) otherKubeconfig(b *Server) {
 	f.leave("b")
 	f.soon("b is gone", f.engaged("a"))
-	old := newGateway(f.t, b)
-	f.join("b", old)
-	f.marks(b, "three", "b")
-	next := newGateway(f.t, b)
-	f.join("b", next)
-	f.soon("b is read by its new way", read(next))
-	f.soon("no request by the old way is open", closed(old))
-	since := time.Now()
-	f.marks(b, "four", "b")
-	time.Sleep(5 * time.Second) // two intervals
-	if calls := old.Calls(since, func(Call) bool { return true }); len(calls) > 0 || old.Open() > 0 {
-		f.t.Errorf("%s: by the way of the kubeconfig that was replaced: %+v", f.way, calls)
-	}
-}
-
-func read(gateway *Gateway) func() error {
-	return func() error {
-		if len(gateway.Calls(time.Time{}, Call.isDiscovery)) == 0 {
-			return errors.New("no request of discovery")
-		}
-		return nil
-	}
-}
-
-func closed(gateway *Gateway) func() error {
-	return func() error {
-		if n := gateway.Open(); n > 0 {
-			return fmt.Errorf("%d requests are open", n)
-		}
-		return nil
-	}
 }
 
 // fleetLabel makes a Secret a cluster of the kubeconfig provider.
@@ -157,18 +120,14 @@ func (f *fleetRun) engaged(want ...string) func() error {
 	}
 }
 
-// join writes the Secret that makes a cluster of a gateway.
-func (f *fleetRun) join(name string, gateway *Gateway) {
+// join writes the Secret that makes a server a cluster.
+func (f *fleetRun) join(name string, server *Server) {
 	f.t.Helper()
-	secret := &corev1.Secret{
+	kubeconfig, err := os.ReadFile(server.Kubeconfig)
+	must(f.t, err, f.host.Client.Create(f.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: f.way, Name: name, Labels: map[string]string{fleetLabel: "true"}},
-		Data:       map[string][]byte{"kubeconfig": gateway.kubeconfig()},
-	}
-	err := f.host.Client.Create(f.ctx, secret)
-	if apierrors.IsAlreadyExists(err) {
-		err = f.host.Client.Patch(f.ctx, secret, client.Merge)
-	}
-	must(f.t, err)
+		Data:       map[string][]byte{"kubeconfig": kubeconfig},
+	}))
 }
 
 func (f *fleetRun) leave(name string) {
