@@ -22,8 +22,7 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 )
 
-// The operator's flags. If a tenant held up its sibling, the sibling would wait for
-// the timeout of a call.
+// The operator's flags.
 const (
 	meshInterval = 500 * time.Millisecond
 	meshRetry    = time.Second
@@ -77,10 +76,7 @@ func TestMulticluster(t *testing.T) {
 // version than its sibling and in a group that it served before, once the
 // operator runs.
 func lateKind(m *mesh) {
-	m.names("a", "b")
-	m.comes("a", m.kind("Peer", "v1"))
-	m.comes("b", m.kind("Tunnel", "v1"))
-	m.startOperators()
+	m.begin(m.kind("Tunnel", "v1"))
 	m.holds("first reconciles", "a pushed, b tried twice", func(s *side) (bool, error) {
 		return len(m.pushes(s, "a", m.begun)) > 0 && len(m.tries(s, "b", m.begun)) >= 2, nil
 	})
@@ -91,10 +87,7 @@ func lateKind(m *mesh) {
 
 // upgradedTenant removes the version that the operator uses, and adds another one.
 func upgradedTenant(m *mesh) {
-	m.names("a", "b")
-	m.comes("a", m.kind("Peer", "v1"))
-	m.comes("b", m.kind("Peer", "v1"))
-	m.startOperators()
+	m.begin(m.kind("Peer", "v1"))
 	m.holds("first reconciles", "pushed", func(s *side) (bool, error) {
 		return len(m.pushes(s, "a", m.begun)) > 0 && len(m.pushes(s, "b", m.begun)) > 0, nil
 	})
@@ -105,16 +98,19 @@ func upgradedTenant(m *mesh) {
 	m.undelayed("b", begun)
 }
 
-// names makes a ClusterMesh with the tenants, and their Secrets.
-func (m *mesh) names(tenants ...string) {
+// begin gives a its Peer and b a kind, makes a ClusterMesh with both and their Secrets, and
+// starts the operators.
+func (m *mesh) begin(ofB Kind) {
 	m.t.Helper()
+	m.comes("a", m.kind("Peer", "v1"))
+	m.comes("b", ofB)
 	for _, s := range m.sides {
-		list := make([]any, 0, len(tenants))
-		for _, name := range tenants {
+		list := make([]any, 0, len(m.tenants))
+		for name, gateway := range m.gateways[s] {
 			list = append(list, map[string]any{"name": name, "kubeconfigSecret": "tenant-" + name})
 			must(m.t, m.server.Client.Create(m.ctx, &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace(), Name: "tenant-" + name},
-				Data:       map[string][]byte{"kubeconfig": m.gateways[s][name].kubeconfig()},
+				Data:       map[string][]byte{"kubeconfig": gateway.kubeconfig()},
 			}))
 		}
 		must(m.t, m.server.Client.Create(m.ctx, &unstructured.Unstructured{Object: map[string]any{
@@ -122,6 +118,12 @@ func (m *mesh) names(tenants ...string) {
 			"metadata": map[string]any{"namespace": s.namespace(), "name": "mesh"}, "spec": map[string]any{"tenants": list},
 		}}))
 	}
+	m.start(func(s *side) []string {
+		return []string{
+			"-namespace", s.namespace(), "-peer", "Peer." + m.group, "-leader-elect",
+			"-interval", meshInterval.String(), "-retry", meshRetry.String(), "-timeout", meshTimeout.String(),
+		}
+	})
 }
 
 // comes brings a kind to a tenant and waits until it is served there.
@@ -130,16 +132,6 @@ func (m *mesh) comes(tenant string, kind Kind) {
 	what := fmt.Sprintf("CRD %s comes to %s, at %s", kind.Kind, tenant, strings.Join(kind.Versions, ", "))
 	m.change(what, func() error { return m.tenants[tenant].Install(m.ctx, kind) })
 	m.changed = time.Now()
-}
-
-func (m *mesh) startOperators() {
-	m.t.Helper()
-	m.start(func(s *side) []string {
-		return []string{
-			"-namespace", s.namespace(), "-peer", "Peer." + m.group, "-leader-elect",
-			"-interval", meshInterval.String(), "-retry", meshRetry.String(), "-timeout", meshTimeout.String(),
-		}
-	})
 }
 
 // What a side's operator has asked of a tenant since then. Each reconcile begins with the nodes.
