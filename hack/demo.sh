@@ -7,7 +7,7 @@
 # and go: a sample controller (testdata/consumers/heal, replays R1 to R5), and an operator
 # as kubebuilder scaffolds it (testdata/consumers/plain, replays S1 to S3). It prints what
 # each saw, how many discovery requests it made, and how long it took to heal. The exit
-# status is 0 if all heal on the fork, and all but S1 fail on stock.
+# status is 0 if all heal on the fork, and those fail on stock that are meant to.
 #
 #   -all                 also multicluster, lazywatch and selfheal: some minutes more
 #

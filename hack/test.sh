@@ -68,7 +68,7 @@ untimed() {
 	part 'random histories' gotest hack/lincheck -count=1 . -seed 1
 	part 'tools in hack' gotest . $race -timeout 60m -skip "$skipped" ./hack/ways ./hack/... # the longest first
 	part 'proofs' gotest hack/proof -count=1 -skip "$unproven" ./...
-	part "the benchmarks' own tests" gotest hack/bench -run '^Test(Figures|SameAnswers)$' .
+	part "the benchmarks' own tests" gotest hack/bench -run '^TestSameAnswers$' .
 	part "the examples' own tests" gotest testdata/consumers -tags stock ./... # unforked, they take the way for stock
 	part 'late kinds and metrics' gotest hack/e2e $race github.com/freshmapper/freshmapper/manager/...
 	part 'verify' $nice "$root/hack/verify.sh" $lint

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -18,74 +19,62 @@ import (
 
 var raw = flag.String("raw", "", "the raw.txt that hack/bench.sh has written")
 
-// A target is a figure that was promised: a median, or a quotient of two.
+// A target is a figure that was promised: a median, or a quotient of two. Of all that match of,
+// the worst counts.
 type target struct {
 	what  string
 	most  float64
 	least float64 // instead of most
-	of    string  // "NAME UNIT"; in it and in by are $each and $groups, of which the worst counts
-	by    string  // the divisor: the same, or only the part of NAME that differs; empty for no quotient
-	each  []string
-
-	groups []string
-	mean   bool // take the geometric mean of the groups first
+	of    string  // a pattern of "NAME UNIT"
+	by    string  // "OLD NEW": the divisor has NEW for OLD in its name; empty for no quotient
+	mean  bool    // take the geometric mean of all sizes first
 }
 
 // Lookups with one answer that name all they can, those with one answer that leave out the
 // version, and those with many answers.
-var (
-	sizes       = []string{"10", "100", "500", "2000"}
-	modeNames   = []string{"aggregated", "legacy"}
-	singles     = []string{"RESTMapping+version", "RESTMapping", "KindFor+version", "ResourceFor+version"}
-	versionless = []string{"KindFor", "ResourceFor"}
-	lists       = []string{"RESTMappings+version", "RESTMappings", "KindsFor+version", "KindsFor", "ResourcesFor+version", "ResourcesFor"}
-	singular    = []string{"ResourceSingularizer"}
-)
-
-// What several targets are about.
 const (
-	hit      = "Hit/groups=$groups/lookup=$each/mapper=ours ns/op"
-	allocs   = "Hit/groups=$groups/lookup=$each/mapper=ours allocs/op"
-	largeHit = "Hit/groups=2000/lookup=$each/mapper=ours ns/op"
-	stockHit = "Hit/groups=100/lookup=$each/mapper=stock ns/op"
+	singles     = `(RESTMapping|RESTMapping.version|KindFor.version|ResourceFor.version)`
+	versionless = `(KindFor|ResourceFor)`
+	lists       = `(RESTMappings|KindsFor|ResourcesFor)(.version)?`
+	singular    = `ResourceSingularizer`
 )
 
 var targets = []target{
-	{what: "hit with one answer: time ÷ floor", most: 1.5, of: hit, by: "Hit/groups=$groups/lookup=floor/mapper=floor ns/op", each: singles, groups: sizes},
-	{what: "hit with one answer: allocations", most: 1, of: allocs, each: singles, groups: sizes},
-	{what: "hit with a list: allocations", most: 2, of: allocs, each: lists, groups: sizes},
-	{what: "hit with one answer: 2,000 groups ÷ 10 groups", most: 1.5, of: largeHit, by: "groups=10", each: singles},
-	{what: "hit with a list: 2,000 groups ÷ 10 groups", most: 1.5, of: largeHit, by: "groups=10", each: lists},
-	{what: "resource without a version, one answer: 2,000 groups ÷ 10 groups", most: 1.5, of: largeHit, by: "groups=10", each: versionless},
-	{what: "ResourceSingularizer: 2,000 groups ÷ 10 groups", most: 1.5, of: largeHit, by: "groups=10", each: singular},
-	{what: "hit with one answer at 100 groups: stock ÷ ours", least: 200, of: stockHit, by: "mapper=ours", each: singles},
-	{what: "any other hit at 100 groups: stock ÷ ours", least: 200, of: stockHit, by: "mapper=ours", each: slices.Concat(versionless, lists)},
-	{what: "ResourceSingularizer at 100 groups: stock ÷ ours", least: 200, of: stockHit, by: "mapper=ours", each: singular},
-	{what: "hit with one answer: throughput on 2 cores ÷ 1 core, mean of 4 sizes", least: 1.7, of: hit, by: "HitParallel/groups=$groups/lookup=$each/mapper=ours ns/op", each: singles, groups: sizes, mean: true},
+	{what: "hit with one answer: time ÷ floor", most: 1.5, of: `Hit/groups=\d+/lookup=` + singles + `/mapper=ours ns/op`, by: "lookup=.*/mapper=ours lookup=floor/mapper=floor"},
+	{what: "hit with one answer: allocations", most: 1, of: `Hit/groups=\d+/lookup=` + singles + `/mapper=ours allocs/op`},
+	{what: "hit with a list: allocations", most: 2, of: `Hit/groups=\d+/lookup=` + lists + `/mapper=ours allocs/op`},
+	{what: "hit with one answer: 2,000 groups ÷ 10 groups", most: 1.5, of: `Hit/groups=2000/lookup=` + singles + `/mapper=ours ns/op`, by: "groups=2000 groups=10"},
+	{what: "hit with a list: 2,000 groups ÷ 10 groups", most: 1.5, of: `Hit/groups=2000/lookup=` + lists + `/mapper=ours ns/op`, by: "groups=2000 groups=10"},
+	{what: "resource without a version, one answer: 2,000 groups ÷ 10 groups", most: 1.5, of: `Hit/groups=2000/lookup=` + versionless + `/mapper=ours ns/op`, by: "groups=2000 groups=10"},
+	{what: "ResourceSingularizer: 2,000 groups ÷ 10 groups", most: 1.5, of: `Hit/groups=2000/lookup=` + singular + `/mapper=ours ns/op`, by: "groups=2000 groups=10"},
+	{what: "hit with one answer at 100 groups: stock ÷ ours", least: 200, of: `Hit/groups=100/lookup=` + singles + `/mapper=stock ns/op`, by: "mapper=stock mapper=ours"},
+	{what: "any other hit at 100 groups: stock ÷ ours", least: 200, of: `Hit/groups=100/lookup=(` + versionless + `|` + lists + `)/mapper=stock ns/op`, by: "mapper=stock mapper=ours"},
+	{what: "ResourceSingularizer at 100 groups: stock ÷ ours", least: 200, of: `Hit/groups=100/lookup=` + singular + `/mapper=stock ns/op`, by: "mapper=stock mapper=ours"},
+	{what: "hit with one answer: throughput on 2 cores ÷ 1 core, mean of 4 sizes", least: 1.7, mean: true, of: `Hit/groups=\d+/lookup=` + singles + `/mapper=ours ns/op`, by: "^Hit HitParallel"},
 
-	{what: "heap of a mapper at 500 groups: ours ÷ stock", most: 1.0 / 14, of: "OnceHeap/mapper_of=own_server/groups=500/mapper=ours B/mapper", by: "mapper=stock"},
-	{what: "publishing 1 changed group of 2,000 after a live read", most: 200e3, of: "Publish/after=live ns/op"},
-	{what: "publishing 1 changed group of 2,000 after a bulk read", most: 200e3, of: "Publish/after=bulk ns/op"},
+	{what: "heap of a mapper at 500 groups: ours ÷ stock", most: 1.0 / 14, of: `OnceHeap/mapper_of=own_server/groups=500/mapper=ours B/mapper`, by: "mapper=ours mapper=stock"},
+	{what: "publishing 1 changed group of 2,000 after a live read", most: 200e3, of: `Publish/after=live ns/op`},
+	{what: "publishing 1 changed group of 2,000 after a bulk read", most: 200e3, of: `Publish/after=bulk ns/op`},
 
-	{what: "cold first lookup at 500 groups: ours ÷ stock", most: 1.0 / 8, of: "Cold/groups=500/mapper=ours ns/op", by: "mapper=stock"},
-	{what: "miss of an absent group, no version: 2,000 groups ÷ 10 groups", most: 1.5, of: "Miss/version=none/groups=2000/mapper=ours ns/op", by: "groups=10"},
-	{what: "miss of an absent group, version given: 2,000 groups ÷ 10 groups", most: 1.5, of: "Miss/version=given/groups=2000/mapper=ours ns/op", by: "groups=10"},
-	{what: "miss of an absent group, no version, at 500 groups: ours ÷ stock", most: 0.1, of: "Miss/version=none/groups=500/mapper=ours ns/op", by: "mapper=stock"},
-	{what: "refresh with 1 of 500 groups changed: ours ÷ stock", most: 0.12, of: "Refresh/changed=one/groups=500/mapper=ours ns/op", by: "mapper=stock"},
-	{what: "20 mappers on a server with 500 groups: heap of each further one, ours ÷ stock", most: 1.0 / 5000, of: "OnceFleet/groups=500/mapper=ours further-B/mapper", by: "mapper=stock"},
-	{what: "200 concurrent misses of one kind: requests", most: 3, of: "OnceStorm/groups=500/mapper=ours requests/op"},
-	{what: "p99 of hits at 100 groups: during a slow discovery ÷ without", most: 2, of: "OnceLatency/groups=100/mapper=ours busy-p99-ns", by: "OnceLatency/groups=100/mapper=ours quiet-p99-ns"},
-	{what: "p99 of hits at 500 groups: during a slow discovery ÷ without", most: 2, of: "OnceLatency/groups=500/mapper=ours busy-p99-ns", by: "OnceLatency/groups=500/mapper=ours quiet-p99-ns"},
+	{what: "cold first lookup at 500 groups: ours ÷ stock", most: 1.0 / 8, of: `Cold/groups=500/mapper=ours ns/op`, by: "mapper=ours mapper=stock"},
+	{what: "miss of an absent group, no version: 2,000 groups ÷ 10 groups", most: 1.5, of: `Miss/version=none/groups=2000/mapper=ours ns/op`, by: "groups=2000 groups=10"},
+	{what: "miss of an absent group, version given: 2,000 groups ÷ 10 groups", most: 1.5, of: `Miss/version=given/groups=2000/mapper=ours ns/op`, by: "groups=2000 groups=10"},
+	{what: "miss of an absent group, no version, at 500 groups: ours ÷ stock", most: 0.1, of: `Miss/version=none/groups=500/mapper=ours ns/op`, by: "mapper=ours mapper=stock"},
+	{what: "refresh with 1 of 500 groups changed: ours ÷ stock", most: 0.12, of: `Refresh/changed=one/groups=500/mapper=ours ns/op`, by: "mapper=ours mapper=stock"},
+	{what: "20 mappers on a server with 500 groups: heap of each further one, ours ÷ stock", most: 1.0 / 5000, of: `OnceFleet/groups=500/mapper=ours further-B/mapper`, by: "mapper=ours mapper=stock"},
+	{what: "200 concurrent misses of one kind: requests", most: 3, of: `OnceStorm/groups=500/mapper=ours requests/op`},
+	{what: "p99 of hits at 100 groups: during a slow discovery ÷ without", most: 2, of: `OnceLatency/groups=100/mapper=ours busy-p99-ns`, by: "busy quiet"},
+	{what: "p99 of hits at 500 groups: during a slow discovery ÷ without", most: 2, of: `OnceLatency/groups=500/mapper=ours busy-p99-ns`, by: "busy quiet"},
 
 	// A lookup in one group does not wait for those in others.
-	{what: "10 misses in 10 absent groups, version given: latencies of the server", most: 2.5, of: "OnceApart/mode=$each/version=given/groups=100/mapper=ours latencies", each: modeNames},
-	{what: "10 misses in 10 absent groups, no version: latencies of the server", most: 5, of: "OnceApart/mode=$each/version=none/groups=100/mapper=ours latencies", each: modeNames},
+	{what: "10 misses in 10 absent groups, version given: latencies of the server", most: 2.5, of: `OnceApart/mode=.*/version=given/groups=100/mapper=ours latencies`},
+	{what: "10 misses in 10 absent groups, no version: latencies of the server", most: 5, of: `OnceApart/mode=.*/version=none/groups=100/mapper=ours latencies`},
 
 	// Many clusters in one process: 32 MiB for 1,000 of them.
-	{what: "1,000 clusters of 300 groups, 80 % of the clusters equal: heap of each mapper", most: 32 << 20 / 1000, of: "OnceClusters/equal=clusters/groups=300/mapper=ours B/mapper"},
-	{what: "1,000 clusters of 300 groups, 80 % of the groups equal: heap of each mapper", most: 32 << 20 / 1000, of: "OnceClusters/equal=groups/groups=300/mapper=ours B/mapper"},
-	{what: "300 clients a round on 1,000 CRDs, fork: discovery requests after the first round", most: 4, of: "OnceReplay/of=provider-kubernetes-543/mapper=fork later-requests"},
-	{what: "the same: heap of a round's clients, fork ÷ stock", most: 0.1, of: "OnceReplay/of=provider-kubernetes-543/mapper=fork heap-B", by: "mapper=stock"},
+	{what: "1,000 clusters of 300 groups, 80 % of the clusters equal: heap of each mapper", most: 32 << 20 / 1000, of: `OnceClusters/equal=clusters/groups=300/mapper=ours B/mapper`},
+	{what: "1,000 clusters of 300 groups, 80 % of the groups equal: heap of each mapper", most: 32 << 20 / 1000, of: `OnceClusters/equal=groups/groups=300/mapper=ours B/mapper`},
+	{what: "300 clients a round on 1,000 CRDs, fork: discovery requests after the first round", most: 4, of: `OnceReplay/of=provider-kubernetes-543/mapper=fork later-requests`},
+	{what: "the same: heap of a round's clients, fork ÷ stock", most: 0.1, of: `OnceReplay/of=provider-kubernetes-543/mapper=fork heap-B`, by: "mapper=fork mapper=stock"},
 }
 
 // samples are the measured values, by "NAME UNIT": NAME is without the word Benchmark and
@@ -120,42 +109,32 @@ func (s samples) median(what string) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// value is the figure of a target for one of each and one of groups.
-func (s samples) value(t target, each, groups string) float64 {
-	named := strings.NewReplacer("$each", each, "$groups", groups)
-	of, by := named.Replace(t.of), named.Replace(t.by)
-	if by == "" {
-		return s.median(of)
-	}
-	if key, _, _ := strings.Cut(by, "="); !strings.Contains(key, "/") {
-		by = regexp.MustCompile(key+"=[^/ ]*").ReplaceAllLiteralString(of, by)
-	}
-	return s.median(of) / s.median(by)
-}
-
 // row is a row of the page: what was measured, the worst of all, and whether that is good
 // enough.
 func (s samples) row(t target) string {
-	worst, where := math.NaN(), ""
-	consider := func(v float64, at string) {
-		worse := v > worst
-		if t.least > 0 {
-			worse = v < worst
+	values := map[string][]float64{}
+	pattern, divisor := regexp.MustCompile("^"+t.of+"$"), strings.Fields(t.by)
+	for name := range s {
+		if !pattern.MatchString(name) {
+			continue
 		}
-		if where == "" || worse || math.IsNaN(v) {
-			worst, where = v, at
-		}
-	}
-	for _, each := range append(t.each, "")[:max(1, len(t.each))] {
-		mean := 1.0
-		for _, groups := range append(t.groups, "")[:max(1, len(t.groups))] {
-			v := s.value(t, each, groups)
-			if mean *= math.Pow(v, 1/float64(max(1, len(t.groups)))); !t.mean {
-				consider(v, strings.TrimSpace(each+" "+groups))
-			}
+		v, key := s.median(name), name
+		if len(divisor) > 0 {
+			v /= s.median(regexp.MustCompile(divisor[0]).ReplaceAllLiteralString(name, divisor[1]))
 		}
 		if t.mean {
-			consider(mean, each)
+			key = size.ReplaceAllString(name, "")
+		}
+		values[key] = append(values[key], v)
+	}
+	worst, where := math.NaN(), ""
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		v := 1.0
+		for _, of := range values[key] {
+			v *= math.Pow(of, 1/float64(len(values[key])))
+		}
+		if where == "" || math.IsNaN(v) || t.least > 0 && v < worst || t.least == 0 && v > worst {
+			worst, where = v, key
 		}
 	}
 	unit := t.of[strings.LastIndex(t.of, " ")+1:]
@@ -172,11 +151,19 @@ func (s samples) row(t target) string {
 	case t.least > 0 && worst < t.least, t.least == 0 && worst > t.most:
 		mark = "✗"
 	}
-	if where != "" {
-		where = " (" + where + ")"
+	if regexp.QuoteMeta(t.of) != t.of { // there were several
+		where = " (" + strings.Join(varies.FindAllString(where, -1), " ") + ")"
+	} else {
+		where = ""
 	}
 	return fmt.Sprintf("| %s | %s%s | %s | %s |\n", t.what, say(worst, unit), where, bound, mark)
 }
+
+// varies is what tells apart those that match a target.
+var (
+	varies = regexp.MustCompile(`(groups|lookup|mode)=[^/ ]*`)
+	size   = regexp.MustCompile(`groups=[^/ ]*`)
+)
 
 // say returns the text of a value.
 func say(v float64, unit string) string {
@@ -189,26 +176,6 @@ func say(v float64, unit string) string {
 		return fmt.Sprintf("%.3g KiB", v/1024)
 	}
 	return fmt.Sprintf("%.3g", v)
-}
-
-// The worst of several values counts, and one that is missing is not measured.
-func TestFigures(t *testing.T) {
-	s := read("BenchmarkHit/lookup=a/mapper=ours-2 10 5 ns/op 1 allocs/op\nBenchmarkHit/lookup=a/mapper=ours-2 10 7 ns/op\n" +
-		"BenchmarkHit/lookup=b/mapper=ours-2 10 3 ns/op\nBenchmarkHit/lookup=b/mapper=stock-2 10 30 ns/op\n")
-	of := "Hit/lookup=$each/mapper=ours ns/op"
-	for want, t1 := range map[string]target{
-		"| t | 0.006 µs (a) | ≤ 0.005 µs | ✗ |\n":  {most: 5, of: of, each: []string{"a", "b"}},
-		"| t | 0.003 µs (b) | ≥ 0.003 µs | ✓ |\n":  {least: 3, of: of, each: []string{"a", "b"}},
-		"| t | 0.1 × (b) | ≤ 0.1 × | ✓ |\n":        {most: 0.1, of: of, by: "mapper=stock", each: []string{"b"}},
-		"| t | not measured | ≤ 0.1 × | – |\n":     {most: 0.1, of: of, by: "mapper=stock", each: []string{"a", "b"}},
-		"| t | 1 (a) | ≤ 1 | ✓ |\n":                {most: 1, of: "Hit/lookup=$each/mapper=ours allocs/op", each: []string{"a"}},
-		"| t | 2 × | ≥ 4 × | ✗ |\n":                {least: 4, of: "Hit/lookup=a/mapper=ours ns/op", by: "lookup=b"},
-		"| t | 0.00424 µs (a) | ≤ 0.01 µs | ✓ |\n": {most: 10, of: "Hit/lookup=$groups/mapper=ours ns/op", each: []string{"a"}, groups: []string{"a", "b"}, mean: true},
-	} {
-		if t1.what = "t"; s.row(t1) != want {
-			t.Errorf("got  %swant %s", s.row(t1), want)
-		}
-	}
 }
 
 const page = `# Benchmark results

@@ -28,7 +28,7 @@ func BenchmarkPublish(b *testing.B) {
 	live := func(s *snapshot.Snapshot, turn int, now snapshot.Tick) *snapshot.Snapshot {
 		g := turns[turn]
 		for _, v := range g.Versions() {
-			s = s.WithVersion(g.Name(), v.Name, snapshot.Found{Table: v.Table}, now, s)
+			s = s.WithVersion(g.Name(), v.Name, snapshot.Found{Table: v.Table}, now, now+1, s)
 		}
 		return s
 	}

@@ -18,17 +18,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Gateway is a proxy in front of a server. It records the requests, and can be
-// closed for a while. All requests that it forwards have an administrator's rights.
+// Gateway is a proxy in front of a server. It records the requests. All requests that it forwards have an administrator's rights.
 type Gateway struct {
 	server *httptest.Server
 	proxy  http.Handler
 
 	mu    sync.Mutex
 	calls []Call
-	open  int           // requests that are being answered, watches among them
-	fails bool          // all requests get 503
-	held  chan struct{} // closed when waiting requests may pass; nil: requests do not wait
+	fails bool // all requests get 503
 }
 
 // Call is a request that was answered.
@@ -58,41 +55,12 @@ func newGateway(t *testing.T, s *Server) *Gateway {
 		ErrorLog:  log.New(io.Discard, "", 0), // clients give up on purpose
 	}}
 	g.server = httptest.NewServer(g)
-	t.Cleanup(func() {
-		g.Release()
-		g.server.Close()
-	})
+	t.Cleanup(g.server.Close)
 	return g
 }
 
 // kubeconfig leads through the gateway.
 func (g *Gateway) kubeconfig() []byte { return kubeconfig("server: "+g.server.URL, "") }
-
-// Hang makes requests wait, as on a network that loses them.
-func (g *Gateway) Hang() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.held == nil {
-		g.held = make(chan struct{})
-	}
-}
-
-// Release ends what Hang began.
-func (g *Gateway) Release() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.held != nil {
-		close(g.held)
-		g.held = nil
-	}
-}
-
-// Fail makes the gateway answer 503 to all new requests, or no longer.
-func (g *Gateway) Fail(fails bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.fails = fails
-}
 
 // Calls returns the calls that began after since and for which wanted returns true,
 // in the order in which they ended.
@@ -102,43 +70,16 @@ func (g *Gateway) Calls(since time.Time, wanted func(Call) bool) []Call {
 	return slices.DeleteFunc(slices.Clone(g.calls), func(c Call) bool { return c.Begun.Before(since) || !wanted(c) })
 }
 
-// Open returns how many requests are being answered, open watches among them.
-func (g *Gateway) Open() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.open
-}
-
-// ServeHTTP forwards a request, or holds it up, or answers 503.
+// ServeHTTP forwards a request, and records it.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	call := Call{Method: req.Method, Path: req.URL.Path, Begun: time.Now(), Code: http.StatusOK}
-	g.mu.Lock()
-	held := g.held
-	g.mu.Unlock()
-	if held != nil {
-		select {
-		case <-held:
-		case <-req.Context().Done():
-			return // the client has given up
-		}
-	}
-	g.mu.Lock()
-	g.open++
-	fails := g.fails
-	g.mu.Unlock()
 	defer func() {
 		call.Ended = time.Now()
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.open--
 		g.calls = append(g.calls, call)
 	}()
-	status := &statusWriter{ResponseWriter: w, code: &call.Code}
-	if fails {
-		http.Error(status, "unavailable", http.StatusServiceUnavailable)
-		return
-	}
-	g.proxy.ServeHTTP(status, req)
+	g.proxy.ServeHTTP(&statusWriter{ResponseWriter: w, code: &call.Code}, req)
 }
 
 type statusWriter struct {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -109,66 +108,6 @@ func TestWatch(t *testing.T) {
 	kind.Versions = []string{"v1", "v2"}
 	told("CRD gains a version", apiutil.APIAdded, s.Install)
 	told("CRD deleted", apiutil.APIRemoved, s.Uninstall)
-}
-
-// TestKilledServer kills the API server ten times while lookups, refresh and watch go on.
-func TestKilledServer(t *testing.T) {
-	s, cfg := startServer(t.Context(), t)
-	const interval = 500 * time.Millisecond
-	mapper := startManager(t, cfg, apiutil.DynamicRESTMapperOptions{
-		RefreshInterval: interval, WatchAPIs: true, UnhealthyAfter: 100 * time.Millisecond, RequestTimeout: 5 * time.Second,
-	})
-	kind := Kind{Group: "kill.example.com", Kind: "Widget", Versions: []string{"v1"}}
-	must(t, s.Install(t.Context(), kind))
-	gvk := schema.GroupVersionKind{Group: kind.Group, Version: "v1", Kind: "Widget"}
-	must(t, mapper.WaitForKinds(t.Context(), gvk))
-	stop := lookUpMeanwhile(t, mapper, gvk)
-	for round := 1; round <= 3; round++ { // hack/proof kills servers a hundred times
-		revive := s.Kill()
-		eventually(t, 20*time.Second, "Healthz fails", func() bool { return mapper.Healthz(nil) != nil })
-		must(t, revive(t.Context()))
-		took := eventually(t, 20*time.Second, "Healthz is fine again", func() bool { return mapper.Healthz(nil) == nil })
-		t.Logf("round %d: healthy %v after the server was ready again", round, took.Round(time.Millisecond))
-		// One step of backoff, here the interval; and a second or two that the server
-		// asks for while it starts (Retry-After), which client-go waits before it tries again.
-		if most := interval + 4*time.Second; took > most {
-			t.Errorf("round %d: healthy after %v, more than %v", round, took, most)
-		}
-	}
-	t.Logf("%d lookups meanwhile, all right", stop())
-}
-
-// lookUpMeanwhile looks up kinds that exist, known and not, without a pause. No
-// answer may be wrong, and none may be NoMatch. stop ends it and counts the lookups.
-func lookUpMeanwhile(t *testing.T, mapper *apiutil.DynamicRESTMapper, gvk schema.GroupVersionKind) (stop func() int) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	lookups := 0
-	done.Go(func() {
-		for ; ctx.Err() == nil; lookups++ {
-			m, err := mapper.RESTMapping(gvk.GroupKind())
-			if err != nil || m.Resource.Resource != "widgets" || m.Scope != meta.RESTScopeNamespace {
-				t.Errorf("Widget: %v, %v", m, err)
-				return
-			}
-			if lookups%50 == 0 { // a reset makes the next lookup read
-				mapper.ResetGroup(gvk.Group)
-				if _, err := mapper.KindFor(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}); err != nil {
-					t.Errorf("deployments: %v", err)
-				}
-				_, err := mapper.RESTMapping(schema.GroupKind{Group: gvk.Group, Kind: "Absent"}, "v1")
-				if err == nil {
-					t.Error("Absent was found")
-				}
-			}
-			time.Sleep(time.Millisecond)
-		}
-	})
-	return func() int {
-		cancel()
-		done.Wait()
-		return lookups
-	}
 }
 
 // TestForbiddenWatch runs as a service account that may discover but not watch,

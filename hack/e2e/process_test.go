@@ -30,7 +30,6 @@ type Process struct {
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
 	log    string // the file that has its stderr
-	ended  bool
 }
 
 // start starts a program that finds its API server through kubeconfig. It ends with
@@ -49,7 +48,7 @@ func start(ctx context.Context, t *testing.T, binary, kubeconfig string, args ..
 	p.stdout = bufio.NewReader(stdout)
 	must(t, p.cmd.Start())
 	t.Cleanup(func() {
-		if err := p.end(os.Interrupt); err != nil {
+		if err := p.end(); err != nil {
 			t.Errorf("%s: %v", filepath.Base(binary), err)
 		}
 		if t.Failed() {
@@ -73,22 +72,13 @@ func (p *Process) ask(line string) ([]byte, error) {
 
 // end ends the program with a signal and by the end of its input, and waits. It is no
 // error if the program was ended by the signal, or by the context of a test that is over.
-func (p *Process) end(by os.Signal) error {
-	if p.ended {
-		return nil
-	}
-	_ = p.cmd.Process.Signal(by) // it may have ended already
-	err := p.wait()
+func (p *Process) end() error {
+	_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended already
+	err := errors.Join(p.stdin.Close(), p.cmd.Wait())
 	if exit := (&exec.ExitError{}); errors.As(err, &exit) && exit.ExitCode() < 0 || errors.Is(err, context.Canceled) {
 		err = nil
 	}
 	return err
-}
-
-// wait waits for a program whose input ends now.
-func (p *Process) wait() error {
-	p.ended = true
-	return errors.Join(p.stdin.Close(), p.cmd.Wait())
 }
 
 // wrote is what the program wrote to stderr so far.

@@ -54,7 +54,6 @@ type side struct {
 	binary  string
 	result  *Result
 	process *Process
-	args    []string // of the process
 
 	name    string   // stock or fork; what is for one side alone has it in its name
 	gateway *Gateway // to the server
@@ -137,7 +136,7 @@ func record(t *testing.T, stock, fork *Result) {
 func (r *replay) start(args func(*side) []string) {
 	r.t.Helper()
 	for _, s := range r.sides {
-		s.start(r.t, r.server.Kubeconfig, args(s)...)
+		s.process = start(r.ctx, r.t, s.binary, r.server.Kubeconfig, args(s)...)
 	}
 }
 
@@ -148,13 +147,8 @@ func (r *replay) startOnGateways(args func(*side) []string) {
 	for _, s := range r.sides {
 		file := filepath.Join(r.t.TempDir(), "kubeconfig")
 		must(r.t, os.WriteFile(file, s.gateway.kubeconfig(), 0o600))
-		s.start(r.t, file, args(s)...)
+		s.process = start(r.ctx, r.t, s.binary, file, args(s)...)
 	}
-}
-
-func (s *side) start(t *testing.T, kubeconfig string, args ...string) {
-	t.Helper()
-	s.args, s.process = args, start(s.ctx, t, s.binary, kubeconfig, args...)
 }
 
 // get asks the program's own HTTP server, and decodes the answer if into is not nil.

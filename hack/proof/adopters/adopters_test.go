@@ -5,11 +5,10 @@
 // module proxy. Two operators are also at work on a real API server, while CRDs come late and
 // change. operators.yaml lists the operators. In hack/proof:
 //
-//	go test ./adopters -v -timeout 0 -run TestAdopters/JobSet/tests -args -page /tmp/page.md [-packages 12] [-servers]
+//	go test ./adopters -v -timeout 0 -run TestAdopters/JobSet/tests -args -page /tmp/page.md [-packages 12]
 //	go test ./adopters -v -timeout 0 -run TestAdopters/kro/live -args -page /tmp/page.md
 //
-// A run of all operators writes docs/adopters.md. What a run of a few writes takes the
-// place of their rows and parts there.
+// A run of all operators writes docs/adopters.md.
 package adopters
 
 import (
@@ -17,14 +16,19 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/yaml"
 
@@ -39,7 +43,6 @@ const (
 var (
 	page     = flag.String("page", "", "the page to write; empty: no operator is run")
 	packages = flag.Int("packages", 12, "how many packages of each operator are tested at most")
-	servers  = flag.Bool("servers", false, "run tests that start an API server, too, and those first: it is the one in $KUBEBUILDER_ASSETS")
 )
 
 // operator is a published module. operators.yaml explains Live.
@@ -48,13 +51,17 @@ type operator struct {
 	Live                        *scenario
 }
 
+// ctx ends when somebody interrupts the test, and with it what the test has started. No page
+// is written then.
+var ctx, _ = signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+
 //go:embed operators.yaml
 var table []byte
 
 // No test of an operator's own is worse on the fork, and on a real API server the fork
 // acts on what comes late or changes.
 func TestAdopters(t *testing.T) {
-	c := begin(t)
+	needsPage(t)
 	var known struct{ Operators []operator }
 	must(t, yaml.Unmarshal(table, &known))
 	head, err := os.ReadFile(root + "/docs/adopters.md") // what it says before the first table
@@ -63,15 +70,14 @@ func TestAdopters(t *testing.T) {
 	all := results{lists: map[string][]string{}}
 	for _, op := range known.Operators {
 		t.Run(op.Name, func(t *testing.T) {
-			tr := &trees{operator: op, commands: c, dir: t.TempDir()}
-			tr.copy(t)
+			tr := newTrees(t, op)
 			t.Run("tests", func(t *testing.T) { tr.compare(t, &all) })
 			if op.Live != nil {
 				t.Run("live", func(t *testing.T) { tr.live(t, &live) })
 			}
-			must(t, c.ctx.Err())
 		})
 	}
+	must(t, ctx.Err())
 	all.page(&own, "operator", "packages")
 	own.Text("## On a real API server\n")
 	own.Text("Each side has an API server of its own. Times depend on what else the machine does; what counts is whether the operator acts at all, within %v.\n", giveUp)
@@ -80,15 +86,11 @@ func TestAdopters(t *testing.T) {
 	must(t, own.Write(*page, string(head[:bytes.Index(head, []byte("\n| "))])))
 }
 
-// begin skips a test that does not say where to write. What it starts ends when somebody
-// interrupts it.
-func begin(t *testing.T) commands {
+// needsPage skips a test that does not say where to write.
+func needsPage(t *testing.T) {
 	if *page == "" {
 		t.Skip("-page does not say where to write; this takes hours")
 	}
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
-	t.Cleanup(stop)
-	return commands{ctx}
 }
 
 func must(t *testing.T, err error) {
@@ -101,8 +103,6 @@ func must(t *testing.T, err error) {
 // trees are two copies of an operator: as it is, and forked.
 type trees struct {
 	operator
-	commands
-	dir         string
 	stock, fork string
 	mod         struct {
 		Require []struct{ Path, Version string }
@@ -112,36 +112,22 @@ type trees struct {
 	}
 }
 
-// copy makes the copies.
-func (tr *trees) copy(t *testing.T) {
-	tr.stock, tr.fork = filepath.Join(tr.dir, "stock"), filepath.Join(tr.dir, "fork")
-	clone(t, tr.stock, tr.download(t, tr.Module, tr.Version))
+func newTrees(t *testing.T, op operator) *trees {
+	dir := t.TempDir()
+	tr := &trees{operator: op, stock: filepath.Join(dir, "stock"), fork: filepath.Join(dir, "fork")}
+	must(t, os.CopyFS(tr.stock, download(t, tr.Module, tr.Version)))
 	// Modules that a repository keeps in folders of its own, and replaces with these, are
 	// not in the module's zip.
-	tr.json(t, tr.stock, &tr.mod, "go", "mod", "edit", "-json")
+	must(t, json.Unmarshal(output(t, tr.stock, "go", "mod", "edit", "-json"), &tr.mod))
 	for _, r := range tr.mod.Replace {
 		to := filepath.Join(tr.stock, filepath.FromSlash(r.New.Path))
 		if _, err := os.Stat(to); err != nil && r.New.Version == "" {
-			clone(t, to, tr.download(t, r.Old.Path, tr.requires(t, r.Old.Path)))
+			must(t, os.CopyFS(to, download(t, r.Old.Path, tr.requires(t, r.Old.Path))))
 		}
 	}
-	clone(t, tr.fork, tr.stock)
-	if said, err := tr.try(t, root, nil, "go", "run", "./hack/fork", "-into", tr.fork); err != nil {
-		t.Fatalf("it can't be forked: %v\n%s", err, said)
-	}
-}
-
-func clone(t *testing.T, to, from string) {
-	t.Helper()
-	must(t, os.CopyFS(to, os.DirFS(from)))
-}
-
-// download returns the folder of a module in the module cache: do not write there.
-func (tr *trees) download(t *testing.T, module, version string) string {
-	t.Helper()
-	var got struct{ Dir string }
-	tr.json(t, tr.dir, &got, "go", "mod", "download", "-json", module+"@"+version)
-	return got.Dir
+	must(t, os.CopyFS(tr.fork, os.DirFS(tr.stock)))
+	output(t, root, "go", "run", "./hack/fork", "-into", tr.fork)
+	return tr
 }
 
 // requires returns the version of a module in the operator's go.mod.
@@ -156,52 +142,56 @@ func (tr *trees) requires(t *testing.T, path string) string {
 	return ""
 }
 
-// json reads what a command says.
-func (tr *trees) json(t *testing.T, dir string, to any, args ...string) {
-	t.Helper()
-	must(t, json.Unmarshal([]byte(tr.output(t, dir, args...)), to))
-}
-
-// build builds packages of a tree, which fails the test if it fails.
-func (tr *trees) build(t *testing.T, dir, binary, packages string) {
-	t.Helper()
-	if said, err := tr.try(t, dir, nil, "go", "build", "-o", binary, packages); err != nil {
-		t.Fatalf("%s does not build: %v\n%s", filepath.Base(dir), err, said)
+// compare builds the operator, and runs its tests on stock and fork: of those packages whose
+// tests have the mapper in them, and start no API server.
+func (tr *trees) compare(t *testing.T, all *results) {
+	output(t, tr.stock, "go", "build", "./...")
+	output(t, tr.fork, "go", "build", "./...")
+	found := all.of(tr.Name)
+	candidates := slices.DeleteFunc(listed(t, tr.stock, "./..."), func(p tested) bool { return !p.has(controllerRuntime + "/pkg/client/apiutil") })
+	ran := 0
+	for _, p := range candidates {
+		short := strings.TrimPrefix(strings.TrimPrefix(p.path, tr.Module), "/")
+		switch {
+		case p.has(controllerRuntime + "/pkg/envtest"):
+			found.list(notRun, "%s, whose tests start an API server", short)
+		case ran == *packages:
+			found.list(notRun, "%s: more packages than the limit of that run", short)
+		case found.compare(short, func(fork bool) states {
+			return p.test(t, map[bool]string{false: tr.stock, true: tr.fork}[fork], nil, "-short", "-vet=off", "-timeout=10m")
+		}):
+			ran++
+		}
 	}
+	found.row(t, "["+tr.Name+"]("+tr.Home+") "+tr.Version+", controller-runtime "+tr.requires(t, controllerRuntime), fmt.Sprintf("%d of %d", ran, len(candidates)))
 }
 
-// commands end with all that they have started when somebody interrupts the test.
-type commands struct{ ctx context.Context }
+// download returns a module in the module cache.
+func download(t *testing.T, module, version string) fs.FS {
+	t.Helper()
+	var got struct{ Dir string }
+	must(t, json.Unmarshal(output(t, "", "go", "mod", "download", "-json", module+"@"+version), &got))
+	return os.DirFS(got.Dir)
+}
 
-func (c commands) command(ctx context.Context, dir string, args ...string) *exec.Cmd {
+func command(t *testing.T, dir string, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	must(t, ctx.Err())
+	t.Logf("in %s: %s", dir, strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOTOOLCHAIN=auto", // an operator may need a newer Go than ours
-		"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=5m", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=2m") // for a busy machine
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.Dir, cmd.WaitDelay = dir, 10*time.Second
+	cmd.Env = append(append(os.Environ(), "GOWORK=off", "GOTOOLCHAIN=auto", // an operator may need a newer Go than ours
+		"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=5m", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=2m"), env...) // for a busy machine
 	return cmd
 }
 
-// output runs a command that must work.
-func (c commands) output(t *testing.T, dir string, args ...string) string {
+// output runs a command that must work, and returns what it writes to stdout.
+func output(t *testing.T, dir string, args ...string) []byte {
 	t.Helper()
-	said, err := c.command(c.ctx, dir, args...).Output()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, said)
+	said, err := command(t, dir, nil, args...).Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		t.Fatalf("%s: %v\n%s%s", strings.Join(args, " "), err, said, exit.Stderr)
 	}
-	return strings.TrimSpace(string(said))
-}
-
-// try runs a command, and returns also what it said.
-func (c commands) try(t *testing.T, dir string, env []string, args ...string) (string, error) {
-	t.Helper()
-	t.Logf("in %s: %s", dir, strings.Join(args, " "))
-	cmd := c.command(c.ctx, dir, args...)
-	cmd.Env = append(cmd.Env, env...)
-	said, err := cmd.CombinedOutput()
-	if c.ctx.Err() != nil {
-		t.Fatal(c.ctx.Err())
-	}
-	return string(said), err
+	must(t, err)
+	return bytes.TrimSpace(said)
 }

@@ -5,12 +5,14 @@ package adopters
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -47,16 +49,19 @@ type scenario struct {
 	Args        []string
 	CRDs        []struct{ Files, Module, VersionOf string }
 	Steps       []struct {
-		What string
-		Do   []struct { // one of these
-			Apply, Remove, Publish *unstructured.Unstructured
-			Pause                  metav1.Duration
-		}
+		What  string
+		Do    []action
 		Until struct {
 			Object    *unstructured.Unstructured
 			Condition string
 		}
 	}
+}
+
+// action is one of these.
+type action struct {
+	Apply, Remove, Publish *unstructured.Unstructured
+	Pause                  metav1.Duration
 }
 
 // live runs the scenario on either side, each with an API server of its own.
@@ -74,13 +79,13 @@ func (tr *trees) live(t *testing.T, p *report.Page) {
 	}
 	p.Text("### %s %s, controller-runtime %s\n\n%s\n", tr.Name, tr.Version, tr.requires(t, controllerRuntime), tr.Live.About)
 	p.Table([]string{"what happens", "stock", "fork"}, rows...)
-	p.Text("%s of kube-apiserver.\n", tr.output(t, root, filepath.Join(assets, "kube-apiserver"), "--version"))
+	p.Text("%s of kube-apiserver.\n", output(t, "", filepath.Join(assets, "kube-apiserver"), "--version"))
 }
 
 // liveSide returns how long each step took, and the first that did not come.
 func (tr *trees) liveSide(t *testing.T, dir, assets string) (times []string, wrong string) {
-	tr.build(t, dir, dir+".bin", tr.Live.Main)
-	plane, err := control.Start(tr.ctx, assets, 1)
+	output(t, dir, "go", "build", "-o", dir+".bin", tr.Live.Main)
+	plane, err := control.Start(ctx, assets, 1)
 	must(t, err)
 	defer func() { _ = plane.Stop() }() // what may be left is in a temporary folder
 	cfg := plane.Servers[0].Config()
@@ -88,54 +93,37 @@ func (tr *trees) liveSide(t *testing.T, dir, assets string) (times []string, wro
 	c.sources = httptest.NewServer(http.FileServer(http.Dir(c.tarballs)))
 	defer c.sources.Close()
 	tr.applyCRDs(t, c)
-	runs, stop := context.WithCancel(tr.ctx)
-	operator := tr.command(runs, dir, append([]string{dir + ".bin"}, tr.Live.Args...)...)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}],
 clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: c, user: {token: %q}}]}`, cfg.Host, cfg.BearerToken), 0o600))
-	operator.Env = append(operator.Env, "KUBECONFIG="+kubeconfig)
-	ctx, ended := context.WithCancelCause(tr.ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		said, err := operator.CombinedOutput()
-		ended(fmt.Errorf("the operator has ended: %w\n%s", err, said[max(0, len(said)-1000):]))
-	}()
+	operator := command(t, dir, []string{"KUBECONFIG=" + kubeconfig}, append([]string{dir + ".bin"}, tr.Live.Args...)...)
+	var said bytes.Buffer
+	operator.Stdout, operator.Stderr = &said, &said
+	must(t, operator.Start())
 	defer func() {
-		stop()
-		<-done
+		_ = operator.Process.Kill()
+		_ = operator.Wait()
+		if wrong != "" || t.Failed() {
+			t.Logf("the operator said at last:\n%s", said.Bytes()[max(0, said.Len()-1000):])
+		}
 	}()
 	var began time.Time
 	for _, s := range tr.Live.Steps {
 		for _, a := range s.Do {
-			var err error
-			switch {
-			case a.Apply != nil:
-				err = c.apply(ctx, a.Apply)
-			case a.Remove != nil:
-				err = c.remove(ctx, a.Remove)
-			case a.Publish != nil:
-				err = c.publish(ctx, a.Publish)
-			}
-			if err != nil {
+			if err := c.do(ctx, a); err != nil {
 				t.Fatalf("%s: %v", s.What, err)
 			}
-			time.Sleep(a.Pause.Duration)
 			began = time.Now()
 		}
 		err := eventually(ctx, giveUp, func() error { return c.is(ctx, s.Until.Object, s.Until.Condition) })
-		said := report.Rounded(time.Since(began))
+		took := report.Rounded(time.Since(began))
 		if err != nil {
-			said = fmt.Sprintf("**not within %v**: %v", giveUp, err)
-			if wrong == "" {
-				wrong = s.What + ": " + said
-			}
+			took = fmt.Sprintf("**not within %v**: %v", giveUp, err)
+			wrong = cmp.Or(wrong, s.What+": "+took)
 		}
-		if ctx.Err() != nil {
-			t.Fatal(context.Cause(ctx))
-		}
-		t.Logf("%s: %s: %s", filepath.Base(dir), s.What, said)
-		times = append(times, said)
+		must(t, ctx.Err())
+		t.Logf("%s: %s: %s", filepath.Base(dir), s.What, took)
+		times = append(times, took)
 	}
 	return times, wrong
 }
@@ -143,24 +131,25 @@ clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], us
 // applyCRDs applies the files that the operator needs.
 func (tr *trees) applyCRDs(t *testing.T, c *cluster) {
 	for _, of := range tr.Live.CRDs {
-		dir := tr.stock
+		from := os.DirFS(tr.stock)
 		if of.Module != "" {
-			dir = tr.download(t, of.Module, tr.requires(t, of.VersionOf))
+			from = download(t, of.Module, tr.requires(t, of.VersionOf))
 		}
-		files, _ := filepath.Glob(filepath.Join(dir, of.Files))
+		files, _ := fs.Glob(from, of.Files)
 		if len(files) == 0 {
-			t.Fatalf("no file matches %s in %s: correct crds in operators.yaml", of.Files, dir)
+			t.Fatalf("no file matches %s: correct crds in operators.yaml", of.Files)
 		}
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			for from := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); err == nil; {
+			text, err := fs.ReadFile(from, file)
+			must(t, err)
+			for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); err == nil; {
 				o := &unstructured.Unstructured{}
-				if err = from.Decode(&o.Object); err == nil && o.Object != nil { // nothing is between two lines of "---"
-					err = c.apply(tr.ctx, o)
+				if err = documents.Decode(&o.Object); err == nil && o.Object != nil { // nothing is between two lines of "---"
+					must(t, c.apply(ctx, o))
 				}
 			}
 			if !errors.Is(err, io.EOF) {
-				t.Fatalf("%s: %v", filepath.Base(file), err)
+				t.Fatalf("%s: %v", file, err)
 			}
 		}
 	}
@@ -181,6 +170,19 @@ func (c *cluster) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
 		return c.client.Resource(plural).Namespace(ns)
 	}
 	return c.client.Resource(plural)
+}
+
+func (c *cluster) do(ctx context.Context, a action) error {
+	switch {
+	case a.Apply != nil:
+		return c.apply(ctx, a.Apply)
+	case a.Remove != nil:
+		return c.remove(ctx, a.Remove)
+	case a.Publish != nil:
+		return c.publish(ctx, a.Publish)
+	}
+	time.Sleep(a.Pause.Duration)
+	return nil
 }
 
 // eventually tries until there is no error.

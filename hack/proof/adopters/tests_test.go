@@ -3,6 +3,7 @@
 package adopters
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -77,57 +78,63 @@ type comparison struct {
 	*results
 	subject           string
 	stock, fork, ours []state
-	worse, better     int
+	count             map[string]int // by title
+}
+
+func (r *results) of(subject string) *comparison {
+	return &comparison{results: r, subject: subject, count: map[string]int{}}
 }
 
 func (c *comparison) list(title, format string, args ...any) {
+	c.count[title]++
 	c.lists[title] = append(c.lists[title], c.subject+": "+fmt.Sprintf(format, args...))
 }
 
-// compare runs the tests of a package on the fork, which have run on stock, and both again if a
-// test differs. The best of all runs counts.
-func (c *comparison) compare(pkg string, stock states, run func(fork bool) states) {
+// compare runs the tests of a package on both sides, and again if a test differs. The best of
+// all runs counts. It reports whether there was anything to compare: a test that passes on stock.
+func (c *comparison) compare(pkg string, run func(fork bool) states) bool {
+	stock := run(false)
+	if !slices.Contains(slices.Collect(maps.Values(stock)), passed) {
+		c.list(notRun, "%s: no test passes on stock", pkg)
+		return false
+	}
 	fork := run(true)
-	for n := 0; n < again && c.differ(pkg, stock, fork); n++ {
+	for n := 0; n < again && c.judge(pkg, stock, fork, func(string) string { return rerun }); n++ {
 		stock.improve(run(false))
 		fork.improve(run(true))
 	}
-	for _, name := range slices.Sorted(maps.Keys(merged(stock, fork))) {
-		was, is := stock[name], fork[name]
-		if was == absent {
+	c.judge(pkg, stock, fork, func(title string) string { return title })
+	for name, is := range fork {
+		if stock[name] == absent {
 			c.ours = append(c.ours, is)
-		} else {
-			c.stock, c.fork = append(c.stock, was), append(c.fork, is)
 		}
-		switch {
-		case is < was, was == absent && is == failed:
-			c.worse++
-			c.list(worse, "%s %s: %s on stock, %s on the fork", pkg, name, was, is)
-		case was != absent && is > was:
-			c.better++
-			c.list(better, "%s %s: %s on stock, %s on the fork", pkg, name, was, is)
-		case is == failed:
+	}
+	for _, name := range slices.Sorted(maps.Keys(stock)) {
+		was := stock[name]
+		c.stock, c.fork = append(c.stock, was), append(c.fork, fork[name])
+		if was == failed && fork[name] == failed {
 			c.list(broken, "%s %s", pkg, name)
 		}
 	}
+	return true
 }
 
-// differ reports whether the sides differ, and lists each test that does.
-func (c *comparison) differ(pkg string, stock, fork states) (differ bool) {
-	for name := range merged(stock, fork) {
-		was, is := stock[name], fork[name]
-		if was != is && (was != absent || is == failed) {
-			differ = true
-			c.list(rerun, "%s %s: %s on stock, %s on the fork", pkg, name, was, is)
-		}
-	}
-	return differ
-}
-
-func merged(stock, fork states) states {
+// judge lists the tests that differ, and reports whether there are any.
+func (c *comparison) judge(pkg string, stock, fork states, under func(title string) string) (differ bool) {
 	all := maps.Clone(stock)
 	maps.Copy(all, fork)
-	return all
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		was, is, title := stock[name], fork[name], better
+		switch {
+		case is < was, was == absent && is == failed:
+			title = worse
+		case is == was, was == absent:
+			continue
+		}
+		differ = true
+		c.list(under(title), "%s %s: %s on stock, %s on the fork", pkg, name, was, is)
+	}
+	return differ
 }
 
 // improve takes over what is better in another run.
@@ -140,11 +147,11 @@ func (s states) improve(run states) {
 // row adds a row, and fails the test if a test is worse on the fork.
 func (c *comparison) row(t *testing.T, cells ...string) {
 	verdict := "same"
-	if c.worse > 0 {
-		verdict = fmt.Sprintf("**%d worse**", c.worse)
-		t.Errorf("%q: %d tests are worse on the fork: %v", cells, c.worse, c.lists[worse])
-	} else if c.better > 0 {
-		verdict = fmt.Sprintf("%d better", c.better)
+	if n := c.count[worse]; n > 0 {
+		verdict = fmt.Sprintf("**%d worse**", n)
+		t.Errorf("%q: %d tests are worse on the fork: %v", cells, n, c.lists[worse])
+	} else if n := c.count[better]; n > 0 {
+		verdict = fmt.Sprintf("%d better", n)
 	}
 	c.rows = append(c.rows, append(cells, counted(c.stock), counted(c.fork), counted(c.ours), verdict))
 }
@@ -163,72 +170,20 @@ func counted(all []state) string {
 
 // A test that is worse must fail the run. A test that fails on both must not.
 func TestComparison(t *testing.T) {
-	for name, test := range map[string]struct {
-		stock, fork []states // of each run, the last for all that follow
-		want        string   // stock, fork, ours; the lists
-	}{
-		"the same":       {[]states{{"A": passed, "B": skipped}}, []states{{"A": passed, "B": skipped, "Ours": passed}}, "1 passed, 1 skipped | 1 passed, 1 skipped | 1 passed"},
-		"worse":          {[]states{{"A": passed}}, []states{{"A": failed}}, "1 passed | 1 failed | none; Worse on the fork: A: passed on stock, failed on the fork"},
-		"gone":           {[]states{{"A": passed}}, []states{{}}, "1 passed | 1 absent | none; Worse on the fork: A: passed on stock, absent on the fork"},
-		"ours fails":     {[]states{{}}, []states{{"A": failed}}, "none | none | 1 failed; Worse on the fork: A: absent on stock, failed on the fork"},
-		"better":         {[]states{{"A": failed}}, []states{{"A": passed}}, "1 failed | 1 passed | none; Better on the fork: A: failed on stock, passed on the fork"},
-		"broken on both": {[]states{{"A": failed}}, []states{{"A": failed}}, "1 failed | 1 failed | none; Failing on both: A"},
-		"flaky":          {[]states{{"A": passed, "B": failed}, {"A": failed, "B": passed}}, []states{{"A": failed, "B": passed}, {"A": passed}}, "2 passed | 2 passed | none"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := &comparison{results: &results{lists: map[string][]string{}}, subject: "One"}
-			runs := map[bool]int{false: 1}
-			c.compare("pkg", maps.Clone(test.stock[0]), func(fork bool) states {
-				all := map[bool][]states{false: test.stock, true: test.fork}[fork]
-				n := min(runs[fork], len(all)-1)
-				runs[fork]++
-				return maps.Clone(all[n])
-			})
-			got := counted(c.stock) + " | " + counted(c.fork) + " | " + counted(c.ours)
-			for _, title := range []string{worse, better, broken} {
-				for _, line := range c.lists[title] {
-					got += "; " + title + ": " + strings.TrimPrefix(line, "One: pkg ")
-				}
-			}
-			if got != test.want {
-				t.Errorf("got  %s\nwant %s", got, test.want)
-			}
-			if wrong := strings.Contains(test.want, worse); wrong != (c.worse > 0) {
-				t.Errorf("%d tests are worse; want any: %v", c.worse, wrong)
-			}
-		})
+	c := (&results{lists: map[string][]string{}}).of("One")
+	c.compare("pkg", func(fork bool) states {
+		if fork {
+			return states{"Same": passed, "Broken": failed, "Worse": failed, "Better": passed, "Ours": passed, "OursFails": failed}
+		}
+		return states{"Same": passed, "Broken": failed, "Worse": passed, "Better": failed, "Gone": passed}
+	})
+	got := fmt.Sprintf("%s %s %s %s; %s; %s", c.lists[worse], c.lists[better], c.lists[broken], counted(c.stock), counted(c.fork), counted(c.ours))
+	want := "[One: pkg Gone: passed on stock, absent on the fork One: pkg OursFails: absent on stock, failed on the fork" +
+		" One: pkg Worse: passed on stock, failed on the fork] [One: pkg Better: failed on stock, passed on the fork] [One: pkg Broken]" +
+		" 3 passed, 2 failed; 2 passed, 2 failed, 1 absent; 1 passed, 1 failed"
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
-}
-
-// compare builds the operator, and runs its tests on stock and fork.
-func (tr *trees) compare(t *testing.T, all *results) {
-	tr.build(t, tr.stock, os.DevNull, "./...")
-	tr.build(t, tr.fork, os.DevNull, "./...")
-	found := &comparison{results: all, subject: tr.Name}
-	candidates := slices.DeleteFunc(tr.tested(t, tr.stock, "./..."), func(p tested) bool { return !p.has(controllerRuntime + "/pkg/client/apiutil") })
-	ran := 0
-	for _, p := range candidates {
-		short := strings.TrimPrefix(strings.TrimPrefix(p.path, tr.Module), "/")
-		if p.has(controllerRuntime+"/pkg/envtest") && !*servers {
-			found.list(notRun, "%s, whose tests start an API server", short)
-			continue
-		}
-		if ran == *packages {
-			found.list(notRun, "%s and what follows: more packages than the limit of that run", short)
-			break
-		}
-		run := func(fork bool) states {
-			return tr.test(t, map[bool]string{false: tr.stock, true: tr.fork}[fork], p, nil, "-short", "-vet=off", "-timeout=10m")
-		}
-		stock := run(false)
-		if !slices.Contains(slices.Collect(maps.Values(stock)), passed) { // there is nothing to compare
-			found.list(notRun, "%s: no test passes on stock", short)
-			continue
-		}
-		ran++
-		found.compare(short, stock, run)
-	}
-	found.row(t, fmt.Sprintf("[%s](%s) %s, controller-runtime %s", tr.Name, tr.Home, tr.Version, tr.requires(t, controllerRuntime)), fmt.Sprintf("%d of %d", ran, len(candidates)))
 }
 
 // tested is a package with tests, and all that these import.
@@ -239,54 +194,42 @@ type tested struct {
 
 func (p tested) has(pkg string) bool { return slices.Contains(p.deps, pkg) }
 
-// tested lists the packages that have tests. Those whose tests start an API server come first:
-// there the mapper has most to do.
-func (c commands) tested(t *testing.T, dir string, patterns ...string) []tested {
+// listed lists the packages that have tests.
+func listed(t *testing.T, dir string, patterns ...string) (all []tested) {
 	t.Helper()
-	var first, others []tested
 	args := append([]string{"go", "list", "-e", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`}, patterns...)
-	for line := range strings.Lines(c.output(t, dir, args...)) {
-		fields := strings.Fields(line)
-		path, test := strings.CutSuffix(fields[0], ".test")
-		switch p := (tested{path, fields}); {
-		case !test:
-		case p.has(controllerRuntime + "/pkg/envtest"):
-			first = append(first, p)
-		default:
-			others = append(others, p)
+	for line := range strings.Lines(string(output(t, dir, args...))) {
+		deps := strings.Fields(line)
+		if path, test := strings.CutSuffix(deps[0], ".test"); test {
+			all = append(all, tested{path, deps})
 		}
 	}
-	return append(first, others...)
+	return all
 }
 
 // test runs the tests of a package in a tree.
-func (c commands) test(t *testing.T, dir string, p tested, env []string, flags ...string) states {
+func (p tested) test(t *testing.T, dir string, env []string, flags ...string) states {
 	t.Helper()
 	specs := filepath.Join(t.TempDir(), "specs.json")
 	args := append(append([]string{"go", "test", "-json", "-count=1"}, flags...), p.path)
 	if p.has("github.com/onsi/ginkgo/v2") {
 		args = append(args, "-args", "-ginkgo.json-report="+specs)
 	}
-	said, err := c.try(t, dir, env, args...)
+	said, err := command(t, dir, env, args...).Output()
 	got := states{}
-	got.addTests(said)
+	for line := range bytes.Lines(said) {
+		var event struct{ Action, Test string }
+		if json.Unmarshal(line, &event) == nil && event.Test != "" && ends[event.Action] != absent {
+			got[event.Test] = ends[event.Action]
+		}
+	}
 	if err != nil && !slices.Contains(slices.Collect(maps.Values(got)), failed) {
 		got[""] = failed
 	}
 	if text, none := os.ReadFile(specs); none == nil {
-		must(t, got.addSpecs(text))
+		got.addSpecs(t, text)
 	}
 	return got
-}
-
-// addTests adds what go test -json said. The go command's own lines are no events.
-func (s states) addTests(said string) {
-	for line := range strings.Lines(said) {
-		var event struct{ Action, Test string }
-		if json.Unmarshal([]byte(line), &event) == nil && event.Test != "" && ends[event.Action] != absent {
-			s[event.Test] = ends[event.Action]
-		}
-	}
 }
 
 // address matches a pointer that is printed in a name. It differs from run to run.
@@ -294,7 +237,7 @@ var address = regexp.MustCompile(`0x[0-9a-f]{6,}`)
 
 // addSpecs adds the specs of a report of ginkgo's, which go test does not know. Of those with the
 // same name each gets a number. What comes before and after counts only if it fails.
-func (s states) addSpecs(text []byte) error {
+func (s states) addSpecs(t *testing.T, text []byte) {
 	var suites []struct {
 		SuiteDescription string
 		SpecReports      []struct {
@@ -302,9 +245,7 @@ func (s states) addSpecs(text []byte) error {
 			LeafNodeType, LeafNodeText, State string
 		}
 	}
-	if err := json.Unmarshal(text, &suites); err != nil {
-		return err
-	}
+	must(t, json.Unmarshal(text, &suites))
 	for _, suite := range suites {
 		for _, spec := range suite.SpecReports {
 			is := max(ends[spec.State], failed)
@@ -322,37 +263,5 @@ func (s states) addSpecs(text []byte) error {
 			}
 			s[unique] = is
 		}
-	}
-	return nil
-}
-
-// Specs are told apart by their names, which may have addresses in them.
-func TestReports(t *testing.T) {
-	const said = `{"Action":"run","Test":"TestA"}
-go: a warning
-{"Action":"pass","Test":"TestA"}
-{"Action":"run","Test":"TestB"}
-{"Action":"skip","Test":"TestC"}
-{"Action":"fail"}`
-	const report = `[{"SuiteDescription": "S", "SpecReports": [
-		{"LeafNodeType": "BeforeSuite", "State": "passed"},
-		{"LeafNodeType": "It", "LeafNodeText": "is 0x3532013206a8", "ContainerHierarchyTexts": ["a"], "State": "passed"},
-		{"LeafNodeType": "It", "LeafNodeText": "is 0x3532016cdae8", "ContainerHierarchyTexts": ["a"], "State": "failed"},
-		{"LeafNodeType": "It", "LeafNodeText": "b", "State": "pending"},
-		{"LeafNodeType": "AfterSuite", "State": "panicked"}]}]`
-	got := states{}
-	got.addTests(said)
-	if err := got.addSpecs([]byte(report)); err != nil {
-		t.Fatal(err)
-	}
-	want := states{
-		"TestA": passed, "TestB": failed, "TestC": skipped,
-		"S: a is 0x…": passed, "S: a is 0x… (2)": failed, "S: b": skipped, "S: AfterSuite": failed,
-	}
-	if !maps.Equal(got, want) {
-		t.Errorf("%v", got)
-	}
-	if err := got.addSpecs([]byte(`[{"`)); err == nil {
-		t.Error("half a report of ginkgo's is taken for one")
 	}
 }

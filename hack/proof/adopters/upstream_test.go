@@ -39,21 +39,16 @@ aggregated discovery. On v0.20 both parts of that test use the latter, because t
 
 // upstream runs upstream's own tests on both sides of releases.
 type upstream struct {
-	commands
 	latest, legacy string // folders of API servers
 	results
 }
 
 // TestUpstream fails if a test of upstream's is worse on the fork than on stock.
 func TestUpstream(t *testing.T) {
-	u := &upstream{
-		commands: begin(t), latest: os.Getenv("KUBEBUILDER_ASSETS"), legacy: os.Getenv("LEGACY_ASSETS"),
-		results: results{lists: map[string][]string{}},
-	}
-	server := func(assets string) string {
-		return u.output(t, "", filepath.Join(assets, "kube-apiserver"), "--version")
-	}
-	head := fmt.Sprintf(matrixHead, server(u.latest), server(u.legacy), u.output(t, "", "go", "env", "GOVERSION"))
+	needsPage(t)
+	u := &upstream{os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("LEGACY_ASSETS"), results{lists: map[string][]string{}}}
+	version := func(assets string) []byte { return output(t, "", filepath.Join(assets, "kube-apiserver"), "--version") }
+	head := fmt.Sprintf(matrixHead, version(u.latest), version(u.legacy), output(t, "", "go", "env", "GOVERSION"))
 	versions := strings.Split(*releases, ",")
 	if *releases == "" {
 		versions = nil
@@ -64,6 +59,7 @@ func TestUpstream(t *testing.T) {
 	for _, version := range versions {
 		u.release(t, version)
 	}
+	must(t, ctx.Err())
 	var p report.Page
 	u.page(&p, "controller-runtime", "package")
 	must(t, p.Write(*page, head))
@@ -72,29 +68,28 @@ func TestUpstream(t *testing.T) {
 // release makes the trees of a release, both without the white-box test, and runs the tests on
 // them.
 func (u *upstream) release(t *testing.T, version string) {
-	source, err := tree.Folder(u.ctx, version, nil)
+	source, err := tree.Folder(ctx, version, nil)
 	must(t, err)
 	work := t.TempDir()
-	stock, forked := filepath.Join(work, "stock"), filepath.Join(work, "fork")
-	clone(t, stock, source)
-	if err := os.Remove(filepath.Join(stock, "pkg/client/apiutil/restmapper_wb_test.go")); !errors.Is(err, fs.ErrNotExist) {
+	dirs := map[bool]string{false: filepath.Join(work, "stock"), true: filepath.Join(work, "fork")}
+	must(t, os.CopyFS(dirs[false], os.DirFS(source)))
+	if err := os.Remove(filepath.Join(dirs[false], "pkg/client/apiutil/restmapper_wb_test.go")); !errors.Is(err, fs.ErrNotExist) {
 		must(t, err)
 	}
-	must(t, tree.Create(u.ctx, tree.Request{Dir: forked, Version: version, Ours: freshmapper.Source, Full: true, Out: os.Stderr}))
-	dirs := map[bool]string{false: stock, true: forked}
+	must(t, tree.Create(ctx, tree.Request{Dir: dirs[true], Version: version, Ours: freshmapper.Source, Full: true, Out: os.Stderr}))
 	u.compare(t, version, "build and vet", func(fork bool) states {
 		got := states{"go build": passed, "go vet": passed}
-		for command := range got {
-			if said, err := u.try(t, dirs[fork], nil, append(strings.Fields(command), "./...")...); err != nil {
-				t.Log(said)
-				got[command] = failed
+		for name := range got {
+			if said, err := command(t, dirs[fork], nil, append(strings.Fields(name), "./...")...).CombinedOutput(); err != nil {
+				t.Logf("%s", said)
+				got[name] = failed
 			}
 		}
 		return got
 	})
-	mapper, err := os.ReadFile(filepath.Join(stock, "pkg/client/apiutil/restmapper_test.go"))
+	mapper, err := os.ReadFile(filepath.Join(dirs[false], "pkg/client/apiutil/restmapper_test.go"))
 	must(t, err)
-	for _, p := range u.tested(t, stock, strings.Split(*folders, ",")...) {
+	for _, p := range listed(t, dirs[false], strings.Split(*folders, ",")...) {
 		// In v0.20 both parts of the mapper's test take the same server, which has to be the old one.
 		// In later lines the part without aggregated discovery finds its server in setup-envtest's store.
 		pkg, server := strings.TrimPrefix(p.path, tree.Module+"/"), u.latest
@@ -102,14 +97,14 @@ func (u *upstream) release(t *testing.T, version string) {
 			server = u.legacy
 		}
 		u.compare(t, version, pkg, func(fork bool) states {
-			return u.test(t, dirs[fork], p, []string{"KUBEBUILDER_ASSETS=" + server}, "-timeout=20m")
+			return p.test(t, dirs[fork], []string{"KUBEBUILDER_ASSETS=" + server}, "-timeout=20m")
 		})
 	}
 }
 
 // compare adds the row of a package.
 func (u *upstream) compare(t *testing.T, version, pkg string, run func(fork bool) states) {
-	found := &comparison{results: &u.results, subject: version}
-	found.compare(pkg, run(false), run)
+	found := u.of(version)
+	found.compare(pkg, run)
 	found.row(t, version, pkg)
 }

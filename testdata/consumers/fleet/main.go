@@ -46,7 +46,6 @@ type options struct {
 	interval       time.Duration
 	unhealthyAfter time.Duration
 	healthAddress  string
-	pprofAddress   string
 }
 
 func parse(args []string) (options, error) {
@@ -68,7 +67,6 @@ func (o *options) addTo(flags *flag.FlagSet) {
 	flags.DurationVar(&o.interval, "interval", 10*time.Minute, "ask each cluster this often what it serves; changes are watched beside that")
 	flags.DurationVar(&o.unhealthyAfter, "unhealthy-after", 2*time.Minute, "a cluster that could not be read for so long is unhealthy")
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "serve /readyz and /healthz at this address")
-	flags.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "serve /debug/pprof at this address, 0 for none")
 }
 
 func (o *options) setKind(kind string) error {
@@ -88,11 +86,11 @@ func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
 	provider := kubeconfig.New(kubeconfig.Options{
 		Namespace:      opts.secrets,
 		ClusterOptions: []cluster.Option{fleet.clusterOptions},
-		RESTOptions:    []func(*rest.Config) error{selfContained},
+		RESTOptions:    []func(*rest.Config) error{frame.SelfContained},
 	})
 	managed := opts.Options("fleet")
 	managed.Cache.ByObject = secrets
-	managed.HealthProbeBindAddress, managed.PprofBindAddress = opts.healthAddress, opts.pprofAddress
+	managed.HealthProbeBindAddress = opts.healthAddress
 	managed.LeaderElectionNamespace = opts.secrets
 	mgr, err := mcmanager.New(cfg, provider, managed)
 	if err != nil {
@@ -109,14 +107,4 @@ func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
 		return err
 	}
 	return mgr.Start(ctx)
-}
-
-// selfContained refuses a kubeconfig that would run programs or read files here: the
-// right to write a Secret must not give the operator's own rights.
-func selfContained(cfg *rest.Config) error {
-	files := cfg.BearerTokenFile + cfg.CAFile + cfg.CertFile + cfg.KeyFile
-	if cfg.ExecProvider != nil || cfg.AuthProvider != nil || files != "" {
-		return errors.New("the kubeconfig must hold its credentials itself, not name a program or a file")
-	}
-	return nil
 }

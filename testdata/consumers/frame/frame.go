@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package frame is what the programs beside it share: a main function, flags, a server of their
-// own, and a count of requests.
+// own, a count of requests, and which kubeconfigs they take.
 package frame
 
 import (
@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -87,6 +88,16 @@ func (m *Manager) Options(name string) ctrl.Options {
 		opts.Cache.DefaultNamespaces = map[string]cache.Config{m.Namespace: {}}
 	}
 	return opts
+}
+
+// SelfContained refuses a kubeconfig that would run programs or read files here: the
+// right to write a Secret must not give the operator's own rights.
+func SelfContained(cfg *rest.Config) error {
+	files := cfg.BearerTokenFile + cfg.CAFile + cfg.CertFile + cfg.KeyFile
+	if cfg.ExecProvider != nil || cfg.AuthProvider != nil || files != "" {
+		return errors.New("the kubeconfig must hold its credentials itself, not name a program or a file")
+	}
+	return nil
 }
 
 // Server serves a program's own pages. A manager runs it.

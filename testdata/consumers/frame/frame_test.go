@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd/api"
 )
 
 func TestParse(t *testing.T) {
@@ -38,6 +41,21 @@ func TestParse(t *testing.T) {
 		}
 		if err.Error() != want {
 			t.Errorf("%s: got %q, want %q", args, err, want)
+		}
+	}
+}
+
+func TestSelfContained(t *testing.T) {
+	if err := SelfContained(&rest.Config{BearerToken: "t", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("ca")}}); err != nil {
+		t.Error(err)
+	}
+	for _, cfg := range []*rest.Config{
+		{BearerTokenFile: "token"}, {ExecProvider: &api.ExecConfig{}}, {AuthProvider: &api.AuthProviderConfig{}},
+		{TLSClientConfig: rest.TLSClientConfig{CAFile: "ca.pem"}}, {TLSClientConfig: rest.TLSClientConfig{CertFile: "cert.pem"}},
+		{TLSClientConfig: rest.TLSClientConfig{KeyFile: "key.pem"}},
+	} {
+		if SelfContained(cfg) == nil {
+			t.Errorf("not refused: %s", cfg)
 		}
 	}
 }

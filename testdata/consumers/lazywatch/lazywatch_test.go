@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// hack/e2e tests all else, on a real API server.
 func TestFilter(t *testing.T) {
 	all := []schema.GroupVersionKind{
 		{Version: "v1", Kind: "Secret"},
@@ -48,15 +49,3 @@ func TestFilter(t *testing.T) {
 		}
 	}
 }
-
-func TestOptions(t *testing.T) {
-	for args, want := range map[string]string{
-		"-rescan=0": "-rescan must be positive", "-include=x": `"x" is no kind`, "-include=ConfigMap,": `"" is no kind`, "-exclude=Config[Map": "is no kind",
-	} {
-		if err := run(t.Context(), []string{args}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", args, err, want)
-		}
-	}
-}
-
-// hack/e2e has all else, with a real API server.

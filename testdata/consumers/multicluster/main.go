@@ -48,12 +48,11 @@ func parse(args []string) (options, error) {
 
 type options struct {
 	frame.Manager
-	peer           string
-	interval       time.Duration
-	retry          time.Duration
-	timeout        time.Duration
-	workers        int
-	resetOnNoMatch bool
+	peer     string
+	interval time.Duration
+	retry    time.Duration
+	timeout  time.Duration
+	workers  int
 }
 
 func (o *options) addTo(flags *flag.FlagSet) {
@@ -64,7 +63,6 @@ func (o *options) addTo(flags *flag.FlagSet) {
 	flags.DurationVar(&o.retry, "retry", 5*time.Second, "try a tenant that cannot have its Peer yet again after this time")
 	flags.DurationVar(&o.timeout, "timeout", 5*time.Second, "give up a call to a tenant after this time")
 	flags.IntVar(&o.workers, "workers", 50, "serve this many tenants at a time; more than may hang at once")
-	flags.BoolVar(&o.resetOnNoMatch, "reset-on-no-match", false, "call meta.MaybeResetRESTMapper when a tenant does not serve the kind")
 }
 
 func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
@@ -77,13 +75,12 @@ func runOperator(ctx context.Context, cfg *rest.Config, opts options) error {
 		return err
 	}
 	r := &reconciler{
-		client:         mgr.GetClient(),
-		live:           mgr.GetAPIReader(),
-		tenants:        newTenants(opts.timeout),
-		peer:           schema.ParseGroupKind(opts.peer),
-		interval:       opts.interval,
-		retry:          opts.retry,
-		resetOnNoMatch: opts.resetOnNoMatch,
+		client:   mgr.GetClient(),
+		live:     mgr.GetAPIReader(),
+		tenants:  newTenants(opts.timeout),
+		peer:     schema.ParseGroupKind(opts.peer),
+		interval: opts.interval,
+		retry:    opts.retry,
 	}
 	if err := r.setup(mgr, opts.workers); err != nil {
 		return err

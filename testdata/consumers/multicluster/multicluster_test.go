@@ -36,14 +36,6 @@ func meshObject(tenants ...string) *unstructured.Unstructured {
 	return mesh
 }
 
-func secret(tenant, kubeconfig string) *corev1.Secret {
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tenant-" + tenant}}
-	if kubeconfig != "" {
-		s.Data = map[string][]byte{kubeconfigKey: []byte(kubeconfig)}
-	}
-	return s
-}
-
 // newReconciler returns a reconciler whose hosting cluster holds the objects.
 func newReconciler(t *testing.T, objects ...client.Object) *reconciler {
 	t.Helper()
@@ -76,37 +68,39 @@ func asking(tenant string) request {
 	return request{client.ObjectKeyFromObject(meshObject()), tenant}
 }
 
-// answers is a tenant that gives one answer to all that the program asks.
-func answers(t *testing.T, code int, body string) string {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		fmt.Fprint(w, body)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
 // A tenant that cannot have its Peer yet is tried again after a constant delay; another error
 // goes through the backoff. hack/e2e has tenants that get their Peers.
 func TestReconcile(t *testing.T) {
 	const forbids = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"no","code":403}`
-	tests := map[string]struct {
-		secret  *corev1.Secret
-		reason  string
-		message string
-		err     bool
+	forbidding := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, forbids)
+	}))
+	defer forbidding.Close()
+	program := kubeconfigOf("https://127.0.0.1:1", "exec: {command: id, apiVersion: v1, interactiveMode: Never}")
+	for name, test := range map[string]struct {
+		secret          map[string]string // nil: there is none
+		reason, message string
+		err             bool
 	}{
-		"no Secret":   {secret("other", ""), secretMissing, "no Secret default/tenant-a", false},
-		"no key":      {secret("a", ""), kubeconfigMissing, `no key "kubeconfig" in Secret default/tenant-a`, false},
-		"no meaning":  {secret("a", "clusters: hunter2"), kubeconfigInvalid, errNotKubeconfig.Error(), false},
-		"not running": {secret("a", kubeconfigOf("http://127.0.0.1:1", "")), unreachable, "refused", false},
-		"forbidden":   {secret("a", kubeconfigOf(answers(t, http.StatusForbidden, forbids), "")), reasonFailed, "failed to list nodes", true},
-	}
-	for name, test := range tests {
+		"no Secret":   {nil, secretMissing, "no Secret default/tenant-a", false},
+		"no key":      {map[string]string{"other": ""}, kubeconfigMissing, `no key "kubeconfig" in Secret default/tenant-a`, false},
+		"no meaning":  {map[string]string{kubeconfigKey: "clusters: hunter2"}, kubeconfigInvalid, errNotKubeconfig.Error(), false},
+		"a program":   {map[string]string{kubeconfigKey: program}, kubeconfigInvalid, "not name a program", false},
+		"not running": {map[string]string{kubeconfigKey: kubeconfigOf("http://127.0.0.1:1", "")}, unreachable, "refused", false},
+		"forbidden":   {map[string]string{kubeconfigKey: kubeconfigOf(forbidding.URL, "")}, reasonFailed, "failed to list nodes", true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			r := newReconciler(t, meshObject("a", "b"), test.secret)
+			objects := []client.Object{meshObject("a", "b")}
+			if test.secret != nil {
+				secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tenant-a"}, Data: map[string][]byte{}}
+				for key, value := range test.secret {
+					secret.Data[key] = []byte(value)
+				}
+				objects = append(objects, secret)
+			}
+			r := newReconciler(t, objects...)
 			got, err := r.Reconcile(t.Context(), asking("a"))
 			if (err != nil) != test.err || !test.err && got != (ctrl.Result{RequeueAfter: testRetry}) {
 				t.Errorf("got %v, %v", got, err)
@@ -116,25 +110,10 @@ func TestReconcile(t *testing.T) {
 				t.Fatalf("got %+v, want one tenant, and the mesh incomplete", written)
 			}
 			ready := meta.FindStatusCondition(written.Tenants[0].Conditions, typeReady)
-			if ready == nil || ready.Reason != test.reason || !strings.Contains(ready.Message, test.message) {
-				t.Errorf("got %+v, want %s: %s", ready, test.reason, test.message)
+			if ready == nil || ready.Reason != test.reason || !strings.Contains(ready.Message, test.message) || strings.Contains(ready.Message, "hunter2") {
+				t.Errorf("got %+v, want %s: %s, and nothing out of the Secret", ready, test.reason, test.message)
 			}
 		})
-	}
-}
-
-func TestComplete(t *testing.T) {
-	r := newReconciler(t, meshObject("a", "b"))
-	for _, req := range []request{asking("a"), asking("b")} {
-		if got := status(t, r); meta.IsStatusConditionTrue(got.Conditions, typeComplete) {
-			t.Errorf("complete without %s: %+v", req.Tenant, got)
-		}
-		if err := r.record(t.Context(), req, "v1", condition(nil)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := status(t, r); !meta.IsStatusConditionTrue(got.Conditions, typeComplete) || got.Tenants[1].PeerVersion != "v1" {
-		t.Errorf("got %+v, want it complete, and the version of each Peer", got)
 	}
 }
 
@@ -156,16 +135,6 @@ func TestTakenOut(t *testing.T) {
 	}
 }
 
-func TestFlags(t *testing.T) {
-	for flag, want := range map[string]string{
-		"-workers=0": "-workers must be positive, not 0", "-peer=Peer": "-peer must be a kind with its group",
-	} {
-		if _, err := parse([]string{flag}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", flag, err, want)
-		}
-	}
-}
-
 // kubeconfigOf leads to server; user is of the YAML of one.
 func kubeconfigOf(server, user string) string {
 	return fmt.Sprintf(`
@@ -176,52 +145,4 @@ users: [{name: u, user: {%s}}]
 contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
 `, server, user)
-}
-
-func TestRestConfig(t *testing.T) {
-	tests := map[string]struct{ kubeconfig, err string }{
-		"token":      {kubeconfigOf("https://a.example.com", "token: t"), ""},
-		"not YAML":   {"{{ hunter2", errNotKubeconfig.Error()},
-		"other YAML": {"clusters: hunter2", errNotKubeconfig.Error()},
-		"empty":      {"{}", errNotKubeconfig.Error()},
-		"no server":  {kubeconfigOf("", "token: t"), errNotKubeconfig.Error()},
-		"program":    {kubeconfigOf("https://a.example.com", "exec: {command: id, apiVersion: client.authentication.k8s.io/v1}"), "not name a program or a file"},
-		"token file": {kubeconfigOf("https://a.example.com", "tokenFile: /etc/token"), "not name a program or a file"},
-		"key file":   {kubeconfigOf("https://a.example.com", "client-key: key.pem"), "not name a program or a file"},
-		"CA file": {
-			strings.Replace(kubeconfigOf("https://a.example.com", ""), "cluster: {", "cluster: {certificate-authority: ca.pem, ", 1),
-			`cluster "c" in the kubeconfig must hold its certificate authority itself`,
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			cfg, err := restConfig([]byte(test.kubeconfig))
-			switch {
-			case test.err == "" && (err != nil || cfg.Host != "https://a.example.com"):
-				t.Errorf("got %v, %v", cfg, err)
-			case test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)):
-				t.Errorf("got error %v, want %q", err, test.err)
-			case err != nil && strings.Contains(err.Error(), "hunter2"):
-				t.Errorf("%v: quotes from the Secret", err)
-			}
-		})
-	}
-}
-
-func TestTenantsAreKept(t *testing.T) {
-	all := newTenants(time.Second)
-	first, second := []byte(kubeconfigOf("http://a.example.com", "")), []byte(kubeconfigOf("http://b.example.com", ""))
-	a, err := all.get(asking("a"), first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, _ := all.get(asking("a"), first); again != a {
-		t.Error("got another cluster for the same kubeconfig")
-	}
-	if other, err := all.get(asking("a"), second); err != nil || other == a || other.GetConfig().Host != "http://b.example.com" {
-		t.Errorf("got %v, %v for another kubeconfig", other, err)
-	}
-	if _, err := all.get(asking("a"), []byte("{}")); err == nil || len(all.all) != 0 {
-		t.Errorf("got %v and %d clusters for a bad kubeconfig", err, len(all.all))
-	}
 }

@@ -102,20 +102,7 @@ func (r *reconciler) lookUp(ctx context.Context, mapper meta.RESTMapper) (*meta.
 	if !meta.IsNoMatchError(err) {
 		return mapping, err
 	}
-	if r.resetOnNoMatch {
-		err = errors.Join(err, maybeReset(mapper))
-	}
 	return nil, &incomplete{peerNotServed, err}
-}
-
-// maybeReset is meta.MaybeResetRESTMapper, but returns an error if the mapper cannot be
-// reset. Then the original does nothing, without an error.
-func maybeReset(mapper meta.RESTMapper) error {
-	if _, ok := mapper.(meta.ResettableRESTMapper); !ok {
-		return errors.New("the mapper cannot be reset: meta.MaybeResetRESTMapper does nothing")
-	}
-	meta.MaybeResetRESTMapper(mapper)
-	return nil
 }
 
 // orUnreachable marks an error that means that the tenant gave no answer. A refusal is an

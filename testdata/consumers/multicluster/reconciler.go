@@ -33,13 +33,12 @@ type request struct {
 
 // reconciler pushes a Peer into a tenant, again and again.
 type reconciler struct {
-	client         client.Client
-	live           client.Reader // reads the hosting cluster itself, not a cache
-	tenants        *tenants
-	peer           schema.GroupKind
-	interval       time.Duration
-	retry          time.Duration
-	resetOnNoMatch bool
+	client   client.Client
+	live     client.Reader // reads the hosting cluster itself, not a cache
+	tenants  *tenants
+	peer     schema.GroupKind
+	interval time.Duration
+	retry    time.Duration
 }
 
 func (r *reconciler) setup(mgr ctrl.Manager, workers int) error {

@@ -6,16 +6,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"example.com/consumers/frame"
 )
 
 // tenants keeps a cluster.Cluster for every tenant, with its connections and with what
@@ -94,29 +93,9 @@ func restConfig(kubeconfig []byte) (*rest.Config, error) {
 	if err != nil {
 		return nil, errNotKubeconfig
 	}
-	if err := selfContained(config); err != nil {
-		return nil, err
-	}
 	cfg, err := clientcmd.NewDefaultClientConfig(*config, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotKubeconfig, err)
 	}
-	return cfg, nil
-}
-
-// selfContained refuses a kubeconfig that would run programs or read files here: the
-// right to write a Secret must not give the operator's own rights.
-func selfContained(config *api.Config) error {
-	for _, name := range slices.Sorted(maps.Keys(config.AuthInfos)) {
-		user := config.AuthInfos[name]
-		if user.Exec != nil || user.AuthProvider != nil || user.ClientCertificate+user.ClientKey+user.TokenFile != "" {
-			return fmt.Errorf("user %q in the kubeconfig must hold its credentials itself, not name a program or a file", name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(config.Clusters)) {
-		if config.Clusters[name].CertificateAuthority != "" {
-			return fmt.Errorf("cluster %q in the kubeconfig must hold its certificate authority itself, not name a file", name)
-		}
-	}
-	return nil
+	return cfg, frame.SelfContained(cfg)
 }
