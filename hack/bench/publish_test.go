@@ -47,17 +47,16 @@ func BenchmarkPublish(b *testing.B) {
 	b.Run("after=bulk", func(b *testing.B) {
 		b.ReportAllocs()
 		s, turn, now := start, 0, snapshot.Tick(1)
-		keys := make([]share.Key, count)
-		list := share.List(groups, share.KeyOfAll(keys...), nil)
+		list := snapshot.NewList(groups, true)
 		for b.Loop() {
 			b.StopTimer()
 			turn, now = 1-turn, now+1
 			all := slices.Clone(groups)
 			all[changed] = turns[turn]
 			unique++
-			binary.LittleEndian.PutUint64(keys[changed][:], uint64(unique))
+			key := binary.LittleEndian.AppendUint64(nil, uint64(unique))
 			b.StartTimer()
-			list = share.List(all, share.KeyOfAll(keys...), list)
+			list, _ = share.Lists.Get(share.KeyOf("benchmark", key), func() (*snapshot.List, error) { return list.Next(all, true), nil })
 			s = s.WithDocument(list, now)
 		}
 		if s.Generation() == start.Generation() {
