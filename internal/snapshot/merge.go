@@ -243,8 +243,8 @@ func (f Found) None() bool { return f.Table == nil && f.Err == nil }
 func (s *Snapshot) WithVersion(group, version string, found Found, now, end Tick, from *Snapshot) *Snapshot {
 	g := s.Group(group)
 	v, said := g.Version(version), g.Said().Version(version)
-	overtaken := said != nil && (said.Table != nil || found.None()) && s.newsSince(group, from, now)
-	if v == nil && found.Table == nil || v != nil && now <= v.Tried || overtaken {
+	news := said != nil && s.newsSince(group, from, now)
+	if v == nil && found.Table == nil || v != nil && now <= v.Tried || news && said.Table != nil {
 		return s
 	}
 	next := s.fork(group, now)
@@ -253,6 +253,9 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now, end Tick
 	}
 	v = next.Version(version)
 	v.take(found, now, end)
+	if news {
+		v.named = max(v.named, s.news)
+	}
 	if said != nil && said.Table.servesLike(v.Table) {
 		v.Table = said.Table // one copy for all mappers
 	}
