@@ -176,7 +176,7 @@ func (l *watchedList) watch(req *http.Request) *http.Response {
 				}
 			}
 			if ended {
-				writer.Close()
+				_ = writer.Close()
 				return
 			}
 			select {

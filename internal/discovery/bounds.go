@@ -3,7 +3,6 @@
 package discovery
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -87,6 +86,16 @@ func printable(text string) string {
 	}, text)
 }
 
+// first returns the first error that there is.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkRows checks the resources of a version, without the subresources, which tables do
 // not have.
 func checkRows(rows []snapshot.Resource) error {
@@ -94,8 +103,7 @@ func checkRows(rows []snapshot.Resource) error {
 		if strings.Contains(r.Name, "/") {
 			continue
 		}
-		err := cmp.Or(checkName("a resource", r.Name), checkName("a resource in the singular", r.Singular), checkName("a kind", r.Kind))
-		if err != nil {
+		if err := first(checkName("a resource", r.Name), checkName("a resource in the singular", r.Singular), checkName("a kind", r.Kind)); err != nil {
 			return err
 		}
 	}
@@ -119,7 +127,7 @@ func (b *builder) add(v snapshot.Version) {
 	if !segment(v.Name) || v.Name == runtime.APIVersionInternal || b.full() {
 		return
 	}
-	err := cmp.Or(checkName("the group", b.name), checkName("the version", v.Name))
+	err := first(checkName("the group", b.name), checkName("the version", v.Name))
 	v.Name = shown(v.Name)
 	if i := slices.IndexFunc(b.versions, func(other snapshot.Version) bool { return other.Name == v.Name }); i >= 0 {
 		if err == nil && v.Table != nil && b.versions[i].Table == nil {
