@@ -25,7 +25,6 @@ type Gateway struct {
 
 	mu    sync.Mutex
 	calls []Call
-	fails bool // all requests get 503
 }
 
 // Call is a request that was answered.
