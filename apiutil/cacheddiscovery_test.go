@@ -144,7 +144,7 @@ func (s *storyStage) changeCache(how string) {
 	case "down", "up":
 		s.cache.down.Store(how == "down")
 	case "behind":
-		behind := fakeapi.New(slices.Clone(s.groups)...)
+		behind := fakeapi.New(s.server.Groups()...)
 		behind.SetForms(s.forms)
 		s.cache.behind.Store(behind)
 	case "ahead":
