@@ -191,28 +191,36 @@ func (s *storyStage) observe(command string, args []string) (told string, err er
 		}
 		return told, nil
 	case "watching":
-		return fmt.Sprint(s.mapper.Status().Watching), nil
+		synctest.Wait()
+		open := s.mapper.Status().Watching
+		if s.metrics.watching != open {
+			s.t.Errorf("watching: %t, metrics are told %t", open, s.metrics.watching)
+		}
+		return fmt.Sprint(open), nil
 	case "use":
 		gvk := kindOf(args[0])
 		s.used[args[0]], err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 		s.mapper.Use(gvk)
 	case "confirm", "doubt":
 		return s.confirm(args[0], command == "confirm")
-	case "crd":
-		list := s.watched.lists[crdsPath]
-		switch args[0] {
-		case "put":
-			list.put("any")
-		case "drop":
-			list.drop()
-		case "fail":
-			code, _ := strconv.Atoi(args[1])
-			list.setFailure(listFailure{code: code, refused: args[1] == "refuse"})
-		case "end", "mend": // so does the watch of APIServices
-			for _, list := range s.watched.lists {
-				list.setFailure(listFailure{ends: args[0] == "end"})
+	case "crd", "apiservice", "watches":
+		for name, path := range map[string]string{"crd": crdsPath, "apiservice": apiServicesPath} {
+			if command == name || command == "watches" {
+				s.watched.lists[path].happen(args[0], args[1:])
 			}
 		}
+	case "tried":
+		n, bounds := 0, [2]int{}
+		for _, list := range s.watched.lists {
+			n += list.count("list") + list.count("watch")
+		}
+		for i, arg := range args {
+			bounds[i], _ = strconv.Atoi(arg)
+		}
+		if n < bounds[0] || n > bounds[1] {
+			return strconv.Itoa(n), nil
+		}
+		return "yes", nil
 	}
 	return "", err
 }

@@ -235,7 +235,7 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 		return strconv.Itoa(s.mapper.Status().Groups), nil
 	case "reset-on-no-match":
 		return map[bool]string{true: "reset", false: "not reset"}[apiutil.ResetOnNoMatch(s.err, s.mapper)], nil
-	case "status", "failures", "metrics", "use", "confirm", "doubt", "watching", "crd", "requests", "asked", "atmost", "atleast", "forget":
+	case "status", "failures", "metrics", "use", "confirm", "doubt", "watching", "crd", "apiservice", "watches", "tried", "requests", "asked", "atmost", "atleast", "forget":
 		return s.observe(name, args)
 	case "subscribe", "unsubscribe", "changes", "wait", "waits", "run", "lingers", "cancel", "runs", "busy", "log":
 		return s.background(name, args), nil
@@ -317,4 +317,9 @@ func (s *storyStage) end() {
 		}
 	}
 	time.Sleep(10 * time.Minute)
+	for path, list := range s.watched.lists {
+		if n := list.watches(); n != 0 {
+			s.t.Errorf("%d watches left open at %s", n, path)
+		}
+	}
 }

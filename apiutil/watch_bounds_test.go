@@ -205,3 +205,18 @@ func TestStuckWatch(t *testing.T) {
 		})
 	}
 }
+
+// wantWatching fails the test unless an event is answered soon.
+func wantWatching(t *testing.T, server *fakeapi.Server, list *watchedList, m *apiutil.DynamicRESTMapper) {
+	t.Helper()
+	time.Sleep(5 * time.Second)
+	if !m.Status().Watching {
+		t.Error("not watching")
+	}
+	serve(server, newKind)
+	list.put("news")
+	time.Sleep(2400 * time.Millisecond) // 1.3 s, and one more if a refresh has just begun
+	server.TakeRequests()
+	wantServed(t, m, newKind)
+	wantRequests(t, server, "what the watch has found")
+}
