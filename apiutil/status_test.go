@@ -125,8 +125,12 @@ func TestMetricsBehindPrefix(t *testing.T) {
 				metrics := &recordedMetrics{}
 				cfg := server.Config()
 				cfg.Host += prefix
-				client := &http.Client{Transport: withoutPrefix{server.Client().Transport, prefix}}
-				m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, client, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
+				proxy := through(func(req *http.Request) (*http.Response, error) {
+					req = req.Clone(req.Context())
+					req.URL.Path = strings.TrimPrefix(req.URL.Path, prefix)
+					return server.Client().Transport.RoundTrip(req)
+				})
+				m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, &http.Client{Transport: proxy}, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -148,18 +152,6 @@ func TestMetricsBehindPrefix(t *testing.T) {
 			})
 		})
 	}
-}
-
-// withoutPrefix is the proxy.
-type withoutPrefix struct {
-	next   http.RoundTripper
-	prefix string
-}
-
-func (p withoutPrefix) RoundTrip(req *http.Request) (*http.Response, error) {
-	inner := req.Clone(req.Context())
-	inner.URL.Path = strings.TrimPrefix(req.URL.Path, p.prefix)
-	return p.next.RoundTrip(inner)
 }
 
 // If very much has changed, the line names a part of it.

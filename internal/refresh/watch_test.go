@@ -427,6 +427,3 @@ func whileWatching(t *testing.T, api *watchAPI, test func(t *testing.T, w *watch
 		test(t, w)
 	})
 }
-
-// unlogged writes nothing.
-func unlogged(func(logr.Logger)) {}
