@@ -235,7 +235,8 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 		return strconv.Itoa(s.mapper.Status().Groups), nil
 	case "reset-on-no-match":
 		return map[bool]string{true: "reset", false: "not reset"}[apiutil.ResetOnNoMatch(s.err, s.mapper)], nil
-	case "status", "failures", "metrics", "use", "confirm", "doubt", "watching", "crd", "apiservice", "watches", "tried", "requests", "asked", "atmost", "atleast", "forget":
+	case "status", "failures", "metrics", "use", "confirm", "doubt", "requests", "asked", "atmost", "atleast", "forget",
+		"watching", "crd", "apiservice", "watches", "tried":
 		return s.observe(name, args)
 	case "subscribe", "unsubscribe", "changes", "wait", "waits", "run", "lingers", "cancel", "runs", "busy", "log":
 		return s.background(name, args), nil
