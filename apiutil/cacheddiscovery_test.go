@@ -41,19 +41,15 @@ type cachedView struct {
 	behind atomic.Pointer[fakeapi.Server] // which answers them, unless it is nil
 }
 
-func newView(t testing.TB, server *fakeapi.Server) *cachedView {
+func newView(t *testing.T, server *fakeapi.Server) *cachedView {
 	t.Helper()
 	return newViewThrough(t, server, server.Client().Transport, server.Client().Transport)
 }
 
 // newViewThrough is newView with other transports.
-func newViewThrough(t testing.TB, server *fakeapi.Server, ofMapper, ofClient http.RoundTripper) *cachedView {
+func newViewThrough(t *testing.T, server *fakeapi.Server, ofMapper, ofClient http.RoundTripper) *cachedView {
 	t.Helper()
-	m, err := apiutil.NewDynamicRESTMapperWithOptions(server.Config(), &http.Client{Transport: ofMapper}, apiutil.DynamicRESTMapperOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return viewOf(t, m, server, ofClient)
+	return viewOf(t, newMapperThrough(t, server, ofMapper, apiutil.DynamicRESTMapperOptions{}), server, ofClient)
 }
 
 func viewOf(t testing.TB, m *apiutil.DynamicRESTMapper, server *fakeapi.Server, ofClient http.RoundTripper) *cachedView {
@@ -144,7 +140,7 @@ func (s *storyStage) changeCache(how string) {
 	case "down", "up":
 		s.cache.down.Store(how == "down")
 	case "behind":
-		behind := fakeapi.New(slices.Clone(s.groups)...)
+		behind := fakeapi.New(s.server.Groups()...)
 		behind.SetForms(s.forms)
 		s.cache.behind.Store(behind)
 	case "ahead":

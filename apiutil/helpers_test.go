@@ -118,6 +118,9 @@ func startMapper(t *testing.T, m *apiutil.DynamicRESTMapper) (stop func()) {
 	go func() { returned <- m.Start(ctx) }()
 	return func() {
 		t.Helper()
+		if len(returned) > 0 {
+			t.Error("Start returned before its context ended")
+		}
 		cancel()
 		if err := <-returned; err != nil {
 			t.Errorf("Start: %v", err)

@@ -68,9 +68,10 @@ func TestHealthzSaysSinceWhenAndWhy(t *testing.T) {
 
 // recordedMetrics keeps its calls, one line each.
 type recordedMetrics struct {
-	mu    sync.Mutex
-	lines []string
-	last  time.Time // Served's lastSuccess
+	mu       sync.Mutex
+	lines    []string
+	last     time.Time // Served's lastSuccess
+	watching bool      // what was said of watches last
 }
 
 func (m *recordedMetrics) add(format string, args ...any) {
@@ -92,6 +93,12 @@ func (m *recordedMetrics) Served(generation uint64, groups, kinds int, lastSucce
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last = lastSuccess
+}
+
+func (m *recordedMetrics) Watching(open bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watching = open
 }
 
 // take returns the lines so far, misses last: they come from another goroutine
@@ -118,8 +125,12 @@ func TestMetricsBehindPrefix(t *testing.T) {
 				metrics := &recordedMetrics{}
 				cfg := server.Config()
 				cfg.Host += prefix
-				client := &http.Client{Transport: withoutPrefix{server.Client().Transport, prefix}}
-				m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, client, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
+				proxy := through(func(req *http.Request) (*http.Response, error) {
+					req = req.Clone(req.Context())
+					req.URL.Path = strings.TrimPrefix(req.URL.Path, prefix)
+					return server.Client().Transport.RoundTrip(req)
+				})
+				m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, &http.Client{Transport: proxy}, apiutil.DynamicRESTMapperOptions{Metrics: metrics})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -141,49 +152,6 @@ func TestMetricsBehindPrefix(t *testing.T) {
 			})
 		})
 	}
-}
-
-// withoutPrefix is the proxy.
-type withoutPrefix struct {
-	next   http.RoundTripper
-	prefix string
-}
-
-func (p withoutPrefix) RoundTrip(req *http.Request) (*http.Response, error) {
-	inner := req.Clone(req.Context())
-	inner.URL.Path = strings.TrimPrefix(req.URL.Path, p.prefix)
-	return p.next.RoundTrip(inner)
-}
-
-type watchingMetrics struct{ recordedMetrics }
-
-func (m *watchingMetrics) Watching(open bool) { m.add("watching %t", open) }
-
-// lastState returns what was said of watches last, or "" if nothing was.
-func (m *watchingMetrics) lastState() (said string) {
-	for _, line := range m.take() {
-		if strings.HasPrefix(line, "watching") {
-			said = line
-		}
-	}
-	return said
-}
-
-// A watch that is lost is seen in the metrics, even if nobody looks anything up.
-func TestMetricsOfWatches(t *testing.T) {
-	metrics := &watchingMetrics{}
-	watchInBubble(t, apiutil.DynamicRESTMapperOptions{Metrics: metrics}, nil,
-		func(t *testing.T, server *fakeapi.Server, watched *watchServer, m *apiutil.DynamicRESTMapper) {
-			settled(t, server, m)
-			if said := metrics.lastState(); said != "watching true" {
-				t.Errorf("begun: %q", said)
-			}
-			watched.lists[apiServicesPath].setFailure(listFailure{refused: true})
-			time.Sleep(time.Minute)
-			if said := metrics.lastState(); said != "watching false" {
-				t.Errorf("lost: %q", said)
-			}
-		})
 }
 
 // If very much has changed, the line names a part of it.

@@ -7,10 +7,8 @@ package apiutil_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
-	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // What the commands of the stories do that have several words, or several of one sort.
@@ -194,28 +191,36 @@ func (s *storyStage) observe(command string, args []string) (told string, err er
 		}
 		return told, nil
 	case "watching":
-		return fmt.Sprint(s.mapper.Status().Watching), nil
+		synctest.Wait()
+		open := s.mapper.Status().Watching
+		if s.metrics.watching != open {
+			s.t.Errorf("watching: %t, metrics are told %t", open, s.metrics.watching)
+		}
+		return fmt.Sprint(open), nil
 	case "use":
 		gvk := kindOf(args[0])
 		s.used[args[0]], err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 		s.mapper.Use(gvk)
 	case "confirm", "doubt":
 		return s.confirm(args[0], command == "confirm")
-	case "crd":
-		list := s.watched.lists[crdsPath]
-		switch args[0] {
-		case "put":
-			list.put("any")
-		case "drop":
-			list.drop()
-		case "fail":
-			code, _ := strconv.Atoi(args[1])
-			list.setFailure(listFailure{code: code, refused: args[1] == "refuse"})
-		case "end", "mend": // so does the watch of APIServices
-			for _, list := range s.watched.lists {
-				list.setFailure(listFailure{ends: args[0] == "end"})
+	case "crd", "apiservice", "watches":
+		for name, path := range map[string]string{"crd": crdsPath, "apiservice": apiServicesPath} {
+			if command == name || command == "watches" {
+				s.watched.lists[path].happen(args[0], args[1:])
 			}
 		}
+	case "tried":
+		n, bounds := 0, [2]int{}
+		for _, list := range s.watched.lists {
+			n += list.count("list") + list.count("watch")
+		}
+		for i, arg := range args {
+			bounds[i], _ = strconv.Atoi(arg)
+		}
+		if n < bounds[0] || n > bounds[1] {
+			return strconv.Itoa(n), nil
+		}
+		return "yes", nil
 	}
 	return "", err
 }
@@ -270,70 +275,6 @@ func (s *storyStage) confirm(kind string, certain bool) (told string, err error)
 	}
 	s.used[kind] = now
 	return string(now.Scope.Name()) + told, nil
-}
-
-// upset changes what the server serves, or how.
-func (s *storyStage) upset(name string, args []string) error {
-	switch name {
-	case "lag":
-		lag, err := time.ParseDuration(args[1])
-		if err != nil {
-			return err
-		}
-		s.server.SetLag(map[string]fakeapi.Part{"document": fakeapi.PartDocument, "lists": fakeapi.PartLists}[args[0]], lag)
-	case "fail":
-		fault, ok := map[string]fakeapi.Fault{
-			"503": fakeapi.Status(503, 5), "403": fakeapi.Status(403, 0), "hang": fakeapi.Timeout(), "refuse": fakeapi.Refused(),
-			"login": fakeapi.LoginPage(), "drip": fakeapi.SlowDrip(time.Second), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0), "cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
-			"empty": fakeapi.EmptyGroupList(), "503-once": fakeapi.Times(1, fakeapi.Status(503, 0)), "refuse-once": fakeapi.Times(1, fakeapi.Refused()),
-		}[args[0]]
-		if !ok {
-			return errors.New("no such fault")
-		}
-		s.server.SetFault(faultPlace(args[1]), fault)
-	case "speak":
-		s.server.SetForms(map[string]fakeapi.Forms{
-			"protobuf": fakeapi.Aggregated(), "JSON": {V2: true, ETag: true}, "protobuf-without-ETag": {V2: true, Protobuf: true},
-			"JSON-without-ETag": {V2: true}, "v2beta1": fakeapi.V2Beta1Only(),
-		}[args[0]])
-	case "verbs":
-		s.edit(args[0], func(g *fakeapi.Group) {
-			v := &g.Versions[findVersion(g, args[1])]
-			v.Resources = slices.Clone(v.Resources)
-			i := slices.IndexFunc(v.Resources, func(r fakeapi.Resource) bool { return r.Kind == args[2] })
-			v.Resources[i].Verbs = args[3:]
-		})
-	case "latency":
-		latency, err := time.ParseDuration(args[0])
-		s.server.SetLatency(latency)
-		return err
-	case "boot":
-		s.ready = s.server.Boot(fakeapi.Booting{Unknown: args[1:], Answering: args[0] == "answering", Absent: args[0] == "absent"})
-	case "ready":
-		if len(args) == 0 {
-			s.ready()
-			return nil
-		}
-		d, err := time.ParseDuration(args[0])
-		time.AfterFunc(d, s.ready)
-		return err
-	default:
-		return s.change(name, args)
-	}
-	return nil
-}
-
-// faultPlace is all requests, those of the document, of a group, or of a path.
-func faultPlace(place string) func(*http.Request) bool {
-	switch {
-	case place == "all":
-		return fakeapi.All()
-	case place == "document":
-		return fakeapi.At("/apis")
-	case strings.HasPrefix(place, "/"):
-		return fakeapi.At(place)
-	}
-	return fakeapi.InGroup(place)
 }
 
 // A fleetStage is a fleet in a story, with its mappers and engagements by name.

@@ -6,7 +6,9 @@ package apiutil_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,11 +26,14 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-// TestStories plays the scripts in testdata/stories on both sorts of servers: each command
-// must print what the script has after its arrow. The README beside them lists the commands.
+var rewriteScripts = flag.Bool("rewrite", false, "write what the scripts in testdata print into them")
+
+// TestStories plays the scripts in testdata/stories and testdata/requests: each command must
+// print what the script has after its arrow, and the requests below it if these are shown. The
+// READMEs beside them list the commands.
 func TestStories(t *testing.T) {
 	quietly(t)
-	paths, err := filepath.Glob(filepath.Join("testdata", "stories", "*.txt"))
+	paths, err := filepath.Glob(filepath.Join("testdata", "*", "*.txt"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no stories: %v", err)
 	}
@@ -41,13 +46,11 @@ func TestStories(t *testing.T) {
 		for i, story := range stories {
 			title, _, _ := strings.Cut(strings.TrimPrefix(story, "# "), "\n")
 			t.Run(strings.TrimSuffix(filepath.Base(path), ".txt")+"/"+title, func(t *testing.T) {
-				eachMode(t, bothModes, func(t *testing.T, forms fakeapi.Forms) {
-					if only := storyMode(story); only != "" && !strings.HasSuffix(t.Name(), "/"+only) {
-						return
-					}
+				eachMode(t, storyModes(path, story), func(t *testing.T, forms fakeapi.Forms) {
 					for turn := range storyTurns(story) {
 						inBubble(t, func(t *testing.T) {
-							got := playStory(t, story, forms, turn)
+							s := &storyStage{t: t, forms: forms, traced: isTraced(path), alone: storyTurns(story) == 1}
+							got := s.play(story, turn)
 							if *rewriteScripts {
 								stories[i] = got
 							} else if diff := cmp.Diff(strings.Split(story, "\n"), strings.Split(got, "\n")); diff != "" {
@@ -66,14 +69,22 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// storyMode returns the only sort of server that a story is for, or "".
-func storyMode(story string) string {
-	for mode := range bothModes {
-		if strings.Contains(story, "new "+mode) {
-			return mode
+// isTraced reports whether a script has all requests, below the commands that send them.
+func isTraced(path string) bool { return filepath.Base(filepath.Dir(path)) == "requests" }
+
+// storyModes returns the sorts of servers that a story is for: the name of the script, or
+// "new", may name one. Requests are the same in both versions of the aggregated document.
+func storyModes(path, story string) map[string]fakeapi.Forms {
+	modes := maps.Clone(bothModes)
+	if isTraced(path) {
+		modes = maps.Clone(allModes)
+	}
+	for only := range bothModes {
+		if strings.HasPrefix(filepath.Base(path), only) || strings.Contains(story, "new "+only) {
+			maps.DeleteFunc(modes, func(mode string, _ fakeapi.Forms) bool { return (mode == "legacy") != (only == "legacy") })
 		}
 	}
-	return ""
+	return modes
 }
 
 // storyTurns returns how often a story is played: "either" does something else each time.
@@ -87,32 +98,39 @@ func storyTurns(story string) int {
 	return turns
 }
 
-// playStory returns the story with what its commands print now.
-func playStory(t *testing.T, story string, forms fakeapi.Forms, turn int) string {
-	s := &storyStage{t: t, scriptStage: scriptStage{forms: forms}, alone: storyTurns(story) == 1}
+// play returns the story with what its commands print now.
+func (s *storyStage) play(story string, turn int) string {
 	var played []string
 	for line := range strings.Lines(story) {
 		command, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " → ")
-		told := ""
+		told, sent := "", []string(nil)
 		if alternatives, ok := strings.CutPrefix(command, "either "); ok {
 			all := strings.Split(alternatives, " | ")
 			s.do(strings.Fields(all[turn%len(all)]))
+		} else if strings.HasPrefix(command, "  ") {
+			continue // a request
 		} else if !strings.HasPrefix(command, "#") {
-			told = s.do(strings.Fields(command))
+			told, sent = s.do(strings.Fields(command))
 		}
 		if command = strings.TrimRight(command, " "); told != "" {
 			command = fmt.Sprintf("%-38s → %s", command, told)
 		}
-		played = append(played, command)
+		played = append(append(played, command), sent...)
 	}
-	s.end()
+	if s.server != nil { // there is more than a comment
+		s.end()
+	}
 	return strings.Join(played, "\n")
 }
 
-// A storyStage is a scriptStage in a bubble, with all that may go on in the background.
+// A storyStage is a server, a mapper of it, what a story has made of them, and all that may go
+// on in the background.
 type storyStage struct {
-	scriptStage
 	t           *testing.T
+	forms       fakeapi.Forms
+	server      *fakeapi.Server
+	mapper      *apiutil.DynamicRESTMapper
+	traced      bool // all requests are shown
 	alone       bool // there is no "either", so a lookup asks the server, and takes its time, each time the same
 	log         *testLog
 	generation  uint64
@@ -132,11 +150,11 @@ type storyStage struct {
 	options     apiutil.DynamicRESTMapperOptions // of the mapper, and of fleets
 }
 
-// do does what a command says, and returns what it prints.
-func (s *storyStage) do(words []string) string {
+// do does what a command says, and returns what it prints, and the requests if they are shown.
+func (s *storyStage) do(words []string) (told string, sent []string) {
 	s.t.Helper()
 	start := time.Now()
-	if words[0] != "new" {
+	if words[0] != "new" && !s.traced {
 		s.collect()
 	}
 	told, err := s.command(words[0], words[1:])
@@ -146,7 +164,9 @@ func (s *storyStage) do(words []string) string {
 	var beside []string
 	took := time.Since(start)
 	synctest.Wait() // for a refresh that a hit has begun
-	if words[0] == "lookup" && s.alone && s.collect() > 0 {
+	if s.traced {
+		sent = s.trace()
+	} else if words[0] == "lookup" && s.alone && s.collect() > 0 {
 		beside = append(beside, "asked")
 	}
 	if s.alone && took > 0 && words[0] != "sleep" && words[0] != "ask" && words[0] != "running" {
@@ -155,7 +175,7 @@ func (s *storyStage) do(words []string) string {
 	if len(beside) > 0 {
 		told += " (" + strings.Join(beside, ", ") + ")"
 	}
-	return strings.TrimSpace(told)
+	return strings.TrimSpace(told), sent
 }
 
 // collect keeps the requests since it was called last, and counts them.
@@ -178,6 +198,9 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 		return s.askAll(kindOf(args[0])), nil
 	case "lookup":
 		told, s.err = lookup(ctx, s.mapper, args[0], groupOf(args[1]), args[2], args[3:]...)
+		if s.traced {
+			return answered(told, s.err), nil
+		}
 		return answerWord(told, s.err), nil
 	case "reset":
 		if len(args) == 0 {
@@ -212,7 +235,8 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 		return strconv.Itoa(s.mapper.Status().Groups), nil
 	case "reset-on-no-match":
 		return map[bool]string{true: "reset", false: "not reset"}[apiutil.ResetOnNoMatch(s.err, s.mapper)], nil
-	case "status", "failures", "metrics", "use", "confirm", "doubt", "watching", "crd", "requests", "asked", "atmost", "atleast", "forget":
+	case "status", "failures", "metrics", "use", "confirm", "doubt", "requests", "asked", "atmost", "atleast", "forget",
+		"watching", "crd", "apiservice", "watches", "tried":
 		return s.observe(name, args)
 	case "subscribe", "unsubscribe", "changes", "wait", "waits", "run", "lingers", "cancel", "runs", "busy", "log":
 		return s.background(name, args), nil
@@ -263,9 +287,8 @@ func (s *storyStage) begin(args []string) error {
 	}
 	s.log, opts.Logger = newTestLog()
 	opts.Metrics = s.metrics
-	s.server, s.groups = newServer(s.forms), []fakeapi.Group{
-		fakeGroup("", fakeVersion("v1", "Pod", "Node:cluster")), fakeGroup("example.com", fakeVersion("v1", "Foo", "Bar")),
-		fakeGroup("other.example.com", fakeVersion("v1", "Other")),
+	if s.server = newServer(s.forms); s.traced { // its scripts say what is served besides
+		s.server.SetGroups(append(s.server.Groups()[:1], fakeGroup("apps", fakeVersion("v1", "Deployment")))...)
 	}
 	s.options, s.watched = opts, newWatchServer(s.server)
 	s.mapper = newMapperThrough(s.t, s.server, s.watched, opts)
@@ -295,4 +318,9 @@ func (s *storyStage) end() {
 		}
 	}
 	time.Sleep(10 * time.Minute)
+	for path, list := range s.watched.lists {
+		if n := list.watches(); n != 0 {
+			s.t.Errorf("%d watches left open at %s", n, path)
+		}
+	}
 }

@@ -69,7 +69,24 @@ func newWatchedList() *watchedList {
 // put creates or changes an object.
 func (l *watchedList) put(name string) { l.tell("MODIFIED", name) }
 
-func (l *watchedList) remove(name string) { l.tell("DELETED", name) }
+// happen does what a story says.
+func (l *watchedList) happen(what string, args []string) {
+	switch what {
+	case "put":
+		l.put("any")
+	case "remove":
+		l.tell("DELETED", "any")
+	case "drop":
+		l.drop()
+	case "end":
+		l.setFailure(listFailure{ends: true})
+	case "mend":
+		l.setFailure(listFailure{})
+	case "fail":
+		code, _ := strconv.Atoi(args[0])
+		l.setFailure(listFailure{code: code, refused: args[0] == "refuse", verb: strings.Join(args[1:], "")})
+	}
+}
 
 func (l *watchedList) tell(event, name string) {
 	l.mu.Lock()

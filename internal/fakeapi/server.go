@@ -49,6 +49,13 @@ func (s *Server) SetGroups(groups ...Group) {
 	s.change(func([]Group) []Group { return groups })
 }
 
+// Groups is what is served. The slices in it are the server's.
+func (s *Server) Groups() []Group {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.world.groups)
+}
+
 // SetPeers sets versions that only another API server of the cluster serves. From 1.36
 // (KEP-4020) they are in the aggregated documents, but for who asks for profile=nopeer, and
 // not at their own paths nor in the lists.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -192,6 +193,44 @@ func TestWatchesLastForMinutes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A list takes no more memory than its bound, however many objects are in it; one that is larger
+// is refused. A stream of events that never ends leaves the heap as it is, and is read with pauses,
+// so that it costs no busy processor.
+func TestWatchesTakeLittleMemory(t *testing.T) {
+	items := func(size int) []answer {
+		body := list + `"metadata":{"resourceVersion":"5"},"items":[` + strings.Repeat("{},", size/3) + "{}]}"
+		return slices.Repeat([]answer{{body: body, end: io.EOF}}, 100)
+	}
+	for name, api := range map[string]*watchAPI{
+		"a list within the bound": {lists: items(1 << 20), watches: []answer{{}}},
+		"a list beyond it":        {lists: items(8 << 20), watches: []answer{{}}},
+		"events":                  {watches: []answer{{body: strings.Repeat(added, 64<<20/len(added)), end: io.EOF}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live, all := heap()
+			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+				time.Sleep(10 * time.Second)
+				liveNow, allNow := heap()
+				lists, watches := api.count()
+				t.Logf("%d lists and %d watches, %d KiB live, %d KiB allocated in all", lists, watches, (liveNow-live)>>10, (allNow-all)>>10)
+				if liveNow-live > 1<<20 || name != "events" && allNow-all > int64(12*lists*(2<<20)) {
+					t.Errorf("%d bytes are kept, %d were allocated for %d lists", liveNow-live, allNow-all, lists)
+				}
+				if w.Watching() == (name == "a list beyond it") || watches > 1 {
+					t.Errorf("watching: %v, after %d watches", w.Watching(), watches)
+				}
+			})
+		})
+	}
+}
+
+func heap() (live, all int64) {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc), int64(stats.TotalAlloc)
 }
 
 // An answer is what a server sends to a list or a watch.
@@ -388,6 +427,3 @@ func whileWatching(t *testing.T, api *watchAPI, test func(t *testing.T, w *watch
 		test(t, w)
 	})
 }
-
-// unlogged writes nothing.
-func unlogged(func(logr.Logger)) {}

@@ -88,6 +88,10 @@ type history struct {
 	began  Tick // when a read began that ends later
 	from   *Snapshot
 	before *Snapshot // the last document
+
+	asked    Query // what a lookup looks for
+	progress Progress
+	its      bool // the read is the lookup's
 }
 
 // newHistory begins with a read of the document, unless text is empty.
@@ -106,13 +110,21 @@ func (h *history) tick() Tick {
 
 func (h *history) document(text string) { h.documentAt(text, h.tick()) }
 
-func (h *history) documentAt(text string, now Tick) { h.Snapshot = h.WithDocument(h.list(text), now) }
+func (h *history) documentAt(text string, now Tick) {
+	h.Snapshot = h.WithDocument(h.list(text), now)
+	h.note(Read{}, now, false)
+}
+
+// note tells a lookup how a read of its own has ended.
+func (h *history) note(r Read, now Tick, gone bool) {
+	if h.its {
+		h.progress.Note(r, Outcome{Tick: now, Times: h.progress.Done[r].Times + 1, Gone: gone})
+	}
+}
 
 func (h *history) resetAll() { h.Snapshot = h.Reset(h.tick()) }
 
 func (h *history) resetGroup(group string) { h.Snapshot = h.ResetGroup(group, h.tick()) }
-
-func (h *history) group(name string, v ...string) { h.groupAt(h.tick(), name, v...) }
 
 func (h *history) live(text string) { each(text, func(w string) { h.liveAt(w, h.tick(), h.Snapshot) }) }
 
@@ -144,15 +156,17 @@ func (h *history) list(text string) *List {
 func (h *history) liveAt(word string, now Tick, from *Snapshot) {
 	group, v := parseVersion(word)
 	h.Snapshot = h.WithVersion(group, v.Name, Found{Table: v.Table, Err: v.Err}, now, max(now, h.now)+1, from)
+	h.note(Read{Part: PartVersion, Group: group, Version: v.Name}, now, v.Table == nil)
 }
 
-// groupAt reads the list of a group. The first version is the preferred one.
-func (h *history) groupAt(now Tick, name string, versions ...string) {
+// groupAt reads the list of a group, as liveAt does. The first version is the preferred one.
+func (h *history) groupAt(now Tick, from *Snapshot, name string, versions ...string) {
 	preferred := ""
 	if len(versions) > 0 {
 		preferred = versions[0]
 	}
-	h.Snapshot = h.WithList(name, versions, preferred, nil, now, h.Snapshot)
+	h.Snapshot = h.WithList(name, versions, preferred, nil, now, from)
+	h.note(Read{Part: PartList, Group: name}, now, false)
 }
 
 // text writes down what is known.

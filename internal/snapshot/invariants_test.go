@@ -170,7 +170,7 @@ func (q *sequence) step() string {
 		return fmt.Sprintf("document at %d %s", now, served)
 	case 5:
 		now := q.tick()
-		q.begin(func() { q.groupAt(now, group, versionsIn(served, group)...) })
+		q.begin(func() { q.groupAt(now, q.Snapshot, group, versionsIn(served, group)...) })
 		return fmt.Sprintf("list of %q at %d", group, now)
 	default:
 		word := wordOf(served, group+"/"+version)

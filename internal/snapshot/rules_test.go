@@ -25,7 +25,10 @@ import (
 //	prefer VERSION GROUP VERSION...  the same, with another preferred version
 //	doc@5, live@5, list@5   one that began at 5
 //	begin, end WORDS        live reads, from their beginning to their end
+//	end list GROUP VERSION...  that of a list
 //	reset [GROUP]           what it says
+//	ask GROUP KIND [VERSION...]  a lookup begins
+//	its live WORDS, its list GROUP VERSION..., its doc WORDS  reads of that lookup; others are not
 //
 // These print what is known; newHistory says how. Others print something else:
 //
@@ -34,6 +37,8 @@ import (
 //	many RESOURCE                 the groups and versions in which a lookup without a group finds it
 //	pending                       the groups whose reset is pending
 //	due [all]                     what a refresh reads, with a subscriber to all; behind the bar in turn
+//	any RESOURCE                  the group and version in which such a lookup finds it first
+//	left                          the reads that the lookup still needs
 //	apart                         how many groups are not the document's
 //	changes                       what changed since the last document but one
 func TestRules(t *testing.T) {
@@ -83,6 +88,9 @@ func (h *history) do(command string, args []string) (string, error) {
 		}
 		return h.tick()
 	}
+	if h.its = command == "its"; h.its {
+		command, args = args[0], args[1:]
+	}
 	switch command {
 	case "new":
 		*h = *newHistory(true, "")
@@ -94,12 +102,19 @@ func (h *history) do(command string, args []string) (string, error) {
 			h.liveAt(word, tick(), h.Snapshot)
 		}
 	case "list":
-		h.groupAt(tick(), args[0], args[1:]...)
+		h.groupAt(tick(), h.Snapshot, args[0], args[1:]...)
 	case "prefer":
 		h.Snapshot = h.WithList(args[1], args[2:], args[0], nil, h.tick(), h.Snapshot)
+	case "ask":
+		h.asked = KindQuery(schema.GroupKind{Group: args[0], Kind: args[1]}, args[2:])
+		h.progress = Progress{Began: h.now, Done: map[Read]Outcome{}}
 	case "begin":
 		h.began, h.from = h.tick(), h.Snapshot
 	case "end":
+		if args[0] == "list" {
+			h.groupAt(h.began, h.from, args[1], args[2:]...)
+			break
+		}
 		for _, word := range args {
 			h.liveAt(word, h.began, h.from)
 		}
@@ -134,6 +149,16 @@ func (h *history) tell(command string, args []string) (string, error) {
 		return strings.Join(versions, " ") + map[bool]string{false: ", not current"}[current], nil
 	case "many":
 		return strings.Join(groupsWith(h.Snapshot, args[0]), " "), nil
+	case "any":
+		kind, current, err := h.KindFor(schema.GroupVersionResource{Resource: args[0]})
+		if err != nil {
+			return "nothing", nil
+		}
+		return kind.GroupVersion().String() + map[bool]string{false: ", not current"}[current], nil
+	case "left":
+		found, _ := h.finds(h.asked.Group, h.asked.Name, h.asked.Versions...)
+		h.progress.Found = found != ""
+		return cmp.Or(textOf(slices.Concat(h.Missing(h.asked, h.progress)...)), "nothing"), nil
 	case "pending":
 		pending := []string{}
 		for _, g := range h.groups {
