@@ -27,7 +27,7 @@ import (
 //	begin, end WORDS        live reads, from their beginning to their end
 //	end list GROUP VERSION...  that of a list
 //	reset [GROUP]           what it says
-//	ask GROUP KIND [VERSION...]  a lookup begins
+//	ask GROUP KIND [VERSION...], ask any RESOURCE [VERSION]  a lookup begins
 //	its live WORDS, its list GROUP VERSION..., its doc WORDS  reads of that lookup; others are not
 //
 // These print what is known; newHistory says how. Others print something else:
@@ -107,6 +107,9 @@ func (h *history) do(command string, args []string) (string, error) {
 		h.Snapshot = h.WithList(args[1], args[2:], args[0], nil, h.tick(), h.Snapshot)
 	case "ask":
 		h.asked = KindQuery(schema.GroupKind{Group: args[0], Kind: args[1]}, args[2:])
+		if args[0] == "any" {
+			h.asked = ResourceQuery(schema.GroupVersionResource{Resource: args[1], Version: strings.Join(args[2:], "")})
+		}
 		h.progress = Progress{Began: h.now, Done: map[Read]Outcome{}}
 	case "begin":
 		h.began, h.from = h.tick(), h.Snapshot
@@ -157,7 +160,8 @@ func (h *history) tell(command string, args []string) (string, error) {
 		return kind.GroupVersion().String() + map[bool]string{false: ", not current"}[current], nil
 	case "left":
 		found, _ := h.finds(h.asked.Group, h.asked.Name, h.asked.Versions...)
-		h.progress.Found = found != ""
+		_, _, err := h.KindFor(schema.GroupVersionResource{Resource: h.asked.Name, Version: strings.Join(h.asked.Versions, "")})
+		h.progress.Found = found != "" || h.asked.ByResource && err == nil
 		return cmp.Or(textOf(slices.Concat(h.Missing(h.asked, h.progress)...)), "nothing"), nil
 	case "pending":
 		pending := []string{}
