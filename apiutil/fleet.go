@@ -89,10 +89,10 @@ func (f *Fleet) For(key string, cfg *rest.Config, httpClient *http.Client) (*Dyn
 			return m, nil
 		}
 		f.put(key, m, nil)
-		if !f.timed || len(f.mappers) > f.most() {
+		if !f.timed || len(f.mappers) > cmp.Or(f.MaxMappers, 1000) {
 			defer f.trim()
 		}
-	} else if m.reloader.Due() {
+	} else if m.reloader.Stale() {
 		m.Reset() // whoever begins with it now begins with what is served now
 	}
 	f.turn++
@@ -194,8 +194,6 @@ func (f *Fleet) remove(key string) {
 	}
 }
 
-func (f *Fleet) most() int { return cmp.Or(f.MaxMappers, 1000) }
-
 // trim removes what was not used for IdleTimeout and, if there is one more than
 // MaxMappers, what was used least recently. The caller holds mu.
 func (f *Fleet) trim() {
@@ -216,7 +214,7 @@ func (f *Fleet) trim() {
 			}
 		}
 	}
-	if idle > f.most() {
+	if idle > cmp.Or(f.MaxMappers, 1000) {
 		f.remove(oldest)
 	}
 	if idle > 0 && !f.timed {

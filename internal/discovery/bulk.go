@@ -55,6 +55,11 @@ func (c *Client) Document(ctx context.Context) (*snapshot.List, error) {
 	}
 	if core != c.core || named != c.named {
 		c.core, c.named, c.list = core, named, listOf(core, named, c.list)
+		for _, h := range []*half{core, named} {
+			for i, g := range h.groups { // one copy of each: the list keeps those that say the same
+				h.groups[i] = c.list.Group(g.Name())
+			}
+		}
 	}
 	return c.list, nil
 }
@@ -109,6 +114,7 @@ func (c *Client) readHalf(ctx context.Context, path string, last *half) (*half, 
 func merge(groups []*snapshot.Group) []*snapshot.Group {
 	merged := make([]*snapshot.Group, 0, len(groups))
 	place := make(map[string]int, len(groups))
+	joined := map[int]*builder{}
 	for _, g := range groups {
 		i, again := place[g.Name()]
 		if !again {
@@ -116,10 +122,14 @@ func merge(groups []*snapshot.Group) []*snapshot.Group {
 			merged = append(merged, g)
 			continue
 		}
-		b := builder{name: g.Name(), preferred: merged[i].Preferred(), versions: slices.Clone(merged[i].Versions())}
-		for _, v := range g.Versions() {
-			b.add(v)
+		if joined[i] == nil {
+			joined[i] = &builder{name: g.Name(), preferred: merged[i].Preferred(), versions: slices.Clone(merged[i].Versions())}
 		}
+		for _, v := range g.Versions() {
+			joined[i].add(v)
+		}
+	}
+	for i, b := range joined {
 		merged[i] = b.group()
 	}
 	return merged

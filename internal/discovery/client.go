@@ -62,7 +62,8 @@ type Client struct {
 func NewClient(cfg *rest.Config, httpClient *http.Client, options Options) (*Client, error) {
 	base, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil { // not shown: it may quote a user and a password
-		return nil, fmt.Errorf("the host %q must be a URL or a host:port pair", cfg.Host[strings.LastIndex(cfg.Host, "@")+1:])
+		host, _, _ := strings.Cut(cfg.Host[strings.LastIndex(cfg.Host, "@")+1:], "?")
+		return nil, fmt.Errorf("the host %q must be a URL or a host:port pair", host)
 	}
 	own := *httpClient
 	own.CheckRedirect = sameHost(httpClient.CheckRedirect)

@@ -72,7 +72,7 @@ func cause(err error) error {
 func (c *Client) statusError(seen *exchange) error {
 	text := fmt.Sprintf("the server answered %d %s", seen.code, http.StatusText(seen.code))
 	if said, ok := statusOf(seen.body); ok && said.Message != "" {
-		text += ": " + c.redact(said.Message, seen.sent)
+		text = c.redact(text+": "+c.redact(said.Message, seen.sent), seen.sent)
 	}
 	if seen.code == http.StatusNotFound {
 		// Not a StatusError: this must not look like the absence of an API.

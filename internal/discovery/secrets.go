@@ -92,10 +92,10 @@ func harmless(header string) bool {
 
 // repeats reports whether a body has the credentials in it that were sent to get it. The names of
 // APIs are shown in errors, in the log and on the debug page. A short password may be a part of
-// such a name.
+// such a name, and so may what other headers have.
 func (c *Client) repeats(body []byte, sent *http.Request) bool {
-	_, token, _ := strings.Cut(sent.Header.Get("Authorization"), " ")
-	return slices.ContainsFunc(append([]string{token}, c.secrets...), func(secret string) bool {
+	credentials := &http.Request{Header: http.Header{"Authorization": sent.Header["Authorization"], "Cookie": sent.Header["Cookie"]}}
+	return slices.ContainsFunc(append(sentBy(credentials), c.secrets...), func(secret string) bool {
 		return len(secret) >= 16 && bytes.Contains(body, []byte(secret))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -34,8 +35,8 @@ type exchange struct {
 func (x *exchange) success() bool { return x.code >= 200 && x.code <= 299 }
 
 func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, error) {
-	to := c.base.JoinPath(r.path)
-	to.RawQuery = r.params.Encode()
+	to := *c.base // as client-go's REST client does
+	to.Path, to.RawPath, to.RawQuery = path.Join("/", c.base.Path, r.path), "", r.params.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
 	if err != nil {
 		return nil, err
