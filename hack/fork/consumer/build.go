@@ -3,7 +3,6 @@
 package consumer
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -122,30 +120,13 @@ func (p *progress) Write(written []byte) (int, error) {
 	return len(written), nil
 }
 
-// requirement matches a line of a go.mod that requires a module, without a comment.
-var requirement = regexp.MustCompile(`(?m)^(?:require)?[ \t]*(\S+[ \t]+v\S+)[ \t]*(?://.*)?$`)
-
-// moved says in a line what the build made of go.mod and go.sum. Of the requirements that
-// moved it names one, client-go before all others: "k8s.io/client-go v0.37.0 and 12 more".
+// moved says in a line how much the build added to go.sum and go.mod.
 func moved(with, after contents) string {
-	var said, moves []string
-	if n := len(newLines(with[goSum], after[goSum])); n > 0 {
-		said = append(said, fmt.Sprintf("go.sum: %d lines", n))
-	}
-	for _, found := range requirement.FindAllSubmatch(unixLines(after[goMod]), -1) {
-		switch now := string(found[1]); {
-		case bytes.Contains(with[goMod], found[1]):
-		case strings.HasPrefix(now, "k8s.io/client-go "):
-			moves = slices.Insert(moves, 0, now)
-		default:
-			moves = append(moves, now)
+	var said []string
+	for _, name := range []string{goSum, goMod} {
+		if n := len(newLines(with[name], after[name])); n > 0 {
+			said = append(said, fmt.Sprintf("%s: %d lines", name, n))
 		}
-	}
-	switch more := len(moves) - 1; {
-	case more == 0:
-		said = append(said, "go.mod: "+moves[0])
-	case more > 0:
-		said = append(said, fmt.Sprintf("go.mod: %s and %d more", moves[0], more))
 	}
 	return strings.Join(said, "; ")
 }

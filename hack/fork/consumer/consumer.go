@@ -85,7 +85,7 @@ func (j *job) look() error {
 // clear removes what a run leaves that has not come to its end, and the folder above the
 // tree if nothing is in it. Nothing of that is used.
 func (j *job) clear() {
-	_ = j.at.Clear()
+	_ = errors.Join(j.at.Clear(), tree.Place(j.path(goMod)).Clear(), tree.Place(j.path(goSum)).Clear())
 	above := filepath.Dir(string(j.at))
 	if info, err := os.Lstat(above); err == nil && info.IsDir() { // a link was the user's before
 		_ = os.Remove(above) // it fails if something is in it

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -51,14 +52,34 @@ func (j *job) write(want contents) (err error) {
 		case bytes.Equal(data, j.now[name]):
 		case len(data) == 0:
 			err = os.Remove(j.path(name))
-		default: // not through a rename: the file keeps its mode, and may be a link
-			err = os.WriteFile(j.path(name), data, 0o644)
+		default:
+			err = replaceFile(j.path(name), data)
 		}
 		if err != nil {
 			return fmt.Errorf("write %s: %w", j.show(j.path(name)), err)
 		}
 	}
 	return nil
+}
+
+// replaceFile replaces a file in one step. It keeps its mode, and what leads to it if it is a link.
+func replaceFile(name string, data []byte) error {
+	if to, err := filepath.EvalSymlinks(name); err == nil {
+		name = to
+	}
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(name); err == nil {
+		mode = info.Mode().Perm()
+	}
+	aside := tree.Place(name).Scratch()
+	err := os.WriteFile(aside, data, mode)
+	if err == nil {
+		err = os.Chmod(aside, mode) // whatever the umask is
+	}
+	if err == nil {
+		err = os.Rename(aside, name)
+	}
+	return errors.Join(err, os.RemoveAll(aside))
 }
 
 // readFiles reads go.mod and go.sum, and finds out what undoing makes of them: byte for byte

@@ -108,6 +108,27 @@ func TestUndoKeepsTheUsersChanges(t *testing.T) {
 	}
 }
 
+// go.mod is replaced in one step, and never written: so it is whole whenever a run is killed.
+func TestGoModIsReplaced(t *testing.T) {
+	dir := forktest.Consumer(t)
+	was, linked, real := forktest.Text(t, dir, "go.mod"), filepath.Join(dir, "go.mod"), filepath.Join(t.TempDir(), "go.mod")
+	for _, err := range []error{os.Rename(linked, real), os.Symlink(real, linked), os.Link(real, real+".other"), os.Chmod(real, 0o640)} {
+		if err != nil {
+			t.Skip(err)
+		}
+	}
+	before := forktest.Snapshot(t, filepath.Dir(real))
+	into.must(t, dir, nil)
+	if other := forktest.Text(t, filepath.Dir(real), "go.mod.other"); other != was {
+		t.Errorf("go.mod was written in place:\n%s", other)
+	}
+	undo.must(t, dir, nil)
+	forktest.Same(t, before, forktest.Snapshot(t, filepath.Dir(real)))
+	if to, err := os.Readlink(linked); to != real {
+		t.Errorf("go.mod leads to %q, %v", to, err)
+	}
+}
+
 func TestUndoKeepsModeAndUntidyText(t *testing.T) {
 	dir := forktest.Consumer(t)
 	forktest.Write(t, dir, "go.mod", strings.ReplaceAll("// mine\n\n\n"+forktest.Text(t, dir, "go.mod"), "\n", "\r\n"))

@@ -3,6 +3,7 @@
 package tree
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -15,6 +16,7 @@ var requesters = []struct{ file, follower string }{
 	{"unstructured_client.go", "resources."},
 	{"metadata_client.go", ""},
 	{"watch.go", "<BASE>.typedClient.resources."},
+	{"namespaced_client.go", ""}, // calls others, with a note of its namespace
 }
 
 var (
@@ -42,6 +44,10 @@ func (d *draft) follow() error {
 		text := string(upstream)
 		for _, head := range heads {
 			with := following(head[1], head[2], head[3], head[4], head[5], r.follower)
+			if clientDir+"/"+r.file == namespacedFile {
+				of := regexp.MustCompile(`\b` + head[1] + `(\.namespacedclient)?\.namespace\b`).FindString(text)
+				with = head[0] + "\n\tctx = named(ctx, " + of + ")"
+			}
 			text = strings.Replace(text, head[0], d.noted.fill(with), 1)
 		}
 		d.files[clientDir+"/"+r.file] = []byte(text)
@@ -59,12 +65,13 @@ func following(receiver, typeName, name, params, results, follower string) strin
 	if does == "" {
 		does = "writes"
 	}
+	with := map[string]string{"DeleteAllOf": "named(ctx, (&DeleteAllOfOptions{}).ApplyOptions(opts).Namespace)"}[name]
 	named, assigned := "err error", "err"
 	if first, two := strings.CutSuffix(results, ", error)"); two {
 		named, assigned = "result "+first[1:]+", err error", "result, err"
 	}
 	return fmt.Sprintf(`func (%s %s) %s(%s) (%s) {
-	err = %[1]s.%[6]sfollowing(ctx, %[7]s, %[8]s, func() (err error) {
+	err = %[1]s.%[6]sfollowing(%[13]s, %[7]s, %[8]s, func() (err error) {
 		%[9]s = %[1]s.%[10]sOnce(%[11]s)
 		return err
 	})
@@ -72,5 +79,5 @@ func following(receiver, typeName, name, params, results, follower string) strin
 }
 
 func (%[1]s %[2]s) %[10]sOnce(%[4]s) %[12]s {`,
-		receiver, typeName, name, params, named, follower, object, does, assigned, strings.ToLower(name[:1])+name[1:], args, results)
+		receiver, typeName, name, params, named, follower, object, does, assigned, strings.ToLower(name[:1])+name[1:], args, results, cmp.Or(with, "ctx"))
 }
