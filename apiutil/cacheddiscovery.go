@@ -148,15 +148,14 @@ func (d *cachedDiscovery) fill(r *reading) error {
 	cache := memory.NewMemCacheClient(d.DiscoveryInterface)
 	cache.Invalidate() // if c has a cache, too
 	_, lists, err := cache.ServerGroupsAndResources()
-	groups := groupsIn(d.mapper.reloader.Snapshot())
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
 	switch {
 	case err != nil && !partial:
 		return err
-	case len(lists) == 0 || len(groups.Groups) == 0:
+	case len(lists) == 0:
 		return errors.New("the server lists no APIs")
 	}
-	r.groups, r.lists, r.failed = groups, map[schema.GroupVersion]*metav1.APIResourceList{}, failed
+	r.lists, r.failed = map[schema.GroupVersion]*metav1.APIResourceList{}, failed
 	for _, list := range lists {
 		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
 		r.lists[gv] = list
@@ -167,22 +166,29 @@ func (d *cachedDiscovery) fill(r *reading) error {
 		}
 	}
 	d.kept = r.lists
+	r.groups = r.groupsIn(d.mapper.reloader.Snapshot())
 	return nil
 }
 
-// groupsIn returns the groups that a mapper knows. Client-go's lack the versions that fail.
-func groupsIn(s *snapshot.Snapshot) *metav1.APIGroupList {
+// groupsIn returns the groups that a mapper knows, with the versions that were read or failed.
+// Client-go's lack those that fail.
+func (r *reading) groupsIn(s *snapshot.Snapshot) *metav1.APIGroupList {
 	groups := &metav1.APIGroupList{}
 	for _, known := range s.Groups() {
 		g := metav1.APIGroup{Name: known.Name()}
 		for _, version := range known.Versions() {
 			gv := schema.GroupVersion{Group: g.Name, Version: version.Name}
+			if r.lists[gv] == nil && r.failed[gv] == nil {
+				continue
+			}
 			g.Versions = append(g.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
 			if version.Name == known.Preferred() {
 				g.PreferredVersion = g.Versions[len(g.Versions)-1]
 			}
 		}
-		groups.Groups = append(groups.Groups, g)
+		if len(g.Versions) > 0 {
+			groups.Groups = append(groups.Groups, g)
+		}
 	}
 	return groups
 }
