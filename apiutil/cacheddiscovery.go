@@ -221,16 +221,16 @@ func (d *cachedDiscovery) ServerGroups() (*metav1.APIGroupList, error) {
 }
 
 // GroupsAndMaybeResources makes this a discovery.AggregatedDiscoveryInterface, as client-go's
-// cache is. All methods for many lists call it.
+// cache is.
 func (d *cachedDiscovery) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
 	r := d.current()
-	if r.err == nil {
-		d.answered.CompareAndSwap(nil, r)
-	}
 	return r.groups, maps.Clone(r.lists), maps.Clone(r.failed), r.err
 }
 
 func (d *cachedDiscovery) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	if r := d.current(); r.err == nil {
+		d.answered.CompareAndSwap(nil, r)
+	}
 	return discovery.ServerGroupsAndResources(d)
 }
 
