@@ -55,10 +55,9 @@ func (c *Client) Document(ctx context.Context) (*snapshot.List, error) {
 	}
 	if core != c.core || named != c.named {
 		c.core, c.named, c.list = core, named, listOf(core, named, c.list)
-		for _, h := range []*half{core, named} {
-			for i, g := range h.groups { // one copy of each: the list keeps those that say the same
-				h.groups[i] = c.list.Group(g.Name())
-			}
+		// No name comes twice: then the halves are parts of the list, and take no memory of their own.
+		if all, n := c.list.Groups(), len(core.groups); len(all) == n+len(named.groups) {
+			core.groups, named.groups = all[:n:n], all[n:]
 		}
 	}
 	return c.list, nil

@@ -37,9 +37,10 @@ func (s *Snapshot) RESTMapping(gk schema.GroupKind, versions []string) (m *meta.
 		default:
 			continue
 		}
-		if to, ok := v.target(gk.Kind); ok && s.lost(g, v) {
-			break
-		} else if ok {
+		if to, ok := v.target(gk.Kind); ok {
+			if v.Read > 0 && s.lost(g, v) { // the call would cost each hit
+				break
+			}
 			m = new(meta.RESTMapping)
 			g.fill(m, v, gk.Kind, to)
 			return m, current && s.current(g, v) && (!named || g.attempted(versions[i+1:])), nil
