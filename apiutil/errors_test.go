@@ -398,3 +398,16 @@ func TestOwnErrorsAreNoAnswers(t *testing.T) {
 		}
 	}
 }
+
+// A long message of the server is cut, and the error keeps its type.
+func TestLongMessageKeepsTheType(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		for _, length := range []int{10, 970, 5000, 17 << 10} {
+			server.SetFault(fakeapi.All(), fakeapi.Text(http.StatusForbidden, asStatus(strings.Repeat("no ", length/3))))
+			if err := lookUp(m, newKind); !apierrors.IsForbidden(err) || len(err.Error()) > 3000 {
+				t.Errorf("a message of %d bytes: %v", length, err)
+			}
+		}
+	})
+}
