@@ -98,6 +98,9 @@ func (m *DynamicRESTMapper) tellChange(now *snapshot.Snapshot) {
 	if m.logged = now; now.Generation() == before.Generation() || !before.Read() {
 		return
 	}
+	if !m.options.Logger.Enabled() && m.recent.Load() == nil {
+		return // nobody would see what takes a look at each kind
+	}
 	level, names := 0, map[snapshot.ChangeType][]string{}
 	for _, c := range snapshot.Diff(before, now) {
 		gvk := c.Mapping.GroupVersionKind
