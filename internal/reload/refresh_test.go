@@ -59,12 +59,18 @@ func TestAgeBacksOff(t *testing.T) {
 		server.SetFault(fakeapi.All(), fakeapi.Refused())
 		for i, want := range []time.Duration{2 * maxAge, 2 * maxAge, 2 * maxAge} {
 			r.Confirm()
+			if synctest.Wait(); !r.Stale() {
+				t.Errorf("after %d failures what is known is not stale", i+1)
+			}
 			if got := becomesDue(); got != want {
 				t.Errorf("after %d failures due in %v, not %v", i+1, got, want)
 			}
 		}
 		server.ClearFaults()
 		r.Confirm()
+		if synctest.Wait(); r.Stale() {
+			t.Error("after a success what is known is stale")
+		}
 		if got := becomesDue(); got != maxAge {
 			t.Errorf("after a success due in %v, not %v", got, maxAge)
 		}
