@@ -12,17 +12,12 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// byResource is a lookup by resource. find is a function of its own, and no closure, so that a
-// hit allocates nothing for it.
-func byResource[T any](
+// recheckResource is recheck for a lookup by resource. all is whether every match counts, or
+// only the best.
+func recheckResource[T any](
 	ctx context.Context, m *DynamicRESTMapper, resource schema.GroupVersionResource, all bool,
 	find func(*snapshot.Snapshot, schema.GroupVersionResource) (T, bool, error),
 ) (T, error) {
-	answer, current, err := find(m.reloader.Snapshot(), resource)
-	if current {
-		m.hit()
-		return answer, err
-	}
 	q := snapshot.ResourceQuery(resource)
 	q.All = all
 	return recheck(ctx, m, q, func(s *snapshot.Snapshot) (T, bool, error) { return find(s, resource) })

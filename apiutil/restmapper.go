@@ -126,7 +126,12 @@ func (m *DynamicRESTMapper) KindFor(resource schema.GroupVersionResource) (schem
 
 // KindForWithContext is KindFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) KindForWithContext(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return byResource(ctx, m, resource, false, (*snapshot.Snapshot).KindFor)
+	kind, current, err := m.reloader.Snapshot().KindFor(resource)
+	if current {
+		m.hit()
+		return kind, err
+	}
+	return recheckResource(ctx, m, resource, false, (*snapshot.Snapshot).KindFor)
 }
 
 // KindsFor returns every kind that a resource stands for, in the server's order.
@@ -137,7 +142,12 @@ func (m *DynamicRESTMapper) KindsFor(resource schema.GroupVersionResource) ([]sc
 
 // KindsForWithContext is KindsFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) KindsForWithContext(ctx context.Context, resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	return byResource(ctx, m, resource, true, (*snapshot.Snapshot).KindsFor)
+	kinds, current, err := m.reloader.Snapshot().KindsFor(resource)
+	if current {
+		m.hit()
+		return kinds, err
+	}
+	return recheckResource(ctx, m, resource, true, (*snapshot.Snapshot).KindsFor)
 }
 
 // ResourceFor returns a resource with the group, the version and the plural name that
@@ -148,7 +158,12 @@ func (m *DynamicRESTMapper) ResourceFor(input schema.GroupVersionResource) (sche
 
 // ResourceForWithContext is ResourceFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) ResourceForWithContext(ctx context.Context, input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	return byResource(ctx, m, input, false, (*snapshot.Snapshot).ResourceFor)
+	resource, current, err := m.reloader.Snapshot().ResourceFor(input)
+	if current {
+		m.hit()
+		return resource, err
+	}
+	return recheckResource(ctx, m, input, false, (*snapshot.Snapshot).ResourceFor)
 }
 
 // ResourcesFor returns every resource that matches, in the server's order. It
@@ -159,7 +174,12 @@ func (m *DynamicRESTMapper) ResourcesFor(input schema.GroupVersionResource) ([]s
 
 // ResourcesForWithContext is ResourcesFor. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	return byResource(ctx, m, input, true, (*snapshot.Snapshot).ResourcesFor)
+	resources, current, err := m.reloader.Snapshot().ResourcesFor(input)
+	if current {
+		m.hit()
+		return resources, err
+	}
+	return recheckResource(ctx, m, input, true, (*snapshot.Snapshot).ResourcesFor)
 }
 
 // RESTMapping returns the mapping of a kind in the first of the versions that serves it;
@@ -225,9 +245,13 @@ func (m *DynamicRESTMapper) ResourceSingularizer(resource string) (string, error
 // ResourceSingularizerWithContext is ResourceSingularizer. It waits for a read of the
 // server until ctx ends.
 func (m *DynamicRESTMapper) ResourceSingularizerWithContext(ctx context.Context, resource string) (string, error) {
-	singular, err := byResource(ctx, m, schema.GroupVersionResource{Resource: resource}, false, func(s *snapshot.Snapshot, r schema.GroupVersionResource) (string, bool, error) {
-		return s.ResourceSingularizer(r.Resource)
-	})
+	singular, current, err := m.reloader.Snapshot().ResourceSingularizer(resource)
+	if current {
+		m.hit()
+		return singular, err
+	}
+	q := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: resource})
+	singular, err = recheck(ctx, m, q, func(s *snapshot.Snapshot) (string, bool, error) { return s.ResourceSingularizer(resource) })
 	if err != nil {
 		return resource, err
 	}

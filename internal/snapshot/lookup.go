@@ -129,13 +129,14 @@ func noKind(gk schema.GroupKind, versions []string) error {
 }
 
 // KindFor answers meta.RESTMapper.KindFor.
-func (s *Snapshot) KindFor(query schema.GroupVersionResource) (schema.GroupVersionKind, bool, error) {
+func (s *Snapshot) KindFor(query schema.GroupVersionResource) (kind schema.GroupVersionKind, current bool, err error) {
 	q := coerce(query)
 	best, current := s.best(q, kinds)
 	if best.group == nil {
-		return schema.GroupVersionKind{}, false, s.noMatch(query, q)
+		return kind, false, s.noMatch(query, q)
 	}
-	return best.gvk(), current, nil
+	kind.Group, kind.Version, kind.Kind = best.group.name, best.version.Name, best.row.Kind
+	return kind, current, nil
 }
 
 // KindsFor answers meta.RESTMapper.KindsFor.
@@ -153,17 +154,18 @@ func (s *Snapshot) KindsFor(query schema.GroupVersionResource) (found []schema.G
 }
 
 // ResourceFor answers meta.RESTMapper.ResourceFor.
-func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (schema.GroupVersionResource, bool, error) {
+func (s *Snapshot) ResourceFor(query schema.GroupVersionResource) (resource schema.GroupVersionResource, current bool, err error) {
 	q := coerce(query)
 	best, current := s.best(q, resources)
 	if best.group == nil {
-		return schema.GroupVersionResource{}, false, s.noMatch(query, q)
+		return resource, false, s.noMatch(query, q)
 	}
 	if best.several(q) != nil {
 		all, current, _ := s.ResourcesFor(query)
-		return schema.GroupVersionResource{}, current, &meta.AmbiguousResourceError{PartialResource: query, MatchingResources: all}
+		return resource, current, &meta.AmbiguousResourceError{PartialResource: query, MatchingResources: all}
 	}
-	return best.gvr(best.row), current, nil
+	resource.Group, resource.Version, resource.Resource = best.group.name, best.version.Name, best.row.Name
+	return resource, current, nil
 }
 
 // ResourcesFor answers meta.RESTMapper.ResourcesFor.

@@ -51,11 +51,11 @@ func ResourceQuery(resource schema.GroupVersionResource) Query {
 
 // coerce follows coerceResourceForMatching in k8s.io/apimachinery/pkg/api/meta.
 func coerce(query schema.GroupVersionResource) schema.GroupVersionResource {
-	query.Resource = strings.ToLower(query.Resource)
-	if query.Version == runtime.APIVersionInternal {
-		query.Version = ""
+	version := query.Version
+	if version == runtime.APIVersionInternal {
+		version = ""
 	}
-	return query
+	return schema.GroupVersionResource{Group: query.Group, Version: version, Resource: strings.ToLower(query.Resource)}
 }
 
 // specified reports whether version counts in a list of versions to search. client-go ignores
