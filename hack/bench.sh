@@ -67,6 +67,7 @@ done
 
 {
 	echo "date: $(date -u +%F)"
+	echo "commit: $(git rev-parse --short HEAD || true)"
 	printf 'go: %s\ngoos: %s\ngoarch: %s\n' $(go env GOVERSION GOOS GOARCH) # three words
 	echo "cores: $(getconf _NPROCESSORS_ONLN)"
 	go list -m -f '{{.Path}}: {{.Version}}' sigs.k8s.io/controller-runtime k8s.io/client-go | sed 's,.*/,,'
@@ -81,7 +82,7 @@ benchstat() { # what comes after NAME= is not in its tables
 {
 	benchstat -col '/mapper@(stock deferred ours)'
 	benchstat -filter '/mapper:floor OR .name:Publish'
-	[[ -z $before ]] || benchstat -ignore date,go,goos,goarch,cpu,cores,controller-runtime,client-go \
+	[[ -z $before ]] || benchstat -ignore date,commit,go,goos,goarch,cpu,cores,controller-runtime,client-go \
 		-filter '/mapper:(ours OR floor) OR .name:Publish' "before=$work/before.txt"
 } >"$out/benchstat.txt"
 go test -count=1 -v -run '^TestPage$' . -args -raw "$out/raw.txt"

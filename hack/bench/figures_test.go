@@ -183,7 +183,7 @@ const page = `# Benchmark results
 Written by ` + "`hack/bench.sh`" + `: medians of interleaved rounds. [benchstat.txt](benchstat.txt) has all measurements of that run, and how much
 they vary. What each benchmark does is in the comments of [hack/bench](..).
 
-Machine: %s, %s cores, %s/%s, %s, %s.
+Machine: %s, %s cores, %s/%s, %s, %s, commit %s.
 
 - **ours**: this project's mapper. **stock**: controller-runtime's own, %s. **deferred**: client-go's
   ` + "`DeferredDiscoveryRESTMapper`" + ` on a cache in memory, %s.
@@ -208,7 +208,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var head []any
-	for _, key := range []string{"cpu", "cores", "goos", "goarch", "go", "date", "controller-runtime", "client-go"} {
+	for _, key := range []string{"cpu", "cores", "goos", "goarch", "go", "date", "commit", "controller-runtime", "client-go"} {
 		_, after, _ := bytes.Cut(append([]byte("\n"), text...), []byte("\n"+key+": "))
 		value, _, _ := bytes.Cut(after, []byte("\n"))
 		head = append(head, string(value))

@@ -5,7 +5,8 @@
 //
 //	GOTOOLCHAIN=go1.24.13 go test ./hack/ways -v -timeout 1h -args -lines v0.21.0,v0.22.5
 //
-// The rows of docs/compatibility.md are those of the matrix in .github/workflows/nightly.yml.
+// With -k8s it is another k8s.io. The rows of docs/compatibility.md are those of the matrix in
+// .github/workflows/nightly.yml.
 package ways
 
 import (
@@ -33,7 +34,10 @@ import (
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-var lines = flag.String("lines", tree.Lines[0].Newest+","+tree.Newest(), "releases of controller-runtime")
+var (
+	lines = flag.String("lines", tree.Lines[0].Newest+","+tree.Newest(), "releases of controller-runtime")
+	newer = flag.String("k8s", "", "release of k8s.io, v0.38.0-alpha.2 say; default: what controller-runtime requires")
+)
 
 // A version with a new kind comes to a group that a program knows. Stock misses it: else
 // the others would show nothing.
@@ -117,6 +121,9 @@ func operator(t *testing.T, version string) string {
 	forktest.Write(t, dir, "go.mod", fmt.Sprintf("module example.com/operator\n\ngo %s\n\nrequire %s %s\n", mod.Go, tree.Module, version))
 	for _, name := range []string{"main.go", "stock.go"} {
 		forktest.Write(t, dir, name, forktest.Text(t, "testdata", name))
+	}
+	if *newer != "" {
+		forktest.Run(t, dir, "go", "get", "k8s.io/api@"+*newer, "k8s.io/apiextensions-apiserver@"+*newer, "k8s.io/client-go@"+*newer)
 	}
 	forktest.Run(t, dir, "go", "mod", "tidy")
 	return dir

@@ -93,15 +93,15 @@ func (c *comparison) list(title, format string, args ...any) {
 // compare runs the tests of a package on both sides, and again if a test differs. The best of
 // all runs counts. It reports whether there was anything to compare: a test that passes on stock.
 func (c *comparison) compare(pkg string, run func(fork bool) states) bool {
-	stock := run(false)
+	stock, fork := bothSides(run)
 	if !slices.Contains(slices.Collect(maps.Values(stock)), passed) {
 		c.list(notRun, "%s: no test passes on stock", pkg)
 		return false
 	}
-	fork := run(true)
 	for n := 0; n < again && c.judge(pkg, stock, fork, func(string) string { return rerun }); n++ {
-		stock.improve(run(false))
-		fork.improve(run(true))
+		betterStock, betterFork := bothSides(run)
+		stock.improve(betterStock)
+		fork.improve(betterFork)
 	}
 	c.judge(pkg, stock, fork, func(title string) string { return title })
 	for name, is := range fork {
@@ -117,6 +117,19 @@ func (c *comparison) compare(pkg string, run func(fork bool) states) bool {
 		}
 	}
 	return true
+}
+
+// bothSides runs stock beside fork: most tests wait most of the time, and what else the machine
+// does falls on both alike.
+func bothSides(run func(fork bool) states) (stock, fork states) {
+	done := make(chan states)
+	go func() {
+		var of states
+		defer func() { done <- of }() // also if run ends the test
+		of = run(false)
+	}()
+	fork = run(true)
+	return <-done, fork
 }
 
 // judge lists the tests that differ, and reports whether there are any.

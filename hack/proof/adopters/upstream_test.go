@@ -34,7 +34,9 @@ the fork brings along. A package with a test that differs is run three times mor
 each side counts.
 
 API servers: %s; and %s where upstream tests the mapper without
-aggregated discovery. On v0.20 both parts of that test use the latter, because they share a server. %s.
+aggregated discovery. On v0.20 both parts of that test use the latter, because they share a server.
+
+Machine: %s.
 `
 
 // upstream runs upstream's own tests on both sides of releases.
@@ -48,7 +50,7 @@ func TestUpstream(t *testing.T) {
 	needsPage(t)
 	u := &upstream{os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("LEGACY_ASSETS"), results{lists: map[string][]string{}}}
 	version := func(assets string) []byte { return output(t, "", filepath.Join(assets, "kube-apiserver"), "--version") }
-	head := fmt.Sprintf(matrixHead, version(u.latest), version(u.legacy), output(t, "", "go", "env", "GOVERSION"))
+	head := fmt.Sprintf(matrixHead, version(u.latest), version(u.legacy), report.Machine())
 	versions := strings.Split(*releases, ",")
 	if *releases == "" {
 		versions = nil

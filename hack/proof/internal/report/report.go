@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -48,7 +49,7 @@ func (p *Page) Write(file, head string) error {
 	return os.WriteFile(file, []byte(text), 0o644)
 }
 
-// Machine is the processor with the number of its cores, Go, and the day.
+// Machine is the processor with the number of its cores, Go, the day, and the commit.
 func Machine() string {
 	processor := runtime.GOARCH
 	info, _ := os.ReadFile("/proc/cpuinfo") // only Linux has it
@@ -56,7 +57,9 @@ func Machine() string {
 		line, _, _ := strings.Cut(after, "\n")
 		processor = strings.Trim(line, " \t:")
 	}
-	return fmt.Sprintf("%s, %d cores, %s, %s", processor, runtime.NumCPU(), runtime.Version(), time.Now().UTC().Format(time.DateOnly))
+	day := time.Now().UTC().Format(time.DateOnly)
+	commit, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output() // a copy without history has none
+	return strings.TrimSpace(fmt.Sprintf("%s, %d cores, %s, %s, commit %s", processor, runtime.NumCPU(), runtime.Version(), day, commit))
 }
 
 // Rounded returns a duration with three digits, for a reader.
