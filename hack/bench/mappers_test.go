@@ -181,11 +181,13 @@ func groupsOf(n int) []fakeapi.Group { return fakeapi.Typical(n, 2, 3) }
 
 var unique int
 
-// uniqueGroupsOf is groupsOf with names that this process has not seen, so that
-// no mapper profits from what another one has read. Sizes stay the same.
-func uniqueGroupsOf(n int) []fakeapi.Group {
+// uniqueGroupsOf is groupsOf with names that this process has not seen.
+func uniqueGroupsOf(n int) []fakeapi.Group { return renamed(groupsOf(n)) }
+
+// renamed gives groups names that this process has not seen, so that no mapper profits from
+// what another one has read. Sizes stay the same.
+func renamed(groups []fakeapi.Group) []fakeapi.Group {
 	unique++
-	groups := groupsOf(n)
 	for i := range groups {
 		groups[i].Name = strings.Replace(groups[i].Name, "example", fmt.Sprintf("%07d", unique), 1)
 	}

@@ -105,6 +105,36 @@ func BenchmarkOnceApart(b *testing.B) {
 	}
 }
 
+// BenchmarkOnceCRDs: the first lookup of a program, and one when it has to know what is
+// served now (as in BenchmarkRefresh), on a server with as many CRDs as kubernetes/kubernetes#106016
+// tells of, and with fewer. Five CRDs have a group.
+func BenchmarkOnceCRDs(b *testing.B) {
+	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
+		for _, crds := range []int{100, 500, 1900} {
+			for _, f := range flavours {
+				b.Run(fmt.Sprintf("mode=%s/crds=%d/mapper=%s", mode, crds, f.name), func(b *testing.B) {
+					e := newEndpoint(renamed(fakeapi.Typical(crds/5, 1, 5)))
+					e.server.SetForms(forms)
+					e.render(b, f.accept)
+					mapper := f.newMapper(b, e)
+					for b.Loop() {
+						for _, phase := range []string{"cold", "warm"} {
+							runtime.GC()
+							start := time.Now()
+							mustFind(b, mapper, e.kind)
+							b.ReportMetric(float64(time.Since(start)), phase+"-ns")
+							requests, docBytes := e.traffic()
+							b.ReportMetric(float64(requests), phase+"-requests")
+							b.ReportMetric(float64(docBytes), phase+"-B")
+							mapper = f.fresh(b, e, mapper)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
 // atOnce measures n lookups at once of a warm mapper.
 func (f flavour) atOnce(b *testing.B, e *endpoint, n int, ask func(mapper meta.RESTMapper, e *endpoint, i int) error) {
 	for b.Loop() {
