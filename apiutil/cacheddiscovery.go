@@ -246,7 +246,9 @@ func (d *cachedDiscovery) ServerResourcesForGroupVersion(groupVersion string) (*
 	gv, _ := schema.ParseGroupVersion(groupVersion)
 	r := d.current()
 	if r.err == nil && r.lists[gv] == nil && r.failed[gv] == nil {
-		_ = d.refresh()
+		if err := d.refresh(); err != nil {
+			return nil, err
+		}
 		r = d.current()
 	}
 	switch list, err := r.lists[gv], r.failed[gv]; {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -35,7 +36,7 @@ func (m *DynamicRESTMapper) Confirm(ctx context.Context, mapping *meta.RESTMappi
 		select {
 		case <-read:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return nil, discovery.Cause(ctx)
 		}
 	}
 	return mappingIn(m.reloader.Snapshot(), gvk)
@@ -61,9 +62,13 @@ const (
 	mostConfirmed = 4096 // bounds of how many versions something is remembered
 )
 
-// mappingIn returns the mapping of a kind in a snapshot.
+// mappingIn returns the mapping of a kind in a snapshot. A version that could not be read the last
+// time proves no absence.
 func mappingIn(s *snapshot.Snapshot, gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 	mapping, _, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
+	if v := s.Group(gvk.Group).Version(gvk.Version); err != nil && v != nil && v.Err != nil {
+		err = &ErrResourceDiscoveryFailed{gvk.GroupVersion(): v.Err}
+	}
 	return mapping, err
 }
 

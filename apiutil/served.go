@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
+	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -45,7 +46,7 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 			return mappings, nil
 		}
 		if ctx.Err() != nil {
-			return nil, errors.Join(fmt.Errorf("waiting for %v to be served: %w", missing, context.Cause(ctx)), err)
+			return nil, errors.Join(fmt.Errorf("waiting for %v to be served: %w", missing, discovery.Cause(ctx)), err)
 		}
 		select {
 		case <-due:

@@ -107,6 +107,6 @@ func (m *DynamicRESTMapper) Healthz(*http.Request) error {
 
 // Generation returns a number that moves when the mapper learns of a change of the
 // served API, and only then: when a group, version or kind comes or goes, or a kind's
-// scope, resource name, verbs or preferred version changes. It takes no lock and sends no
+// scope, names, verbs or preferred version changes. It takes no lock and sends no
 // request.
 func (m *DynamicRESTMapper) Generation() uint64 { return m.reloader.Snapshot().Generation() }

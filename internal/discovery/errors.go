@@ -4,6 +4,7 @@ package discovery
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -49,6 +50,10 @@ var errNotServed = errors.New("the server answered 404 Not Found")
 // ErrNotSent is the cause if a request never left the program, because its own rate limiter
 // did not let it. That says nothing about the server.
 var ErrNotSent = errors.New("the request was not sent")
+
+// Cause is context.Cause for an error that a lookup returns: a program's own cause must not look
+// like an answer of the server.
+func Cause(ctx context.Context) error { return cause(context.Cause(ctx)) }
 
 // cause returns why a request got no complete answer. It drops the URL, which may hold
 // credentials; Error has the path. An error of the program's own transport may be about

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -46,7 +47,7 @@ type flights struct {
 // on only if another caller waits for it; otherwise it has ended when do returns.
 func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick, abandon bool) (*flight, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx) // otherwise a flight might start for nobody
+		return nil, discovery.Cause(ctx) // otherwise a flight might start for nobody
 	}
 	f := fs.join(r, since)
 	select {
@@ -56,7 +57,7 @@ func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick,
 		if fs.leave(f, abandon) {
 			<-f.done
 		}
-		return nil, context.Cause(ctx)
+		return nil, discovery.Cause(ctx)
 	}
 }
 

@@ -41,7 +41,8 @@ type lookup struct {
 
 // silentWait is how long a lookup waits for a read after another one in the group got no answer,
 // and for a document that it can do without. So does a lookup of something known if a read that
-// it may need got no answer the last time. So an outage costs no RequestTimeout.
+// it may need got no answer the last time; otherwise it waits twice as long for a version or a
+// list. So an outage costs no RequestTimeout.
 const silentWait = 3 * time.Second
 
 // Lookup answers a lookup. While the snapshot does not answer it, it makes the next of the
@@ -89,9 +90,12 @@ func (r *Reloader) unanswered(s *snapshot.Snapshot, q snapshot.Query) bool {
 	waits := func(read snapshot.Read) bool {
 		return read.Part == snapshot.PartDocument || slices.Contains(groups, s.Group(read.Group))
 	}
-	return discovery.Unanswered(r.Health().Document.Err) || r.flights.overdue(waits) || slices.ContainsFunc(groups, func(g *snapshot.Group) bool {
-		return slices.ContainsFunc(g.Versions(), func(v snapshot.Version) bool { return discovery.Unanswered(v.Err) })
-	})
+	return discovery.Unanswered(r.Health().Document.Err) || r.flights.overdue(waits) || slices.ContainsFunc(groups, hangs)
+}
+
+// hangs reports whether a version of g gave no answer the last time.
+func hangs(g *snapshot.Group) bool {
+	return slices.ContainsFunc(g.Versions(), func(v snapshot.Version) bool { return discovery.Unanswered(v.Err) })
 }
 
 // make makes the first of the reads if they are of one group: upstream's counting transport
@@ -116,7 +120,7 @@ func (l *lookup) make(ctx context.Context, groups [][]snapshot.Read) error {
 		}
 		return nil
 	})
-	return context.Cause(ctx)
+	return discovery.Cause(ctx)
 }
 
 // read makes a read and notes its outcome. It returns an error only if ctx ended.
@@ -158,7 +162,7 @@ func (l *lookup) wait(r snapshot.Read) time.Duration {
 		return silentWait / 10
 	case l.brief || spare || silent:
 		return silentWait
-	case l.p.Found && l.p.Done[snapshot.Read{}].Silent:
+	case l.p.Found && r.Part != snapshot.PartDocument:
 		return 2 * silentWait // the server may be slow, and what is known is from before a reset
 	}
 	return -1

@@ -25,14 +25,21 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	differing, dropped := r.Snapshot().Due(r.subscribers.Load() > 0)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- r.readInOrder(ctx, dropped, func(read snapshot.Read, o snapshot.Outcome) bool {
+		ended <- r.readInOrder(ctx, dropped, true, func(read snapshot.Read, o snapshot.Outcome) bool {
 			return o.Err != nil || r.Snapshot().Serves(read.Group, read.Version)
 		})
 	}()
-	_ = inParallel(differing, func(reads []snapshot.Read) error { return r.readInOrder(ctx, reads, silent) })
+	_ = inParallel(differing, func(reads []snapshot.Read) error {
+		if !hangs(r.Snapshot().Group(reads[0].Group)) {
+			return r.readInOrder(ctx, reads, true, silent)
+		}
+		brief, cancel := context.WithTimeout(ctx, silentWait) // else groups that hang would hold up the next refresh
+		defer cancel()
+		return r.readInOrder(brief, reads, false, silent)
+	})
 	<-ended
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return discovery.Cause(ctx)
 	}
 	r.age.next(1)
 	return nil
@@ -53,11 +60,11 @@ func (r *Reloader) ReadDocument(ctx context.Context) error {
 func silent(_ snapshot.Read, o snapshot.Outcome) bool { return discovery.Unanswered(o.Err) }
 
 // readInOrder makes reads one after the other. It joins the errors of those that failed. It
-// stops when ctx ends, and after the first outcome that is the last.
-func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read, last func(snapshot.Read, snapshot.Outcome) bool) error {
+// stops when ctx ends, with abandon for all of them, and after the first outcome that is the last.
+func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read, abandon bool, last func(snapshot.Read, snapshot.Outcome) bool) error {
 	var errs []error
 	for _, read := range reads {
-		f, err := r.flights.do(ctx, read, never, true)
+		f, err := r.flights.do(ctx, read, never, abandon)
 		if err != nil {
 			return errors.Join(append(errs, fmt.Errorf("read group %q: %w", read.Group, err))...)
 		}
@@ -77,12 +84,12 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 		lists[i] = []snapshot.Read{{Part: snapshot.PartList, Group: group}}
 	}
 	return inParallel(lists, func(list []snapshot.Read) error {
-		err := r.readInOrder(ctx, list, silent)
+		err := r.readInOrder(ctx, list, true, silent)
 		if ctx.Err() != nil {
 			return err
 		}
 		versions := r.Snapshot().LiveReads(list[0].Group)
-		failed := r.readInOrder(ctx, versions[:len(versions)-1], silent)
+		failed := r.readInOrder(ctx, versions[:len(versions)-1], true, silent)
 		return errors.Join(err, failed)
 	})
 }

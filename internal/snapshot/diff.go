@@ -143,7 +143,8 @@ func servedDifferently(a, b *Snapshot) bool {
 // them in the same order; g may be nil.
 func (g *Group) servesLike(other *Group) bool {
 	return g == other || slices.EqualFunc(g.served(), other.served(), func(a, b *Version) bool {
-		return a.Name == b.Name && (a.Table == nil || b.Table == nil || a.Table.servesLike(b.Table))
+		unread := a.Table == nil && a.Err == nil || b.Table == nil && b.Err == nil
+		return a.Name == b.Name && (unread || a.Table.servesLike(b.Table))
 	})
 }
 
