@@ -73,6 +73,10 @@ var targets = []target{
 	// Many clusters in one process: 32 MiB for 1,000 of them.
 	{what: "1,000 clusters of 300 groups, 80 % of the clusters equal: heap of each mapper", most: 32 << 20 / 1000, of: `OnceClusters/equal=clusters/groups=300/mapper=ours B/mapper`},
 	{what: "1,000 clusters of 300 groups, 80 % of the groups equal: heap of each mapper", most: 32 << 20 / 1000, of: `OnceClusters/equal=groups/groups=300/mapper=ours B/mapper`},
+	// What the fork adds to a client and to a cache. 5 % is noise.
+	{what: "Get through a client: time, fork ÷ stock", most: 1.05, of: `OnceGets/mapper=fork live-ns`, by: "mapper=fork mapper=stock"},
+	{what: "Get from a cache: time, fork ÷ stock", most: 1.1, of: `OnceGets/mapper=fork cached-ns`, by: "mapper=fork mapper=stock"},
+
 	{what: "300 clients a round on 1,000 CRDs, fork: discovery requests after the first round", most: 4, of: `OnceReplay/of=provider-kubernetes-543/mapper=fork later-requests`},
 	{what: "the same: heap of a round's clients, fork ÷ stock", most: 0.1, of: `OnceReplay/of=provider-kubernetes-543/mapper=fork heap-B`, by: "mapper=fork mapper=stock"},
 }

@@ -32,7 +32,7 @@ var replays = []struct {
 // program (./replay) is built on stock, on stock with mappers from a Fleet, and, without a
 // change, on the fork.
 func BenchmarkOnceReplay(b *testing.B) {
-	stock, fork := buildReplay(b)
+	stock, fork := buildBoth(b, "./replay")
 	for _, r := range replays {
 		b.Run("of="+r.of, func(b *testing.B) {
 			for _, way := range []struct {
@@ -120,8 +120,26 @@ func withObjects(server *fakeapi.Server, kind, group string) http.Handler {
 	})
 }
 
-// buildReplay builds the program on controller-runtime as it is, and on the fork.
-func buildReplay(b *testing.B) (stock, fork string) {
+// BenchmarkOnceGets: a Get through the client, which looks the kind up and asks the server, and
+// one from a cache, in the same program on stock and on the fork (./gets).
+func BenchmarkOnceGets(b *testing.B) {
+	stock, fork := buildBoth(b, "./gets")
+	for name, program := range map[string]string{"stock": stock, "fork": fork} {
+		b.Run("mapper="+name, func(b *testing.B) {
+			out, err := exec.CommandContext(b.Context(), program).Output()
+			var live, cached float64
+			if _, scanned := fmt.Sscan(string(out), &live, &cached); err != nil || scanned != nil {
+				b.Fatal(err, scanned)
+			}
+			b.ReportMetric(live, "live-ns")
+			b.ReportMetric(cached, "cached-ns")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// buildBoth builds a program on controller-runtime as it is, and on the fork.
+func buildBoth(b *testing.B, program string) (stock, fork string) {
 	b.Helper()
 	dir := b.TempDir()
 	run := func(in string, args ...string) string {
@@ -135,7 +153,7 @@ func buildReplay(b *testing.B) (stock, fork string) {
 		return strings.TrimSpace(string(out))
 	}
 	stock, fork = filepath.Join(dir, "stock"), filepath.Join(dir, "fork")
-	run(".", "build", "-o", stock, "./replay")
+	run(".", "build", "-o", stock, program)
 	version := run(".", "list", "-m", "-f", "{{.Version}}", "sigs.k8s.io/controller-runtime")
 	tree, mod := filepath.Join(dir, "tree"), filepath.Join(dir, "fork.mod")
 	run("../..", "run", "./hack/fork", "-o", tree, "-version", version)
@@ -153,6 +171,6 @@ func buildReplay(b *testing.B) (stock, fork string) {
 		b.Fatal(err)
 	}
 	run(".", "mod", "edit", "-replace=sigs.k8s.io/controller-runtime="+tree, "-replace=github.com/freshmapper/freshmapper="+ours, mod)
-	run(".", "build", "-modfile="+mod, "-o", fork, "./replay")
+	run(".", "build", "-modfile="+mod, "-o", fork, program)
 	return stock, fork
 }
