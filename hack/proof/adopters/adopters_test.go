@@ -2,8 +2,8 @@
 
 // Package adopters compares fork and stock by other people's tests, by name: upstream's own
 // (hack/test.sh -matrix runs TestUpstream), and those of operators, unmodified and from the Go
-// module proxy. Two operators are also at work on a real API server, while CRDs come late and
-// change. operators.yaml lists the operators. In hack/proof:
+// module proxy or their repository. Five operators are also at work on a real API server, while
+// CRDs come late, change and go. operators.yaml lists the operators. In hack/proof:
 //
 //	go test ./adopters -v -timeout 0 -run TestAdopters/JobSet/tests -args -page /tmp/page.md [-packages 12]
 //	go test ./adopters -v -timeout 0 -run TestAdopters/kro/live -args -page /tmp/page.md

@@ -233,32 +233,31 @@ func (c *cluster) remove(ctx context.Context, o *unstructured.Unstructured) erro
 	})
 }
 
-// publish does source-controller's part: it serves an object as a tarball, and writes the
-// tarball's address into the status of a GitRepository that is named like the kind.
+// publish does source-controller's part: it serves an object as the tarball of a chart, and
+// writes the tarball's address into the status of an OCIRepository that is named like the kind.
 func (c *cluster) publish(ctx context.Context, o *unstructured.Unstructured) error {
+	name := strings.ToLower(o.GetKind())
 	manifest, err := o.MarshalJSON()
 	var data bytes.Buffer
 	packed := gzip.NewWriter(&data)
 	files := tar.NewWriter(packed)
-	err = errors.Join(err, files.AddFS(fstest.MapFS{"object.yaml": {Data: manifest, Mode: 0o644}}), files.Close(), packed.Close())
-	name, sum := strings.ToLower(o.GetKind()), fmt.Sprintf("%x", sha256.Sum256(data.Bytes()))
+	err = errors.Join(err, files.AddFS(fstest.MapFS{
+		"chart/Chart.yaml":            {Data: []byte("{apiVersion: v2, version: 1.0.0, name: " + name + "}"), Mode: 0o644},
+		"chart/templates/object.yaml": {Data: manifest, Mode: 0o644},
+	}), files.Close(), packed.Close())
+	sum := fmt.Sprintf("%x", sha256.Sum256(data.Bytes()))
 	if err = errors.Join(err, os.WriteFile(filepath.Join(c.tarballs, sum+".tar.gz"), data.Bytes(), 0o644)); err != nil {
 		return err
 	}
-	repository := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+	return c.apply(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository",
 		"metadata": map[string]any{"name": name, "namespace": "default"},
-		"spec":     map[string]any{"interval": "1h", "url": "https://example.com/" + name},
-	}}
-	if err := c.apply(ctx, repository); err != nil {
-		return err
-	}
-	repository.Object["status"] = map[string]any{"artifact": map[string]any{
-		"digest": "sha256:" + sum, "revision": "main@sha256:" + sum, "size": int64(data.Len()), "lastUpdateTime": time.Now().UTC().Format(time.RFC3339),
-		"path": name + "/" + sum + ".tar.gz", "url": c.sources.URL + "/" + sum + ".tar.gz",
-	}}
-	_, err = c.of(repository).ApplyStatus(ctx, name, repository, metav1.ApplyOptions{FieldManager: "source", Force: true})
-	return err
+		"spec":     map[string]any{"interval": "1h", "url": "oci://example.com/" + name},
+		"status": map[string]any{"observedGeneration": int64(1), "artifact": map[string]any{
+			"digest": "sha256:" + sum, "revision": "1.0.0@sha256:" + sum, "size": int64(data.Len()), "lastUpdateTime": time.Now().UTC().Format(time.RFC3339),
+			"path": name + "/" + sum + ".tar.gz", "url": c.sources.URL + "/" + sum + ".tar.gz",
+		}},
+	}})
 }
 
 // is returns an error unless an object is there and a condition, if any, is True for its
