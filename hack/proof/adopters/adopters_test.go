@@ -2,8 +2,8 @@
 
 // Package adopters compares fork and stock by other people's tests, by name: upstream's own
 // (hack/test.sh -matrix runs TestUpstream), and those of operators, unmodified and from the Go
-// module proxy. Two operators are also at work on a real API server, while CRDs come late and
-// change. operators.yaml lists the operators. In hack/proof:
+// module proxy or their repository. Five operators are also at work on a real API server, while
+// CRDs come late, change and go. operators.yaml lists the operators. In hack/proof:
 //
 //	go test ./adopters -v -timeout 0 -run TestAdopters/JobSet/tests -args -page /tmp/page.md [-packages 12]
 //	go test ./adopters -v -timeout 0 -run TestAdopters/kro/live -args -page /tmp/page.md
@@ -45,7 +45,8 @@ var (
 	packages = flag.Int("packages", 12, "how many packages of each operator are tested at most")
 )
 
-// operator is a published module. operators.yaml explains Live.
+// operator is a published module, or without one a repository at the tag. operators.yaml
+// explains Live.
 type operator struct {
 	Name, Module, Version, Home string
 	Live                        *scenario
@@ -105,6 +106,7 @@ type trees struct {
 	operator
 	stock, fork string
 	mod         struct {
+		Module  struct{ Path string }
 		Require []struct{ Path, Version string }
 		Replace []struct {
 			Old, New struct{ Path, Version string }
@@ -115,7 +117,11 @@ type trees struct {
 func newTrees(t *testing.T, op operator) *trees {
 	dir := t.TempDir()
 	tr := &trees{operator: op, stock: filepath.Join(dir, "stock"), fork: filepath.Join(dir, "fork")}
-	must(t, os.CopyFS(tr.stock, download(t, tr.Module, tr.Version)))
+	if tr.Module == "" {
+		output(t, "", "git", "clone", "--quiet", "--depth=1", "--branch="+tr.Version, tr.Home, tr.stock)
+	} else {
+		must(t, os.CopyFS(tr.stock, download(t, tr.Module, tr.Version)))
+	}
 	// Modules that a repository keeps in folders of its own, and replaces with these, are
 	// not in the module's zip.
 	must(t, json.Unmarshal(output(t, tr.stock, "go", "mod", "edit", "-json"), &tr.mod))
@@ -151,7 +157,7 @@ func (tr *trees) compare(t *testing.T, all *results) {
 	candidates := slices.DeleteFunc(listed(t, tr.stock, "./..."), func(p tested) bool { return !p.has(controllerRuntime + "/pkg/client/apiutil") })
 	ran := 0
 	for _, p := range candidates {
-		short := strings.TrimPrefix(strings.TrimPrefix(p.path, tr.Module), "/")
+		short := strings.TrimPrefix(strings.TrimPrefix(p.path, tr.mod.Module.Path), "/")
 		switch {
 		case p.has(controllerRuntime + "/pkg/envtest"):
 			found.list(notRun, "%s, whose tests start an API server", short)

@@ -9,10 +9,13 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -31,6 +34,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/freshmapper/freshmapper/hack/control"
 	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
@@ -40,6 +44,8 @@ const (
 	giveUp  = 60 * time.Second
 	settled = 30 * time.Second // for what the API server itself has to do
 	look    = 100 * time.Millisecond
+
+	functionAddress = "127.0.0.1:19444" // operators.yaml has it, too
 )
 
 // scenario is what happens to an operator, on stock and on the fork. operators.yaml
@@ -84,7 +90,7 @@ func (tr *trees) live(t *testing.T, p *report.Page) {
 
 // liveSide returns how long each step took, and the first that did not come.
 func (tr *trees) liveSide(t *testing.T, dir, assets string) (times []string, wrong string) {
-	output(t, dir, "go", "build", "-o", dir+".bin", tr.Live.Main)
+	output(t, dir, "go", "build", "-trimpath", "-o", dir+".bin", tr.Live.Main)
 	plane, err := control.Start(ctx, assets, 1)
 	must(t, err)
 	defer func() { _ = plane.Stop() }() // what may be left is in a temporary folder
@@ -92,6 +98,9 @@ func (tr *trees) liveSide(t *testing.T, dir, assets string) (times []string, wro
 	c := &cluster{client: dynamic.NewForConfigOrDie(cfg), tarballs: t.TempDir()}
 	c.sources = httptest.NewServer(http.FileServer(http.Dir(c.tarballs)))
 	defer c.sources.Close()
+	function, err := startFunction(filepath.Join(dir, "certs"))
+	must(t, err)
+	defer function.Close()
 	tr.applyCRDs(t, c)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}],
@@ -194,10 +203,14 @@ func eventually(ctx context.Context, most time.Duration, try func() error) (err 
 	return err
 }
 
-// apply applies an object, and waits until it is served if it is a CRD.
+// apply applies an object and its status, and waits until it is served if it is a CRD.
 func (c *cluster) apply(ctx context.Context, o *unstructured.Unstructured) error {
 	return eventually(ctx, settled, func() error {
-		_, err := c.of(o).Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "proof", Force: true})
+		by := metav1.ApplyOptions{FieldManager: "proof", Force: true}
+		_, err := c.of(o).Apply(ctx, o.GetName(), o, by)
+		if _, has := o.Object["status"]; has && err == nil {
+			_, err = c.of(o).ApplyStatus(ctx, o.GetName(), o, by)
+		}
 		if err != nil || o.GetKind() != "CustomResourceDefinition" {
 			return err
 		}
@@ -220,32 +233,31 @@ func (c *cluster) remove(ctx context.Context, o *unstructured.Unstructured) erro
 	})
 }
 
-// publish does source-controller's part: it serves an object as a tarball, and writes the
-// tarball's address into the status of a GitRepository that is named like the kind.
+// publish does source-controller's part: it serves an object as the tarball of a chart, and
+// writes the tarball's address into the status of an OCIRepository that is named like the kind.
 func (c *cluster) publish(ctx context.Context, o *unstructured.Unstructured) error {
+	name := strings.ToLower(o.GetKind())
 	manifest, err := o.MarshalJSON()
 	var data bytes.Buffer
 	packed := gzip.NewWriter(&data)
 	files := tar.NewWriter(packed)
-	err = errors.Join(err, files.AddFS(fstest.MapFS{"object.yaml": {Data: manifest, Mode: 0o644}}), files.Close(), packed.Close())
-	name, sum := strings.ToLower(o.GetKind()), fmt.Sprintf("%x", sha256.Sum256(data.Bytes()))
+	err = errors.Join(err, files.AddFS(fstest.MapFS{
+		"chart/Chart.yaml":            {Data: []byte("{apiVersion: v2, version: 1.0.0, name: " + name + "}"), Mode: 0o644},
+		"chart/templates/object.yaml": {Data: manifest, Mode: 0o644},
+	}), files.Close(), packed.Close())
+	sum := fmt.Sprintf("%x", sha256.Sum256(data.Bytes()))
 	if err = errors.Join(err, os.WriteFile(filepath.Join(c.tarballs, sum+".tar.gz"), data.Bytes(), 0o644)); err != nil {
 		return err
 	}
-	repository := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+	return c.apply(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository",
 		"metadata": map[string]any{"name": name, "namespace": "default"},
-		"spec":     map[string]any{"interval": "1h", "url": "https://example.com/" + name},
-	}}
-	if err := c.apply(ctx, repository); err != nil {
-		return err
-	}
-	repository.Object["status"] = map[string]any{"artifact": map[string]any{
-		"digest": "sha256:" + sum, "revision": "main@sha256:" + sum, "size": int64(data.Len()), "lastUpdateTime": time.Now().UTC().Format(time.RFC3339),
-		"path": name + "/" + sum + ".tar.gz", "url": c.sources.URL + "/" + sum + ".tar.gz",
-	}}
-	_, err = c.of(repository).ApplyStatus(ctx, name, repository, metav1.ApplyOptions{FieldManager: "source", Force: true})
-	return err
+		"spec":     map[string]any{"interval": "1h", "url": "oci://example.com/" + name},
+		"status": map[string]any{"observedGeneration": int64(1), "artifact": map[string]any{
+			"digest": "sha256:" + sum, "revision": "1.0.0@sha256:" + sum, "size": int64(data.Len()), "lastUpdateTime": time.Now().UTC().Format(time.RFC3339),
+			"path": name + "/" + sum + ".tar.gz", "url": c.sources.URL + "/" + sum + ".tar.gz",
+		}},
+	}})
 }
 
 // is returns an error unless an object is there and a condition, if any, is True for its
@@ -272,4 +284,38 @@ func (c *cluster) is(ctx context.Context, o *unstructured.Unstructured, kind str
 	}
 	said := strings.Join(strings.Fields(fmt.Sprintf("%s is %s: %s", kind, condition.Status, condition.Message)), " ")
 	return errors.New(said[:min(len(said), 200)])
+}
+
+// startFunction starts Crossplane's composition function, which composes an XR of the object
+// that is the input of the pipeline's step. It writes its certificate, which is its own
+// authority's, and the key into a folder.
+func startFunction(certs string) (*httptest.Server, error) {
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	pair, wrong := tls.X509KeyPair(certificate, key)
+	l, used := net.Listen("tcp", functionAddress)
+	if err = errors.Join(err, wrong, used, os.CopyFS(certs, fstest.MapFS{"ca.crt": {Data: certificate}, "tls.crt": {Data: certificate}, "tls.key": {Data: key}})); err != nil {
+		return nil, err
+	}
+	s := &httptest.Server{Listener: l, EnableHTTP2: true, TLS: &tls.Config{Certificates: []tls.Certificate{pair}}, Config: &http.Server{Handler: http.HandlerFunc(compose)}}
+	s.StartTLS()
+	return s, nil
+}
+
+// compose answers a RunFunctionRequest of gRPC: its input, field 4, is a composed resource and ready.
+func compose(w http.ResponseWriter, r *http.Request) {
+	request, _ := io.ReadAll(r.Body)
+	fields := map[byte][]byte{}
+	for rest := request[5:]; len(rest) > 0; { // after gRPC's own; each field is a message
+		size, n := binary.Uvarint(rest[1:])
+		end := 1 + n + int(size)
+		fields[rest[0]>>3], rest = rest[1+n:end], rest[end:]
+	}
+	field := func(number byte, value ...byte) []byte {
+		return append(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(value))), value...)
+	}
+	resource := append(field(1, fields[4]...), 3<<3, 1)                                                 // resource, ready
+	answer := field(2, field(2, append(field(1, []byte("object")...), field(2, resource...)...)...)...) // desired.resources["object"]
+	w.Header().Set("Content-Type", "application/grpc")
+	w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+	_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(answer))), answer...))
 }
