@@ -59,6 +59,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	go func() { _ = cached.Start(ctx) }()
+	cached.WaitForCacheSync(ctx)
 	for _, reader := range []client.Reader{live, cached} {
 		for n, took := 1, time.Duration(0); took < 300*time.Millisecond; n *= 2 {
 			begun := time.Now()

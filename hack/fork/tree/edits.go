@@ -55,8 +55,9 @@ var edits = []edit{
 	}},
 	// The reader of an informer asks the store for the scope of a kind.
 	{file: readerFile, changes: []change{{
-		"if c.scopeName == apimeta.RESTScopeNameRoot { key.Namespace = \"\" } storeKey := objectKeyToStoreKey(key)",
-		"storeKey := c.storeKey(key)",
+		"if c.scopeName == apimeta.RESTScopeNameRoot { key.Namespace = \"\" } storeKey := objectKeyToStoreKey(key) " +
+			"// Lookup the object from the indexer cache obj, exists, err := c.indexer.GetByKey(storeKey)",
+		"obj, exists, err := c.stored(key)",
 	}}},
 	// A cache of several namespaces follows the scope of a kind.
 	{file: namespaceFile, changes: []change{{"return &multiNamespaceCache{<FIELDS>}", "return followNamespaces(&multiNamespaceCache{<FIELDS>})"}}},
