@@ -37,9 +37,6 @@ func Check(ctx context.Context, r Request) error {
 	if got.Replace == nil {
 		return fmt.Errorf("%s has no fork of %s: run %s", j.Dir, tree.Module, j.command())
 	}
-	if _, err := tree.LineOf(got.Version); err != nil { // no run of this tool would help
-		return fmt.Errorf("%s requires a release that has no fork: %w", j.show(j.path(goMod)), err)
-	}
 	if got.Replace.Version != "" {
 		return j.checkTag(got.Version, modVersion{got.Replace.Path, got.Replace.Version})
 	}

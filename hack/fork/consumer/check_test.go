@@ -36,6 +36,7 @@ func TestCheckFails(t *testing.T) {
 		}, nil, []string{"has no fork of", "run fork -into"}},
 		"another version is required":        {edit("-require=" + tree.Module + "@v0.25.0"), nil, []string{"is sigs.k8s.io/controller-runtime v0.25.2, but", "requires v0.25.0", "run fork -into"}},
 		"an unsupported version is required": {edit("-require=" + tree.Module + "@v0.19.0"), nil, []string{"v0.19.0 is not supported", "v0.25"}},
+		"an unsupported version, no fork":    {requireVersion("v0.19.7"), nil, []string{"v0.19.7 is not supported", "v0.19 can use the provider"}},
 		"another mapper":                     {nil, newerMapper, []string{"another mapper", "run fork -into"}},
 		"edited":                             {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/alias.go", "") }, nil, []string{"changed alias.go", "-force"}},
 		"incomplete": {func(t *testing.T, dir string) { remove(t, dir, place+"/pkg/client") }, nil,

@@ -171,6 +171,7 @@ func TestBadInput(t *testing.T) {
 		"not required":   {writeMod("module example.com/operator\n"), nil, []string{"does not require", "go get"}},
 		"itself":         {writeMod("module sigs.k8s.io/controller-runtime\n"), nil, []string{"itself"}},
 		"old version":    {requireVersion("v0.19.0"), nil, []string{"v0.19.0 is not supported", "v0.25"}},
+		"newer version":  {requireVersion("v0.99.0"), nil, []string{"go.mod requires a release that has no fork", "v0.99.0 is not supported"}},
 		"pre-release":    {requireVersion("v0.25.0-alpha.1"), nil, []string{"v0.25.0-alpha.1"}},
 		"foreign folder": {appendMod(replaceLine + "../mine\n"), nil, []string{"replaces", "../mine", "-dropreplace"}},
 		"foreign module": {appendMod(replaceLine + "example.com/fork v1.2.3\n"), nil, []string{"example.com/fork v1.2.3"}},

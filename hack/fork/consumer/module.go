@@ -182,16 +182,20 @@ func isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// requires makes sure that a fork has something to replace.
+// requires makes sure that a fork has something to replace, without a network. In a
+// workspace another module may require a newer release.
 func (m *module) requires() error {
 	if m.mod.Module.Path == tree.Module {
 		return fmt.Errorf("%s is %s itself: name the folder of a program that uses it", m.shown, tree.Module)
 	}
-	if m.mod.required() != "" {
-		return nil
+	if m.mod.required() == "" {
+		return fmt.Errorf("%s does not require %s: nothing to fork (go get %s@%s adds it)",
+			m.show(m.path(goMod)), tree.Module, tree.Module, tree.Newest())
 	}
-	return fmt.Errorf("%s does not require %s: nothing to fork (go get %s@%s adds it)",
-		m.show(m.path(goMod)), tree.Module, tree.Module, tree.Newest())
+	if _, err := tree.LineOf(m.mod.required()); err != nil && m.work == "" {
+		return fmt.Errorf("%s requires a release that has no fork: %w; v0.19 can use the provider", m.show(m.path(goMod)), err)
+	}
+	return nil
 }
 
 // listed is what the build uses of controller-runtime. The version is the one that it
