@@ -65,7 +65,7 @@ func (j *job) tellGitignore(ctx context.Context, names []string) {
 		}
 	}
 	if hidden > 0 {
-		j.advice("gitignore", fmt.Sprintf("%s hides %d files of the tree; add to %s:", rule, hidden, j.show(j.path(".gitignore"))),
+		j.advice("gitignore", fmt.Sprintf("%s hides files of the tree (%d); add to %s:", rule, hidden, j.show(j.path(".gitignore"))),
 			"!/"+path.Dir(place)+"/", "!/"+place+"/", "!/"+place+"/**")
 	}
 }
@@ -147,7 +147,7 @@ func (j *job) glob(patterns ...string) map[string]string {
 // tellVendor says what the tree, or its end, makes stale.
 func (j *job) tellVendor() {
 	if dir, command := j.vendor(); dir != "" {
-		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which has another one now; run in %s:", j.show(dir), quoted(filepath.Dir(dir))), command)
+		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which still has the old one; run in %s:", j.show(dir), quoted(filepath.Dir(dir))), command)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestCheckFails(t *testing.T) {
 		edit  func(*Request)
 		want  []string
 	}{
-		"no folder":    {nil, func(r *Request) { r.Dir += "/absent" }, []string{"no folder"}},
+		"no folder":    {nil, func(r *Request) { r.Dir += "/absent" }, []string{"absent is no folder"}},
 		"not required": {writeMod("module example.com/operator\n"), nil, []string{"does not require"}},
 		"no fork": {func(t *testing.T, dir string) {
 			undo.must(t, dir, nil)

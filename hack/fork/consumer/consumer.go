@@ -66,7 +66,7 @@ func begin(ctx context.Context, r Request) (*job, error) {
 	}
 	switch {
 	case errors.Is(err, tree.ErrNotOurs):
-		return nil, fmt.Errorf("%s is in the way, it %w: move it away", j.show(string(j.at)), tree.ErrNotOurs)
+		return nil, fmt.Errorf("%s is in the way, it %w: move it away and run -into or, if it was, restore its %s/manifest.json", j.show(string(j.at)), tree.ErrNotOurs, tree.Meta)
 	case err != nil && !j.Force:
 		return nil, fmt.Errorf("%w (-force gives the tree up)", err)
 	}

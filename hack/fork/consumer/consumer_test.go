@@ -162,11 +162,11 @@ func TestBadInput(t *testing.T) {
 		edit  func(*Request)
 		want  []string
 	}{
-		"no go.mod": {func(t *testing.T, dir string) { remove(t, dir, "go.mod") }, nil, []string{"no go.mod in"}},
-		"no folder": {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "absent") }, []string{"no folder", "absent"}},
-		"a file":    {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "main.go") }, []string{"no folder", "main.go"}},
+		"no go.mod": {func(t *testing.T, dir string) { remove(t, dir, "go.mod") }, nil, []string{"no go.mod in", "(the go command finds none)"}},
+		"no folder": {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "absent") }, []string{"absent is no folder"}},
+		"a file":    {nil, func(r *Request) { r.Dir = filepath.Join(r.Dir, "main.go") }, []string{"main.go is no folder"}},
 		"a package": {func(t *testing.T, dir string) { forktest.Write(t, dir, "pkg/a.go", "package a\n") },
-			func(r *Request) { r.Dir = filepath.Join(r.Dir, "pkg") }, []string{"pkg: name the folder that holds your go.mod (the go command takes " + string(filepath.Separator)}},
+			func(r *Request) { r.Dir = filepath.Join(r.Dir, "pkg") }, []string{"pkg: name the folder of your go.mod (the go command finds " + string(filepath.Separator)}},
 		"broken go.mod":  {appendMod("nonsense\n"), nil, []string{"go mod edit", "nonsense"}},
 		"not required":   {writeMod("module example.com/operator\n"), nil, []string{"does not require", "go get"}},
 		"itself":         {writeMod("module sigs.k8s.io/controller-runtime\n"), nil, []string{"itself"}},
@@ -177,7 +177,7 @@ func TestBadInput(t *testing.T) {
 		"foreign module": {appendMod(replaceLine + "example.com/fork v1.2.3\n"), nil, []string{"example.com/fork v1.2.3"}},
 		"one version": {appendMod("\nreplace sigs.k8s.io/controller-runtime v0.25.2 => ./third_party/controller-runtime\n"), nil,
 			[]string{"not this tool's", "(go mod edit -dropreplace=sigs.k8s.io/controller-runtime@v0.25.2)"}},
-		"occupied": {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/go.mod", "module m\n") }, nil, []string{place, "not written by this tool"}},
+		"occupied": {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/go.mod", "module m\n") }, nil, []string{place, "not written by this tool", "restore its .freshmapper/manifest.json"}},
 		"occupied, force": {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/go.mod", "module m\n") }, force,
 			[]string{"not written by this tool"}},
 		"a file in the way": {func(t *testing.T, dir string) { forktest.Write(t, dir, "third_party", "") }, nil, []string{"third_party", "not a directory"}},

@@ -92,7 +92,7 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 	}
 	m := &module{shown: shown, dir: dir}
 	if !isDir(dir) {
-		return nil, fmt.Errorf("no folder %s: name the one that holds your go.mod", shown)
+		return nil, fmt.Errorf("%s is no folder: name the one that holds your go.mod", shown)
 	}
 	var env struct{ GOMOD, GOWORK, GOFLAGS string }
 	if err := m.parse(ctx, &env, "env", "-json", "GOMOD", "GOWORK", "GOFLAGS"); err != nil {
@@ -101,7 +101,7 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 	m.flags = env.GOFLAGS
 	switch {
 	case !tree.Exists(m.path(goMod)):
-		return nil, fmt.Errorf("no go.mod in %s: name the folder that holds your go.mod (the go command takes %s)", shown, cmp.Or(env.GOMOD, "none"))
+		return nil, fmt.Errorf("no go.mod in %s: name the folder of your go.mod (the go command finds %s)", shown, cmp.Or(strings.TrimPrefix(env.GOMOD, os.DevNull), "none"))
 	case strings.Contains(m.flags, "-modfile"):
 		return nil, fmt.Errorf("GOFLAGS is %s, but the replace line goes into %s: run this without -modfile, then bring the line into that other file", m.flags, m.show(m.path(goMod)))
 	}
