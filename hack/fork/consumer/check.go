@@ -50,8 +50,8 @@ func (j *job) checkTag(required string, with modVersion) error {
 	case found == nil:
 		return fmt.Errorf("%s replaces %s with %s, whose version is not one of a fork's (v0.25.2-fresh.1, say)", j.show(j.path(goMod)), tree.Module, with)
 	case required != found[1]:
-		return fmt.Errorf("%s requires %s %s, but replaces it with %s: run go mod edit -replace=%s=%s@%s-fresh.1 in %s",
-			j.show(j.path(goMod)), tree.Module, required, with, tree.Module, with.Path, required, j.Dir)
+		return fmt.Errorf("%s requires %s %s, but replaces it with %s: run go get %s@%s in %s, or replace it with a tag of %s",
+			j.show(j.path(goMod)), tree.Module, required, with, tree.Module, found[1], quoted(j.Dir), required)
 	}
 	j.say("ok", "%s is replaced with %s, as go.mod requires", tree.Module, with)
 	return nil

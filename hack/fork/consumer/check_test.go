@@ -45,8 +45,8 @@ func TestCheckFails(t *testing.T) {
 		"another folder": {func(t *testing.T, dir string) {
 			forktest.Write(t, dir, "mine/go.mod", "module "+tree.Module+"\n")
 			edit(replaceWith+"./mine")(t, dir)
-		}, nil, []string{"was not written by this tool"}},
-		"a tag that is old":    {edit(replaceWith + "example.invalid/fork@v0.24.1-fresh.2"), nil, []string{"requires sigs.k8s.io/controller-runtime v0.25.2, but", "go mod edit -replace="}},
+		}, nil, []string{"was not written by this tool", "restore .freshmapper/manifest.json"}},
+		"a tag that is old":    {edit(replaceWith + "example.invalid/fork@v0.24.1-fresh.2"), nil, []string{"requires sigs.k8s.io/controller-runtime v0.25.2, but", "run go get sigs.k8s.io/controller-runtime@v0.24.1 in ", "with a tag of v0.25.2"}},
 		"a tag of no fork":     {edit(replaceWith + "example.invalid/fork@v0.25.2"), nil, []string{"not one of a fork's"}},
 		"an unreadable go.mod": {writeMod("nonsense\n"), nil, []string{"nonsense"}},
 	}
@@ -82,6 +82,10 @@ func TestCheckOfTag(t *testing.T) {
 	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"=example.invalid/fork@"+version)
 	if out := check.must(t, dir, nil); !strings.Contains(out, "replaced with example.invalid/fork "+version+", as go.mod requires") {
 		t.Errorf("said\n%s", out)
+	}
+	into.fails(t, dir, nil, "which is a tagged fork: to have the tree", "(go mod edit -dropreplace="+tree.Module+")")
+	if out := undo.must(t, dir, nil); !strings.Contains(out, "nothing to undo: ") || !strings.Contains(out, "-dropreplace="+tree.Module+")") {
+		t.Errorf("undo said\n%s", out)
 	}
 }
 

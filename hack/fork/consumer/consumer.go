@@ -11,6 +11,7 @@ package consumer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,8 +115,12 @@ func quoted(dir string) string {
 func (j *job) foreign() error {
 	for _, r := range j.mod.Replace {
 		if r.Old.Path == tree.Module && r != ourReplace {
-			return fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit -dropreplace=%s)",
-				j.show(j.path(goMod)), tree.Module, r.New, strings.TrimSuffix(r.Old.Path+"@"+r.Old.Version, "@"))
+			what := "not this tool's: to fork here"
+			if tagged.MatchString(r.New.Version) {
+				what = "a tagged fork: to have the tree, or stock, instead"
+			}
+			return fmt.Errorf("%s replaces %s with %s, which is %s, first drop that replace (go mod edit -dropreplace=%s)",
+				j.show(j.path(goMod)), tree.Module, r.New, what, strings.TrimSuffix(r.Old.Path+"@"+r.Old.Version, "@"))
 		}
 	}
 	return nil
@@ -216,7 +221,7 @@ func Undo(ctx context.Context, r Request) error {
 		return err
 	}
 	if !tree.Exists(string(j.at)) && !j.mod.forked() {
-		j.say("done", "nothing to undo: no fork of this tool's in %s", j.Dir)
+		j.say("done", "nothing to undo: %s", cmp.Or(j.foreign(), errors.New("no fork of this tool's in "+j.Dir)))
 		return nil
 	}
 	if err := j.edited(); err != nil {
