@@ -42,7 +42,7 @@ func (j *job) advise(ctx context.Context, made *tree.Manifest) error {
 	}
 	j.tellGitignore(ctx, append(names, path.Join(place, tree.Meta, "manifest.json")))
 	j.tellDocker(names)
-	j.tellMakefile()
+	j.tellMakefile(false)
 	return j.tellModules(ctx, false)
 }
 
@@ -119,12 +119,18 @@ func hiddenBy(dockerignore, name string) (by int) {
 }
 
 // tellMakefile finds what kubebuilder's Makefile does: it asks for the version of the
-// replacement, to install setup-envtest in it, and a folder has none.
-func (j *job) tellMakefile() {
+// replacement, to install setup-envtest in it. A folder has none, and a tag (-fresh.1) is one of
+// the fork alone. A Makefile that makes a branch of it (release-0.25) can take the tag.
+func (j *job) tellMakefile(tag bool) {
 	for name, text := range j.glob("Makefile", "*.mk") {
-		if strings.Contains(text, ".Replace.Version") && strings.Contains(text, tree.Module) && !strings.Contains(text, askRequired) {
-			j.advice("make", name+" asks for the version of what replaces "+tree.Module+", and a folder has none; for make test, add before ENVTEST_VERSION:",
-				"ENVTEST_VERSION ?= $(shell "+askRequired+` | sed -E 's/^v([0-9]+\.[0-9]+).*/release-\1/')`)
+		branch := ""
+		if containsAny(text, `release-\`, "release-%") {
+			branch = ` | sed -E 's/^v([0-9]+\.[0-9]+).*/release-\1/'`
+		}
+		asks := strings.Contains(text, ".Replace.Version") && strings.Contains(text, tree.Module) && !strings.Contains(text, askRequired)
+		if asks && (branch == "" || !tag) {
+			j.advice("make", name+" asks for the version of what replaces "+tree.Module+", and setup-envtest has none such; for make test, add before ENVTEST_VERSION:",
+				"ENVTEST_VERSION ?= $(shell "+askRequired+branch+")")
 		}
 	}
 }

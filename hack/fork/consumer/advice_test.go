@@ -190,10 +190,19 @@ func TestUnavailableDependency(t *testing.T) {
 // A Makefile may install setup-envtest in the version of what replaces
 // controller-runtime, as kubebuilder's does.
 func TestMakefileThatAsksForTheReplacement(t *testing.T) {
-	const makefile = `ENVTEST_VERSION ?= $(shell go list -m -f '{{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}' sigs.k8s.io/controller-runtime)
-show:
-	@echo "$(ENVTEST_VERSION)"
-`
+	const asks = `ENVTEST_VERSION ?= $(shell go list -m -f '{{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}' sigs.k8s.io/controller-runtime`
+	const show = ")\nshow:\n\t@echo \"$(ENVTEST_VERSION)\"\n"
+	line, _ := tree.LineOf(tree.Newest())
+	for name, test := range map[string]struct{ makefile, want string }{
+		"exact":  {asks + show, tree.Newest()},
+		"branch": {asks + ` | sed -E 's/^v?([0-9]+)\.([0-9]+).*/release-\1.\2/'` + show, strings.Replace(line.Minor, "v", "release-", 1)},
+	} {
+		t.Run(name, func(t *testing.T) { makefileOf(t, test.makefile, test.want) })
+	}
+}
+
+func makefileOf(t *testing.T, makefile, want string) {
+	t.Helper()
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip("no make")
 	}
@@ -209,8 +218,7 @@ show:
 	}
 	line, _, _ := strings.Cut(out[at:], "\n")
 	forktest.Write(t, dir, "Makefile", line+"\n"+makefile)
-	supported, _ := tree.LineOf(tree.Newest())
-	if shown, want := forktest.Run(t, dir, "make", "show"), strings.Replace(supported.Minor, "v", "release-", 1)+"\n"; shown != want {
+	if shown := forktest.Run(t, dir, "make", "show"); shown != want+"\n" {
 		t.Errorf("setup-envtest of %q, want %q", shown, want)
 	}
 	if out := into.must(t, dir, nil); strings.Contains(out, "ENVTEST_VERSION") {

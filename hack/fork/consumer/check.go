@@ -54,6 +54,7 @@ func (j *job) checkTag(required string, with modVersion) error {
 			j.show(j.path(goMod)), tree.Module, required, with, tree.Module, found[1], quoted(j.Dir), required)
 	}
 	j.say("ok", "%s is replaced with %s, as go.mod requires", tree.Module, with)
+	j.tellMakefile(true)
 	return nil
 }
 

@@ -83,6 +83,12 @@ func TestCheckOfTag(t *testing.T) {
 	if out := check.must(t, dir, nil); !strings.Contains(out, "replaced with example.invalid/fork "+version+", as go.mod requires") {
 		t.Errorf("said\n%s", out)
 	}
+	for sed, advised := range map[string]bool{"": true, ` | sed -E 's/^v?([0-9]+)\.([0-9]+).*/release-\1.\2/'`: false} {
+		forktest.Write(t, dir, "Makefile", "ENVTEST_VERSION ?= $(shell go list -m -f '{{if .Replace}}{{.Replace.Version}}{{end}}' "+tree.Module+sed+")\n")
+		if out := check.must(t, dir, nil); strings.Contains(out, "note: Makefile") != advised {
+			t.Errorf("with %q: said\n%s", sed, out)
+		}
+	}
 	into.fails(t, dir, nil, "which is a tagged fork: to have the tree", "(go mod edit -dropreplace="+tree.Module+")")
 	if out := undo.must(t, dir, nil); !strings.Contains(out, "nothing to undo: ") || !strings.Contains(out, "-dropreplace="+tree.Module+")") {
 		t.Errorf("undo said\n%s", out)
