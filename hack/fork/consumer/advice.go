@@ -25,6 +25,9 @@ const mostNamed = 5
 // whatever it is replaced with.
 const askRequired = `go list -m -f '{{.Version}}' ` + tree.Module
 
+// advised matches the lines that are advised, in a file.
+var advised = regexp.MustCompile(`(?m)^(COPY third_party/|!/?third_party/|ENVTEST_VERSION .*'{{\.Version}}').*`)
+
 // advice is a line of it, and what to type or to paste.
 func (j *job) advice(what, text string, lines ...string) {
 	j.say(what, "note: %s", text)
@@ -131,6 +134,15 @@ func (j *job) tellMakefile(tag bool) {
 		if asks && (branch == "" || !tag) {
 			j.advice("make", name+" asks for the version of what replaces "+tree.Module+", and setup-envtest has none such; for make test, add before ENVTEST_VERSION:",
 				"ENVTEST_VERSION ?= $(shell "+askRequired+branch+")")
+		}
+	}
+}
+
+// tellAdvised names the files that still have lines which advise had printed.
+func (j *job) tellAdvised() {
+	for name, text := range j.glob("*Dockerfile*", "*/Dockerfile", "*ignore", "Makefile", "*.mk") {
+		if lines := advised.FindAllString(text, -1); lines != nil {
+			j.advice("advice", name+" still has lines for the tree; remove what nothing else needs:", lines...)
 		}
 	}
 }

@@ -78,6 +78,16 @@ func TestAdvice(t *testing.T) {
 	if tracked := forktest.Run(t, dir, "git", "ls-files", place+"/go.mod"); tracked == "" {
 		t.Error("git still leaves go.mod of the tree out")
 	}
+	out = undo.must(t, dir, nil) // which leaves the lines to the user
+	for _, want := range []string{
+		"note: .gitignore still has lines for the tree; remove what nothing else needs:\n              !/third_party/\n              !/third_party/controller-runtime/\n",
+		"note: .dockerignore still has lines for the tree; remove what nothing else needs:\n              !third_party/controller-runtime/go.mod\n",
+		"note: Dockerfile still has lines for the tree; remove what nothing else needs:\n              COPY third_party/ third_party/\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
 }
 
 func TestAdviceWithoutGit(t *testing.T) {
@@ -223,5 +233,8 @@ func makefileOf(t *testing.T, makefile, want string) {
 	}
 	if out := into.must(t, dir, nil); strings.Contains(out, "ENVTEST_VERSION") {
 		t.Errorf("said again\n%s", out)
+	}
+	if out := undo.must(t, dir, nil); !strings.Contains(out, "Makefile still has lines for the tree; remove what nothing else needs:\n              "+line+"\n") {
+		t.Errorf("undo said\n%s", out)
 	}
 }

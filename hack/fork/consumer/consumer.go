@@ -240,11 +240,16 @@ func Undo(ctx context.Context, r Request) error {
 	if err := j.tellModules(ctx, true); err != nil {
 		return err
 	}
+	j.tellAdvised()
 	j.say("done", "the fork is out of %s", j.Dir)
+	// "go get" of a newer controller-runtime adds no sums of it while a folder replaces it.
+	if version := j.mod.required(); version != "" && !bytes.Contains(j.before[goSum], []byte(tree.Module+" "+version+" h1:")) {
+		j.advice(goSum, fmt.Sprintf("it has no sum of %s %s; run in %s:", tree.Module, version, quoted(j.Dir)), "go mod tidy")
+	}
 	return nil
 }
 
-// tellUndone says what became of go.mod and go.sum, and what they lack now.
+// tellUndone says what became of go.mod and go.sum.
 func (j *job) tellUndone() {
 	for _, name := range []string{goMod, goSum} {
 		saved, known := j.manifest.Saved[name]
@@ -256,9 +261,5 @@ func (j *job) tellUndone() {
 		default:
 			j.say(name, "your changes kept")
 		}
-	}
-	// "go get" of a newer controller-runtime adds no sums of it while a folder replaces it.
-	if version := j.mod.required(); version != "" && !bytes.Contains(j.before[goSum], []byte(tree.Module+" "+version+" h1:")) {
-		j.say(goSum, "note: it has no sum of %s %s, go mod tidy adds it", tree.Module, version)
 	}
 }
