@@ -33,6 +33,7 @@ if [[ $# -gt 0 ]]; then replays+='|^Test(Multicluster|MapperProvider|Lazywatch|S
 color=false result=0
 if [[ -t 1 && -z ${NO_COLOR:-} ]]; then color=true; fi
 cd "$root/hack/e2e"
-go test -count=1 -timeout 30m -v -run "$replays" . -color=$color >"$work/said" 2>&1 || { result=1 && cat "$work/said" >&2; }
+go test -count=1 -timeout 30m -v -run "$replays" . -color=$color 2>&1 | tee "$work/said" |
+	sed -nE 's,^=== RUN +Test([^/]+/[^/]+)$,    replaying \1,p' >&2 || { result=1 && cat "$work/said" >&2; }
 if [[ -e $work/results.table ]]; then cat "$work/results.table"; fi
 exit $result

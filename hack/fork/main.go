@@ -120,11 +120,13 @@ func (o options) valid() error {
 	case o.undo && o.into == "":
 		return errors.New("-undo goes with -into")
 	case o.nobuild && (o.into == "" || o.undo):
-		return errors.New("-nobuild goes with -into")
+		return errors.New("-nobuild goes with -into, and not with -undo")
 	case o.force && o.check != "":
 		return errors.New("-force goes with -into or -o: -check changes nothing")
 	case o.version != "" && o.out == "":
 		return errors.New("-version goes with -o: -into and -check take the version that the module selects")
+	case o.version != "" && o.version[0] != 'v':
+		return fmt.Errorf("-version %s: a version begins with a v, as %s does", o.version, tree.Newest())
 	case o.full && o.out == "":
 		return errors.New("-full goes with -o")
 	}

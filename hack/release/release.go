@@ -62,6 +62,8 @@ func release(ctx context.Context, o options) error {
 		}
 	}
 	fmt.Fprintf(o.out, "\ndone: %s is ready; git -C %s push --atomic --follow-tags URL 'refs/heads/fresh-*' pushes it\n", o.repo, o.repo)
+	newest := editions[len(editions)-1]
+	fmt.Fprintf(o.out, "then, in your program: go get %[1]s@%[2]s && go mod edit -replace=%[1]s=%[3]s@%[4]s && go mod tidy\n", tree.Module, newest.version, o.module, newest.tag)
 	return nil
 }
 

@@ -70,7 +70,10 @@ func TestReproducible(t *testing.T) {
 
 // The first commit is upstream's tree, byte for byte; ours is on top.
 func TestCommits(t *testing.T) {
-	dir, _ := published(t, "v0.25")
+	dir, r := published(t, "v0.25")
+	if said := r.out.(*bytes.Buffer).String(); !strings.Contains(said, "then, in your program: go get "+tree.Module+"@v0.25.2 && go mod edit -replace="+tree.Module+"="+home+"@v0.25.2-fresh.1 &&") {
+		t.Errorf("said\n%s", said)
+	}
 	log := strings.Fields(forktest.Run(t, dir, "git", "log", "--format=%H", "v0.25.2-fresh.1"))
 	if len(log) != 2 {
 		t.Fatalf("commits: %q", log)
@@ -92,6 +95,7 @@ func TestCommits(t *testing.T) {
 	forktest.Run(t, dir, "git", "checkout", "-q", "fresh-0.25")
 	readme := forktest.Text(t, dir, "README.md")
 	for _, part := range []string{
+		"\ngo get sigs.k8s.io/controller-runtime@v0.25.2 ", "\ngo mod edit -replace=sigs.k8s.io/controller-runtime=github.com/freshmapper/controller-runtime@v0.25.2-fresh.1\n",
 		"replace sigs.k8s.io/controller-runtime => github.com/freshmapper/controller-runtime v0.25.2-fresh.1\n",
 		"\n| controller-runtime | package | stock |", "\n| v0.25.2 | build and vet |", "\n| v0.25.2 | pkg/client/apiutil |",
 	} {

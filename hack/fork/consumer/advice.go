@@ -25,6 +25,9 @@ const mostNamed = 5
 // whatever it is replaced with.
 const askRequired = `go list -m -f '{{.Version}}' ` + tree.Module
 
+// advised matches the lines that are advised, in a file.
+var advised = regexp.MustCompile(`(?m)^(COPY third_party/|!/?third_party/|ENVTEST_VERSION .*'{{\.Version}}').*`)
+
 // advice is a line of it, and what to type or to paste.
 func (j *job) advice(what, text string, lines ...string) {
 	j.say(what, "note: %s", text)
@@ -42,7 +45,7 @@ func (j *job) advise(ctx context.Context, made *tree.Manifest) error {
 	}
 	j.tellGitignore(ctx, append(names, path.Join(place, tree.Meta, "manifest.json")))
 	j.tellDocker(names)
-	j.tellMakefile()
+	j.tellMakefile(false)
 	return j.tellModules(ctx, false)
 }
 
@@ -65,7 +68,7 @@ func (j *job) tellGitignore(ctx context.Context, names []string) {
 		}
 	}
 	if hidden > 0 {
-		j.advice("gitignore", fmt.Sprintf("%s hides %d files of the tree; add to %s:", rule, hidden, j.show(j.path(".gitignore"))),
+		j.advice("gitignore", fmt.Sprintf("%s hides files of the tree (%d); add to %s:", rule, hidden, j.show(j.path(".gitignore"))),
 			"!/"+path.Dir(place)+"/", "!/"+place+"/", "!/"+place+"/**")
 	}
 }
@@ -119,12 +122,27 @@ func hiddenBy(dockerignore, name string) (by int) {
 }
 
 // tellMakefile finds what kubebuilder's Makefile does: it asks for the version of the
-// replacement, to install setup-envtest in it, and a folder has none.
-func (j *job) tellMakefile() {
+// replacement, to install setup-envtest in it. A folder has none, and a tag (-fresh.1) is one of
+// the fork alone. A Makefile that makes a branch of it (release-0.25) can take the tag.
+func (j *job) tellMakefile(tag bool) {
 	for name, text := range j.glob("Makefile", "*.mk") {
-		if strings.Contains(text, ".Replace.Version") && strings.Contains(text, tree.Module) && !strings.Contains(text, askRequired) {
-			j.advice("make", name+" asks for the version of what replaces "+tree.Module+", and a folder has none; for make test, add before ENVTEST_VERSION:",
-				"ENVTEST_VERSION ?= $(shell "+askRequired+` | sed -E 's/^v([0-9]+\.[0-9]+).*/release-\1/')`)
+		branch := ""
+		if containsAny(text, `release-\`, "release-%") {
+			branch = ` | sed -E 's/^v([0-9]+\.[0-9]+).*/release-\1/'`
+		}
+		asks := strings.Contains(text, ".Replace.Version") && strings.Contains(text, tree.Module) && !strings.Contains(text, askRequired)
+		if asks && (branch == "" || !tag) {
+			j.advice("make", name+" asks for the version of what replaces "+tree.Module+", and setup-envtest has none such; for make test, add before ENVTEST_VERSION:",
+				"ENVTEST_VERSION ?= $(shell "+askRequired+branch+")")
+		}
+	}
+}
+
+// tellAdvised names the files that still have lines which advise had printed.
+func (j *job) tellAdvised() {
+	for name, text := range j.glob("*Dockerfile*", "*/Dockerfile", "*ignore", "Makefile", "*.mk") {
+		if lines := advised.FindAllString(text, -1); lines != nil {
+			j.advice("advice", name+" still has lines for the tree; remove what nothing else needs:", lines...)
 		}
 	}
 }
@@ -147,7 +165,7 @@ func (j *job) glob(patterns ...string) map[string]string {
 // tellVendor says what the tree, or its end, makes stale.
 func (j *job) tellVendor() {
 	if dir, command := j.vendor(); dir != "" {
-		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which has another one now; run in %s:", j.show(dir), quoted(filepath.Dir(dir))), command)
+		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which still has the old one; run in %s:", j.show(dir), quoted(filepath.Dir(dir))), command)
 	}
 }
 

@@ -78,6 +78,16 @@ func TestAdvice(t *testing.T) {
 	if tracked := forktest.Run(t, dir, "git", "ls-files", place+"/go.mod"); tracked == "" {
 		t.Error("git still leaves go.mod of the tree out")
 	}
+	out = undo.must(t, dir, nil) // which leaves the lines to the user
+	for _, want := range []string{
+		"note: .gitignore still has lines for the tree; remove what nothing else needs:\n              !/third_party/\n              !/third_party/controller-runtime/\n",
+		"note: .dockerignore still has lines for the tree; remove what nothing else needs:\n              !third_party/controller-runtime/go.mod\n",
+		"note: Dockerfile still has lines for the tree; remove what nothing else needs:\n              COPY third_party/ third_party/\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
 }
 
 func TestAdviceWithoutGit(t *testing.T) {
@@ -190,10 +200,19 @@ func TestUnavailableDependency(t *testing.T) {
 // A Makefile may install setup-envtest in the version of what replaces
 // controller-runtime, as kubebuilder's does.
 func TestMakefileThatAsksForTheReplacement(t *testing.T) {
-	const makefile = `ENVTEST_VERSION ?= $(shell go list -m -f '{{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}' sigs.k8s.io/controller-runtime)
-show:
-	@echo "$(ENVTEST_VERSION)"
-`
+	const asks = `ENVTEST_VERSION ?= $(shell go list -m -f '{{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}' sigs.k8s.io/controller-runtime`
+	const show = ")\nshow:\n\t@echo \"$(ENVTEST_VERSION)\"\n"
+	line, _ := tree.LineOf(tree.Newest())
+	for name, test := range map[string]struct{ makefile, want string }{
+		"exact":  {asks + show, tree.Newest()},
+		"branch": {asks + ` | sed -E 's/^v?([0-9]+)\.([0-9]+).*/release-\1.\2/'` + show, strings.Replace(line.Minor, "v", "release-", 1)},
+	} {
+		t.Run(name, func(t *testing.T) { makefileOf(t, test.makefile, test.want) })
+	}
+}
+
+func makefileOf(t *testing.T, makefile, want string) {
+	t.Helper()
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip("no make")
 	}
@@ -209,11 +228,13 @@ show:
 	}
 	line, _, _ := strings.Cut(out[at:], "\n")
 	forktest.Write(t, dir, "Makefile", line+"\n"+makefile)
-	supported, _ := tree.LineOf(tree.Newest())
-	if shown, want := forktest.Run(t, dir, "make", "show"), strings.Replace(supported.Minor, "v", "release-", 1)+"\n"; shown != want {
+	if shown := forktest.Run(t, dir, "make", "show"); shown != want+"\n" {
 		t.Errorf("setup-envtest of %q, want %q", shown, want)
 	}
 	if out := into.must(t, dir, nil); strings.Contains(out, "ENVTEST_VERSION") {
 		t.Errorf("said again\n%s", out)
+	}
+	if out := undo.must(t, dir, nil); !strings.Contains(out, "Makefile still has lines for the tree; remove what nothing else needs:\n              "+line+"\n") {
+		t.Errorf("undo said\n%s", out)
 	}
 }

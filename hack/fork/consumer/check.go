@@ -37,9 +37,6 @@ func Check(ctx context.Context, r Request) error {
 	if got.Replace == nil {
 		return fmt.Errorf("%s has no fork of %s: run %s", j.Dir, tree.Module, j.command())
 	}
-	if _, err := tree.LineOf(got.Version); err != nil { // no run of this tool would help
-		return fmt.Errorf("%s requires a release that has no fork: %w", j.show(j.path(goMod)), err)
-	}
 	if got.Replace.Version != "" {
 		return j.checkTag(got.Version, modVersion{got.Replace.Path, got.Replace.Version})
 	}
@@ -53,10 +50,11 @@ func (j *job) checkTag(required string, with modVersion) error {
 	case found == nil:
 		return fmt.Errorf("%s replaces %s with %s, whose version is not one of a fork's (v0.25.2-fresh.1, say)", j.show(j.path(goMod)), tree.Module, with)
 	case required != found[1]:
-		return fmt.Errorf("%s requires %s %s, but replaces it with %s: run go mod edit -replace=%s=%s@%s-fresh.1 in %s",
-			j.show(j.path(goMod)), tree.Module, required, with, tree.Module, with.Path, required, j.Dir)
+		return fmt.Errorf("%s requires %s %s, but replaces it with %s: run go get %s@%s in %s, or replace it with a tag of %s",
+			j.show(j.path(goMod)), tree.Module, required, with, tree.Module, found[1], quoted(j.Dir), required)
 	}
 	j.say("ok", "%s is replaced with %s, as go.mod requires", tree.Module, with)
+	j.tellMakefile(true)
 	return nil
 }
 
@@ -79,13 +77,13 @@ func (j *job) checkTree(ctx context.Context, version, dir string) error {
 	changed := func(edit string) bool { return !strings.HasPrefix(edit, "removed ") }
 	switch {
 	case errors.Is(err, tree.ErrNotOurs):
-		return fmt.Errorf("%s %w: %s replaces %s with it", shown, tree.ErrNotOurs, j.show(j.path(goMod)), tree.Module)
+		return fmt.Errorf("%s %w: %s replaces %s with it (if it was, restore %s/manifest.json)", shown, tree.ErrNotOurs, j.show(j.path(goMod)), tree.Module, tree.Meta)
 	case err != nil:
 		return fmt.Errorf("%w (%s -force gives the tree up)", err, fix)
 	case slices.ContainsFunc(j.edits, changed):
-		return fmt.Errorf("%s is not as this tool wrote it (%d files, the first: %s): run %s -force", shown, len(j.edits), j.edits[0], fix)
+		return fmt.Errorf("%s is not as this tool wrote it (files: %d, the first: %s): run %s -force", shown, len(j.edits), j.edits[0], fix)
 	case len(j.edits) > 0:
-		return fmt.Errorf("%s lacks %d files, the first is %s: commit them (does a .gitignore hide them?), or run %s -force",
+		return fmt.Errorf("%s lacks files (%d, the first: %s): commit them (does a .gitignore hide them?), or run %s -force",
 			shown, len(j.edits), strings.TrimPrefix(j.edits[0], "removed "), fix)
 	case version != j.manifest.Version:
 		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", shown, tree.Module, j.manifest.Version, j.show(j.path(goMod)), version, fix)

@@ -29,13 +29,14 @@ func TestCheckFails(t *testing.T) {
 		edit  func(*Request)
 		want  []string
 	}{
-		"no folder":    {nil, func(r *Request) { r.Dir += "/absent" }, []string{"no folder"}},
+		"no folder":    {nil, func(r *Request) { r.Dir += "/absent" }, []string{"absent is no folder"}},
 		"not required": {writeMod("module example.com/operator\n"), nil, []string{"does not require"}},
 		"no fork": {func(t *testing.T, dir string) {
 			undo.must(t, dir, nil)
 		}, nil, []string{"has no fork of", "run fork -into"}},
 		"another version is required":        {edit("-require=" + tree.Module + "@v0.25.0"), nil, []string{"is sigs.k8s.io/controller-runtime v0.25.2, but", "requires v0.25.0", "run fork -into"}},
 		"an unsupported version is required": {edit("-require=" + tree.Module + "@v0.19.0"), nil, []string{"v0.19.0 is not supported", "v0.25"}},
+		"an unsupported version, no fork":    {requireVersion("v0.19.7"), nil, []string{"v0.19.7 is not supported", "v0.19 can use the provider"}},
 		"another mapper":                     {nil, newerMapper, []string{"another mapper", "run fork -into"}},
 		"edited":                             {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/alias.go", "") }, nil, []string{"changed alias.go", "-force"}},
 		"incomplete": {func(t *testing.T, dir string) { remove(t, dir, place+"/pkg/client") }, nil,
@@ -44,8 +45,8 @@ func TestCheckFails(t *testing.T) {
 		"another folder": {func(t *testing.T, dir string) {
 			forktest.Write(t, dir, "mine/go.mod", "module "+tree.Module+"\n")
 			edit(replaceWith+"./mine")(t, dir)
-		}, nil, []string{"was not written by this tool"}},
-		"a tag that is old":    {edit(replaceWith + "example.invalid/fork@v0.24.1-fresh.2"), nil, []string{"requires sigs.k8s.io/controller-runtime v0.25.2, but", "go mod edit -replace="}},
+		}, nil, []string{"was not written by this tool", "restore .freshmapper/manifest.json"}},
+		"a tag that is old":    {edit(replaceWith + "example.invalid/fork@v0.24.1-fresh.2"), nil, []string{"requires sigs.k8s.io/controller-runtime v0.25.2, but", "run go get sigs.k8s.io/controller-runtime@v0.24.1 in ", "with a tag of v0.25.2"}},
 		"a tag of no fork":     {edit(replaceWith + "example.invalid/fork@v0.25.2"), nil, []string{"not one of a fork's"}},
 		"an unreadable go.mod": {writeMod("nonsense\n"), nil, []string{"nonsense"}},
 	}
@@ -81,6 +82,16 @@ func TestCheckOfTag(t *testing.T) {
 	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"=example.invalid/fork@"+version)
 	if out := check.must(t, dir, nil); !strings.Contains(out, "replaced with example.invalid/fork "+version+", as go.mod requires") {
 		t.Errorf("said\n%s", out)
+	}
+	for sed, advised := range map[string]bool{"": true, ` | sed -E 's/^v?([0-9]+)\.([0-9]+).*/release-\1.\2/'`: false} {
+		forktest.Write(t, dir, "Makefile", "ENVTEST_VERSION ?= $(shell go list -m -f '{{if .Replace}}{{.Replace.Version}}{{end}}' "+tree.Module+sed+")\n")
+		if out := check.must(t, dir, nil); strings.Contains(out, "note: Makefile") != advised {
+			t.Errorf("with %q: said\n%s", sed, out)
+		}
+	}
+	into.fails(t, dir, nil, "which is a tagged fork: to have the tree", "(go mod edit -dropreplace="+tree.Module+")")
+	if out := undo.must(t, dir, nil); !strings.Contains(out, "nothing to undo: ") || !strings.Contains(out, "-dropreplace="+tree.Module+")") {
+		t.Errorf("undo said\n%s", out)
 	}
 }
 

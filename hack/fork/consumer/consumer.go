@@ -11,6 +11,7 @@ package consumer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func begin(ctx context.Context, r Request) (*job, error) {
 	}
 	switch {
 	case errors.Is(err, tree.ErrNotOurs):
-		return nil, fmt.Errorf("%s is in the way, it %w: move it away", j.show(string(j.at)), tree.ErrNotOurs)
+		return nil, fmt.Errorf("%s is in the way, it %w: move it away and run -into or, if it was, restore its %s/manifest.json", j.show(string(j.at)), tree.ErrNotOurs, tree.Meta)
 	case err != nil && !j.Force:
 		return nil, fmt.Errorf("%w (-force gives the tree up)", err)
 	}
@@ -114,8 +115,12 @@ func quoted(dir string) string {
 func (j *job) foreign() error {
 	for _, r := range j.mod.Replace {
 		if r.Old.Path == tree.Module && r != ourReplace {
-			return fmt.Errorf("%s replaces %s with %s, which is not this tool's: drop that replace first (go mod edit -dropreplace=%s)",
-				j.show(j.path(goMod)), tree.Module, r.New, strings.TrimSuffix(r.Old.Path+"@"+r.Old.Version, "@"))
+			what := "not this tool's: to fork here"
+			if tagged.MatchString(r.New.Version) {
+				what = "a tagged fork: to have the tree, or stock, instead"
+			}
+			return fmt.Errorf("%s replaces %s with %s, which is %s, first drop that replace (go mod edit -dropreplace=%s)",
+				j.show(j.path(goMod)), tree.Module, r.New, what, strings.TrimSuffix(r.Old.Path+"@"+r.Old.Version, "@"))
 		}
 	}
 	return nil
@@ -216,7 +221,7 @@ func Undo(ctx context.Context, r Request) error {
 		return err
 	}
 	if !tree.Exists(string(j.at)) && !j.mod.forked() {
-		j.say("done", "nothing to undo: no fork of this tool's in %s", j.Dir)
+		j.say("done", "nothing to undo: %s", cmp.Or(j.foreign(), errors.New("no fork of this tool's in "+j.Dir)))
 		return nil
 	}
 	if err := j.edited(); err != nil {
@@ -235,11 +240,16 @@ func Undo(ctx context.Context, r Request) error {
 	if err := j.tellModules(ctx, true); err != nil {
 		return err
 	}
+	j.tellAdvised()
 	j.say("done", "the fork is out of %s", j.Dir)
+	// "go get" of a newer controller-runtime adds no sums of it while a folder replaces it.
+	if version := j.mod.required(); version != "" && !bytes.Contains(j.before[goSum], []byte(tree.Module+" "+version+" h1:")) {
+		j.advice(goSum, fmt.Sprintf("it has no sum of %s %s; run in %s:", tree.Module, version, quoted(j.Dir)), "go mod tidy")
+	}
 	return nil
 }
 
-// tellUndone says what became of go.mod and go.sum, and what they lack now.
+// tellUndone says what became of go.mod and go.sum.
 func (j *job) tellUndone() {
 	for _, name := range []string{goMod, goSum} {
 		saved, known := j.manifest.Saved[name]
@@ -251,9 +261,5 @@ func (j *job) tellUndone() {
 		default:
 			j.say(name, "your changes kept")
 		}
-	}
-	// "go get" of a newer controller-runtime adds no sums of it while a folder replaces it.
-	if version := j.mod.required(); version != "" && !bytes.Contains(j.before[goSum], []byte(tree.Module+" "+version+" h1:")) {
-		j.say(goSum, "note: it has no sum of %s %s, go mod tidy adds it", tree.Module, version)
 	}
 }

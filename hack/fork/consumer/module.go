@@ -92,7 +92,7 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 	}
 	m := &module{shown: shown, dir: dir}
 	if !isDir(dir) {
-		return nil, fmt.Errorf("no folder %s: name the one that holds your go.mod", shown)
+		return nil, fmt.Errorf("%s is no folder: name the one that holds your go.mod", shown)
 	}
 	var env struct{ GOMOD, GOWORK, GOFLAGS string }
 	if err := m.parse(ctx, &env, "env", "-json", "GOMOD", "GOWORK", "GOFLAGS"); err != nil {
@@ -101,7 +101,7 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 	m.flags = env.GOFLAGS
 	switch {
 	case !tree.Exists(m.path(goMod)):
-		return nil, fmt.Errorf("no go.mod in %s: name the folder that holds your go.mod (the go command takes %s)", shown, cmp.Or(env.GOMOD, "none"))
+		return nil, fmt.Errorf("no go.mod in %s: name the folder of your go.mod (the go command finds %s)", shown, cmp.Or(strings.TrimPrefix(env.GOMOD, os.DevNull), "none"))
 	case strings.Contains(m.flags, "-modfile"):
 		return nil, fmt.Errorf("GOFLAGS is %s, but the replace line goes into %s: run this without -modfile, then bring the line into that other file", m.flags, m.show(m.path(goMod)))
 	}
@@ -182,16 +182,20 @@ func isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// requires makes sure that a fork has something to replace.
+// requires makes sure that a fork has something to replace, without a network. In a
+// workspace another module may require a newer release.
 func (m *module) requires() error {
 	if m.mod.Module.Path == tree.Module {
 		return fmt.Errorf("%s is %s itself: name the folder of a program that uses it", m.shown, tree.Module)
 	}
-	if m.mod.required() != "" {
-		return nil
+	if m.mod.required() == "" {
+		return fmt.Errorf("%s does not require %s: nothing to fork (go get %s@%s adds it)",
+			m.show(m.path(goMod)), tree.Module, tree.Module, tree.Newest())
 	}
-	return fmt.Errorf("%s does not require %s: nothing to fork (go get %s@%s adds it)",
-		m.show(m.path(goMod)), tree.Module, tree.Module, tree.Newest())
+	if _, err := tree.LineOf(m.mod.required()); err != nil && m.work == "" {
+		return fmt.Errorf("%s requires a release that has no fork: %w; v0.19 can use the provider", m.show(m.path(goMod)), err)
+	}
+	return nil
 }
 
 // listed is what the build uses of controller-runtime. The version is the one that it

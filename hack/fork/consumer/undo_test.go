@@ -226,7 +226,7 @@ func TestUndoAfterUpgrade(t *testing.T) {
 	sums := forktest.Text(t, dir, "go.sum")
 	forktest.Write(t, dir, "go.sum", strings.ReplaceAll(sums, tree.Module+" "+tree.Newest()+" ", tree.Module+" v0.25.0 "))
 	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"=./"+place)
-	if out := undo.must(t, dir, nil); !strings.Contains(out, "no sum of "+tree.Module+" "+tree.Newest()+", go mod tidy adds it") {
+	if out := undo.must(t, dir, nil); !strings.Contains(out, "no sum of "+tree.Module+" "+tree.Newest()+"; run in "+dir+":\n              go mod tidy\n") {
 		t.Errorf("said\n%s", out)
 	}
 	forktest.Write(t, dir, "go.sum", sums)
