@@ -92,16 +92,17 @@ func (m *DynamicRESTMapper) logInUse(s *snapshot.Snapshot) (used bool) {
 	return used
 }
 
-// Memory returns a map for what clients and informers remember of the kinds that a mapper
-// has mapped for them: for a kind that is gone, the last mapping. All that ask for the
-// memory of this mapper share one. So a kind that is gone costs its lookups once, and not
-// once a client. What wraps this mapper may map otherwise: it gets a memory of its own.
+// Memory returns two maps for what clients and informers remember of the kinds that a mapper
+// has mapped for them: for a kind that is gone, the last mapping. All that ask this mapper
+// get the same ofAll. For their own they get that, too, so that a kind that is gone costs its
+// lookups once, and not once a client. But what wraps this mapper may map otherwise, and a
+// mapper of a Fleet has clients that have nothing to do with each other: each gets its own.
 // The fork's clients and informers call it.
-func (m *DynamicRESTMapper) Memory(of meta.RESTMapper) *sync.Map {
-	if of == meta.RESTMapper(m) {
-		return &m.memory
+func (m *DynamicRESTMapper) Memory(of meta.RESTMapper) (own, ofAll *sync.Map) {
+	if of == meta.RESTMapper(m) && m.member == nil {
+		return &m.memory, &m.memory
 	}
-	return &sync.Map{}
+	return &sync.Map{}, &m.memory
 }
 
 // Knows reports whether the mapper knows a kind now. It is no lookup, and reads nothing.

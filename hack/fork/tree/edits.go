@@ -20,7 +20,11 @@ var edits = []edit{
 	// discovery. It has to check that what it keeps is still true, and to do discovery
 	// without its lock. Nothing but the lookup happens with the lock held: all of it is here.
 	{file: clientFile, changes: []change{
-		{"func (c *clientRestResources) getResource(obj <OBJ>) (*resourceMeta, error) {", ""},
+		{
+			"func (c *clientRestResources) getResource(obj <OBJ>) (*resourceMeta, error) {",
+			"func (c *clientRestResources) getResource(obj <OBJ>) (*resourceMeta, error) {\n" +
+				"if one, ok := c.mapper.(sole); ok {\nreturn one.resourceMeta, nil\n}",
+		},
 		{"if known { return r, nil", "if known {\n\t\treturn c.current(r)"},
 		{
 			"c.mu.Lock() defer c.mu.Unlock() r, err = c.newResource(<KIND>) if err != nil { return nil, err } <ENTRY> = r return r, err }\n",

@@ -71,8 +71,8 @@ func following(receiver, typeName, name, params, results, follower string) strin
 		named, assigned = "result "+first[1:]+", err error", "result, err"
 	}
 	return fmt.Sprintf(`func (%s %s) %s(%s) (%s) {
-	err = %[1]s.%[6]sfollowing(%[13]s, %[7]s, %[8]s, func() (err error) {
-		%[9]s = %[1]s.%[10]sOnce(%[11]s)
+	err = %[1]s.%[6]sfollowing(%[13]s, %[7]s, %[8]s, func(at *resourceMeta) (err error) {
+		%[9]s = %[1]s.at(at).%[10]sOnce(%[11]s)
 		return err
 	})
 	return %[9]s
