@@ -121,18 +121,29 @@ func withObjects(server *fakeapi.Server, kind, group string) http.Handler {
 }
 
 // BenchmarkOnceGets: a Get through the client, which looks the kind up and asks the server, and
-// one from a cache, in the same program on stock and on the fork (./gets).
+// one from a cache, in the same program on stock and on the fork (./gets). They run in turn, and
+// the best of five runs counts.
 func BenchmarkOnceGets(b *testing.B) {
+	names, best := []string{"stock", "fork"}, [2][2]float64{}
 	stock, fork := buildBoth(b, "./gets")
-	for name, program := range map[string]string{"stock": stock, "fork": fork} {
-		b.Run("mapper="+name, func(b *testing.B) {
+	for range 5 {
+		for i, program := range []string{stock, fork} {
 			out, err := exec.CommandContext(b.Context(), program).Output()
-			var live, cached float64
-			if _, scanned := fmt.Sscan(string(out), &live, &cached); err != nil || scanned != nil {
+			var got [2]float64
+			if _, scanned := fmt.Sscan(string(out), &got[0], &got[1]); err != nil || scanned != nil {
 				b.Fatal(err, scanned)
 			}
-			b.ReportMetric(live, "live-ns")
-			b.ReportMetric(cached, "cached-ns")
+			for of, ns := range got {
+				if best[i][of] == 0 || ns < best[i][of] {
+					best[i][of] = ns
+				}
+			}
+		}
+	}
+	for i, name := range names {
+		b.Run("mapper="+name, func(b *testing.B) {
+			b.ReportMetric(best[i][0], "live-ns")
+			b.ReportMetric(best[i][1], "cached-ns")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
