@@ -8,10 +8,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -309,30 +307,4 @@ func TestErrorsDoNotShowUserinfoOfMalformedHosts(t *testing.T) {
 			}
 		}
 	}
-}
-
-// F8: a server that serves a kind with the name of the token gets it into no error and no page.
-func TestNamesDoNotRepeatTheToken(t *testing.T) {
-	const token = "Opaque-token-0123456789"
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		cfg := server.Config()
-		cfg.BearerToken = token
-		m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, &http.Client{Transport: transport.NewBearerAuthRoundTripper(token, cfg.Transport)},
-			apiutil.DynamicRESTMapperOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		page := m.DebugHandler()
-		wantServed(t, m, fooKind)
-		server.Put(fakeGroup("late.example.com", fakeVersion("v1", token)))
-		err = lookUp(m, schema.GroupVersionKind{Group: "late.example.com", Version: "v1", Kind: "Late"})
-		refreshed := m.Refresh(context.Background(), "late.example.com")
-		answer := httptest.NewRecorder()
-		page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/?format=json", nil))
-		text := fmt.Sprint(err, refreshed, m.Status(), answer.Body)
-		if err == nil || meta.IsNoMatchError(err) || strings.Contains(strings.ToLower(text), "0123456789") {
-			t.Errorf("%v: %s", err, text)
-		}
-		wantServed(t, m, fooKind)
-	})
 }

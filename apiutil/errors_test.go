@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/transport"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -409,5 +411,31 @@ func TestLongMessageKeepsTheType(t *testing.T) {
 				t.Errorf("a message of %d bytes: %v", length, err)
 			}
 		}
+	})
+}
+
+// F8: a server that serves a kind with the name of the token gets it into no error and no page.
+func TestNamesDoNotRepeatTheToken(t *testing.T) {
+	const token = "Opaque-token-0123456789"
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		cfg := server.Config()
+		cfg.BearerToken = token
+		m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, &http.Client{Transport: transport.NewBearerAuthRoundTripper(token, cfg.Transport)},
+			apiutil.DynamicRESTMapperOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		page := m.DebugHandler()
+		wantServed(t, m, fooKind)
+		server.Put(fakeGroup("late.example.com", fakeVersion("v1", token)))
+		err = lookUp(m, schema.GroupVersionKind{Group: "late.example.com", Version: "v1", Kind: "Late"})
+		refreshed := m.Refresh(context.Background(), "late.example.com")
+		answer := httptest.NewRecorder()
+		page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/?format=json", nil))
+		text := fmt.Sprint(err, refreshed, m.Status(), answer.Body)
+		if err == nil || meta.IsNoMatchError(err) || strings.Contains(strings.ToLower(text), "0123456789") {
+			t.Errorf("%v: %s", err, text)
+		}
+		wantServed(t, m, fooKind)
 	})
 }

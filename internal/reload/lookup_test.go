@@ -115,5 +115,3 @@ func TestEndedContextReadsNothing(t *testing.T) {
 		}
 	}
 }
-
-func notFound(*snapshot.Snapshot) (known, current bool) { return false, false }

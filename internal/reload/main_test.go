@@ -185,3 +185,5 @@ func groupNames(s *snapshot.Snapshot) (names []string) {
 	}
 	return names
 }
+
+func notFound(*snapshot.Snapshot) (known, current bool) { return false, false }
