@@ -133,7 +133,7 @@ func (p proof) missingGroup() string {
 	return why
 }
 
-// foundChanged reports whether a live read of the lookup tells that a version serves something
+// foundChanged reports whether by a live read of the lookup a version serves something
 // else than the mapper can have known: than the last document and the last live read before
 // it have told. Without that nothing shows that a kind moves: it may always be in the version
 // that is read next, or was read before.
