@@ -107,9 +107,9 @@ func (t *Table) spelledKinds() []string {
 	if t == nil {
 		return nil
 	}
-	kinds := make([]string, 0, len(t.kinds))
-	for i, r := range t.rows {
-		if t.kinds[r.Kind] == int32(i) {
+	kinds := make([]string, 0, len(t.rows))
+	for i := range t.rows {
+		if r := &t.rows[i]; t.spelled(r.Kind) == r {
 			kinds = append(kinds, r.Kind)
 		}
 	}

@@ -2,7 +2,10 @@
 
 package snapshot
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Tick numbers the reads and resets of one mapper in the order in which they began. A
 // read takes its tick just before its first request. 0 stands for never.
@@ -114,7 +117,7 @@ func (s *Snapshot) Kinds() int {
 	for _, g := range s.groups {
 		for _, v := range g.versions {
 			if v.Table != nil {
-				n += len(v.Table.kinds)
+				n += cmp.Or(len(v.Table.kinds), len(v.Table.rows))
 			}
 		}
 	}

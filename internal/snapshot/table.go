@@ -33,7 +33,7 @@ type Resource struct {
 // such a form goes through the rows, and they are kept only if a resource looks like one itself.
 type Table struct {
 	rows  []Resource
-	kinds map[string]int32 // exact kind → the last row of it
+	kinds map[string]int32 // exact kind → the last row of it; nil for a few rows of different kinds
 	names map[string]int32 // plural or singular → row; nil if two forms may be the same name
 	forms *forms           // nil unless lookups of the rows themselves need them
 }
@@ -50,6 +50,9 @@ func (r *Resource) target() target {
 }
 
 const listSuffix = "List"
+
+// fewKinds is how many kinds are found faster, and kept in less memory, without a map.
+const fewKinds = 8
 
 // NewTable indexes resources, which are in the server's order. It leaves out
 // subresources, and guesses a missing singular name from the kind as client-go does. It
@@ -71,6 +74,9 @@ func NewTable(resources []Resource) *Table {
 	delete(t.names, "") // no query has an empty name
 	if clash {
 		t.names = nil
+	}
+	if len(t.rows) <= fewKinds && len(t.rows) == len(t.kinds) {
+		t.kinds = nil
 	}
 	if derived || clash {
 		t.forms = spell(t.rows)
@@ -127,18 +133,34 @@ func (t *Table) target(kind string) (target, bool) {
 		found, ok := t.forms.kinds[kind]
 		return found, ok
 	}
-	if i, ok := t.kinds[kind]; ok {
-		return t.rows[i].target(), true
+	if r := t.spelled(kind); r != nil {
+		return r.target(), true
 	}
 	if of, ok := strings.CutSuffix(kind, listSuffix); ok {
-		i, ok := t.kinds[of]
+		r := t.spelled(of)
 		plural, _ := guess(kind)
-		return target{resource: plural, namespaced: ok && t.rows[i].Namespaced}, ok || of == ""
+		return target{resource: plural, namespaced: r != nil && r.Namespaced}, r != nil || of == ""
 	}
 	if r := t.lowered(kind); r != nil {
 		return r.target(), true
 	}
 	return target{}, false
+}
+
+// spelled returns the last row with exactly that kind, or nil.
+func (t *Table) spelled(kind string) *Resource {
+	if t.kinds != nil {
+		if i, ok := t.kinds[kind]; ok {
+			return &t.rows[i]
+		}
+		return nil
+	}
+	for i := range t.rows {
+		if r := &t.rows[i]; r.Kind == kind {
+			return r
+		}
+	}
+	return nil
 }
 
 // lowered returns the last row with that kind in lower case, or nil. It takes no memory for
