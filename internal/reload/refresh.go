@@ -22,7 +22,8 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	if err := r.ReadDocument(ctx); err != nil {
 		return err
 	}
-	differing, dropped := r.Snapshot().Due(r.subscribers.Load() > 0)
+	s := r.Snapshot()
+	differing, dropped := s.Due(r.subscribers.Load() > 0)
 	ended := make(chan error, 1)
 	go func() {
 		ended <- r.readInOrder(ctx, dropped, true, func(read snapshot.Read, o snapshot.Outcome) bool {
@@ -30,7 +31,7 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 		})
 	}()
 	_ = inParallel(differing, func(reads []snapshot.Read) error {
-		if !hangs(r.Snapshot().Group(reads[0].Group)) {
+		if !hangs(s.Group(reads[0].Group), snapshot.Query{}) {
 			return r.readInOrder(ctx, reads, true, silent)
 		}
 		brief, cancel := context.WithTimeout(ctx, silentWait) // else groups that hang would hold up the next refresh

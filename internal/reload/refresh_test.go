@@ -13,6 +13,8 @@ import (
 	"time"
 	"weak"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -73,6 +75,29 @@ func TestAgeBacksOff(t *testing.T) {
 		}
 		if got := becomesDue(); got != maxAge {
 			t.Errorf("after a success due in %v, not %v", got, maxAge)
+		}
+	})
+}
+
+// A group that goes before a refresh comes to it is nothing to read.
+func TestGroupGoesDuringRefresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const last = "g0099.example.com"
+		server := fakeapi.New(fakeapi.Typical(100, 1, 1)...)
+		server.SetForms(fakeapi.Legacy())
+		r := newReloader(t, server)
+		defer r.KeepAll()()
+		if err := r.Refresh(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		server.SetLatency(time.Second)
+		time.AfterFunc(2500*time.Millisecond, func() { // the document is read, and the first groups are
+			server.Remove(last)
+			_, _ = r.ReadLive(context.Background(), schema.GroupVersion{Group: last, Version: "v1"})
+			_ = r.ReadDocument(context.Background())
+		})
+		if err := r.Refresh(context.Background()); err != nil || r.Snapshot().Group(last) != nil {
+			t.Errorf("%v; the group is known: %t", err, r.Snapshot().Group(last) != nil)
 		}
 	})
 }
