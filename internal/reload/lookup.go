@@ -88,14 +88,15 @@ func (r *Reloader) lookup(
 func (r *Reloader) unanswered(s *snapshot.Snapshot, q snapshot.Query) bool {
 	groups := s.GroupsOf(q)
 	waits := func(read snapshot.Read) bool {
-		return read.Part == snapshot.PartDocument || slices.Contains(groups, s.Group(read.Group))
+		return read.Part == snapshot.PartDocument || q.Wants(read.Version) && slices.Contains(groups, s.Group(read.Group))
 	}
-	return discovery.Unanswered(r.Health().Document.Err) || r.flights.overdue(waits) || slices.ContainsFunc(groups, hangs)
+	return discovery.Unanswered(r.Health().Document.Err) || r.flights.overdue(waits) ||
+		slices.ContainsFunc(groups, func(g *snapshot.Group) bool { return hangs(g, q) })
 }
 
-// hangs reports whether a version of g gave no answer the last time.
-func hangs(g *snapshot.Group) bool {
-	return slices.ContainsFunc(g.Versions(), func(v snapshot.Version) bool { return discovery.Unanswered(v.Err) })
+// hangs reports whether a version of g that q is about gave no answer the last time.
+func hangs(g *snapshot.Group, q snapshot.Query) bool {
+	return slices.ContainsFunc(g.Versions(), func(v snapshot.Version) bool { return q.Wants(v.Name) && discovery.Unanswered(v.Err) })
 }
 
 // make makes the first of the reads if they are of one group: upstream's counting transport
@@ -141,7 +142,7 @@ func (l *lookup) read(ctx context.Context, r snapshot.Read) error {
 	if err != nil && ctx.Err() != nil {
 		return err
 	}
-	o := snapshot.Outcome{Tick: l.r.Now(), Err: discovery.NotAwaited(r, max(wait, 0))}
+	o := snapshot.Outcome{Tick: l.r.tick(), Err: discovery.NotAwaited(r, max(wait, 0))} // not to be made again
 	if err == nil {
 		o = f.outcome
 	}
@@ -174,7 +175,7 @@ func (l *lookup) finding(s *snapshot.Snapshot) Finding {
 	failed := map[schema.GroupVersion]error{}
 	for _, g := range s.GroupsOf(l.q) {
 		for _, v := range g.Versions() {
-			if v.Err != nil && (len(l.q.Versions) == 0 || slices.Contains(l.q.Versions, v.Name)) {
+			if v.Err != nil && l.q.Wants(v.Name) {
 				failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err
 			}
 		}

@@ -36,6 +36,28 @@ func known(t *testing.T, forms fakeapi.Forms) (*fakeapi.Server, *Reloader) {
 	return server, r
 }
 
+// A lookup of something known waits once for a read that cannot begin, because an earlier one of the
+// same version hangs.
+func TestWaitsOnceForAHangingRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, r := known(t, fakeapi.Legacy())
+		server.PutVersion(group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource("Old")}})
+		if _, err := find(context.Background(), r, group, "Old", "v1"); err != nil {
+			t.Fatal(err)
+		}
+		server.SetFault(fakeapi.At("/apis/"+group+"/v1"), fakeapi.Timeout())
+		go func() { _, _ = find(context.Background(), r, group, "Absent", "v1") }()
+		synctest.Wait()
+		r.ResetGroup(group)
+		began := time.Now()
+		v, err := find(context.Background(), r, group, "Old", "v1")
+		if took := time.Since(began); v != "v1" || took != 2*silentWait {
+			t.Errorf("%q, %v after %v; want it after %v", v, err, took, 2*silentWait)
+		}
+		time.Sleep(2 * time.Minute) // until both reads have ended
+	})
+}
+
 // A 404 for a built-in version that the document has is checked against the document
 // without peers: not listed there means that a peer serves it.
 func TestVersionOfAPeerStays(t *testing.T) {

@@ -27,7 +27,7 @@ func (s *Snapshot) Missing(q Query, p Progress) (groups [][]Read) {
 		if reads := s.missingIn(g, q, p); len(reads) > 0 && (named || !unseen) {
 			groups = append(groups, reads)
 		}
-		if serves := func(v Version) bool { return q.wants(v.Name) && q.restsOn(&v) }; !q.All && slices.ContainsFunc(g.versions, serves) {
+		if serves := func(v Version) bool { return q.Wants(v.Name) && q.restsOn(&v) }; !q.All && slices.ContainsFunc(g.versions, serves) {
 			break // it does not matter what the groups after it serve
 		}
 	}

@@ -74,8 +74,8 @@ func (q Query) Live() bool { return !q.anyVersion() && !q.anyGroup() }
 // longer name.
 func (q Query) InOneGroup() bool { return !q.ByResource || q.Live() }
 
-// wants reports whether the query is about the version of that name.
-func (q Query) wants(version string) bool {
+// Wants reports whether the query is about the version of that name.
+func (q Query) Wants(version string) bool {
 	return q.anyVersion() || slices.Contains(q.Versions, version)
 }
 

@@ -86,6 +86,15 @@ func (s *Snapshot) tried(g *Group, v *Version) bool {
 	return max(s.readAt(v), v.Tried) > s.reset && (g.reset == 0 || v.Tried > g.reset)
 }
 
+// Tried reports whether a version, known or not, was read since the last reset, or tried in vain.
+func (s *Snapshot) Tried(group, version string) bool {
+	g := s.Group(group)
+	if v := g.Version(version); v != nil {
+		return s.tried(g, v)
+	}
+	return s.document > s.reset && (g == nil || g.reset == 0)
+}
+
 // readAt returns when the table of v was read.
 func (s *Snapshot) readAt(v *Version) Tick {
 	if v.Read == 0 && (v.Table != nil || v.Err != nil && v.Tried == 0) {
