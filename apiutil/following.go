@@ -105,11 +105,20 @@ func (m *DynamicRESTMapper) Memory(of meta.RESTMapper) (own, ofAll *sync.Map) {
 	return &sync.Map{}, &m.memory
 }
 
-// Knows reports whether the mapper knows a kind now. It is no lookup, and reads nothing.
-// The fork's clients and informers call it.
-func (m *DynamicRESTMapper) Knows(gvk schema.GroupVersionKind) bool {
-	_, err := mappingIn(m.reloader.Snapshot(), gvk)
-	return err == nil
+// MayServe reports whether a lookup may find a kind now: it is known, or its version was not
+// tried since the last reset. MayServe is no lookup, and reads nothing. The fork's clients and
+// informers call it.
+func (m *DynamicRESTMapper) MayServe(gvk schema.GroupVersionKind) bool {
+	s := m.reloader.Snapshot()
+	_, err := mappingIn(s, gvk)
+	return err == nil || !s.Tried(gvk.Group, gvk.Version)
+}
+
+// Replaced reports whether another kind is known to have the resource of a mapping. It reads
+// nothing, either.
+func (m *DynamicRESTMapper) Replaced(mapping *meta.RESTMapping) bool {
+	kind, _, err := m.reloader.Snapshot().KindFor(mapping.Resource)
+	return err == nil && kind.Kind != mapping.GroupVersionKind.Kind
 }
 
 // Changed returns a channel that is closed when the mapper next learns anything of the
