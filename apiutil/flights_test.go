@@ -253,6 +253,7 @@ func TestNobodyWaitsForHangingGroups(t *testing.T) {
 // The reads go on, and their results stay. A thousand calls leave nothing behind.
 func TestCallsEndWithTheirContext(t *testing.T) {
 	hanging := schema.GroupVersionKind{Group: hangingGroups[0], Version: "v1", Kind: "Absent"}
+	known := schema.GroupVersionKind{Group: hanging.Group, Version: "v1", Kind: "Known"}
 	lookup := func(versions ...string) func(context.Context, *apiutil.DynamicRESTMapper) error {
 		return func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
 			_, err := m.RESTMappingWithContext(ctx, hanging.GroupKind(), versions...)
@@ -261,6 +262,11 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 	}
 	calls := map[string]func(context.Context, *apiutil.DynamicRESTMapper) error{
 		"a lookup": lookup(), "of a version": lookup("v1"), "of two": lookup("v1", "v2"),
+		"of a known kind after a reset": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
+			m.ResetGroup(hanging.Group)
+			_, err := m.RESTMappingWithContext(ctx, known.GroupKind(), known.Version)
+			return err
+		},
 		"Refresh of a group": func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
 			return m.Refresh(ctx, typical.Group, hanging.Group)
 		},
@@ -269,6 +275,8 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		},
 	}
 	eachWarmMapper(t, 3, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
+		serve(server, known)
+		wantServed(t, m, known)
 		server.SetFault(fakeapi.InGroup(hanging.Group), fakeapi.Timeout())
 		before, reason := goroutines(), &meta.NoKindMatchError{GroupKind: typical.GroupKind()} // of another lookup, which says nothing of this one
 		for range 200 {

@@ -159,10 +159,10 @@ func (r *Reloader) readVersion(f *flight) event {
 		f.outcome.Tick = r.tick() // the last request counts
 		found.Table, found.Err = r.client.Version(f.ctx, group, version)
 	}
-	if found.None() && f.ctx.Err() == nil {
+	if found.None() {
 		found = r.ofPeer(f.ctx, f.read)
 	}
-	f.outcome.Err, f.outcome.Gone = found.Err, known && found.None()
+	f.outcome.Err, f.outcome.Gone = found.Err, found.None()
 	return func(s *snapshot.Snapshot) *snapshot.Snapshot {
 		return s.WithVersion(group, version, found, f.outcome.Tick, r.tick(), f.from)
 	}

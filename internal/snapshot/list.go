@@ -28,7 +28,7 @@ func index(groups []*Group, others ...groupIndex) groupIndex {
 		if slices.Equal(groups, other.groups) {
 			return other
 		}
-		if slices.EqualFunc(groups, other.groups, func(a, b *Group) bool { return a == b || a.name == b.name }) {
+		if slices.EqualFunc(groups, other.groups, func(a, b *Group) bool { return a.name == b.name }) {
 			next.order = other.order
 		}
 	}
@@ -101,12 +101,12 @@ func NewList(groups []*Group, aggregated bool) *List {
 }
 
 // Next is NewList for the list that follows l, which may be nil. Groups of which it says the
-// same stay the same ones. Without resources, a list that says the same is l.
+// same stay the same ones, and take their places in groups. Without resources, a list that says
+// the same is l.
 func (l *List) Next(groups []*Group, aggregated bool) *List {
 	if l == nil {
 		return NewList(groups, aggregated)
 	}
-	groups = slices.Clone(groups)
 	for i, g := range groups {
 		if old := l.Group(g.name); old != nil && old.saysLike(g) {
 			groups[i] = old

@@ -122,11 +122,7 @@ func (s *Snapshot) best(q schema.GroupVersionResource, want wanted) (best match,
 // all returns every match, in server order, in room, which may be on the caller's stack.
 // current is as for the lookups.
 func (s *Snapshot) all(room []match, q schema.GroupVersionResource, want wanted) (all []match, current bool) {
-	if m, ok := s.foremost(q, want); ok && namesOne(q) {
-		all = append(room, m)
-	} else if !namesOne(q) {
-		all = s.appendMatches(room, q, want)
-	}
+	all = s.appendMatches(room, q, want)
 	if slices.ContainsFunc(all, func(m match) bool { return s.lost(m.group, m.version) }) {
 		return nil, false
 	}

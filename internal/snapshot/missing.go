@@ -51,7 +51,7 @@ func (s *Snapshot) PathsAnswer(q Query) bool {
 // needs what was never tried, or not since the last reset. One that has found nothing
 // needs a live read of each version that it searches, and of the list.
 func (s *Snapshot) missingIn(g *Group, q Query, p Progress) []Read {
-	believed := s.document > p.Began && (p.Began == 0 || q.anyGroup() || g.name != q.Group)
+	believed := p.Began == 0 || q.anyGroup() || g.name != q.Group // the document, which the lookup has read
 	if !p.Found && believed && s.Aggregated() && g.agrees() {
 		return nil
 	}
