@@ -162,7 +162,7 @@ func (r *Reloader) readVersion(f *flight) event {
 	if found.None() {
 		found = r.ofPeer(f.ctx, f.read)
 	}
-	f.outcome.Err, f.outcome.Gone = found.Err, found.None()
+	f.outcome.Err, f.outcome.Gone = found.Err, known && found.None() // NegativeTTL keeps what was never there
 	return func(s *snapshot.Snapshot) *snapshot.Snapshot {
 		return s.WithVersion(group, version, found, f.outcome.Tick, r.tick(), f.from)
 	}
