@@ -22,22 +22,14 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	if err := r.ReadDocument(ctx); err != nil {
 		return err
 	}
-	s := r.Snapshot()
-	differing, dropped := s.Due(r.subscribers.Load() > 0)
+	differing, dropped := r.Snapshot().Due(r.subscribers.Load() > 0)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- r.readInOrder(ctx, dropped, true, func(read snapshot.Read, o snapshot.Outcome) bool {
+		ended <- r.readInOrder(ctx, dropped, false, func(read snapshot.Read, o snapshot.Outcome) bool {
 			return o.Err != nil || r.Snapshot().Serves(read.Group, read.Version)
 		})
 	}()
-	_ = inParallel(differing, func(reads []snapshot.Read) error {
-		if !hangs(s.Group(reads[0].Group), snapshot.Query{}) {
-			return r.readInOrder(ctx, reads, true, silent)
-		}
-		brief, cancel := context.WithTimeout(ctx, silentWait) // else groups that hang would hold up the next refresh
-		defer cancel()
-		return r.readInOrder(brief, reads, false, silent)
-	})
+	_ = inParallel(differing, func(reads []snapshot.Read) error { return r.readInOrder(ctx, reads, true, silent) })
 	<-ended
 	if ctx.Err() != nil {
 		return discovery.Cause(ctx)
@@ -61,12 +53,20 @@ func (r *Reloader) ReadDocument(ctx context.Context) error {
 func silent(_ snapshot.Read, o snapshot.Outcome) bool { return discovery.Unanswered(o.Err) }
 
 // readInOrder makes reads one after the other. It joins the errors of those that failed. It
-// stops when ctx ends, with abandon for all of them, and after the first outcome that is the last.
-func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read, abandon bool, last func(snapshot.Read, snapshot.Outcome) bool) error {
+// stops when ctx ends, and after the first outcome that is the last. If brief, it waits no longer
+// than silentWait for a version that gave no answer the last time, and stops there: else what
+// hangs would hold up the next refresh. That read goes on.
+func (r *Reloader) readInOrder(ctx context.Context, reads []snapshot.Read, brief bool, last func(snapshot.Read, snapshot.Outcome) bool) error {
 	var errs []error
 	for _, read := range reads {
-		f, err := r.flights.do(ctx, read, never, abandon)
-		if err != nil {
+		waiting, cancel := ctx, context.CancelFunc(func() {})
+		v := r.Snapshot().Group(read.Group).Version(read.Version)
+		hung := brief && v != nil && discovery.Unanswered(v.Err)
+		if hung {
+			waiting, cancel = context.WithTimeout(ctx, silentWait)
+		}
+		f, err := r.flights.do(waiting, read, never, !hung)
+		if cancel(); err != nil {
 			return errors.Join(append(errs, fmt.Errorf("read group %q: %w", read.Group, err))...)
 		}
 		if errs = append(errs, f.outcome.Err); last(read, f.outcome) {
@@ -85,12 +85,12 @@ func (r *Reloader) RefreshGroups(ctx context.Context, groups []string) error {
 		lists[i] = []snapshot.Read{{Part: snapshot.PartList, Group: group}}
 	}
 	return inParallel(lists, func(list []snapshot.Read) error {
-		err := r.readInOrder(ctx, list, true, silent)
+		err := r.readInOrder(ctx, list, false, silent)
 		if ctx.Err() != nil {
 			return err
 		}
 		versions := r.Snapshot().LiveReads(list[0].Group)
-		failed := r.readInOrder(ctx, versions[:len(versions)-1], true, silent)
+		failed := r.readInOrder(ctx, versions[:len(versions)-1], false, silent)
 		return errors.Join(err, failed)
 	})
 }

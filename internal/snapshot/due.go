@@ -8,13 +8,19 @@ import (
 )
 
 // LiveReads lists the live reads of everything about a group: its known versions and its list.
-// Those versions come first that were tried least recently, of these the best ones: who stops at
-// a version that hangs begins with another one the next time. A version that was found gone is
-// among them if the document has it.
+// The best version comes first, and last those that have failed, the least recently tried of them
+// first: who stops at one that hangs has read all others. A version that was found gone is among
+// them if the document has it.
 func (s *Snapshot) LiveReads(group string) (reads []Read) {
 	if g := s.Group(group); g != nil {
+		failed := func(i int32) (tried Tick) {
+			if v := &g.versions[i]; v.Err != nil {
+				tried = v.Tried
+			}
+			return tried
+		}
 		ranked := slices.Clone(g.ranked)
-		slices.SortStableFunc(ranked, func(a, b int32) int { return cmp.Compare(g.versions[a].Tried, g.versions[b].Tried) })
+		slices.SortStableFunc(ranked, func(a, b int32) int { return cmp.Compare(failed(a), failed(b)) })
 		for _, i := range ranked {
 			if v := &g.versions[i]; !v.Gone || v.returned() || g.Said().Version(v.Name) != nil {
 				reads = append(reads, Read{Part: PartVersion, Group: group, Version: v.Name})
