@@ -4,6 +4,7 @@ package apiutil
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -105,20 +106,22 @@ func (m *DynamicRESTMapper) Memory(of meta.RESTMapper) (own, ofAll *sync.Map) {
 	return &sync.Map{}, &m.memory
 }
 
-// MayServe reports whether a lookup may find a kind now: it is known, or its version was not
-// tried since the last reset. MayServe is no lookup, and reads nothing. The fork's clients and
-// informers call it.
-func (m *DynamicRESTMapper) MayServe(gvk schema.GroupVersionKind) bool {
-	s := m.reloader.Snapshot()
-	_, err := mappingIn(s, gvk)
-	return err == nil || !s.Tried(gvk.Group, gvk.Version)
+// Knows reports whether the mapper knows a kind now. It is no lookup, and reads nothing.
+// The fork's clients and informers call it.
+func (m *DynamicRESTMapper) Knows(gvk schema.GroupVersionKind) bool {
+	_, err := mappingIn(m.reloader.Snapshot(), gvk)
+	return err == nil
 }
 
-// Replaced reports whether another kind is known to have the resource of a mapping. It reads
-// nothing, either.
+// Resets returns a number that moves with each Reset and ResetGroup. Who remembers that a kind is
+// gone looks it up again when it has moved. The fork's clients and informers call it.
+func (m *DynamicRESTMapper) Resets() uint64 { return uint64(m.reloader.Snapshot().LastResetOfAny()) }
+
+// Replaced reports whether other kinds than that of a mapping, and not that one, are known to have
+// its resource. It reads nothing. The fork's clients call it.
 func (m *DynamicRESTMapper) Replaced(mapping *meta.RESTMapping) bool {
-	kind, _, err := m.reloader.Snapshot().KindFor(mapping.Resource)
-	return err == nil && kind.Kind != mapping.GroupVersionKind.Kind
+	kinds := m.reloader.Snapshot().KindsAt(mapping.Resource)
+	return len(kinds) > 0 && !slices.Contains(kinds, mapping.GroupVersionKind.Kind)
 }
 
 // Changed returns a channel that is closed when the mapper next learns anything of the

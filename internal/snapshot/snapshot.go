@@ -5,6 +5,8 @@ package snapshot
 import (
 	"cmp"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Tick numbers the reads and resets of one mapper in the order in which they began. A
@@ -58,6 +60,18 @@ func (s *Snapshot) Serves(group, version string) bool {
 	return v != nil && !v.Gone
 }
 
+// KindsAt returns the kinds that are known to have exactly that resource.
+func (s *Snapshot) KindsAt(at schema.GroupVersionResource) (kinds []string) {
+	if v := s.Group(at.Group).Version(at.Version); v != nil && v.Table != nil {
+		for _, r := range v.Table.rows {
+			if r.Name == at.Resource {
+				kinds = append(kinds, r.Kind)
+			}
+		}
+	}
+	return kinds
+}
+
 // AsOf returns s as a lookup sees it that began at now: a reset after that does not count.
 func (s *Snapshot) AsOf(now Tick) *Snapshot {
 	if s.reset <= now {
@@ -84,15 +98,6 @@ func (s *Snapshot) tried(g *Group, v *Version) bool {
 		return v.attempted()
 	}
 	return max(s.readAt(v), v.Tried) > s.reset && (g.reset == 0 || v.Tried > g.reset)
-}
-
-// Tried reports whether a version, known or not, was read since the last reset, or tried in vain.
-func (s *Snapshot) Tried(group, version string) bool {
-	g := s.Group(group)
-	if v := g.Version(version); v != nil {
-		return s.tried(g, v)
-	}
-	return s.document > s.reset && (g == nil || g.reset == 0)
 }
 
 // readAt returns when the table of v was read.
