@@ -4,6 +4,7 @@ package reload
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -43,8 +44,9 @@ type flights struct {
 }
 
 // do waits for a read that began after since, or begins after the call of do. If ctx ends
-// first, do returns its cause, and the flight goes on without this waiter. If abandon, it goes
-// on only if another caller waits for it; otherwise it has ended when do returns.
+// first, do returns its cause, and the flight goes on without this waiter. If abandon, and ctx was
+// cancelled, it goes on only if another caller waits for it; otherwise it has ended when do returns.
+// The end of a caller's time cancels nothing: how a read that hangs has ended is for the next.
 func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick, abandon bool) (*flight, error) {
 	if ctx.Err() != nil {
 		return nil, discovery.Cause(ctx) // otherwise a flight might start for nobody
@@ -54,7 +56,7 @@ func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick,
 	case <-f.done:
 		return f, nil
 	case <-ctx.Done():
-		if fs.leave(f, abandon) {
+		if fs.leave(f, abandon && errors.Is(ctx.Err(), context.Canceled)) {
 			<-f.done
 		}
 		return nil, discovery.Cause(ctx)

@@ -39,6 +39,26 @@ func TestRefreshEndsAmongLiveReads(t *testing.T) {
 	}
 }
 
+// Refreshes that wait less than a request may take come past a version that hangs: the read goes on
+// without them, and has failed.
+func TestShortRefreshesComePastWhatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, r := known(t, fakeapi.Aggregated())
+		server.SetFault(fakeapi.Under("/apis/"+group+"/v3"), fakeapi.Timeout())
+		reset := r.Now()
+		r.ResetGroup(group)
+		for range 10 {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			_ = r.Refresh(ctx)
+			cancel()
+		}
+		if v := r.Snapshot().Group(group).Version("v1"); v.Tried <= reset {
+			t.Errorf("v1 was last read at %d, before the reset at %d", v.Tried, reset)
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 const maxAge = 30 * time.Second
 
 // After a failure it is due after twice the time, and no later.

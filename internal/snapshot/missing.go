@@ -2,7 +2,10 @@
 
 package snapshot
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // mostTimes is how often a lookup makes one read if the group keeps changing meanwhile.
 const mostTimes = 3
@@ -95,6 +98,8 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 			reads = append(reads, read)
 		}
 	}
+	// What is made again comes last: only then does it show what moved away from the others.
+	slices.SortStableFunc(reads, func(a, b Read) int { return cmp.Compare(p.Done[a].Times, p.Done[b].Times) })
 	return reads
 }
 
