@@ -93,19 +93,20 @@ func (p proof) neverListed() bool {
 }
 
 // knows reports whether the mapper must have known the group when the lookup
-// began: it was told of it, and has been told nothing else since.
+// began: it was told of it, and has been told nothing else since, or at the same time.
 func (p proof) knows() bool {
 	sure := 0
+	var lost Stamp // when the last read ended that has told that it is gone
 	for _, r := range p.requests {
 		if r.failed() || r.live() && r.Group != p.group || !r.live() && !r.Doc || !r.End.before(p.op.Return) {
 			continue
 		}
 		before := p.previous[r]
 		switch served := r.Code != 404 && r.World.lists(p.group); {
-		case served && p.closed(r, p.op) && p.clean[p.period[r]]:
+		case served && p.closed(r, p.op) && p.clean[p.period[r]] && lost.before(r.Start):
 			sure = p.period[r]
 		case !served && (r.live() || before != nil && before.World.lists(p.group)):
-			sure = 0
+			sure, lost = 0, r.End
 		}
 	}
 	return sure > 0
