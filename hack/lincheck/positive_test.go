@@ -132,17 +132,21 @@ func (v *view) checkOrder(o *Op) []Violation {
 }
 
 // listedBoth reports whether the last document or list that told of a version, before o
-// ended, told of another one as well, and so of their order.
+// ended, told of another one as well, and so of their order. So must all since the document
+// first said so, and all of that busy period: which began last only the mapper knows.
 func (v *view) listedBoth(o *Op, group, version int, other Found) bool {
-	var last *Request
-	for _, r := range v.requests {
+	told := filter(v.requests, func(r *Request) bool {
 		list := r.live() && r.Version < 0 && r.Group == group && r.Group == other.Group
-		if (list || r.Doc) && !r.failed() && r.End.before(o.Return) {
-			last = r
-		}
+		return (list || r.Doc) && !r.failed() && r.End.before(o.Return)
+	})
+	if len(told) == 0 {
+		return false
 	}
-	return last != nil && v.closed(last, o) && v.clean[v.period[last]] &&
-		last.World.has(group, version) && last.World.has(other.Group, other.Version)
+	since := v.period[v.firstSeen(told[len(told)-1], group, Stamp{})]
+	return !slices.ContainsFunc(told, func(r *Request) bool {
+		both := r.World.has(group, version) && r.World.has(other.Group, other.Version)
+		return v.period[r] >= since && !(both && v.closed(r, o) && v.clean[v.period[r]])
+	})
 }
 
 // certain reports whether the mapper must have known, when o began and all the
