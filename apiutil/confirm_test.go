@@ -120,3 +120,21 @@ func TestConfirmBesideHangingDiscovery(t *testing.T) {
 		}
 	})
 }
+
+// The time for which a server owes an answer begins with the read that runs, and not with one
+// that waits for it.
+func TestConfirmOwedAnswer(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m, used := useFoo(t, server)
+		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Timeout())
+		for range 2 {
+			go func() { _, _ = m.Confirm(context.Background(), used) }()
+			time.Sleep(1500 * time.Millisecond)
+		}
+		begun := time.Now()
+		if _, err := m.Confirm(context.Background(), used); err != nil || time.Since(begun) > 0 {
+			t.Errorf("%v after %v; 3 s after the first", err, time.Since(begun))
+		}
+		time.Sleep(time.Minute) // for the requests to time out
+	})
+}

@@ -93,7 +93,7 @@ func (s *Snapshot) missingVersions(group string, versions []string, q Query, p P
 		news := o.Err == nil && (s.news > o.Tick || (len(versions) > 1 || q.anyVersion()) && changed > o.Tick)
 		switch {
 		case enough:
-			answered = answered || !q.All && !q.ByResource && q.anyVersion() && v != nil && q.restsOn(v)
+			answered = answered || !q.All && !q.ByResource && q.anyVersion() && q.restsOn(v)
 		case o.Times < mostTimes && (older || news):
 			reads = append(reads, read)
 		}
