@@ -77,3 +77,31 @@ func TestAsStock(t *testing.T) {
 		})
 	}
 }
+
+// A mapping is replaced if its resource is known to be of other kinds only. A kind that nobody has
+// the resource of is only gone.
+func TestReplaced(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m, used := useFoo(t, server)
+		foos := func(kinds ...string) (version fakeapi.Version) {
+			version.Name = fooKind.Version
+			for _, kind := range append(kinds, "Bar") {
+				version.Resources = append(version.Resources, fakeapi.Resource{Name: "foos", Singular: "foo", Kind: kind, Namespaced: true})
+			}
+			version.Resources[len(kinds)].Name = "bars"
+			return version
+		}
+		for _, test := range []struct {
+			kinds []string
+			want  bool
+		}{{[]string{"Foo"}, false}, {[]string{"Other"}, true}, {[]string{"Other", "Foo"}, false}, {nil, false}} {
+			server.PutVersion(fooKind.Group, foos(test.kinds...))
+			if err := m.Refresh(context.Background(), fooKind.Group); err != nil {
+				t.Fatal(err)
+			}
+			if got := m.Replaced(used); got != test.want {
+				t.Errorf("foos of %q: %t", test.kinds, got)
+			}
+		}
+	})
+}

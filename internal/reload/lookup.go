@@ -88,7 +88,7 @@ func (r *Reloader) lookup(
 func (r *Reloader) unanswered(s *snapshot.Snapshot, q snapshot.Query) bool {
 	groups := s.GroupsOf(q)
 	waits := func(read snapshot.Read) bool {
-		return read.Part == snapshot.PartDocument || q.Wants(read.Version) && slices.Contains(groups, s.Group(read.Group))
+		return read.Part == snapshot.PartDocument || (read.Part == snapshot.PartList || q.Wants(read.Version)) && slices.Contains(groups, s.Group(read.Group))
 	}
 	return discovery.Unanswered(r.Health().Document.Err) || r.flights.overdue(waits) ||
 		slices.ContainsFunc(groups, func(g *snapshot.Group) bool { return hangs(g, q) })

@@ -25,7 +25,7 @@ func (r *Reloader) Refresh(ctx context.Context) error {
 	differing, dropped := r.Snapshot().Due(r.subscribers.Load() > 0)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- r.readInOrder(ctx, dropped, false, func(read snapshot.Read, o snapshot.Outcome) bool {
+		ended <- r.readInOrder(ctx, dropped, true, func(read snapshot.Read, o snapshot.Outcome) bool {
 			return o.Err != nil || r.Snapshot().Serves(read.Group, read.Version)
 		})
 	}()

@@ -166,10 +166,10 @@ func (v *Version) takeNews(news *Version, now Tick) {
 		v.Table, v.Read, v.Gone = news.Table, 0, false
 	}
 	v.named = now
-	if v.Gone || v.Tried >= now {
-		return
+	if v.Gone || v.Tried >= now || !news.attempted() {
+		return // a document that only names a version does not say how it is
 	}
-	if v.Table == nil || v.Err != nil {
+	if v.Err != nil {
 		v.Tried = 0 // what was found then is no longer what is known
 	}
 	v.Err = news.Err
