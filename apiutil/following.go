@@ -113,6 +113,16 @@ func (m *DynamicRESTMapper) Knows(gvk schema.GroupVersionKind) bool {
 	return err == nil
 }
 
+// Gone reports whether a read of a kind's version, which begins after the call, shows that the kind is
+// not served. The fork's informers call it.
+func (m *DynamicRESTMapper) Gone(ctx context.Context, gvk schema.GroupVersionKind) bool {
+	s, err := m.reloader.ReadLive(ctx, gvk.GroupVersion())
+	if err == nil {
+		_, err = mappingIn(s, gvk)
+	}
+	return meta.IsNoMatchError(err)
+}
+
 // Resets returns a number that moves with each Reset and ResetGroup. Who remembers that a kind is
 // gone looks it up again when it has moved. The fork's clients and informers call it.
 func (m *DynamicRESTMapper) Resets() uint64 { return uint64(m.reloader.Snapshot().LastResetOfAny()) }
