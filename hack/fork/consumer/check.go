@@ -53,7 +53,7 @@ func (j *job) checkTag(required string, with modVersion) error {
 		return fmt.Errorf("%s requires %s %s, but replaces it with %s: run go get %s@%s in %s, or replace it with a tag of %s",
 			j.show(j.path(goMod)), tree.Module, required, with, tree.Module, found[1], quoted(j.Dir), required)
 	}
-	j.say("ok", "%s is replaced with %s, as go.mod requires", tree.Module, with)
+	j.say("ok", "%s is replaced with %s, as go.mod requires: only the versions were compared, not the module's content", tree.Module, with)
 	j.tellMakefile(true)
 	return nil
 }
