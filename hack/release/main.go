@@ -41,7 +41,7 @@ a repository without changes of yours: then a line gets the next tag if its newe
 one holds something else, and is left alone if not. release pushes nothing. The same
 sources give the same commits and tags from an empty folder, or from the same earlier tags.
 
-  -lines L    which lines: one (v0.25), several (v0.24,v0.25) or a range (default %[1]s)
+  -lines L    which lines: one (v0.25) or a range (default %[1]s)
   -notes DIR  write the release notes and the SBOM (CycloneDX) of each new tag there
   -module M   where the repository will be, for the replace line (default %[2]s)
   -author A   the author of the commits (default %[3]s); their date is that of upstream's release
@@ -85,21 +85,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}.Run(args, stdout, stderr)
 }
 
-// parseLines reads "v0.25", "v0.24,v0.25" or "v0.20..v0.25".
-func parseLines(text string) (lines []tree.Line, err error) {
-	for _, name := range strings.Split(text, ",") {
-		from, to, isRange := strings.Cut(name, "..")
-		if !isRange {
-			to = from
-		}
-		first, last := indexOf(from), indexOf(to)
-		if first < 0 || last < first {
-			return nil, fmt.Errorf("-lines %q: use lines, or ranges of them, of %s", name, tree.Supported())
-		}
-		lines = append(lines, tree.Lines[first:last+1]...)
+// parseLines reads "v0.25" or "v0.20..v0.25".
+func parseLines(text string) ([]tree.Line, error) {
+	from, to, isRange := strings.Cut(text, "..")
+	if !isRange {
+		to = from
 	}
-	slices.SortFunc(lines, func(a, b tree.Line) int { return strings.Compare(a.Minor, b.Minor) })
-	return slices.Compact(lines), nil
+	first, last := indexOf(from), indexOf(to)
+	if first < 0 || last < first {
+		return nil, fmt.Errorf("-lines %q: use a line, or a range of them, of %s", text, tree.Supported())
+	}
+	return tree.Lines[first : last+1], nil
 }
 
 func indexOf(minor string) int {

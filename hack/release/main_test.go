@@ -18,7 +18,7 @@ func TestUsage(t *testing.T) {
 	command.Usage(t, map[string]string{
 		"":                       "give -repo DIR",
 		"-repo a b":              `unexpected argument "b"`,
-		"-repo a -lines v0.19":   `-lines "v0.19": use lines`,
+		"-repo a -lines v0.19":   `-lines "v0.19": use a line`,
 		"-repo a -fresh 2":       "-fresh",
 		"-repo a -author nobody": "-author",
 		"-frobnicate":            "frobnicate",

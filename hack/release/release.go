@@ -26,8 +26,7 @@ type edition struct {
 	from     string     // the ref that the branch continues, "" if the branch is new
 	time     time.Time  // of upstream's release
 	upstream tree.Files // nil if the branch has it
-	files    tree.Files
-	notes    string
+	files    tree.Files // the README has the release notes
 }
 
 // release adds a commit and a tag to the repository for each line that has something new.
@@ -58,9 +57,7 @@ func release(ctx context.Context, o options) error {
 			continue
 		}
 		bill, err := o.bill(ctx, &e)
-		if err == nil {
-			err = errors.Join(tree.Write(o.notes, e.tag+".md", []byte(e.notes)), tree.Write(o.notes, e.tag+".cdx.json", bill))
-		}
+		err = errors.Join(err, tree.Write(o.notes, e.tag+".md", e.files["README.md"]), tree.Write(o.notes, e.tag+".cdx.json", bill))
 		if err != nil {
 			return fmt.Errorf("write the release notes of %s: %w", e.tag, err)
 		}
@@ -118,14 +115,6 @@ func (o options) make(ctx context.Context, e *edition, newest int) (isNew bool, 
 	return true, o.name(e, newest+1)
 }
 
-// name gives an edition its tag, and the files that have it in them.
-func (o options) name(e *edition, number int) (err error) {
-	e.tag = fmt.Sprintf("%s-fresh.%d", e.version, number)
-	e.notes, err = o.describe(e)
-	e.files["README.md"] = []byte(e.notes)
-	return err
-}
-
 // listing is what "git ls-tree -r -z" says of a commit of these files.
 func listing(files tree.Files) string {
 	var text strings.Builder
@@ -152,12 +141,11 @@ func released(ctx context.Context, version string) (time.Time, error) {
 func (o options) history(editions []edition, author *mail.Address) *tree.History {
 	h := &tree.History{Author: author}
 	for _, e := range editions {
-		from := e.from
 		if e.upstream != nil {
-			h.Commit(e.branch, from, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
-			from = ""
+			h.Commit(e.branch, e.from, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
+			e.from = ""
 		}
-		h.Commit(e.branch, from, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
+		h.Commit(e.branch, e.from, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
 		h.Tag(e.tag, e.branch, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
 	}
 	return h
@@ -168,18 +156,20 @@ func (o options) history(editions []edition, author *mail.Address) *tree.History
 //go:embed notes.md
 var notes string
 
-// describe returns the release notes, which are the tree's README, too. It returns
-// an error if MATRIX.md has no results of upstream's tests for the version.
-func (o options) describe(e *edition) (string, error) {
+// name gives an edition its tag, and the release notes as its README. It returns an error if
+// MATRIX.md has no results of upstream's tests for the version.
+func (o options) name(e *edition, number int) error {
 	rows := matrixRows(o.matrix, e.version)
 	if rows == "" {
-		return "", fmt.Errorf("MATRIX.md has no rows for %s: run hack/test.sh -matrix first", e.version)
+		return fmt.Errorf("MATRIX.md has no rows for %s: run hack/test.sh -matrix first", e.version)
 	}
 	digest, err := tree.SourceDigest(o.ours)
 	if err != nil {
-		return "", fmt.Errorf("read our sources: %w", err)
+		return fmt.Errorf("read our sources: %w", err)
 	}
-	return fmt.Sprintf(notes, e.version, tree.Module, o.module, e.tag, digest, rows), nil
+	e.tag = fmt.Sprintf("%s-fresh.%d", e.version, number)
+	e.files["README.md"] = fmt.Appendf(nil, notes, e.version, tree.Module, o.module, e.tag, digest, rows)
+	return nil
 }
 
 // matrixRows are those tables of MATRIX.md that have rows of a version, with

@@ -52,7 +52,7 @@ func TestReproducible(t *testing.T) {
 	t.Setenv("TZ", "Asia/Tokyo")
 	t.Setenv("GIT_AUTHOR_NAME", "somebody else")
 	t.Setenv("GIT_COMMITTER_DATE", "2001-02-03T04:05:06Z")
-	second, _ := published(t, "v0.24,v0.25")
+	second, _ := published(t, "v0.24..v0.25")
 	if a, b := listed(t, first), listed(t, second); a != b || strings.Count(a, "\n") != 4 {
 		t.Errorf("two runs made\n%s\nand\n%s", a, b)
 	}
@@ -291,9 +291,8 @@ func TestRenovateRule(t *testing.T) {
 
 func TestParseLines(t *testing.T) {
 	for text, want := range map[string]string{
-		"v0.25": "v0.25.2", "v0.20,v0.24": "v0.20.4 v0.24.1", "v0.24..v0.25": "v0.24.1 v0.25.2",
-		"v0.19": "use lines", "v0.24..v0.25,v0.24": "v0.24.1 v0.25.2",
-		"v0.25..v0.24": "use lines", "v0.24..v0.99": "use lines", "": "use lines",
+		"v0.25": "v0.25.2", "v0.24..v0.25": "v0.24.1 v0.25.2", "v0.19": "use a line",
+		"v0.25..v0.24": "use a line", "v0.24..v0.99": "use a line", "": "use a line",
 	} {
 		lines, err := parseLines(text)
 		var got []string

@@ -41,7 +41,7 @@ func TestCheckFails(t *testing.T) {
 		"another mapper":                     {nil, newerMapper, []string{"another mapper", "run fork -into"}},
 		"edited":                             {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/alias.go", "") }, nil, []string{"changed alias.go", "-force"}},
 		"incomplete": {func(t *testing.T, dir string) { remove(t, dir, place+"/pkg/client") }, nil,
-			[]string{"lacks ", "pkg/client/", "gitignore", "run fork -into"}},
+			[]string{"removed pkg/client/", "gitignore", "run fork -into"}},
 		"missing": {func(t *testing.T, dir string) { remove(t, dir, place) }, nil, []string{"is missing", "gitignore", "run fork -into"}},
 		"another folder": {func(t *testing.T, dir string) {
 			forktest.Write(t, dir, "mine/go.mod", "module "+tree.Module+"\n")

@@ -254,14 +254,10 @@ func Undo(ctx context.Context, r Request) error {
 // tellUndone says what became of go.mod and go.sum.
 func (j *job) tellUndone() {
 	for _, name := range []string{goMod, goSum} {
-		saved, known := j.manifest.Saved[name]
-		switch {
-		case known && !saved.Changed && saved.Before == string(j.before[name]):
-			j.say(name, "as it was")
-		case name == goMod:
-			j.say(name, "your changes kept, the replace line dropped; go mod tidy drops what nothing needs now")
-		default:
-			j.say(name, "your changes kept")
+		became := "your changes kept; go mod tidy drops what nothing needs now"
+		if saved, known := j.manifest.Saved[name]; known && !saved.Changed && saved.Before == string(j.before[name]) {
+			became = "as it was"
 		}
+		j.say(name, "%s", became)
 	}
 }
