@@ -33,16 +33,16 @@ const (
 
 const help = `release makes a git repository of controller-runtime with this mapper inside.
 
-  release -repo DIR [-lines v0.20..v0.25] [-fresh N] [-notes DIR]
+  release -repo DIR [-lines v0.20..v0.25] [-module M] [-notes DIR] [-author A]
 
 Each line gets a branch (fresh-0.25), which has upstream's release and on top of
 it the fork, and a tag (v0.25.2-fresh.1). DIR must be absent or empty, or hold such
-a repository without changes of yours: then release adds to its branches. It pushes
-nothing. The same sources give the same commits and tags.
+a repository without changes of yours: then a line gets the next tag if its newest
+one holds something else, and is left alone if not. release pushes nothing. The same
+sources give the same commits and tags from an empty folder, or from the same earlier tags.
 
-  -lines L    which lines: one (v0.25), several (v0.24,v0.25) or a range (default %[1]s)
-  -fresh N    the number in the tags, for a further release of the same version (default 1)
-  -notes DIR  write the release notes and the SBOM (CycloneDX) of each tag there
+  -lines L    which lines: one (v0.25) or a range (default %[1]s)
+  -notes DIR  write the release notes and the SBOM (CycloneDX) of each new tag there
   -module M   where the repository will be, for the replace line (default %[2]s)
   -author A   the author of the commits (default %[3]s); their date is that of upstream's release
 `
@@ -51,7 +51,6 @@ nothing. The same sources give the same commits and tags.
 type options struct {
 	repo           string      // a folder
 	lines          []tree.Line // at their newest tested releases
-	fresh          int         // the number in the tags
 	notes          string      // a folder for the release notes; "" for none
 	module, author string
 	ours           fs.FS     // apiutil and internal
@@ -70,7 +69,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	flags.StringVar(&o.repo, "repo", "", "")
 	lines := flags.String("lines", all, "")
-	flags.IntVar(&o.fresh, "fresh", 1, "")
 	flags.StringVar(&o.notes, "notes", "", "")
 	flags.StringVar(&o.module, "module", home, "")
 	flags.StringVar(&o.author, "author", nobody, "")
@@ -87,21 +85,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}.Run(args, stdout, stderr)
 }
 
-// parseLines reads "v0.25", "v0.24,v0.25" or "v0.20..v0.25".
-func parseLines(text string) (lines []tree.Line, err error) {
-	for _, name := range strings.Split(text, ",") {
-		from, to, isRange := strings.Cut(name, "..")
-		if !isRange {
-			to = from
-		}
-		first, last := indexOf(from), indexOf(to)
-		if first < 0 || last < first {
-			return nil, fmt.Errorf("-lines %q: use lines, or ranges of them, of %s", name, tree.Supported())
-		}
-		lines = append(lines, tree.Lines[first:last+1]...)
+// parseLines reads "v0.25" or "v0.20..v0.25".
+func parseLines(text string) ([]tree.Line, error) {
+	from, to, isRange := strings.Cut(text, "..")
+	if !isRange {
+		to = from
 	}
-	slices.SortFunc(lines, func(a, b tree.Line) int { return strings.Compare(a.Minor, b.Minor) })
-	return slices.Compact(lines), nil
+	first, last := indexOf(from), indexOf(to)
+	if first < 0 || last < first {
+		return nil, fmt.Errorf("-lines %q: use a line, or a range of them, of %s", text, tree.Supported())
+	}
+	return tree.Lines[first : last+1], nil
 }
 
 func indexOf(minor string) int {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha1"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -22,17 +23,14 @@ type edition struct {
 	version  string // upstream's
 	tag      string
 	branch   string
+	from     string     // the ref that the branch continues, "" if the branch is new
 	time     time.Time  // of upstream's release
 	upstream tree.Files // nil if the branch has it
-	files    tree.Files
-	notes    string
+	files    tree.Files // the README has the release notes
 }
 
-// release adds a commit and a tag for each line to the repository.
+// release adds a commit and a tag to the repository for each line that has something new.
 func release(ctx context.Context, o options) error {
-	if o.fresh < 1 {
-		return fmt.Errorf("-fresh %d: the number begins at 1", o.fresh)
-	}
 	author, err := mail.ParseAddress(o.author)
 	if err != nil || author.Name == "" {
 		return fmt.Errorf("-author %q is not like %q", o.author, nobody)
@@ -45,7 +43,12 @@ func release(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := o.history(repo, editions, author).Import(ctx, o.repo, editions[len(editions)-1].branch); err != nil {
+	if len(editions) == 0 {
+		fmt.Fprintf(o.out, "\nnothing to do: %s is up to date\n", o.repo)
+		return nil
+	}
+	newest := editions[len(editions)-1]
+	if err := o.history(editions, author).Import(ctx, o.repo, newest.branch); err != nil {
 		return err
 	}
 	for _, e := range editions {
@@ -54,38 +57,40 @@ func release(ctx context.Context, o options) error {
 			continue
 		}
 		bill, err := o.bill(ctx, &e)
-		if err == nil {
-			err = errors.Join(tree.Write(o.notes, e.tag+".md", []byte(e.notes)), tree.Write(o.notes, e.tag+".cdx.json", bill))
-		}
+		err = errors.Join(err, tree.Write(o.notes, e.tag+".md", e.files["README.md"]), tree.Write(o.notes, e.tag+".cdx.json", bill))
 		if err != nil {
 			return fmt.Errorf("write the release notes of %s: %w", e.tag, err)
 		}
 	}
 	fmt.Fprintf(o.out, "\ndone: %s is ready; git -C %s push --atomic --follow-tags URL 'refs/heads/fresh-*' pushes it\n", o.repo, o.repo)
-	newest := editions[len(editions)-1]
 	fmt.Fprintf(o.out, "then, in your program: go get %[1]s@%[2]s && go mod edit -replace=%[1]s=%[3]s@%[4]s && go mod tidy\n", tree.Module, newest.version, o.module, newest.tag)
 	return nil
 }
 
-// editions makes the editions of all lines. Before that it checks that their tags
-// are not there yet.
-func (o options) editions(ctx context.Context, repo refs) ([]edition, error) {
-	editions := make([]edition, len(o.lines))
-	for i, line := range o.lines {
-		editions[i] = edition{version: line.Newest, tag: fmt.Sprintf("%s-fresh.%d", line.Newest, o.fresh), branch: "fresh-" + strings.TrimPrefix(line.Minor, "v")}
-		if slices.Contains(repo, "refs/tags/"+editions[i].tag) {
-			return nil, fmt.Errorf("the tag %s exists in %s: give the next number with -fresh", editions[i].tag, o.repo)
+// editions makes the editions that are new.
+func (o options) editions(ctx context.Context, repo refs) (editions []edition, err error) {
+	for _, line := range o.lines {
+		e := edition{version: line.Newest, branch: "fresh-" + strings.TrimPrefix(line.Minor, "v")}
+		e.from = repo.base(e.branch)
+		isNew, err := o.make(ctx, &e, repo.newest(e.version))
+		if err == nil && isNew && e.from != "" {
+			err = checkTip(ctx, o.repo, e.from)
 		}
-	}
-	for i := range editions {
-		if err := o.make(ctx, &editions[i], repo); err != nil {
+		switch {
+		case err != nil:
 			return nil, err
+		case isNew:
+			editions = append(editions, e)
+		default:
+			fmt.Fprintf(o.out, "%-10s %s on %s has all of this\n", "same", e.tag, e.branch)
 		}
 	}
 	return editions, nil
 }
 
-func (o options) make(ctx context.Context, e *edition, repo refs) error {
+// make makes an edition after the one of that number, and reports whether it is new: whether
+// the tag of that number holds other files.
+func (o options) make(ctx context.Context, e *edition, newest int) (isNew bool, err error) {
 	fmt.Fprintf(o.out, "%-10s %s %s\n", "upstream", tree.Module, e.version)
 	upstream, err := tree.Upstream(ctx, e.version, nil)
 	if err == nil {
@@ -94,19 +99,30 @@ func (o options) make(ctx context.Context, e *edition, repo refs) error {
 	if err == nil {
 		e.files, err = tree.Generate(e.version, upstream, o.ours)
 	}
-	if err == nil {
-		e.notes, err = o.describe(e)
-	}
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(repo, func(ref string) bool { return strings.HasPrefix(ref, "refs/tags/"+e.version+"-fresh.") }) {
-		e.upstream = upstream
-	}
 	// Upstream's automation would run in the fork's repository.
 	maps.DeleteFunc(e.files, func(name string, _ []byte) bool { return strings.HasPrefix(name, ".github/") })
-	e.files["README.md"] = []byte(e.notes)
-	return nil
+	if err == nil {
+		err = o.name(e, max(newest, 1))
+	}
+	if err != nil || newest == 0 {
+		e.upstream = upstream
+		return true, err
+	}
+	held, err := cli.Git(ctx, o.repo, nil, nil, "ls-tree", "-r", "-z", "refs/tags/"+e.tag)
+	if err != nil || held == listing(e.files) {
+		return false, err
+	}
+	return true, o.name(e, newest+1)
+}
+
+// listing is what "git ls-tree -r -z" says of a commit of these files.
+func listing(files tree.Files) string {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		blob := fmt.Appendf(nil, "blob %d\x00%s", len(files[name]), files[name])
+		fmt.Fprintf(&text, "100644 blob %x\t%s\x00", sha1.Sum(blob), name)
+	}
+	return text.String()
 }
 
 // released is when a version of controller-runtime was released.
@@ -122,15 +138,14 @@ func released(ctx context.Context, version string) (time.Time, error) {
 // history returns the commits and tags. For each edition it has the commit of
 // upstream's release, unless the repository has that already, our commit on top,
 // and the tag.
-func (o options) history(repo refs, editions []edition, author *mail.Address) *tree.History {
+func (o options) history(editions []edition, author *mail.Address) *tree.History {
 	h := &tree.History{Author: author}
 	for _, e := range editions {
-		from := repo.base(e.branch)
 		if e.upstream != nil {
-			h.Commit(e.branch, from, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
-			from = ""
+			h.Commit(e.branch, e.from, e.time, fmt.Sprintf("controller-runtime %s, as upstream released it\n", e.version), e.upstream)
+			e.from = ""
 		}
-		h.Commit(e.branch, from, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
+		h.Commit(e.branch, e.from, e.time, fmt.Sprintf("Put a RESTMapper into controller-runtime %s that stays fresh\n\nMade by hack/release of %s.\n", e.version, tree.Ours), e.files)
 		h.Tag(e.tag, e.branch, e.time, fmt.Sprintf("controller-runtime %s with a RESTMapper that stays fresh\n\nreplace %s => %s %s\n", e.version, tree.Module, o.module, e.tag))
 	}
 	return h
@@ -141,18 +156,20 @@ func (o options) history(repo refs, editions []edition, author *mail.Address) *t
 //go:embed notes.md
 var notes string
 
-// describe returns the release notes, which are the tree's README, too. It returns
-// an error if MATRIX.md has no results of upstream's tests for the version.
-func (o options) describe(e *edition) (string, error) {
+// name gives an edition its tag, and the release notes as its README. It returns an error if
+// MATRIX.md has no results of upstream's tests for the version.
+func (o options) name(e *edition, number int) error {
 	rows := matrixRows(o.matrix, e.version)
 	if rows == "" {
-		return "", fmt.Errorf("MATRIX.md has no rows for %s: run hack/test.sh -matrix first", e.version)
+		return fmt.Errorf("MATRIX.md has no rows for %s: run hack/test.sh -matrix first", e.version)
 	}
 	digest, err := tree.SourceDigest(o.ours)
 	if err != nil {
-		return "", fmt.Errorf("read our sources: %w", err)
+		return fmt.Errorf("read our sources: %w", err)
 	}
-	return fmt.Sprintf(notes, e.version, tree.Module, o.module, e.tag, digest, rows), nil
+	e.tag = fmt.Sprintf("%s-fresh.%d", e.version, number)
+	e.files["README.md"] = fmt.Appendf(nil, notes, e.version, tree.Module, o.module, e.tag, digest, rows)
+	return nil
 }
 
 // matrixRows are those tables of MATRIX.md that have rows of a version, with

@@ -26,7 +26,7 @@ func request(t *testing.T, dir, lines string) options {
 		t.Fatal(err)
 	}
 	return options{
-		repo: dir, lines: parsed, fresh: 1, module: home, author: nobody,
+		repo: dir, lines: parsed, module: home, author: nobody,
 		ours: forktest.Ours(), matrix: freshmapper.Matrix, out: &bytes.Buffer{},
 	}
 }
@@ -52,7 +52,7 @@ func TestReproducible(t *testing.T) {
 	t.Setenv("TZ", "Asia/Tokyo")
 	t.Setenv("GIT_AUTHOR_NAME", "somebody else")
 	t.Setenv("GIT_COMMITTER_DATE", "2001-02-03T04:05:06Z")
-	second, _ := published(t, "v0.24,v0.25")
+	second, _ := published(t, "v0.24..v0.25")
 	if a, b := listed(t, first), listed(t, second); a != b || strings.Count(a, "\n") != 4 {
 		t.Errorf("two runs made\n%s\nand\n%s", a, b)
 	}
@@ -111,11 +111,14 @@ func TestCommits(t *testing.T) {
 	}
 }
 
+// newer is another mapper than that of request.
+var newer = forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n")
+
 // A further release of the same version is one more commit; notes are written.
 func TestFurtherRelease(t *testing.T) {
 	dir, r := published(t, "v0.25")
 	before := strings.TrimSpace(forktest.Run(t, dir, "git", "rev-parse", "fresh-0.25"))
-	r.fresh, r.ours = 2, forktest.Edited("apiutil/fresh_test.go", "package apiutil_test\n")
+	r.ours = newer
 	r.notes = filepath.Join(t.TempDir(), "notes")
 	if err := release(context.Background(), r); err != nil {
 		t.Fatal(err)
@@ -143,6 +146,60 @@ func TestFurtherRelease(t *testing.T) {
 	}
 }
 
+// Only a line whose newest tag holds something else gets an edition. The tags' own names in
+// the trees are no difference.
+func TestOnlyWhatIsNew(t *testing.T) {
+	dir, r := published(t, "v0.25")
+	r.notes = filepath.Join(t.TempDir(), "notes")
+	again := func(want, left string) {
+		t.Helper()
+		out := &bytes.Buffer{}
+		r.out = out
+		if err := release(context.Background(), r); err != nil {
+			t.Fatal(err)
+		}
+		if tags := strings.Fields(forktest.Run(t, dir, "git", "tag")); strings.Join(tags, " ") != want || !strings.Contains(out.String(), left) {
+			t.Errorf("tags %s, want %s and %q in\n%s", tags, want, left, out)
+		}
+	}
+	before, head := listed(t, dir), forktest.Text(t, dir, ".git/HEAD")
+	again("v0.25.2-fresh.1", "nothing to do: ")
+	if after := listed(t, dir); after != before || forktest.Text(t, dir, ".git/HEAD") != head || tree.Exists(r.notes) {
+		t.Errorf("it has changed\n%sto\n%s", before, after)
+	}
+	r.ours = newer
+	again("v0.25.2-fresh.1 v0.25.2-fresh.2", "v0.25.2-fresh.2 on fresh-0.25\n")
+	again("v0.25.2-fresh.1 v0.25.2-fresh.2", "nothing to do: ")
+	r.lines = request(t, dir, "v0.24..v0.25").lines
+	again("v0.24.1-fresh.1 v0.25.2-fresh.1 v0.25.2-fresh.2", "v0.25.2-fresh.2 on fresh-0.25 has all of this")
+	if notes := forktest.Run(t, r.notes, "ls"); notes != "v0.24.1-fresh.1.cdx.json\nv0.24.1-fresh.1.md\nv0.25.2-fresh.2.cdx.json\nv0.25.2-fresh.2.md\n" {
+		t.Errorf("notes:\n%s", notes)
+	}
+	forktest.Clean(t, dir)
+}
+
+// A clone of a repository that has nothing yet, as a git host makes it, is as good as a new folder.
+func TestEmptyRepository(t *testing.T) {
+	dir := t.TempDir()
+	forktest.Run(t, dir, "git", "init", "-q")
+	if err := release(context.Background(), request(t, dir, "v0.25")); err != nil {
+		t.Fatal(err)
+	}
+	first, _ := published(t, "v0.25")
+	if a, b := listed(t, first), listed(t, dir); a != b {
+		t.Errorf("a new folder got\n%s, an empty repository\n%s", a, b)
+	}
+}
+
+func TestNewestTag(t *testing.T) {
+	repo := refs{"refs/tags/v0.25.2-fresh.10", "refs/tags/v0.25.2-fresh.9", "refs/tags/v0.25.2-fresh.x", "refs/tags/v0.25.20-fresh.11"}
+	for version, want := range map[string]int{"v0.25.2": 10, "v0.25.20": 11, "v0.24.1": 0} {
+		if got := repo.newest(version); got != want {
+			t.Errorf("%s: %d, not %d", version, got, want)
+		}
+	}
+}
+
 func TestRefuses(t *testing.T) {
 	dir, _ := published(t, "v0.25")
 	tests := map[string]struct {
@@ -150,14 +207,15 @@ func TestRefuses(t *testing.T) {
 		edit  func(*options)
 		want  string
 	}{
-		"tag exists":   {nil, nil, "the tag v0.25.2-fresh.1 exists in"},
 		"dirty":        {func(t *testing.T, dir string) { forktest.Write(t, dir, "alias.go", "") }, nil, "has changes that are not committed (M alias.go)"},
 		"new file":     {func(t *testing.T, dir string) { forktest.Write(t, dir, "new.go", "") }, nil, "has changes that are not committed (?? new.go)"},
-		"no matrix":    {nil, func(r *options) { r.fresh, r.matrix = 2, "" }, "hack/test.sh -matrix"},
-		"another repo": {func(t *testing.T, dir string) { forktest.Run(t, dir, "git", "branch", "-m", "main") }, func(r *options) { r.fresh = 2 }, "of something else"},
-		"no repo":      {func(t *testing.T, dir string) { forktest.Run(t, dir, "rm", "-rf", ".git") }, nil, "is not empty and no git repository"},
+		"no matrix":    {nil, func(r *options) { r.matrix = "" }, "hack/test.sh -matrix"},
+		"another repo": {func(t *testing.T, dir string) { forktest.Run(t, dir, "git", "branch", "-m", "main") }, nil, "of something else"},
+		"own commit": {func(t *testing.T, dir string) { forktest.Write(t, dir, "new.go", ""); forktest.Commit(t, dir) }, func(r *options) { r.ours = newer },
+			"(git branch mine refs/heads/fresh-0.25; git checkout -B fresh-0.25 TAG)"},
+		"no repo": {func(t *testing.T, dir string) { forktest.Run(t, dir, "rm", "-rf", ".git") }, nil, "is not empty and no git repository"},
 		"broken mapper": {nil, func(r *options) {
-			r.fresh, r.ours = 2, forktest.Edited("apiutil/apimachinery.go", "package apiutil\n")
+			r.ours = forktest.Edited("apiutil/apimachinery.go", "package apiutil\n")
 		}, "overwrite"},
 	}
 	for name, test := range tests {
@@ -192,7 +250,7 @@ func TestRefuses(t *testing.T) {
 // the others are the remote's.
 func TestFurtherReleaseInClone(t *testing.T) {
 	dir, r := published(t, "v0.24..v0.25")
-	r.repo, r.fresh = filepath.Join(t.TempDir(), "clone"), 2
+	r.repo, r.ours = filepath.Join(t.TempDir(), "clone"), newer
 	forktest.Run(t, dir, "git", "clone", "-q", dir, r.repo)
 	if err := release(context.Background(), r); err != nil {
 		t.Fatal(err)
@@ -233,9 +291,8 @@ func TestRenovateRule(t *testing.T) {
 
 func TestParseLines(t *testing.T) {
 	for text, want := range map[string]string{
-		"v0.25": "v0.25.2", "v0.20,v0.24": "v0.20.4 v0.24.1", "v0.24..v0.25": "v0.24.1 v0.25.2",
-		"v0.19": "use lines", "v0.24..v0.25,v0.24": "v0.24.1 v0.25.2",
-		"v0.25..v0.24": "use lines", "v0.24..v0.99": "use lines", "": "use lines",
+		"v0.25": "v0.25.2", "v0.24..v0.25": "v0.24.1 v0.25.2", "v0.19": "use a line",
+		"v0.25..v0.24": "use a line", "v0.24..v0.99": "use a line", "": "use a line",
 	} {
 		lines, err := parseLines(text)
 		var got []string

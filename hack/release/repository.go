@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/freshmapper/freshmapper/hack/fork/cli"
@@ -40,7 +42,7 @@ func openRepository(ctx context.Context, dir string) (refs, error) {
 		return nil, err
 	}
 	all := strings.Fields(listed)
-	if !slices.ContainsFunc(all, ours.MatchString) {
+	if len(all) > 0 && !slices.ContainsFunc(all, ours.MatchString) {
 		return nil, fmt.Errorf("%s is a git repository of something else: it has no branch fresh-0.x; choose a new folder", dir)
 	}
 	changes, err := cli.Git(ctx, dir, nil, nil, "status", "--porcelain")
@@ -48,6 +50,17 @@ func openRepository(ctx context.Context, dir string) (refs, error) {
 		err = fmt.Errorf("%s has changes that are not committed (%s): commit them elsewhere, or choose a new folder", dir, strings.TrimSpace(first))
 	}
 	return all, err
+}
+
+// newest is the number of the newest tag of a version, 0 if there is none.
+func (r refs) newest(version string) (newest int) {
+	for _, ref := range r {
+		if number, of := strings.CutPrefix(ref, "refs/tags/"+version+"-fresh."); of {
+			n, _ := strconv.Atoi(number) // it fails for somebody else's tag
+			newest = max(newest, n)
+		}
+	}
+	return newest
 }
 
 // base returns the ref from which a branch continues. Without a local branch, as in
@@ -59,4 +72,15 @@ func (r refs) base(branch string) string {
 		}
 	}
 	return ""
+}
+
+// checkTip returns an error unless a branch ends with a tag of the fork: an edition is a whole
+// tree, so what somebody has committed would be lost behind it.
+func checkTip(ctx context.Context, dir, ref string) error {
+	_, err := cli.Git(ctx, dir, nil, nil, "describe", "--exact-match", "--match=v*-fresh.*", ref)
+	if err != nil {
+		err = fmt.Errorf("%s does not end with a tag of the fork (%w): fetch the tags, or move that commit to a branch of your own (git branch mine %[1]s; git checkout -B %[3]s TAG)",
+			ref, err, path.Base(ref))
+	}
+	return err
 }

@@ -18,15 +18,15 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// mostNamed is how many modules are named.
-const mostNamed = 5
-
 // askRequired asks for the version that go.mod requires, which stands
 // whatever it is replaced with.
 const askRequired = `go list -m -f '{{.Version}}' ` + tree.Module
 
 // advised matches the lines that are advised, in a file.
 var advised = regexp.MustCompile(`(?m)^(COPY third_party/|!/?third_party/|ENVTEST_VERSION .*'{{\.Version}}').*`)
+
+// ignored matches what git says of a file that a rule hides: .gitignore:3:third_party/
+var ignored = regexp.MustCompile(`(?m)^([^:]*):([0-9]+):([^!\t][^\t]*)\t`)
 
 // advice is a line of it, and what to type or to paste.
 func (j *job) advice(what, text string, lines ...string) {
@@ -56,19 +56,8 @@ func (j *job) tellGitignore(ctx context.Context, names []string) {
 	git.Dir = j.dir
 	git.Stdin = strings.NewReader(strings.Join(names, "\n") + "\n")
 	out, _ := git.Output() // it fails if nothing is ignored, and outside of a checkout
-	rule, hidden := "", 0
-	for _, line := range strings.Split(string(out), "\n") {
-		by, _, _ := strings.Cut(line, "\t") // .gitignore:3:third_party/
-		words := strings.SplitN(by, ":", 3)
-		if len(words) < 3 || strings.HasPrefix(words[2], "!") {
-			continue
-		}
-		if hidden++; hidden == 1 {
-			rule = fmt.Sprintf("%s line %s (%s)", words[0], words[1], words[2])
-		}
-	}
-	if hidden > 0 {
-		j.advice("gitignore", fmt.Sprintf("%s hides files of the tree (%d); add to %s:", rule, hidden, j.show(j.path(".gitignore"))),
+	if hidden := ignored.FindAllStringSubmatch(string(out), -1); hidden != nil {
+		j.advice("gitignore", fmt.Sprintf("%s line %s (%s) hides files of the tree (%d); add to %s:", hidden[0][1], hidden[0][2], hidden[0][3], len(hidden), j.show(j.path(".gitignore"))),
 			"!/"+path.Dir(place)+"/", "!/"+place+"/", "!/"+place+"/**")
 	}
 }
@@ -81,19 +70,15 @@ func (j *job) tellDocker(names []string) {
 		}
 	}
 	for name, text := range j.glob(".dockerignore", "*.dockerignore") {
-		line, hidden := 0, []string{}
+		line, hidden := 0, 0
 		for _, file := range names {
 			needed := strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go") || path.Base(file) == goMod
 			if by := hiddenBy(text, file); needed && by > 0 {
-				line, hidden = by, append(hidden, file)
+				line, hidden = by, hidden+1
 			}
 		}
-		switch len(hidden) {
-		case 0:
-		case 1:
-			j.advice("docker", fmt.Sprintf("%s line %d hides %s; add at its end:", name, line, hidden[0]), "!"+hidden[0])
-		default:
-			j.advice("docker", fmt.Sprintf("%s line %d hides %d files of the tree; add at its end:", name, line, len(hidden)), "!"+place+"/**")
+		if hidden > 0 {
+			j.advice("docker", fmt.Sprintf("%s line %d hides files of the tree (%d); add at its end:", name, line, hidden), "!"+place+"/**")
 		}
 	}
 }
@@ -188,9 +173,6 @@ func (j *job) tellModules(ctx context.Context, undone bool) error {
 		}
 	})
 	text = fmt.Sprintf(text, len(lines), j.Dir)
-	if more := len(lines) - mostNamed; more > 0 {
-		lines = append(lines[:mostNamed], fmt.Sprintf("… and %d more", more))
-	}
 	if len(lines) > 0 {
 		j.advice("modules", text, lines...)
 	}

@@ -55,7 +55,7 @@ func TestAdvice(t *testing.T) {
 	out := into.must(t, dir, nil)
 	for _, want := range []string{
 		"note: .gitignore line 2 (third_party/) hides", "!/third_party/\n",
-		"note: .dockerignore line 2 hides third_party/controller-runtime/go.mod; add at its end:", "!third_party/controller-runtime/go.mod\n",
+		"note: .dockerignore line 2 hides files of the tree (1); add at its end:", "!third_party/controller-runtime/**\n",
 		"note: Dockerfile copies go.mod by itself", "COPY third_party/ third_party/\n",
 	} {
 		if !strings.Contains(out, want) {
@@ -81,7 +81,7 @@ func TestAdvice(t *testing.T) {
 	out = undo.must(t, dir, nil) // which leaves the lines to the user
 	for _, want := range []string{
 		"note: .gitignore still has lines for the tree; remove what nothing else needs:\n              !/third_party/\n              !/third_party/controller-runtime/\n",
-		"note: .dockerignore still has lines for the tree; remove what nothing else needs:\n              !third_party/controller-runtime/go.mod\n",
+		"note: .dockerignore still has lines for the tree; remove what nothing else needs:\n              !third_party/controller-runtime/**\n",
 		"note: Dockerfile still has lines for the tree; remove what nothing else needs:\n              COPY third_party/ third_party/\n",
 	} {
 		if !strings.Contains(out, want) {

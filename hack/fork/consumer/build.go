@@ -47,13 +47,13 @@ func (j *job) build(ctx context.Context, files tree.Files, with contents) (conte
 	}
 	j.say("build", "ok in %s", time.Since(start).Round(100*time.Millisecond))
 	after := contents{}
-	for name := range with {
+	for _, name := range []string{goSum, goMod} {
 		if after[name], err = os.ReadFile(j.aside(name)); err != nil {
 			return nil, fmt.Errorf("read what the build made of %s: %w", name, err)
 		}
-	}
-	if said := moved(with, after); said != "" {
-		j.say("moved", "%s", said)
+		if added := len(newLines(with[name], after[name])); added > 0 {
+			j.say("moved", "%s: %d lines", name, added)
+		}
 	}
 	return after, nil
 }
@@ -118,17 +118,6 @@ func (p *progress) Write(written []byte) (int, error) {
 		}
 	}
 	return len(written), nil
-}
-
-// moved says in a line how much the build added to go.sum and go.mod.
-func moved(with, after contents) string {
-	var said []string
-	for _, name := range []string{goSum, goMod} {
-		if n := len(newLines(with[name], after[name])); n > 0 {
-			said = append(said, fmt.Sprintf("%s: %d lines", name, n))
-		}
-	}
-	return strings.Join(said, "; ")
 }
 
 // lacksSums reports whether -mod=mod would help. A workspace doesn't allow it,

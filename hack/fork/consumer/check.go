@@ -53,7 +53,7 @@ func (j *job) checkTag(required string, with modVersion) error {
 		return fmt.Errorf("%s requires %s %s, but replaces it with %s: run go get %s@%s in %s, or replace it with a tag of %s",
 			j.show(j.path(goMod)), tree.Module, required, with, tree.Module, found[1], quoted(j.Dir), required)
 	}
-	j.say("ok", "%s is replaced with %s, as go.mod requires", tree.Module, with)
+	j.say("ok", "%s is replaced with %s, as go.mod requires: only the versions were compared, not the module's content", tree.Module, with)
 	j.tellMakefile(true)
 	return nil
 }
@@ -74,17 +74,13 @@ func (j *job) checkTree(ctx context.Context, version, dir string) error {
 	if j.manifest.Full() {
 		fix += " -full"
 	}
-	changed := func(edit string) bool { return !strings.HasPrefix(edit, "removed ") }
 	switch {
 	case errors.Is(err, tree.ErrNotOurs):
 		return fmt.Errorf("%s %w: %s replaces %s with it (if it was, restore %s/manifest.json)", shown, tree.ErrNotOurs, j.show(j.path(goMod)), tree.Module, tree.Meta)
 	case err != nil:
 		return fmt.Errorf("%w (%s -force gives the tree up)", err, fix)
-	case slices.ContainsFunc(j.edits, changed):
-		return fmt.Errorf("%s is not as this tool wrote it (files: %d, the first: %s): run %s -force", shown, len(j.edits), j.edits[0], fix)
 	case len(j.edits) > 0:
-		return fmt.Errorf("%s lacks files (%d, the first: %s): commit them (does a .gitignore hide them?), or run %s -force",
-			shown, len(j.edits), strings.TrimPrefix(j.edits[0], "removed "), fix)
+		return fmt.Errorf("%s is not as this tool wrote it (files: %d, the first: %s): put them back (does a .gitignore hide them?), or run %s -force", shown, len(j.edits), j.edits[0], fix)
 	case version != j.manifest.Version:
 		return fmt.Errorf("%s is %s %s, but %s requires %s: run %s", shown, tree.Module, j.manifest.Version, j.show(j.path(goMod)), version, fix)
 	}

@@ -31,6 +31,7 @@ func TestCheckFails(t *testing.T) {
 	}{
 		"no folder":    {nil, func(r *Request) { r.Dir += "/absent" }, []string{"absent is no folder"}},
 		"not required": {writeMod("module example.com/operator\n"), nil, []string{"does not require"}},
+		"ours":         {writeMod("module github.com/freshmapper/freshmapper\n"), nil, []string{"is github.com/freshmapper/freshmapper itself: name the folder of your program"}},
 		"no fork": {func(t *testing.T, dir string) {
 			undo.must(t, dir, nil)
 		}, nil, []string{"has no fork of", "run fork -into"}},
@@ -40,7 +41,7 @@ func TestCheckFails(t *testing.T) {
 		"another mapper":                     {nil, newerMapper, []string{"another mapper", "run fork -into"}},
 		"edited":                             {func(t *testing.T, dir string) { forktest.Write(t, dir, place+"/alias.go", "") }, nil, []string{"changed alias.go", "-force"}},
 		"incomplete": {func(t *testing.T, dir string) { remove(t, dir, place+"/pkg/client") }, nil,
-			[]string{"lacks ", "pkg/client/", "gitignore", "run fork -into"}},
+			[]string{"removed pkg/client/", "gitignore", "run fork -into"}},
 		"missing": {func(t *testing.T, dir string) { remove(t, dir, place) }, nil, []string{"is missing", "gitignore", "run fork -into"}},
 		"another folder": {func(t *testing.T, dir string) {
 			forktest.Write(t, dir, "mine/go.mod", "module "+tree.Module+"\n")
@@ -80,7 +81,7 @@ func TestCheckOfTag(t *testing.T) {
 	dir := forktest.Consumer(t)
 	version := tree.Newest() + "-fresh.3"
 	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"=example.invalid/fork@"+version)
-	if out := check.must(t, dir, nil); !strings.Contains(out, "replaced with example.invalid/fork "+version+", as go.mod requires") {
+	if out := check.must(t, dir, nil); !strings.Contains(out, "replaced with example.invalid/fork "+version+", as go.mod requires: only the versions were compared, not the module's content") {
 		t.Errorf("said\n%s", out)
 	}
 	for sed, advised := range map[string]bool{"": true, ` | sed -E 's/^v?([0-9]+)\.([0-9]+).*/release-\1.\2/'`: false} {

@@ -182,7 +182,9 @@ func (j *job) install(ctx context.Context, files tree.Files, made *tree.Manifest
 	}
 	made.Saved = map[string]tree.Saved{}
 	for name, data := range j.before {
-		made.Saved[name] = tree.Saved{Before: string(data), Written: sumOf(want[name])}
+		saved, known := j.manifest.Saved[name]
+		changed := known && (saved.Changed || saved.Before != string(data))
+		made.Saved[name] = tree.Saved{Before: string(data), Written: sumOf(want[name]), Changed: changed}
 	}
 	if err = j.at.Put(made); err == nil {
 		err = j.write(want)
@@ -241,25 +243,21 @@ func Undo(ctx context.Context, r Request) error {
 		return err
 	}
 	j.tellAdvised()
-	j.say("done", "the fork is out of %s", j.Dir)
 	// "go get" of a newer controller-runtime adds no sums of it while a folder replaces it.
 	if version := j.mod.required(); version != "" && !bytes.Contains(j.before[goSum], []byte(tree.Module+" "+version+" h1:")) {
 		j.advice(goSum, fmt.Sprintf("it has no sum of %s %s; run in %s:", tree.Module, version, quoted(j.Dir)), "go mod tidy")
 	}
+	j.say("done", "the fork is out of %s", j.Dir)
 	return nil
 }
 
 // tellUndone says what became of go.mod and go.sum.
 func (j *job) tellUndone() {
 	for _, name := range []string{goMod, goSum} {
-		saved, known := j.manifest.Saved[name]
-		switch {
-		case known && saved.Before == string(j.before[name]):
-			j.say(name, "as it was")
-		case name == goMod:
-			j.say(name, "your changes kept, the replace line dropped; go mod tidy drops what nothing needs now")
-		default:
-			j.say(name, "your changes kept")
+		became := "your changes kept; go mod tidy drops what nothing needs now"
+		if saved, known := j.manifest.Saved[name]; known && !saved.Changed && saved.Before == string(j.before[name]) {
+			became = "as it was"
 		}
+		j.say(name, "%s", became)
 	}
 }

@@ -170,6 +170,7 @@ func TestBadInput(t *testing.T) {
 		"broken go.mod":  {appendMod("nonsense\n"), nil, []string{"go mod edit", "nonsense"}},
 		"not required":   {writeMod("module example.com/operator\n"), nil, []string{"does not require", "go get"}},
 		"itself":         {writeMod("module sigs.k8s.io/controller-runtime\n"), nil, []string{"itself"}},
+		"ours":           {writeMod("module github.com/freshmapper/freshmapper\n"), nil, []string{"is github.com/freshmapper/freshmapper itself: name the folder of your program"}},
 		"old version":    {requireVersion("v0.19.0"), nil, []string{"v0.19.0 is not supported", "v0.25"}},
 		"newer version":  {requireVersion("v0.99.0"), nil, []string{"go.mod requires a release that has no fork", "v0.99.0 is not supported"}},
 		"pre-release":    {requireVersion("v0.25.0-alpha.1"), nil, []string{"v0.25.0-alpha.1"}},

@@ -185,8 +185,8 @@ func isDir(name string) bool {
 // requires makes sure that a fork has something to replace, without a network. In a
 // workspace another module may require a newer release.
 func (m *module) requires() error {
-	if m.mod.Module.Path == tree.Module {
-		return fmt.Errorf("%s is %s itself: name the folder of a program that uses it", m.shown, tree.Module)
+	if own := m.mod.Module.Path; own == tree.Module || own == tree.Ours {
+		return fmt.Errorf("%s is %s itself: name the folder of your program", m.shown, own)
 	}
 	if m.mod.required() == "" {
 		return fmt.Errorf("%s does not require %s: nothing to fork (go get %s@%s adds it)",

@@ -220,16 +220,23 @@ func TestCloneWithOtherLineEnds(t *testing.T) {
 	}
 }
 
-// "go get" of a newer controller-runtime adds no sum of it while the fork is in.
+// "go get" of another controller-runtime adds no sum of it while the fork is in. What -into
+// saves after that is not what there was at first.
 func TestUndoAfterUpgrade(t *testing.T) {
-	dir := forktest.Consumer(t)
-	sums := forktest.Text(t, dir, "go.sum")
-	forktest.Write(t, dir, "go.sum", strings.ReplaceAll(sums, tree.Module+" "+tree.Newest()+" ", tree.Module+" v0.25.0 "))
-	forktest.Run(t, dir, "go", "mod", "edit", "-replace="+tree.Module+"=./"+place)
-	if out := undo.must(t, dir, nil); !strings.Contains(out, "no sum of "+tree.Module+" "+tree.Newest()+"; run in "+dir+":\n              go mod tidy\n") {
-		t.Errorf("said\n%s", out)
+	dir := forked(t)
+	forktest.Run(t, dir, "go", "mod", "edit", "-require="+tree.Module+"@v0.25.0")
+	into.must(t, dir, func(r *Request) { r.NoBuild = true })
+	into.must(t, dir, func(r *Request) { r.NoBuild, r.Ours = true, forktest.Edited("apiutil/more.go", "package apiutil\n") })
+	out := undo.must(t, dir, nil)
+	for _, want := range []string{
+		"go.mod     your changes kept;", "go.sum     as it was\n",
+		"no sum of " + tree.Module + " v0.25.0; run in " + dir + ":\n              go mod tidy\ndone       the fork is out of",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
 	}
-	forktest.Write(t, dir, "go.sum", sums)
+	forktest.Run(t, dir, "go", "mod", "edit", "-require="+tree.Module+"@"+tree.Newest())
 	forktest.Clean(t, dir)
 }
 

@@ -38,8 +38,9 @@ type Manifest struct {
 
 // Saved is a file of the consumer's. One that is not there is like an empty one.
 type Saved struct {
-	Before  string `json:"before"`  // as it was
-	Written string `json:"written"` // SHA-256 of what the run left
+	Before  string `json:"before"`            // as it was
+	Written string `json:"written"`           // SHA-256 of what the run left
+	Changed bool   `json:"changed,omitempty"` // Before has what the user changed after the first run
 }
 
 // NewManifest describes a tree of a release.
