@@ -32,7 +32,7 @@ func (s *Snapshot) LiveReads(group string) (reads []Read) {
 
 // Due lists the live reads that a refresh makes after it has read the document: of each
 // group that differs from the document. Without the aggregated document it lists the
-// versions that were tried since the last reset, or all.
+// versions that were tried since the last reset, or have failed, or all.
 //
 // dropped are the reads of the groups that the document does not have, those first that
 // were tried least recently. Make them in turn, and stop at the first version that is not
@@ -52,7 +52,8 @@ func (s *Snapshot) Due(all bool) (differing [][]Read, dropped []Read) {
 			continue
 		case !s.Aggregated() && g.reset == 0 && g.like(g.Said(), func(v, _ *Version) bool { return !v.Gone }):
 			reads = slices.DeleteFunc(reads, func(r Read) bool {
-				return r.Part == PartList || !all && !s.tried(g, g.Version(r.Version))
+				v := g.Version(r.Version)
+				return r.Part == PartList || !all && v.Err == nil && !s.tried(g, v)
 			})
 		}
 		if len(reads) > 0 {
