@@ -273,7 +273,7 @@ func (s *Snapshot) fork(group string, now Tick) *Group {
 		next.settled = s.anyReset
 	}
 	if now <= next.settled {
-		next.reset = next.settled
+		next.reset = max(next.reset, next.settled)
 	}
 	return next
 }
