@@ -111,7 +111,7 @@ type Step struct {
 	Requests int
 }
 
-// Verdict returns whether the program healed, when, and at what price.
+// Verdict is how the program fared: "never", or when it healed, and at what price.
 func (r Result) Verdict() string {
 	price, tries := Count(r.Requests, "request", "requests"), Count(r.Tries, "try", "tries")
 	switch {

@@ -155,19 +155,25 @@ func (tr *trees) compare(t *testing.T, all *results) {
 	output(t, tr.fork, "go", "build", "./...")
 	found := all.of(tr.Name)
 	candidates := slices.DeleteFunc(listed(t, tr.stock, "./..."), func(p tested) bool { return !p.has(controllerRuntime + "/pkg/client/apiutil") })
-	ran := 0
+	ran, servers, more := 0, 0, 0
 	for _, p := range candidates {
 		short := strings.TrimPrefix(strings.TrimPrefix(p.path, tr.mod.Module.Path), "/")
 		switch {
 		case p.has(controllerRuntime + "/pkg/envtest"):
-			found.list(notRun, "%s, whose tests start an API server", short)
+			servers++
 		case ran == *packages:
-			found.list(notRun, "%s: more packages than the limit of that run", short)
+			more++
 		case found.compare(short, func(fork bool) states {
 			return p.test(t, map[bool]string{false: tr.stock, true: tr.fork}[fork], nil, "-short", "-vet=off", "-timeout=10m")
 		}):
 			ran++
 		}
+	}
+	if servers > 0 {
+		found.list(notRun, "packages whose tests start an API server: %d", servers)
+	}
+	if more > 0 {
+		found.list(notRun, "packages beyond the limit of that run: %d", more)
 	}
 	found.row(t, "["+tr.Name+"]("+tr.Home+") "+tr.Version+", controller-runtime "+tr.requires(t, controllerRuntime), fmt.Sprintf("%d of %d", ran, len(candidates)))
 }
