@@ -61,3 +61,20 @@ func TestBusyMapperRefreshesOnceEachMaxAge(t *testing.T) {
 		}
 	})
 }
+
+// Start cancels its read however its context ends, and that is no failure of the server.
+func TestStartUntilADeadline(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute})
+		server.SetFault(fakeapi.All(), fakeapi.Timeout())
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := m.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if status := m.Status(); status.ConsecutiveFailures > 0 {
+			t.Errorf("%+v", status)
+		}
+	})
+}

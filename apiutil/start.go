@@ -25,6 +25,13 @@ func (m *DynamicRESTMapper) Start(ctx context.Context) error {
 
 // run refreshes until ctx ends. It may be called again once it has returned.
 func (m *DynamicRESTMapper) run(ctx context.Context) {
+	if ctx.Err() != nil {
+		return
+	}
+	until := ctx
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a deadline cancels no read, and this does
+	defer cancel()
+	defer context.AfterFunc(until, cancel)()
 	refresh.Run(ctx, refresh.Options{Interval: m.options.RefreshInterval, Watchers: m.watchers}, m.reloader.Refresh)
 }
 
