@@ -105,8 +105,8 @@ func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) 
 const leastPace = time.Millisecond
 
 // DynamicRESTMapperProvider returns a function that makes mappers with opts. It
-// has the type of MapperProvider in the options of controller-runtime's manager,
-// cluster and client.
+// has the type of MapperProvider in the options of controller-runtime's manager
+// and cluster.
 func DynamicRESTMapperProvider(opts DynamicRESTMapperOptions) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
 		return asRESTMapper(NewDynamicRESTMapperWithOptions(cfg, httpClient, opts))

@@ -11,10 +11,10 @@ import (
 )
 
 // Start refreshes the mapper by RefreshInterval and WatchAPIs until ctx ends. With
-// neither option it only waits. It blocks until then, and leaves no goroutine, unless a
-// refresh does not end within 3 seconds after ctx, or a watch within one: a transport may
-// ignore the context of its request. It has the shape of controller-runtime's
-// manager.Runnable: mgr.Add(mapper). It returns an error if it was called before.
+// neither option it only waits. It blocks until then. A read of a version that hangs may go
+// on for up to RequestTimeout, and a transport that ignores the context of its requests for
+// longer. Start has the shape of controller-runtime's manager.Runnable: mgr.Add(mapper). It
+// returns an error if it was called before.
 func (m *DynamicRESTMapper) Start(ctx context.Context) error {
 	if m.started.Swap(true) {
 		return errors.New("the RESTMapper was started before: Start may be called once")

@@ -24,8 +24,8 @@ type DynamicRESTMapperStatus struct {
 
 	LastAttempt         time.Time `json:"lastAttempt,omitzero"` // when the last read of the server ended; zero before the first
 	LastSuccess         time.Time `json:"lastSuccess,omitzero"` // when the last successful read ended, whether it brought changes or not
-	LastError           error     `json:"-"`                    // of the last read; nil after a success
-	ConsecutiveFailures int       `json:"consecutiveFailures"`  // reads that failed since the last success
+	LastError           error     `json:"-"`                    // of the document, or else of live reads; nil after one succeeds
+	ConsecutiveFailures int       `json:"consecutiveFailures"`  // of documents and of live reads, each since one succeeded
 
 	// UnhealthySince is the time of the server's first failure after it last answered. It
 	// is zero while the server is healthy, and while only single group-versions fail.
