@@ -78,7 +78,7 @@ type reading struct {
 // mapper has noticed, also of what a mapper does not know.
 type state struct {
 	generation uint64
-	document   *snapshot.List
+	document   *snapshot.Document
 }
 
 func (d *cachedDiscovery) state() state {
@@ -88,7 +88,7 @@ func (d *cachedDiscovery) state() state {
 
 // current returns the last reading, or a new one if the API has changed.
 func (d *cachedDiscovery) current() *reading {
-	d.mapper.hit()
+	d.mapper.noteUse()
 	r := d.filled.Load()
 	if r.groups != nil && r.state == d.state() {
 		if time.Since(r.ended) >= r.pause {
@@ -133,7 +133,7 @@ func (d *cachedDiscovery) read() *reading {
 // refresh makes the mapper read the document; without the aggregated one, also the versions that
 // answer soon.
 func (d *cachedDiscovery) refresh() error {
-	d.mapper.hit()
+	d.mapper.noteUse()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	err := d.mapper.reloader.ReadDocument(ctx)

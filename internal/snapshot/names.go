@@ -3,31 +3,32 @@
 package snapshot
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 )
 
-// nameIndex maps resource names to the groups that may have them, so that lookups
-// without a group need not go through all groups. Snapshots with the same groups in the
-// same order share it.
+// lazy is what lookups in many groups need, so that they need not go through all of them: the
+// groups that may have a resource, by its name, and those that need a closer look. Snapshots with
+// the same groups in the same order share it.
 //
-// Lookups make the index when they need it: it is large, and most mappers get no lookup
-// without a group. It follows from the groups alone, so no answer depends on whether it
-// exists.
-type nameIndex struct {
+// Lookups make it when they need it: it is large, and most mappers get no lookup without a group.
+// It follows from the groups alone, so no answer depends on whether it exists.
+type lazy struct {
 	walks  atomic.Int64                        // how many lookups went through all groups
 	byStem atomic.Pointer[map[string][]*Group] // nil until made
+	open   atomic.Pointer[[]int]               // positions of the groups that are not all a current document's; likewise
 }
 
 // walksBeforeIndex is how many lookups go through all groups before one of them makes the
-// index. To make it takes about as long as these lookups took together. So a snapshot
+// index of names. To make it takes about as long as these lookups took together. So a snapshot
 // that is soon replaced, as happens while versions are read one by one, costs at most
 // twice the least possible. Of many concurrent lookups only one makes the index.
 const walksBeforeIndex = 16
 
 // among returns, in their order, the groups that may have a resource of that name. It may
 // return too many groups, but never too few.
-func (x *nameIndex) among(groups []*Group, name string) []*Group {
+func (x *lazy) among(groups []*Group, name string) []*Group {
 	key := stem(name)
 	if x == nil || key == "" {
 		return groups
@@ -41,9 +42,33 @@ func (x *nameIndex) among(groups []*Group, name string) []*Group {
 	return groups
 }
 
-// fill makes the index. Most names are in one group only. For these it uses a part of the
+// open returns the positions of the groups of which something is known beside the document, or
+// something is not known.
+func (x *index) open() []int {
+	if x.lazy == nil {
+		return openIn(x.groups)
+	}
+	if open := x.lazy.open.Load(); open != nil {
+		return *open
+	}
+	open := openIn(x.groups)
+	x.lazy.open.Store(&open)
+	return open
+}
+
+func openIn(groups []*Group) (open []int) {
+	unknown := func(v Version) bool { return !v.known() }
+	for i, g := range groups {
+		if g.over != nil || slices.ContainsFunc(g.versions, unknown) {
+			open = append(open, i)
+		}
+	}
+	return open
+}
+
+// fill makes the index of names. Most names are in one group only. For these it uses a part of the
 // slice groups instead of a new slice.
-func (x *nameIndex) fill(groups []*Group) {
+func (x *lazy) fill(groups []*Group) {
 	byStem := make(map[string][]*Group, 4*len(groups))
 	for i, g := range groups {
 		add := func(key string) {
@@ -53,20 +78,20 @@ func (x *nameIndex) fill(groups []*Group) {
 				byStem[key] = append(known, g)
 			}
 		}
-		for j := range g.versions {
-			t := g.versions[j].Table
-			if t == nil || j > 0 && t == g.versions[j-1].Table {
+		var last *Table // versions that serve the same share one
+		for _, v := range g.versions {
+			if v.Table == nil || v.Table == last {
 				continue
 			}
-			for k := range t.rows {
-				r := &t.rows[k]
-				plural, singular := stem(r.Name), stem(r.Singular)
+			last = v.Table
+			for k := range last.rows {
+				r := &last.rows[k]
+				plural := stem(r.Name)
 				add(plural)
-				if singular != plural {
-					add(singular)
-				}
-				if list := strings.ToLower(r.Kind); list != plural { // of the names that are guessed for its list
-					add(list)
+				for _, other := range [...]string{stem(r.Singular), strings.ToLower(r.Kind)} { // the latter for its list
+					if other != plural {
+						add(other)
+					}
 				}
 			}
 		}
