@@ -123,7 +123,9 @@ func TestAuditIDTellsWhose404ItIs(t *testing.T) {
 	if _, err := m.RESTMapping(widget, "v1"); !meta.IsNoMatchError(err) {
 		t.Errorf("a kind that is gone: %v", err)
 	}
-	if asked := seen.take(); slices.ContainsFunc(asked, func(path string) bool { return strings.HasPrefix(path, "/apis/"+kind.Group) && !strings.HasSuffix(path, "/v1") }) {
+	if asked := seen.take(); slices.ContainsFunc(asked, func(path string) bool {
+		return strings.HasPrefix(path, "/apis/"+kind.Group) && !strings.HasSuffix(path, "/v1")
+	}) {
 		t.Errorf("a kind that is gone, after a reset: asked for %q", asked)
 	}
 }

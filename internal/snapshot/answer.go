@@ -145,7 +145,7 @@ func (s *Snapshot) lackingIn(g *Group, q *Query, found []match, l *lack) {
 	for _, i := range q.positions(g, make([]int32, 0, 8)) {
 		v := &g.versions[i]
 		at := slices.IndexFunc(found, func(m match) bool { return m.version == v })
-		fresh := true
+		var fresh bool
 		switch {
 		case answered: // a worse version need only be known (pinned by upstream's tests)
 			fresh = v.known()
