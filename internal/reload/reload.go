@@ -147,7 +147,7 @@ func (r *Reloader) readList(f *flight) {
 	if err == nil && len(versions) == 0 {
 		err = r.decide(f, f.from.Group(f.read.Group) != nil, proven).Err
 	}
-	f.outcome.Err, f.found = err, nothing
+	f.outcome.Err, f.outcome.Versions, f.found = err, versions, nothing
 	if err == nil {
 		f.found = func(s *snapshot.Snapshot) *snapshot.Snapshot {
 			return s.WithList(f.read.Group, versions, preferred, f.began, f.from)

@@ -112,13 +112,13 @@ func (h *history) document(text string) { h.documentAt(text, h.tick()) }
 
 func (h *history) documentAt(text string, now Tick) {
 	h.Snapshot = h.WithDocument(h.list(text), now)
-	h.note(Read{}, now, false)
+	h.note(Read{}, Outcome{Tick: now})
 }
 
 // note tells a lookup how a read of its own has ended.
-func (h *history) note(r Read, now Tick, gone bool) {
+func (h *history) note(r Read, o Outcome) {
 	if h.its {
-		h.progress.Done[r] = Outcome{Tick: now, Gone: gone}
+		h.progress.Done[r] = o
 	}
 }
 
@@ -156,7 +156,7 @@ func (h *history) list(text string) *Document {
 func (h *history) liveAt(word string, now Tick, from *Snapshot) {
 	group, v := parseVersion(word)
 	h.Snapshot = h.WithVersion(group, v.Name, Found{Table: v.Table, Err: v.Err}, now, from)
-	h.note(ReadVersion(group, v.Name), now, v.Table == nil && v.Err == nil)
+	h.note(ReadVersion(group, v.Name), Outcome{Tick: now, Gone: v.Table == nil && v.Err == nil})
 }
 
 // groupAt reads the list of a group, as liveAt does. The first version is the preferred one.
@@ -166,7 +166,7 @@ func (h *history) groupAt(now Tick, from *Snapshot, name string, versions ...str
 		preferred = versions[0]
 	}
 	h.Snapshot = h.WithList(name, versions, preferred, now, from)
-	h.note(ReadList(name), now, false)
+	h.note(ReadList(name), Outcome{Tick: now, Versions: versions})
 }
 
 // text writes down what is known.

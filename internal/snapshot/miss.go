@@ -64,7 +64,13 @@ func (s *Snapshot) proof(g *Group, q *Query, p Progress) (reads []Read) {
 		}
 		listed = s.listedAt(g) // the document lists the group as well
 	}
-	for _, name := range q.about(g) {
+	names := q.about(g)
+	for _, name := range p.Done[ReadList(g.name)].Versions {
+		if g.Version(name) == nil {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
 		v := g.Version(name)
 		asked := false
 		switch {

@@ -35,6 +35,8 @@ type Outcome struct {
 	Tick Tick  // when it began
 	Err  error // why it failed
 	Gone bool  // it found a known version gone
+
+	Versions []string // those that a list has; others may have published a younger one
 }
 
 // Progress is how far a lookup has come.
