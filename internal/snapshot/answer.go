@@ -77,7 +77,7 @@ func (s *Snapshot) find(room []match, q *Query, l *lack) (found []match) {
 	switch {
 	case len(found) == 0:
 		l.any = true
-	case !q.InOneGroup() || !s.confirmed(found[0].group):
+	case !q.InOneGroup() || !s.settled(found[0].group):
 		s.lacking(q, found, l)
 	}
 	return found
@@ -85,7 +85,7 @@ func (s *Snapshot) find(room []match, q *Query, l *lack) (found []match) {
 
 // best returns the best match of q, and whether it is current.
 func (s *Snapshot) best(q *Query) (best match, current bool) {
-	if g := s.Group(q.Group); g != nil && q.InOneGroup() && s.confirmed(g) { // as nearly always
+	if g := s.Group(q.Group); g != nil && q.InOneGroup() && s.settled(g) { // as nearly always
 		for _, i := range q.positions(g, make([]int32, 0, 8)) {
 			v := &g.versions[i]
 			if row := q.in(v); row != nil {
@@ -122,6 +122,7 @@ func (s *Snapshot) lacking(q *Query, found []match, l *lack) {
 	}
 	if s.read <= s.reset { // the document was not read since the last reset
 		l.add(Read{})
+		return
 	}
 	end, _ := s.position(first.name)
 	for _, i := range s.open() {

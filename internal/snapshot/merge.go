@@ -37,9 +37,7 @@ func (s *Snapshot) WithDocument(doc *Document, now Tick) *Snapshot {
 }
 
 // overlaid reports whether a group is not the document's own.
-func (s *Snapshot) overlaid() bool {
-	return slices.ContainsFunc(s.open(), func(i int) bool { return s.groups[i].over != nil })
-}
+func (s *Snapshot) overlaid() bool { return s.doc == nil || s.lazy != s.doc.lazy }
 
 func names(groups []*Group) []string {
 	names := make([]string, len(groups))

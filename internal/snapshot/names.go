@@ -3,7 +3,6 @@
 package snapshot
 
 import (
-	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -13,11 +12,11 @@ import (
 // the same groups in the same order share it.
 //
 // Lookups make it when they need it: it is large, and most mappers get no lookup without a group.
-// It follows from the groups alone, so no answer depends on whether it exists.
+// No answer depends on whether it exists.
 type lazy struct {
 	walks  atomic.Int64                        // how many lookups went through all groups
 	byStem atomic.Pointer[map[string][]*Group] // nil until made
-	open   atomic.Pointer[[]int]               // positions of the groups that are not all a current document's; likewise
+	open   atomic.Pointer[unsettled]           // likewise
 }
 
 // walksBeforeIndex is how many lookups go through all groups before one of them makes the
@@ -42,28 +41,30 @@ func (x *lazy) among(groups []*Group, name string) []*Group {
 	return groups
 }
 
-// open returns the positions of the groups of which something is known beside the document, or
-// something is not known.
-func (x *index) open() []int {
-	if x.lazy == nil {
-		return openIn(x.groups)
-	}
-	if open := x.lazy.open.Load(); open != nil {
-		return *open
-	}
-	open := openIn(x.groups)
-	x.lazy.open.Store(&open)
-	return open
+// unsettled are the positions of the groups that are not settled, for snapshots with these ticks.
+type unsettled struct {
+	read, reset Tick // 0 if all groups are the document's: mappers with other ticks share it
+	positions   []int
 }
 
-func openIn(groups []*Group) (open []int) {
-	unknown := func(v Version) bool { return !v.known() }
-	for i, g := range groups {
-		if g.over != nil || slices.ContainsFunc(g.versions, unknown) {
-			open = append(open, i)
+// open returns the positions of the groups that are not settled. The document was read since the last
+// reset.
+func (s *Snapshot) open() []int {
+	var read, reset Tick
+	if s.overlaid() {
+		read, reset = s.read, s.reset
+	}
+	if known := s.lazy.open.Load(); known != nil && known.read == read && known.reset == reset {
+		return known.positions
+	}
+	found := &unsettled{read: read, reset: reset}
+	for i, g := range s.groups {
+		if !s.settled(g) {
+			found.positions = append(found.positions, i)
 		}
 	}
-	return open
+	s.lazy.open.Store(found)
+	return found.positions
 }
 
 // fill makes the index of names. Most names are in one group only. For these it uses a part of the

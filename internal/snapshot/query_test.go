@@ -92,7 +92,7 @@ func (q query) askLibrary(m meta.RESTMapper) (a answer) {
 // the same counts as part of the answer.
 func (q query) ask(s *Snapshot) (a answer, settled bool) {
 	without := *s
-	without.lazy = nil
+	without.lazy = new(lazy)
 	b, settledWithout := q.askOnce(&without)
 	a, settled = q.askOnce(s.indexed())
 	if !a.equal(b) || settled != settledWithout {

@@ -116,20 +116,6 @@ func (s *Snapshot) current(g *Group, v *Version) bool {
 	return v.Read > s.reset && !g.over.awaits(v)
 }
 
-// confirmed reports whether g is a document's that was read since the last reset, and all of it is
-// known: then whatever is found in it is current.
-func (s *Snapshot) confirmed(g *Group) bool {
-	if g.over != nil || s.read <= s.reset {
-		return false
-	}
-	for i := range g.versions {
-		if !g.versions[i].known() {
-			return false
-		}
-	}
-	return true
-}
-
 // tried reports whether v was read since the last reset, or asked in vain: then it keeps no
 // answer from being current that does not rest on it.
 func (s *Snapshot) tried(g *Group, v *Version) bool {
@@ -171,4 +157,22 @@ func (s *Snapshot) placed(g *Group, v *Version) bool {
 func (s *Snapshot) groupPlaced(g *Group) bool {
 	younger := func(v Version) bool { return v.Read > s.read }
 	return g.laid().document != nil || !slices.ContainsFunc(g.versions, younger)
+}
+
+// settled reports whether no answer that rests on g lacks anything.
+func (s *Snapshot) settled(g *Group) bool {
+	for i := range g.versions {
+		v := &g.versions[i]
+		switch {
+		case !v.known():
+			return false
+		case g.over == nil: // all others are as old as the document
+		case v.Table == nil && !s.tried(g, v), v.Table != nil && !s.current(g, v), !s.placed(g, v):
+			return false
+		}
+	}
+	if g.over == nil {
+		return s.read > s.reset
+	}
+	return s.currentList(g) && s.groupPlaced(g)
 }
