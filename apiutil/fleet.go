@@ -84,6 +84,7 @@ func (f *Fleet) For(key string, cfg *rest.Config, httpClient *http.Client) (*Dyn
 		if m, err = NewDynamicRESTMapperWithOptions(cfg, httpClient, f.options); err != nil {
 			return nil, err
 		}
+		m.followed.Apart = true
 		m.member = &member{fleet: f, keys: map[string]*engagement{}, run: make(chan struct{}, 1)}
 		if key == "" || f.ended {
 			return m, nil

@@ -52,9 +52,8 @@ type DynamicRESTMapperOptions struct {
 
 	// Logger gets one line when the served API changes, when reads of the server begin to
 	// fail, and when they work again. At level 4 it gets a line for each read, and for each
-	// lookup that finds nothing. In a controller-runtime tree with this mapper inside, it gets
-	// a line when the mapping of a kind in use changes, and one for other changes at level 1.
-	// Defaults to no logging, and in such a tree to ctrl.Log.WithName("restmapper").
+	// lookup that finds nothing. Defaults to no logging, and in a controller-runtime tree with
+	// this mapper inside to ctrl.Log.WithName("restmapper").
 	Logger logr.Logger
 
 	// Metrics counts requests, reads and misses. Defaults to nil: no metrics. In a

@@ -194,7 +194,7 @@ func TestMapperProvider(t *testing.T) {
 	mappers := map[*side]meta.RESTMapper{}
 	for _, s := range r.sides {
 		c, err := cluster.New(&rest.Config{Host: s.gateway.server.URL}, func(opts *cluster.Options) {
-			if s.result.Fork {
+			if s.result.Ours {
 				opts.MapperProvider = apiutil.NewDynamicRESTMapper
 			}
 		})
@@ -215,7 +215,7 @@ func TestMapperProvider(t *testing.T) {
 	r.both("ResetOnNoMatch", func(s *side) (Step, error) {
 		reset := apiutil.ResetOnNoMatch(&meta.NoKindMatchError{GroupKind: peer}, mappers[s])
 		_, err := mappers[s].RESTMapping(peer)
-		if reset != s.result.Fork || (err == nil) != s.result.Fork {
+		if reset != s.result.Ours || (err == nil) != s.result.Ours {
 			return Step{}, fmt.Errorf("ResetOnNoMatch returned %t, and the lookup after it %w", reset, err)
 		}
 		return Step{Outcome: fmt.Sprint(reset), OK: reset}, nil
