@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -89,9 +88,14 @@ func (d *cachedDiscovery) fill(r, last *reading) (err error) {
 	if err != nil {
 		return outage("/apis", err)
 	}
-	if r.lists == nil {
-		r.lists, r.failed = map[schema.GroupVersion]*metav1.APIResourceList{}, map[schema.GroupVersion]error{}
-		d.readLists(r)
+	if r.lists == nil { // there is no aggregated document
+		_, lists, err := discovery.ServerGroupsAndResources(oneByOne{d.DiscoveryInterface, r.groups})
+		r.failed, _ = discovery.GroupDiscoveryFailedErrorGroups(err)
+		r.lists = map[schema.GroupVersion]*metav1.APIResourceList{}
+		for _, list := range lists {
+			gv, _ := schema.ParseGroupVersion(list.GroupVersion)
+			r.lists[gv] = list
+		}
 	}
 	if len(r.lists) == 0 && len(r.failed) > 0 {
 		failed := ErrResourceDiscoveryFailed(r.failed)
@@ -105,45 +109,29 @@ func (d *cachedDiscovery) fill(r, last *reading) (err error) {
 	return r.arrange(d.mapper.reloader.Snapshot())
 }
 
-// readLists reads the lists one by one, all at once, if there is no aggregated document.
-func (d *cachedDiscovery) readLists(r *reading) {
-	var all sync.WaitGroup
-	var mu sync.Mutex // guards the maps of r
-	for _, g := range r.groups.Groups {
-		for _, v := range g.Versions {
-			gv := schema.GroupVersion{Group: g.Name, Version: v.Version}
-			all.Add(1)
-			go func() {
-				defer all.Done()
-				list, err := ours.Guarded(context.Background(), func() (*metav1.APIResourceList, error) { return d.readList(gv) })
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil {
-					r.failed[gv] = outage("/apis/"+gv.String(), err)
-				} else {
-					r.lists[gv] = list
-				}
-			}()
-		}
-	}
-	all.Wait()
+// oneByOne is a discovery client with groups that are known, through which client-go reads lists.
+type oneByOne struct {
+	discovery.DiscoveryInterface
+	groups *metav1.APIGroupList
 }
 
-// readList reads a list. The path says of which version it is, whatever the list says. Client-go
-// makes an empty list without a kind of a 404 of /api/v1, and of any object.
-func (d *cachedDiscovery) readList(gv schema.GroupVersion) (*metav1.APIResourceList, error) {
-	list, err := d.DiscoveryInterface.ServerResourcesForGroupVersion(gv.String())
+func (c oneByOne) ServerGroups() (*metav1.APIGroupList, error) { return c.groups, nil }
+
+// ServerResourcesForGroupVersion reads a list. The path says of which version it is, whatever the
+// list says. Client-go makes an empty list without a kind of a 404 of /api/v1, and of any object.
+func (c oneByOne) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
+	list, err := ours.Guarded(context.Background(), func() (*metav1.APIResourceList, error) {
+		return c.DiscoveryInterface.ServerResourcesForGroupVersion(groupVersion)
+	})
 	if err != nil {
-		return nil, err
+		return nil, outage("/apis/"+groupVersion, err)
 	}
-	if list.Kind == "" && len(list.APIResources) == 0 {
-		return nil, errors.New("the answer is no list of resources")
-	}
-	if said, _ := schema.ParseGroupVersion(list.GroupVersion); said.Group != gv.Group {
-		return nil, fmt.Errorf("the answer is a list of %.300q", list.GroupVersion)
+	said, _ := schema.ParseGroupVersion(list.GroupVersion)
+	if asked, _ := schema.ParseGroupVersion(groupVersion); said.Group != asked.Group || list.Kind == "" && len(list.APIResources) == 0 {
+		return nil, outage("/apis/"+groupVersion, fmt.Errorf("the answer is no list of its resources, but of %.300q", list.GroupVersion))
 	}
 	own := *list
-	own.GroupVersion = gv.String()
+	own.GroupVersion = groupVersion
 	return &own, nil
 }
 
@@ -188,7 +176,7 @@ func (r *reading) arrange(known *snapshot.Snapshot) error {
 		delete(halves, group == "")
 	}
 	if len(halves) > 0 || len(place) == 0 {
-		return outage("/api or /apis", errors.New("the answer has no groups"))
+		return outage("/api or /apis", errors.New("groups are missing in the answer, which a gateway may have sent"))
 	}
 	return nil
 }
