@@ -35,8 +35,9 @@ type DynamicRESTMapperOptions struct {
 	MaxAge time.Duration
 
 	// NegativeTTL is how long the mapper remembers that a lookup found nothing: the same
-	// lookup returns the same error without a request, unless something changed or was
-	// reset in the meantime. Defaults to 0: every miss is rechecked.
+	// lookup returns the same error without a request, unless the mapper was reset or has
+	// noticed a change in the meantime. So a kind that comes may be found that much later. The
+	// mapper remembers the last 4,096 lookups. Defaults to 0: every miss is rechecked.
 	NegativeTTL time.Duration
 
 	// RequestTimeout bounds one discovery request. Defaults to 30 seconds.
