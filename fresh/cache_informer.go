@@ -11,8 +11,6 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
 // informer is what programs get. It stays when its kind moves. The kind's mu guards what changes.
@@ -47,17 +45,10 @@ func (i *informer) move(ctx context.Context, next *generation) {
 	if err != nil {
 		return
 	}
-	moved := follow.Differ(i.at.g.mapping, next.mapping)
 	i.at = registered{up: up, g: next}
 	for _, h := range i.handlers {
 		go func() {
-			err := h.settle()
-			// A client of upstream's that reads its own writes has left this one. It is not used any more: it
-			// has the old mapping.
-			if _, waits := h.to.(interface{ WaitForList(context.Context) error }); waits && moved {
-				err = i.RemoveEventHandler(h)
-			}
-			if err != nil {
+			if err := h.settle(); err != nil {
 				log.Log.WithName("fresh").Error(err, "A handler does not follow its kind", "kind", i.k.gvk.String())
 			}
 		}()

@@ -103,13 +103,23 @@ type pinned struct {
 	client.Client
 	pins     *pins
 	watching func() (client.WithWatch, error) // a client of upstream's that watches with them
+	leave    func(schema.GroupVersionKind)    // removes the handlers that it has left at the cache
 }
 
 // pin returns a client of upstream's that keeps the first mapping of each kind.
 func (c *followingClient) pin() (p *pinned, err error) {
 	options := c.options
-	p = &pinned{pins: &pins{RESTMapper: options.Mapper, lookup: c.mapper.Mapping}}
+	p = &pinned{pins: &pins{RESTMapper: options.Mapper, lookup: c.mapper.Mapping}, leave: func(schema.GroupVersionKind) {}}
 	options.Mapper = p.pins
+	if c.cache != nil {
+		if has, ok := c.cache.Reader.(interface {
+			View() (client.Reader, func(schema.GroupVersionKind))
+		}); ok {
+			viewed := *c.cache
+			viewed.Reader, p.leave = has.View()
+			options.Cache = &viewed
+		}
+	}
 	p.watching = sync.OnceValues(func() (client.WithWatch, error) { return client.NewWithWatch(c.config, options) })
 	p.Client, err = client.New(c.config, options)
 	return p, err
@@ -176,6 +186,7 @@ func (c *followingClient) replace(gvk schema.GroupVersionKind, has *pinned) (*pi
 	next, err := c.pin()
 	if err == nil {
 		c.moved.Store(gvk, next)
+		has.leave(gvk)
 	}
 	return next, err
 }

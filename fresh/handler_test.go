@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -281,5 +282,34 @@ func TestMoveBeforeTheFirstList(t *testing.T) {
 		if log, wrong := h.told(); len(wrong) > 0 || log[0] != "add n initial" {
 			t.Errorf("%s: told %q (wrong: %q)", name, log, wrong)
 		}
+	}
+}
+
+// A client of upstream's that reads its own writes adds handlers through a view of the cache. When another client
+// takes its place, they are removed, and those of others stay.
+func TestViewsOfTheCache(t *testing.T) {
+	ctx, s := context.Background(), newMovingServer(t, inNamespaces)
+	c, m := s.caching(t, cache.Options{})
+	var tallies []*tally
+	var leave []func(schema.GroupVersionKind)
+	for range 2 {
+		view, l := c.(interface {
+			View() (client.Reader, func(schema.GroupVersionKind))
+		}).View()
+		i, err := view.(cache.Cache).GetInformer(ctx, &corev1.ConfigMap{})
+		must(t, err)
+		tallies, leave = append(tallies, &tally{}), append(leave, l)
+		_, err = i.AddEventHandler(tallies[len(tallies)-1])
+		must(t, err)
+	}
+	for _, h := range tallies {
+		eventually(t, "both are told", func() bool { return h.keys() != "" })
+	}
+	leave[0](configMap)
+	leave[1](configMap.GroupKind().WithVersion("v2"))
+	s.move(t, m, ofCluster)
+	eventually(t, "the one that stays is told", func() bool { return tallies[1].keys() == "n" })
+	if keys := tallies[0].keys(); keys == "n" {
+		t.Errorf("the one that has left is told, and has %q", keys)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
 const root = "../.."

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const sideWidth = 34 // of a column, in characters
+const sideWidth = 38 // of a column, in characters
 
 // table returns the timelines of replays, and a line for each. Replays of several programs may
 // have run at the same time: those of one program are together again.
