@@ -285,7 +285,7 @@ type drained struct{ watch.Interface }
 func (d drained) Stop() {
 	d.Interface.Stop()
 	go func() {
-		for range d.ResultChan() { //nolint:revive // They are for nobody.
+		for range d.ResultChan() {
 		}
 	}()
 }

@@ -8,28 +8,22 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/labels"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/restmapper"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 )
@@ -48,6 +42,7 @@ func has(c client.Reader, namespace string) bool {
 // still open at the old path shows them the way. A cache of several namespaces sees nothing
 // of any other.
 func TestCachesFollow(t *testing.T) {
+	t.Parallel()
 	ctx, s := context.Background(), newMovingServer(t, ofCluster)
 	c := s.client(t, bare)
 	all, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper()})
@@ -97,6 +92,7 @@ func TestCacheWithAnotherMapper(t *testing.T) {
 // back. Nobody waits for an informer that cannot get any, whoever else found out that the kind is gone,
 // and whatever else of its group fails.
 func TestInformerOfAKindThatGoes(t *testing.T) {
+	t.Parallel()
 	for _, noticed := range []bool{false, true} {
 		s := newMovingServer(t, inNamespaces)
 		s.change(func() { s.sick = noticed })
@@ -124,6 +120,7 @@ func TestInformerOfAKindThatGoes(t *testing.T) {
 // An informer of a kind that was gone, and is back, begins empty neither where the server cannot
 // list it, nor where the mapper has not noticed where it is.
 func TestInformerOfAKindThatIsBack(t *testing.T) {
+	t.Parallel()
 	for _, plural := range []string{"configmaps", "gizmos"} {
 		s := newMovingServer(t, inNamespaces)
 		mapper := s.mapper(t, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
@@ -155,6 +152,7 @@ func TestInformerOfAKindThatIsBack(t *testing.T) {
 // Likewise if its informers start after that, whether their client has used the kind or never. They
 // cost few reads.
 func TestInformersThatStartAfterTheirKind(t *testing.T) {
+	t.Parallel()
 	for _, used := range []bool{false, true} {
 		s := newMovingServer(t, inNamespaces)
 		c, get := s.client(t, bare), caller{"typed", configMap}.requests()["Get"]
@@ -213,6 +211,7 @@ func wrapped() int {
 // Reads go on while a kind moves: none fails, and each finds the old objects or the new ones, whether informers
 // are made by reads or not.
 func TestReadsDuringMoves(t *testing.T) {
+	t.Parallel()
 	for _, explicit := range []bool{false, true} {
 		for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
 			s := newMovingServer(t, inNamespaces)
@@ -257,6 +256,7 @@ func TestReadsDuringMoves(t *testing.T) {
 
 // A list that takes its time is the whole old or the whole new set.
 func TestListsDuringASlowMove(t *testing.T) {
+	t.Parallel()
 	s := newMovingServer(t, inNamespaces)
 	s.names = nil
 	for i := range 50 {
@@ -280,6 +280,7 @@ func TestListsDuringASlowMove(t *testing.T) {
 
 // A kind that is gone and back at the same path is listed as soon as the mapper knows it, each time.
 func TestKindThatIsRecreated(t *testing.T) {
+	t.Parallel()
 	s := newMovingServer(t, inNamespaces)
 	c, m := s.caching(t, cache.Options{})
 	informer, err := c.GetInformer(context.Background(), &corev1.ConfigMap{})
@@ -303,6 +304,7 @@ func TestKindThatIsRecreated(t *testing.T) {
 
 // A kind that flaps between replicas costs at most one list a second.
 func TestKindThatFlaps(t *testing.T) {
+	t.Parallel()
 	s := newMovingServer(t, inNamespaces)
 	c, m := s.caching(t, cache.Options{})
 	eventually(t, "the object", func() bool { return has(c, "ns") })
@@ -322,141 +324,6 @@ func (s *movingServer) listed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lists
-}
-
-// While the new path can't be listed, the cache keeps what it had. A line says so once, and it heals.
-func TestPathThatCannotBeListed(t *testing.T) {
-	said.clear()
-	s := newMovingServer(t, inNamespaces)
-	c, m := s.caching(t, cache.Options{})
-	eventually(t, "the object", func() bool { return has(c, "ns") })
-	s.change(func() { s.refuses["list"] = http.StatusForbidden })
-	s.move(t, m, ofCluster)
-	eventually(t, "a line says so", func() bool { return said.count("cannot follow", "refused with 403", "ConfigMap") > 0 })
-	time.Sleep(3 * time.Second)
-	if n := said.count("cannot follow"); n != 1 || !has(c, "ns") || has(c, "") {
-		t.Errorf("%d lines; the old object: %t, the new one: %t", n, has(c, "ns"), has(c, ""))
-	}
-	s.change(func() { clear(s.refuses) })
-	eventually(t, "it heals", func() bool { return has(c, "") })
-}
-
-// A kind that can't be listed holds up nobody else. Who waits for it is told why.
-func TestKindThatCannotBeListed(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	c, _ := s.caching(t, cache.Options{})
-	eventually(t, "another kind", func() bool { return c.List(context.Background(), &corev1.SecretList{}) == nil })
-	s.change(func() { s.refuses["list"] = http.StatusForbidden })
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	got := make(chan error)
-	go func() { got <- c.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{}) }()
-	reads := 0
-	for ; ctx.Err() == nil; reads++ {
-		must(t, c.List(context.Background(), &corev1.SecretList{}))
-	}
-	if err := <-got; !apierrors.IsTimeout(err) || !strings.Contains(err.Error(), "refused with 403") || reads < 1000 {
-		t.Errorf("%v, after %d reads of another kind", err, reads)
-	}
-	informer, err := c.GetInformer(context.Background(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
-	must(t, err)
-	registered, err := informer.AddEventHandler(&tally{})
-	must(t, err)
-	time.Sleep(100 * time.Millisecond)
-	_, discovered := s.take()
-	began := time.Now()
-	must(t, errors.Join(informer.RemoveEventHandler(registered), c.RemoveInformer(context.Background(), &corev1.ConfigMap{})))
-	if _, more := s.take(); more > 0 || time.Since(began) > time.Second {
-		t.Errorf("to remove it took %v and %d reads of the served API (%d before)", time.Since(began), more, discovered)
-	}
-}
-
-// Where one of several namespaces can't be listed, events of the others go on, also after a move.
-func TestNamespaceThatCannotBeListed(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	c, m := s.caching(t, several())
-	informer, err := c.GetInformer(context.Background(), &corev1.ConfigMap{})
-	must(t, err)
-	h := &tally{}
-	_, err = informer.AddEventHandler(h)
-	must(t, err)
-	eventually(t, "told", func() bool { return h.keys() == "ns/n other/n" })
-	s.change(func() { s.refuses["list other"], s.refuses["watch other"] = http.StatusForbidden, http.StatusForbidden })
-	s.move(t, m, ofCluster)
-	eventually(t, "told again", func() bool { return h.keys() == "n" })
-	s.move(t, m, inNamespaces)
-	time.Sleep(2 * time.Second)
-	if !has(c, "") {
-		t.Error("the cache does not keep what it had")
-	}
-	s.change(func() { clear(s.refuses) })
-	eventually(t, "told in the end", func() bool { return h.keys() == "ns/n other/n" })
-}
-
-// Kinds of options may come late, in whatever scope, and go to the other one and back.
-func TestByObject(t *testing.T) {
-	namespaces := cache.ByObject{Namespaces: map[string]cache.Config{"ns": {}}}
-	for _, scope := range []string{inNamespaces, ofCluster} {
-		s := newMovingServer(t, "")
-		c, m := s.caching(t, cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: namespaces}})
-		if err := c.Get(context.Background(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}); !meta.IsNoMatchError(err) {
-			t.Errorf("%s: before it comes: %v", scope, err)
-		}
-		s.move(t, m, scope)
-		_, _ = s.take()
-		eventually(t, "the object", func() bool { return has(c, map[string]string{inNamespaces: "ns"}[scope]) })
-		sent, _ := s.take()
-		want := map[string]string{inNamespaces: "GET /api/v1/namespaces/ns/configmaps", ofCluster: "GET /api/v1/configmaps"}[scope]
-		if sent = slices.Compact(sent); !slices.Equal(sent, []string{want}) {
-			t.Errorf("%s: sent %q", scope, sent)
-		}
-	}
-	said.clear()
-	s := newMovingServer(t, inNamespaces)
-	c, m := s.caching(t, cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: namespaces}})
-	eventually(t, "the object", func() bool { return has(c, "ns") })
-	s.move(t, m, ofCluster)
-	eventually(t, "a line says so", func() bool { return said.count("cannot follow", "ConfigMap", "Namespaces") > 0 })
-	if !has(c, "ns") || said.count("cannot follow") != 1 {
-		t.Errorf("the old object: %t, %d lines", has(c, "ns"), said.count("cannot follow"))
-	}
-	s.move(t, m, inNamespaces)
-	eventually(t, "the object is there", func() bool { return has(c, "ns") })
-}
-
-// Selectors, transforms and informers of the program's own stay. The store of what has moved is emptied.
-func TestOptionsOfTheCache(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	var mu sync.Mutex
-	var made []toolscache.SharedIndexInformer
-	var queries atomic.Int32
-	c, m := s.caching(t, cache.Options{
-		HTTPClient: &http.Client{Transport: seeing(func(req *http.Request) {
-			if req.URL.Query().Get("labelSelector") == "a=b" {
-				queries.Add(1)
-			}
-		})},
-		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{"a": "b"}), Transform: func(obj any) (any, error) {
-			obj.(client.Object).SetAnnotations(map[string]string{"transformed": "yes"})
-			return obj, nil
-		}}},
-		NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, resync time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
-			mu.Lock()
-			defer mu.Unlock()
-			made = append(made, toolscache.NewSharedIndexInformer(lw, obj, resync, x))
-			return made[len(made)-1]
-		},
-	})
-	eventually(t, "the object", func() bool { return has(c, "ns") })
-	s.move(t, m, ofCluster)
-	got := &corev1.ConfigMap{}
-	eventually(t, "the cache follows", func() bool { return c.Get(context.Background(), client.ObjectKey{Name: "n"}, got) == nil })
-	mu.Lock()
-	defer mu.Unlock()
-	if got.Annotations["transformed"] != "yes" || len(made) != 2 {
-		t.Errorf("%v, %d informers", got.Annotations, len(made))
-	}
-	eventually(t, "the old store is empty", func() bool { return len(made[0].GetStore().List()) == 0 })
 }
 
 // A mapper that nobody else uses is not asked by those who follow it: neither when nothing has changed, nor
@@ -567,39 +434,4 @@ func TestEndDuringAMove(t *testing.T) {
 	s.move(t, m, inNamespaces)
 	time.Sleep(300 * time.Millisecond)
 	end()
-}
-
-// said are the lines that were logged: controller-runtime takes one logger for a program.
-var said lines
-
-func TestMain(m *testing.M) {
-	log.SetLogger(funcr.New(func(_, args string) {
-		said.mu.Lock()
-		defer said.mu.Unlock()
-		said.all = append(said.all, args)
-	}, funcr.Options{}))
-	os.Exit(m.Run())
-}
-
-type lines struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (l *lines) clear() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = nil
-}
-
-// count counts the lines that have all these texts.
-func (l *lines) count(texts ...string) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, line := range l.all {
-		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
-			n++
-		}
-	}
-	return n
 }

@@ -39,6 +39,7 @@ func (h honest) Unwrap() meta.RESTMapper { return h.RESTMapper }
 // goes where a new client would send it, but for a write for a namespace of a kind that no
 // longer is in any.
 func TestClientFollows(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		was, is, plural string
 		namespace, name string
@@ -87,6 +88,7 @@ func TestClientFollows(t *testing.T) {
 // for anybody with the same mapper: not even the first write of a client, whether the mapper
 // has noticed the change or not. A write for no namespace goes where the kind is now.
 func TestFirstWriteStaysInItsNamespace(t *testing.T) {
+	t.Parallel()
 	ctx, requests := context.Background(), caller{"unstructured", configMap}.requests()
 	for how, use := range map[string]func(*movingServer, client.Client) error{
 		"request": func(_ *movingServer, c client.Client) error { return requests["Get"](c, "ns", "n") },
@@ -305,6 +307,7 @@ func TestKindThatIsReplaced(t *testing.T) {
 // After a reset a kind that is gone is looked up once, also while that cannot be read. Once it can,
 // the kind is found soon, although its old path says only that there is no such object.
 func TestKindThatIsGoneAfterAReset(t *testing.T) {
+	t.Parallel()
 	s := newMovingServer(t, inNamespaces)
 	c, get := s.client(t, bare), caller{"typed", configMap}.requests()["Get"]
 	must(t, get(c, "ns", "n"))
@@ -338,7 +341,7 @@ func TestResetWhileAKindIsConfirmed(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	s.change(func() { s.scope, s.late, s.named = ofCluster, 0, true })
 	meta.MaybeResetRESTMapper(c.RESTMapper())
-	_ = <-ended
+	<-ended
 	must(t, get(c, "ns", "n"))
 }
 
@@ -424,7 +427,7 @@ func TestOwnersOfAKindThatIsGone(t *testing.T) {
 	}
 }
 
-// A client that wraps ours has all that it was made with, also after a move.
+// A client has all that it was made with, and what wraps it adds its own, also after a move.
 func TestOptionsOfTheClient(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)
 	dry := true
@@ -436,8 +439,9 @@ func TestOptionsOfTheClient(t *testing.T) {
 		httpClient := &http.Client{Transport: seeing(func(req *http.Request) { queries = append(queries, req.URL.RawQuery) })}
 		s.change(func() { s.scope = inNamespaces })
 		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
-		c, err := make(client.Options{HTTPClient: httpClient, Mapper: m, DryRun: &dry, FieldOwner: "me", FieldValidation: "Strict"})
+		made, err := make(client.Options{HTTPClient: httpClient, Mapper: m, DryRun: &dry})
 		must(t, err)
+		c := client.WithFieldValidation(client.WithFieldOwner(made, "me"), "Strict") // older releases have no such options
 		for _, scope := range []string{inNamespaces, ofCluster, inNamespaces} {
 			s.move(t, m, scope)
 			queries = nil

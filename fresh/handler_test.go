@@ -86,6 +86,7 @@ func (h *tally) told() (log, wrong []string) {
 // Handlers of all sorts keep exact account through many moves, one call at a time. What they are told of is in
 // the cache, also by an index that was added to the informer.
 func TestHandlers(t *testing.T) {
+	t.Parallel()
 	for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
 		ctx, s := context.Background(), newMovingServer(t, inNamespaces)
 		c, m := s.caching(t, opts)
@@ -141,6 +142,7 @@ func TestHandlers(t *testing.T) {
 // What a handler is told of a move: an object that is still there is an update, another one of the same name a
 // delete and an add, and nothing is part of an initial list but the handler's own first.
 func TestWhatIsToldOfAMove(t *testing.T) {
+	t.Parallel()
 	s := newMovingServer(t, inNamespaces)
 	c, m := s.caching(t, cache.Options{})
 	informer, err := c.GetInformer(context.Background(), &corev1.ConfigMap{})
@@ -209,6 +211,7 @@ func TestSlowHandlers(t *testing.T) {
 
 // A transform, an index and a handler may use the cache.
 func TestCallbacksMayUseTheCache(t *testing.T) {
+	t.Parallel()
 	ctx, s := context.Background(), newMovingServer(t, inNamespaces)
 	var c cache.Cache
 	use := func() {
@@ -257,6 +260,7 @@ func TestCallbacksMayUseTheCache(t *testing.T) {
 // A kind that moves before the cache starts, or before its first list succeeds, is found where it is, and all
 // that wait for it go on.
 func TestMoveBeforeTheFirstList(t *testing.T) {
+	t.Parallel()
 	for name, started := range map[string]bool{"before Start": false, "after Start": true} {
 		ctx, s := context.Background(), newMovingServer(t, inNamespaces)
 		s.change(func() { s.refuses["list"] = 503 })

@@ -146,7 +146,9 @@ func (m *Mapper) Remember(used *meta.RESTMapping) {
 }
 
 // Remembers reports whether a request for a kind was ever answered.
-func (m *Mapper) Remembers(gvk schema.GroupVersionKind) bool { return m.last.Get(gvk).RESTMapping != nil }
+func (m *Mapper) Remembers(gvk schema.GroupVersionKind) bool {
+	return m.last.Get(gvk).RESTMapping != nil
+}
 
 // Refuses returns why a write must not be sent with a mapping, or "": it would reach another kind that has
 // the resource now, or, being for a namespace, what is cluster-wide of a kind that was namespaced for
