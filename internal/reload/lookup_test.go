@@ -7,10 +7,12 @@ package reload
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -53,6 +55,39 @@ func TestWaitsOnceForAHangingRead(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute) // until both reads have ended
 	})
+}
+
+// R3: a lookup has found a kind, and before it can answer somebody publishes a document in which that has
+// gone again. It is answered by what it has read itself: otherwise it would find the kind in no version.
+func TestLookupIsAnsweredFromItsOwnReads(t *testing.T) {
+	for _, versions := range [][]string{nil, {"v1"}, {"v1", "v2"}} {
+		server := fakeapi.New(fakeapi.Typical(2, 3, 1)...)
+		serve := func(kind string) {
+			server.PutVersion(group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource(kind)}})
+		}
+		var r *Reloader
+		var once sync.Once
+		r = newReloaderWith(t, server, Options{Report: func(report Report) { // before anybody has the result of the read
+			if report.Read == snapshot.ReadVersion(group, "v1") {
+				once.Do(func() {
+					serve("Other")
+					if err := r.ReadDocument(context.Background()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}})
+		if err := r.ReadDocument(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		serve("Late")
+		if v, err := find(context.Background(), r, group, "Late", versions...); v != "v1" {
+			t.Errorf("in %q: %q, %v", versions, v, err)
+		}
+		if v, err := find(context.Background(), r, group, "Late", versions...); !meta.IsNoMatchError(err) {
+			t.Errorf("in %q the next lookup: %q, %v", versions, v, err)
+		}
+	}
 }
 
 // Whoever's context has ended reads nothing, and gets its cause.
