@@ -54,12 +54,12 @@ func (r *Reloader) decide(f *flight, known, proven bool) snapshot.Found {
 			return snapshot.Found{Err: discovery.Undecided(f.read, err)}
 		}
 	}
-	said, listed := r.Snapshot().Listed(f.read)
+	version, listed := r.Snapshot().Listed(f.read)
 	switch {
 	case !proven && r.client.SendsAuditIDs():
 		return snapshot.Found{Err: discovery.Undecided(f.read, errNotAudited)}
-	case listed && peers && said != nil:
-		return snapshot.Found{Table: said.Table, Err: said.Err}
+	case listed && peers && version != nil:
+		return snapshot.Found{Table: version.Table, Err: version.Err}
 	case listed && doubted:
 		return snapshot.Found{Err: discovery.Undecided(f.read, errStillListed)}
 	}

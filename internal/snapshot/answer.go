@@ -151,7 +151,7 @@ func (s *Snapshot) lackingIn(g *Group, q *Query, found []match, l *lack) {
 		case answered: // a worse version need only be known (pinned by upstream's tests)
 			fresh = v.known()
 		case at < 0:
-			fresh = s.tried(g, v)
+			fresh = s.asked(g, v)
 		default:
 			fresh, answered = s.current(g, v), !q.All
 		}

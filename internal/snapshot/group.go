@@ -209,23 +209,23 @@ func (g *Group) sameAnswers(other *Group) bool {
 
 // sameAsDocument reports whether g answers as a document's group does: the same versions in the same
 // order, and of each the same answers or a failure. Of versions that the document only names it says no
-// more. A group whose reset is pending does not. said may be nil.
-func (g *Group) sameAsDocument(said *Group) bool {
+// more. A group whose reset is pending does not. document may be nil.
+func (g *Group) sameAsDocument(document *Group) bool {
 	switch {
-	case g == said:
+	case g == document:
 		return true
-	case said == nil, g.laid().reset > 0, g.preferred != said.preferred:
+	case document == nil, g.laid().reset > 0, g.preferred != document.preferred:
 		return false
 	}
-	return slices.EqualFunc(g.versions, said.versions, func(v, said Version) bool {
+	return slices.EqualFunc(g.versions, document.versions, func(v, documented Version) bool {
 		switch {
-		case v.Name != said.Name, v.Gone:
+		case v.Name != documented.Name, v.Gone:
 			return false
-		case !said.known():
+		case !documented.known():
 			return true
-		case (v.Err == nil) != (said.Err == nil):
+		case (v.Err == nil) != (documented.Err == nil):
 			return false
 		}
-		return v.Table.sameAnswers(said.Table)
+		return v.Table.sameAnswers(documented.Table)
 	})
 }

@@ -194,8 +194,8 @@ func (v *Version) text(g *Group) string {
 	if v.Table != nil {
 		text += ":" + strings.Join(v.Table.spelledKinds(), ",")
 	}
-	said := g.laid().document.Version(v.Name)
-	if v.Read > 0 && (v.Read == v.Asked || said == nil || !said.Table.sameRows(v.Table)) {
+	document := g.laid().document.Version(v.Name)
+	if v.Read > 0 && (v.Read == v.Asked || document == nil || !document.Table.sameRows(v.Table)) {
 		text += fmt.Sprintf("@%d", v.Read)
 	}
 	return text

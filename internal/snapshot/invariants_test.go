@@ -55,21 +55,21 @@ func (s *Snapshot) checkGroup(g *Group) error {
 	again := *g
 	again.versions = slices.Clone(g.versions)
 	again.rank()
-	var said *Group
+	var document *Group
 	if s.doc != nil {
-		said = s.doc.Group(g.name)
+		document = s.doc.Group(g.name)
 	}
 	over := cmp.Or(g.over, &overlay{document: g})
 	switch {
 	case !slices.Equal(g.ranked, again.ranked):
 		return fmt.Errorf("ranked %v, not %v", again.ranked, g.ranked)
-	case over.document != said:
+	case over.document != document:
 		return errors.New("of another document")
 	case !again.isLeftOf(over):
 		return errors.New("nothing is known of it")
 	case over.reset > 0 && over.listed > over.reset && !slices.ContainsFunc(g.versions, func(v Version) bool { return over.awaits(&v) }):
 		return errors.New("a reset is pending, and all was read since")
-	case len(g.versions)-said.count() > mostUnnamed:
+	case len(g.versions)-document.count() > mostUnnamed:
 		return fmt.Errorf("%d versions", len(g.versions))
 	}
 	names := map[string]bool{}

@@ -5,7 +5,7 @@ package snapshot
 import "slices"
 
 // How a read changes what is known (R1, R2, R4). Only the 404 of a version's own path removes the
-// version. Of two reads the one that began later counts. A document that repeats what it said of a
+// version. Of two reads the one that began later counts. A document that repeats what it had of a
 // group is no news of the group: it confirms what came from the document, and changes nothing else.
 // The first document after a reset is news of every group.
 
@@ -75,22 +75,22 @@ func keepPlaces(old, names []string) []string {
 	return all
 }
 
-// withDocument returns g after a read of the document that began at now and says said of it, or
-// nil if nothing is left of it. all reports whether that is news in any case. g or said may be nil.
-func (s *Snapshot) withDocument(g, said *Group, all bool, now Tick) *Group {
-	if g == nil || g == said {
-		return said
+// withDocument returns g after a read of the document that began at now and found document, or
+// nil if nothing is left of it. all reports whether that is news in any case. g or document may be nil.
+func (s *Snapshot) withDocument(g, document *Group, all bool, now Tick) *Group {
+	if g == nil || g == document {
+		return document
 	}
 	next := s.fork(g, g.name)
-	next.over.document = said
-	if said == nil && g.laid().document != nil {
+	next.over.document = document
+	if document == nil && g.laid().document != nil {
 		next.over.listed = max(next.over.listed, s.read)
 	}
-	if all || said != g.laid().document {
-		next.takeNews(said, now)
+	if all || document != g.laid().document {
+		next.takeNews(document, now)
 	}
 	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool {
-		return v.Gone && !v.returned() && said.Version(v.Name) == nil
+		return v.Gone && !v.returned() && document.Version(v.Name) == nil
 	})
 	if next.finish(); next.isLeft() {
 		return next
@@ -103,21 +103,21 @@ func (g *Group) isLeft() bool {
 	return g.over.document != nil || g.over.reset > 0 || len(g.versions) > 0
 }
 
-// takeNews replaces what was read before the document's read began. What said does not have
-// stays as it is. said may be nil.
-func (g *Group) takeNews(said *Group, now Tick) {
-	if said == nil {
+// takeNews replaces what was read before the document's read began. What document does not have
+// stays as it is. document may be nil.
+func (g *Group) takeNews(document *Group, now Tick) {
+	if document == nil {
 		return
 	}
-	for _, news := range said.versions {
+	for _, news := range document.versions {
 		if g.Version(news.Name) == nil {
 			g.versions = append(g.versions, Version{Name: news.Name})
 		}
 		g.Version(news.Name).takeNews(&news, now)
 	}
 	if g.over.listed < now {
-		g.preferred = said.preferred
-		g.arrange(said.names())
+		g.preferred = document.preferred
+		g.arrange(document.names())
 	}
 }
 
@@ -200,12 +200,12 @@ func (f Found) None() bool { return f.Table == nil && f.Err == nil }
 // from. Nothing is kept of a version that nobody has seen served.
 func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, from *Snapshot) *Snapshot {
 	g := s.Group(group)
-	v, said := g.Version(version), g.laid().document.Version(version)
-	news := said != nil && s.newsSince(group, from, now)
+	v, documented := g.Version(version), g.laid().document.Version(version)
+	news := documented != nil && s.newsSince(group, from, now)
 	switch {
 	case v == nil && found.Table == nil:
 		return s
-	case v != nil && now <= v.Asked, news && said.Table != nil:
+	case v != nil && now <= v.Asked, news && documented.Table != nil:
 		return s // something younger is known
 	}
 	next := s.fork(g, group)
@@ -220,8 +220,8 @@ func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, fro
 	if news {
 		v.named = max(v.named, s.news)
 	}
-	if said != nil && said.Table.sameAnswers(v.Table) {
-		v.Table = said.Table // one copy for all mappers
+	if documented != nil && documented.Table.sameAnswers(v.Table) {
+		v.Table = documented.Table // one copy for all mappers
 	}
 	return s.with(next)
 }
@@ -332,8 +332,8 @@ const (
 
 // forget forgets the versions that the document does not have if there are too many.
 func (g *Group) forget() {
-	if said := g.over.document; len(g.versions)-said.count() > mostUnnamed {
-		g.versions = slices.DeleteFunc(g.versions, func(v Version) bool { return said.Version(v.Name) == nil })
+	if document := g.over.document; len(g.versions)-document.count() > mostUnnamed {
+		g.versions = slices.DeleteFunc(g.versions, func(v Version) bool { return document.Version(v.Name) == nil })
 	}
 }
 
@@ -393,11 +393,11 @@ func (next *Snapshot) follow(s *Snapshot) {
 		}
 		next.groups = slices.DeleteFunc(next.groups, func(g *Group) bool { return g == nil })
 	}
-	var said index
+	var document index
 	if next.doc != nil {
-		said = next.doc.index
+		document = next.doc.index
 	}
-	next.index = indexed(next.groups, said, s.index)
+	next.index = indexed(next.groups, document, s.index)
 	if !s.sameAnswers(next) || s.read == 0 && next.read > 0 {
 		next.generation = s.generation + 1
 	}

@@ -47,7 +47,7 @@ func (s *Snapshot) Due(all bool) (differing [][]Read, dropped []Read) {
 		case same && !all:
 			reads = slices.DeleteFunc(versions, func(r Read) bool {
 				v := g.Version(r.Version)
-				return v.Err == nil && !s.tried(g, v)
+				return v.Err == nil && !s.asked(g, v)
 			})
 		case same:
 			reads = versions

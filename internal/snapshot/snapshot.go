@@ -59,7 +59,7 @@ func (s *Snapshot) Serves(group, version string) bool {
 
 // Listed reports whether the document has what a read is about, and returns what it says of a
 // version.
-func (s *Snapshot) Listed(r Read) (said *Version, ok bool) {
+func (s *Snapshot) Listed(r Read) (v *Version, ok bool) {
 	if s.doc == nil {
 		return nil, false
 	}
@@ -67,8 +67,8 @@ func (s *Snapshot) Listed(r Read) (said *Version, ok bool) {
 	if r.Part == PartList {
 		return nil, g != nil
 	}
-	said = g.Version(r.Version)
-	return said, said != nil
+	v = g.Version(r.Version)
+	return v, v != nil
 }
 
 // KindsAt returns the kinds that are known to have exactly that resource.
@@ -116,9 +116,9 @@ func (s *Snapshot) current(g *Group, v *Version) bool {
 	return v.Read > s.reset && !g.over.awaits(v)
 }
 
-// tried reports whether v was read since the last reset, or asked in vain: then it keeps no
+// asked reports whether v was read since the last reset, or asked in vain: then it keeps no
 // answer from being current that does not rest on it.
-func (s *Snapshot) tried(g *Group, v *Version) bool {
+func (s *Snapshot) asked(g *Group, v *Version) bool {
 	switch {
 	case !v.known():
 		return false
@@ -167,7 +167,7 @@ func (s *Snapshot) settled(g *Group) bool {
 		case !v.known():
 			return false
 		case g.over == nil: // all others are as old as the document
-		case v.Table == nil && !s.tried(g, v), v.Table != nil && !s.current(g, v), !s.placed(g, v):
+		case v.Table == nil && !s.asked(g, v), v.Table != nil && !s.current(g, v), !s.placed(g, v):
 			return false
 		}
 	}
