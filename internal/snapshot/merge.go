@@ -83,7 +83,7 @@ func (s *Snapshot) withDocument(g, document *Group, all bool, now Tick) *Group {
 	}
 	next := s.fork(g, g.name)
 	next.over.document = document
-	if document == nil && g.laid().document != nil {
+	if document == nil && g.laid().document != nil && next.over.reset == 0 {
 		next.over.listed = max(next.over.listed, s.read)
 	}
 	if all || document != g.laid().document {
@@ -124,10 +124,7 @@ func (g *Group) takeNews(document *Group, now Tick) {
 // takeNews takes what a document says that was read at now. A version that the document marks as
 // stale, or only names, keeps its table: that says nothing of what it serves.
 func (v *Version) takeNews(news *Version, now Tick) {
-	if v.Asked >= now && v.Err == nil {
-		return // read live, or found gone, later than the document
-	}
-	v.named = now
+	v.named = max(v.named, now)
 	if news.Table != nil && v.Read < now {
 		v.Table, v.Gone, v.Read = news.Table, false, now
 	}
