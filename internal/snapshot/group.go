@@ -65,7 +65,7 @@ type Group struct {
 // overlay is what a snapshot knows of a group beside what the document says.
 type overlay struct {
 	document *Group // what that says; nil if it has no such group
-	listed   Tick   // when the group's own list was last read; or the last document that had it, if no longer
+	listed   Tick   // when the group's own list was last read; or the last document that had it, if no longer (no reset was pending then)
 	reset    Tick   // the last ResetGroup while it is pending, else 0
 }
 
