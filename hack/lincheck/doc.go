@@ -84,8 +84,8 @@
 //     not pass over it: in the order of the question, or in the order in which the last
 //     document or list has told of both versions, or both groups.
 //   - Where a lookup chooses among versions or groups that it does not name, a list or a
-//     document has named each of those that serve the kind, or began after it was found:
-//     nobody else tells their places.
+//     document has named each of those that serve the kind, or began after it was found, a group
+//     with whichever version: nobody else tells their places.
 //   - Asked again at once, before any request begins or ends, a question has the same answer.
 //
 // Any other error needs a fault in the lookup's time, of the document, or of a version

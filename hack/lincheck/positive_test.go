@@ -158,6 +158,9 @@ func (v *view) checkPlaces(o *Op) []Violation {
 // among the others: a list or a document has named it, or began after it was found.
 func (v *view) placed(o *Op, group, version int, amongGroups bool) bool {
 	found := slices.IndexFunc(v.requests, func(r *Request) bool {
+		if amongGroups { // whichever of its versions has told of the group
+			return r.live() && r.Group == group && r.Code != 404 && !r.failed()
+		}
 		return r.live() && r.Version >= 0 && v.says(r, group, version, o.Name) == present
 	})
 	return slices.ContainsFunc(v.requests, func(r *Request) bool {
