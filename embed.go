@@ -8,10 +8,11 @@ package freshmapper
 
 import "embed"
 
-// Source holds apiutil and internal as they stand in this module, tests
-// included. Paths are slash-separated and relative to the module's root.
+// Source holds apiutil and internal as they stand in this module, tests included, and
+// the files of the module fresh that have a place in a tree, in one text. Paths are
+// slash-separated and relative to the module's root.
 //
-//go:embed apiutil internal
+//go:embed apiutil internal fresh.txt
 var Source embed.FS
 
 // Matrix is a table in Markdown: how upstream's tests fare on stock and fork of every

@@ -11,6 +11,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -376,6 +377,33 @@ func TestNegativeTTLOfEveryLookup(t *testing.T) {
 		m.Reset()
 		for _, form := range forms {
 			form.wantAnswer(t, m, "after a reset")
+		}
+	})
+}
+
+// A name that somebody looks up may be long. It is not kept, and a miss makes no copy of it unless
+// NegativeTTL needs one.
+func TestLongNamesAreNotKept(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		memory := func() (kept, made uint64) {
+			var stats runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&stats)
+			return stats.HeapAlloc, stats.TotalAlloc
+		}
+		name, names := strings.Repeat("x", 256<<10), uint64(100)
+		for _, ttl := range []time.Duration{0, time.Hour} {
+			m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{NegativeTTL: ttl})
+			wantServed(t, m, fooKind)
+			keptBefore, madeBefore := memory()
+			for n := range names {
+				wantAbsent(t, m, fooKind.GroupVersion().WithKind(name[n:]))
+			}
+			kept, made := memory()
+			if kept > keptBefore+names*64<<10 || ttl == 0 && made > madeBefore+names*64<<10 {
+				t.Errorf("NegativeTTL %v: %d bytes kept, %d made for %d names", ttl, int64(kept-keptBefore), made-madeBefore, names)
+			}
+			runtime.KeepAlive(m)
 		}
 	})
 }

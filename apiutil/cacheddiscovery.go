@@ -5,8 +5,8 @@ package apiutil
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,118 +16,95 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/util/flowcontrol"
 
-	ours "github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// NewCachedDiscovery returns client-go's in-memory cache of c, which m keeps fresh: for
-// verbs, short names, categories and subresources, and for code that takes a
-// discovery.CachedDiscoveryInterface. m and c must not be nil, and of the same server.
-// NewCachedDiscovery sends no request and starts no goroutine. All methods may be called
-// from any goroutine. The cache owns what they return: do not change it.
+// NewCachedDiscovery returns a cache of what c reads, which m keeps fresh, in the place of
+// client-go's memory.NewMemCacheClient: for verbs, short names, categories and subresources. m and c
+// must not be nil, and of the same server. It sends no request and starts no goroutine. All methods
+// may be called from any goroutine. The cache owns what they return: do not change it.
 //
-// Answers have client-go's form: the groups as m knows them, and lists that are read through
-// c. Each use counts as a use of m. The next use after m has noticed a change reads all lists,
-// once for all that wait for them. What is read may be behind, or lack a version that fails. So
-// later uses start further readings, for which nobody waits: after 10 seconds, 20 more, 40 more,
-// in the end every 10 minutes. A version that is missing is looked for on the server before the
-// error is memory.ErrCacheNotFound. One that fails keeps its place and its last good list beside
-// the error, a *discovery.ErrGroupDiscoveryFailed where many lists are asked for. If nothing can
-// be read, what was read last stays; after Invalidate the error is c's. OpenAPI documents are
-// not kept.
+// Each use counts as a use of m. The next use after m has learnt of a change, or was reset, reads
+// all groups and lists. It waits for that RequestTimeout at most; the reading goes on by itself. A
+// version that fails keeps its place and its last list, beside the error. A reading that fails leaves
+// what is known. If nothing is, as after Invalidate, uses return the error, and apierrors.IsNotFound
+// is false for it. A version that is missing is looked for on the server before the error is
+// memory.ErrCacheNotFound. OpenAPI documents are not kept.
 //
-// Fresh asks the server, so a mapper of restmapper.NewDeferredDiscoveryRESTMapper finds a late
-// kind at the first lookup. It keeps what it found until a lookup misses or it is reset: use m
-// itself where you can. Give each such mapper a cache of its own. While the server can't be
-// read, Fresh is true. Right after a reading it is false at most four times, then once a minute:
-// while replicas disagree, the mapper would otherwise ask without end. Invalidate is the Reset
-// of m, and forgets what was read. On a server without aggregated discovery, a refresh of m
-// reads every version from now on.
+// Fresh asks the server, so a mapper of restmapper.NewDeferredDiscoveryRESTMapper finds a late kind
+// at the first lookup, if the server's document has it. Give each such mapper a cache of its own.
+// While the server can't be read, Fresh is true. Right after a reading it is false four times, then
+// once a minute: replicas may disagree. Invalidate is the Reset of m, and forgets what was read.
+// Without aggregated discovery, a refresh of m reads every version from now on.
 func NewCachedDiscovery(m *DynamicRESTMapper, c discovery.DiscoveryInterface) discovery.CachedDiscoveryInterface {
 	m.reloader.KeepAll()
-	d := &cachedDiscovery{DiscoveryInterface: c, mapper: m, turn: make(chan struct{}, 1), repeats: flowcontrol.NewTokenBucketPassiveRateLimiter(1.0/60, 4)}
-	d.filled.Store(&reading{})
+	d := &cachedDiscovery{DiscoveryInterface: c, mapper: m, repeats: flowcontrol.NewTokenBucketPassiveRateLimiter(1.0/60, 4)}
+	d.last.Store(&reading{err: errUnread})
 	return d
 }
 
-// cachedDiscovery answers from a reading until the API changes.
+// cachedDiscovery answers from its last reading. The mapper says when to make another.
 type cachedDiscovery struct {
-	discovery.DiscoveryInterface // what is not cached is c's
+	discovery.DiscoveryInterface // what is not cached is its
 	mapper                       *DynamicRESTMapper
-	filled                       atomic.Pointer[reading]        // the last reading; an empty one after Invalidate
-	answered                     atomic.Pointer[reading]        // the first that was given to a caller since Invalidate
-	repeats                      flowcontrol.PassiveRateLimiter // for Fresh right after a reading
-
-	turn chan struct{}                                   // of size 1: full while a reading goes on
-	kept map[schema.GroupVersion]*metav1.APIResourceList // the last good lists; only who has the turn uses it
+	last                         atomic.Pointer[reading]
+	given                        atomic.Pointer[reading]        // what a deferred mapper has: the first since Invalidate
+	repeats                      flowcontrol.PassiveRateLimiter // of readings that would follow each other at once
+	mu                           sync.Mutex                     // guards next, for short work in memory only
+	next                         *reading                       // the one under way, or nil
 }
 
-// reading is what was read at a time. But for outdated, nothing in it changes.
-type reading struct {
-	state    state
-	groups   *metav1.APIGroupList                            // as the mapper knew them; nil: there is nothing to answer with
-	lists    map[schema.GroupVersion]*metav1.APIResourceList // with the last good ones of what failed
-	failed   map[schema.GroupVersion]error
-	err      error // beside nothing
-	ended    time.Time
-	pause    time.Duration // after which another one may be made
-	outdated atomic.Bool   // Fresh has said so
-}
-
-// state is the mapper's before a reading. It differs after each change of the API that the
-// mapper has noticed, also of what a mapper does not know.
+// state is what the mapper knows. The document also tells of what is of no use to a mapper.
 type state struct {
 	generation uint64
 	document   *snapshot.List
+	reset      snapshot.Tick
 }
 
 func (d *cachedDiscovery) state() state {
 	s := d.mapper.reloader.Snapshot()
-	return state{s.Generation(), s.Document()}
+	return state{s.Generation(), s.Document(), s.LastResetOfAny()}
 }
 
-// current returns the last reading, or a new one if the API has changed.
+// current returns the last reading. It waits for the next one if the mapper has learnt of a
+// change, or if there is nothing to answer with: in an outage only now and then.
 func (d *cachedDiscovery) current() *reading {
 	d.mapper.hit()
-	r := d.filled.Load()
-	if r.groups != nil && r.state == d.state() {
-		if time.Since(r.ended) >= r.pause {
-			select {
-			case d.turn <- struct{}{}:
-				go d.read()
-			default:
-			}
+	r := d.last.Load()
+	due := time.Since(r.ended) >= r.pause
+	if r.state == d.state() && (r.err == nil || !due && !d.repeats.TryAccept()) {
+		if due {
+			d.begin()
 		}
 		return r
 	}
-	d.turn <- struct{}{}
-	if now := d.filled.Load(); now != r && (now.err != nil || now.groups != nil && now.state == d.state()) {
-		<-d.turn
-		return now // somebody else has read for both
+	for range 2 { // the first one may have begun before the change
+		next, joined := d.begin()
+		most := d.mapper.options.RequestTimeout
+		if r.err == nil { // nobody waits for one that is late
+			most -= time.Since(next.began)
+		}
+		select {
+		case <-next.done:
+		case <-time.After(most):
+			return d.last.Load()
+		}
+		if r = next; !joined || !r.outage && r.state == d.state() {
+			break
+		}
 	}
-	return d.read()
+	return r
 }
 
-// read makes a reading. If that fails, the last one goes on, unless it was invalidated. The
-// caller has taken the turn, and read gives it back.
-func (d *cachedDiscovery) read() *reading {
-	defer func() { <-d.turn }()
-	last := d.filled.Load()
-	_ = d.refresh() // so that the mapper does not find later what c finds now
-	r := &reading{state: d.state(), pause: 10 * time.Second}
-	if r.state == last.state {
-		r.pause = min(2*last.pause, 10*time.Minute)
+// begin begins a reading, or joins the one that is under way.
+func (d *cachedDiscovery) begin() (next *reading, joined bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if joined = d.next != nil; !joined {
+		d.next = &reading{began: time.Now(), done: make(chan struct{})}
+		go d.read(d.next)
 	}
-	_, err := ours.Guarded(context.Background(), func() (struct{}, error) { return struct{}{}, d.fill(r) })
-	if err != nil {
-		r.groups, r.lists, r.failed = last.groups, last.lists, last.failed
-	}
-	if r.groups == nil {
-		r.err = err
-	}
-	r.ended = time.Now()
-	d.filled.CompareAndSwap(last, r) // it fails after Invalidate
-	return r
+	return d.next, joined
 }
 
 // refresh makes the mapper read the document; without the aggregated one, also the versions that
@@ -143,65 +120,17 @@ func (d *cachedDiscovery) refresh() error {
 	return err
 }
 
-// fill reads everything. A version that fails has the list that it had last.
-func (d *cachedDiscovery) fill(r *reading) error {
-	cache := memory.NewMemCacheClient(d.DiscoveryInterface)
-	cache.Invalidate() // if c has a cache, too
-	_, lists, err := cache.ServerGroupsAndResources()
-	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
-	switch {
-	case err != nil && !partial:
-		return err
-	case len(lists) == 0:
-		return errors.New("the server lists no APIs")
-	}
-	r.lists, r.failed = map[schema.GroupVersion]*metav1.APIResourceList{}, failed
-	for _, list := range lists {
-		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
-		r.lists[gv] = list
-	}
-	for gv := range failed {
-		if list := cmp.Or(r.lists[gv], d.kept[gv]); list != nil {
-			r.lists[gv] = list
-		}
-	}
-	d.kept = r.lists
-	r.groups = r.groupsIn(d.mapper.reloader.Snapshot())
-	return nil
-}
-
-// groupsIn returns the groups that a mapper knows, with the versions that were read or failed.
-// Client-go's lack those that fail.
-func (r *reading) groupsIn(s *snapshot.Snapshot) *metav1.APIGroupList {
-	groups := &metav1.APIGroupList{}
-	for _, known := range s.Groups() {
-		g := metav1.APIGroup{Name: known.Name()}
-		for _, version := range known.Versions() {
-			gv := schema.GroupVersion{Group: g.Name, Version: version.Name}
-			if r.lists[gv] == nil && r.failed[gv] == nil {
-				continue
-			}
-			g.Versions = append(g.Versions, metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version})
-			if version.Name == known.Preferred() {
-				g.PreferredVersion = g.Versions[len(g.Versions)-1]
-			}
-		}
-		if len(g.Versions) > 0 {
-			groups.Groups = append(groups.Groups, g)
-		}
-	}
-	return groups
-}
-
 // Fresh is about what a deferred mapper has got, which resets and asks again while Fresh is
 // false. Of those who find a reading outdated as soon as it has ended, the first one counts.
 func (d *cachedDiscovery) Fresh() bool {
-	got := cmp.Or(d.answered.Load(), d.filled.Load())
+	got := cmp.Or(d.given.Load(), d.last.Load())
 	age := time.Since(got.ended)
-	if d.refresh() != nil || got.state == d.state() && age < got.pause {
+	if d.refresh() != nil {
 		return true
 	}
-	if age < 100*time.Millisecond && !got.outdated.Load() && !d.repeats.TryAccept() {
+	now := d.state()
+	now.reset = got.state.reset // a reset alone is no news
+	if got.state == now && age < got.pause || age < 100*time.Millisecond && !got.outdated.Load() && !d.repeats.TryAccept() {
 		return true
 	}
 	got.outdated.Store(true)
@@ -210,55 +139,62 @@ func (d *cachedDiscovery) Fresh() bool {
 
 func (d *cachedDiscovery) Invalidate() {
 	d.mapper.Reset()
-	d.answered.Store(nil)
-	last := d.filled.Load()
-	d.filled.Store(&reading{state: last.state, pause: last.pause}) // the pauses go on growing
+	d.given.Store(nil)
+	last := d.last.Load()
+	d.last.Store(&reading{err: errUnread, lists: last.lists, state: d.state(), pause: last.pause}) // the pauses go on growing
 }
 
 func (d *cachedDiscovery) ServerGroups() (*metav1.APIGroupList, error) {
-	r := d.current()
-	return r.groups, r.err
+	return d.current().ServerGroups()
 }
 
-// GroupsAndMaybeResources makes this a discovery.AggregatedDiscoveryInterface, as client-go's
-// cache is.
+// GroupsAndMaybeResources makes this a discovery.AggregatedDiscoveryInterface, as client-go's is.
 func (d *cachedDiscovery) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
 	r := d.current()
-	return r.groups, maps.Clone(r.lists), maps.Clone(r.failed), r.err
+	if r.err != nil {
+		return nil, nil, nil, r.err
+	}
+	return r.groups, maps.Clone(r.lists), maps.Clone(r.failed), nil
 }
 
-func (d *cachedDiscovery) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	if r := d.current(); r.err == nil {
-		d.answered.CompareAndSwap(nil, r)
+func (d *cachedDiscovery) ServerGroupsAndResources() (groups []*metav1.APIGroup, lists []*metav1.APIResourceList, err error) {
+	r := d.current()
+	if r.err != nil {
+		return nil, nil, r.err
 	}
-	return discovery.ServerGroupsAndResources(d)
+	d.given.CompareAndSwap(nil, r)
+	for i := range r.groups.Groups {
+		g := &r.groups.Groups[i]
+		groups = append(groups, g)
+		for _, v := range g.Versions {
+			if list := r.lists[schema.GroupVersion{Group: g.Name, Version: v.Version}]; list != nil {
+				lists = append(lists, list)
+			}
+		}
+	}
+	if len(r.failed) > 0 {
+		err = &discovery.ErrGroupDiscoveryFailed{Groups: maps.Clone(r.failed)}
+	}
+	return groups, lists, err
 }
 
 func (d *cachedDiscovery) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
-	return discovery.ServerPreferredResources(d)
+	return discovery.ServerPreferredResources(d.current())
 }
 
 func (d *cachedDiscovery) ServerPreferredNamespacedResources() ([]*metav1.APIResourceList, error) {
-	return discovery.ServerPreferredNamespacedResources(d)
+	return discovery.ServerPreferredNamespacedResources(d.current())
 }
 
 func (d *cachedDiscovery) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
-	gv, _ := schema.ParseGroupVersion(groupVersion)
-	r := d.current()
-	if r.err == nil && r.lists[gv] == nil && r.failed[gv] == nil {
-		if err := d.refresh(); err != nil {
-			return nil, err
-		}
-		r = d.current()
-	}
-	switch list, err := r.lists[gv], r.failed[gv]; {
-	case r.err != nil:
-		return nil, r.err
-	case list == nil && err == nil:
-		return nil, memory.ErrCacheNotFound
-	default:
+	list, err := d.current().ServerResourcesForGroupVersion(groupVersion)
+	if err != memory.ErrCacheNotFound { //nolint:errorlint // It is ours.
 		return list, err
 	}
+	if err := d.refresh(); err != nil {
+		return nil, err
+	}
+	return d.current().ServerResourcesForGroupVersion(groupVersion)
 }
 
 func (d *cachedDiscovery) WithLegacy() discovery.DiscoveryInterface { return d }

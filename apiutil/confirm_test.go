@@ -14,30 +14,30 @@ import (
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
+	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// useFoo returns a mapper and the mapping of fooKind, which somebody is about to doubt.
-func useFoo(t *testing.T, server *fakeapi.Server) (*apiutil.DynamicRESTMapper, *meta.RESTMapping) {
+// followFoo returns a mapper that knows fooKind, as a client that follows it has it.
+func followFoo(t *testing.T, server *fakeapi.Server) *follow.Mapper {
 	t.Helper()
-	m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
-	used, err := m.RESTMapping(fooKind.GroupKind(), fooKind.Version)
-	if err != nil {
+	m := follow.Of(newMapper(t, server, apiutil.DynamicRESTMapperOptions{MaxAge: -1}), false)
+	if _, err := m.Mapping(fooKind); err != nil {
 		t.Fatal(err)
 	}
 	server.TakeRequests()
-	return m, used
+	return m
 }
 
 // The result of a call is never older than the call: a call that arrives during a read
 // waits for the next one. All calls that arrive share that next read.
 func TestConfirmDuringRead(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m, used := useFoo(t, server)
+		m := followFoo(t, server)
 		server.SetLatency(time.Second)
 		var all sync.WaitGroup
 		confirm := func(want ...meta.RESTScopeName) {
 			all.Go(func() {
-				now, err := m.Confirm(context.Background(), used)
+				now, err := m.Confirm(context.Background(), fooKind, false)
 				if err != nil || len(want) > 0 && now.Scope.Name() != want[0] {
 					t.Errorf("%v, %v; want %s", now, err, want)
 				}
@@ -56,53 +56,24 @@ func TestConfirmDuringRead(t *testing.T) {
 	})
 }
 
-// So it is if a read for a doubt and one for a contradiction begin at the same moment,
-// whichever comes first.
-func TestConfirmAfterDoubt(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		for range 20 {
-			m, used := useFoo(t, server)
-			server.SetLatency(time.Second)
-			var all sync.WaitGroup
-			m.Doubt(used)
-			all.Go(func() { _, _ = m.Confirm(context.Background(), used) })
-			time.Sleep(900 * time.Millisecond)
-			server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo:cluster", "Bar"))
-			if now, err := m.Confirm(context.Background(), used); err != nil || now.Scope.Name() != meta.RESTScopeNameRoot {
-				t.Errorf("%v, %v; want the scope that is served", now, err)
-			}
-			all.Wait()
-			server.SetLatency(0)
-			server.PutVersion(fooKind.Group, fakeVersion("v1", "Foo", "Bar"))
-		}
-	})
-}
-
-// If discovery hangs, a contradiction waits for 2 seconds, those that come later not at
-// all, and neither does a doubt. One read is under way at a time.
+// If discovery hangs, callers wait for 2 seconds, and those that come later not at all. One read
+// is under way at a time.
 func TestConfirmBesideHangingDiscovery(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m, used := useFoo(t, server)
+		m := followFoo(t, server)
 		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Timeout())
-		start := time.Now()
-		for range 100 {
-			m.Doubt(used)
-		}
-		if took := time.Since(start); took > 0 {
-			t.Errorf("doubts waited %v", took)
-		}
 		allAtOnce(20, func(int) {
 			begun := time.Now()
-			if now, err := m.Confirm(context.Background(), used); meta.IsNoMatchError(err) || err == nil && (now.Resource != used.Resource || now.Scope != used.Scope) {
+			if now, err := m.Confirm(context.Background(), fooKind, false); err == nil || meta.IsNoMatchError(err) {
 				t.Errorf("%v, %v", now, err)
 			}
 			if took := time.Since(begun); took > 2*time.Second {
 				t.Errorf("a contradiction waited %v", took)
 			}
 		})
-		start = time.Now()
+		start := time.Now()
 		for range 100 {
-			if now, err := m.Confirm(context.Background(), used); err != nil || now.Scope != used.Scope {
+			if now, err := m.Confirm(context.Background(), fooKind, false); err == nil || meta.IsNoMatchError(err) {
 				t.Errorf("%v, %v", now, err)
 			}
 		}
@@ -111,7 +82,7 @@ func TestConfirmBesideHangingDiscovery(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if _, err := m.Confirm(ctx, used); meta.IsNoMatchError(err) {
+		if _, err := m.Confirm(ctx, fooKind, false); meta.IsNoMatchError(err) {
 			t.Errorf("an outage is taken for an absence: %v", err)
 		}
 		time.Sleep(time.Minute) // for the requests to time out
@@ -125,14 +96,14 @@ func TestConfirmBesideHangingDiscovery(t *testing.T) {
 // that waits for it.
 func TestConfirmOwedAnswer(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m, used := useFoo(t, server)
+		m := followFoo(t, server)
 		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Timeout())
 		for range 2 {
-			go func() { _, _ = m.Confirm(context.Background(), used) }()
+			go func() { _, _ = m.Confirm(context.Background(), fooKind, false) }()
 			time.Sleep(1500 * time.Millisecond)
 		}
 		begun := time.Now()
-		if _, err := m.Confirm(context.Background(), used); err != nil || time.Since(begun) > 0 {
+		if _, err := m.Confirm(context.Background(), fooKind, false); err == nil || time.Since(begun) > 0 {
 			t.Errorf("%v after %v; 3 s after the first", err, time.Since(begun))
 		}
 		time.Sleep(time.Minute) // for the requests to time out

@@ -21,8 +21,8 @@ import (
 // Fleet is a set of mappers by a key that you choose, all with the same options: for
 // programs that work with many clusters, or make a client for each piece of work. For
 // makes the mapper of a key when it is first used, and sends no request the next time: it
-// resets a mapper that was not confirmed for MaxAge. A mapper refreshes, if the options say so,
-// while the fleet has it.
+// resets a mapper that was neither confirmed nor read for MaxAge. A mapper refreshes, if the
+// options say so, while the fleet has it. The zero Fleet is ready to use, with default options.
 //
 // A key is your word for "the same server and the same credentials". If two callers use it
 // for different ones, both get the mapper of the first: the second is told what the first
@@ -51,6 +51,7 @@ type member struct {
 	used  atomic.Bool            // there was a lookup since the fleet last looked
 	last  time.Time              // when it was used
 	turn  uint64                 // orders what was used at the same time
+	reset time.Time              // when For has reset it
 
 	keys map[string]*engagement // that have this mapper, nil: not engaged; it refreshes while there is one
 	stop context.CancelFunc     // ends the run; nil: there is none
@@ -68,9 +69,7 @@ func (mb *member) use() {
 }
 
 // NewFleet returns a fleet of mappers with these options. For returns their errors.
-func NewFleet(opts DynamicRESTMapperOptions) *Fleet {
-	return &Fleet{options: opts, mappers: map[string]*DynamicRESTMapper{}}
-}
+func NewFleet(opts DynamicRESTMapperOptions) *Fleet { return &Fleet{options: opts} }
 
 // For returns the mapper of a key. If there is none, For makes one for the API server of
 // cfg, which sends its requests through httpClient. The key "" stands for no key: each
@@ -84,6 +83,7 @@ func (f *Fleet) For(key string, cfg *rest.Config, httpClient *http.Client) (*Dyn
 		if m, err = NewDynamicRESTMapperWithOptions(cfg, httpClient, f.options); err != nil {
 			return nil, err
 		}
+		m.followed.Apart = true
 		m.member = &member{fleet: f, keys: map[string]*engagement{}, run: make(chan struct{}, 1)}
 		if key == "" || f.ended {
 			return m, nil
@@ -92,12 +92,20 @@ func (f *Fleet) For(key string, cfg *rest.Config, httpClient *http.Client) (*Dyn
 		if !f.timed || len(f.mappers) > cmp.Or(f.MaxMappers, 1000) {
 			defer f.trim()
 		}
-	} else if m.reloader.Stale() {
+	} else if m.outdated() {
+		m.member.reset = time.Now()
 		m.Reset() // whoever begins with it now begins with what is served now
 	}
 	f.turn++
 	m.member.last, m.member.turn = time.Now(), f.turn
 	return m, nil
+}
+
+// outdated reports whether nothing was confirmed or read for MaxAge, nor reset by For since then:
+// while a reset is pending, each lookup tries to read. The caller holds the fleet's mu.
+func (m *DynamicRESTMapper) outdated() bool {
+	read := m.reloader.Health().LastSuccess
+	return m.reloader.Stale() && time.Since(read) >= m.options.MaxAge && !read.Before(m.member.reset)
 }
 
 // Provider is For as a MapperProvider, an option of controller-runtime's cluster and
@@ -155,6 +163,9 @@ func (f *Fleet) put(key string, m *DynamicRESTMapper, e *engagement) {
 		old.forget()
 	} else if f.mappers[key] != m {
 		f.remove(key)
+	}
+	if f.mappers == nil {
+		f.mappers = map[string]*DynamicRESTMapper{}
 	}
 	f.mappers[key], mb.keys[key] = m, e
 	mb.name.Store(&key)

@@ -173,6 +173,27 @@ func TestFleetKeyOfAnotherConfig(t *testing.T) {
 	})
 }
 
+// After a refresh that has failed, For resets a mapper once: what a lookup has read since counts.
+func TestFleetForAfterAFailedRefresh(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		f := &apiutil.Fleet{MaxMappers: 10} // a literal works, too
+		m := forKey(t, f, "a", server)
+		server.SetFault(fakeapi.All(), fakeapi.Status(http.StatusServiceUnavailable, 0))
+		time.Sleep(31 * time.Second)
+		wantServed(t, m, fooKind) // begins a refresh
+		synctest.Wait()
+		server.ClearFaults()
+		server.TakeRequests()
+		for range 500 {
+			forKey(t, f, "a", server)
+			time.Sleep(50 * time.Millisecond)
+		}
+		if n := len(server.TakeRequests()); n < 2 || n > 3 {
+			t.Errorf("%d requests for 500 reconciles", n)
+		}
+	})
+}
+
 // An error does not say which cluster it is of: all are reset, and the log names each.
 func TestFleetResetOnNoMatch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

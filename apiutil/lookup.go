@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/freshmapper/freshmapper/internal/share"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -45,9 +46,10 @@ func recheck[T any](
 func read[T any](
 	ctx context.Context, m *DynamicRESTMapper, q snapshot.Query, find func(*snapshot.Snapshot) (T, bool, error),
 ) (T, error) {
-	began := m.reloader.Snapshot()
-	absent := absence{fmt.Sprintf("%#v", q), began.Generation(), began.LastResetOfAny()}
+	var absent absence
 	if m.absent != nil {
+		began := m.reloader.Snapshot()
+		absent = absence{share.KeyOf("query", fmt.Appendf(nil, "%#v", q)), began.Generation(), began.LastResetOfAny()}
 		if _, known := m.absent.Get(absent); known {
 			answer, _, err := find(began)
 			return answer, err
@@ -80,7 +82,7 @@ func read[T any](
 // absence is that a lookup found nothing. It holds for NegativeTTL, unless something changes
 // or is reset.
 type absence struct {
-	query      string
+	query      share.Key     // a hash: names may have any length
 	generation uint64        // after the last read of the lookup
 	reset      snapshot.Tick // before the lookup
 }

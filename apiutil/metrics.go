@@ -21,7 +21,8 @@ import (
 //
 // If it also has a method Watching(open bool), that is called while Start runs with
 // WatchAPIs: with false at first, and then whenever all watches have opened, or one of
-// them is lost.
+// them is lost. If it has a method Followed(who string), that is called when a "client" or a
+// "cache" that follows the mapper has followed a kind to another path.
 type DynamicRESTMapperMetrics interface {
 	// Request is called after each request. path is the class of its path: "bulk",
 	// "group" or "version". code is the HTTP status of the answer, 0 if there was none.
@@ -101,15 +102,12 @@ func (m *DynamicRESTMapper) tellChange(now *snapshot.Snapshot) {
 	if !m.options.Logger.Enabled() && m.recent.Load() == nil {
 		return // nobody would see what takes a look at each kind
 	}
-	level, names := 0, map[snapshot.ChangeType][]string{}
+	names := map[snapshot.ChangeType][]string{}
 	for _, c := range snapshot.Diff(before, now) {
 		gvk := c.Mapping.GroupVersionKind
 		names[c.Type] = append(names[c.Type], gvk.GroupVersion().String()+"."+gvk.Kind)
 	}
-	if m.logInUse(now) {
-		level = 1 // those that matter have lines of their own
-	}
-	m.tell(level, "served APIs changed", "generation", now.Generation(),
+	m.tell(0, "served APIs changed", "generation", now.Generation(),
 		"added", shortened(append(names[snapshot.ChangeAdded], unreadSince(before, now)...)),
 		"removed", shortened(append(names[snapshot.ChangeRemoved], unreadSince(now, before)...)),
 		"changed", shortened(names[snapshot.ChangeChanged]))

@@ -35,8 +35,9 @@ type DynamicRESTMapperOptions struct {
 	MaxAge time.Duration
 
 	// NegativeTTL is how long the mapper remembers that a lookup found nothing: the same
-	// lookup returns the same error without a request, unless something changed or was
-	// reset in the meantime. Defaults to 0: every miss is rechecked.
+	// lookup returns the same error without a request, unless the mapper was reset or has
+	// noticed a change in the meantime. So a kind that comes may be found that much later. The
+	// mapper remembers the last 4,096 lookups. Defaults to 0: every miss is rechecked.
 	NegativeTTL time.Duration
 
 	// RequestTimeout bounds one discovery request. Defaults to 30 seconds.
@@ -52,9 +53,8 @@ type DynamicRESTMapperOptions struct {
 
 	// Logger gets one line when the served API changes, when reads of the server begin to
 	// fail, and when they work again. At level 4 it gets a line for each read, and for each
-	// lookup that finds nothing. In a controller-runtime tree with this mapper inside, it gets
-	// a line when the mapping of a kind in use changes, and one for other changes at level 1.
-	// Defaults to no logging, and in such a tree to ctrl.Log.WithName("restmapper").
+	// lookup that finds nothing. Defaults to no logging, and in a controller-runtime tree with
+	// this mapper inside to ctrl.Log.WithName("restmapper").
 	Logger logr.Logger
 
 	// Metrics counts requests, reads and misses. Defaults to nil: no metrics. In a

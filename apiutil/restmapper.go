@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/follow"
 	"github.com/freshmapper/freshmapper/internal/refresh"
 	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
@@ -39,10 +39,7 @@ type DynamicRESTMapper struct {
 	options  DynamicRESTMapperOptions // defaults filled in
 	absent   *cache.LRUExpireCache    // lookups that found nothing, with an absence each; nil without a NegativeTTL
 
-	confirmed confirmations // of the versions that were in doubt
-	used      sync.Map      // of *meta.RESTMapping by schema.GroupVersionKind: what clients and informers use
-	memory    sync.Map      // of clients and informers
-	first     sync.Map      // of *meta.RESTMapping by schema.GroupVersionKind: what those have got that do not follow
+	followed *follow.Followed // by clients and caches
 
 	watchers []*refresh.Watcher // none unless WatchAPIs
 	started  atomic.Bool        // Start was called
@@ -79,6 +76,7 @@ func NewDynamicRESTMapperWithOptions(
 		return nil, fmt.Errorf("no RESTMapper with these options: %w", err)
 	}
 	m := &DynamicRESTMapper{options: opts}
+	m.followed = &follow.Followed{Source: &source{m: m}, Count: m.countFollowed}
 	if opts.NegativeTTL > 0 {
 		m.absent = cache.NewLRUExpireCache(mostAbsences)
 	}
@@ -193,9 +191,6 @@ func (m *DynamicRESTMapper) RESTMapping(gk schema.GroupKind, versions ...string)
 
 // RESTMappingWithContext is RESTMapping. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	if isAsStock(versions) {
-		return m.firstMapping(ctx, gk.WithVersion(versions[0]))
-	}
 	mapping, current, err := m.reloader.Snapshot().RESTMapping(gk, versions)
 	if current {
 		m.hit()
@@ -216,13 +211,6 @@ func (m *DynamicRESTMapper) RESTMappings(gk schema.GroupKind, versions ...string
 
 // RESTMappingsWithContext is RESTMappings. It waits for a read of the server until ctx ends.
 func (m *DynamicRESTMapper) RESTMappingsWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	if isAsStock(versions) {
-		mapping, err := m.firstMapping(ctx, gk.WithVersion(versions[0]))
-		if err != nil {
-			return nil, err
-		}
-		return []*meta.RESTMapping{mapping}, nil
-	}
 	mappings, current, err := m.reloader.Snapshot().RESTMappings(gk, versions)
 	if current {
 		m.hit()

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
 // What the commands of the stories do that have several words, or several of one sort.
@@ -197,12 +198,8 @@ func (s *storyStage) observe(command string, args []string) (told string, err er
 			s.t.Errorf("watching: %t, metrics are told %t", open, s.metrics.watching)
 		}
 		return fmt.Sprint(open), nil
-	case "use":
-		gvk := kindOf(args[0])
-		s.used[args[0]], err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-		s.mapper.Use(gvk)
-	case "confirm", "doubt":
-		return s.confirm(args[0], command == "confirm")
+	case "confirm":
+		return s.confirm(kindOf(args[0]))
 	case "crd", "apiservice", "watches":
 		for name, path := range map[string]string{"crd": crdsPath, "apiservice": apiServicesPath} {
 			if command == name || command == "watches" {
@@ -245,35 +242,19 @@ func (s *storyStage) requests(command string, args []string) (told string, err e
 	return told, nil
 }
 
-// confirm confirms or doubts the mapping of a kind that was used last, and prints the scope.
-func (s *storyStage) confirm(kind string, certain bool) (told string, err error) {
-	gvk := kindOf(kind)
-	if s.used[kind] == nil {
-		if s.used[kind], err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
-			return "", err
-		}
-		s.collect()
-	}
-	var now *meta.RESTMapping
-	if certain {
-		now, err = s.mapper.Confirm(context.Background(), s.used[kind])
-	} else {
-		s.mapper.Doubt(s.used[kind])
-	}
+// confirm confirms the mapping of a kind, and prints the scope.
+func (s *storyStage) confirm(gvk schema.GroupVersionKind) (told string, err error) {
+	now, err := follow.Of(s.mapper, false).Confirm(context.Background(), gvk, false)
 	synctest.Wait()
 	if s.collect() > 0 {
 		told = " (asked)"
-	}
-	if !certain {
-		now, err = s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}
 	switch {
 	case meta.IsNoMatchError(err):
 		return "no match" + told, nil
 	case err != nil:
-		return "failed" + told, nil
+		return "unconfirmed" + told, nil
 	}
-	s.used[kind] = now
 	return string(now.Scope.Name()) + told, nil
 }
 
@@ -308,11 +289,7 @@ func (s *storyStage) inFleet(command string, args []string) (told string, err er
 		f.mappers[key] = m
 		return map[bool]string{true: "known", false: "new"}[known], nil
 	case "use-of":
-		versions := []string{fooKind.Version}
-		if len(args) > 1 {
-			versions = apiutil.AsStock(fooKind.Version)
-		}
-		_, err = f.mappers[key].RESTMapping(fooKind.GroupKind(), versions...)
+		_, err = f.mappers[key].RESTMapping(fooKind.GroupKind(), fooKind.Version)
 	case "engage":
 		m := f.mappers[args[2]]
 		if m == nil {

@@ -141,9 +141,8 @@ type storyStage struct {
 	metrics     *recordedMetrics
 	watched     *watchServer
 	began       time.Time
-	used        map[string]*meta.RESTMapping // what confirm and doubt are about
-	sent        []string                     // the requests since they were last shown or forgotten
-	err         error                        // of the last lookup
+	sent        []string // the requests since they were last shown or forgotten
+	err         error    // of the last lookup
 	cache       *cachedView
 	deferred    *restmapper.DeferredDiscoveryRESTMapper // over the cache
 	fleet       *fleetStage
@@ -272,7 +271,7 @@ func (s *storyStage) begin(args []string) error {
 		"RefreshInterval": &opts.RefreshInterval, "MaxAge": &opts.MaxAge, "NegativeTTL": &opts.NegativeTTL, "UnhealthyAfter": &opts.UnhealthyAfter,
 		"RequestTimeout": &opts.RequestTimeout,
 	}
-	s.metrics, s.began, s.used, s.sent, s.cache = &recordedMetrics{}, time.Now(), map[string]*meta.RESTMapping{}, nil, nil
+	s.metrics, s.began, s.sent, s.cache = &recordedMetrics{}, time.Now(), nil, nil
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok {

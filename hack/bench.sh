@@ -59,7 +59,7 @@ for ((round = 1; round <= rounds; round++)); do
 	measure 1 "$nanoseconds" Hit
 	measure 2 "$nanoseconds" HitParallel
 	measure 2 "$more" 'Publish|Cold|Miss|Refresh'
-	for names in OnceHeap 'OnceFleet|OnceStorm' OnceLatency OnceApart OnceCRDs OnceGets; do
+	for names in OnceHeap 'OnceFleet|OnceStorm' OnceLatency OnceApart OnceCRDs "OnceGets|OnceKinds|OnceMove"; do
 		measure 2 1x "$names"
 	done
 	((round > 1)) || measure 2 1x 'OnceClusters|OnceReplay' # takes a few minutes

@@ -3,7 +3,7 @@
 #
 # usage: hack/demo.sh [-all]
 #
-# Shows stock and fork side by side on a real API server, under CRDs that come, change
+# Shows stock, fresh.NewManager and the fork side by side on a real API server, as CRDs come, change
 # and go: a sample controller (testdata/consumers/heal, replays R1 to R5), and an operator
 # as kubebuilder scaffolds it (testdata/consumers/plain, replays S1 to S3). It prints what
 # each saw, how many discovery requests it made, and how long it took to heal. The exit

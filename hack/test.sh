@@ -36,6 +36,7 @@ nights='TestEachPatchPasses|TestKubebuilderProject|TestConsumed' # left to the n
 campaigns='TestChaos|TestSoak|TestHostile|TestHerd|TestHistories'   # hack/proof, short unless flags make it longer: by night
 proof='TestFuzz|TestAdopters|TestUpstream'                          # they do nothing without flags: hack/proof.sh, -matrix
 upstreams='TestApiMachinery|TestSource|TestLazyRestMapperProvider'  # upstream's, in the mapper's package
+follow='TestClientFollows|TestFirstWriteStaysInItsNamespace|TestCachesFollow|TestHandlers' # what clients and caches do everywhere
 
 # not_run lists what the tests of a commit leave out, and who tests it. Each takes long, and
 # proves again, elsewhere or in more places, what a commit's tests prove once.
@@ -44,6 +45,7 @@ not_run() {
 		the race detector on the tools in hack, on the replays, on late kinds, on the forked tree and on the library's longest tests: the rest of the library has it here (hack/test.sh -nightly)
 		our own tests of the mapper in the forked tree, which have run in the root module; upstream's of the cache there (hack/test.sh -nightly)
 		upstream's tests in the fork of the oldest line: the newest has them here (hack/test.sh -nightly)
+		most tests of clients and caches that follow, in the forked tree and with the oldest controller-runtime of fresh: they ran with the newest (hack/test.sh -nightly)
 		short runs of chaos, soak, hostile and the herd: what they are made of is tested here (hack/test.sh -nightly)
 		the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again; 10,000 Gets of absent objects: here 1,000 (hack/test.sh -nightly)
 		both ways in with the lines between the oldest and the newest, and with the oldest Go, which also vets the root module (.github/workflows/nightly.yml)
@@ -71,6 +73,8 @@ untimed() {
 	part "the benchmarks' own tests" gotest hack/bench -run '^TestSameAnswers$' .
 	part "the examples' own tests" gotest testdata/consumers -tags stock ./... # unforked, they take the way for stock
 	part 'late kinds and metrics' gotest hack/e2e $race github.com/freshmapper/freshmapper/manager/...
+	part 'clients and caches that follow, -race' gotest hack/e2e -race -timeout 20m github.com/freshmapper/freshmapper/fresh/...
+	part 'the same with the oldest controller-runtime' gotest fresh -timeout 20m -run "$followed" ./...
 	part 'verify' $nice "$root/hack/verify.sh" $lint
 }
 
@@ -109,6 +113,30 @@ build() { # VERSION FOLDER
 	(cd "$2" && go build . ./pkg/... && go vet ./examples/... $vetted)
 }
 
+# followed adds our tests of clients and caches that follow to a forked tree, where upstream's
+# constructors make them.
+followed() { # FOLDER
+	local file to=$1/pkg/followed
+	mkdir "$to" || return
+	for file in "$root"/fresh/{server,client,cache,cache_options,handler}_test.go; do
+		sed 's,^package fresh_test$,package followed_test,; s,github.com/freshmapper/freshmapper/apiutil,sigs.k8s.io/controller-runtime/pkg/client/apiutil,' \
+			"$file" >"$to/${file##*/}" || return
+	done
+	cat >"$to/ways_test.go" <<-'END'
+		package followed_test
+
+		import (
+			"sigs.k8s.io/controller-runtime/pkg/cache"
+			"sigs.k8s.io/controller-runtime/pkg/client"
+		)
+
+		var (
+			newClient, newWithWatch, newNamespaced = client.New, client.NewWithWatch, client.NewNamespacedClient
+			newCache                               = cache.New
+		)
+	END
+}
+
 # upstream runs upstream's own tests of the mapper and the client, unmodified, in a forked
 # tree, by night ours beside them. The cache's suite, TestSource, takes minutes: the night
 # and the matrix have it. In v0.20 both parts of the mapper's test take the same server,
@@ -116,11 +144,13 @@ build() { # VERSION FOLDER
 upstream() { # FOLDER
 	local status=0 name
 	grep -q DownloadBinaryAssets "$1/pkg/client/apiutil/restmapper_test.go" || local -x KUBEBUILDER_ASSETS=$legacy
+	followed "$1" || return
 	set -- "$1" $race -count=1 -timeout 15m
 	if $nightly; then
-		gotest "$@" ./pkg/client ./pkg/client/apiutil/... ./pkg/cache/... ./pkg/handler ./pkg/internal/follow || status=1
+		gotest "$@" ./pkg/client ./pkg/client/apiutil/... ./pkg/cache/... ./pkg/handler ./pkg/followed || status=1
 	else
-		gotest "$@" ./pkg/client ./pkg/cache/internal ./pkg/handler ./pkg/internal/follow || status=1
+		gotest "$@" ./pkg/client ./pkg/cache/internal ./pkg/handler || status=1
+		gotest "$@" -run "$followed" ./pkg/followed || status=1
 		gotest "$@" -skip '^TestSource$' ./pkg/cache || status=1
 		gotest "$@" -run "^($upstreams)$" ./pkg/client/apiutil || status=1
 	fi
@@ -239,17 +269,17 @@ while (($#)); do
 done
 ! ($quick && $nightly) || wrong '-quick with -nightly'
 
-for name in ${longest//|/ } ${nights//|/ } ${campaigns//|/ } ${proof//|/ } TestPlain TestUnmanaged; do
+for name in ${longest//|/ } ${nights//|/ } ${campaigns//|/ } ${proof//|/ } ${follow//|/ } TestPlain TestUnmanaged; do
 	git -C "$root" grep -q --untracked "^func $name(t \*testing\.T)" -- '*_test.go' || die "there is no test $name: correct the lists in hack/test.sh"
 done
 releases=$(sed -n 's/.*Newest: *"\(v[^"]*\)".*/\1/p' "$root/hack/fork/tree/lines.go")
 forked=${releases##*$'\n'}
 library=(. ./apiutil/... ./internal/...)
-skipped='^$' unproven="^($proof)$" replays='^$' lint='' vetted='' race='' nice='' legacy=''
+followed=. skipped='^$' unproven="^($proof)$" replays='^$' lint='' vetted='' race='' nice='' legacy=''
 if $nightly; then
-	race=-race forked+=" ${releases%%$'\n'*}" vetted='./pkg/client/... ./pkg/cache/... ./pkg/handler ./pkg/internal/follow ./pkg/metrics/...'
+	race=-race forked+=" ${releases%%$'\n'*}" vetted='./pkg/client/... ./pkg/cache/... ./pkg/handler ./pkg/metrics/...'
 else
-	skipped+="|^($nights)$" unproven+="|^($campaigns)$" lint=-root
+	followed="^($follow)$" skipped+="|^($nights)$" unproven+="|^($campaigns)$" lint=-root
 	replays='^TestPlain$/^S2-cluster-namespaces$|^TestUnmanaged$/^NotFound-minute$'
 fi
 

@@ -64,6 +64,7 @@ list >"$files"
 check paths paths
 while IFS= read -r -d '' file; do check "$file" bash -n "$file"; done < <(list '*.sh' .ci/run)
 
+check 'fresh.txt' hack/pack.sh -check
 linter=(go tool "-modfile=$root/hack/tools/go.mod" golangci-lint)
 [[ $lint == -fast ]] || check 'lint config' "${linter[@]}" config verify
 # A go.mod in a testdata folder is a test's input and no module to check, but for

@@ -120,36 +120,6 @@ func withObjects(server *fakeapi.Server, kind, group string) http.Handler {
 	})
 }
 
-// BenchmarkOnceGets: a Get through the client, which looks the kind up and asks the server, over
-// a connection and without one, and a Get from a cache, in the same program on stock and on the fork (./gets). They run in turn, and
-// the best of five runs counts.
-func BenchmarkOnceGets(b *testing.B) {
-	names, best := []string{"stock", "fork"}, [2][3]float64{}
-	stock, fork := buildBoth(b, "./gets")
-	for range 5 {
-		for i, program := range []string{stock, fork} {
-			out, err := exec.CommandContext(b.Context(), program).Output()
-			var got [3]float64
-			if _, scanned := fmt.Sscan(string(out), &got[0], &got[1], &got[2]); err != nil || scanned != nil {
-				b.Fatal(err, scanned)
-			}
-			for of, ns := range got {
-				if best[i][of] == 0 || ns < best[i][of] {
-					best[i][of] = ns
-				}
-			}
-		}
-	}
-	for i, name := range names {
-		b.Run("mapper="+name, func(b *testing.B) {
-			b.ReportMetric(best[i][0], "connected-ns")
-			b.ReportMetric(best[i][1], "live-ns")
-			b.ReportMetric(best[i][2], "cached-ns")
-			b.ReportMetric(0, "ns/op")
-		})
-	}
-}
-
 // buildBoth builds a program on controller-runtime as it is, and on the fork.
 func buildBoth(b *testing.B, program string) (stock, fork string) {
 	b.Helper()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 	"maps"
 	"net/http"
 	"os"
@@ -25,7 +26,7 @@ import (
 func TestFleet(t *testing.T) {
 	t.Parallel() // most of the time it waits
 	_, fork := buildBoth(t.Context(), t, "fleet")
-	provider := buildProvider(t.Context(), t, "fleet", "fleet.go")
+	provider := buildProvider(t.Context(), t, "fleet", "fleet.go", `"`+tree.Module+`/pkg/client/apiutil"`, `"`+ours+`/apiutil"`)
 	host, _ := startServer(t.Context(), t)
 	a, _ := startServer(t.Context(), t)
 	b, _ := startServer(t.Context(), t)

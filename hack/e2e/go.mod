@@ -26,6 +26,7 @@ require (
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/evanphx/json-patch/v5 v5.9.11 // indirect
 	github.com/freshmapper/freshmapper v0.0.0
+	github.com/freshmapper/freshmapper/fresh v0.0.0
 	github.com/freshmapper/freshmapper/manager v0.0.0
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-openapi/jsonpointer v1.0.0 // indirect
@@ -79,3 +80,5 @@ replace (
 	github.com/freshmapper/freshmapper => ../..
 	github.com/freshmapper/freshmapper/manager => ../../manager
 )
+
+replace github.com/freshmapper/freshmapper/fresh => ../../fresh

@@ -50,7 +50,7 @@ func (r *replay) resetIsReal() {
 			return Step{}, err
 		}
 		anchor, err := s.ask(r.in("lookup Anchor"))
-		if really := anchor.DiscoveryRequests > 0; really != s.result.Fork || reset.OK != s.result.Fork {
+		if really := anchor.DiscoveryRequests > 0; really != s.result.Ours || reset.OK != s.result.Ours {
 			err = fmt.Errorf("reset answered %+v, and the lookup after it %+v: want a reset on the fork, none on stock", reset, anchor)
 		}
 		return Step{Outcome: fmt.Sprintf("reset: %t", reset.OK), OK: reset.OK, Requests: anchor.DiscoveryRequests}, err

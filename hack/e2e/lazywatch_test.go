@@ -61,7 +61,7 @@ func (r *replay) mirrorsAndGoes() {
 	r.t.Helper()
 	r.startOnGateways(func(s *side) []string {
 		rescan := lazyRescan
-		if s.result.Fork {
+		if s.result.Ours {
 			rescan = lazyForkRescan
 		}
 		return []string{"-include", "Widget." + s.widget().Group, "-bind-address", s.address, "-rescan", rescan.String(), "-probe-interval", "500ms"}

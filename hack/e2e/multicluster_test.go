@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
 // The operator's flags.
@@ -185,16 +186,15 @@ func meshMillis(d time.Duration) float64 { return float64(d.Microseconds()) / 10
 // TestMapperProvider shows that one line heals a cluster.Cluster, with no fork and
 // no call of Reset. ResetOnNoMatch has nothing to reset on stock, and says so.
 func TestMapperProvider(t *testing.T) {
-	e := &environment{ctx: t.Context(), program: "multicluster"}
+	e := &environment{ctx: t.Context(), program: "multicluster", builds: []build{{"stock", "stock " + tree.Newest(), ""}, {"provider", "provider", ""}}}
 	e.server, e.config = startServer(t.Context(), t)
 	r := e.replay(t, "M3", "MapperProvider alone: a kind comes after a lookup")
-	r.sides[1].result.Build = "provider"
 	r.install(r.kind("Tunnel", "v1"))
 	peer := schema.GroupKind{Group: r.group, Kind: "Peer"}
 	mappers := map[*side]meta.RESTMapper{}
 	for _, s := range r.sides {
 		c, err := cluster.New(&rest.Config{Host: s.gateway.server.URL}, func(opts *cluster.Options) {
-			if s.result.Fork {
+			if s.result.Ours {
 				opts.MapperProvider = apiutil.NewDynamicRESTMapper
 			}
 		})
@@ -215,7 +215,7 @@ func TestMapperProvider(t *testing.T) {
 	r.both("ResetOnNoMatch", func(s *side) (Step, error) {
 		reset := apiutil.ResetOnNoMatch(&meta.NoKindMatchError{GroupKind: peer}, mappers[s])
 		_, err := mappers[s].RESTMapping(peer)
-		if reset != s.result.Fork || (err == nil) != s.result.Fork {
+		if reset != s.result.Ours || (err == nil) != s.result.Ours {
 			return Step{}, fmt.Errorf("ResetOnNoMatch returned %t, and the lookup after it %w", reset, err)
 		}
 		return Step{Outcome: fmt.Sprint(reset), OK: reset}, nil

@@ -29,18 +29,23 @@ var (
 // operators are a replay of programs that write a line "Reconciled" for each new object.
 type operators struct {
 	*replay
-	within  time.Duration // the fork must have reconciled a new object so soon
+	within  time.Duration // ours must have reconciled a new object so soon
 	objects int           // made so far
 	away    time.Time     // when the CRD was deleted, or the server ended, last
-	waited  time.Duration // how long the fork's informers have waited for CRDs
+	waited  time.Duration // how long our informers have waited for CRDs
 }
 
 // TestPlain shows what happens to an operator as kubebuilder scaffolds it, with no
-// option set and no line of code of ours in it, when its CRD changes.
+// option set, when its CRD changes: as it is, with fresh.NewManager in one line, and on the
+// fork without a line of code of ours in it.
 func TestPlain(t *testing.T) {
 	t.Parallel() // most of the time it waits for stock to come right
 	in := []string{"-namespaces", "default,kube-system"}
-	newEnvironment(t, "plain").tell(t,
+	e := newEnvironment(t, "plain")
+	fresh := buildProvider(e.ctx, t, "plain", "main.go", "ctrl.NewManager(", "fresh.NewManager(",
+		"\n\texamplev1 ", "\n\t\""+ours+"/fresh\"\n\n\texamplev1 ")
+	e.builds = slices.Insert(e.builds, 1, build{"fresh", "fresh.NewManager", fresh})
+	e.tell(t,
 		story{"S1", "a CRD is deleted and comes back as it was", true, operate(sameShape)},
 		story{"S2-cluster", "a CRD comes back cluster-wide, and then as it was", false, otherScope(widget, clusterWidget)},
 		story{"S2-namespace", "a CRD comes back namespaced, and then as it was", false, otherScope(clusterWidget, widget)},
@@ -174,7 +179,7 @@ func (o *operators) reconciled(kind Kind, counts bool) {
 			return step, nil
 		}
 		took := time.Since(made)
-		if s.result.Fork {
+		if s.result.Ours {
 			o.waited += took
 			o.checkErrors(s, before[s], within)
 		}
@@ -185,7 +190,7 @@ func (o *operators) reconciled(kind Kind, counts bool) {
 
 func (s *side) object(n int) string { return fmt.Sprintf("%s-%d", s.name, n) }
 
-// patience returns how soon the fork must have reconciled an object that was made now.
+// patience returns how soon ours must have reconciled an object that was made now.
 func (o *operators) patience(made time.Time) time.Duration {
 	if o.away.IsZero() { // until now: a server that says that it serves a kind may not yet take an object
 		return o.within
@@ -199,16 +204,16 @@ func (o *operators) patience(made time.Time) time.Duration {
 }
 
 // count adds a step to the result of a replay. For stock it records whether it
-// heals at all; the fork has to heal in time.
+// heals at all; ours have to heal in time.
 func (s *side) count(step Step, took time.Duration, inTime bool) {
 	first := s.result.Tries == 0
-	s.result.Healed = (first || s.result.Healed) && step.OK && (inTime || !s.result.Fork)
+	s.result.Healed = (first || s.result.Healed) && step.OK && (inTime || !s.result.Ours)
 	s.result.Millis = max(s.result.Millis, float64(took.Milliseconds()))
 	s.result.Requests += step.Requests
 	s.result.Tries = 1
 }
 
-// checkErrors looks for an error that the fork has logged again and again since the
+// checkErrors looks for an error that one of ours has logged again and again since the
 // object was there. Until it heals, a program may log one a second.
 func (o *operators) checkErrors(s *side, before int, within time.Duration) {
 	most := plainErrors + int((within - plainWithin).Seconds())

@@ -18,8 +18,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
 const root = "../.."
@@ -165,25 +163,26 @@ func programOf(name string) program {
 	return program{module: ".", folder: "./" + name}
 }
 
-// buildProvider builds a program in a copy that takes the API of the fork from this
-// repository's own module instead, with controller-runtime as it is. The import is in FILE. It
-// returns the path of the program.
-func buildProvider(ctx context.Context, t *testing.T, name, file string) string {
+// buildProvider builds a program in a copy with controller-runtime as it is, in which a file
+// takes from this repository's modules what it has from controller-runtime. It returns the path
+// of the program.
+func buildProvider(ctx context.Context, t *testing.T, name, file string, edits ...string) string {
 	t.Helper()
-	const ours = "github.com/freshmapper/freshmapper"
-	copied, binary := copyOf(t, "."), filepath.Join(t.TempDir(), name+"-provider")
-	file = filepath.Join(copied, name, file)
+	program := programOf(name)
+	copied, binary := copyOf(t, program.module), filepath.Join(t.TempDir(), name+"-provider")
+	file = filepath.Join(copied, program.folder, file)
 	text, err := os.ReadFile(file)
 	must(t, err)
-	changed := strings.Replace(string(text), `"`+tree.Module+`/pkg/client/apiutil"`, `"`+ours+`/apiutil"`, 1)
-	must(t, os.WriteFile(file, []byte(changed), 0o644))
+	must(t, os.WriteFile(file, []byte(strings.NewReplacer(edits...).Replace(string(text))), 0o644))
 	absolute, err := filepath.Abs(root)
 	must(t, err)
-	runGo(ctx, t, copied, "mod", "edit", "-require="+ours+"@v0.0.0", "-replace="+ours+"="+absolute)
+	runGo(ctx, t, copied, "mod", "edit", "-replace="+ours+"="+absolute, "-replace="+ours+"/fresh="+absolute+"/fresh")
 	runGo(ctx, t, copied, "mod", "tidy")
-	runGo(ctx, t, copied, toBuild(binary, "./"+name)...)
+	runGo(ctx, t, copied, toBuild(binary, program.folder)...)
 	return binary
 }
+
+const ours = "github.com/freshmapper/freshmapper"
 
 // copyOf copies a module of the examples.
 func copyOf(t *testing.T, module string) string {

@@ -30,11 +30,18 @@ import (
 
 // environment is what the replays of one program share.
 type environment struct {
-	ctx         context.Context // ends when the test is interrupted, so that it still cleans up
-	program     string          // its name
-	stock, fork string          // its paths
-	server      *Server
-	config      *rest.Config // of the server
+	ctx     context.Context // ends when the test is interrupted, so that it still cleans up
+	program string          // its name
+	builds  []build         // stock first, the fork last
+	server  *Server
+	config  *rest.Config // of the server
+}
+
+// build is a way to build a program.
+type build struct {
+	name   string // stock, fresh or fork; what is for one side alone has it in its name
+	called string // in the table
+	binary string
 }
 
 func newEnvironment(t *testing.T, consumer string) *environment {
@@ -43,31 +50,31 @@ func newEnvironment(t *testing.T, consumer string) *environment {
 	t.Cleanup(stop)
 	signal.Ignore(syscall.SIGPIPE) // a reader of our output that is interrupted too must not end us half-way
 	e := &environment{ctx: ctx, program: consumer}
-	e.stock, e.fork = buildBoth(ctx, t, consumer)
+	stock, fork := buildBoth(ctx, t, consumer)
+	e.builds = []build{{"stock", "stock " + tree.Newest(), stock}, {"fork", "fork " + tree.Newest(), fork}}
 	e.server, e.config = startServer(ctx, t)
 	return e
 }
 
-// side is one of the two builds in a replay.
+// side is one of the builds in a replay.
 type side struct {
 	*environment
-	binary  string
+	build
 	result  *Result
 	process *Process
 
-	name    string   // stock or fork; what is for one side alone has it in its name
 	gateway *Gateway // to the server
 	address string   // free for the program's own HTTP server
 	status  string   // a file for the program's status
 }
 
-// replay is one story, told to both builds at the same time.
+// replay is one story, told to all builds at the same time.
 type replay struct {
 	*environment
 	t     *testing.T
 	group string // for the kinds of this replay
 	begun time.Time
-	sides [2]*side // stock, fork
+	sides []*side // stock, and ours, which have to heal
 }
 
 // story is what a replay plays.
@@ -92,15 +99,15 @@ func (e *environment) tell(t *testing.T, stories ...story) {
 func (e *environment) replay(t *testing.T, name, title string) *replay {
 	t.Helper()
 	r := &replay{environment: e, t: t, begun: time.Now(), group: strings.ToLower(name) + ".example.com"}
-	for i, build := range []string{"stock", "fork"} {
-		r.sides[i] = &side{
-			environment: e, binary: []string{e.stock, e.fork}[i], name: build,
-			result:  &Result{Program: e.program, Replay: name, Title: title, Fork: i == 1, Build: build + " " + tree.Newest()},
+	for _, build := range e.builds {
+		r.sides = append(r.sides, &side{
+			environment: e, build: build,
+			result:  &Result{Program: e.program, Replay: name, Title: title, Ours: build.name != "stock", Build: build.called},
 			gateway: newGateway(t, e.server), address: freeAddress(e.ctx, t), status: filepath.Join(t.TempDir(), "status.json"),
-		}
+		})
 	}
 	must(t, r.makeNamespaces(e.server))
-	t.Cleanup(func() { record(t, r.sides[0].result, r.sides[1].result) })
+	t.Cleanup(r.record)
 	return r
 }
 
@@ -123,13 +130,15 @@ func (r *replay) kind(kind string, versions ...string) Kind {
 }
 
 // record prints the results of a replay, and keeps them for the table.
-func record(t *testing.T, stock, fork *Result) {
-	for _, r := range []*Result{stock, fork} {
-		fmt.Fprintf(t.Output(), "%-12s %-14s %s\n", r.Replay, r.Build, r.Verdict())
+func (r *replay) record() {
+	var all Row
+	for _, s := range r.sides {
+		fmt.Fprintf(r.t.Output(), "%-12s %-16s %s\n", s.result.Replay, s.result.Build, s.result.Verdict())
+		all = append(all, *s.result)
 	}
-	pairs.Lock()
-	defer pairs.Unlock()
-	pairs.all = append(pairs.all, Pair{*stock, *fork})
+	rows.Lock()
+	defer rows.Unlock()
+	rows.all = append(rows.all, all)
 }
 
 // start starts the program of each side on the server itself.
@@ -224,7 +233,7 @@ func (r *replay) outage() (revive func()) {
 func (r *replay) both(what string, do func(*side) (Step, error)) {
 	r.t.Helper()
 	var group sync.WaitGroup
-	var errs [len(r.sides)]error
+	errs := make([]error, len(r.sides))
 	for i, s := range r.sides {
 		group.Go(func() {
 			start := time.Now()
@@ -237,7 +246,7 @@ func (r *replay) both(what string, do func(*side) (Step, error)) {
 		})
 	}
 	group.Wait()
-	must(r.t, errs[:]...)
+	must(r.t, errs...)
 }
 
 // holds waits until yes holds on both sides, and shows outcome.
@@ -250,14 +259,14 @@ func (r *replay) holds(what, outcome string, yes func(*side) (bool, error)) {
 }
 
 // A replay gives a lookup up if it is still wrong after this many tries, this far
-// apart. The fork gets one try.
+// apart. Ours get one try.
 const (
 	giveUpAfter = 5
 	tryEvery    = 250 * time.Millisecond
 )
 
 func (s *side) tries() int {
-	if s.result.Fork {
+	if s.result.Ours {
 		return 1
 	}
 	return giveUpAfter
@@ -289,30 +298,33 @@ func times(outcome string, n int) string {
 	return fmt.Sprintf("%s, %d×", outcome, n)
 }
 
-// judge compares the results of both sides with what the replay has to show.
+// judge compares the results of all sides with what the replay has to show.
 func (r *replay) judge(stockHeals bool) {
 	r.t.Helper()
-	stock, fork := r.sides[0].result, r.sides[1].result
-	stock.Expected = stock.Healed == stockHeals
-	fork.Expected = fork.Healed
-	switch {
-	case stock.Healed && !stockHeals:
-		r.t.Errorf("%s no longer fails %s (%s): it came right in %s. If this is a newer release, say so in the documentation and change what is expected here",
-			stock.Build, stock.Replay, stock.Title, stock.Verdict())
-	case !stock.Healed && stockHeals:
-		r.t.Errorf("%s should come right by itself in %s (%s), but did not: %s", stock.Build, stock.Replay, stock.Title, stock.Verdict())
-	}
-	if !fork.Healed {
-		r.t.Errorf("%s does not heal %s (%s): %s", fork.Build, fork.Replay, fork.Title, fork.Verdict())
+	for _, s := range r.sides {
+		result := s.result
+		result.Expected = result.Healed == (result.Ours || stockHeals)
+		switch {
+		case result.Expected:
+		case result.Ours:
+			r.t.Errorf("%s does not heal %s (%s): %s", result.Build, result.Replay, result.Title, result.Verdict())
+		case stockHeals:
+			r.t.Errorf("%s should come right by itself in %s (%s), but did not: %s", result.Build, result.Replay, result.Title, result.Verdict())
+		default:
+			r.t.Errorf("%s no longer fails %s (%s): it came right in %s. If this is a newer release, say so in the documentation and change what is expected here",
+				result.Build, result.Replay, result.Title, result.Verdict())
+		}
 	}
 }
 
-// within fails the replay if the fork has not healed so soon. It comes before judge.
+// within fails the replay if ours have not healed so soon. It comes before judge.
 func (r *replay) within(most time.Duration) {
 	r.t.Helper()
-	if fork := r.sides[1].result; fork.Healed && fork.Millis > float64(most.Milliseconds()) {
-		r.t.Errorf("%s: %s, want %s at most", fork.Build, fork.Verdict(), most)
-		fork.Healed = false
+	for _, s := range r.sides {
+		if result := s.result; result.Ours && result.Healed && result.Millis > float64(most.Milliseconds()) {
+			r.t.Errorf("%s: %s, want %s at most", result.Build, result.Verdict(), most)
+			result.Healed = false
+		}
 	}
 }
 

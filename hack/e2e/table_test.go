@@ -18,10 +18,10 @@ import (
 // color is what hack/demo.sh passes on if it writes to a terminal.
 var color = flag.Bool("color", false, "use the terminal's colours in the table of the replays")
 
-// pairs are the results of the replays that have ended. Some run at the same time.
-var pairs struct {
+// rows are the results of the replays that have ended. Some run at the same time.
+var rows struct {
 	sync.Mutex
-	all []Pair
+	all []Row
 }
 
 // TestMain writes the table of the replays to FILE.table, if FRESHMAPPER_E2E_RESULTS
@@ -29,8 +29,8 @@ var pairs struct {
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard()) // or controller-runtime complains on stderr that nobody did
 	code := m.Run()
-	if file := os.Getenv("FRESHMAPPER_E2E_RESULTS"); file != "" && len(pairs.all) > 0 {
-		if err := os.WriteFile(file+".table", []byte(table(pairs.all)), 0o644); err != nil {
+	if file := os.Getenv("FRESHMAPPER_E2E_RESULTS"); file != "" && len(rows.all) > 0 {
+		if err := os.WriteFile(file+".table", []byte(table(rows.all)), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, "the replays' results:", err)
 			code = 1
 		}
@@ -42,30 +42,43 @@ const sideWidth = 38 // of a column, in characters
 
 // table returns the timelines of replays, and a line for each. Replays of several programs may
 // have run at the same time: those of one program are together again.
-func table(pairs []Pair) string {
-	slices.SortStableFunc(pairs, func(a, b Pair) int { return strings.Compare(a.Stock.Program, b.Stock.Program) })
+func table(rows []Row) string {
+	slices.SortStableFunc(rows, func(a, b Row) int { return strings.Compare(a[0].Program, b[0].Program) })
 	var timelines, summary strings.Builder
-	fmt.Fprintf(&summary, "%-21s %-*s %-*s as expected\n", "time to heal", sideWidth, pairs[0].Stock.Build, sideWidth, pairs[0].Fork.Build)
-	for _, pair := range pairs {
-		pair.timeline(&timelines)
-		expected := pair.Stock.Expected && pair.Fork.Expected
-		fmt.Fprintf(&summary, "%-21s %s %s %s\n", pair.Stock.Replay, colored(pair.Stock.Healed, pair.Stock.Verdict()),
-			colored(pair.Fork.Healed, pair.Fork.Verdict()), colored(expected, map[bool]string{true: "yes", false: "NO"}[expected]))
+	program := ""
+	for _, row := range rows {
+		row.timeline(&timelines)
+		if row[0].Program != program {
+			program = row[0].Program
+			fmt.Fprintf(&summary, "%-21s %sas expected\n", "time to heal", row.each(func(r Result) string { return fmt.Sprintf("%-*s ", sideWidth, r.Build) }))
+		}
+		unexpected := slices.ContainsFunc(row, func(r Result) bool { return !r.Expected })
+		fmt.Fprintf(&summary, "%-21s %s%s\n", row[0].Replay, row.each(func(r Result) string { return colored(r.Healed, r.Verdict()) + " " }),
+			colored(!unexpected, map[bool]string{false: "yes", true: "NO"}[unexpected]))
 	}
 	return timelines.String() + summary.String()
 }
 
-// timeline writes what was done, and how both sides took it. A change to the server has no
+func (r Row) each(text func(Result) string) string {
+	var all strings.Builder
+	for _, result := range r {
+		all.WriteString(text(result))
+	}
+	return all.String()
+}
+
+// timeline writes what was done, and how all sides took it. A change to the server has no
 // outcome.
-func (p Pair) timeline(out *strings.Builder) {
-	fmt.Fprintf(out, "%-12s %s\n%8s %-22s %-*s %s\n", p.Stock.Replay, p.Stock.Title, "s", "", sideWidth, p.Stock.Build, p.Fork.Build)
-	for i := range min(len(p.Stock.Steps), len(p.Fork.Steps)) {
-		stock, fork := p.Stock.Steps[i], p.Fork.Steps[i]
-		fmt.Fprintf(out, "%8.2f %-22s", stock.Seconds, stock.What)
-		if stock.Outcome != "" || fork.Outcome != "" {
-			fmt.Fprintf(out, " %s %s", stock.outcome(), fork.outcome())
-		}
-		out.WriteByte('\n')
+func (r Row) timeline(out *strings.Builder) {
+	fmt.Fprintf(out, "%-12s %s\n%8s %-22s %s\n", r[0].Replay, r[0].Title, "s", "", r.each(func(r Result) string { return fmt.Sprintf("%-*s ", sideWidth, r.Build) }))
+	for i, step := range r[0].Steps {
+		fmt.Fprintf(out, "%8.2f %-22s", step.Seconds, step.What)
+		out.WriteString(r.each(func(r Result) string {
+			if i >= len(r.Steps) || r.Steps[i].Outcome == "" {
+				return ""
+			}
+			return " " + r.Steps[i].outcome()
+		}) + "\n")
 	}
 	out.WriteByte('\n')
 }
@@ -84,17 +97,17 @@ func colored(good bool, text string) string {
 	return map[bool]string{true: "\x1b[32m", false: "\x1b[31m"}[good] + text + "\x1b[0m"
 }
 
-// Pair is how stock and fork fared in one replay.
-type Pair struct{ Stock, Fork Result }
+// Row is how the builds of a program fared in one replay.
+type Row []Result
 
 // Result is how one build of a program fared in one replay.
 type Result struct {
 	Program  string
 	Replay   string // R1
 	Title    string
-	Fork     bool
-	Build    string // "stock v0.25.2" or "fork v0.25.2"
-	Steps    []Step // the same number for stock and for fork
+	Ours     bool
+	Build    string // "stock v0.25.2", "fresh.NewManager" or "fork v0.25.2"
+	Steps    []Step // the same number for all
 	Healed   bool
 	Tries    int     // lookups after the change, the right one included
 	Requests int     // discovery requests that they made

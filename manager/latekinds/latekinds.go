@@ -84,8 +84,8 @@ type Mapper interface {
 // setup with a manager on which setup builds the controller, and runs what setup has added to it.
 // Call Add before or after the manager has started, from any goroutine.
 //
-// Add returns an error if an option is missing, if the name is taken, or if the manager's mapper
-// can't wait for kinds. While the program runs, an error of setup, or of what setup has added,
+// Add returns an error, and adds nothing, if an option or setup is missing, if the name is taken, if
+// the manager's mapper can't wait for kinds, or if the manager refuses it. While the program runs, an error of setup, or of what setup has added,
 // ends the manager as that of any controller does. If one of the kinds has just gone, whatever
 // the error is, the controller waits for it again.
 func Add(mgr manager.Manager, opts Options, setup func(manager.Manager) error) error {
@@ -94,6 +94,10 @@ func Add(mgr manager.Manager, opts Options, setup func(manager.Manager) error) e
 		return errors.New("latekinds: Options.Name is empty; name the controller")
 	case len(opts.Kinds) == 0:
 		return fmt.Errorf("latekinds: Options.Kinds of controller %q is empty; name the kinds that it waits for", opts.Name)
+	case slices.ContainsFunc(opts.Kinds, func(gvk schema.GroupVersionKind) bool { return gvk.Kind == "" }):
+		return fmt.Errorf("latekinds: Options.Kinds of controller %q has an element without a Kind, which nothing serves", opts.Name)
+	case setup == nil:
+		return fmt.Errorf("latekinds: setup of controller %q is nil; give a function that builds the controller", opts.Name)
 	}
 	mapper := waits(mgr.GetRESTMapper())
 	if mapper == nil {
@@ -104,19 +108,28 @@ func Add(mgr manager.Manager, opts Options, setup func(manager.Manager) error) e
 	if opts.NeedLeaderElection == nil {
 		opts.NeedLeaderElection = mgr.GetControllerOptions().NeedLeaderElection
 	}
-	waiting, err := waitingGauge(metrics.Registry, opts.Name, mgr.GetControllerOptions().SkipNameValidation)
+	opts.Kinds = slices.Clone(opts.Kinds) // the caller may change its own later
+	waiting, release, err := waitingGauge(metrics.Registry, opts.Name, mgr.GetControllerOptions().SkipNameValidation)
 	if err != nil {
 		return err
 	}
-	return mgr.Add(&late{
+	err = mgr.Add(&late{
 		mgr: mgr, mapper: mapper, opts: opts, setup: setup, waiting: waiting,
 		log: mgr.GetLogger().WithName("latekinds").WithValues("controller", opts.Name),
 	})
+	if err != nil {
+		release()
+	}
+	return err
 }
+
+// mostWrappers is how many mappers may wrap one another. A mapper that says that it wraps itself has
+// no end.
+const mostWrappers = 100
 
 // waits returns the mapper, or the one that it says it wraps, that can wait for kinds; nil if none can.
 func waits(mapper meta.RESTMapper) Mapper {
-	for mapper != nil {
+	for n := 0; mapper != nil && n < mostWrappers; n++ {
 		if m, ok := mapper.(Mapper); ok {
 			return m
 		}
@@ -129,29 +142,29 @@ func waits(mapper meta.RESTMapper) Mapper {
 	return nil
 }
 
-// waitingGauge registers the gauge of a controller. If it is registered, the name is taken; if
-// that may be, the gauge is shared. It has no value before the controller waits or runs, because
-// a program that does not lead does neither.
-func waitingGauge(registerer prometheus.Registerer, name string, mayBeTaken *bool) (*prometheus.GaugeVec, error) {
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+// waitingGauge registers the gauge of a controller; release makes the name free again. If it is
+// registered, the name is taken; if that may be, the gauge is shared. It has no value before the
+// controller waits or runs, because a program that does not lead does neither.
+func waitingGauge(registerer prometheus.Registerer, name string, mayBeTaken *bool) (gauge *prometheus.GaugeVec, release func(), err error) {
+	gauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Subsystem: "controller_runtime_late_kinds", Name: "waiting",
 		Help:        "Whether the controller waits for its kinds to be served (1) or runs (0).",
 		ConstLabels: prometheus.Labels{"controller": name},
 	}, nil)
-	err := registerer.Register(gauge)
+	err = registerer.Register(gauge)
 	var registered prometheus.AlreadyRegisteredError
 	if errors.As(err, &registered) {
 		before, ok := registered.ExistingCollector.(*prometheus.GaugeVec)
 		if ok && mayBeTaken != nil && *mayBeTaken {
-			return before, nil
+			return before, func() {}, nil
 		}
-		return nil, fmt.Errorf("latekinds: a controller of the name %q was added before; give each another Options.Name, "+
+		return nil, nil, fmt.Errorf("latekinds: a controller of the name %q was added before; give each another Options.Name, "+
 			"or set SkipNameValidation in the Controller options of the manager", name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("latekinds: register the gauge of controller %q: %w", name, err)
+		return nil, nil, fmt.Errorf("latekinds: register the gauge of controller %q: %w", name, err)
 	}
-	return gauge, nil
+	return gauge, func() { registerer.Unregister(gauge) }, nil
 }
 
 // late is the Runnable that Add adds.

@@ -273,18 +273,30 @@ func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
 	}
 }
 
+// nothing is a setup that is not called.
+func nothing(manager.Manager) error { return errors.New("setup was called") }
+
+// circle is a mapper that says that it wraps itself.
+type circle struct{ meta.RESTMapper }
+
+func (c circle) Unwrap() meta.RESTMapper { return c }
+
 // TestAddSaysWhatIsMissing checks the errors of wrong options.
 func TestAddSaysWhatIsMissing(t *testing.T) {
 	kinds := []schema.GroupVersionKind{widget}
 	for want, test := range map[string]struct {
 		mapper meta.RESTMapper
 		opts   latekinds.Options
+		setup  func(manager.Manager) error
 	}{
-		"Options.Name is empty":                        {newTimes(0), latekinds.Options{Kinds: kinds}},
-		`Options.Kinds of controller "x" is empty`:     {newTimes(0), latekinds.Options{Name: "x"}},
-		"set Options.MapperProvider of the manager to": {meta.NewDefaultRESTMapper(nil), latekinds.Options{Name: "x", Kinds: kinds}},
+		"Options.Name is empty":                        {newTimes(0), latekinds.Options{Kinds: kinds}, nothing},
+		`Options.Kinds of controller "x" is empty`:     {newTimes(0), latekinds.Options{Name: "x"}, nothing},
+		`"x" has an element without a Kind`:            {newTimes(0), latekinds.Options{Name: "x", Kinds: append(kinds, schema.GroupVersionKind{})}, nothing},
+		`setup of controller "x" is nil`:               {newTimes(0), latekinds.Options{Name: "x", Kinds: kinds}, nil},
+		"set Options.MapperProvider of the manager to": {meta.NewDefaultRESTMapper(nil), latekinds.Options{Name: "x", Kinds: kinds}, nothing},
+		"latekinds_test.circle) can't wait":            {circle{meta.NewDefaultRESTMapper(nil)}, latekinds.Options{Name: "x", Kinds: kinds}, nothing},
 	} {
-		err := latekinds.Add(newManager(t, test.mapper, &log{}), test.opts, nil)
+		err := latekinds.Add(newManager(t, test.mapper, &log{}), test.opts, test.setup)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -349,7 +361,7 @@ func (m hangs) RESTMappingWithContext(ctx context.Context, _ schema.GroupKind, _
 func TestProgramEndsWhileTheServerHangs(t *testing.T) {
 	mapper := hangs{times: newTimes(0), asked: make(chan struct{})}
 	mgr := newManager(t, mapper, &log{})
-	must(t, latekinds.Add(mgr, options("hangs"), nil))
+	must(t, latekinds.Add(mgr, options("hangs"), nothing))
 	cancel, ended := start(mgr)
 	<-mapper.asked
 	cancel()
@@ -361,10 +373,38 @@ type adds struct {
 	manager.Manager
 	controllers config.Controller
 	added       manager.Runnable
+	refuses     error
 }
 
 func (m *adds) GetControllerOptions() config.Controller { return m.controllers }
-func (m *adds) Add(r manager.Runnable) error            { m.added = r; return nil }
+func (m *adds) Add(r manager.Runnable) error            { m.added = r; return m.refuses }
+
+// TestKindsAreTheCallersOwn changes the slice of kinds that Add was given.
+func TestKindsAreTheCallersOwn(t *testing.T) {
+	mapper := asked{newTimes(0), make(chan schema.GroupVersionKind)}
+	mgr := newManager(t, mapper, &log{})
+	opts := options("kinds")
+	must(t, latekinds.Add(mgr, opts, nothing))
+	opts.Kinds[0] = schema.GroupVersionKind{Kind: "Gadget"}
+	cancel, ended := start(mgr)
+	if got := <-mapper.kinds; got != widget {
+		t.Errorf("the controller waits for %s, want %s", got, widget)
+	}
+	cancel()
+	must(t, <-ended)
+}
+
+// asked is a mapper that tells for which kind it has to wait.
+type asked struct {
+	*times
+	kinds chan schema.GroupVersionKind
+}
+
+func (m asked) RunWhileServed(ctx context.Context, _ func(context.Context) error, gvks ...schema.GroupVersionKind) error {
+	m.kinds <- gvks[0]
+	<-ctx.Done()
+	return nil
+}
 
 func TestLeaderElectionDefaultsToTheManagers(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -379,7 +419,7 @@ func TestLeaderElectionDefaultsToTheManagers(t *testing.T) {
 		mgr.controllers = config.Controller{NeedLeaderElection: test.managers, SkipNameValidation: ptr.To(true)}
 		opts := options("leader " + name)
 		opts.NeedLeaderElection = test.options
-		must(t, latekinds.Add(mgr, opts, nil))
+		must(t, latekinds.Add(mgr, opts, nothing))
 		if got := mgr.added.(manager.LeaderElectionRunnable).NeedLeaderElection(); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
@@ -388,11 +428,15 @@ func TestLeaderElectionDefaultsToTheManagers(t *testing.T) {
 
 func TestNameIsTakenOnce(t *testing.T) {
 	opts := options("taken " + fmt.Sprint(time.Now().UnixNano())) // for go test -count
-	mgr := &adds{Manager: newManager(t, newTimes(0), &log{})}
-	must(t, latekinds.Add(mgr, opts, nil))
-	if err := latekinds.Add(mgr, opts, nil); err == nil || !strings.Contains(err.Error(), "another Options.Name") {
+	mgr := &adds{Manager: newManager(t, newTimes(0), &log{}), refuses: errors.New("stopped")}
+	if err := latekinds.Add(mgr, opts, nothing); !errors.Is(err, mgr.refuses) {
+		t.Errorf("the manager refuses: %v", err)
+	}
+	mgr.refuses = nil
+	must(t, latekinds.Add(mgr, opts, nothing)) // the name is still free
+	if err := latekinds.Add(mgr, opts, nothing); err == nil || !strings.Contains(err.Error(), "another Options.Name") {
 		t.Errorf("a second controller of the name: %v", err)
 	}
 	mgr.controllers.SkipNameValidation = ptr.To(true)
-	must(t, latekinds.Add(mgr, opts, nil))
+	must(t, latekinds.Add(mgr, opts, nothing))
 }

@@ -17,6 +17,7 @@
 //	controller_runtime_restmapper_reloads_total{reason,result}
 //	controller_runtime_restmapper_reload_duration_seconds{reason}
 //	controller_runtime_restmapper_misses_total{outcome}
+//	controller_runtime_restmapper_followed_total{what}
 //	controller_runtime_restmapper_generation
 //	controller_runtime_restmapper_groups
 //	controller_runtime_restmapper_kinds
@@ -42,7 +43,7 @@ import (
 // Recorder is an apiutil.DynamicRESTMapperMetrics. Its methods may be called from
 // any goroutine.
 type Recorder struct {
-	requests, reloads, misses              *prometheus.CounterVec
+	requests, reloads, misses, followed    *prometheus.CounterVec
 	durations                              *prometheus.HistogramVec
 	generation, groups, kinds, lastSuccess prometheus.Gauge
 	watching                               *prometheus.GaugeVec // no series without WatchAPIs
@@ -57,6 +58,7 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 		requests:    counter("requests_total", "Discovery requests, by class of path (bulk, group, version) and status code.", "path", "code"),
 		reloads:     counter("reloads_total", "Reads of the API server, by what was read and result (success, error).", "reason", "result"),
 		misses:      counter("misses_total", "Lookups that the API server was read for, by outcome (found, absent, failed).", "outcome"),
+		followed:    counter("followed_total", "How often a client or a cache has followed a kind to another path.", "what"),
 		generation:  gauge("generation", "Moves when the served APIs change."),
 		groups:      gauge("groups", "API groups that are known to be served."),
 		kinds:       gauge("kinds", "Kinds that are known to be served; one counts once for each version."),
@@ -73,7 +75,7 @@ func New(registerer prometheus.Registerer) (*Recorder, error) {
 		}, []string{"reason"}),
 	}
 	for _, c := range []prometheus.Collector{
-		r.requests, r.reloads, r.misses, r.durations, r.generation, r.groups, r.kinds, r.lastSuccess, r.watching,
+		r.requests, r.reloads, r.misses, r.followed, r.durations, r.generation, r.groups, r.kinds, r.lastSuccess, r.watching,
 	} {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("register the RESTMapper's metrics: %w", err)
@@ -113,6 +115,9 @@ func (r *Recorder) Reload(reason string, duration time.Duration, err error) {
 
 // Miss counts a lookup that could not be answered from what was known.
 func (r *Recorder) Miss(outcome string) { r.misses.WithLabelValues(outcome).Inc() }
+
+// Followed counts that a client or a cache has followed a kind to another path.
+func (r *Recorder) Followed(who string) { r.followed.WithLabelValues(who).Inc() }
 
 // Served sets what is known now.
 func (r *Recorder) Served(generation uint64, groups, kinds int, lastSuccess time.Time) {

@@ -22,6 +22,9 @@ import (
 // After one lookup that finds, two hits, one lookup that does not find, and one
 // that cannot find out.
 const scrape = `
+# HELP controller_runtime_restmapper_followed_total How often a client or a cache has followed a kind to another path.
+# TYPE controller_runtime_restmapper_followed_total counter
+controller_runtime_restmapper_followed_total{what="cache"} 1
 # HELP controller_runtime_restmapper_generation Moves when the served APIs change.
 # TYPE controller_runtime_restmapper_generation gauge
 controller_runtime_restmapper_generation 1
@@ -76,6 +79,8 @@ func TestRecorder(t *testing.T) {
 	if _, err := mapper.RESTMapping(absent, version.Name); err == nil || meta.IsNoMatchError(err) {
 		t.Fatal(err)
 	}
+
+	recorder.Followed("cache") // as a cache of fresh does
 
 	var names []string
 	for _, line := range strings.Split(scrape, "\n") {

@@ -61,7 +61,7 @@ func TestKubebuilderProject(t *testing.T) {
 func scaffolded(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range forktest.Archive(forktest.Text(t, "testdata", "kubebuilder.txt")) {
+	for name, text := range tree.Archive(forktest.Text(t, "testdata", "kubebuilder.txt")) {
 		forktest.Write(t, dir, name, text)
 	}
 	forktest.Write(t, dir, "go.mod", "module example.com/widgets\n\ngo 1.26.0\n\nrequire "+tree.Module+" "+tree.Newest()+"\n")

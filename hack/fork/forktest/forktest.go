@@ -18,6 +18,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/freshmapper/freshmapper"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
@@ -27,23 +28,22 @@ import (
 //go:embed ours.txt
 var sources string
 
-// Ours is that mapper.
+// Ours is that mapper, with the real clients and caches.
 func Ours() fstest.MapFS {
 	ours := fstest.MapFS{"apiutil/testdata/small.json": {Data: []byte("{}\n")}}
-	for name, text := range Archive(sources) {
+	for name, text := range tree.Archive(sources) {
 		ours[name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	return ours
-}
-
-// Archive are the files in a text. A line "-- NAME --" is before each.
-func Archive(text string) map[string]string {
-	files := map[string]string{}
-	for _, part := range strings.Split("\n"+text, "\n-- ")[1:] {
-		name, data, _ := strings.Cut(part, " --\n")
-		files[name] = strings.TrimSuffix(data, "\n") + "\n"
+	real, err := tree.Read(freshmapper.Source)
+	if err != nil {
+		return nil
 	}
-	return files
+	for name, data := range real {
+		if name == "fresh.txt" || strings.HasPrefix(name, "internal/follow/") {
+			ours[name] = &fstest.MapFile{Data: data}
+		}
+	}
+	return ours
 }
 
 // Edited is Ours with one file replaced.

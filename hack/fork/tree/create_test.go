@@ -121,12 +121,12 @@ func TestCreateForce(t *testing.T) {
 func TestSlimTree(t *testing.T) {
 	dir := created(t)
 	for _, name := range []string{"examples", "hack", "designs", "Makefile", "pkg/webhook/conversion/testdata", "pkg/manager/manager_test.go", "pkg/client/client_suite_test.go",
-		"pkg/client/client_follow_test.go", "pkg/client/apiutil/testdata", "pkg/client/apiutil/internal/fakeapi"} {
+		"pkg/client/following_other_test.go", "pkg/client/apiutil/testdata", "pkg/client/apiutil/internal/fakeapi"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			t.Errorf("%s is in the tree", name)
 		}
 	}
-	for _, name := range []string{"go.mod", "go.sum", "LICENSE", "alias.go", "pkg/manager/manager.go", "pkg/client/fake/client.go", "pkg/client/client_follow.go"} {
+	for _, name := range []string{"go.mod", "go.sum", "LICENSE", "alias.go", "pkg/manager/manager.go", "pkg/client/fake/client.go", "pkg/client/following.go"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Error(err)
 		}

@@ -26,17 +26,16 @@ func (d *draft) putMapper() error {
 		}
 		delete(d.files, path.Join(apiutilDir, name))
 	}
-	files, err := Read(d.ours)
-	if err != nil {
-		return fmt.Errorf("read our sources: %w", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
+	for _, name := range slices.Sorted(maps.Keys(d.ours)) {
 		// apiutil/x becomes pkg/client/apiutil/x, internal/x becomes pkg/client/apiutil/internal/x.
 		to := path.Join(apiutilDir, strings.TrimPrefix(name, "apiutil/"))
+		if within, ok := strings.CutPrefix(name, "internal/follow/"); ok {
+			to = path.Join("pkg/internal/follow", within) // for clients and caches, too
+		}
 		if to == defaults {
 			continue
 		}
-		data, err := localize(name, files[name])
+		data, err := localize(name, d.ours[name])
 		if err == nil {
 			err = d.put(to, data)
 		}
@@ -50,6 +49,7 @@ func (d *draft) putMapper() error {
 // imports makes imports of our module imports of the tree's.
 var imports = strings.NewReplacer(
 	`"`+Ours+`/apiutil`, `"`+Module+"/"+apiutilDir,
+	`"`+Ours+`/internal/follow`, `"`+Module+`/pkg/internal/follow`,
 	`"`+Ours+`/internal`, `"`+Module+"/"+apiutilDir+`/internal`,
 )
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"go/format"
 	"io/fs"
 	"maps"
 	"path"
@@ -25,19 +24,16 @@ const defaults = apiutilDir + "/defaults.go"
 var added = []string{
 	defaults, apiutilDir + "/metrics_registry_test.go",
 	"pkg/internal/mappermetrics/mappermetrics.go", "pkg/metrics/restmapper.go",
-	"pkg/internal/follow/follow.go",
-	"pkg/client/client_follow.go",
-	"pkg/client/client_mappers.go", "pkg/client/client_mappers_test.go",
-	"pkg/cache/internal/informers_follow.go", "pkg/cache/multi_namespace_follow.go",
-	"pkg/cache/moving_server_test.go", "pkg/cache/following_test.go", "pkg/cache/follow_server_test.go",
+	"pkg/client/following_other.go", "pkg/client/following_other_test.go", "pkg/handler/following.go",
 }
 
 // draft is a tree while it is made.
 type draft struct {
 	line  Line
+	from  fs.FS // our sources: apiutil, internal and fresh
 	files Files
-	ours  fs.FS // our sources: apiutil and internal
-	noted holes
+	ours  Files             // apiutil and internal
+	fresh map[string]string // the files of fresh
 }
 
 // Generate makes the patched tree of a release out of upstream's files and our sources.
@@ -48,30 +44,13 @@ func Generate(version string, upstream Files, ours fs.FS) (Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{line: line, files: maps.Clone(upstream), ours: ours, noted: holes{}}
-	for _, step := range []func() error{d.putMapper, d.edit, d.follow, d.add} {
+	d := &draft{line: line, from: ours, files: maps.Clone(upstream)}
+	for _, step := range []func() error{d.sources, d.putMapper, d.edit, d.decorate, d.add} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("patch %s %s: %w", Module, version, err)
 		}
 	}
 	return d.files, nil
-}
-
-// edit edits upstream's files.
-func (d *draft) edit() error {
-	for _, e := range edits {
-		if d.line.Minor < e.since {
-			continue
-		}
-		upstream, err := d.upstream(e.file)
-		if err == nil {
-			d.files[e.file], err = e.apply(upstream, d.noted)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // templates are files of ours that have a place in the tree only. They are no Go
@@ -80,13 +59,10 @@ func (d *draft) edit() error {
 //go:embed template
 var templates embed.FS
 
-// add adds the templates, with what the holes stood for.
+// add adds the templates.
 func (d *draft) add() error {
 	for _, name := range added {
 		data, err := templates.ReadFile("template/" + path.Base(name) + ".txt")
-		if err == nil {
-			data, err = format.Source([]byte(d.noted.fill(string(data)))) // what was filled in is longer or shorter
-		}
 		if err != nil {
 			return fmt.Errorf("our template of %s: %w", name, err)
 		}

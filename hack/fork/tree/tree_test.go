@@ -17,6 +17,8 @@ func ours() fstest.MapFS {
 		"apiutil/defaults.go":       {Data: []byte("package apiutil\n")},
 		"apiutil/testdata/a.txt":    {Data: []byte("text\n")},
 		"internal/snapshot/find.go": {Data: []byte("package snapshot\n")},
+		"internal/follow/follow.go": {Data: []byte("package follow\n")},
+		"fresh.txt":                 {Data: []byte("-- client.go --\n\npackage fresh\n-- cache_kind.go --\n\npackage fresh\n")},
 	}
 }
 
@@ -31,11 +33,8 @@ func TestGenerateChangesTheseFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"pkg/cache/internal/cache_reader.go",
-		"pkg/cache/internal/informers.go",
-		"pkg/cache/internal/informers_follow.go",
-		"pkg/cache/multi_namespace_cache.go",
-		"pkg/cache/multi_namespace_follow.go",
+		"pkg/cache/cache.go",
+		"pkg/cache/following_kind.go",
 		"pkg/client/apiutil/defaults.go",
 		"pkg/client/apiutil/errors.go",
 		"pkg/client/apiutil/internal/snapshot/find.go",
@@ -44,15 +43,12 @@ func TestGenerateChangesTheseFiles(t *testing.T) {
 		"pkg/client/apiutil/restmapper_wb_test.go",
 		"pkg/client/apiutil/testdata/a.txt",
 		"pkg/client/client.go",
-		"pkg/client/client_follow.go",
-		"pkg/client/client_mappers.go",
-		"pkg/client/client_rest_resources.go",
-		"pkg/client/metadata_client.go",
+		"pkg/client/following.go",
+		"pkg/client/following_other.go",
 		"pkg/client/namespaced_client.go",
-		"pkg/client/typed_client.go",
-		"pkg/client/unstructured_client.go",
 		"pkg/client/watch.go",
 		"pkg/handler/enqueue_owner.go",
+		"pkg/handler/following.go",
 		"pkg/internal/follow/follow.go",
 		"pkg/internal/mappermetrics/mappermetrics.go",
 		"pkg/metrics/restmapper.go",
@@ -92,16 +88,14 @@ func TestGenerateRefuses(t *testing.T) {
 		"overwrite":        {spoil: addOurs("apiutil/apimachinery.go", "package apiutil\n"), want: []string{"overwrite", "pkg/client/apiutil/apimachinery.go"}},
 		"overwrite data":   {spoil: addOurs("apiutil/testdata/crd.yaml", ""), want: []string{"overwrite", "testdata/crd.yaml"}},
 		"no upstream file": {spoil: dropStock("errors.go"), want: []string{"upstream has no pkg/client/apiutil/errors.go"}},
-		"other requests": {spoil: func(f Files, _ fstest.MapFS) {
-			f["pkg/client/watch.go"] = []byte(strings.Replace(string(f["pkg/client/watch.go"]), "Watch(ctx context.Context, ", "Watch(\n\tctx context.Context, ", 1))
-		}, want: []string{"upstream's watch.go has methods"}},
 		"foreign import": {spoil: addOurs("internal/x/x.go", "package x\n\nimport _ \"github.com/freshmapper/freshmapper/hack/fork/tree\"\n"),
 			want: []string{"internal/x/x.go", "only apiutil and internal"}},
 		"root import": {spoil: addOurs("apiutil/x_test.go", "package apiutil\n\nimport _ \"github.com/freshmapper/freshmapper\"\n"),
 			want: []string{"apiutil/x_test.go", "only apiutil and internal"}},
-		"no client": {spoil: func(f Files, _ fstest.MapFS) { delete(f, clientFile) }, want: []string{"upstream has no " + clientFile}},
-		"other client": {spoil: func(f Files, _ fstest.MapFS) { f[clientFile] = []byte("package client\n") },
-			want: []string{clientFile, "clientRestResources", "patch " + Module}},
+		"no client": {spoil: func(f Files, _ fstest.MapFS) { delete(f, "pkg/client/client.go") }, want: []string{"upstream has no pkg/client/client.go"}},
+		"other client": {spoil: func(f Files, _ fstest.MapFS) { f["pkg/client/client.go"] = []byte("package client\n") },
+			want: []string{"upstream's pkg/client/client.go", "func New(config", "patch " + Module}},
+		"no place": {spoil: addOurs("fresh.txt", "-- clients.go --\npackage fresh\n"), want: []string{"fresh/clients.go", "client", "cache"}},
 		"metrics taken": {spoil: func(f Files, _ fstest.MapFS) { f["pkg/metrics/restmapper.go"] = nil },
 			want: []string{"overwrite", "pkg/metrics/restmapper.go"}},
 	}

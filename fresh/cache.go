@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fresh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	crapiutil "sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/follow"
+)
+
+// NewCache is cache.New for a cache that follows its mapper: opts.Mapper, or a *DynamicRESTMapper of
+// its own if that is nil. It fits into NewCache of ctrl.Options. Its errors are upstream's, but that a
+// kind in ByObject may be absent.
+//
+// Each kind has a cache of upstream's that is right for the path of the kind. When the mapper knows
+// another path, or that the kind was gone and is back, a new one is filled and takes its place. Reads go
+// on from the old one until then: a List is the whole old or the whole new set. Then handlers are told what
+// is different.
+func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
+	if config == nil {
+		return nil, errors.New("no cache without a rest.Config: config is nil")
+	}
+	named, err := follow.Defaults(config, &opts.HTTPClient, &opts.Scheme)
+	if err == nil && opts.Mapper == nil {
+		opts.Mapper, err = apiutil.NewDynamicRESTMapper(named, opts.HTTPClient)
+	}
+	if err != nil {
+		return nil, err
+	}
+	mapper := follow.Of(opts.Mapper, true)
+	if mapper == nil {
+		return cache.New(config, opts)
+	}
+	checked := opts
+	checked.Mapper = absentToo{opts.Mapper}
+	if _, err := cache.New(config, checked); err != nil { // it has the errors of the options
+		return nil, err
+	}
+	return &followingCache{config: config, opts: opts, mapper: mapper, started: make(chan struct{})}, nil
+}
+
+// absentToo is a mapper that has a mapping for a kind that is absent: it may be served later.
+type absentToo struct{ meta.RESTMapper }
+
+func (m absentToo) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	mapping, err := m.RESTMapper.RESTMapping(gk, versions...)
+	if meta.IsNoMatchError(err) {
+		return &meta.RESTMapping{Scope: meta.RESTScopeNamespace}, nil
+	}
+	return mapping, err
+}
+
+// followingCache has a cache of upstream's for each kind, which is right until the kind moves.
+//
+// Locks are taken in this order: its mu, the mu of a kind, upstream's of informers, the mu of a generation.
+// None is held while a request is sent or while a function of the program's runs, but for NewInformer of
+// the options. So a transform, an index or a handler may call the cache.
+type followingCache struct {
+	config  *rest.Config
+	opts    cache.Options
+	mapper  *follow.Mapper
+	started chan struct{} // closed by Start
+	running atomic.Int64  // goroutines; a sync.WaitGroup can't have one more while Start waits
+
+	mu    sync.Mutex                                 // held to add and remove kinds
+	kinds follow.Map[schema.GroupVersionKind, *kind] // one stays until its last informer is removed
+	ctx   context.Context                            // of Start; nil before. mu guards it
+}
+
+// at returns what the cache has of a kind, and makes it if there is nothing.
+func (c *followingCache) at(gvk schema.GroupVersionKind) (*kind, error) {
+	if k := c.kinds.Get(gvk); k != nil {
+		return k, nil
+	}
+	mapping, err := c.mapper.Mapping(gvk)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if k := c.kinds.Get(gvk); k != nil {
+		return k, nil
+	}
+	k, err := newKind(c, gvk, mapping)
+	if err != nil {
+		return nil, err
+	}
+	if c.ctx != nil {
+		k.start(c.ctx)
+		k.now.Load().WaitForCacheSync(context.WithoutCancel(c.ctx)) // that is, until it has started: it has no informers yet
+	}
+	c.kinds.Store(gvk, k)
+	k.ring() // for what has happened since the lookup
+	return k, nil
+}
+
+// Get returns what the kind's present cache has.
+func (c *followingCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.read(obj, func(g *generation) error { return g.Get(ctx, key, obj, opts...) })
+}
+
+// List returns what the kind's present cache has.
+func (c *followingCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.read(list, func(g *generation) error { return g.List(ctx, list, opts...) })
+}
+
+// read reads from the present generation of a kind, and once more if that is retired meanwhile.
+func (c *followingCache) read(obj runtime.Object, from func(*generation) error) error {
+	gvk, err := crapiutil.GVKForObject(obj, c.opts.Scheme)
+	if err != nil {
+		return err
+	}
+	if meta.IsListType(obj) {
+		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	}
+	for {
+		if c.opts.ReaderFailOnMissingInformer && c.kinds.Get(gvk) == nil {
+			return &cache.ErrResourceNotCached{GVK: gvk}
+		}
+		k, err := c.at(gvk)
+		if err != nil {
+			return err
+		}
+		g := k.now.Load()
+		if err := from(g); !g.retired.Load() {
+			return g.explain(err)
+		}
+	}
+}
+
+// GetInformer returns an informer that stays when the kind moves.
+func (c *followingCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	gvk, err := crapiutil.GVKForObject(obj, c.opts.Scheme)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		k, err := c.at(gvk)
+		if err != nil {
+			return nil, err
+		}
+		g := k.now.Load()
+		up, err := g.GetInformer(ctx, obj, opts...)
+		if err != nil && !g.retired.Load() {
+			return nil, g.explain(err)
+		}
+		if i := k.informer(g, formOf(obj), up); i != nil {
+			return i, nil
+		}
+	}
+}
+
+// GetInformerForKind is GetInformer for a kind of the scheme.
+func (c *followingCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
+	made, err := c.opts.Scheme.New(gvk)
+	if err != nil {
+		return nil, err
+	}
+	obj, ok := made.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("%T is not a client.Object", made)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(gvk) // a type may have several kinds
+	return c.GetInformer(ctx, obj, opts...)
+}
+
+// RemoveInformer removes the informer of a kind in one form. It waits for nothing.
+func (c *followingCache) RemoveInformer(ctx context.Context, obj client.Object) error {
+	gvk, err := crapiutil.GVKForObject(obj, c.opts.Scheme)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.kinds.Get(gvk)
+	if k == nil {
+		return nil
+	}
+	left, err := k.remove(ctx, formOf(obj))
+	if !left { // the next informer looks the kind up anew
+		c.kinds.Delete(gvk)
+		k.end()
+	}
+	return err
+}
+
+// IndexField adds an index, which stays when the kind moves.
+func (c *followingCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	gvk, err := crapiutil.GVKForObject(obj, c.opts.Scheme)
+	if err != nil {
+		return err
+	}
+	k, err := c.at(gvk)
+	if err != nil {
+		return err
+	}
+	form := formOf(obj)
+	return k.addIndex(&index{form, func(g *generation) error { return g.IndexField(ctx, k.object(form), field, extract) }})
+}
+
+// Start runs the cache until ctx ends.
+func (c *followingCache) Start(ctx context.Context) error {
+	c.mu.Lock()
+	if c.ctx != nil {
+		c.mu.Unlock()
+		return errors.New("informer already started")
+	}
+	c.ctx = ctx
+	for _, k := range c.kinds.All() {
+		k.start(ctx)
+	}
+	c.mu.Unlock()
+	close(c.started)
+	c.follow(ctx)
+	for c.running.Load() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+// follow rings for all kinds whenever the served API has changed, until ctx ends. It asks the mapper nothing
+// else.
+func (c *followingCache) follow(ctx context.Context) {
+	for seen := c.mapper.Generation() - 1; ctx.Err() == nil; {
+		changed := c.mapper.Changed()
+		if now := c.mapper.Generation(); now != seen {
+			seen = now
+			for _, k := range c.kinds.All() {
+				k.ring()
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// WaitForCacheSync waits until all that there is now has synced.
+func (c *followingCache) WaitForCacheSync(ctx context.Context) bool {
+	select {
+	case <-c.started:
+	case <-ctx.Done():
+		return false
+	}
+	var synced []toolscache.InformerSynced
+	for _, k := range c.kinds.All() {
+		synced = append(synced, func() bool { return k.now.Load().synced() })
+	}
+	return toolscache.WaitForCacheSync(ctx.Done(), synced...)
+}
+
+// NeedLeaderElection returns false: the cache runs on every replica.
+func (c *followingCache) NeedLeaderElection() bool { return false }
+
+// run runs f in a goroutine that Start waits for.
+func (c *followingCache) run(f func()) {
+	c.running.Add(1)
+	go func() {
+		defer c.running.Add(-1)
+		f()
+	}()
+}

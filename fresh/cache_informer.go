@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fresh
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// informer is what programs get. It stays when its kind moves. The kind's mu guards what changes.
+type informer struct {
+	cache.Informer // the first of upstream's, for methods that we do not know
+	k              *kind
+	form           form
+	public         cache.Informer // this, or a sharedInformer with it
+	at             registered     // without a registration: the present generation, and its informer
+	handlers       []*handler
+}
+
+func newInformer(k *kind, of form, up cache.Informer, g *generation) *informer {
+	i := &informer{Informer: up, k: k, form: of, at: registered{up: up, g: g}}
+	i.public = i
+	if shared, ok := up.(toolscache.SharedIndexInformer); ok {
+		i.public = &sharedInformer{i, deeper{deepest{shared}}}
+	}
+	return i
+}
+
+func (i *informer) present() registered {
+	i.k.mu.Lock()
+	defer i.k.mu.Unlock()
+	return i.at
+}
+
+// move moves the informer to another generation, which has it, and then each handler by itself. The caller
+// holds the kind's mu.
+func (i *informer) move(ctx context.Context, next *generation) {
+	up, err := next.get(ctx, i.form)
+	if err != nil {
+		return
+	}
+	i.at = registered{up: up, g: next}
+	for _, h := range i.handlers {
+		go func() {
+			if err := h.settle(); err != nil {
+				log.Log.WithName("fresh").Error(err, "A handler does not follow its kind", "kind", i.k.gvk.String())
+			}
+		}()
+	}
+}
+
+// add adds a handler, which stays when the kind moves. register is one of upstream's methods.
+func (i *informer) add(
+	to toolscache.ResourceEventHandler, register func(cache.Informer, toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error),
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	h := &handler{i: i, to: to, register: register, knows: map[identity]any{}}
+	i.k.mu.Lock()
+	i.handlers = append(i.handlers, h)
+	i.k.mu.Unlock()
+	if err := h.settle(); err != nil {
+		i.forget(h)
+		return nil, err
+	}
+	h.ResourceEventHandlerRegistration = h.at.Load().ResourceEventHandlerRegistration
+	return h, nil
+}
+
+func (i *informer) forget(h *handler) {
+	i.k.mu.Lock()
+	defer i.k.mu.Unlock()
+	i.handlers = slices.DeleteFunc(i.handlers, func(other *handler) bool { return other == h })
+}
+
+func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.add(h, cache.Informer.AddEventHandler)
+}
+
+func (i *informer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.add(h, func(up cache.Informer, h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+		return up.AddEventHandlerWithResyncPeriod(h, resync)
+	})
+}
+
+func (i *informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+	return i.add(h, func(up cache.Informer, h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+		return up.AddEventHandlerWithOptions(h, options)
+	})
+}
+
+func (i *informer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
+	h, ok := handle.(*handler)
+	if !ok || h.i != i {
+		return errors.New("the registration is not of this informer")
+	}
+	i.forget(h)
+	return h.remove()
+}
+
+func (i *informer) AddIndexers(indexers toolscache.Indexers) error {
+	return i.k.addIndex(&index{i.form, func(g *generation) error {
+		up, err := g.get(context.Background(), i.form)
+		if err != nil {
+			return err
+		}
+		return up.AddIndexers(indexers)
+	}})
+}
+
+func (i *informer) HasSynced() bool { return i.present().up.HasSynced() }
+func (i *informer) IsStopped() bool { return i.present().up.IsStopped() }
+
+// sharedInformer is an informer that is a SharedIndexInformer, as upstream's is for one namespace or all.
+type sharedInformer struct {
+	*informer
+	deeper
+}
+
+// The methods of informer come first, because those of the embedded one are deeper.
+type (
+	deeper  struct{ deepest }
+	deepest struct{ toolscache.SharedIndexInformer }
+)
+
+// present is the informer of the present generation, or the first if that has several.
+func (s *sharedInformer) present() toolscache.SharedIndexInformer {
+	if now, ok := s.informer.present().up.(toolscache.SharedIndexInformer); ok {
+		return now
+	}
+	return s.SharedIndexInformer
+}
+
+func (s *sharedInformer) GetStore() toolscache.Store     { return s.GetIndexer() }
+func (s *sharedInformer) GetIndexer() toolscache.Indexer { return store{s.present().GetIndexer(), s} }
+func (s *sharedInformer) LastSyncResourceVersion() string {
+	return s.present().LastSyncResourceVersion()
+}
+
+// store is the store of the present informer, also for who keeps it.
+type store struct {
+	toolscache.Indexer // for what writes
+	s                  *sharedInformer
+}
+
+func (x store) now() toolscache.Indexer                   { return x.s.present().GetIndexer() }
+func (x store) List() []any                               { return x.now().List() }
+func (x store) ListKeys() []string                        { return x.now().ListKeys() }
+func (x store) Get(obj any) (any, bool, error)            { return x.now().Get(obj) }
+func (x store) GetByKey(key string) (any, bool, error)    { return x.now().GetByKey(key) }
+func (x store) Index(name string, obj any) ([]any, error) { return x.now().Index(name, obj) }
+func (x store) ByIndex(name, value string) ([]any, error) { return x.now().ByIndex(name, value) }
+func (x store) GetIndexers() toolscache.Indexers          { return x.now().GetIndexers() }
+func (x store) IndexKeys(name, value string) ([]string, error) {
+	return x.now().IndexKeys(name, value)
+}
+func (x store) ListIndexFuncValues(name string) []string {
+	return x.now().ListIndexFuncValues(name)
+}
+func (x store) AddIndexers(added toolscache.Indexers) error { return x.s.AddIndexers(added) }

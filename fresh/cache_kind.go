@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fresh
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/freshmapper/freshmapper/internal/follow"
+)
+
+// kind is what a cache has of one kind. Its generation is right for the path of the kind.
+type kind struct {
+	c       *followingCache
+	gvk     schema.GroupVersionKind
+	now     atomic.Pointer[generation] // replaced by swap alone
+	changes atomic.Int64               // moves when the present generation gets or loses an informer or an index
+	bell    chan struct{}              // of size 1: there may be another path
+	end     func()                     // ends it; start writes it
+
+	// Only follow and what it calls use these.
+	said  string    // why the kind could not be followed
+	moved time.Time // when it was last found at another path
+
+	mu        sync.Mutex // guards the rest
+	informers map[form]*informer
+	indexes   []*index
+}
+
+// index is a call of IndexField or AddIndexers.
+type index struct {
+	form form
+	add  func(*generation) error
+}
+
+// form is how objects are represented. Upstream has an informer for each.
+type form int
+
+const (
+	structured form = iota
+	whole
+	metadata
+)
+
+func formOf(obj runtime.Object) form {
+	switch obj.(type) {
+	case runtime.Unstructured:
+		return whole
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		return metadata
+	}
+	return structured
+}
+
+// object returns an object of the kind in a form.
+func (k *kind) object(of form) client.Object {
+	var obj client.Object = &unstructured.Unstructured{}
+	switch of {
+	case metadata:
+		obj = &metav1.PartialObjectMetadata{}
+	case structured:
+		made, _ := k.c.opts.Scheme.New(k.gvk)
+		obj, _ = made.(client.Object)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(k.gvk)
+	return obj
+}
+
+func newKind(c *followingCache, gvk schema.GroupVersionKind, mapping *meta.RESTMapping) (*kind, error) {
+	k := &kind{c: c, gvk: gvk, bell: make(chan struct{}, 1), informers: map[form]*informer{}}
+	k.end = func() { k.now.Load().end() }
+	first, err := newGeneration(k, mapping)
+	k.now.Store(first)
+	return k, err
+}
+
+// ring makes the kind look for another path. It never blocks.
+func (k *kind) ring() {
+	select {
+	case k.bell <- struct{}{}:
+	default:
+	}
+}
+
+// start starts the present generation, and follows the kind until ctx ends or end is called.
+func (k *kind) start(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	k.end = func() {
+		k.now.Load().end()
+		cancel()
+	}
+	k.now.Load().start(ctx)
+	k.c.run(func() { k.follow(ctx) })
+}
+
+const (
+	// pace is the least time from one generation of a kind to the next.
+	pace = time.Second
+	// patience is how long a kind waits that can have no right generation, if nothing else happens; and how
+	// long after a kind has moved one of several API servers may still show where it was before.
+	patience = 30 * time.Second
+)
+
+// follow moves the kind each time that there is another path.
+func (k *kind) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		var again <-chan time.Time
+		if target := k.target(); target != nil {
+			began := time.Now()
+			if err := k.move(ctx, target); err != nil {
+				k.cannot(target, err)
+				again = time.After(patience)
+			} else {
+				again = time.After(0)
+			}
+			pause(ctx, pace-time.Since(began))
+		}
+		select {
+		case <-k.bell:
+		case <-again:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// target returns the mapping that the kind is known to have, if its present generation is not, or no longer,
+// right for it.
+func (k *kind) target() *meta.RESTMapping {
+	g := k.now.Load()
+	now, err := k.c.mapper.Now(k.gvk)
+	if meta.IsNoMatchError(err) {
+		g.lost.Store(true) // once the kind is back, it is listed at once
+	}
+	if err != nil || !follow.Differ(now, g.mapping) && !g.lost.Load() {
+		return nil
+	}
+	return now
+}
+
+// move makes a generation with a mapping the present one, as soon as that has all that the present one has
+// and is synced. It gives up if ctx ends, or if the kind is not at that path. The error is why there can be
+// no such generation.
+func (k *kind) move(ctx context.Context, mapping *meta.RESTMapping) error {
+	began, old := time.Now(), k.now.Load()
+	g, err := newGeneration(k, mapping)
+	if err != nil {
+		return err
+	}
+	g.start(ctx)
+	for swapped := false; !swapped; {
+		seen := k.changes.Load()
+		err := k.fill(ctx, g)
+		if err != nil || !k.awaitSync(ctx, g) || !k.confirmed(ctx, g, began) {
+			g.end()
+			return err
+		}
+		swapped = k.swap(ctx, g, seen)
+	}
+	if k.said = ""; follow.Differ(old.mapping, mapping) {
+		k.moved = time.Now()
+	}
+	k.c.mapper.Count("cache")
+	log.Log.WithName("fresh").Info("The cache follows a kind", "kind", k.gvk.String(),
+		"oldResource", old.mapping.Resource.Resource, "oldScope", old.mapping.Scope.Name(), "resource", mapping.Resource.Resource, "scope", mapping.Scope.Name())
+	old.retire(ctx)
+	return nil
+}
+
+// fill gives a generation the indexes and informers that the present one has, and takes others from it.
+func (k *kind) fill(ctx context.Context, g *generation) (err error) {
+	k.mu.Lock()
+	indexes, forms := slices.Clone(k.indexes), k.now.Load().forms()
+	k.mu.Unlock()
+	for _, form := range g.forms() {
+		if !slices.Contains(forms, form) {
+			err = errors.Join(err, g.remove(ctx, form))
+		}
+	}
+	for _, form := range forms {
+		_, failed := g.get(ctx, form)
+		err = errors.Join(err, failed)
+	}
+	for _, x := range indexes {
+		err = errors.Join(err, g.index(x))
+	}
+	return err
+}
+
+// awaitSync waits until a generation has synced. It returns false if ctx ends, or if the kind is not, or no
+// longer, at the path of the generation.
+func (k *kind) awaitSync(ctx context.Context, g *generation) bool {
+	for wait := 10 * time.Millisecond; !g.synced(); wait = min(2*wait, pace) {
+		pause(ctx, wait)
+		if g.lost.Load() || !k.isAt(ctx, g) {
+			return false
+		}
+		if err := g.failure(); err != nil {
+			k.cannot(g.mapping, err)
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// isAt reports whether the kind is known to be at the path of a generation that is not the present one.
+func (k *kind) isAt(ctx context.Context, g *generation) bool {
+	target := k.target()
+	return ctx.Err() == nil && target != nil && !follow.Differ(target, g.mapping)
+}
+
+// cannot logs why the kind can't be followed, once for each reason.
+func (k *kind) cannot(mapping *meta.RESTMapping, err error) {
+	if err.Error() == k.said {
+		return
+	}
+	k.said = err.Error()
+	log.Log.WithName("fresh").Error(err, "The cache keeps what it has of a kind, because it cannot follow it to another path", "kind", k.gvk.String(),
+		"resource", mapping.Resource.Resource, "scope", mapping.Scope.Name())
+}
+
+// confirmed reports whether the kind is at the path of a generation. One of several API servers may be
+// behind: so if the kind has moved just before, a second read, a second after the first, has to show the
+// same. If the mapper may not read, what is known counts.
+func (k *kind) confirmed(ctx context.Context, g *generation, began time.Time) bool {
+	if time.Since(k.moved) > patience {
+		return true
+	}
+	pause(ctx, pace-time.Since(began))
+	_, _ = k.c.mapper.Confirm(ctx, k.gvk, false)
+	return k.isAt(ctx, g)
+}
+
+// swap makes a generation the present one, unless there were changes since those that it has seen, and reports
+// that. Nobody waits for handlers, which may block.
+func (k *kind) swap(ctx context.Context, next *generation, seen int64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.changes.Load() != seen || !next.synced() {
+		return false
+	}
+	k.now.Swap(next).retired.Store(true)
+	for _, i := range k.informers {
+		i.move(ctx, next)
+	}
+	return true
+}
+
+// informer returns the informer of a form; nil if the generation is no longer the present one. up is what
+// that has.
+func (k *kind) informer(g *generation, of form, up cache.Informer) cache.Informer {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if g.retired.Load() {
+		return nil
+	}
+	if k.informers[of] == nil {
+		k.informers[of] = newInformer(k, of, up, g)
+	}
+	return k.informers[of].public
+}
+
+// remove removes the informer of a form, and reports whether others are left.
+func (k *kind) remove(ctx context.Context, of form) (left bool, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	g := k.now.Load()
+	delete(k.informers, of)
+	k.indexes = slices.DeleteFunc(k.indexes, func(x *index) bool { return x.form == of })
+	err = g.remove(ctx, of)
+	k.changes.Add(1)
+	return len(g.forms()) > 0, err
+}
+
+// addIndex adds an index to the kind, now and in each generation to come.
+func (k *kind) addIndex(x *index) error {
+	for {
+		g := k.now.Load()
+		err := g.index(x)
+		k.mu.Lock()
+		same := k.now.Load() == g
+		if same && err == nil {
+			k.indexes = append(k.indexes, x)
+			k.changes.Add(1)
+		}
+		k.mu.Unlock()
+		if same {
+			return err
+		}
+	}
+}
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fresh
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	crapiutil "sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/freshmapper/freshmapper/internal/follow"
+)
+
+// NewClient is client.New for a client that follows its mapper: options.Mapper, or a
+// *DynamicRESTMapper of its own if that is nil. It fits into NewClient of ctrl.Options. It sends no
+// request. Its errors are upstream's.
+//
+// A read that meets a wrong path is sent once more, to the right one. A write is sent once more only if
+// the server cannot have executed the first, and only to the same scope.
+func NewClient(config *rest.Config, options client.Options) (client.Client, error) {
+	c, err := newFollowing(config, &options)
+	switch {
+	case err != nil:
+		return nil, err
+	case c == nil:
+		return newOther(config, options)
+	}
+	return c, nil
+}
+
+// NewWithWatch is client.NewWithWatch for a client that follows its mapper, as NewClient has it. What
+// options say of writes holds on every release of controller-runtime.
+func NewWithWatch(config *rest.Config, options client.Options) (client.WithWatch, error) {
+	c, err := newFollowing(config, &options)
+	switch {
+	case err != nil:
+		return nil, err
+	case c == nil:
+		return newOtherWithWatch(config, options)
+	}
+	return followingWatch{c}, nil
+}
+
+// newFollowing returns nil if the mapper is not one that is followed.
+func newFollowing(config *rest.Config, options *client.Options) (*followingClient, error) {
+	if config == nil {
+		return nil, nil // upstream has the error
+	}
+	own := options.HTTPClient == nil
+	_, err := follow.Defaults(config, &options.HTTPClient, &options.Scheme)
+	if err == nil && options.Mapper == nil {
+		options.Mapper, err = mapperOf(config, options.HTTPClient, own)
+	}
+	if err != nil {
+		return nil, err
+	}
+	mapper := follow.Of(options.Mapper, false)
+	if mapper == nil {
+		return nil, nil
+	}
+	c := &followingClient{config: config, options: *options, mapper: mapper, uncached: map[schema.GroupVersionKind]bool{}}
+	if options.Cache != nil && options.Cache.Reader != nil {
+		c.cache = options.Cache
+		for _, obj := range options.Cache.DisableFor {
+			gvk, err := crapiutil.GVKForObject(obj, options.Scheme)
+			if err != nil {
+				return nil, err
+			}
+			c.uncached[gvk] = true
+		}
+	}
+	c.first, err = c.pin()
+	return c, err
+}
+
+// followingClient sends each request through a client of upstream's that has the right mapping.
+type followingClient struct {
+	config  *rest.Config
+	options client.Options
+	mapper  *follow.Mapper
+	first   *pinned                                      // for the kinds that have not moved since it was made
+	moved   follow.Map[schema.GroupVersionKind, *pinned] // for the others
+	mu      sync.Mutex                                   // held to replace one of these; no request is sent meanwhile
+
+	cache    *client.CacheOptions // nil: nothing is read from a cache
+	uncached map[schema.GroupVersionKind]bool
+}
+
+// pinned is a client of upstream's, and the mappings that it has.
+type pinned struct {
+	client.Client
+	pins     *pins
+	watching func() (client.WithWatch, error) // a client of upstream's that watches with them
+	leave    func(schema.GroupVersionKind)    // removes the handlers that it has left at the cache
+}
+
+// pin returns a client of upstream's that keeps the first mapping of each kind.
+func (c *followingClient) pin() (p *pinned, err error) {
+	options := c.options
+	p = &pinned{pins: &pins{RESTMapper: options.Mapper, lookup: c.mapper.Mapping}, leave: func(schema.GroupVersionKind) {}}
+	options.Mapper = p.pins
+	if c.cache != nil {
+		if has, ok := c.cache.Reader.(interface {
+			View() (client.Reader, func(schema.GroupVersionKind))
+		}); ok {
+			viewed := *c.cache
+			viewed.Reader, p.leave = has.View()
+			options.Cache = &viewed
+		}
+	}
+	p.watching = sync.OnceValues(func() (client.WithWatch, error) { return client.NewWithWatch(c.config, options) })
+	p.Client, err = client.New(c.config, options)
+	return p, err
+}
+
+// pins is a mapper that keeps the first mapping of each kind in a version.
+type pins struct {
+	meta.RESTMapper
+	lookup func(schema.GroupVersionKind) (*meta.RESTMapping, error)
+	first  follow.Map[schema.GroupVersionKind, *meta.RESTMapping]
+}
+
+func (p *pins) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if len(versions) != 1 {
+		return p.RESTMapper.RESTMapping(gk, versions...)
+	}
+	gvk := gk.WithVersion(versions[0])
+	if first := p.first.Get(gvk); first != nil {
+		return first, nil
+	}
+	mapping, err := p.lookup(gvk)
+	if err != nil {
+		return nil, err
+	}
+	return p.first.LoadOrStore(gvk, mapping), nil
+}
+
+// of returns the client for a kind.
+func (c *followingClient) of(gvk schema.GroupVersionKind) *pinned {
+	return cmp.Or(c.moved.Get(gvk), c.first)
+}
+
+// at returns the client that has the present mapping of a kind, and that mapping: the one that a request is
+// judged by is the one that it is sent with.
+func (c *followingClient) at(gvk schema.GroupVersionKind) (*pinned, *meta.RESTMapping, error) {
+	now, err := c.mapper.Mapping(gvk)
+	if err != nil {
+		return nil, nil, err
+	}
+	has := c.of(gvk)
+	used := has.pins.first.LoadOrStore(gvk, now)
+	if !follow.Differ(used, now) {
+		return has, used, nil
+	}
+	next, err := c.replace(gvk, has)
+	if err != nil {
+		return nil, nil, err
+	}
+	if next.pins.first.LoadOrStore(gvk, now) == now {
+		c.mapper.Count("client")
+		log.Log.WithName("fresh").Info("The client follows a kind to another path", "kind", gvk.String(),
+			"oldResource", used.Resource.Resource, "oldScope", used.Scope.Name(), "resource", now.Resource.Resource, "scope", now.Scope.Name())
+	}
+	return next, next.pins.first.Get(gvk), nil
+}
+
+// replace returns a new client for a kind, which has no mapping yet, instead of one that has an old mapping.
+func (c *followingClient) replace(gvk schema.GroupVersionKind, has *pinned) (*pinned, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other := c.of(gvk); other != has {
+		return other, nil
+	}
+	next, err := c.pin()
+	if err == nil {
+		c.moved.Store(gvk, next)
+		has.leave(gvk)
+	}
+	return next, err
+}
+
+// access says what a request does.
+type access int
+
+const (
+	reads access = iota
+	lists
+	writes
+)
+
+// send sends a request, and once more if its path was certainly wrong and another one is right. namespace is
+// what the caller has named, "" if nothing.
+func (c *followingClient) send(ctx context.Context, obj any, does access, namespace string, request func(*pinned) error) error {
+	gvk, err := c.kindOf(obj)
+	if err != nil {
+		return request(c.first) // which has upstream's error
+	}
+	at, used, err := c.at(gvk)
+	if err == nil && does == writes && c.mapper.Refuses(used, namespace) != "" {
+		at, used, err = c.recheck(ctx, used, namespace)
+	}
+	if err != nil {
+		return err
+	}
+	err = request(at)
+	doubt := follow.DoubtOf(err)
+	if list, ok := obj.(runtime.Object); ok && does == lists {
+		doubt = follow.DoubtOfList(used, list, err)
+	}
+	if doubt != follow.Contradiction {
+		c.mapper.Remember(used)
+	}
+	now, unproven := c.mapper.Moved(ctx, used, doubt)
+	switch {
+	case meta.IsNoMatchError(unproven) && !c.mapper.Remembers(gvk):
+		return unproven // as for a client that is made now
+	case err == nil && unproven != nil && namespace != "":
+		return fmt.Errorf("the server lists %s of all namespaces, and not of %q, and why could not be found out: %w", used.Resource.Resource, namespace, unproven)
+	case now == nil || does == writes && now.Scope.Name() != used.Scope.Name():
+		return err
+	}
+	if at, _, failed := c.at(gvk); failed == nil {
+		if again := request(at); err == nil || follow.DoubtOf(again) != follow.Contradiction {
+			return again
+		}
+	}
+	return err
+}
+
+// recheck returns what at returns, after the mapper has confirmed a mapping with which a write must not be
+// sent. It returns an error, a 404, if that still is so.
+func (c *followingClient) recheck(ctx context.Context, used *meta.RESTMapping, namespace string) (*pinned, *meta.RESTMapping, error) {
+	_, _ = c.mapper.Moved(ctx, used, follow.Contradiction)
+	at, used, err := c.at(used.GroupVersionKind)
+	if err != nil {
+		return nil, nil, err
+	}
+	if why := c.mapper.Refuses(used, namespace); why != "" {
+		refused := apierrors.NewNotFound(used.Resource.GroupResource(), "")
+		refused.ErrStatus.Message = why
+		return nil, nil, refused
+	}
+	return at, used, nil
+}
+
+// kindOf returns the kind of an object, of the objects in a list, or of an apply configuration.
+func (c *followingClient) kindOf(obj any) (gvk schema.GroupVersionKind, err error) {
+	switch obj := obj.(type) {
+	case runtime.Object:
+		gvk, err = crapiutil.GVKForObject(obj, c.options.Scheme)
+		if err == nil && meta.IsListType(obj) {
+			gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+		}
+		return gvk, err
+	case interface {
+		GetKind() *string
+		GetAPIVersion() *string
+	}:
+		gv, err := schema.ParseGroupVersion(ptr.Deref(obj.GetAPIVersion(), ""))
+		return gv.WithKind(ptr.Deref(obj.GetKind(), "")), err
+	}
+	return gvk, fmt.Errorf("%T has no kind", obj)
+}
+
+// cached returns the client through which an object is read from the cache, or nil.
+func (c *followingClient) cached(obj runtime.Object) client.Reader {
+	if c.cache == nil {
+		return nil
+	}
+	if _, ok := obj.(runtime.Unstructured); ok && !c.cache.Unstructured {
+		return nil
+	}
+	if len(c.uncached)+len(c.moved.All()) == 0 {
+		return c.first
+	}
+	gvk, err := c.kindOf(obj)
+	if err != nil || c.uncached[gvk] {
+		return nil
+	}
+	return c.of(gvk)
+}
+
+// followingWatch is a followingClient with Watch.
+type followingWatch struct{ *followingClient }
+
+func (c followingWatch) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watching watch.Interface, err error) {
+	err = c.send(ctx, list, reads, "", func(u *pinned) error {
+		with, err := u.watching()
+		if err == nil {
+			watching, err = with.Watch(ctx, list, opts...)
+		}
+		return err
+	})
+	return watching, err
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fresh
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// NewNamespacedClient is client.NewNamespacedClient for a client that follows its mapper, whatever
+// wraps that: its writes never reach a kind that was namespaced and has become cluster-wide, and its
+// lists never return what is in other namespaces. Around any other client it is the same as upstream's.
+func NewNamespacedClient(c client.Client, ns string) client.Client {
+	return &followingNamespaced{client.NewNamespacedClient(c, ns), ns}
+}
+
+// followingNamespaced notes its namespace in the context of each list and write: upstream's client
+// leaves it out of what it sends for a kind that it takes for cluster-wide.
+type followingNamespaced struct {
+	client.Client
+	namespace string
+}
+
+// forNamespace is the key of the namespace that a request is for, whatever scope its kind has.
+type forNamespace struct{}
+
+func namespaceOf(ctx context.Context) string {
+	namespace, _ := ctx.Value(forNamespace{}).(string)
+	return namespace
+}
+
+func (n *followingNamespaced) in(ctx context.Context) context.Context {
+	return context.WithValue(ctx, forNamespace{}, n.namespace)
+}
+func (n *followingNamespaced) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return n.Client.List(n.in(ctx), list, opts...)
+}
+func (n *followingNamespaced) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	return n.Client.Create(n.in(ctx), obj, opts...)
+}
+func (n *followingNamespaced) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	return n.Client.Update(n.in(ctx), obj, opts...)
+}
+func (n *followingNamespaced) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	return n.Client.Patch(n.in(ctx), obj, patch, opts...)
+}
+func (n *followingNamespaced) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	return n.Client.Delete(n.in(ctx), obj, opts...)
+}
+func (n *followingNamespaced) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
+	return n.Client.DeleteAllOf(n.in(ctx), obj, opts...)
+}
+func (n *followingNamespaced) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	return n.Client.Apply(n.in(ctx), obj, opts...)
+}
+func (n *followingNamespaced) Status() client.SubResourceWriter { return n.SubResource("status") }
+func (n *followingNamespaced) SubResource(name string) client.SubResourceClient {
+	return &namespacedSubResource{n.Client.SubResource(name), n}
+}
+
+type namespacedSubResource struct {
+	client.SubResourceClient
+	n *followingNamespaced
+}
+
+func (s *namespacedSubResource) Create(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceCreateOption) error {
+	return s.SubResourceClient.Create(s.n.in(ctx), obj, sub, opts...)
+}
+func (s *namespacedSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	return s.SubResourceClient.Update(s.n.in(ctx), obj, opts...)
+}
+func (s *namespacedSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	return s.SubResourceClient.Patch(s.n.in(ctx), obj, patch, opts...)
+}
+func (s *namespacedSubResource) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+	return s.SubResourceClient.Apply(s.n.in(ctx), obj, opts...)
+}

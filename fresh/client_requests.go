@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fresh
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	crapiutil "sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// What a client can do, each with the same method of upstream's.
+
+func (c *followingClient) Scheme() *runtime.Scheme     { return c.options.Scheme }
+func (c *followingClient) RESTMapper() meta.RESTMapper { return c.options.Mapper }
+func (c *followingClient) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
+	return crapiutil.GVKForObject(obj, c.options.Scheme)
+}
+
+func (c *followingClient) IsObjectNamespaced(obj runtime.Object) (bool, error) {
+	gvk, err := c.kindOf(obj)
+	if err != nil {
+		return false, err
+	}
+	mapping, err := c.mapper.Mapping(gvk)
+	if err != nil {
+		return false, fmt.Errorf("failed to get restmapping: %w", err)
+	}
+	return mapping.Scope.Name() != meta.RESTScopeNameRoot, nil
+}
+
+func (c *followingClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if cached := c.cached(obj); cached != nil {
+		return cached.Get(ctx, key, obj, opts...)
+	}
+	return c.send(ctx, obj, reads, "", func(u *pinned) error { return u.Get(ctx, key, obj, opts...) })
+}
+
+func (c *followingClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if cached := c.cached(list); cached != nil {
+		return cached.List(ctx, list, opts...)
+	}
+	in := (&client.ListOptions{}).ApplyOptions(opts).Namespace
+	return c.send(ctx, list, lists, cmp.Or(in, namespaceOf(ctx)), func(u *pinned) error { return u.List(ctx, list, opts...) })
+}
+
+func (c *followingClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	return c.write(ctx, obj, func(u *pinned) error { return u.Create(ctx, obj, opts...) })
+}
+func (c *followingClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	return c.write(ctx, obj, func(u *pinned) error { return u.Update(ctx, obj, opts...) })
+}
+func (c *followingClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	return c.write(ctx, obj, func(u *pinned) error { return u.Patch(ctx, obj, patch, opts...) })
+}
+func (c *followingClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	return c.write(ctx, obj, func(u *pinned) error { return u.Delete(ctx, obj, opts...) })
+}
+
+func (c *followingClient) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
+	in := (&client.DeleteAllOfOptions{}).ApplyOptions(opts).Namespace
+	return c.send(ctx, obj, writes, cmp.Or(in, namespaceOf(ctx)), func(u *pinned) error { return u.DeleteAllOf(ctx, obj, opts...) })
+}
+
+func (c *followingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+	return c.write(ctx, obj, func(u *pinned) error { return u.Apply(ctx, obj, opts...) })
+}
+
+// write sends a write of one object.
+func (c *followingClient) write(ctx context.Context, obj any, request func(*pinned) error) error {
+	namespace := ""
+	switch obj := obj.(type) {
+	case interface{ GetNamespace() string }:
+		namespace = obj.GetNamespace()
+	case interface{ GetNamespace() *string }:
+		namespace = ptr.Deref(obj.GetNamespace(), "")
+	}
+	return c.send(ctx, obj, writes, cmp.Or(namespace, namespaceOf(ctx)), request)
+}
+
+func (c *followingClient) Status() client.SubResourceWriter { return c.SubResource("status") }
+func (c *followingClient) SubResource(name string) client.SubResourceClient {
+	return &followingSubResource{c, name}
+}
+
+type followingSubResource struct {
+	c    *followingClient
+	name string
+}
+
+func (s *followingSubResource) Get(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceGetOption) error {
+	return s.c.send(ctx, obj, reads, "", func(u *pinned) error { return u.SubResource(s.name).Get(ctx, obj, sub, opts...) })
+}
+func (s *followingSubResource) Create(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceCreateOption) error {
+	return s.c.write(ctx, obj, func(u *pinned) error { return u.SubResource(s.name).Create(ctx, obj, sub, opts...) })
+}
+func (s *followingSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	return s.c.write(ctx, obj, func(u *pinned) error { return u.SubResource(s.name).Update(ctx, obj, opts...) })
+}
+func (s *followingSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	return s.c.write(ctx, obj, func(u *pinned) error { return u.SubResource(s.name).Patch(ctx, obj, patch, opts...) })
+}
+func (s *followingSubResource) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+	return s.c.write(ctx, obj, func(u *pinned) error { return u.SubResource(s.name).Apply(ctx, obj, opts...) })
+}

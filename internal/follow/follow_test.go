@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package follow_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/follow"
+)
+
+var things = schema.GroupResource{Group: "example.com", Resource: "things"}
+
+func TestDoubtOf(t *testing.T) {
+	text := func(code int, body string) error { // as client-go makes an error of text
+		return apierrors.NewGenericServerResponse(code, "GET", things, "one", body, 0, true)
+	}
+	for _, c := range []struct {
+		name string
+		err  error
+		want follow.Doubt
+	}{
+		{"no error", nil, follow.None},
+		{"an object that is not there", apierrors.NewNotFound(things, "one"), follow.Slight},
+		{"the same, wrapped", fmt.Errorf("get it: %w", apierrors.NewNotFound(things, "one")), follow.Slight},
+		{"the server's own text for a path that it does not serve", text(http.StatusNotFound, "404 page not found"), follow.Contradiction},
+		{"a gateway's text", text(http.StatusNotFound, "no such service"), follow.Slight},
+		{"a Status without details, from Kubernetes 1.38 on", &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}}, follow.Contradiction},
+		{"details without a name", apierrors.NewNotFound(things, ""), follow.Contradiction},
+		{"client-go refuses to send a request without a namespace", errors.New("an empty namespace may not be set when a resource name is provided"), follow.Contradiction},
+		{"forbidden", apierrors.NewForbidden(things, "one", nil), follow.None},
+		{"an outage", text(http.StatusServiceUnavailable, "404 page not found"), follow.None},
+		{"no answer", errors.New("connection refused"), follow.None},
+	} {
+		if got := follow.DoubtOf(c.err); got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestDoubtOfList(t *testing.T) {
+	for _, inNamespace := range []bool{true, false} {
+		scope, item := meta.RESTScope(meta.RESTScopeRoot), metav1.PartialObjectMetadata{}
+		if inNamespace {
+			scope, item.Namespace = meta.RESTScopeNamespace, "ns"
+		}
+		fits := &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{item}}
+		item.Namespace = map[bool]string{false: "ns"}[inNamespace]
+		other := &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{item}}
+		used := &meta.RESTMapping{Scope: scope}
+		if fit, not, empty := follow.DoubtOfList(used, fits, nil), follow.DoubtOfList(used, other, nil),
+			follow.DoubtOfList(used, &metav1.PartialObjectMetadataList{}, nil); fit != follow.None || not != follow.Contradiction || empty != follow.None {
+			t.Errorf("in a namespace: %t: %v, %v, %v", inNamespace, fit, not, empty)
+		}
+	}
+}
+
+// wrapper says that it wraps another mapper, which may be itself.
+type wrapper struct{ meta.RESTMapper }
+
+func (w *wrapper) Unwrap() meta.RESTMapper { return w.RESTMapper }
+
+// Mappers that are not ours are not followed, nor are those that wrap themselves.
+func TestOtherMappers(t *testing.T) {
+	itself := &wrapper{}
+	itself.RESTMapper = itself
+	for name, m := range map[string]meta.RESTMapper{
+		"another": meta.NewDefaultRESTMapper(nil), "a wrapper of another": &wrapper{meta.NewDefaultRESTMapper(nil)},
+		"a wrapper of nothing": &wrapper{}, "a wrapper of itself": itself, "nothing": nil,
+	} {
+		if follow.Of(m, false) != nil {
+			t.Errorf("%s is followed", name)
+		}
+	}
+}
