@@ -6,11 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,10 +50,21 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	}
 	checked := opts
 	checked.Mapper = absentToo{opts.Mapper}
-	if _, err := cache.New(config, checked); err != nil { // it has the errors of the options
+	if _, err := cache.New(named, checked); err != nil { // it has the errors of the options
 		return nil, err
 	}
-	return &followingCache{config: config, opts: opts, mapper: mapper, started: make(chan struct{})}, nil
+	c := &followingCache{config: named, opts: opts, mapper: mapper, started: make(chan struct{}), byObject: map[schema.GroupVersionKind]map[client.Object]cache.ByObject{}}
+	c.kindsOf = follow.Kinds{Scheme: opts.Scheme, Find: crapiutil.GVKForObject}
+	c.opts.DefaultNamespaces = maps.Clone(opts.DefaultNamespaces) // the caller may change what it has given
+	for obj, by := range opts.ByObject {
+		gvk, err := c.kindsOf.Of(obj)
+		if err != nil {
+			return nil, err
+		}
+		by.Namespaces = maps.Clone(by.Namespaces)
+		c.byObject[gvk] = map[client.Object]cache.ByObject{obj: by}
+	}
+	return c, nil
 }
 
 // absentToo is a mapper that has a mapping for a kind that is absent: it may be served later.
@@ -72,11 +84,13 @@ func (m absentToo) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.R
 // None is held while a request is sent or while a function of the program's runs, but for NewInformer of
 // the options. So a transform, an index or a handler may call the cache.
 type followingCache struct {
-	config  *rest.Config
-	opts    cache.Options
-	mapper  *follow.Mapper
-	started chan struct{} // closed by Start
-	running atomic.Int64  // goroutines; a sync.WaitGroup can't have one more while Start waits
+	config   *rest.Config
+	opts     cache.Options
+	byObject map[schema.GroupVersionKind]map[client.Object]cache.ByObject // that of the options, by kind
+	mapper   *follow.Mapper
+	kindsOf  follow.Kinds
+	started  chan struct{} // closed by Start
+	running  atomic.Int64  // goroutines; a sync.WaitGroup can't have one more while Start waits
 
 	mu    sync.Mutex                                 // held to add and remove kinds
 	kinds follow.Map[schema.GroupVersionKind, *kind] // one stays until its last informer is removed
@@ -89,7 +103,10 @@ func (c *followingCache) at(gvk schema.GroupVersionKind) (*kind, error) {
 		return k, nil
 	}
 	mapping, err := c.mapper.Mapping(gvk)
-	if err != nil {
+	switch {
+	case err != nil && len(c.opts.DefaultNamespaces) > 0: // upstream's text differs
+		return nil, fmt.Errorf("failed to get restmapping: %w", err)
+	case err != nil:
 		return nil, err
 	}
 	c.mu.Lock()
@@ -117,17 +134,14 @@ func (c *followingCache) Get(ctx context.Context, key client.ObjectKey, obj clie
 
 // List returns what the kind's present cache has.
 func (c *followingCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.read(list, func(g *generation) error { return g.List(ctx, list, opts...) })
+	return c.read(list, func(g *generation) error { return g.List(ctx, list, g.in(follow.NamespaceOf(ctx), opts)...) })
 }
 
 // read reads from the present generation of a kind, and once more if that is retired meanwhile.
 func (c *followingCache) read(obj runtime.Object, from func(*generation) error) error {
-	gvk, err := crapiutil.GVKForObject(obj, c.opts.Scheme)
+	gvk, err := c.kindsOf.Of(obj)
 	if err != nil {
 		return err
-	}
-	if meta.IsListType(obj) {
-		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
 	}
 	for {
 		if c.opts.ReaderFailOnMissingInformer && c.kinds.Get(gvk) == nil {
@@ -138,15 +152,19 @@ func (c *followingCache) read(obj runtime.Object, from func(*generation) error) 
 			return err
 		}
 		g := k.now.Load()
-		if err := from(g); !g.retired.Load() {
+		err = from(g)
+		switch {
+		case !g.retired.Load():
 			return g.explain(err)
+		case c.kinds.Get(gvk) == nil:
+			return apierrors.NewTimeoutError(fmt.Sprintf("the informer of %s was removed while it was read", gvk), 0)
 		}
 	}
 }
 
 // GetInformer returns an informer that stays when the kind moves.
 func (c *followingCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	gvk, err := crapiutil.GVKForObject(obj, c.opts.Scheme)
+	gvk, err := c.kindsOf.Of(obj)
 	if err != nil {
 		return nil, err
 	}
@@ -156,12 +174,11 @@ func (c *followingCache) GetInformer(ctx context.Context, obj client.Object, opt
 			return nil, err
 		}
 		g := k.now.Load()
-		up, err := g.GetInformer(ctx, obj, opts...)
-		if err != nil && !g.retired.Load() {
+		if _, err := g.GetInformer(ctx, obj, opts...); err != nil && !g.retired.Load() {
 			return nil, g.explain(err)
 		}
-		if i := k.informer(g, formOf(obj), up); i != nil {
-			return i, nil
+		if i, err := k.informer(ctx, g, formOf(obj)); i != nil || err != nil {
+			return i, err
 		}
 	}
 }
@@ -182,7 +199,7 @@ func (c *followingCache) GetInformerForKind(ctx context.Context, gvk schema.Grou
 
 // RemoveInformer removes the informer of a kind in one form. It waits for nothing.
 func (c *followingCache) RemoveInformer(ctx context.Context, obj client.Object) error {
-	gvk, err := crapiutil.GVKForObject(obj, c.opts.Scheme)
+	gvk, err := c.kindsOf.Of(obj)
 	if err != nil {
 		return err
 	}
@@ -202,7 +219,7 @@ func (c *followingCache) RemoveInformer(ctx context.Context, obj client.Object) 
 
 // IndexField adds an index, which stays when the kind moves.
 func (c *followingCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	gvk, err := crapiutil.GVKForObject(obj, c.opts.Scheme)
+	gvk, err := c.kindsOf.Of(obj)
 	if err != nil {
 		return err
 	}

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	crapiutil "sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/freshmapper/freshmapper/internal/follow"
@@ -38,25 +38,21 @@ type generation struct {
 	ctx    context.Context // of start, which writes it
 	cancel func()          // ends it
 
-	mu      sync.Mutex // guards the rest
-	made    map[form][]toolscache.SharedIndexInformer
+	mu      sync.Mutex              // guards the rest
+	made    map[form][]*judge       // one for each of upstream's informers
 	indexed map[*index]func() error // adds an index, once
-	failed  error                   // why the last list or watch failed; nil if it did not
 }
 
 func newGeneration(k *kind, mapping *meta.RESTMapping) (g *generation, err error) {
-	g = &generation{k: k, mapping: mapping, made: map[form][]toolscache.SharedIndexInformer{}, indexed: map[*index]func() error{}, cancel: func() {}}
+	g = &generation{k: k, mapping: mapping, made: map[form][]*judge{}, indexed: map[*index]func() error{}, cancel: func() {}}
 	opts := k.c.opts
 	opts.Mapper = follow.Sole{RESTMapper: opts.Mapper, Mapping: mapping}
-	opts.ByObject = nil
-	for obj, by := range k.c.opts.ByObject {
-		if gvk, err := crapiutil.GVKForObject(obj, opts.Scheme); err != nil || gvk != k.gvk {
-			continue
-		}
+	opts.ByObject = maps.Clone(k.c.byObject[k.gvk])
+	for obj, by := range opts.ByObject {
 		if first := k.now.Load() == nil; first && g.ofCluster() {
 			by.Namespaces = nil // the kind was not served when the options were made
+			opts.ByObject[obj] = by
 		}
-		opts.ByObject = map[client.Object]cache.ByObject{obj: by}
 	}
 	opts.NewInformer = g.newInformer
 	g.Cache, err = cache.New(k.c.config, opts)
@@ -72,31 +68,25 @@ func (g *generation) start(ctx context.Context) {
 			log.Log.WithName("fresh").Error(err, "A cache has ended", "kind", g.k.gvk.String())
 		}
 		if g.retired.Load() { // those who have an informer of it still refer to its store
-			for _, form := range g.forms() {
-				for _, informer := range g.informers(form) {
-					_ = informer.GetStore().Replace(nil, "")
-				}
+			for _, j := range g.judges() {
+				_ = j.informer.GetStore().Replace(nil, "")
 			}
 		}
 	})
 }
 
-// end ends a generation that nobody waits for.
+// end ends a generation that is not, or no longer, the present one. It waits for nothing. Somebody may wait for
+// its informers to sync, also upstream's for several namespaces. So it goes on until they have, with nothing:
+// see list.
 func (g *generation) end() {
 	g.retired.Store(true)
-	g.cancel()
-}
-
-// retire ends a generation that was the present one, and waits for nothing. Somebody may wait for its
-// informers to sync, so it goes on until they have, with nothing: see list.
-func (g *generation) retire(ctx context.Context) {
-	if g.synced() {
+	if g.ctx == nil || g.synced() {
 		g.cancel()
 		return
 	}
 	g.k.c.run(func() {
-		toolscache.WaitForCacheSync(ctx.Done(), g.synced)
-		pause(ctx, time.Second) // for handlers that wait for their first list
+		toolscache.WaitForCacheSync(g.ctx.Done(), g.synced)
+		pause(g.ctx, time.Second) // for handlers that wait for their first list
 		g.cancel()
 	})
 }
@@ -132,42 +122,71 @@ func (g *generation) forms() []form {
 	return slices.Collect(maps.Keys(g.made))
 }
 
-func (g *generation) informers(of form) []toolscache.SharedIndexInformer {
+// judges returns all, or those of some forms.
+func (g *generation) judges(of ...form) (all []*judge) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Clone(g.made[of])
+	for form, judges := range g.made {
+		if len(of) == 0 || slices.Contains(of, form) {
+			all = append(all, judges...)
+		}
+	}
+	return all
 }
 
 // synced reports whether all that the generation has was listed.
 func (g *generation) synced() bool {
-	for _, form := range g.forms() {
-		for _, informer := range g.informers(form) {
-			if !informer.HasSynced() {
-				return false
+	return !slices.ContainsFunc(g.judges(), func(j *judge) bool { return !j.informer.HasSynced() })
+}
+
+// ready reports whether the generation can take the place of another: each of its lists has come or is
+// forbidden, and no fewer have come.
+func (g *generation) ready(old *generation) bool {
+	listed := func(all []*judge) (n int) {
+		for _, j := range all {
+			if j.informer.HasSynced() {
+				n++
 			}
 		}
+		return n
 	}
-	return true
+	all := g.judges()
+	for _, j := range all {
+		if !j.informer.HasSynced() && !apierrors.IsForbidden(j.failure()) {
+			return false
+		}
+	}
+	return listed(all) >= min(len(all), listed(old.judges()))
 }
 
-// note notes how a list or a watch has ended.
-func (g *generation) note(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.failed = err; err == nil {
-		g.lost.Store(false)
-	}
-}
-
+// failure returns why a list or a watch of the generation has failed the last time.
 func (g *generation) failure() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.failed
+	for _, j := range g.judges() {
+		if err := j.failure(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// in returns the options of a list for the namespace of a client for one, "" if it is not through such a client.
+// Upstream finds nothing in a namespace of what is cluster-wide.
+func (g *generation) in(namespace string, opts []client.ListOption) []client.ListOption {
+	if namespace == "" {
+		return opts
+	}
+	if g.ofCluster() {
+		namespace = ""
+	}
+	return append(slices.Clone(opts), client.InNamespace(namespace))
 }
 
 // explain adds why the kind can't be listed to upstream's error, which is that it did not sync in time.
 func (g *generation) explain(err error) error {
-	if failed := g.failure(); failed != nil && apierrors.IsTimeout(err) {
+	if err == nil || !apierrors.IsTimeout(err) {
+		return err
+	}
+	if failed := g.failure(); failed != nil {
 		return fmt.Errorf("%w: %w", err, failed)
 	}
 	return err
@@ -186,7 +205,7 @@ func (g *generation) newInformer(
 	judged.informer = construct(judged.listWatch(), g.k.object(of), resync, indexers)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.made[of] = append(g.made[of], judged.informer)
+	g.made[of] = append(g.made[of], judged)
 	if g.k.now.Load() == g {
 		g.k.changes.Add(1)
 	}
@@ -206,11 +225,25 @@ type judge struct {
 	g        *generation
 	lw       toolscache.ListerWatcherWithContext
 	informer toolscache.SharedIndexInformer
+	failed   atomic.Pointer[error] // why the last list or watch failed; nil if it did not
+	asking   atomic.Bool           // the mapper, because of an event
 }
 
 func (j *judge) listWatch() toolscache.ListerWatcher {
 	return &toolscache.ListWatch{ListWithContextFunc: j.list, WatchFuncWithContext: j.watch}
 }
+
+// note notes how a list or a watch has ended.
+func (j *judge) note(err error) {
+	if err == nil {
+		j.failed.Store(nil)
+		j.g.lost.Store(false)
+		return
+	}
+	j.failed.Store(&err)
+}
+
+func (j *judge) failure() error { return ptr.Deref(j.failed.Load(), nil) }
 
 // list lists. Who waits for an informer that can get no objects would wait for ever. So the first list is
 // empty if the generation is retired, or if a read that began after the server has refused the list shows
@@ -227,40 +260,51 @@ func (j *judge) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 		switch {
 		case err != nil && absent && !j.informer.HasSynced():
 			return empty, nil
-		case err == nil && (now != nil || unproven != nil):
+		case err == nil && (now != nil || unproven != nil || j.keepsOut()):
 			err = j.expired()
 		}
 	}
-	j.g.note(err)
+	j.note(err)
 	return found, err
 }
 
-// watch watches. It ends when an object shows that the kind is not cluster-wide any more.
+// watch watches, unless the generation is retired.
 func (j *judge) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if j.g.retired.Load() {
+		return nil, j.expired()
+	}
 	watching, err := j.lw.WatchWithContext(ctx, opts)
 	if follow.DoubtOf(err) == follow.Contradiction {
 		_, _ = j.contradicted(ctx, err)
 	}
 	if err != nil {
-		j.g.note(err)
+		j.note(err)
 		return watching, err
 	}
-	if j.g.ofCluster() {
-		watching = watch.Filter(drained{watching}, func(event watch.Event) (watch.Event, bool) { return j.sift(ctx, event) })
-	}
-	return drained{watching}, nil
+	return follow.Watched(watching, func(event watch.Event) (watch.Event, bool) { return j.sift(ctx, event) }), nil
 }
 
+// sift ends a watch if an object shows that the kind is not cluster-wide any more. The mapper is asked beside it.
 func (j *judge) sift(ctx context.Context, event watch.Event) (watch.Event, bool) {
-	if !follow.InNamespace(event.Object) {
+	if !j.g.ofCluster() || !follow.HasNamespace(event.Object) {
 		return event, true
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*pace)
-	defer cancel()
-	if now, _ := j.contradicted(ctx, nil); now != nil {
+	if !j.asking.Swap(true) {
+		j.g.k.c.run(func() {
+			_, _ = j.contradicted(ctx, nil)
+			j.asking.Store(false)
+		})
+	}
+	if j.keepsOut() {
 		return watch.Event{Type: watch.Error, Object: &j.expired().ErrStatus}, true
 	}
-	return event, len(j.g.k.c.opts.DefaultNamespaces) == 0 // to a cache of several namespaces others are nothing
+	return event, true
+}
+
+// keepsOut reports whether what is in namespaces must not come in through a cluster-wide path: the kind was
+// namespaced, or the cache is for some namespaces only.
+func (j *judge) keepsOut() bool {
+	return len(j.g.k.c.opts.DefaultNamespaces) > 0 || j.g.k.c.mapper.WasNamespaced(j.g.k.gvk.GroupKind())
 }
 
 // contradicted is called when an answer contradicts the mapping: an error, or an object in a namespace. It
@@ -270,22 +314,12 @@ func (j *judge) contradicted(ctx context.Context, refused error) (*meta.RESTMapp
 	if meta.IsNoMatchError(err) || err == nil && refused != nil {
 		j.g.lost.Store(true)
 	}
-	j.g.k.ring()
+	if j.g.k.now.Load() == j.g {
+		j.g.k.ring()
+	}
 	return now, err
 }
 
 func (j *judge) expired() *apierrors.StatusError {
 	return apierrors.NewResourceExpired(j.g.k.gvk.String() + " is served at another path")
-}
-
-// drained is a watch whose events are taken after Stop, until it ends. A watch.Filter, also upstream's for
-// metadata, does not end while it has an event that nobody takes.
-type drained struct{ watch.Interface }
-
-func (d drained) Stop() {
-	d.Interface.Stop()
-	go func() {
-		for range d.ResultChan() {
-		}
-	}()
 }

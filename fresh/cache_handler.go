@@ -23,14 +23,15 @@ type handler struct {
 	to       toolscache.ResourceEventHandler
 	register func(cache.Informer, toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
 
+	waiting  atomic.Bool                // a move has still to settle it
 	settling sync.Mutex                 // held by settle
 	at       atomic.Pointer[registered] // written with settling held
 	removed  atomic.Bool
 	synced   atomic.Bool // it was told the whole first list
 
-	mu    sync.Mutex       // held during each call: there is one at a time. It guards the rest
-	of    *generation      // whose events count
-	knows map[identity]any // each object as the handler was told it last
+	mu    sync.Mutex                   // held during each call: there is one at a time. It guards the rest
+	of    *generation                  // whose events count
+	knows map[types.NamespacedName]any // each object as the handler was told it last
 }
 
 // registered is where a handler is registered.
@@ -45,6 +46,7 @@ type registered struct {
 func (h *handler) settle() error {
 	h.settling.Lock()
 	defer h.settling.Unlock()
+	h.waiting.Store(false)
 	for !h.removed.Load() {
 		before, next := h.at.Load(), h.i.present()
 		if before != nil && before.g == next.g {
@@ -63,7 +65,7 @@ func (h *handler) settle() error {
 			return err
 		}
 		h.at.Store(&next)
-		h.tellGone(next.g)
+		t.tellGone()
 		close(t.ready)
 	}
 	return h.remove() // if that was before the registration
@@ -86,41 +88,14 @@ func (h *handler) HasSynced() bool {
 	return h.synced.Load()
 }
 
-// tellGone tells of all objects that the handler knows and a generation does not have.
-func (h *handler) tellGone(g *generation) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.knows) == 0 {
-		return
-	}
-	there := map[identity]bool{}
-	for _, informer := range g.informers(h.i.form) {
-		for _, obj := range informer.GetStore().List() {
-			there[identityOf(obj)] = true
-		}
-	}
-	for id, obj := range h.knows {
-		if there[id] || h.removed.Load() {
-			continue
-		}
-		delete(h.knows, id)
-		key, _ := toolscache.MetaNamespaceKeyFunc(obj)
-		h.to.OnDelete(toolscache.DeletedFinalStateUnknown{Key: key, Obj: obj})
-	}
-}
-
-// identity is what an object is known by: another one of the same name is not the same.
-type identity struct {
-	namespace, name string
-	uid             types.UID // some aggregated APIs have none
-}
-
-func identityOf(obj any) identity {
+// identityOf returns the name and the UID of an object: another one of the same name is not the same. Some
+// aggregated APIs have no UID.
+func identityOf(obj any) (types.NamespacedName, types.UID) {
 	object, err := meta.Accessor(obj)
 	if err != nil { // a transform has made something else of it
-		return identity{name: fmt.Sprintf("%p", obj)}
+		return types.NamespacedName{Name: fmt.Sprintf("%p", obj)}, ""
 	}
-	return identity{object.GetNamespace(), object.GetName(), object.GetUID()}
+	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}, object.GetUID()
 }
 
 // told passes on the events of a generation while they count.
@@ -129,6 +104,34 @@ type told struct {
 	by    *generation
 	first bool          // its first list is that of the handler
 	ready chan struct{} // closed when what is gone was told
+
+	buried map[types.NamespacedName]types.UID // what was told to be gone, and may still be in what informers tell first. mu guards it
+}
+
+// tellGone tells of all objects that the handler knows and the generation does not have.
+func (t *told) tellGone() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.knows) == 0 {
+		return
+	}
+	there := map[types.NamespacedName]types.UID{}
+	for _, j := range t.by.judges(t.i.form) {
+		for _, obj := range j.informer.GetStore().List() {
+			name, uid := identityOf(obj)
+			there[name] = uid
+		}
+	}
+	t.buried = map[types.NamespacedName]types.UID{}
+	for name, obj := range t.knows {
+		if t.by.retired.Load() || t.by.ctx.Err() != nil || t.removed.Load() {
+			return // its store may be empty by now
+		}
+		if now, ok := there[name]; !ok || now != uidOf(obj) {
+			t.buried[name] = uidOf(obj)
+			t.forget(name, obj)
+		}
+	}
 }
 
 // tell calls call with mu held, if events of the generation count.
@@ -143,23 +146,15 @@ func (t *told) tell(call func()) {
 
 func (t *told) OnAdd(obj any, initial bool) {
 	t.tell(func() {
-		id := identityOf(obj)
-		was, known := t.knows[id]
-		t.knows[id] = obj
-		if known {
-			t.to.OnUpdate(was, obj)
-			return
+		name, uid := identityOf(obj)
+		if gone, ok := t.buried[name]; !initial || !ok || gone != uid {
+			t.learn(obj, initial && t.first)
 		}
-		t.to.OnAdd(obj, initial && t.first)
 	})
 }
 
-func (t *told) OnUpdate(was, obj any) {
-	t.tell(func() {
-		delete(t.knows, identityOf(was))
-		t.knows[identityOf(obj)] = obj
-		t.to.OnUpdate(was, obj)
-	})
+func (t *told) OnUpdate(_, obj any) {
+	t.tell(func() { t.learn(obj, false) })
 }
 
 func (t *told) OnDelete(obj any) {
@@ -168,10 +163,38 @@ func (t *told) OnDelete(obj any) {
 		if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 			gone = unknown.Obj
 		}
-		id := identityOf(gone)
-		if _, known := t.knows[id]; known {
-			delete(t.knows, id)
+		name, uid := identityOf(gone)
+		if was, known := t.knows[name]; known && uidOf(was) == uid {
+			delete(t.knows, name)
 			t.to.OnDelete(obj)
 		}
 	})
+}
+
+// learn tells of an object that is there. The caller holds mu, as that of forget does.
+func (h *handler) learn(obj any, initial bool) {
+	name, uid := identityOf(obj)
+	was, known := h.knows[name]
+	switch {
+	case known && uidOf(was) == uid:
+		h.knows[name] = obj
+		h.to.OnUpdate(was, obj)
+		return
+	case known:
+		h.forget(name, was)
+	}
+	h.knows[name] = obj
+	h.to.OnAdd(obj, initial)
+}
+
+// forget tells that an object is gone. Nobody has seen how it went.
+func (h *handler) forget(name types.NamespacedName, obj any) {
+	delete(h.knows, name)
+	key, _ := toolscache.MetaNamespaceKeyFunc(obj)
+	h.to.OnDelete(toolscache.DeletedFinalStateUnknown{Key: key, Obj: obj})
+}
+
+func uidOf(obj any) types.UID {
+	_, uid := identityOf(obj)
+	return uid
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -47,6 +48,9 @@ func (i *informer) move(ctx context.Context, next *generation) {
 	}
 	i.at = registered{up: up, g: next}
 	for _, h := range i.handlers {
+		if h.waiting.Swap(true) {
+			continue
+		}
 		go func() {
 			if err := h.settle(); err != nil {
 				log.Log.WithName("fresh").Error(err, "A handler does not follow its kind", "kind", i.k.gvk.String())
@@ -59,7 +63,7 @@ func (i *informer) move(ctx context.Context, next *generation) {
 func (i *informer) add(
 	to toolscache.ResourceEventHandler, register func(cache.Informer, toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error),
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	h := &handler{i: i, to: to, register: register, knows: map[identity]any{}}
+	h := &handler{i: i, to: to, register: register, knows: map[types.NamespacedName]any{}}
 	i.k.mu.Lock()
 	i.handlers = append(i.handlers, h)
 	i.k.mu.Unlock()
@@ -95,8 +99,11 @@ func (i *informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler,
 
 func (i *informer) RemoveEventHandler(handle toolscache.ResourceEventHandlerRegistration) error {
 	h, ok := handle.(*handler)
-	if !ok || h.i != i {
-		return errors.New("the registration is not of this informer")
+	switch {
+	case !ok:
+		return errors.New("the registration is not of an informer that follows its kind")
+	case h.i != i: // upstream's says nothing either
+		return nil
 	}
 	i.forget(h)
 	return h.remove()

@@ -109,22 +109,21 @@ func (k *kind) start(ctx context.Context) {
 const (
 	// pace is the least time from one generation of a kind to the next.
 	pace = time.Second
-	// patience is how long a kind waits that can have no right generation, if nothing else happens; and how
-	// long after a kind has moved one of several API servers may still show where it was before.
+	// patience is how long a kind waits at most that can have no right generation, if nothing else happens; and
+	// how long after a kind has moved one of several API servers may still show where it was before.
 	patience = 30 * time.Second
 )
 
 // follow moves the kind each time that there is another path.
 func (k *kind) follow(ctx context.Context) {
-	for ctx.Err() == nil {
+	for wait := pace; ctx.Err() == nil; {
 		var again <-chan time.Time
 		if target := k.target(); target != nil {
-			began := time.Now()
-			if err := k.move(ctx, target); err != nil {
-				k.cannot(target, err)
-				again = time.After(patience)
+			began, moved := time.Now(), k.move(ctx, target)
+			if moved {
+				again, wait = time.After(0), pace
 			} else {
-				again = time.After(0)
+				again, wait = time.After(wait), min(2*wait, patience)
 			}
 			pause(ctx, pace-time.Since(began))
 		}
@@ -151,21 +150,25 @@ func (k *kind) target() *meta.RESTMapping {
 }
 
 // move makes a generation with a mapping the present one, as soon as that has all that the present one has
-// and is synced. It gives up if ctx ends, or if the kind is not at that path. The error is why there can be
-// no such generation.
-func (k *kind) move(ctx context.Context, mapping *meta.RESTMapping) error {
+// and is ready. It gives up if ctx ends, if the kind is not at that path, or if there can be no such generation.
+func (k *kind) move(ctx context.Context, mapping *meta.RESTMapping) (moved bool) {
 	began, old := time.Now(), k.now.Load()
 	g, err := newGeneration(k, mapping)
 	if err != nil {
-		return err
+		k.cannot(mapping, err)
+		return false
 	}
 	g.start(ctx)
 	for swapped := false; !swapped; {
 		seen := k.changes.Load()
-		err := k.fill(ctx, g)
-		if err != nil || !k.awaitSync(ctx, g) || !k.confirmed(ctx, g, began) {
+		if err := k.fill(ctx, g); err != nil {
+			k.cannot(mapping, err)
 			g.end()
-			return err
+			return false
+		}
+		if !k.awaitReady(ctx, g, old) || !k.confirmed(ctx, g, began) {
+			g.end()
+			return false
 		}
 		swapped = k.swap(ctx, g, seen)
 	}
@@ -175,8 +178,8 @@ func (k *kind) move(ctx context.Context, mapping *meta.RESTMapping) error {
 	k.c.mapper.Count("cache")
 	log.Log.WithName("fresh").Info("The cache follows a kind", "kind", k.gvk.String(),
 		"oldResource", old.mapping.Resource.Resource, "oldScope", old.mapping.Scope.Name(), "resource", mapping.Resource.Resource, "scope", mapping.Scope.Name())
-	old.retire(ctx)
-	return nil
+	old.end()
+	return true
 }
 
 // fill gives a generation the indexes and informers that the present one has, and takes others from it.
@@ -199,10 +202,10 @@ func (k *kind) fill(ctx context.Context, g *generation) (err error) {
 	return err
 }
 
-// awaitSync waits until a generation has synced. It returns false if ctx ends, or if the kind is not, or no
+// awaitReady waits until a generation is ready. It returns false if ctx ends, or if the kind is not, or no
 // longer, at the path of the generation.
-func (k *kind) awaitSync(ctx context.Context, g *generation) bool {
-	for wait := 10 * time.Millisecond; !g.synced(); wait = min(2*wait, pace) {
+func (k *kind) awaitReady(ctx context.Context, g, old *generation) bool {
+	for wait := 10 * time.Millisecond; !g.ready(old); wait = min(2*wait, pace) {
 		pause(ctx, wait)
 		if g.lost.Load() || !k.isAt(ctx, g) {
 			return false
@@ -247,7 +250,7 @@ func (k *kind) confirmed(ctx context.Context, g *generation, began time.Time) bo
 func (k *kind) swap(ctx context.Context, next *generation, seen int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.changes.Load() != seen || !next.synced() {
+	if k.changes.Load() != seen {
 		return false
 	}
 	k.now.Swap(next).retired.Store(true)
@@ -257,18 +260,21 @@ func (k *kind) swap(ctx context.Context, next *generation, seen int64) bool {
 	return true
 }
 
-// informer returns the informer of a form; nil if the generation is no longer the present one. up is what
-// that has.
-func (k *kind) informer(g *generation, of form, up cache.Informer) cache.Informer {
+// informer returns the informer of a form; nil if the generation is no longer the present one.
+func (k *kind) informer(ctx context.Context, g *generation, of form) (cache.Informer, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if g.retired.Load() {
-		return nil
+		return nil, nil
 	}
 	if k.informers[of] == nil {
+		up, err := g.get(ctx, of) // anew: it may have been removed meanwhile
+		if err != nil {
+			return nil, err
+		}
 		k.informers[of] = newInformer(k, of, up, g)
 	}
-	return k.informers[of].public
+	return k.informers[of].public, nil
 }
 
 // remove removes the informer of a form, and reports whether others are left.

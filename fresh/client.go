@@ -5,8 +5,8 @@ package fresh
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,7 +59,7 @@ func newFollowing(config *rest.Config, options *client.Options) (*followingClien
 		return nil, nil // upstream has the error
 	}
 	own := options.HTTPClient == nil
-	_, err := follow.Defaults(config, &options.HTTPClient, &options.Scheme)
+	named, err := follow.Defaults(config, &options.HTTPClient, &options.Scheme)
 	if err == nil && options.Mapper == nil {
 		options.Mapper, err = mapperOf(config, options.HTTPClient, own)
 	}
@@ -70,9 +70,14 @@ func newFollowing(config *rest.Config, options *client.Options) (*followingClien
 	if mapper == nil {
 		return nil, nil
 	}
-	c := &followingClient{config: config, options: *options, mapper: mapper, uncached: map[schema.GroupVersionKind]bool{}}
+	c := &followingClient{config: named, options: *options, mapper: mapper, uncached: map[schema.GroupVersionKind]bool{}}
+	c.kinds = follow.Kinds{Scheme: options.Scheme, Find: crapiutil.GVKForObject}
+	if options.DryRun != nil { // the caller may change what it has given
+		c.options.DryRun = ptr.To(*options.DryRun)
+	}
 	if options.Cache != nil && options.Cache.Reader != nil {
-		c.cache = options.Cache
+		c.cache = ptr.To(*options.Cache)
+		c.options.Cache = c.cache
 		for _, obj := range options.Cache.DisableFor {
 			gvk, err := crapiutil.GVKForObject(obj, options.Scheme)
 			if err != nil {
@@ -90,6 +95,7 @@ type followingClient struct {
 	config  *rest.Config
 	options client.Options
 	mapper  *follow.Mapper
+	kinds   follow.Kinds
 	first   *pinned                                      // for the kinds that have not moved since it was made
 	moved   follow.Map[schema.GroupVersionKind, *pinned] // for the others
 	mu      sync.Mutex                                   // held to replace one of these; no request is sent meanwhile
@@ -200,57 +206,89 @@ const (
 	writes
 )
 
-// send sends a request, and once more if its path was certainly wrong and another one is right. namespace is
-// what the caller has named, "" if nothing.
-func (c *followingClient) send(ctx context.Context, obj any, does access, namespace string, request func(*pinned) error) error {
-	gvk, err := c.kindOf(obj)
+// request is what a program asks for.
+type request struct {
+	does      access
+	namespace string // that the caller has named; "" if none
+	obj       any
+	send      func(*pinned) error
+}
+
+// send sends a request, and once more if its path was certainly wrong and another one is right.
+func (c *followingClient) send(ctx context.Context, r request) error {
+	gvk, err := c.kindOf(r.obj)
 	if err != nil {
-		return request(c.first) // which has upstream's error
+		return r.send(c.first) // which has upstream's error
 	}
-	at, used, err := c.at(gvk)
-	if err == nil && does == writes && c.mapper.Refuses(used, namespace) != "" {
-		at, used, err = c.recheck(ctx, used, namespace)
+	at, used, err := c.allowed(gvk, r)
+	if used != nil && err != nil { // one of several API servers may be behind
+		_, _ = c.mapper.Moved(ctx, used, follow.Contradiction)
+		at, used, err = c.allowed(gvk, r)
 	}
 	if err != nil {
 		return err
 	}
-	err = request(at)
+	err = r.send(at)
+	doubt := c.judge(used, r, err)
+	now, unproven := c.mapper.Moved(ctx, used, doubt)
+	switch {
+	case meta.IsNoMatchError(unproven) && !c.mapper.Remembers(gvk):
+		return unproven // as for a client that is made now
+	case now == nil:
+		return r.answer(used, doubt, err, unproven)
+	}
+	at, now, failed := c.allowed(gvk, r)
+	if failed != nil {
+		return r.answer(used, doubt, err, failed)
+	}
+	if r.does == writes && now.Scope.Name() != used.Scope.Name() {
+		return err
+	}
+	again := r.send(at)
+	if doubt := c.judge(now, r, again); err == nil || doubt != follow.Contradiction {
+		return r.answer(now, doubt, again, nil)
+	}
+	return err
+}
+
+// judge returns the doubt that an answer casts on the mapping with which its request was sent.
+func (c *followingClient) judge(used *meta.RESTMapping, r request, err error) follow.Doubt {
 	doubt := follow.DoubtOf(err)
-	if list, ok := obj.(runtime.Object); ok && does == lists {
+	if list, ok := r.obj.(runtime.Object); ok && r.does == lists {
 		doubt = follow.DoubtOfList(used, list, err)
 	}
 	if doubt != follow.Contradiction {
 		c.mapper.Remember(used)
 	}
-	now, unproven := c.mapper.Moved(ctx, used, doubt)
-	switch {
-	case meta.IsNoMatchError(unproven) && !c.mapper.Remembers(gvk):
-		return unproven // as for a client that is made now
-	case err == nil && unproven != nil && namespace != "":
-		return fmt.Errorf("the server lists %s of all namespaces, and not of %q, and why could not be found out: %w", used.Resource.Resource, namespace, unproven)
-	case now == nil || does == writes && now.Scope.Name() != used.Scope.Name():
-		return err
-	}
-	if at, _, failed := c.at(gvk); failed == nil {
-		if again := request(at); err == nil || follow.DoubtOf(again) != follow.Contradiction {
-			return again
-		}
-	}
-	return err
+	return doubt
 }
 
-// recheck returns what at returns, after the mapper has confirmed a mapping with which a write must not be
-// sent. It returns an error, a 404, if that still is so.
-func (c *followingClient) recheck(ctx context.Context, used *meta.RESTMapping, namespace string) (*pinned, *meta.RESTMapping, error) {
-	_, _ = c.mapper.Moved(ctx, used, follow.Contradiction)
-	at, used, err := c.at(used.GroupVersionKind)
+// answer returns err, but no list for a namespace that has what is in others. why is nil or tells why the
+// mapping that was used is still the known one.
+func (r request) answer(used *meta.RESTMapping, doubt follow.Doubt, err, why error) error {
+	if err != nil || r.namespace == "" || doubt != follow.Contradiction || used.Scope.Name() != meta.RESTScopeNameRoot {
+		return err
+	}
+	if why == nil {
+		why = errors.New("discovery has it so")
+	}
+	return fmt.Errorf("the server lists %s of all namespaces, and not of %q, as if they were cluster-wide: %w", used.Resource.Resource, r.namespace, why)
+}
+
+// allowed returns what at returns, and an error, a 404, if a request must not be sent with that mapping.
+func (c *followingClient) allowed(gvk schema.GroupVersionKind, r request) (*pinned, *meta.RESTMapping, error) {
+	at, used, err := c.at(gvk)
 	if err != nil {
 		return nil, nil, err
+	}
+	namespace := r.namespace
+	if r.does != writes {
+		namespace = ""
 	}
 	if why := c.mapper.Refuses(used, namespace); why != "" {
 		refused := apierrors.NewNotFound(used.Resource.GroupResource(), "")
 		refused.ErrStatus.Message = why
-		return nil, nil, refused
+		return nil, used, refused
 	}
 	return at, used, nil
 }
@@ -259,11 +297,7 @@ func (c *followingClient) recheck(ctx context.Context, used *meta.RESTMapping, n
 func (c *followingClient) kindOf(obj any) (gvk schema.GroupVersionKind, err error) {
 	switch obj := obj.(type) {
 	case runtime.Object:
-		gvk, err = crapiutil.GVKForObject(obj, c.options.Scheme)
-		if err == nil && meta.IsListType(obj) {
-			gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
-		}
-		return gvk, err
+		return c.kinds.Of(obj)
 	case interface {
 		GetKind() *string
 		GetAPIVersion() *string
@@ -282,10 +316,7 @@ func (c *followingClient) cached(obj runtime.Object) client.Reader {
 	if _, ok := obj.(runtime.Unstructured); ok && !c.cache.Unstructured {
 		return nil
 	}
-	if len(c.uncached)+len(c.moved.All()) == 0 {
-		return c.first
-	}
-	gvk, err := c.kindOf(obj)
+	gvk, err := c.kinds.Of(obj)
 	if err != nil || c.uncached[gvk] {
 		return nil
 	}
@@ -296,12 +327,23 @@ func (c *followingClient) cached(obj runtime.Object) client.Reader {
 type followingWatch struct{ *followingClient }
 
 func (c followingWatch) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watching watch.Interface, err error) {
-	err = c.send(ctx, list, reads, "", func(u *pinned) error {
-		with, err := u.watching()
+	namespace := (&client.ListOptions{}).ApplyOptions(opts).Namespace
+	err = c.send(ctx, request{reads, namespace, list, func(at *pinned) error {
+		with, err := at.watching()
 		if err == nil {
 			watching, err = with.Watch(ctx, list, opts...)
 		}
 		return err
-	})
-	return watching, err
+	}})
+	if err != nil || namespace == "" {
+		return watching, err
+	}
+	return follow.Watched(watching, func(event watch.Event) (watch.Event, bool) {
+		object, err := meta.Accessor(event.Object)
+		if err != nil || object.GetNamespace() == "" || object.GetNamespace() == namespace {
+			return event, true
+		}
+		ended := apierrors.NewResourceExpired(fmt.Sprintf("the server tells of namespace %q, and not only of %q", object.GetNamespace(), namespace))
+		return watch.Event{Type: watch.Error, Object: &ended.ErrStatus}, true
+	}), nil
 }

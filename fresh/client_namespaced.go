@@ -7,32 +7,31 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
 // NewNamespacedClient is client.NewNamespacedClient for a client that follows its mapper, whatever
 // wraps that: its writes never reach a kind that was namespaced and has become cluster-wide, and its
 // lists never return what is in other namespaces. Around any other client it is the same as upstream's.
+// (Upstream's around one that follows looks the scope up by itself, and leaves the namespace out of what it
+// sends of a kind that is cluster-wide at that moment.)
 func NewNamespacedClient(c client.Client, ns string) client.Client {
 	return &followingNamespaced{client.NewNamespacedClient(c, ns), ns}
 }
 
-// followingNamespaced notes its namespace in the context of each list and write: upstream's client
+// followingNamespaced notes its namespace in the context of each request: upstream's client
 // leaves it out of what it sends for a kind that it takes for cluster-wide.
 type followingNamespaced struct {
 	client.Client
 	namespace string
 }
 
-// forNamespace is the key of the namespace that a request is for, whatever scope its kind has.
-type forNamespace struct{}
-
-func namespaceOf(ctx context.Context) string {
-	namespace, _ := ctx.Value(forNamespace{}).(string)
-	return namespace
-}
-
 func (n *followingNamespaced) in(ctx context.Context) context.Context {
-	return context.WithValue(ctx, forNamespace{}, n.namespace)
+	return follow.InNamespace(ctx, n.namespace)
+}
+func (n *followingNamespaced) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return n.Client.Get(n.in(ctx), key, obj, opts...)
 }
 func (n *followingNamespaced) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	return n.Client.List(n.in(ctx), list, opts...)

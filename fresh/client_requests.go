@@ -5,7 +5,7 @@ package fresh
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,6 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crapiutil "sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
 // What a client can do, each with the same method of upstream's.
@@ -24,22 +26,20 @@ func (c *followingClient) GroupVersionKindFor(obj runtime.Object) (schema.GroupV
 }
 
 func (c *followingClient) IsObjectNamespaced(obj runtime.Object) (bool, error) {
-	gvk, err := c.kindOf(obj)
-	if err != nil {
-		return false, err
+	if gvk, err := c.kindOf(obj); err == nil {
+		if mapping, err := c.mapper.Mapping(gvk); err == nil {
+			return mapping.Scope.Name() != meta.RESTScopeNameRoot, nil
+		}
 	}
-	mapping, err := c.mapper.Mapping(gvk)
-	if err != nil {
-		return false, fmt.Errorf("failed to get restmapping: %w", err)
-	}
-	return mapping.Scope.Name() != meta.RESTScopeNameRoot, nil
+	return crapiutil.IsObjectNamespaced(obj, c.options.Scheme, c.options.Mapper) // it has the error
 }
 
 func (c *followingClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	key.Namespace = cmp.Or(key.Namespace, follow.NamespaceOf(ctx))
 	if cached := c.cached(obj); cached != nil {
 		return cached.Get(ctx, key, obj, opts...)
 	}
-	return c.send(ctx, obj, reads, "", func(u *pinned) error { return u.Get(ctx, key, obj, opts...) })
+	return c.send(ctx, request{reads, "", obj, func(at *pinned) error { return at.Get(ctx, key, obj, opts...) }})
 }
 
 func (c *followingClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
@@ -47,33 +47,40 @@ func (c *followingClient) List(ctx context.Context, list client.ObjectList, opts
 		return cached.List(ctx, list, opts...)
 	}
 	in := (&client.ListOptions{}).ApplyOptions(opts).Namespace
-	return c.send(ctx, list, lists, cmp.Or(in, namespaceOf(ctx)), func(u *pinned) error { return u.List(ctx, list, opts...) })
+	if namespace := follow.NamespaceOf(ctx); in == "" && namespace != "" { // it counts if the kind is namespaced
+		in, opts = namespace, append(slices.Clone(opts), client.InNamespace(namespace))
+	}
+	return c.send(ctx, request{lists, in, list, func(at *pinned) error { return at.List(ctx, list, opts...) }})
 }
 
 func (c *followingClient) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	return c.write(ctx, obj, func(u *pinned) error { return u.Create(ctx, obj, opts...) })
+	return c.write(ctx, obj, func(at *pinned) error { return at.Create(ctx, obj, opts...) })
 }
 func (c *followingClient) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	return c.write(ctx, obj, func(u *pinned) error { return u.Update(ctx, obj, opts...) })
+	return c.write(ctx, obj, func(at *pinned) error { return at.Update(ctx, obj, opts...) })
 }
 func (c *followingClient) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	return c.write(ctx, obj, func(u *pinned) error { return u.Patch(ctx, obj, patch, opts...) })
+	return c.write(ctx, obj, func(at *pinned) error { return at.Patch(ctx, obj, patch, opts...) })
 }
 func (c *followingClient) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
-	return c.write(ctx, obj, func(u *pinned) error { return u.Delete(ctx, obj, opts...) })
+	return c.write(ctx, obj, func(at *pinned) error { return at.Delete(ctx, obj, opts...) })
 }
 
 func (c *followingClient) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
-	in := (&client.DeleteAllOfOptions{}).ApplyOptions(opts).Namespace
-	return c.send(ctx, obj, writes, cmp.Or(in, namespaceOf(ctx)), func(u *pinned) error { return u.DeleteAllOf(ctx, obj, opts...) })
+	of := (&client.DeleteAllOfOptions{}).ApplyOptions(opts)
+	in := cmp.Or(of.Namespace, obj.GetNamespace(), follow.NamespaceOf(ctx))
+	if of.FieldSelector != nil && in == "" {
+		in, _ = of.FieldSelector.RequiresExactMatch("metadata.namespace")
+	}
+	return c.send(ctx, request{writes, in, obj, func(at *pinned) error { return at.DeleteAllOf(ctx, obj, opts...) }})
 }
 
 func (c *followingClient) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	return c.write(ctx, obj, func(u *pinned) error { return u.Apply(ctx, obj, opts...) })
+	return c.write(ctx, obj, func(at *pinned) error { return at.Apply(ctx, obj, opts...) })
 }
 
 // write sends a write of one object.
-func (c *followingClient) write(ctx context.Context, obj any, request func(*pinned) error) error {
+func (c *followingClient) write(ctx context.Context, obj any, send func(*pinned) error) error {
 	namespace := ""
 	switch obj := obj.(type) {
 	case interface{ GetNamespace() string }:
@@ -81,7 +88,7 @@ func (c *followingClient) write(ctx context.Context, obj any, request func(*pinn
 	case interface{ GetNamespace() *string }:
 		namespace = ptr.Deref(obj.GetNamespace(), "")
 	}
-	return c.send(ctx, obj, writes, cmp.Or(namespace, namespaceOf(ctx)), request)
+	return c.send(ctx, request{writes, cmp.Or(namespace, follow.NamespaceOf(ctx)), obj, send})
 }
 
 func (c *followingClient) Status() client.SubResourceWriter { return c.SubResource("status") }
@@ -95,17 +102,17 @@ type followingSubResource struct {
 }
 
 func (s *followingSubResource) Get(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceGetOption) error {
-	return s.c.send(ctx, obj, reads, "", func(u *pinned) error { return u.SubResource(s.name).Get(ctx, obj, sub, opts...) })
+	return s.c.send(ctx, request{reads, "", obj, func(at *pinned) error { return at.SubResource(s.name).Get(ctx, obj, sub, opts...) }})
 }
 func (s *followingSubResource) Create(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceCreateOption) error {
-	return s.c.write(ctx, obj, func(u *pinned) error { return u.SubResource(s.name).Create(ctx, obj, sub, opts...) })
+	return s.c.write(ctx, obj, func(at *pinned) error { return at.SubResource(s.name).Create(ctx, obj, sub, opts...) })
 }
 func (s *followingSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
-	return s.c.write(ctx, obj, func(u *pinned) error { return u.SubResource(s.name).Update(ctx, obj, opts...) })
+	return s.c.write(ctx, obj, func(at *pinned) error { return at.SubResource(s.name).Update(ctx, obj, opts...) })
 }
 func (s *followingSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	return s.c.write(ctx, obj, func(u *pinned) error { return u.SubResource(s.name).Patch(ctx, obj, patch, opts...) })
+	return s.c.write(ctx, obj, func(at *pinned) error { return at.SubResource(s.name).Patch(ctx, obj, patch, opts...) })
 }
 func (s *followingSubResource) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
-	return s.c.write(ctx, obj, func(u *pinned) error { return u.SubResource(s.name).Apply(ctx, obj, opts...) })
+	return s.c.write(ctx, obj, func(at *pinned) error { return at.SubResource(s.name).Apply(ctx, obj, opts...) })
 }

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -430,17 +431,18 @@ func TestOwnersOfAKindThatIsGone(t *testing.T) {
 // A client has all that it was made with, and what wraps it adds its own, also after a move.
 func TestOptionsOfTheClient(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)
-	dry := true
-	for name, make := range map[string]func(client.Options) (client.Client, error){
-		"client":     func(o client.Options) (client.Client, error) { return newClient(s.config(), o) },
-		"with watch": func(o client.Options) (client.Client, error) { return newWithWatch(s.config(), o) },
+	for name, make := range map[string]func(*rest.Config, client.Options) (client.Client, error){
+		"client":     func(config *rest.Config, o client.Options) (client.Client, error) { return newClient(config, o) },
+		"with watch": func(config *rest.Config, o client.Options) (client.Client, error) { return newWithWatch(config, o) },
 	} {
+		config, dry := s.config(), true
 		var queries []string
 		httpClient := &http.Client{Transport: seeing(func(req *http.Request) { queries = append(queries, req.URL.RawQuery) })}
 		s.change(func() { s.scope = inNamespaces })
 		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
-		made, err := make(client.Options{HTTPClient: httpClient, Mapper: m, DryRun: &dry})
+		made, err := make(config, client.Options{HTTPClient: httpClient, Mapper: m, DryRun: &dry})
 		must(t, err)
+		config.Host, dry = "http://elsewhere.invalid", false                         // for the caller's next client
 		c := client.WithFieldValidation(client.WithFieldOwner(made, "me"), "Strict") // older releases have no such options
 		for _, scope := range []string{inNamespaces, ofCluster, inNamespaces} {
 			s.move(t, m, scope)

@@ -30,6 +30,7 @@ const help = `fork puts a RESTMapper that stays fresh into your controller-runti
   fork -into DIR -undo [-force]         take all of it back
   fork -check DIR                       report whether the fork in DIR is whole and up to date
   fork -o DIR [-version V] [-full]      write only the patched tree, into DIR
+  fork -version V                       report whether that release can be had
   fork -V                               print the version of this tool
 
 -into reads the controller-runtime version that the module in DIR selects, writes
@@ -103,8 +104,22 @@ func do(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
 		return consumer.Check(ctx, r)
 	case o.undo:
 		return consumer.Undo(ctx, r)
+	case o.into == "":
+		return available(ctx, o.version, stdout)
 	}
 	return consumer.Into(ctx, r)
+}
+
+// available reports whether the fork of a release can be written.
+func available(ctx context.Context, version string, stdout io.Writer) error {
+	_, err := tree.LineOf(version)
+	if err == nil {
+		_, err = tree.Folder(ctx, version, nil)
+	}
+	if err == nil {
+		fmt.Fprintf(stdout, "controller-runtime %s can be had: -o DIR writes its fork\n", version)
+	}
+	return err
 }
 
 // valid returns an error if the flags do not fit together.
@@ -113,7 +128,7 @@ func (o options) valid() error {
 	switch {
 	case o.tool:
 		return nil
-	case len(modes) == 0:
+	case len(modes) == 0 && (o.version == "" || o.undo):
 		return errors.New("give -into DIR, -check DIR or -o DIR")
 	case len(modes) > 1:
 		return errors.New("give one of -into, -check and -o, not both")
@@ -123,7 +138,7 @@ func (o options) valid() error {
 		return errors.New("-nobuild goes with -into, and not with -undo")
 	case o.force && o.check != "":
 		return errors.New("-force goes with -into or -o: -check changes nothing")
-	case o.version != "" && o.out == "":
+	case o.version != "" && o.out == "" && len(modes) > 0:
 		return errors.New("-version goes with -o: -into and -check take the version that the module selects")
 	case o.version != "" && o.version[0] != 'v':
 		return fmt.Errorf("-version %s: a version begins with a v, as %s does", o.version, tree.Newest())

@@ -57,7 +57,12 @@ func TestUsage(t *testing.T) {
 		"-into absent -undo":     "absent is no folder",
 		"-into a -undo -nobuild": "-nobuild goes with -into, and not with -undo",
 		"-o b -version 0.25.2":   "a version begins with a v, as v0.25.2 does",
+		"-version v0.19.0":       "v0.19.0 is not supported",
+		// Whatever the newest release is, it is not this one.
+		"-version v0.20.99":      "v0.20.99 is not to be had: the newest release of v0.20 is v0.20.4",
+		"-o b -version v0.20.99": "v0.20.99 is not to be had: the newest release of v0.20 is v0.20.4",
 	})
+	command.Says(t, "-version v0.20.4", "v0.20.4 can be had")
 }
 
 // interrupt starts the command on dir, sends it a signal when the build begins,

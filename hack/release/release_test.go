@@ -141,7 +141,7 @@ func TestFurtherRelease(t *testing.T) {
 	if err := json.Unmarshal([]byte(forktest.Text(t, r.notes, "v0.25.2-fresh.2.cdx.json")), &bill); err != nil {
 		t.Fatal(err)
 	}
-	if bill.BOMFormat != "CycloneDX" || bill.Metadata.Component.PURL != "pkg:golang/"+home+"@v0.25.2-fresh.2" || !slices.Contains(bill.Components, module("k8s.io/client-go", "v0.37.0")) {
+	if bill.BOMFormat != "CycloneDX" || bill.Metadata.Component.PURL != "pkg:golang/"+home+"@v0.25.2-fresh.2" || !slices.Contains(bill.Components, module("k8s.io/client-go", "v0.37.0")) || !slices.Contains(bill.Components, module(tree.Module, "v0.25.2")) {
 		t.Errorf("the SBOM is %+v", bill)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 
 	"github.com/freshmapper/freshmapper/hack/fork/cli"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
 // A component is a module, in the words of CycloneDX.
@@ -21,8 +22,9 @@ func module(name, version string) component {
 	return component{"library", name, version, "pkg:golang/" + name + "@" + version}
 }
 
-// bill is the SBOM of an edition, as CycloneDX: the modules that its go.mod requires. The
-// same sources give the same bytes.
+// bill is the SBOM of an edition, as CycloneDX: upstream's release, whose advisories are those
+// of its fork, too, and the modules that its go.mod requires. The same sources give the same
+// bytes.
 func (o options) bill(ctx context.Context, e *edition) ([]byte, error) {
 	var mod struct {
 		Require []struct{ Path, Version string }
@@ -30,7 +32,7 @@ func (o options) bill(ctx context.Context, e *edition) ([]byte, error) {
 	if err := cli.Elsewhere(ctx, e.files["go.mod"], nil, &mod, "mod", "edit", "-json"); err != nil {
 		return nil, err
 	}
-	components := []component{}
+	components := []component{module(tree.Module, e.version)}
 	for _, r := range mod.Require {
 		components = append(components, module(r.Path, r.Version))
 	}

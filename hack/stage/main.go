@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command stage writes this project's changes to controller-runtime's own mapper and
-// client as a series of patches for upstream.
+// client as patches for upstream.
 package main
 
 import (
@@ -10,29 +10,29 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/mail"
 	"os"
 	"path/filepath"
 
 	"github.com/freshmapper/freshmapper/hack/fork/cli"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-const help = `stage writes a patch series for controller-runtime.
+const help = `stage writes patches for controller-runtime.
 
   stage -o DIR [-base V] [-author 'NAME <ADDRESS>']
 
-stage writes the patches to DIR. DIR must be absent or empty, or hold an earlier
-series, which stage replaces. To apply the patches, check out the tag V of
-controller-runtime and run
+stage writes the patches to DIR, which must be absent or empty. Each patch applies to
+the release V by itself, builds and passes its tests. In a checkout of the tag V of
+controller-runtime run
 
-  git am DIR/*.patch
+  git am DIR/0001-*.patch       for one of them
+  git am -3 DIR/*.patch         for all, in this order
 
-Each patch builds and passes its tests without those behind it. Upstream asks
-contributors to sign a CLA: as author, name somebody who has signed it.
+Upstream asks contributors to sign a CLA: as author, name somebody who has signed it.
 
   -base V     the controller-runtime release to change (default ` + newest + `); the files
-              that the series changes must be those of the default
+              that the patches change must be those of the default
   -author A   the author of the commits (default ` + nobody + `)
 
 hack/stage/PROPOSAL.md says how to propose the patches.
@@ -71,48 +71,18 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 func stage(ctx context.Context, out, base string, author *mail.Address, stdout io.Writer) error {
-	old, err := earlier(out)
+	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s holds %s: remove it, or choose another folder", out, entries[0].Name())
+	}
+	mails, err := makeMails(ctx, base, author)
 	if err != nil {
 		return err
-	}
-	mails, err := makeSeries(ctx, base, author)
-	if err != nil {
-		return err
-	}
-	for _, name := range old {
-		if err := os.Remove(name); err != nil {
-			return fmt.Errorf("remove an earlier patch: %w", err)
-		}
-	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return fmt.Errorf("make the folder for the patches: %w", err)
 	}
 	for _, mail := range mails {
-		name := filepath.Join(out, mail.file)
-		if err := os.WriteFile(name, mail.text, 0o644); err != nil {
+		if err := tree.Write(out, mail.file, mail.text); err != nil {
 			return fmt.Errorf("write a patch: %w", err)
 		}
-		fmt.Fprintf(stdout, "%s\n\t+%d lines of code, +%d of tests\n", name, mail.code, mail.tests)
+		fmt.Fprintf(stdout, "%s\n\t+%d lines of code, +%d of tests\n", filepath.Join(out, mail.file), mail.code, mail.tests)
 	}
 	return nil
-}
-
-// earlier lists the patches of an earlier series in dir. Whatever else is there
-// belongs to the user, and is an error.
-func earlier(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the folder %s: %w", dir, err)
-	}
-	var names []string
-	for _, entry := range entries {
-		if matched, err := filepath.Match("[0-9][0-9][0-9][0-9]-*.patch", entry.Name()); err != nil || !matched || !entry.Type().IsRegular() {
-			return nil, fmt.Errorf("%s holds %s, which is not a patch of a series: choose another folder", dir, entry.Name())
-		}
-		names = append(names, filepath.Join(dir, entry.Name()))
-	}
-	return names, nil
 }

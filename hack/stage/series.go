@@ -6,11 +6,14 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/mail"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,14 +23,16 @@ import (
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
 
-// series holds the patches without upstream's lines, as hack/stage/take.sh writes them:
-// the commit message; then for each file "+++ NAME" and its hunks, "@@ -FROM,N +TO,M @@"
-// and the new lines. base.sha256 has the files before the series.
+// texts holds the patches without upstream's lines, as hack/stage/take.sh writes them: for
+// each file "+++ NAME" and its hunks, "@@ BEFORE N" (how many lines are before those that are
+// replaced, and how many these are) and the new lines, of a new file without its license.
+// base.sha256 has the files that the patches change, as they were before. Each patch has a
+// text to propose it, and its message is the begin of that.
 //
-//go:embed series
-var series embed.FS
+//go:embed series proposal
+var texts embed.FS
 
-const branch = "series"
+const license = "hack/boilerplate/boilerplate.go.txt" // upstream's own, for new files
 
 // patchMail is a patch as git am takes it, and how many lines it adds.
 type patchMail struct {
@@ -37,11 +42,11 @@ type patchMail struct {
 	code, tests int
 }
 
-// makeSeries commits the series to a scratch repository, which has nothing but the
-// files that it changes, and lets git format the mails.
-func makeSeries(ctx context.Context, base string, author *mail.Address) ([]patchMail, error) {
-	now := strconv.FormatInt(time.Now().Unix(), 10)
-	seconds, err := strconv.ParseInt(cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), now), 10, 64) // with it the commits are the same each time
+// makeMails commits each patch to a scratch repository, which has nothing but the files that
+// they change, and lets git format the mails. Before each patch a commit restores the files.
+func makeMails(ctx context.Context, base string, author *mail.Address) ([]patchMail, error) {
+	epoch := cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), strconv.FormatInt(time.Now().Unix(), 10)) // with it the commits are the same each time
+	seconds, err := strconv.ParseInt(epoch, 10, 64)
 	if err != nil {
 		return nil, fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
 	}
@@ -50,92 +55,101 @@ func makeSeries(ctx context.Context, base string, author *mail.Address) ([]patch
 	if err != nil {
 		return nil, err
 	}
-	names, err := fs.Glob(series, "series/*.patch")
+	names, err := fs.Glob(texts, "proposal/[1-9]-*.md")
 	if err != nil {
 		return nil, err
 	}
+	const branch = "patches"
 	history := &tree.History{Author: author}
-	history.Commit(branch, "", when, "upstream\n", files)
 	mails := make([]patchMail, len(names))
 	for i, name := range names {
-		text, err := series.ReadFile(name)
-		if err != nil {
+		text, err := texts.ReadFile(name)
+		patch, err2 := texts.ReadFile(fmt.Sprintf("series/%d.patch", i+1))
+		if err := errors.Join(err, err2); err != nil {
 			return nil, err
 		}
-		parts := strings.Split(string(text), "\n+++ ")
-		mails[i].message = parts[0]
-		for _, file := range parts[1:] {
-			if err := mails[i].apply(files, strings.TrimSuffix(file, "\n")+"\n"); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
+		mails[i].message = message(string(text))
+		edited := maps.Clone(files)
+		for _, file := range strings.Split("\n"+string(patch), "\n+++ ")[1:] {
+			if err := mails[i].apply(edited, strings.TrimSuffix(file, "\n")+"\n"); err != nil {
+				return nil, fmt.Errorf("series/%d.patch: %w", i+1, err)
 			}
 		}
-		history.Commit(branch, "", when, strings.TrimSpace(parts[0])+"\n", files)
+		history.Commit(branch, "", when, "upstream\n", files)
+		history.Commit(branch, "", when, mails[i].message, edited)
 	}
-	return mails, format(ctx, history, mails)
+	scratch, err := os.MkdirTemp("", "freshmapper-stage-")
+	if err != nil {
+		return nil, fmt.Errorf("make a scratch repository: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	err = history.Import(ctx, scratch, branch)
+	for i := range mails {
+		if err == nil {
+			err = mails[i].format(ctx, scratch, i+1, fmt.Sprintf("HEAD~%d", 2*(len(mails)-1-i)))
+		}
+	}
+	return mails, err
 }
 
-// changed are the files of a release that the series changes. They must be those that it
-// was made for.
+// message is the title of a text, and its first section without the heading, in short lines.
+func message(text string) string {
+	parts := strings.SplitN(text, "\n\n**", 3)
+	_, body, _ := strings.Cut(parts[1], "**\n\n")
+	return parts[0] + "\n\n" + regexp.MustCompile(`(.{1,72})(?: |\n|$)`).ReplaceAllString(body, "$1\n")
+}
+
+// changed are the files of a release that the patches change, and the license. The files
+// must be those that the patches were made for.
 func changed(ctx context.Context, base string) (tree.Files, error) {
 	upstream, err := tree.Upstream(ctx, base, nil)
 	if err != nil {
 		return nil, err
 	}
-	sums, err := series.ReadFile("series/base.sha256")
+	sums, err := texts.ReadFile("series/base.sha256")
 	if err != nil {
 		return nil, err
 	}
-	files := tree.Files{}
+	files := tree.Files{license: upstream[license]}
 	for line := range slices.Chunk(strings.Fields(string(sums)), 2) {
 		sum, name := line[0], line[1]
 		if files[name] = upstream[name]; tree.Digest(files[name]) != sum {
-			return nil, fmt.Errorf("%s of controller-runtime %s is not that of %s: apply the series to %[3]s, and rebase it with git", name, base, newest)
+			return nil, fmt.Errorf("%s of controller-runtime %s is not that of %s: apply the patches to %[3]s, and rebase them with git", name, base, newest)
 		}
 	}
 	return files, nil
 }
 
-// format makes the mails of all commits but the first. The user's settings of git do not
-// count.
-func format(ctx context.Context, history *tree.History, mails []patchMail) error {
-	scratch, err := os.MkdirTemp("", "freshmapper-stage-")
-	if err != nil {
-		return fmt.Errorf("make a scratch repository: %w", err)
-	}
-	defer os.RemoveAll(scratch)
-	if err := history.Import(ctx, scratch, branch); err != nil {
-		return err
-	}
+// format makes the mail of a commit. The user's settings of git do not count.
+func (m *patchMail) format(ctx context.Context, scratch string, number int, commit string) error {
 	env := []string{"GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_NOSYSTEM=1"}
-	said, err := cli.Git(ctx, scratch, env, nil, "format-patch", "--zero-commit", "--full-index", "--no-renames", "--numbered",
-		"--signature=freshmapper", "--output-directory=mails", fmt.Sprintf("HEAD~%d..HEAD", len(mails)))
+	said, err := cli.Git(ctx, scratch, env, nil, "format-patch", "-1", "--zero-commit", "--full-index", "--no-renames",
+		fmt.Sprintf("--start-number=%d", number), "--signature=freshmapper", commit)
 	if err != nil {
 		return err
 	}
-	for i, name := range strings.Fields(said) {
-		mails[i].file = filepath.Base(name)
-		if mails[i].text, err = os.ReadFile(filepath.Join(scratch, name)); err != nil {
-			return fmt.Errorf("read what git format-patch wrote: %w", err)
-		}
-	}
-	return nil
+	m.file = strings.TrimSpace(said)
+	m.text, err = os.ReadFile(filepath.Join(scratch, m.file))
+	return err
 }
 
 // apply applies the hunks of one file, whose name is their first line.
 func (m *patchMail) apply(files tree.Files, text string) error {
 	name, hunks, _ := strings.Cut(text, "\n")
-	old := strings.SplitAfter(string(files[name]), "\n")
+	old, done := strings.SplitAfter(string(files[name]), "\n"), 0
 	var edited []string
-	done := 0
+	if files[name] == nil {
+		edited = []string{string(files[license]), "\n"}
+	}
 	for _, line := range strings.SplitAfter(hunks, "\n") {
 		switch {
 		case strings.HasPrefix(line, "@@ "):
-			from, n, err := hunkOf(line)
-			if err != nil || from < done || from+n > len(old) {
+			var before, n int
+			if _, err := fmt.Sscanf(line, "@@ %d %d", &before, &n); err != nil || before < done || before+n > len(old) {
 				return fmt.Errorf("%s: hunk %q does not fit: %w", name, strings.TrimSpace(line), err)
 			}
-			edited = append(edited, old[done:from]...)
-			done = from + n
+			edited = append(edited, old[done:before]...)
+			done = before + n
 		case strings.HasPrefix(line, "+"):
 			edited = append(edited, line[1:])
 			if strings.HasSuffix(name, "_test.go") {
@@ -145,20 +159,6 @@ func (m *patchMail) apply(files tree.Files, text string) error {
 			}
 		}
 	}
-	edited = append(edited, old[done:]...)
-	files[name] = []byte(strings.Join(edited, ""))
+	files[name] = []byte(strings.Join(append(edited, old[done:]...), ""))
 	return nil
-}
-
-// hunkOf returns the lines that a hunk replaces: how many are before them, and their
-// number.
-func hunkOf(line string) (from, n int, err error) {
-	old := strings.Fields(line)[1]
-	if !strings.Contains(old, ",") {
-		old += ",1"
-	}
-	if _, err = fmt.Sscanf(old, "-%d,%d", &from, &n); n > 0 {
-		from--
-	}
-	return from, n, err
 }

@@ -1,28 +1,28 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Takes over a series that was changed in a checkout of controller-runtime.
+# Takes over patches that were changed in a checkout of controller-runtime.
 #
-#	hack/stage/take.sh CHECKOUT BASE
+#	hack/stage/take.sh CHECKOUT BASE BRANCH...
 #
-# BASE is the commit or tag under the series. Writes each commit after it to
-# hack/stage/series, without the lines of upstream's around it, and the digests of the
-# files that the series changes.
+# Each BRANCH has a patch on top of BASE, a commit or a tag. Writes these patches to
+# hack/stage/series, without upstream's lines, and the digests of the files that they change.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 offer_help "$@"
-[[ $# -eq 2 ]] || wrong "$*"
-series=$root/hack/stage/series
+(($# > 2)) || wrong "$*"
+checkout=$1 base=$2 n=0 series=$root/hack/stage/series
+shift 2
+license=$(($(git -C "$checkout" show "$base:hack/boilerplate/boilerplate.go.txt" | wc -l) + 1))
 rm -f "$series"/*.patch
-n=0
-for commit in $(git -C "$1" rev-list --reverse "$2..HEAD"); do
+for branch; do
 	n=$((n + 1))
-	{
-		git -C "$1" log -1 --format=%B "$commit"
-		git -C "$1" diff -U0 --no-renames "$commit~" "$commit" |
-			sed -n -e 's|^+++ b/|+++ |p' -e t -e 's/^\(@@ .* @@\).*/\1/p' -e t -e '/^+/p'
-	} >"$series/$n.patch"
-done
-git -C "$1" diff --name-only "$2" HEAD | while read -r file; do
-	printf '%s  %s\n' "$(git -C "$1" show "$2:$file" | sha256sum | cut -d' ' -f1)" "$file"
+	git -C "$checkout" diff -U0 --no-renames "$base" "$branch" | awk -v license="$license" '
+		/^--- / { skip = $2 == "/dev/null" ? license : 0 }
+		/^\+\+\+ b\// { print "+++ " substr($0, 7); next }
+		/^@@/ { n = split(substr($2, 2), old, ",") < 2 ? 1 : old[2]; print "@@", old[1] - (n > 0), n }
+		/^\+/ { if (skip > 0) skip--; else print }' >"$series/$n.patch"
+	git -C "$checkout" diff --name-only --diff-filter=M "$base" "$branch"
+done | sort -u | while read -r file; do
+	printf '%s  %s\n' "$(git -C "$checkout" show "$base:$file" | sha256sum | cut -d' ' -f1)" "$file"
 done >"$series/base.sha256"

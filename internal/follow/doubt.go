@@ -71,7 +71,7 @@ func DoubtOfList(used *meta.RESTMapping, list runtime.Object, err error) Doubt {
 	}
 	doubt := None
 	_ = meta.EachListItem(list, func(item runtime.Object) error {
-		if InNamespace(item) != (used.Scope.Name() == meta.RESTScopeNameNamespace) {
+		if HasNamespace(item) != (used.Scope.Name() == meta.RESTScopeNameNamespace) {
 			doubt = Contradiction
 		}
 		return context.Canceled // the first one tells
@@ -79,8 +79,8 @@ func DoubtOfList(used *meta.RESTMapping, list runtime.Object, err error) Doubt {
 	return doubt
 }
 
-// InNamespace reports whether an object is in a namespace.
-func InNamespace(obj runtime.Object) bool {
+// HasNamespace reports whether an object is in a namespace.
+func HasNamespace(obj runtime.Object) bool {
 	object, err := meta.Accessor(obj)
 	return err == nil && object.GetNamespace() != ""
 }

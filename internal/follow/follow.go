@@ -132,7 +132,7 @@ func (m *Mapper) Now(gvk schema.GroupVersionKind) (*meta.RESTMapping, error) {
 // note notes that somebody is handed a mapping.
 func (m *Mapper) note(mapping *meta.RESTMapping) {
 	gk := mapping.GroupVersionKind.GroupKind()
-	if mapping.Scope.Name() != meta.RESTScopeNameRoot && !m.namespaced.Get(gk) {
+	if mapping.Scope.Name() != meta.RESTScopeNameRoot && !m.WasNamespaced(gk) {
 		m.namespaced.Store(gk, true)
 	}
 }
@@ -150,22 +150,25 @@ func (m *Mapper) Remembers(gvk schema.GroupVersionKind) bool {
 	return m.last.Get(gvk).RESTMapping != nil
 }
 
-// Refuses returns why a write must not be sent with a mapping, or "": it would reach another kind that has
-// the resource now, or, being for a namespace, what is cluster-wide of a kind that was namespaced for
-// anybody who follows the mapper.
+// Refuses returns why a request must not be sent with a mapping, or "": it would reach another kind that has
+// the resource now, or, being a write for a namespace, what is cluster-wide of a kind that WasNamespaced. Of a
+// read, namespace is "".
 func (m *Mapper) Refuses(used *meta.RESTMapping, namespace string) (why string) {
 	gvk, resource := used.GroupVersionKind, used.Resource
-	if namespace != "" && used.Scope.Name() == meta.RESTScopeNameRoot && m.namespaced.Get(gvk.GroupKind()) {
-		return fmt.Sprintf("%s are cluster-wide now, and nothing was written for namespace %q", resource.Resource, namespace)
+	if namespace != "" && used.Scope.Name() == meta.RESTScopeNameRoot && m.WasNamespaced(gvk.GroupKind()) {
+		return fmt.Sprintf("%s are cluster-wide now, and nothing was sent for namespace %q", resource.Resource, namespace)
 	}
-	if !m.last.Get(gvk).gone {
-		return ""
+	if m.wrapped && !m.last.Get(gvk).gone {
+		return "" // what wraps the mapper knows better
 	}
 	if kinds := m.KindsAt(resource); len(kinds) > 0 && !slices.Contains(kinds, gvk.Kind) {
-		return fmt.Sprintf("%s are of another kind than %s now, and nothing was written", resource.Resource, gvk.Kind)
+		return fmt.Sprintf("%s are of another kind than %s now, and nothing was sent", resource.Resource, gvk.Kind)
 	}
 	return ""
 }
+
+// WasNamespaced reports whether a kind was namespaced for anybody who follows the mapper.
+func (m *Mapper) WasNamespaced(kind schema.GroupKind) bool { return m.namespaced.Get(kind) }
 
 // Moved returns the mapping that a kind has now, if an answer speaks against the one that was used, and it is
 // another; otherwise nil. What is known costs no read. The error is NoMatch if a live read shows that the
