@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -72,7 +73,7 @@ func TestAuditIDTellsWhose404ItIs(t *testing.T) {
 	s, cfg := startServer(ctx, t)
 	kind := Kind{Group: "widgets.example.com", Kind: "Widget", Versions: []string{"v1"}}
 	must(t, s.Settle(ctx, kind))
-	extension := startExtension(ctx, t, s)
+	extension := startExtension(ctx, t, s, "v1")
 
 	transport, err := rest.TransportFor(cfg)
 	must(t, err)
@@ -130,19 +131,54 @@ func TestAuditIDTellsWhose404ItIs(t *testing.T) {
 	}
 }
 
-// startExtension starts a server behind kube-aggregator, which serves nothing in one version, and
-// puts an Audit-Id of its own on each answer.
-func startExtension(ctx context.Context, t *testing.T, s *Server) schema.GroupVersion {
+// What an extension server serves, in the list of each of its versions, which calls itself the second
+// one: as that of kubevirt#10899. The path says of which version a list is.
+const extensionList = `{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "extension.example.com/v1alpha3",
+	"resources": [{"name": "extended", "singularName": "", "namespaced": true, "kind": "Extended", "verbs": ["get"]}]}`
+
+// A list that calls itself another version of its group counts as the version of its path.
+func TestListOfAnExtensionThatClaimsAnotherVersion(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	s, cfg := startServer(ctx, t)
+	v1 := startExtension(ctx, t, s, "v1", "v1alpha3")
+	httpClient, err := rest.HTTPClientFor(cfg)
+	must(t, err)
+	for _, when := range []string{"aggregated", "live"} {
+		m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
+		must(t, err)
+		if when == "live" {
+			must(t, m.Refresh(ctx), m.Refresh(ctx, v1.Group))
+		}
+		for _, versions := range [][]string{{"v1"}, {"v1alpha3"}, nil} {
+			mapping, err := m.RESTMapping(schema.GroupKind{Group: v1.Group, Kind: "Extended"}, versions...)
+			if err != nil || mapping.Resource.Resource != "extended" || mapping.Resource.Version != cmp.Or(slices.Concat(versions, []string{"v1"})...) {
+				t.Errorf("%s, versions %q: %v, %v", when, versions, mapping, err)
+			}
+		}
+		if _, err := m.ResourceFor(schema.GroupVersionResource{Resource: "absents"}); !meta.IsNoMatchError(err) {
+			t.Errorf("%s, what no group serves: %v; want no match", when, err)
+		}
+		if failed := m.Status().FailedGroupVersions; len(failed) > 0 {
+			t.Errorf("%s, failed: %v", when, failed)
+		}
+	}
+}
+
+// startExtension starts a server behind kube-aggregator, which serves the versions of one group, each
+// by an APIService, and puts an Audit-Id of its own on each answer. It returns the first one.
+func startExtension(ctx context.Context, t *testing.T, s *Server, versions ...string) schema.GroupVersion {
 	t.Helper()
-	gv := schema.GroupVersion{Group: "extension.example.com", Version: "v1"}
+	first := schema.GroupVersion{Group: "extension.example.com", Version: versions[0]}
 	backend := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Audit-Id", "of-the-extension")
-		if r.URL.Path != "/apis/"+gv.String() {
+		if !slices.Contains(versions, strings.TrimPrefix(r.URL.Path, "/apis/"+first.Group+"/")) {
 			http.NotFound(w, r)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": %q, "resources": []}`, gv)
+		fmt.Fprint(w, extensionList)
 	}))
 	t.Cleanup(backend.Close)
 	at, err := url.Parse(backend.URL)
@@ -152,15 +188,19 @@ func startExtension(ctx context.Context, t *testing.T, s *Server) schema.GroupVe
 	must(t, s.Client.Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "extension"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost", Ports: []corev1.ServicePort{{Port: int32(port)}}},
-	}), s.Client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": gv.Version + "." + gv.Group},
-		"spec": map[string]any{
-			"group": gv.Group, "version": gv.Version, "groupPriorityMinimum": int64(100), "versionPriority": int64(100),
-			"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "default", "name": "extension", "port": port},
-		},
-	}}), s.await(ctx, "the extension server", func() (bool, error) {
-		_, err := s.discovery.ServerResourcesForGroupVersion(gv.String())
-		return err == nil, nil //nolint:nilerr // It goes on until the server is there.
 	}))
-	return gv
+	for i, version := range versions {
+		gv := schema.GroupVersion{Group: first.Group, Version: version}
+		must(t, s.Client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": gv.Version + "." + gv.Group},
+			"spec": map[string]any{
+				"group": gv.Group, "version": gv.Version, "groupPriorityMinimum": int64(100), "versionPriority": int64(100 - i),
+				"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": "default", "name": "extension", "port": port},
+			},
+		}}), s.await(ctx, "the extension server", func() (bool, error) {
+			_, err := s.discovery.ServerResourcesForGroupVersion(gv.String())
+			return err == nil, nil //nolint:nilerr // It goes on until the server is there.
+		}))
+	}
+	return first
 }

@@ -264,7 +264,9 @@ func decodeGroup(body []byte, gv schema.GroupVersion) (*snapshot.Group, error) {
 	return checkList(listed(doc.group))
 }
 
-// decodeTable reads the answer of /apis/<group>/<version>.
+// decodeTable reads the answer of /apis/<group>/<version>. The path says of which version that is:
+// extension servers answer with a list that calls itself another version of the group
+// (kubevirt#10899). A list of another group is an error.
 func decodeTable(body []byte, gv schema.GroupVersion) (*snapshot.Table, error) {
 	doc, err := parseJSON(body)
 	if err != nil {
@@ -275,8 +277,8 @@ func decodeTable(body []byte, gv schema.GroupVersion) (*snapshot.Table, error) {
 	if doc.Kind != "APIResourceList" && !unnamed {
 		return nil, doc.wrongKind("APIResourceList")
 	}
-	if doc.GroupVersion != "" && doc.GroupVersion != gv.String() {
-		return nil, fmt.Errorf("the response is about %q", doc.GroupVersion)
+	if said, err := schema.ParseGroupVersion(doc.GroupVersion); doc.GroupVersion != "" && (err != nil || said.Group != gv.Group) {
+		return nil, fmt.Errorf("the response is about %q, and not about a version of the group", doc.GroupVersion)
 	}
 	resources := make([]snapshot.Resource, 0, len(doc.Resources))
 	for _, r := range doc.Resources {

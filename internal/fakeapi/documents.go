@@ -3,6 +3,7 @@
 package fakeapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -152,7 +153,7 @@ func forDiscovery(group, version string) metav1.GroupVersionForDiscovery {
 func legacyResourceList(group string, version Version) *metav1.APIResourceList {
 	list := &metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
-		GroupVersion: metav1.GroupVersion{Group: group, Version: version.Name}.String(),
+		GroupVersion: cmp.Or(version.Claims, metav1.GroupVersion{Group: group, Version: version.Name}.String()),
 		APIResources: []metav1.APIResource{},
 	}
 	if group == "" {

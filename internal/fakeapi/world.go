@@ -28,6 +28,10 @@ type Version struct {
 	// service answers 503, the real aggregated document drops the resources; if it
 	// fails otherwise, the document keeps the last ones. The test may clear Resources.
 	Stale bool
+
+	// Claims is the group-version that the version's own list says it is of. Extension servers name
+	// another version of their group there (kubevirt#10899). Defaults to the true one.
+	Claims string
 }
 
 // A Resource is served as it is: nothing is filled in, because real servers leave out
