@@ -7,9 +7,12 @@ package apiutil_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -66,6 +69,50 @@ func TestListThatClaimsAnotherGroup(t *testing.T) {
 			if err := lookUp(m, absent); err == nil || meta.IsNoMatchError(err) {
 				t.Errorf("%s: %v; want an error that is not NoMatch", claim, err)
 			}
+		})
+	}
+}
+
+// A server may have the core group alone, and an empty list of others is then no error. Nor is
+// an empty list of core versions, if there are others.
+func TestServerWithOneHalfOnly(t *testing.T) {
+	for _, half := range []struct{ empty, named string }{{"/apis", ""}, {"/api", "example.com"}} {
+		eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+			server.SetGroups(fakeGroup(half.named, fakeVersion("v1", "Foo")))
+			server.SetFault(fakeapi.At(half.empty), fakeapi.EmptyGroupList())
+			foo := schema.GroupVersionKind{Group: half.named, Version: "v1", Kind: "Foo"}
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			if err := m.Refresh(context.Background()); err != nil {
+				t.Errorf("Refresh: %v", err)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if told := <-m.Subscribe(ctx); len(told) != 1 || told[0].Mapping.GroupVersionKind != foo {
+				t.Errorf("Subscribe tells of %v", told)
+			}
+			wantServed(t, m, foo)
+			for _, form := range lookupForms(foo) {
+				form.wantAnswer(t, m, "warm")
+			}
+			if _, err := m.ResourceFor(schema.GroupVersionResource{Resource: "absents"}); !meta.IsNoMatchError(err) {
+				t.Errorf("what no group serves: %v; want NoMatch", err)
+			}
+			wantAbsent(t, m, newKind, otherKind)
+			groups, _, err := apiutil.NewCachedDiscovery(m, discovery.NewDiscoveryClientForConfigOrDie(server.Config())).ServerGroupsAndResources()
+			if err != nil || len(groups) != 1 || groups[0].Name != half.named {
+				t.Errorf("the cached discovery has %v, %v", groups, err)
+			}
+			time.Sleep(time.Hour)
+			wantServed(t, m, foo)
+			synctest.Wait()
+			if s := m.Status(); s.LastError != nil || m.Healthz(nil) != nil || time.Since(s.LastSuccess) > time.Minute {
+				t.Errorf("after an hour: %+v", s)
+			}
+			server.SetFault(fakeapi.All(), fakeapi.EmptyGroupList())
+			if err := m.Refresh(context.Background()); err == nil {
+				t.Error("both lists are empty, and that is no error")
+			}
+			wantServed(t, m, foo)
 		})
 	}
 }

@@ -43,7 +43,8 @@ const (
 // others at /apis. If the server has the aggregated document, the versions come with
 // their tables; otherwise they are only listed. The server does not send a half that has
 // not changed since the last call. If neither half has changed, the result is that of the
-// last call. Document may not be called concurrently.
+// last call. One half may be empty: a server may have the core group alone, or all others. Document
+// may not be called concurrently.
 func (c *Client) Document(ctx context.Context) (*snapshot.Document, error) {
 	core, err := c.readHalf(ctx, corePath, c.core)
 	if err != nil {
@@ -52,6 +53,9 @@ func (c *Client) Document(ctx context.Context) (*snapshot.Document, error) {
 	named, err := c.readHalf(ctx, namedPath, c.named)
 	if err != nil {
 		return nil, err
+	}
+	if len(core.groups)+len(named.groups) == 0 {
+		return nil, &Error{Path: namedPath, Code: http.StatusOK, Err: errors.New("the server lists no API groups, and none at " + corePath)}
 	}
 	if core != c.core || named != c.named {
 		c.core, c.named, c.document = core, named, documentOf(core, named, c.document)

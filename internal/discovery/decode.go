@@ -146,16 +146,11 @@ func (d *document) wrongKind(want string) error {
 }
 
 // decodeBulk decodes an answer of /api or /apis, in any of the forms in acceptBulk.
-func decodeBulk(body []byte, path string) (read *half, err error) {
+func decodeBulk(body []byte, path string) (*half, error) {
 	if bytes.HasPrefix(body, []byte(protobufMagic)) {
-		read, err = decodeProtobuf(body)
-	} else {
-		read, err = decodeJSON(body, path)
+		return decodeProtobuf(body)
 	}
-	if err == nil && len(read.groups) == 0 {
-		err = errors.New("the server lists no API groups")
-	}
-	return read, err
+	return decodeJSON(body, path)
 }
 
 func decodeJSON(body []byte, path string) (*half, error) {
@@ -167,10 +162,9 @@ func decodeJSON(body []byte, path string) (*half, error) {
 	case doc.aggregated():
 		return shareGroups(doc.Items, "json", decodeJSONGroup)
 	case path == corePath && doc.Kind == "APIVersions":
-		if len(doc.Versions) == 0 {
-			return nil, errNoVersions
+		if len(doc.Versions) > 0 {
+			doc.Groups = []group[version]{{Versions: doc.Versions, Preferred: doc.Versions[0]}} // preferred as in client-go
 		}
-		doc.Groups = []group[version]{{Versions: doc.Versions, Preferred: doc.Versions[0]}} // preferred as in client-go
 	case path == corePath:
 		return nil, doc.wrongKind("APIGroupDiscoveryList or APIVersions")
 	case doc.Kind != "APIGroupList":

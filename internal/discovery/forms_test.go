@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -158,8 +160,12 @@ func TestSpoiledDocumentsAreNotRemembered(t *testing.T) {
 	} {
 		server := fakeapi.New(fakeapi.Typical(3, 1, 1)...)
 		c := newClient(t, server)
-		for _, path := range []string{"/api", "/apis"} {
-			heal := server.SetFault(fakeapi.At(path), fault)
+		faults := map[string]func(*http.Request) bool{"/api": fakeapi.At("/api"), "/apis": fakeapi.At("/apis")}
+		if slices.Contains([]string{"EmptyGroupList", "NullItems"}, fault.String()) { // one of the lists may be empty
+			faults = map[string]func(*http.Request) bool{"/apis": fakeapi.At("/api", "/apis")}
+		}
+		for path, at := range faults {
+			heal := server.SetFault(at, fault)
 			_, err := c.Document(context.Background())
 			var failed *Error
 			if !errors.As(err, &failed) || failed.Path != path {

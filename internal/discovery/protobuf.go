@@ -100,6 +100,9 @@ func decodeProtobuf(body []byte) (*half, error) {
 	if w.err == nil && !doc.aggregated() {
 		return nil, doc.wrongKind(aggregatedKind)
 	}
+	if w.err == nil && len(list) == 0 { // an empty list has at least its metadata
+		w.err = errWire
+	}
 	var items [][]byte
 	for field, item := range w.fields(list) {
 		if field == listItems {
