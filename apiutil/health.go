@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/refresh"
 	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
@@ -60,8 +61,15 @@ func (h health) after(now time.Time, part snapshot.Part, o snapshot.Outcome, row
 	return h
 }
 
-// rowFor returns what is longer than any pause between two refreshes that fail.
-func (m *DynamicRESTMapper) rowFor() time.Duration { return max(10*time.Minute, 3*m.options.MaxAge) }
+// rowFor returns UnhealthyAfter, or what is longer than any pause of the mapper's own between two
+// refreshes that fail, with the requests of one.
+func (m *DynamicRESTMapper) rowFor() time.Duration {
+	pause := 2 * m.options.MaxAge // as in the reloader's age
+	if m.options.RefreshInterval > 0 || m.options.WatchAPIs {
+		pause = max(pause, refresh.MostBackoff)
+	}
+	return max(m.options.UnhealthyAfter, pause+2*m.options.RequestTimeout)
+}
 
 // report is one read, and what it means for the health.
 type report struct {

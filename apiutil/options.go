@@ -47,7 +47,8 @@ type DynamicRESTMapperOptions struct {
 	// decompression. A larger one is an error. Defaults to 64 MiB.
 	MaxResponseBytes int64
 
-	// UnhealthyAfter is how long reads must fail before Healthz fails.
+	// UnhealthyAfter is how long reads must fail before Healthz fails. A failure after an idle
+	// time longer than that, or than the pauses between refreshes, is the first one again.
 	// Defaults to 2 minutes.
 	UnhealthyAfter time.Duration
 

@@ -39,7 +39,8 @@ const (
 	// replicas do not refresh in lockstep. No wait is longer: users rely on the interval.
 	jitter       = 0.1
 	firstBackoff = time.Second
-	mostBackoff  = 2 * time.Minute
+	// MostBackoff is the longest pause after a refresh that has failed.
+	MostBackoff = 2 * time.Minute
 
 	forever = time.Duration(math.MaxInt64)
 )
@@ -131,7 +132,7 @@ func loop(ctx context.Context, interval time.Duration, bell *Doorbell, refresh f
 
 // newBackoff returns a backoff without jitter, because loop shortens every wait.
 func newBackoff() wait.Backoff {
-	return wait.Backoff{Duration: firstBackoff, Factor: 2, Steps: 30, Cap: mostBackoff}
+	return wait.Backoff{Duration: firstBackoff, Factor: 2, Steps: 30, Cap: MostBackoff}
 }
 
 // shorten makes a wait shorter by a random part, at most jitter.
