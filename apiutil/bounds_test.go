@@ -201,7 +201,59 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 }
 
-// The mapper reports a Retry-After and does not wait: client-go would sleep inside the
+// Until the document was read once, the mapper waits for a server that is too busy, as client-go does:
+// a program that exits without an answer would start again and again.
+func TestRetryAfterIsObeyedAtFirst(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		fault    fakeapi.Fault
+		at       string        // the path that is busy, with all below it
+		deadline time.Duration // of the caller; 0: none
+		took     time.Duration
+		requests int
+		fails    string // text of the error; empty: the kind is found
+	}{
+		{name: "busy once", fault: fakeapi.Times(1, fakeapi.Status(503, 1)), took: time.Second, requests: 3},
+		{name: "too many requests, twice", fault: fakeapi.Times(2, fakeapi.Status(429, 2)), took: 4 * time.Second, requests: 4},
+		{name: "only /apis", at: "/apis", fault: fakeapi.Times(1, fakeapi.Status(500, 1)), took: time.Second, requests: 3},
+		{name: "for ever", fault: fakeapi.Status(503, 1), took: 9 * time.Second, requests: 10, fails: "1 seconds"},
+		{name: "for longer than RequestTimeout", fault: fakeapi.Status(503, 10), requests: 1, fails: "10 seconds"},
+		{name: "absurdly long", fault: fakeapi.Status(503, 1<<62), requests: 1, fails: "seconds"},
+		{name: "the server does not say when", fault: fakeapi.Status(503, 0), requests: 1, fails: "503"},
+		{name: "not allowed", fault: fakeapi.Status(403, 1), requests: 1, fails: "403"},
+		{name: "the caller has no time", fault: fakeapi.Status(503, 1), deadline: time.Second / 2, took: time.Second / 2, requests: 1, fails: "deadline"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Second})
+				match := fakeapi.All()
+				if test.at != "" {
+					match = fakeapi.At(test.at)
+				}
+				server.SetFault(match, test.fault)
+				ctx := t.Context()
+				if test.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, test.deadline)
+					defer cancel()
+				}
+				start := time.Now()
+				_, err := m.KindForWithContext(ctx, schema.GroupVersionResource{Resource: "pods"})
+				if took := time.Since(start); took != test.took {
+					t.Errorf("took %v, want %v", took, test.took)
+				}
+				if n := len(server.TakeRequests()); n < test.requests || n > test.requests && test.fails != "" {
+					t.Errorf("%d requests, want %d", n, test.requests)
+				}
+				if (err != nil) != (test.fails != "") || meta.IsNoMatchError(err) || err != nil && !strings.Contains(err.Error(), test.fails) {
+					t.Errorf("got %v, want %q", err, test.fails)
+				}
+			})
+		})
+	}
+}
+
+// Later the mapper reports a Retry-After and does not wait: client-go would sleep inside the
 // request, while others wait for it. The next lookup asks at once.
 func TestRetryAfterIsReportedAndNotAwaited(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
@@ -222,6 +274,9 @@ func TestRetryAfterIsReportedAndNotAwaited(t *testing.T) {
 			err := lookUp(m, newKind)
 			if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), test.text) {
 				t.Errorf("got %v, want something of %q", err, test.text)
+			}
+			if test.after > 0 && !strings.Contains(err.Error(), fmt.Sprintf("%d seconds", test.after)) {
+				t.Errorf("the text does not name the seconds: %v", err)
 			}
 			if after, said := apierrors.SuggestsClientDelay(err); after != test.after || said != (test.after > 0) {
 				t.Errorf("the error says to come back after %d seconds (%t), the server said %d", after, said, test.after)

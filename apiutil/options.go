@@ -40,7 +40,8 @@ type DynamicRESTMapperOptions struct {
 	// mapper remembers the last 4,096 lookups. Defaults to 0: every miss is rechecked.
 	NegativeTTL time.Duration
 
-	// RequestTimeout bounds one discovery request. Defaults to 30 seconds.
+	// RequestTimeout bounds one discovery request. Until the mapper has read the server once, it
+	// includes the waits that a busy server asks for by Retry-After. Defaults to 30 seconds.
 	RequestTimeout time.Duration
 
 	// MaxResponseBytes bounds the body of one discovery response, after

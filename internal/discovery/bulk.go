@@ -57,6 +57,7 @@ func (c *Client) Document(ctx context.Context) (*snapshot.Document, error) {
 	if len(core.groups)+len(named.groups) == 0 {
 		return nil, &Error{Path: namedPath, Code: http.StatusOK, Err: errors.New("the server lists no API groups, and none at " + corePath)}
 	}
+	c.read.Store(true)
 	if core != c.core || named != c.named {
 		c.core, c.named, c.document = core, named, documentOf(core, named, c.document)
 		// No name comes twice: then the halves are parts of the document, and take no memory of their own.

@@ -3,9 +3,9 @@
 // Package discovery reads what an API server serves: everything at once (Document),
 // or one group or version live (List, Version).
 //
-// Each call reads once and retries nothing. The client keeps only the last bulk document
-// and its validators. It recognises the form of a document by the bytes received, not by
-// the Content-Type. Anything but a complete discovery document of the kind asked for is
+// Each call reads once; only until one has succeeded do they obey Retry-After. The client
+// keeps only the last bulk document and its validators. It recognises the form of a document
+// by the bytes received, not by the Content-Type. Anything but a complete discovery document of the kind asked for is
 // an error. Only the API server's own 404 for a group or a version means that it is not
 // served: gateways and proxies answer 404, too, when they have lost their server.
 package discovery
@@ -52,6 +52,7 @@ type Client struct {
 	secrets []string // never shown in an error, like the credentials that a request has sent
 
 	audited atomic.Bool // an answer of this server had an Audit-Id
+	read    atomic.Bool // the document, or a list or a version, was read once
 
 	// Only Document uses these, which it has read last.
 	core, named *half
@@ -93,6 +94,9 @@ func get[T any](ctx context.Context, c *Client, r request, decode func(*exchange
 	ctx, cancel := context.WithTimeout(ctx, c.options.RequestTimeout)
 	defer cancel()
 	seen, err := c.send(ctx, r)
+	for err != nil && r.verb == "" && c.awaitRetry(ctx, seen) {
+		seen, err = c.send(ctx, r)
+	}
 	if err == nil {
 		result, err = decode(seen)
 	}
@@ -100,6 +104,26 @@ func get[T any](ctx context.Context, c *Client, r request, decode func(*exchange
 		return *new(T), c.failure(r, seen, err)
 	}
 	return result, nil
+}
+
+// awaitRetry waits for as long as a server asks for that is too busy, and reports whether to ask it
+// again: until something was read once, if ctx does not end before. So does client-go
+// (k8s.io/client-go/rest, with_retry.go), always. Later a lookup has what is known, or its caller
+// comes back.
+func (c *Client) awaitRetry(ctx context.Context, seen *exchange) bool {
+	busy := seen.code == http.StatusTooManyRequests || seen.code >= http.StatusInternalServerError
+	deadline, _ := ctx.Deadline()
+	if c.read.Load() || !busy || seen.retryAfter <= 0 || time.Duration(seen.retryAfter) > (time.Until(deadline)-1)/time.Second {
+		return false
+	}
+	timer := time.NewTimer(time.Duration(seen.retryAfter) * time.Second)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // send returns the answer to a request, and an error if it was not a success.

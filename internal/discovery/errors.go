@@ -77,6 +77,9 @@ func cause(err error) error {
 func (c *Client) statusError(seen *exchange) error {
 	failed := apierrors.NewGenericServerResponse(seen.code, "get", schema.GroupResource{}, "", "", seen.retryAfter, false)
 	failed.ErrStatus.Message = c.textOf(seen)
+	if seen.retryAfter > 0 {
+		failed.ErrStatus.Message += fmt.Sprintf(" (it asks to come back after %d seconds)", seen.retryAfter)
+	}
 	return failed
 }
 

@@ -28,6 +28,9 @@ func live[T any](ctx context.Context, c *Client, gv schema.GroupVersion, decode 
 	found, err = get(ctx, c, request{path: path, gv: gv, accept: acceptLegacy}, func(seen *exchange) (*T, error) {
 		return decode(seen.body, gv)
 	})
+	if err == nil {
+		c.read.Store(true)
+	}
 	if errors.Is(err, errNotServed) {
 		return nil, !errors.Is(err, errClaimed), nil
 	}
