@@ -6,6 +6,8 @@ package apiutil_test
 
 import (
 	"context"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -115,4 +117,33 @@ func TestServerWithOneHalfOnly(t *testing.T) {
 			wantServed(t, m, foo)
 		})
 	}
+}
+
+// An account that may not read the documents finds what it may read, by the paths. What is in use cannot
+// be confirmed then: the error of each lookup that needs a document, the log and Healthz name the rule
+// that is missing.
+func TestAccountThatMayNotReadTheDocument(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		server.SetFault(fakeapi.At("/api", "/apis"), fakeapi.Status(http.StatusForbidden, 0))
+		for range 200 {
+			wantServed(t, m, fooKind, otherKind)
+			wantAbsent(t, m, newKind, lateKind)
+			time.Sleep(time.Second)
+		}
+		_, err := m.KindFor(schema.GroupVersionResource{Resource: "foos"})
+		for what, err := range map[string]error{"a lookup in any group": err, "Healthz": m.Healthz(nil), "Refresh": m.Refresh(context.Background())} {
+			if err == nil || !strings.Contains(err.Error(), "ClusterRole system:discovery") || meta.IsNoMatchError(err) {
+				t.Errorf("%s: %v; want the ClusterRole that is missing", what, err)
+			}
+		}
+		synctest.Wait()
+		wantLine(t, log.containing("API discovery fails"), "ClusterRole system:discovery")
+		server.ClearFaults()
+		wantServed(t, m, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+		if err := m.Refresh(context.Background()); err != nil || m.Healthz(nil) != nil {
+			t.Errorf("with the rule: %v, %v", err, m.Healthz(nil))
+		}
+	})
 }

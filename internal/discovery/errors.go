@@ -36,12 +36,17 @@ type Error struct {
 	Err error
 }
 
-// Error names the path, and the group-version where there is one.
+// Error names the path, the group-version where there is one, and the ClusterRole that an account lacks
+// which may not read a discovery document.
 func (e *Error) Error() string {
-	if e.GroupVersion.Empty() {
-		return fmt.Sprintf("%s of %s failed: %v", cmp.Or(e.Verb, "discovery"), e.Path, e.Err)
+	text := fmt.Sprintf("%s of %s failed: %v", cmp.Or(e.Verb, "discovery"), e.Path, e.Err)
+	if !e.GroupVersion.Empty() {
+		text = fmt.Sprintf("discovery of %s at %s failed: %v", strings.TrimSuffix(e.GroupVersion.String(), "/"), e.Path, e.Err)
 	}
-	return fmt.Sprintf("discovery of %s at %s failed: %v", strings.TrimSuffix(e.GroupVersion.String(), "/"), e.Path, e.Err)
+	if e.Verb == "" && e.Code == http.StatusForbidden {
+		text += " (the ClusterRole system:discovery allows it)"
+	}
+	return text
 }
 
 // Unwrap returns the cause: an *apierrors.StatusError if the server answered with a
