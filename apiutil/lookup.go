@@ -91,9 +91,12 @@ type absence struct {
 const mostAbsences = 4096
 
 func lookupError(q snapshot.Query, failed map[schema.GroupVersion]error, err error) error {
-	if err == nil {
-		discoveryFailed := ErrResourceDiscoveryFailed(failed)
+	discoveryFailed := ErrResourceDiscoveryFailed(failed)
+	switch {
+	case err == nil:
 		err = &discoveryFailed
+	case len(failed) > 0:
+		err = fmt.Errorf("%w; %w", err, &discoveryFailed)
 	}
 	return fmt.Errorf("failed to look up %s: %w", textOf(q), err)
 }

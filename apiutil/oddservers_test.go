@@ -6,7 +6,9 @@ package apiutil_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -144,6 +146,31 @@ func TestAccountThatMayNotReadTheDocument(t *testing.T) {
 		wantServed(t, m, schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
 		if err := m.Refresh(context.Background()); err != nil || m.Healthz(nil) != nil {
 			t.Errorf("with the rule: %v, %v", err, m.Healthz(nil))
+		}
+	})
+}
+
+// The error of a group's list is about the group: it is not filed under a version without a name. If
+// versions of the group failed as well, these are named.
+func TestErrorOfAGroupsListIsOfNoVersion(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		absent := schema.GroupKind{Group: "example.com", Kind: "Absent"}
+		for _, broken := range []func(*http.Request) bool{fakeapi.At("/apis/example.com"), fakeapi.InGroup("example.com")} {
+			server.ClearFaults()
+			server.SetFault(broken, fakeapi.Status(http.StatusInternalServerError, 0))
+			_, err := m.RESTMapping(absent)
+			if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "/apis/example.com") || strings.Contains(err.Error(), "example.com/:") {
+				t.Errorf("got %v", err)
+			}
+			var failed *apiutil.ErrResourceDiscoveryFailed
+			if errors.As(err, &failed) && (len(*failed) != 1 || (*failed)[fooKind.GroupVersion()] == nil) {
+				t.Errorf("filed under %v", *failed)
+			}
+			if whole := broken(&http.Request{URL: &url.URL{Path: "/apis/example.com/v1"}}); whole != (failed != nil) {
+				t.Errorf("an ErrResourceDiscoveryFailed: %t; want %t", failed != nil, whole)
+			}
 		}
 	})
 }

@@ -3,6 +3,7 @@
 package reload
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync/atomic"
@@ -22,7 +23,7 @@ type Finder func(*snapshot.Snapshot) (known, current bool)
 type Finding struct {
 	Snapshot *snapshot.Snapshot
 	Failed   map[schema.GroupVersion]error // versions that may have the answer and could not be read
-	Err      error                         // why the server could not be read, or the cause of the end of ctx
+	Err      error                         // why the server, or a group's list, could not be read, or the cause of the end of ctx
 	Partial  bool                          // a NoMatch must not be kept: the next lookup may find more
 }
 
@@ -152,17 +153,23 @@ func (l *lookup) finding(s *snapshot.Snapshot) Finding {
 			}
 		}
 	}
+	var lists []error
 	for r, o := range l.done {
 		switch {
 		case r.Part == snapshot.PartDocument:
 			if !s.PathsAnswer(&l.q) { // otherwise the group was read live all the same
 				found.Err = o.Err
 			}
+		case o.Err != nil && r.Part == snapshot.PartList:
+			lists = append(lists, o.Err)
 		case o.Err != nil:
 			found.Failed[schema.GroupVersion{Group: r.Group, Version: r.Version}] = o.Err
 		case o.Gone && len(l.q.Versions) == 0:
 			found.Partial = true // the list was left to the next lookup
 		}
+	}
+	if found.Err == nil && len(lists) > 0 {
+		found.Err = slices.MinFunc(lists, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	}
 	return found
 }
