@@ -57,7 +57,7 @@ type cachedDiscovery struct {
 // state is what the mapper knows. The document also tells of what is of no use to a mapper.
 type state struct {
 	generation uint64
-	document   *snapshot.List
+	document   *snapshot.Document
 	reset      snapshot.Tick
 }
 
@@ -69,7 +69,7 @@ func (d *cachedDiscovery) state() state {
 // current returns the last reading. It waits for the next one if the mapper has learnt of a
 // change, or if there is nothing to answer with: in an outage only now and then.
 func (d *cachedDiscovery) current() *reading {
-	d.mapper.hit()
+	d.mapper.noteUse()
 	r := d.last.Load()
 	due := time.Since(r.ended) >= r.pause
 	if r.state == d.state() && (r.err == nil || !due && !d.repeats.TryAccept()) {
@@ -110,7 +110,7 @@ func (d *cachedDiscovery) begin() (next *reading, joined bool) {
 // refresh makes the mapper read the document; without the aggregated one, also the versions that
 // answer soon.
 func (d *cachedDiscovery) refresh() error {
-	d.mapper.hit()
+	d.mapper.noteUse()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	err := d.mapper.reloader.ReadDocument(ctx)

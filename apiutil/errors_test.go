@@ -95,10 +95,12 @@ func TestFaultIsNeverNoMatch(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) }) // after the parallel ones
 	for mode, forms := range bothModes {
-		for _, fc := range faultCases() {
+		for i, fc := range faultCases() {
+			forms.StatusNotFound = i%2 == 0 // the server's own; most cases bring theirs
 			t.Run(mode+"/"+fc.name, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
+					defer time.Sleep(time.Minute) // reads that nobody waits for end by their timeouts
 					for _, stage := range faultStages {
 						for i, form := range lookupForms(faultKnown) {
 							if strings.Contains(form.name, "sFor ") && stage != "after warm-up" ||
@@ -291,23 +293,48 @@ func absences() map[string]fakeapi.Fault {
 	}
 }
 
-// An answer of an API server is believed, whatever its Content-Type.
+// A 404 of the API server is believed, whatever its form and its Content-Type: if it has an Audit-Id,
+// or if no answer of the server has one and the document can be read. Where others have one, it is an
+// answer of somebody else (R6).
 func TestTheServerSaysAbsent(t *testing.T) {
 	for name, fault := range absences() {
 		t.Run(name, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-				readAll(t, m)
-				server.Remove(fooKind.Group)
-				server.SetFault(fakeapi.InGroup(fooKind.Group), fault)
-				m.ResetGroup(fooKind.Group)
-				wantAbsent(t, m, fooKind, barKind)
-				if _, err := m.RESTMapping(fooKind.GroupKind()); !meta.IsNoMatchError(err) {
-					t.Errorf("without a version: %v", err)
+			eachServer(t, func(t *testing.T, _ *fakeapi.Server) {
+				for whose, absent := range map[fakeapi.AuditIDs]bool{fakeapi.AuditAll: true, fakeapi.AuditTwice: true, fakeapi.AuditNone: true, fakeapi.AuditSuccesses: false} {
+					forms := bothModes[modeOf(t)]
+					forms.AuditIDs = whose
+					served := newServer(forms)
+					m := newMapper(t, served, apiutil.DynamicRESTMapperOptions{})
+					readAll(t, m)
+					served.Remove(fooKind.Group)
+					served.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Audited(fault))
+					m.ResetGroup(fooKind.Group)
+					if !absent {
+						wantServed(t, m, fooKind, barKind)
+						if err := miss(m, fooKind.Group, "v1"); meta.IsNoMatchError(err) || !strings.Contains(err.Error(), "Audit-Id") {
+							t.Errorf("a kind that was never served: %v", err)
+						}
+						continue
+					}
+					wantAbsent(t, m, fooKind, barKind)
+					if _, err := m.RESTMapping(fooKind.GroupKind()); !meta.IsNoMatchError(err) {
+						t.Errorf("Audit-Ids %v, without a version: %v", whose, err)
+					}
 				}
 			})
 		})
 	}
+}
+
+// kube-aggregator's own 404 may be empty. Its Audit-Id shows whose it is.
+func TestEmptyNotFoundWithAuditIDIsTheServers(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		server.SetFault(fakeapi.InGroup(fooKind.Group), fakeapi.Audited(fakeapi.Empty(404)))
+		m.ResetGroup(fooKind.Group)
+		wantAbsent(t, m, fooKind)
+	})
 }
 
 // A cache that drops Vary hands the aggregated form of /api to everybody.

@@ -104,7 +104,7 @@ func (f *Fleet) For(key string, cfg *rest.Config, httpClient *http.Client) (*Dyn
 // outdated reports whether nothing was confirmed or read for MaxAge, nor reset by For since then:
 // while a reset is pending, each lookup tries to read. The caller holds the fleet's mu.
 func (m *DynamicRESTMapper) outdated() bool {
-	read := m.reloader.Health().LastSuccess
+	read := m.health.Load().lastSuccess
 	return m.reloader.Stale() && time.Since(read) >= m.options.MaxAge && !read.Before(m.member.reset)
 }
 

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path"
 	"runtime"
 	"strings"
 	"sync"
@@ -108,7 +107,7 @@ func TestRequestsOfOneLookup(t *testing.T) {
 					t.Errorf("%s: %v", form.name, err)
 				}
 				requests, took, most := len(server.TakeRequests()), time.Since(start), 1
-				if form.group == "" && path.Base(t.Name()) == "legacy" {
+				if form.group == "" && modeOf(t) == "legacy" {
 					most = mostGroups
 				}
 				rounds := 2 + (requests-2+most-1)/most // of the document, and of the versions
@@ -155,7 +154,7 @@ func TestLookupsAtOnce(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				most := map[string]int{"aggregated": test.requests.aggregated, "legacy": test.requests.legacy}[path.Base(t.Name())]
+				most := map[string]int{"aggregated": test.requests.aggregated, "legacy": test.requests.legacy}[modeOf(t)]
 				requests := server.TakeRequests()
 				if len(requests) > most || took > time.Duration(test.latencies*float64(latency)) {
 					t.Errorf("%d requests in %v, want at most %d in %v latencies: %v", len(requests), took, most, test.latencies, requests)
@@ -284,7 +283,12 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 				ctx, cancel := context.WithTimeoutCause(context.Background(), latency/2, reason)
 				start := time.Now()
 				err := call(ctx, m)
-				if took := time.Since(start); took != latency/2 || !strings.Contains(err.Error(), reason.Error()) || meta.IsNoMatchError(err) {
+				took := time.Since(start)
+				if name == "of a known kind after a reset" && err == nil && took == 0 {
+					cancel()
+					continue // nobody with an old answer waits for what is unanswered (R7)
+				}
+				if took != latency/2 || !strings.Contains(err.Error(), reason.Error()) || meta.IsNoMatchError(err) {
 					t.Fatalf("%s returned after %v: %v", name, took, err)
 				}
 				cancel()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -30,15 +31,22 @@ var (
 	}
 )
 
-// eachMode runs test once for each of the modes.
+// eachMode runs test twice for each of the modes: with a 404 that is text, and with that of
+// Kubernetes 1.38, which is a Status.
 func eachMode(t *testing.T, modes map[string]fakeapi.Forms, test func(t *testing.T, forms fakeapi.Forms)) {
 	for name, forms := range modes {
-		t.Run(name, func(t *testing.T) {
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-			test(t, forms)
-		})
+		for _, suffix := range []string{"", "-Status"} {
+			forms.StatusNotFound = suffix != ""
+			t.Run(name+suffix, func(t *testing.T) {
+				defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+				test(t, forms)
+			})
+		}
 	}
 }
+
+// modeOf returns the mode that eachMode runs a test for.
+func modeOf(t *testing.T) string { return strings.TrimSuffix(path.Base(t.Name()), "-Status") }
 
 // What newServer's servers serve to begin with.
 var (

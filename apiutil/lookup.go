@@ -32,7 +32,7 @@ func recheckResource[T any](
 func recheck[T any](
 	ctx context.Context, m *DynamicRESTMapper, q snapshot.Query, find func(*snapshot.Snapshot) (T, bool, error),
 ) (T, error) {
-	defer m.hit()
+	defer m.noteUse()
 	answer, err := read(ctx, m, q, find)
 	if meta.IsNoMatchError(err) && (m.recent.Load() != nil || m.options.Logger.V(levelReads).Enabled()) {
 		m.reports.Add(func() {

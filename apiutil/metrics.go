@@ -10,7 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -70,21 +69,21 @@ func pathClass(of string) string {
 }
 
 // report logs and counts what a flight has done.
-func (m *DynamicRESTMapper) report(r reload.Report) {
+func (m *DynamicRESTMapper) report(r report) {
 	m.warnUnstarted()
 	m.tell(levelReads, "reloaded API discovery", "reason", r.Read.Part.String(), "group", r.Read.Group, "version", r.Read.Version,
-		"duration", r.Duration.String(), "error", errorText(r.Err))
+		"duration", r.Duration.String(), "error", errorText(r.Outcome.Err))
 	switch {
-	case r.Then.Document.Err != nil && r.Before.Document.Err == nil:
-		m.logger().Error(r.Err, "API discovery fails, known APIs are still served")
-	case r.Then.Document.Err == nil && r.Before.Document.Err != nil:
-		m.logger().Info("API discovery works again", "failures", r.Before.Document.Failures, "since", r.Before.Document.FailingSince)
+	case r.then.document.err != nil && r.before.document.err == nil:
+		m.logger().Error(r.Outcome.Err, "API discovery fails, known APIs are still served")
+	case r.then.document.err == nil && r.before.document.err != nil:
+		m.logger().Info("API discovery works again", "failures", r.before.document.failures, "since", r.before.document.failingSince)
 	}
-	m.tellChange(cmp.Or(r.To, m.reloader.Snapshot()))
+	m.tellChange(cmp.Or(r.After, m.reloader.Snapshot()))
 	if metrics := m.options.Metrics; metrics != nil {
 		s := m.reloader.Snapshot()
-		metrics.Reload(r.Read.Part.String(), r.Duration, r.Err)
-		metrics.Served(s.Generation(), len(s.Groups()), s.Kinds(), m.reloader.Health().LastSuccess)
+		metrics.Reload(r.Read.Part.String(), r.Duration, r.Outcome.Err)
+		metrics.Served(s.Generation(), len(s.Groups()), s.Kinds(), m.health.Load().lastSuccess)
 	}
 }
 

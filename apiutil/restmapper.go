@@ -34,10 +34,11 @@ import (
 // that they return belong to the caller.
 type DynamicRESTMapper struct {
 	reloader *reload.Reloader
-	reports  reload.Queue             // calls of log and metrics; nobody waits for them
+	reports  queue                    // calls of log and metrics; nobody waits for them
 	logged   *snapshot.Snapshot       // what was logged last; only reports use it
 	options  DynamicRESTMapperOptions // defaults filled in
 	absent   *cache.LRUExpireCache    // lookups that found nothing, with an absence each; nil without a NegativeTTL
+	health   atomic.Pointer[health]   // stored by record alone
 
 	followed *follow.Followed // by clients and caches
 
@@ -76,6 +77,7 @@ func NewDynamicRESTMapperWithOptions(
 		return nil, fmt.Errorf("no RESTMapper with these options: %w", err)
 	}
 	m := &DynamicRESTMapper{options: opts}
+	m.health.Store(&health{})
 	m.followed = &follow.Followed{Source: &source{m: m}, Count: m.countFollowed}
 	if opts.NegativeTTL > 0 {
 		m.absent = cache.NewLRUExpireCache(mostAbsences)
@@ -88,9 +90,7 @@ func NewDynamicRESTMapperWithOptions(
 	if err != nil {
 		return nil, fmt.Errorf("no RESTMapper for this rest.Config: %w", err)
 	}
-	m.reloader = reload.New(client, &m.reports, reload.Options{
-		MaxAge: opts.MaxAge, Report: m.report,
-	})
+	m.reloader = reload.New(client, reload.Options{MaxAge: opts.MaxAge, Report: m.record})
 	if opts.WatchAPIs {
 		watches, err := client.WatchClient(cfg, httpClient)
 		if err != nil {
@@ -103,12 +103,12 @@ func NewDynamicRESTMapperWithOptions(
 	return m, nil
 }
 
-// hit is called by every lookup. It starts a refresh if one is due by MaxAge, and does not
+// noteUse is called by every lookup. It starts a refresh if one is due by MaxAge, and does not
 // wait for it.
-func (m *DynamicRESTMapper) hit() {
+func (m *DynamicRESTMapper) noteUse() {
 	m.member.use()
 	if m.reloader.Due() {
-		m.reloader.Confirm()
+		m.reloader.RefreshIfDue()
 	}
 }
 
@@ -126,7 +126,7 @@ func (m *DynamicRESTMapper) KindFor(resource schema.GroupVersionResource) (schem
 func (m *DynamicRESTMapper) KindForWithContext(ctx context.Context, resource schema.GroupVersionResource) (schema.GroupVersionKind, error) {
 	kind, current, err := m.reloader.Snapshot().KindFor(resource)
 	if current {
-		m.hit()
+		m.noteUse()
 		return kind, err
 	}
 	return recheckResource(ctx, m, resource, false, (*snapshot.Snapshot).KindFor)
@@ -142,7 +142,7 @@ func (m *DynamicRESTMapper) KindsFor(resource schema.GroupVersionResource) ([]sc
 func (m *DynamicRESTMapper) KindsForWithContext(ctx context.Context, resource schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
 	kinds, current, err := m.reloader.Snapshot().KindsFor(resource)
 	if current {
-		m.hit()
+		m.noteUse()
 		return kinds, err
 	}
 	return recheckResource(ctx, m, resource, true, (*snapshot.Snapshot).KindsFor)
@@ -158,7 +158,7 @@ func (m *DynamicRESTMapper) ResourceFor(input schema.GroupVersionResource) (sche
 func (m *DynamicRESTMapper) ResourceForWithContext(ctx context.Context, input schema.GroupVersionResource) (schema.GroupVersionResource, error) {
 	resource, current, err := m.reloader.Snapshot().ResourceFor(input)
 	if current {
-		m.hit()
+		m.noteUse()
 		return resource, err
 	}
 	return recheckResource(ctx, m, input, false, (*snapshot.Snapshot).ResourceFor)
@@ -174,7 +174,7 @@ func (m *DynamicRESTMapper) ResourcesFor(input schema.GroupVersionResource) ([]s
 func (m *DynamicRESTMapper) ResourcesForWithContext(ctx context.Context, input schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
 	resources, current, err := m.reloader.Snapshot().ResourcesFor(input)
 	if current {
-		m.hit()
+		m.noteUse()
 		return resources, err
 	}
 	return recheckResource(ctx, m, input, true, (*snapshot.Snapshot).ResourcesFor)
@@ -193,7 +193,7 @@ func (m *DynamicRESTMapper) RESTMapping(gk schema.GroupKind, versions ...string)
 func (m *DynamicRESTMapper) RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	mapping, current, err := m.reloader.Snapshot().RESTMapping(gk, versions)
 	if current {
-		m.hit()
+		m.noteUse()
 		return mapping, err
 	}
 	versions = slices.Clone(versions) // so that on a hit they may stay on the caller's stack
@@ -213,7 +213,7 @@ func (m *DynamicRESTMapper) RESTMappings(gk schema.GroupKind, versions ...string
 func (m *DynamicRESTMapper) RESTMappingsWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
 	mappings, current, err := m.reloader.Snapshot().RESTMappings(gk, versions)
 	if current {
-		m.hit()
+		m.noteUse()
 		return mappings, err
 	}
 	versions = slices.Clone(versions)
@@ -235,7 +235,7 @@ func (m *DynamicRESTMapper) ResourceSingularizer(resource string) (string, error
 func (m *DynamicRESTMapper) ResourceSingularizerWithContext(ctx context.Context, resource string) (string, error) {
 	singular, current, err := m.reloader.Snapshot().ResourceSingularizer(resource)
 	if current {
-		m.hit()
+		m.noteUse()
 		return singular, err
 	}
 	q := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: resource})

@@ -85,7 +85,7 @@ func (m *DynamicRESTMapper) ask(ctx context.Context, began snapshot.Tick, gvks [
 // mappingsSince returns the mappings of those kinds that are served as a read has found
 // that began after began, and the others.
 func mappingsSince(s *snapshot.Snapshot, began snapshot.Tick, gvks []schema.GroupVersionKind) (served []meta.RESTMapping, missing []schema.GroupVersionKind) {
-	s = s.Reset(began)
+	s = s.Since(began)
 	for _, gvk := range gvks {
 		mapping, current, err := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
 		if err == nil && !current { // a version that hangs says nothing against the one that was found
@@ -125,7 +125,7 @@ func mappingsSince(s *snapshot.Snapshot, began snapshot.Tick, gvks []schema.Grou
 // that for a controller's SetupWithManager.
 //
 // RunWhileServed notices changes in the same ways as WaitForKinds. Before it stops run,
-// it confirms with a live read that a kind has gone.
+// it confirms with two live reads, a second apart, that a kind has gone.
 func (m *DynamicRESTMapper) RunWhileServed(
 	ctx context.Context, run func(context.Context) error, gvks ...schema.GroupVersionKind,
 ) error {
@@ -179,7 +179,7 @@ func (m *DynamicRESTMapper) runOnce(ctx context.Context, run func(context.Contex
 	return ctx.Err() != nil, err
 }
 
-// awaitGone returns when a live read has confirmed that a version no longer serves its
+// awaitGone returns when two live reads have confirmed that a version no longer serves its
 // mappings, or when ctx ends. It reads the version every mostPoll, because a kind of an
 // APIService may go without an event, and without a word in the document.
 func (m *DynamicRESTMapper) awaitGone(ctx context.Context, gv schema.GroupVersion, mappings []meta.RESTMapping) {
@@ -197,7 +197,7 @@ func (m *DynamicRESTMapper) awaitGone(ctx context.Context, gv schema.GroupVersio
 				return
 			}
 		}
-		if s, err := m.reloader.ReadLive(ctx, gv); err == nil && !stillServed(s, mappings) {
+		if m.reloader.Absent(ctx, gv, func(s *snapshot.Snapshot) bool { return stillServed(s, mappings) }) {
 			return
 		}
 		if !still {

@@ -63,7 +63,7 @@ func errorText(err error) string {
 
 // Status returns the present status. It takes no lock and sends no request.
 func (m *DynamicRESTMapper) Status() DynamicRESTMapperStatus {
-	s, health := m.reloader.Snapshot(), m.reloader.Health()
+	s, health := m.reloader.Snapshot(), m.health.Load()
 	failed := map[schema.GroupVersion]error{}
 	for _, g := range s.Groups() {
 		for _, v := range g.Versions() {
@@ -76,11 +76,11 @@ func (m *DynamicRESTMapper) Status() DynamicRESTMapperStatus {
 		Generation:          s.Generation(),
 		Groups:              len(s.Groups()),
 		Kinds:               s.Kinds(),
-		LastAttempt:         health.LastAttempt,
-		LastSuccess:         health.LastSuccess,
-		LastError:           cmp.Or(health.Document.Err, health.Live.Err),
-		ConsecutiveFailures: health.Document.Failures + health.Live.Failures,
-		UnhealthySince:      health.Document.FailingSince,
+		LastAttempt:         health.lastAttempt,
+		LastSuccess:         health.lastSuccess,
+		LastError:           cmp.Or(health.document.err, health.live.err),
+		ConsecutiveFailures: health.document.failures + health.live.failures,
+		UnhealthySince:      health.document.failingSince,
 		FailedGroupVersions: failed,
 		Watching:            m.watching(),
 	}
@@ -95,14 +95,14 @@ func (m *DynamicRESTMapper) watching() bool {
 // the server have failed for longer than UnhealthyAfter, until the next success. The
 // error has the time of the first failure and the reason. Healthz sends no request.
 func (m *DynamicRESTMapper) Healthz(*http.Request) error {
-	health := m.reloader.Health().Document
+	health := m.health.Load().document
 	// Count to the last failure, not to now: hits send no request, so a single failure
 	// that only hits follow would otherwise fail a liveness probe for good.
-	if health.Err == nil || health.LastFailed.Sub(health.FailingSince) <= m.options.UnhealthyAfter {
+	if health.err == nil || health.lastFailed.Sub(health.failingSince) <= m.options.UnhealthyAfter {
 		return nil
 	}
 	return fmt.Errorf("API discovery has failed since %s, %d times in a row: %w",
-		health.FailingSince.UTC().Format(time.RFC3339), health.Failures, health.Err)
+		health.failingSince.UTC().Format(time.RFC3339), health.failures, health.err)
 }
 
 // Generation returns a number that moves when the mapper learns of a change of the

@@ -48,16 +48,25 @@ func (s *storyStage) upset(name string, args []string) error {
 			"login": fakeapi.LoginPage(), "drip": fakeapi.SlowDrip(time.Second), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0),
 			"cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
 			"empty": fakeapi.EmptyGroupList(), "503-once": fakeapi.Times(1, fakeapi.Status(503, 0)), "refuse-once": fakeapi.Times(1, fakeapi.Refused()),
+			"404-once": fakeapi.Times(1, fakeapi.NotFound()), "no-route": fakeapi.LostRoute(), "no-service": fakeapi.LostService("tenant"),
 		}[args[0]]
 		if !ok {
 			return errors.New("no such fault")
 		}
 		s.server.SetFault(faultPlace(args[1]), fault)
+	case "ids":
+		forms := s.forms
+		forms.AuditIDs = map[string]fakeapi.AuditIDs{
+			"all": fakeapi.AuditAll, "successes": fakeapi.AuditSuccesses, "none": fakeapi.AuditNone, "twice": fakeapi.AuditTwice,
+		}[args[0]]
+		s.server.SetForms(forms)
 	case "speak":
-		s.server.SetForms(map[string]fakeapi.Forms{
+		forms := map[string]fakeapi.Forms{
 			"protobuf": fakeapi.Aggregated(), "JSON": {V2: true, ETag: true}, "protobuf-without-ETag": {V2: true, Protobuf: true},
 			"JSON-without-ETag": {V2: true}, "v2beta1": fakeapi.V2Beta1Only(),
-		}[args[0]])
+		}[args[0]]
+		forms.StatusNotFound = s.forms.StatusNotFound
+		s.server.SetForms(forms)
 	case "latency":
 		latency, err := time.ParseDuration(args[0])
 		s.server.SetLatency(latency)

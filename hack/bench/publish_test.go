@@ -24,11 +24,11 @@ func BenchmarkPublish(b *testing.B) {
 	// The changed group alternates between two forms, with and without one more
 	// kind.
 	turns := [2]*snapshot.Group{groups[changed], decoded(groupsOf(count)[1+changed], 1)}
-	start := new(snapshot.Snapshot).WithDocument(snapshot.NewList(groups, true), 1)
+	start := new(snapshot.Snapshot).WithDocument(snapshot.NewDocument(groups, true), 1)
 	live := func(s *snapshot.Snapshot, turn int, now snapshot.Tick) *snapshot.Snapshot {
 		g := turns[turn]
 		for _, v := range g.Versions() {
-			s = s.WithVersion(g.Name(), v.Name, snapshot.Found{Table: v.Table}, now, now+1, s)
+			s = s.WithVersion(g.Name(), v.Name, snapshot.Found{Table: v.Table}, now, s)
 		}
 		return s
 	}
@@ -47,7 +47,7 @@ func BenchmarkPublish(b *testing.B) {
 	b.Run("after=bulk", func(b *testing.B) {
 		b.ReportAllocs()
 		s, turn, now := start, 0, snapshot.Tick(1)
-		list := snapshot.NewList(groups, true)
+		document := snapshot.NewDocument(groups, true)
 		for b.Loop() {
 			b.StopTimer()
 			turn, now = 1-turn, now+1
@@ -56,8 +56,8 @@ func BenchmarkPublish(b *testing.B) {
 			unique++
 			key := binary.LittleEndian.AppendUint64(nil, uint64(unique))
 			b.StartTimer()
-			list, _ = share.Lists.Get(share.KeyOf("benchmark", key), func() (*snapshot.List, error) { return list.Next(all, true), nil })
-			s = s.WithDocument(list, now)
+			document, _ = share.Documents.Get(share.KeyOf("benchmark", key), func() (*snapshot.Document, error) { return document.Next(all, true), nil })
+			s = s.WithDocument(document, now)
 		}
 		if s.Generation() == start.Generation() {
 			b.Fatal("nothing was published")

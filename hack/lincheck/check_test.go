@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -23,6 +22,7 @@ const (
 	RuleGroupReset  Rule = "ResetGroup without a live read"
 	RuleOutdated    Rule = "outdated"
 	RuleOrder       Rule = "left out a version"
+	RulePlace       Rule = "chosen by a place that nobody told"
 	RuleSame        Rule = "another answer to the same question"
 	RuleWait        Rule = "waits for what it does not need"
 	RuleWrong       Rule = "answers another question"
@@ -62,11 +62,19 @@ func (v *view) checkAnswer(o *Op) []Violation {
 	case o.NoMatch:
 		return v.checkNoMatch(o)
 	case o.Err == nil:
-		return slices.Concat(v.checkFound(o), v.checkOrder(o), v.checkHit(o))
-	case !v.troubled(o):
+		return slices.Concat(v.checkFound(o), v.checkOrder(o), v.checkPlaces(o), v.checkHit(o))
+	case !v.troubled(o) && !v.stillListed(o):
 		return []Violation{{RuleError, o, "nothing that it asks for was failing"}}
 	}
 	return nil
+}
+
+// stillListed reports whether a lookup met a 404 shortly after a failure: if the document that
+// decides still lists the version, being behind, what is known is served, or it is an error (R6).
+func (v *view) stillListed(o *Op) bool {
+	return (v.doubted(o.Call) || v.doubted(o.Return)) && slices.ContainsFunc(v.requests, func(r *Request) bool {
+		return r.Code == http.StatusNotFound && slices.Contains(o.groups(), r.Group) && overlaps(o, r.Start, r.End)
+	})
 }
 
 // checkHit checks that a lookup of one version which must be known takes no time.
@@ -103,11 +111,11 @@ func (v *view) checkWait(o *Op) []Violation {
 		if r.Start.At > waits || !v.needs(o, r) {
 			continue
 		}
-		again := time.Duration(0)
-		if r.live() && r.Code == http.StatusNotFound && !v.Calm {
-			again = askedAgainAfter
+		decided := time.Duration(0)
+		if r.Code == http.StatusNotFound && !v.Calm {
+			decided = doubtAfter
 		}
-		waits = max(waits, r.End.At+again)
+		waits = max(waits, r.End.At+decided)
 	}
 	if waits >= o.Return.At {
 		return nil
@@ -121,10 +129,17 @@ func (v *view) needs(o *Op, r *Request) bool {
 	case r.live():
 		other := r.Version < 0 && len(o.Versions) == 1 || r.Version >= 0 && !slices.Contains(o.versions(), r.Version)
 		return slices.Contains(o.groups(), r.Group) && (o.byPrefix() || !other)
-	case !o.byPrefix() && strings.Contains(o.Group, ".") && v.settled(o):
-		return len(o.Versions) == 0 && !proof{view: v, op: o, group: o.groups()[0]}.knows()
+	case o.byPrefix(), !v.settled(o), v.decides(o, r):
+		return true
 	}
-	return true // a version of a built-in group may be a peer's, as the document says
+	return len(o.Versions) == 0 && !proof{view: v, op: o, group: o.groups()[0]}.knows()
+}
+
+// decides reports whether a document may decide about a 404 that a lookup has met.
+func (v *view) decides(o *Op, document *Request) bool {
+	return slices.ContainsFunc(v.requests, func(r *Request) bool {
+		return r.live() && r.Code == http.StatusNotFound && v.needs(o, r) && !document.End.before(r.End) && (v.NoIDs || v.undecided(r))
+	})
 }
 
 // settled reports whether a document was read after the last reset before o ended, and

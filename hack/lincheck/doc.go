@@ -19,8 +19,10 @@
 // /apis/<group> and /apis/<group>/<version>, tell the truth of the moment at which
 // they are answered: it comes after one latency and before another. The document,
 // /api and /apis, shows a change at once, later, or much later, and never goes
-// back. Faults hit the document, one group or one version: error codes, HTML pages,
-// refused and hanging connections, bodies that end early. One version may be slow. A
+// back. Faults hit the whole server, the document, one group or one version: error codes, HTML
+// pages, refused and hanging connections, bodies that end early, the 404 of a gateway that has lost
+// its route or its service. In a quarter of the histories no answer has an Audit-Id; a 404 is text
+// or a Status. One version may be slow. A
 // server is aggregated or legacy. It may list what only a peer serves; or two replicas of
 // different age answer for it, for each request one or the other, the live endpoints
 // included. The order of groups and versions is neither that of their names nor of their
@@ -37,10 +39,8 @@
 //   - Of each version asked for: a live read that does not show the kind. A Reset
 //     makes this no weaker.
 //   - Of a group without a version: its live list, and of each version in it a
-//     live read that does not show the kind; or a live 404 for the group. On an
-//     aggregated server a kind that moves between versions, and is never absent,
-//     must be found if a read of the lookup shows that a version has changed, unless
-//     the document that was read hides it.
+//     live read that does not show the kind; or a live 404 for the group. A kind that moves
+//     between versions meanwhile may be in none of them when that is read.
 //   - Of a group that the mapper need not have known: a document that does not list
 //     it. The mapper must know a group if a read that ended before the lookup began
 //     told of it, and no read has told since that it is gone. A document that never
@@ -51,6 +51,8 @@
 //   - One exception: where a legacy server answers 404 for a version that was
 //     listed, or an aggregated one for a version that its document has just lost,
 //     the group's list may be left for the next lookup (DESIGN.md).
+//   - One excuse: without Audit-Ids, a gateway that loses its route for one version and has
+//     it again when the document is read looks like the server (believesAGateway).
 //
 // What is found must have been told by a read which counts:
 //
@@ -68,17 +70,22 @@
 //     as old as the first document that said so. A read is outdated by a live read.
 //     What a document said is outdated by news, too, in an aggregated document that
 //     lists the group. Both count only in a period without failures.
-//     A live 404 within 30 seconds of a failure outdates only if it is the third in
-//     a row: a server that starts answers 404 for what it serves.
-//   - While a fault concerns the lookup, it may serve whatever was ever told (F6). But
-//     what the document no longer has after a Reset is not served from before it (R4).
+//     A live 404 within 30 seconds of a failure outdates nothing: a document decides, and a
+//     server that starts answers 404 for what it serves. For built-in versions, which a peer
+//     may serve, a document decides always (R6).
+//   - While a fault concerns the lookup, and for 3 seconds after a read that got no answer, it
+//     may serve what was told before a reset, if nothing had outdated that (F6, R7). So it may
+//     while the document still lists what answers 404 in doubt; then it may be an error, too.
 //
 // The order is the server's (F5):
 //
-//   - If, by the rules above, all reads since the resets have told that a version
-//     serves the kind, RESTMappings must not leave it out, and a lookup of one answer must
+//   - If, by the rules above, all reads since the resets, or since its own path has told so,
+//     have told that a version serves the kind, RESTMappings must not leave it out, and a lookup of one answer must
 //     not pass over it: in the order of the question, or in the order in which the last
 //     document or list has told of both versions, or both groups.
+//   - Where a lookup chooses among versions or groups that it does not name, a list or a
+//     document has named each of those that serve the kind, or began after it was found, a group
+//     with whichever version: nobody else tells their places.
 //   - Asked again at once, before any request begins or ends, a question has the same answer.
 //
 // Any other error needs a fault in the lookup's time, of the document, or of a version

@@ -4,6 +4,8 @@ package lincheck
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -126,29 +128,39 @@ func (v *view) closed(r *Request, o *Op) bool { return v.ends[v.period[r]] < o.C
 // binding reports whether, when o began, r's answer must have replaced what was
 // known about the version. Only a version's own path removes it (rule R1 in DESIGN.md), so
 // a list or a document that does not have it replaced nothing. Neither did a document
-// that is no news, nor any answer in a period with a failure.
+// that is no news, nor any answer in a period with a failure, nor a 404 that a document
+// decides (rule R6).
 func (v *view) binding(r *Request, o *Op, group, version int) bool {
 	if !v.closed(r, o) || !v.clean[v.period[r]] {
 		return false
 	}
 	if r.live() {
-		return r.Version >= 0 && !v.askedAgain(r)
+		return r.Version >= 0 && !v.undecided(r)
 	}
 	before := v.previous[r]
 	has := r.World.has(group, version)
 	return !v.Legacy && v.news(r, group) && has && (before == nil || v.clean[v.period[before]])
 }
 
-// askedAgain reports whether r answered 404 and was made again at once, as rule R6 has it for
-// 404s after a failure.
-func (v *view) askedAgain(r *Request) bool {
-	return r.Code == http.StatusNotFound && !v.Calm && slices.ContainsFunc(v.requests, func(again *Request) bool {
-		after := again.Start.At - r.End.At
-		return again.Path == r.Path && after > 0 && after <= askedAgainAfter
+// undecided reports whether r answered 404 and a document decides whether that is an absence
+// (rule R6): the server has failed a short time ago, or the version may be another API server's.
+func (v *view) undecided(r *Request) bool {
+	return r.Code == http.StatusNotFound && (builtIn(r.Group) && !v.Legacy || v.doubted(r.End))
+}
+
+// doubted reports whether a request has failed within doubtFor before a moment.
+func (v *view) doubted(at Stamp) bool {
+	return slices.ContainsFunc(v.requests, func(r *Request) bool {
+		return r.failed() && r.End.before(at) && at.At-r.End.At <= doubtFor
 	})
 }
 
-const askedAgainAfter = 700 * time.Millisecond
+const (
+	doubtFor   = 30 * time.Second
+	doubtAfter = time.Second // after a 404 the document is read that decides
+
+	patience = 3 * time.Second // after a read that got no answer nobody waits for it who has an old one (R7)
+)
 
 // resets returns the last Reset and the last ResetGroup of a group that had
 // returned when o began.
@@ -183,12 +195,14 @@ func later(a, b Stamp) Stamp {
 	return a
 }
 
-// troubled reports whether a fault that may concern o was there while it ran.
+// troubled reports whether a fault that may concern o was there while it ran, or a request had got
+// no answer a moment before: who has an old answer does not wait for that again (R7).
 func (v *view) troubled(o *Op) bool {
 	return slices.ContainsFunc(v.Faults, func(f *Fault) bool {
 		return f.concerns(o) && overlaps(o, f.From, f.Until)
 	}) || slices.ContainsFunc(v.requests, func(r *Request) bool {
-		return r.Fault != nil && r.Fault.concerns(o) && overlaps(o, r.Start, r.End)
+		silent := errors.Is(r.Err, context.DeadlineExceeded) && r.End.before(o.Return) && o.Call.At-r.End.At <= patience
+		return r.Fault != nil && r.Fault.concerns(o) && (silent || overlaps(o, r.Start, r.End))
 	})
 }
 

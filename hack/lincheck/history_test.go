@@ -29,6 +29,7 @@ type History struct {
 	Calm     bool // without faults
 	Peer     bool // a peer alone serves Gadget in batch
 	Replicas bool // two replicas answer in turn: one as of now, and one that is behind like the document
+	NoIDs    bool // no answer of the server has an Audit-Id
 	Document Lag
 
 	Ops      []*Op
@@ -63,18 +64,30 @@ type Change struct {
 // A Fault is a time in which a part of the server fails.
 type Fault struct {
 	From, Until Stamp
-	Group       int // of the live endpoints of a group; or the document
+	Group       int // of the live endpoints of a group; or the document, or all there is
 	Version     int // of its path alone; or everyVersion
 	Kind        fakeapi.Fault
 }
 
 const (
+	theServer    = -2
 	theDocument  = -1
 	everyVersion = -1
 )
 
+// meets reports whether a request meets the fault.
+func (f *Fault) meets(r *Request) bool {
+	switch f.Group {
+	case theServer:
+		return true
+	case theDocument:
+		return !r.live()
+	}
+	return f.Group == r.Group && (f.Version == everyVersion || f.Version == r.Version)
+}
+
 func (f *Fault) String() string {
-	where := append([]string{"the document"}, groupNames[:]...)[f.Group+1]
+	where := append([]string{"the server", "the document"}, groupNames[:]...)[f.Group+2]
 	if f.Version != everyVersion {
 		where += "/" + versionNames[f.Version]
 	}
@@ -83,7 +96,7 @@ func (f *Fault) String() string {
 
 // concerns reports whether a lookup may need what the fault is about.
 func (f *Fault) concerns(o *Op) bool {
-	return f.Group == theDocument || slices.Contains(o.groups(), f.Group) &&
+	return f.Group < 0 || slices.Contains(o.groups(), f.Group) &&
 		(f.Version == everyVersion || slices.Contains(o.versions(), f.Version))
 }
 
@@ -232,6 +245,9 @@ func (h *History) String() string {
 	}
 	if h.Replicas {
 		trouble += ", two replicas"
+	}
+	if h.NoIDs {
+		trouble += ", no Audit-Ids"
 	}
 	return fmt.Sprintf("%s seed %d (document %s, %s)", h.mode(), h.Seed, h.Document, trouble)
 }

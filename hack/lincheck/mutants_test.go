@@ -3,9 +3,11 @@
 package lincheck
 
 import (
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -32,7 +34,7 @@ var mutants = []mutant{
 			o.NoMatch, o.Err = true, nil
 		}
 	})},
-	{"a failure brings back what was found before", []Rule{RuleReset}, func() caller {
+	{"a failure brings back what was found before", []Rule{RuleOutdated}, func() caller {
 		var found sync.Map
 		return func(r *run, o *Op) {
 			if perform(r, o); len(o.Found) > 0 {
@@ -66,6 +68,24 @@ var mutants = []mutant{
 		}
 		perform(r, o)
 	})},
+	{"the 404 of a gateway is believed", []Rule{RuleVersion, RuleTruth}, simply(func(r *run, o *Op) {
+		if perform(r, o); o.Err != nil && strings.Contains(o.Err.Error(), "404") {
+			o.NoMatch, o.Err = true, nil
+		}
+	})},
+	{"a version that was found by its path is taken for the first", []Rule{RuleOrder, RuleTruth}, func() caller {
+		var found sync.Map
+		return func(r *run, o *Op) {
+			kind := fmt.Sprint(o.Group, o.Name)
+			if last, ok := found.Load(kind); ok && o.Kind == OpMapping && len(o.Versions) == 0 {
+				o.Found = last.([]Found)
+				return
+			}
+			if perform(r, o); o.Kind == OpMapping && len(o.Versions) == 1 && len(o.Found) > 0 {
+				found.Store(kind, o.Found)
+			}
+		}
+	}},
 	{"the last version is taken for the first", []Rule{RuleOrder}, simply(func(r *run, o *Op) {
 		kind := o.Kind
 		if kind == OpMapping {
@@ -76,7 +96,7 @@ var mutants = []mutant{
 		}
 		o.Kind = kind
 	})},
-	{"any group is taken for the first", []Rule{RuleOrder, RuleSame}, simply(func(r *run, o *Op) {
+	{"any group is taken for the first", []Rule{RuleOrder, RuleSame, RulePlace}, simply(func(r *run, o *Op) {
 		group := o.Group
 		for _, g := range rand.Perm(len(groupNames)) {
 			if len(o.groups()) > 1 && slices.Contains(o.groups(), g) && o.Found == nil {
@@ -123,7 +143,7 @@ func remembering(long time.Duration, onlyAbsence bool) caller {
 
 // mostHistories is how many histories are made with a mutant, of both modes together, until
 // each of its rules was found broken.
-const mostHistories = 400
+const mostHistories = 1200
 
 // The checker has to catch the mutants, and nearly all of them beside two replicas of different
 // age, too.

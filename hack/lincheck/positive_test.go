@@ -5,7 +5,6 @@ package lincheck
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // checkFound checks that each mapping in an answer is one that the mapper was
@@ -34,15 +33,15 @@ func (v *view) whyNot(o *Op, f Found) (Rule, string) {
 	all, one := v.resets(o, f.Group)
 	since := filter(told, func(r *Request) bool { return all.before(r.Start) })
 	later := filter(since, func(r *Request) bool { return one.before(r.Start) })
-	if v.troubled(o) && (len(since) > 0 || !v.droppedAfterReset(o, f)) {
-		return "", "" // the last good state is served, and a reset may be pending
-	}
-	if len(later) == 0 {
+	counting := filter(later, func(r *Request) bool { return v.counts(o, r, f.Group, all, one) })
+	switch excused := v.troubled(o) || v.stillListed(o); {
+	case excused: // the last good state is served, and a reset may be pending; but nothing that was outdated before
+	case len(later) == 0:
 		return RuleReset, fmt.Sprintf("was told by no answer since Reset (%d) and ResetGroup (%d)", all.Seq, one.Seq)
-	}
-	told = filter(later, func(r *Request) bool { return v.counts(o, r, f.Group, all, one) })
-	if len(told) == 0 {
+	case len(counting) == 0:
 		return RuleGroupReset, fmt.Sprintf("was told by the document alone since ResetGroup (%d)", one.Seq)
+	default:
+		told = counting
 	}
 	reset := v.lastReset(o.Return)
 	for _, r := range told {
@@ -76,8 +75,7 @@ func (v *view) counts(o *Op, r *Request, group int, all, one Stamp) bool {
 	if one == (Stamp{}) || r.live() {
 		return true
 	}
-	builtIn := !strings.Contains(groupNames[group], ".")
-	return (one.before(all) || builtIn || v.Replicas || v.firstSeen(r, group, v.lastReset(o.Return)) == r) && v.readLive(group, one, o.Return)
+	return (one.before(all) || builtIn(group) || v.Replicas || v.firstSeen(r, group, v.lastReset(o.Return)) == r) && v.readLive(group, one, o.Return)
 }
 
 // readLive reports whether a group was read live in a time.
@@ -88,13 +86,14 @@ func (v *view) readLive(group int, from, until Stamp) bool {
 }
 
 // outdatedBy returns a read that outdates r for o, or nil. Such a read began after
-// r was known, told otherwise, and was known itself when o began. Three things are
+// r was known, told otherwise, and was known itself when o began. Four things are
 // no reason: a read before a Reset, even one during o, need not count any more; a
 // document, which may be behind, does not outdate a live read; and what has become
-// true again may be known from a document that was right all the time.
+// true again may be known from a document that was right all the time. And a 404 for a
+// built-in version is the document's to decide, which is read again after it (rule R6).
 func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
-	if v.Replicas && r.Doc && !strings.Contains(groupNames[f.Group], ".") {
-		return nil // one replica lists it, and the other does not: so does a peer (rule R6)
+	if r.Doc && !v.Legacy && builtIn(f.Group) {
+		return nil
 	}
 	seen := v.firstSeen(r, f.Group, reset)
 	for _, newer := range v.requests {
@@ -131,6 +130,46 @@ func (v *view) checkOrder(o *Op) []Violation {
 	return list
 }
 
+// checkPlaces checks that no answer is chosen, among versions or groups that are not named, by a
+// place that nobody told: a version that its path alone has told of stands nowhere until a list or
+// a document is read that could have it, and so does its group until a document is.
+func (v *view) checkPlaces(o *Op) []Violation {
+	if len(o.Found) == 0 || v.troubled(o) {
+		return nil
+	}
+	best := o.Found[0]
+	var list []Violation
+	for _, group := range o.groups() {
+		for _, version := range o.versions() {
+			same, another := group == best.Group, group != best.Group
+			chosen := another || same && version != best.Version && len(o.Versions) == 0
+			if !chosen || !v.certain(o, group, version) {
+				continue
+			}
+			if !v.placed(o, group, version, another) || !v.placed(o, best.Group, best.Version, another) {
+				list = append(list, Violation{RulePlace, o, fmt.Sprintf("%s/%s serves the kind, too, and nobody told which comes first", groupNames[group], versionNames[version])})
+			}
+		}
+	}
+	return list
+}
+
+// placed reports whether the mapper can know where a version stands in its group, or its group
+// among the others: a list or a document has named it, or began after it was found.
+func (v *view) placed(o *Op, group, version int, amongGroups bool) bool {
+	found := slices.IndexFunc(v.requests, func(r *Request) bool {
+		if amongGroups { // whichever of its versions has told of the group
+			return r.live() && r.Group == group && r.Code != 404 && !r.failed()
+		}
+		return r.live() && r.Version >= 0 && v.says(r, group, version, o.Name) == present
+	})
+	return slices.ContainsFunc(v.requests, func(r *Request) bool {
+		list := r.live() && r.Version < 0 && r.Group == group && !amongGroups
+		named := r.World.has(group, version) || amongGroups && r.World.lists(group)
+		return (list || r.Doc) && !r.failed() && r.End.before(o.Return) && (named || found >= 0 && v.requests[found].Start.before(r.Start))
+	})
+}
+
 // listedBoth reports whether the last document or list that told of a version, before o
 // ended, told of another one as well, and so of their order. So must all since the document
 // first said so, and all of that busy period: which began last only the mapper knows.
@@ -150,33 +189,22 @@ func (v *view) listedBoth(o *Op, group, version int, other Found) bool {
 }
 
 // certain reports whether the mapper must have known, when o began and all the
-// time until it ended, that a version serves the kind.
+// time until it ended, that a version serves the kind: all reads have told so, or all since its own
+// path has, after a busy period in which another read had not.
 func (v *view) certain(o *Op, group, version int) bool {
 	all, one := v.resets(o, group)
-	sure := false
+	sure, notBefore := false, -1
 	for _, r := range v.requests {
 		if r.Start.before(later(all, one)) || !r.End.before(o.Return) {
 			continue
 		}
 		switch v.says(r, group, version, o.Name) {
 		case present:
-			sure = sure || v.binding(r, o, group, version) && (r.live() || one == Stamp{})
+			news := notBefore < 0 || r.live() && v.period[r] > notBefore
+			sure = sure || news && v.binding(r, o, group, version) && (r.live() || one == Stamp{})
 		case absent:
-			return false
+			sure, notBefore = false, v.period[r]
 		}
 	}
 	return sure
-}
-
-// droppedAfterReset reports whether the last document that was read until o ended was read
-// after the last Reset, known when o began, and does not have what was found: its live read may
-// fail, but it is not served (rule R4 in DESIGN.md).
-func (v *view) droppedAfterReset(o *Op, f Found) bool {
-	reset := v.lastReset(o.Return)
-	docs := filter(v.requests, func(r *Request) bool { return r.Doc && !r.failed() && r.End.before(o.Return) })
-	if reset == (Stamp{}) || len(docs) == 0 {
-		return false
-	}
-	last := docs[len(docs)-1]
-	return reset.before(v.began[last]) && last.End.At < o.Call.At && v.says(last, f.Group, f.Version, f.Kind) == absent
 }

@@ -56,6 +56,7 @@ func Run(seed uint64, legacy bool, perform caller) (*History, error) {
 	latency := [...]time.Duration{time.Millisecond, 10 * time.Millisecond, 40 * time.Millisecond}[rnd.IntN(3)]
 	h.Peer = !legacy && rnd.IntN(4) == 0
 	h.Replicas = !h.Peer && rnd.IntN(4) == 0
+	h.NoIDs = rnd.IntN(4) == 0
 	r.server = newServer(h, latency, firstWorld(rnd, h.Peer))
 	if rnd.IntN(3) == 0 {
 		r.server.slow = "/apis/" + groupNames[0] + "/" + versionNames[rnd.IntN(len(versionNames))]
@@ -116,24 +117,31 @@ func (r *run) changeWorld(rnd *rand.Rand) {
 	}
 }
 
-// breakThings has the document, a group or one of its versions fail now and then, for a while.
+// breakThings has all, the document, a group or one of its versions fail now and then, for a while.
 func (r *run) breakThings(rnd *rand.Rand) {
 	for r.wait(rnd, 6*r.pace) {
-		group, version := max(rnd.IntN(len(groupNames)+2)-2, theDocument), everyVersion
-		if group != theDocument && rnd.IntN(2) == 0 {
+		group, version := [...]int{theServer, theDocument, theDocument, 0, 1, 2, 3}[rnd.IntN(7)], everyVersion
+		if group >= 0 && rnd.IntN(2) == 0 {
 			version = rnd.IntN(len(versionNames))
 		}
-		heal := r.server.fail(group, version, faults()[rnd.IntN(len(faults()))])
+		kinds := faults(group, r.history.NoIDs)
+		heal := r.server.fail(group, version, kinds[rnd.IntN(len(kinds))])
 		r.wait(rnd, 2*r.pace)
 		heal()
 	}
 }
 
-func faults() []fakeapi.Fault {
-	return []fakeapi.Fault{
+// faults lists what may go wrong in a place. Where no answer has an Audit-Id, nobody can tell the
+// 404 of a gateway that has lost the route to a part of the server from the server's own.
+func faults(place int, noIDs bool) []fakeapi.Fault {
+	all := []fakeapi.Fault{
 		fakeapi.Status(503, 0), fakeapi.Status(500, 0), fakeapi.Status(403, 0), fakeapi.StatusText(502), fakeapi.StatusText(404),
-		fakeapi.Refused(), fakeapi.Timeout(), fakeapi.Truncated(), fakeapi.LoginPage(),
+		fakeapi.Refused(), fakeapi.Timeout(), fakeapi.Truncated(), fakeapi.LoginPage(), fakeapi.LostService("tenant"),
 	}
+	if place == theServer || !noIDs {
+		all = append(all, fakeapi.LostRoute(), fakeapi.LostRoute())
+	}
+	return all
 }
 
 func (r *run) client(n int, rnd *rand.Rand) {

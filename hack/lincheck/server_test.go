@@ -42,6 +42,10 @@ func newServer(h *History, latency time.Duration, first World) *server {
 	if h.Legacy {
 		s.forms = fakeapi.Legacy()
 	}
+	s.forms.StatusNotFound = h.Seed%4 < 2
+	if h.NoIDs {
+		s.forms.AuditIDs = fakeapi.AuditNone
+	}
 	s.live.SetForms(s.forms)
 	s.doc.SetForms(s.forms)
 	s.change(first)
@@ -94,8 +98,6 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (s *server) arrive(req *http.Request) (*Request, *rand.Rand) {
 	r := newRequest(req.URL.Path)
-	// The document without peers is asked about one version, and not believed beyond that.
-	r.Doc = r.Doc && !strings.Contains(req.Header.Get("Accept"), "profile=nopeer")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts[r.Path]++
@@ -142,7 +144,7 @@ func (s *server) route(r *Request, rnd *rand.Rand) http.RoundTripper {
 		r.World, target = s.behind, s.doc
 	}
 	for _, f := range s.faults {
-		if f.Group == r.Group && (f.Version == everyVersion || f.Version == r.Version) || f.Group == theDocument && !r.live() {
+		if f.meets(r) {
 			r.Fault = f
 			target = fakeapi.New()
 			r.World.serveAt(target, !r.live())

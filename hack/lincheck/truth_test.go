@@ -21,12 +21,12 @@ func checkTruth(v *view) []Violation {
 // wasTrue reports whether what an answer says of a group was true at one moment: of what was
 // found, since the last reset, because what is known may be as old as that.
 func (v *view) wasTrue(o *Op, group int) bool {
-	if o.NoMatch && !(v.Peer && group == groupBatch && v.troubled(o)) {
+	if o.NoMatch && !(v.Peer && group == groupBatch && v.troubled(o)) && !v.believesAGateway(o) {
 		return v.wasAbsent(o, group)
 	}
 	for _, f := range o.Found {
 		var from Stamp
-		if !v.troubled(o) {
+		if !v.troubled(o) && !v.stillListed(o) {
 			from = later(v.resets(o, f.Group))
 		}
 		if f.Group == group && !during(v.Worlds, from, o.Return, f.served) && !during(v.Docs, from, o.Return, f.served) {

@@ -25,6 +25,10 @@ const (
 	kindOfPeer = 1 // in batch
 )
 
+// builtIn reports whether another API server of the cluster may serve what this one does not: no
+// group of a CustomResourceDefinition or an APIService.
+func builtIn(group int) bool { return !strings.Contains(groupNames[group], ".") }
+
 // A State is how one kind of one group is served: as a CustomResourceDefinition
 // it has one scope in all its versions. The zero value is a kind that is absent.
 type State struct {

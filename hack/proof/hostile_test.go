@@ -198,10 +198,12 @@ func code(r *rand.Rand, but int) int { return codes[r.IntN(len(codes)-but)] }
 // faults are all that the server in memory knows, each with random arguments, by the name
 // of its function.
 var faults = map[string]func(r *rand.Rand) fakeapi.Fault{
-	"Status":     func(r *rand.Rand) fakeapi.Fault { return fakeapi.Status(code(r, 2), r.IntN(20)) },
-	"StatusText": func(r *rand.Rand) fakeapi.Fault { return fakeapi.StatusText(code(r, 1)) },
-	"Text":       func(r *rand.Rand) fakeapi.Fault { return fakeapi.Text(404, "no such page\n") },
-	"Empty":      func(r *rand.Rand) fakeapi.Fault { return fakeapi.Empty(code(r, 0)) },
+	"Status":      func(r *rand.Rand) fakeapi.Fault { return fakeapi.Status(code(r, 2), r.IntN(20)) },
+	"StatusText":  func(r *rand.Rand) fakeapi.Fault { return fakeapi.StatusText(code(r, 1)) },
+	"Text":        func(r *rand.Rand) fakeapi.Fault { return fakeapi.Text(404, "no such page\n") },
+	"Empty":       func(r *rand.Rand) fakeapi.Fault { return fakeapi.Empty(code(r, 0)) },
+	"Audited":     func(r *rand.Rand) fakeapi.Fault { return fakeapi.Audited(fakeapi.StatusText(code(r, 2))) },
+	"LostService": func(*rand.Rand) fakeapi.Fault { return fakeapi.LostService("tenant") },
 	"LieETag": func(r *rand.Rand) fakeapi.Fault {
 		return fakeapi.LieETag([]string{`"lie"`, "lie", `W/"lie"`}[r.IntN(3)])
 	},
@@ -222,6 +224,7 @@ var faults = map[string]func(r *rand.Rand) fakeapi.Fault{
 	"NotJSON": plain(fakeapi.NotJSON), "GarbageProtobuf": plain(fakeapi.GarbageProtobuf), "WrongContentType": plain(fakeapi.WrongContentType),
 	"WrongKind": plain(fakeapi.WrongKind), "EmptyGroupList": plain(fakeapi.EmptyGroupList), "NullItems": plain(fakeapi.NullItems),
 	"DuplicateGroups": plain(fakeapi.DuplicateGroups), "NoETag": plain(fakeapi.NoETag),
+	"NotFound": plain(fakeapi.NotFound), "LostRoute": plain(fakeapi.LostRoute),
 }
 
 func plain(f func() fakeapi.Fault) func(*rand.Rand) fakeapi.Fault {
@@ -236,7 +239,7 @@ func place(r *rand.Rand, fault string) func(*http.Request) bool {
 	places := []func(*http.Request) bool{
 		fakeapi.InGroup(hostileChurned[r.IntN(len(hostileChurned))].Group), fakeapi.At("/api", "/apis"), fakeapi.At("/apis"), fakeapi.At("/api"),
 	}
-	if fault != "EmptyGroupList" && fault != "NullItems" {
+	if !slices.Contains([]string{"EmptyGroupList", "NullItems", "NotFound"}, fault) {
 		half := rand.NewPCG(r.Uint64(), uint64(time.Now().UnixNano())) // of all requests
 		var mu sync.Mutex
 		places = append(places, fakeapi.All(), fakeapi.Under("/apis"), fakeapi.Under("/api"),

@@ -159,7 +159,7 @@ func TestVersionsOfAGroupAreBounded(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		versions := listOf(&half{}, doc, nil).Groups()[0].Versions()
+		versions := documentOf(&half{}, doc, nil).Groups()[0].Versions()
 		if len(versions) != maxVersions+1 {
 			t.Errorf("%s: %d versions", name, len(versions))
 			continue

@@ -44,7 +44,7 @@ const (
 // their tables; otherwise they are only listed. The server does not send a half that has
 // not changed since the last call. If neither half has changed, the result is that of the
 // last call. Document may not be called concurrently.
-func (c *Client) Document(ctx context.Context) (*snapshot.List, error) {
+func (c *Client) Document(ctx context.Context) (*snapshot.Document, error) {
 	core, err := c.readHalf(ctx, corePath, c.core)
 	if err != nil {
 		return nil, err
@@ -54,28 +54,28 @@ func (c *Client) Document(ctx context.Context) (*snapshot.List, error) {
 		return nil, err
 	}
 	if core != c.core || named != c.named {
-		c.core, c.named, c.list = core, named, listOf(core, named, c.list)
-		// No name comes twice: then the halves are parts of the list, and take no memory of their own.
-		if all, n := c.list.Groups(), len(core.groups); len(all) == n+len(named.groups) {
+		c.core, c.named, c.document = core, named, documentOf(core, named, c.document)
+		// No name comes twice: then the halves are parts of the document, and take no memory of their own.
+		if all, n := c.document.Groups(), len(core.groups); len(all) == n+len(named.groups) {
 			core.groups, named.groups = all[:n:n], all[n:]
 		}
 	}
-	return c.list, nil
+	return c.document, nil
 }
 
-// listOf joins the core group with the named ones. last is the previous list, or nil.
-// Mappers with the same groups come to hold the same list.
-func listOf(core, named *half, last *snapshot.List) *snapshot.List {
+// documentOf joins the core group with the named ones. last is the previous document, or nil.
+// Mappers with the same groups come to hold the same document.
+func documentOf(core, named *half, last *snapshot.Document) *snapshot.Document {
 	aggregated := core.aggregated() && named.aggregated()
-	next := func() (*snapshot.List, error) {
+	next := func() (*snapshot.Document, error) {
 		return last.Next(merge(slices.Concat(core.groups, named.groups)), aggregated), nil
 	}
 	if !aggregated {
-		list, _ := next()
-		return list
+		document, _ := next()
+		return document
 	}
-	list, _ := share.Lists.Get(share.KeyOf("halves", slices.Concat(core.key[:], named.key[:])), next)
-	return list
+	document, _ := share.Documents.Get(share.KeyOf("halves", slices.Concat(core.key[:], named.key[:])), next)
+	return document
 }
 
 // readHalf reads one of the two paths. It returns last if the document has not changed.

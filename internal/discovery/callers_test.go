@@ -148,7 +148,7 @@ func TestClientGoCountsRequests(t *testing.T) {
 	everything(t, c)
 	everything(t, c)
 	server.SetFault(fakeapi.All(), fakeapi.Refused())
-	_, _ = c.Version(context.Background(), "g0001.example.com", "v1")
+	_, _, _ = c.Version(context.Background(), "g0001.example.com", "v1")
 	const get = "GET fake.invalid "
 	if diff := cmp.Diff(results{get + "200", get + "200", get + "304", get + "304", get + "<error>"}, counted); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

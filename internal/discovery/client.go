@@ -7,19 +7,18 @@
 // and its validators. It recognises the form of a document by the bytes received, not by
 // the Content-Type. Anything but a complete discovery document of the kind asked for is
 // an error. Only the API server's own 404 for a group or a version means that it is not
-// served: gateways answer 404 with a page of HTML when they have lost their server.
+// served: gateways and proxies answer 404, too, when they have lost their server.
 package discovery
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -52,9 +51,11 @@ type Client struct {
 	options Options
 	secrets []string // never shown in an error, like the credentials that a request has sent
 
+	audited atomic.Bool // an answer of this server had an Audit-Id
+
 	// Only Document uses these, which it has read last.
 	core, named *half
-	list        *snapshot.List
+	document    *snapshot.Document
 }
 
 // NewClient makes a client that sends its requests through httpClient, to the host and with
@@ -115,8 +116,8 @@ func (c *Client) send(ctx context.Context, r request) (*exchange, error) {
 		return seen, nil
 	case seen.code == http.StatusNotModified:
 		return seen, errors.New("the server answered 304 Not Modified to a request without If-None-Match")
-	case seen.code == http.StatusNotFound && isAbsence(seen.body):
-		return seen, errNotServed
+	case seen.code == http.StatusNotFound:
+		return seen, c.notFound(seen)
 	}
 	return seen, c.statusError(seen)
 }
@@ -137,30 +138,4 @@ func pathOf(gv schema.GroupVersion) (path string, ok bool) {
 // segment reports whether name can be one segment of a path as it is.
 func segment(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/?#%")
-}
-
-// pageNotFound is the text of the API server's 404 for a path that nothing serves
-// (net/http.NotFound). A 404 of one of its handlers has a metav1.Status.
-const pageNotFound = "404 page not found"
-
-// isAbsence reports whether the body of a 404 is the API server's. Any other body comes
-// from a gateway or a proxy, which does not know what the server serves.
-func isAbsence(body []byte) bool {
-	if string(bytes.TrimSpace(body)) == pageNotFound {
-		return true
-	}
-	status, ok := statusOf(body)
-	return ok && (status.Code == 0 || status.Code == http.StatusNotFound)
-}
-
-// briefStatus is what we read of a metav1.Status. Long lists in it take no memory.
-type briefStatus struct {
-	Kind, Message string
-	Code          int
-}
-
-// statusOf reports whether body is a metav1.Status.
-func statusOf(body []byte) (status briefStatus, ok bool) {
-	err := json.Unmarshal(body, &status)
-	return status, err == nil && status.Kind == "Status"
 }

@@ -7,13 +7,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
 // Error is the error of a read of a discovery document. It never means that an API is
@@ -44,9 +48,6 @@ func (e *Error) Error() string {
 // metav1.Status, else the error of the transport or the decoder.
 func (e *Error) Unwrap() error { return e.Err }
 
-// errNotServed is the error for the API server's own 404.
-var errNotServed = errors.New("the server answered 404 Not Found")
-
 // ErrNotSent is the cause if a request never left the program, because its own rate limiter
 // did not let it. That says nothing about the server.
 var ErrNotSent = errors.New("the request was not sent")
@@ -72,20 +73,57 @@ func cause(err error) error {
 	return err
 }
 
-// statusError makes an error from an answer that is no success. Of its body it keeps only
-// the message of a metav1.Status.
+// statusError makes an error from an answer that is no success and no 404.
 func (c *Client) statusError(seen *exchange) error {
+	failed := apierrors.NewGenericServerResponse(seen.code, "get", schema.GroupResource{}, "", "", seen.retryAfter, false)
+	failed.ErrStatus.Message = c.textOf(seen)
+	return failed
+}
+
+// textOf tells of an answer that is no success. Of its body it keeps only the message of a
+// metav1.Status.
+func (c *Client) textOf(seen *exchange) string {
 	text := fmt.Sprintf("the server answered %d %s", seen.code, http.StatusText(seen.code))
 	if said, ok := statusOf(seen.body); ok && said.Message != "" {
 		text = c.redact(text+": "+c.redact(said.Message, seen.sent), seen.sent)
 	}
-	if seen.code == http.StatusNotFound {
-		// Not a StatusError: this must not look like the absence of an API.
-		return errors.New(text + " with a body that is not the API server's: a proxy or a gateway has answered")
+	return text
+}
+
+// Unanswered reports whether the read that ended with err was sent, and its time was over before
+// there was a complete answer. A connection that is refused is an answer: it costs nobody time.
+func Unanswered(err error) bool {
+	var late interface{ Timeout() bool }
+	return errors.As(err, &late) && late.Timeout() && !errors.Is(err, ErrNotSent)
+}
+
+// ServerFailed reports whether the server itself failed, and not only what it was asked for: it
+// refused or reset the connection, or answered 5xx or 429. One that starts does so.
+func ServerFailed(err error) bool {
+	var failed *Error
+	var connection *net.OpError
+	switch {
+	case errors.As(err, &connection):
+		return !connection.Timeout()
+	case errors.As(err, &failed):
+		return failed.Code >= http.StatusInternalServerError || failed.Code == http.StatusTooManyRequests
 	}
-	failed := apierrors.NewGenericServerResponse(seen.code, "get", schema.GroupResource{}, "", "", seen.retryAfter, false)
-	failed.ErrStatus.Message = text
+	return false
+}
+
+// NotAwaited returns the error of a read whose answer a caller did not wait for.
+func NotAwaited(read snapshot.Read, wait time.Duration) error {
+	failed := versionError(read.Group, read.Version, 0, fmt.Errorf("no answer within %v", wait))
+	if read.Part == snapshot.PartDocument {
+		failed.Path = namedPath
+	}
 	return failed
+}
+
+// Undecided returns the error of a read that was answered with 404, where something else than the
+// answer decides whether that is an absence. why says what that is.
+func Undecided(read snapshot.Read, why error) error {
+	return versionError(read.Group, read.Version, http.StatusNotFound, fmt.Errorf("the server answered 404 Not Found, which is not believed: %w", why))
 }
 
 // failure makes an Error from an error that may quote the server, or what was sent to it.

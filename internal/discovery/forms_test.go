@@ -96,7 +96,7 @@ func TestFormsAgree(t *testing.T) {
 // all the same.
 func TestServerWithoutACoreGroupIsAggregated(t *testing.T) {
 	server := fakeapi.New(fakeapi.Typical(2, 1, 1)[1:]...)
-	server.SetFault(fakeapi.At("/api"), fakeapi.Text(404, "404 page not found\n"))
+	server.SetFault(fakeapi.At("/api"), fakeapi.NotFound())
 	doc, err := newClient(t, server).Document(context.Background())
 	if err != nil || len(doc.Groups()) != 2 || !new(snapshot.Snapshot).WithDocument(doc, 1).Aggregated() {
 		t.Errorf("%+v, %v; want an aggregated document of two groups", doc, err)
@@ -187,7 +187,7 @@ func TestNamesThatAreNoneAreNotAskedFor(t *testing.T) {
 	c := newClient(t, server)
 	wantNone := func(group, version string) {
 		t.Helper()
-		if table, err := c.Version(context.Background(), group, version); table != nil || err != nil {
+		if table, _, err := c.Version(context.Background(), group, version); table != nil || err != nil {
 			t.Errorf("%q/%q: served %v, %v", group, version, table != nil, err)
 		}
 	}
@@ -195,7 +195,7 @@ func TestNamesThatAreNoneAreNotAskedFor(t *testing.T) {
 		wantNone(name, "v1")
 		wantNone("g0001.example.com", name)
 		wantNone("", name)
-		if versions, _, err := c.List(context.Background(), name); err != nil || len(versions) > 0 {
+		if versions, _, _, err := c.List(context.Background(), name); err != nil || len(versions) > 0 {
 			t.Errorf("group %q: versions %q, %v", name, versions, err)
 		}
 	}
@@ -234,9 +234,9 @@ func TestMalformedVerbsCostNothing(t *testing.T) {
 			continue
 		}
 		listed := snapshot.NewGroup("g", "v1", []snapshot.Version{{Name: "v1", Table: live}})
-		for from, list := range map[string]*snapshot.List{
-			"a list":       snapshot.NewList([]*snapshot.Group{listed}, true),
-			"the document": listOf(&half{}, doc, nil),
+		for from, list := range map[string]*snapshot.Document{
+			"a list":       snapshot.NewDocument([]*snapshot.Group{listed}, true),
+			"the document": documentOf(&half{}, doc, nil),
 		} {
 			diff := snapshot.Diff(new(snapshot.Snapshot), new(snapshot.Snapshot).WithDocument(list, 1))
 			if len(diff) != 1 || strings.Join(diff[0].Verbs.Names(), " ") != want {
@@ -259,7 +259,7 @@ func TestAbsenceBesideAnyPassword(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if table, err := c.Version(context.Background(), "g0001.example.com", "v9"); table != nil || err != nil {
+		if table, _, err := c.Version(context.Background(), "g0001.example.com", "v9"); table != nil || err != nil {
 			t.Errorf("password %q: served %v, %v", password, table != nil, err)
 		}
 	}

@@ -52,7 +52,7 @@ func decodeAll(data []byte) {
 }
 
 func use(core, named *half) {
-	list := listOf(core, named, nil)
+	list := documentOf(core, named, nil)
 	s := new(snapshot.Snapshot).WithDocument(list, 1)
 	s = s.Reset(2).WithDocument(list, 3)
 	snapshot.Diff(new(snapshot.Snapshot), s)

@@ -43,18 +43,18 @@ func everything(t *testing.T, c *Client) *snapshot.Snapshot {
 func readLive(t *testing.T, c *Client, s *snapshot.Snapshot) *snapshot.Snapshot {
 	t.Helper()
 	for _, g := range s.Groups() {
-		versions, preferred, err := c.List(context.Background(), g.Name())
+		versions, preferred, _, err := c.List(context.Background(), g.Name())
 		if err != nil || len(versions) != len(g.Versions()) {
 			t.Errorf("group %q: versions %q, %v", g.Name(), versions, err)
 			continue
 		}
-		s = s.WithList(g.Name(), versions, preferred, nil, 2, s)
+		s = s.WithList(g.Name(), versions, preferred, 2, s)
 		for _, name := range versions {
-			table, err := c.Version(context.Background(), g.Name(), name)
+			table, _, err := c.Version(context.Background(), g.Name(), name)
 			if table == nil && err == nil {
 				t.Errorf("%s/%s is listed and not served", g.Name(), name)
 			}
-			s = s.WithVersion(g.Name(), name, snapshot.Found{Table: table, Err: err}, 2, 3, s)
+			s = s.WithVersion(g.Name(), name, snapshot.Found{Table: table, Err: err}, 2, s)
 		}
 	}
 	return s

@@ -25,6 +25,7 @@ import (
 type exchange struct {
 	code       int // 0: no answer
 	etag       string
+	audited    bool          // the answer has an Audit-Id
 	retryAfter int           // seconds; 0 if the server did not say
 	sent       []string      // credentials, in the forms in which a server may repeat them
 	caller     share.Key     // see callerOf
@@ -83,6 +84,9 @@ func (c *Client) exchange(ctx context.Context, r request) (*exchange, error) {
 		return seen, err
 	}
 	seen.etag = strongETag(resp.Header)
+	if seen.audited = resp.Header.Get(auditID) != ""; seen.audited {
+		c.audited.Store(true)
+	}
 	seen.retryAfter, _ = strconv.Atoi(resp.Header.Get("Retry-After"))
 	if r.verb == "watch" && seen.success() {
 		if err := ctx.Err(); err != nil { // nobody waits for it any more

@@ -92,7 +92,7 @@ func TestBodiesThatBreakAreNoAbsence(t *testing.T) {
 			resp.Body = io.NopCloser(io.MultiReader(strings.NewReader(test.body), iotest.ErrReader(io.ErrUnexpectedEOF)))
 			return resp, err
 		}))
-		if table, err := c.Version(context.Background(), "example.com", "v1"); err == nil || !strings.Contains(err.Error(), test.says) {
+		if table, _, err := c.Version(context.Background(), "example.com", "v1"); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%d %s: %v, %v", test.code, test.body, table, err)
 		}
 	}

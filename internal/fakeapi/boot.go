@@ -43,18 +43,22 @@ const (
 
 // respond answers as w does, as far as a booting server can.
 func (b *Booting) respond(req *http.Request, w *world) (*http.Response, error) {
+	return w.audited(b.answer(req, w))
+}
+
+func (b *Booting) answer(req *http.Request, w *world) (*http.Response, error) {
 	t, ok := parsePath(req.URL.Path)
 	switch {
 	case req.URL.Path == readyPath:
 		return textResponse(http.StatusInternalServerError, "[-]poststarthook/crd-informer-synced failed: reason withheld\nreadyz check failed\n"), nil
 	case ok && t.root():
-		return w.without(b.Unknown).respond(req)
+		return w.without(b.Unknown).answer(req)
 	case ok && b.Absent && slices.Contains(b.Unknown, t.group):
-		return textResponse(http.StatusNotFound, "404 page not found\n"), nil
+		return w.notFound()
 	case ok && !b.Answering && slices.Contains(b.Unknown, t.group):
 		return statusResponse(http.StatusServiceUnavailable, bootsAgain)
 	}
-	resp, err := w.respond(req)
+	resp, err := w.answer(req)
 	if err == nil && resp.StatusCode == http.StatusNotFound {
 		return statusResponse(http.StatusServiceUnavailable, bootsAgain)
 	}

@@ -4,6 +4,7 @@ package fakeapi
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -12,13 +13,44 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Status is an error of the API server itself: a metav1.Status. A positive
 // retryAfter is in seconds.
 func Status(code, retryAfter int) Fault {
-	return always(fmt.Sprintf("Status(%d)", code), func() (*http.Response, error) { return statusResponse(code, retryAfter) })
+	return Audited(always(fmt.Sprintf("Status(%d)", code), func() (*http.Response, error) { return statusResponse(code, retryAfter) }))
+}
+
+// NotFound is the API server's own 404, for what it does not serve.
+func NotFound() Fault {
+	return Audited(Fault{name: "NotFound", respond: func(e exchange) (*http.Response, error) { return e.world.notFound() }})
+}
+
+// LostRoute is the 404 of a gateway that has no route to the server: that of net/http, so of
+// any Go program, and the text of a kube-apiserver's.
+func LostRoute() Fault {
+	return always("LostRoute", func() (*http.Response, error) { return textResponse(http.StatusNotFound, "404 page not found\n"), nil })
+}
+
+// LostService is the 404 of another API server, through whose proxy for services this one is
+// reached, and which has no such service any more.
+func LostService(name string) Fault {
+	return Audited(always("LostService", func() (*http.Response, error) {
+		status := apierrors.NewNotFound(schema.GroupResource{Resource: "services"}, name).Status()
+		status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+		body, err := json.Marshal(status)
+		return response(http.StatusNotFound, jsonType, append(body, '\n')), err
+	}))
+}
+
+// Audited is f as an answer of the API server itself, with the Audit-Id of its answers.
+func Audited(f Fault) Fault {
+	respond := f.respond
+	f.respond = func(e exchange) (*http.Response, error) { return e.world.audited(respond(e)) }
+	return f
 }
 
 // StatusText is an error of a proxy or load balancer: a page of HTML.
@@ -36,9 +68,7 @@ func page(name string, code int, title string) Fault {
 	})
 }
 
-// Text is an answer in plain text, of a proxy before the server, or of a handler that
-// does not belong to the API machinery. The API server itself answers "404 page not
-// found\n" for a group that it does not serve.
+// Text is an answer in plain text, of a proxy before the server.
 func Text(code int, text string) Fault {
 	return always(fmt.Sprintf("Text(%d)", code), func() (*http.Response, error) { return textResponse(code, text), nil })
 }

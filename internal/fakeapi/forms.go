@@ -4,6 +4,7 @@ package fakeapi
 
 import (
 	"mime"
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -16,6 +17,34 @@ type Forms struct {
 	Protobuf bool // every document in protobuf as well
 	ETag     bool // aggregated documents have an ETag, and If-None-Match works
 	Vary     bool // aggregated documents have Vary: Accept
+
+	AuditIDs AuditIDs // which answers have an Audit-Id
+
+	// StatusNotFound reports whether each 404 is a metav1.Status without details, as from
+	// Kubernetes 1.38 on (kubernetes#138219). Before that most are plain text.
+	StatusNotFound bool
+}
+
+// AuditIDs is which answers have an Audit-Id header. A kube-apiserver since 1.21, and whatever
+// else is built on k8s.io/apiserver, puts one on each answer.
+type AuditIDs int
+
+const (
+	AuditAll       AuditIDs = iota
+	AuditSuccesses          // not those that say 404: another program answers these
+	AuditNone               // an old server, or a gateway drops them
+	AuditTwice              // an aggregated answer has that of the front, too
+)
+
+// audit adds what the server's answers have of Audit-Id.
+func (a AuditIDs) audit(resp *http.Response) {
+	times := map[AuditIDs]int{AuditAll: 1, AuditTwice: 2}[a]
+	if a == AuditSuccesses && resp.StatusCode < http.StatusBadRequest {
+		times = 1
+	}
+	for range times {
+		resp.Header.Add("Audit-Id", "5cbe4f0f-4ad5-4ae5-a0be-6bd1c9a2f3b7")
+	}
 }
 
 // Aggregated returns the forms of Kubernetes 1.37, with which New starts. v2 exists

@@ -59,6 +59,55 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// Which answers have an Audit-Id, and in which form the server says that it does not serve
+// something.
+func TestAuditIDs(t *testing.T) {
+	for name, test := range map[string]struct {
+		forms                            Forms
+		served, notModified, absent, own int // how many Audit-Ids the answers have
+	}{
+		"all":             {Forms{V2: true, ETag: true}, 1, 1, 1, 1},
+		"successes":       {Forms{V2: true, ETag: true, AuditIDs: AuditSuccesses}, 1, 1, 0, 0},
+		"none":            {Forms{V2: true, ETag: true, AuditIDs: AuditNone}, 0, 0, 0, 0},
+		"twice, a Status": {Forms{V2: true, ETag: true, AuditIDs: AuditTwice, StatusNotFound: true}, 2, 2, 2, 2},
+	} {
+		s := New(sample()...)
+		s.SetForms(test.forms)
+		ids := func(path, etag string) (n, code int, body string) {
+			r := get(t, s, path, v2JSON+","+plainJSON, etag)
+			return len(r.Header["Audit-Id"]), r.Code, r.Body
+		}
+		want := func(what string, path, etag string, wantCode, wantIDs int) (body string) {
+			n, code, body := ids(path, etag)
+			if n != wantIDs || code != wantCode {
+				t.Errorf("%s, %s: code %d with %d Audit-Ids, want %d with %d", name, what, code, n, wantCode, wantIDs)
+			}
+			return body
+		}
+		want("the document", "/apis", "", 200, test.served)
+		want("the same document", "/apis", get(t, s, "/apis", v2JSON, "").Header.Get("ETag"), 304, test.notModified)
+		body := want("no such group", "/apis/absent/v1", "", 404, test.absent)
+		if strings.Contains(body, `"kind":"Status"`) != test.forms.StatusNotFound || strings.Contains(body, `"name"`) {
+			t.Errorf("%s: no such group: %s", name, body)
+		}
+		s.SetFault(All(), Status(404, 0))
+		want("the server's error", "/apis", "", 404, test.own)
+		s.SetFault(All(), NotFound())
+		if other := want("the server's own 404", "/apis", "", 404, test.own); other != body {
+			t.Errorf("%s: the server's own 404: %s", name, other)
+		}
+		s.SetFault(All(), LostRoute())
+		want("a gateway without a route", "/apis", "", 404, 0)
+		s.SetFault(All(), LostService("tenant"))
+		if body := want("a proxy without its service", "/apis", "", 404, test.own); !strings.Contains(body, `"message":"services \"tenant\" not found"`) || !strings.Contains(body, `"name":"tenant"`) {
+			t.Errorf("%s: a proxy without its service: %s", name, body)
+		}
+		s.ClearFaults()
+		s.Boot(Booting{Unknown: []string{"example.com"}, Absent: true})
+		want("a server that starts", "/apis/example.com/v1", "", 404, test.absent)
+	}
+}
+
 // A document's ETag is a hash of what it says, whatever its encoding, and only exactly that is
 // answered with 304.
 func TestETag(t *testing.T) {

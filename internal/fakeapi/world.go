@@ -119,12 +119,32 @@ func parsePath(path string) (target, bool) {
 
 // respond answers a request as a healthy server does.
 func (w *world) respond(req *http.Request) (*http.Response, error) {
+	return w.audited(w.answer(req))
+}
+
+// audited is an answer of the server's own.
+func (w *world) audited(resp *http.Response, err error) (*http.Response, error) {
+	if err == nil {
+		w.forms.AuditIDs.audit(resp)
+	}
+	return resp, err
+}
+
+// notFound answers for a path that nothing serves.
+func (w *world) notFound() (*http.Response, error) {
+	if w.forms.StatusNotFound {
+		return statusResponse(http.StatusNotFound, 0)
+	}
+	return textResponse(http.StatusNotFound, "404 page not found\n"), nil
+}
+
+func (w *world) answer(req *http.Request) (*http.Response, error) {
 	if req.URL.Path == readyPath {
 		return textResponse(http.StatusOK, "ok"), nil
 	}
 	t, ok := parsePath(req.URL.Path)
 	if !ok || !w.hasGroup(t) {
-		return textResponse(http.StatusNotFound, "404 page not found\n"), nil
+		return w.notFound()
 	}
 	if t.version != "" {
 		version, ok := w.version(t)

@@ -44,9 +44,9 @@ func (r *Reloader) Due() bool { return r.age.due.Load() }
 // Stale reports whether the last confirmation was more than MaxAge ago, whatever is under way.
 func (r *Reloader) Stale() bool { return r.age.stale.Load() }
 
-// Confirm starts a refresh in the background if one is due, and returns at once. The
+// RefreshIfDue starts a refresh in the background if one is due, and returns at once. The
 // refresh ends by the timeouts of its requests.
-func (r *Reloader) Confirm() {
+func (r *Reloader) RefreshIfDue() {
 	if !r.age.due.CompareAndSwap(true, false) {
 		return
 	}

@@ -4,7 +4,7 @@ package reload
 
 import (
 	"context"
-	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -14,13 +14,17 @@ import (
 
 // flight is one read of the server, shared by all callers that joined before it started.
 type flight struct {
-	read    snapshot.Read
-	outcome snapshot.Outcome   // written by perform, before done is closed
-	from    *snapshot.Snapshot // what was known when it started; likewise
-	done    chan struct{}
+	read snapshot.Read
+	done chan struct{}
+
+	// Written by perform, before done is closed.
+	outcome       snapshot.Outcome
+	found         event              // what the read adds to a snapshot
+	before, after *snapshot.Snapshot // the current one, before that was published and after it
 
 	// Written when it starts.
-	ctx    context.Context // of its requests; it ends only if the last waiter abandons the flight
+	from   *snapshot.Snapshot // what was known then
+	ctx    context.Context    // of its requests; it ends only if the last waiter abandons the flight
 	cancel context.CancelFunc
 
 	// Guarded by flights.mu.
@@ -36,38 +40,26 @@ type flight struct {
 // at once make two reads. Nothing else orders flights: the snapshot merges what they find by
 // their ticks.
 type flights struct {
-	perform func(*flight)        // makes the read and fills in the flight's results
-	tick    func() snapshot.Tick // takes the next tick
+	perform func(*flight)             // makes the read and fills in the flight's results
+	tick    func() snapshot.Tick      // takes the next tick
+	current func() *snapshot.Snapshot // what is known now
 
-	mu      sync.Mutex                // held for short work in memory only
-	running map[snapshot.Read]*flight // nil while nothing is read: most of its life a mapper only knows
+	mu         sync.Mutex                  // held for short work in memory only
+	running    map[snapshot.Read]*flight   // nil while nothing is read: most of its life a mapper only knows
+	unanswered map[snapshot.Read]time.Time // when reads have ended that got no answer, less than patience ago
 }
 
-// do waits for a read that began after since, or begins after the call of do. If ctx ends
-// first, do returns its cause, and the flight goes on without this waiter. If abandon, and ctx was
-// cancelled, it goes on only if another caller waits for it; otherwise it has ended when do returns.
-// The end of a caller's time cancels nothing: how a read that hangs has ended is for the next.
-func (fs *flights) do(ctx context.Context, r snapshot.Read, since snapshot.Tick, abandon bool) (*flight, error) {
-	if ctx.Err() != nil {
-		return nil, discovery.Cause(ctx) // otherwise a flight might start for nobody
-	}
-	f := fs.join(r, since)
-	select {
-	case <-f.done:
-		return f, nil
-	case <-ctx.Done():
-		if fs.leave(f, abandon && errors.Is(ctx.Err(), context.Canceled)) {
-			<-f.done
-		}
-		return nil, discovery.Cause(ctx)
-	}
-}
+// patience is for how long a read without an answer holds up the next one (R7). So does RFC 8305 with
+// addresses. What hangs costs its own time once, and an outage no RequestTimeout.
+const patience = 3 * time.Second
 
-// never is greater than every tick: for a caller that joins no flight that has begun.
-const never = ^snapshot.Tick(0)
+const (
+	never   = ^snapshot.Tick(0)        // greater than every tick: for who joins no flight that has begun
+	forever = time.Duration(1<<63 - 1) // to wait
+)
 
 // join returns the flight that makes r if it began after since and goes on, or else the next
-// one.
+// one. Wait for its end, or call leave, once.
 func (fs *flights) join(r snapshot.Read, since snapshot.Tick) *flight {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -91,37 +83,64 @@ func (fs *flights) start(f *flight) {
 	if fs.running == nil {
 		fs.running = map[snapshot.Read]*flight{}
 	}
-	fs.running[f.read], f.began, f.started = f, fs.tick(), time.Now()
+	fs.running[f.read], f.began, f.started, f.from = f, fs.tick(), time.Now(), fs.current()
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	go func() {
 		fs.perform(f)
-		fs.mu.Lock()
-		defer fs.mu.Unlock()
-		f.cancel()
-		if delete(fs.running, f.read); f.next != nil {
-			fs.start(f.next)
-		} else if len(fs.running) == 0 {
-			fs.running = nil
-		}
-		close(f.done)
+		fs.end(f)
 	}()
 }
 
-// overdue reports whether one of these reads is under way, and has got no answer for silentWait.
-func (fs *flights) overdue(these func(snapshot.Read) bool) bool {
+// end ends f, and starts the next one if somebody needs it.
+func (fs *flights) end(f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	for r, f := range fs.running {
-		if time.Since(f.started) >= silentWait && these(r) {
-			return true
-		}
+	f.cancel()
+	fs.note(f)
+	if delete(fs.running, f.read); f.next != nil {
+		fs.start(f.next)
+	} else if len(fs.running) == 0 {
+		fs.running = nil
 	}
-	return false
+	close(f.done)
+}
+
+// note keeps that f got no answer, for as long as that counts. fs.mu is held.
+func (fs *flights) note(f *flight) {
+	maps.DeleteFunc(fs.unanswered, func(r snapshot.Read, ended time.Time) bool {
+		return r == f.read || time.Since(ended) >= patience
+	})
+	if discovery.Unanswered(f.outcome.Err) {
+		if fs.unanswered == nil {
+			fs.unanswered = map[snapshot.Read]time.Time{}
+		}
+		fs.unanswered[f.read] = time.Now()
+	}
+}
+
+// isUnanswered reports whether a read has got no answer for longer than anybody waits, or got none the
+// last time, just now. One attempt at a time goes on, and nobody who can do without waits for it.
+func (fs *flights) isUnanswered(r snapshot.Read) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if ended, ok := fs.unanswered[r]; ok && time.Since(ended) < patience {
+		return true
+	}
+	f := fs.running[r]
+	return f != nil && time.Since(f.started) >= patience
 }
 
 // leave gives up waiting for f. A flight that nobody waits for does not start. If abandon, one
-// that has started is cancelled, and leave reports that.
-func (fs *flights) leave(f *flight, abandon bool) (abandoned bool) {
+// that has started is cancelled, and leave waits for its end.
+func (fs *flights) leave(f *flight, abandon bool) {
+	if fs.left(f) && abandon {
+		f.cancel()
+		<-f.done
+	}
+}
+
+// left takes a waiter away, and reports whether f runs for nobody.
+func (fs *flights) left(f *flight) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f.waiters--; f.waiters > 0 {
@@ -131,8 +150,5 @@ func (fs *flights) leave(f *flight, abandon bool) (abandoned bool) {
 		fs.running[f.read].next = nil
 		return false
 	}
-	if abandon {
-		f.cancel()
-	}
-	return abandon
+	return true
 }

@@ -15,10 +15,6 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-func version(group, name string) snapshot.Read {
-	return snapshot.Read{Part: snapshot.PartVersion, Group: group, Version: name}
-}
-
 // A caller who abandons a flight ends one that nobody else waits for, and returns when it has
 // ended. One that others wait for goes on. Nobody joins one that is abandoned: its transport
 // may take a while to stop, and the end of another caller's context is no answer.
@@ -33,7 +29,7 @@ func TestAbandonedFlightEnds(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			flown := 0
-			fs := &flights{tick: func() snapshot.Tick { flown++; return snapshot.Tick(flown) }}
+			fs := &flights{tick: func() snapshot.Tick { flown++; return snapshot.Tick(flown) }, current: func() *snapshot.Snapshot { return nil }}
 			fs.perform = func(f *flight) {
 				f.outcome.Err = fmt.Errorf("flight %d", f.began)
 				select {
@@ -46,15 +42,17 @@ func TestAbandonedFlightEnds(t *testing.T) {
 			time.AfterFunc(500*time.Millisecond, cancel)
 			start := time.Now()
 			go func() {
-				_, err := fs.do(ctx, version("a", "v1"), never, true)
+				x := reading{flights: fs, patience: forever, since: never, abandon: true, done: map[snapshot.Read]snapshot.Outcome{}}
+				_, err := x.read(ctx, snapshot.ReadVersion("a", "v1"))
 				if took := time.Since(start); !errors.Is(err, context.Canceled) || took != test.ends {
 					t.Errorf("%s: %v after %v", name, err, took)
 				}
 			}()
 			time.Sleep(test.asked)
 			synctest.Wait()
-			if f, err := fs.do(context.Background(), version("a", "v1"), 0, false); err != nil || f.outcome.Err.Error() != test.answer {
-				t.Errorf("%s: %v; want %s", name, f, test.answer)
+			x := reading{flights: fs, patience: forever, done: map[snapshot.Read]snapshot.Outcome{}}
+			if o, err := x.read(context.Background(), snapshot.ReadVersion("a", "v1")); err != nil || o.Err.Error() != test.answer {
+				t.Errorf("%s: %v; want %s", name, o, test.answer)
 			}
 			synctest.Wait()
 		})

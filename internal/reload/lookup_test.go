@@ -7,8 +7,7 @@ package reload
 import (
 	"context"
 	"errors"
-	"net/http"
-	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,72 +50,44 @@ func TestWaitsOnceForAHangingRead(t *testing.T) {
 		r.ResetGroup(group)
 		began := time.Now()
 		v, err := find(context.Background(), r, group, "Old", "v1")
-		if took := time.Since(began); v != "v1" || took != 2*silentWait {
-			t.Errorf("%q, %v after %v; want it after %v", v, err, took, 2*silentWait)
+		if took := time.Since(began); v != "v1" || took != patience {
+			t.Errorf("%q, %v after %v; want it after %v", v, err, took, patience)
 		}
 		time.Sleep(2 * time.Minute) // until both reads have ended
 	})
 }
 
-// A 404 for a built-in version that the document has is checked against the document
-// without peers: not listed there means that a peer serves it.
-func TestVersionOfAPeerStays(t *testing.T) {
-	const builtIn = "policy"
-	for name, local := range map[string]bool{"a peer's": false, "the document is behind": true} {
-		synctest.Test(t, func(t *testing.T) {
-			all := append(fakeapi.Typical(1, 1, 1), fakeapi.Group{Name: builtIn, Versions: []fakeapi.Version{
-				{Name: "v2", Resources: []fakeapi.Resource{resource("New")}}, {Name: "v1", Resources: []fakeapi.Resource{resource("Old")}},
-			}})
-			server, alone := fakeapi.New(all...), fakeapi.New(all...)
-			if !local {
-				alone.RemoveVersion(builtIn, "v2")
+// R3: a lookup has found a kind, and before it can answer somebody publishes a document in which that has
+// gone again. It is answered by what it has read itself: otherwise it would find the kind in no version.
+func TestLookupIsAnsweredFromItsOwnReads(t *testing.T) {
+	for _, versions := range [][]string{nil, {"v1"}, {"v1", "v2"}} {
+		server := fakeapi.New(fakeapi.Typical(2, 3, 1)...)
+		serve := func(kind string) {
+			server.PutVersion(group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource(kind)}})
+		}
+		var r *Reloader
+		var once sync.Once
+		r = newReloaderWith(t, server, Options{Report: func(report Report) { // before anybody has the result of the read
+			if report.Read == snapshot.ReadVersion(group, "v1") {
+				once.Do(func() {
+					serve("Other")
+					if err := r.ReadDocument(context.Background()); err != nil {
+						t.Error(err)
+					}
+				})
 			}
-			server.SetFault(fakeapi.At("/apis/"+builtIn+"/v2"), fakeapi.Text(404, "404 page not found\n"))
-			server.SetFault(func(req *http.Request) bool { return strings.Contains(req.Header.Get("Accept"), "profile=nopeer") },
-				fakeapi.Func("alone", func(req *http.Request) (*http.Response, error) { return alone.Client().Transport.RoundTrip(req) }))
-			r := newReloader(t, server)
-			for i, ask := range []string{"New", "Absent", "New"} {
-				v, err := find(context.Background(), r, builtIn, ask, "v2")
-				if want := ask == "New" && (i == 0 || !local); want != (v == "v2") || !want && !meta.IsNoMatchError(err) {
-					t.Errorf("%s, %d: %q, %v", name, i, v, err)
-				}
-			}
-			server.TakeRequests()
-			if _, err := find(context.Background(), r, builtIn, "New", "v9"); !meta.IsNoMatchError(err) || len(server.TakeRequests()) != 1 {
-				t.Errorf("%s, a version that the document does not list: %v; want no match after one request", name, err)
-			}
-			if r.Reset(); !local {
-				if v, err := find(context.Background(), r, builtIn, "New", "v2"); v != "v2" {
-					t.Errorf("%s, after a reset: %v", name, err)
-				}
-			}
-		})
+		}})
+		if err := r.ReadDocument(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		serve("Late")
+		if v, err := find(context.Background(), r, group, "Late", versions...); v != "v1" {
+			t.Errorf("in %q: %q, %v", versions, v, err)
+		}
+		if v, err := find(context.Background(), r, group, "Late", versions...); !meta.IsNoMatchError(err) {
+			t.Errorf("in %q the next lookup: %q, %v", versions, v, err)
+		}
 	}
-}
-
-// Of the reads of a version that a starting server is asked for again, the last counts: it is
-// later than a document that was read meanwhile.
-func TestLastOfRepeatedReadsCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, r := known(t, fakeapi.Aggregated())
-		end := server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
-		if r.Refresh(context.Background()) == nil {
-			t.Error("the server does not fail")
-		}
-		end()
-		server.SetFault(fakeapi.At("/apis/"+group+"/v1"), fakeapi.Text(404, "404 page not found\n"))
-		server.PutVersion(group, fakeapi.Version{Name: "v1", Resources: []fakeapi.Resource{resource("News")}})
-		go func() {
-			time.Sleep(100 * time.Millisecond)
-			if err := r.ReadDocument(context.Background()); err != nil || !r.Snapshot().Serves(group, "v1") {
-				t.Errorf("the document has the version: %v", err)
-			}
-		}()
-		if v, err := find(context.Background(), r, group, "News", "v1"); !meta.IsNoMatchError(err) || r.Snapshot().Serves(group, "v1") {
-			t.Errorf("found in %q, %v; want no match: the version was gone at last", v, err)
-		}
-		synctest.Wait()
-	})
 }
 
 // Whoever's context has ended reads nothing, and gets its cause.

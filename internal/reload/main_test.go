@@ -37,7 +37,7 @@ func newReloaderWith(t *testing.T, server *fakeapi.Server, options Options) *Rel
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(client, &Queue{}, options)
+	return New(client, options)
 }
 
 // find looks for a kind and returns the version that it is found in.

@@ -52,8 +52,8 @@ func TestShortRefreshesComePastWhatHangs(t *testing.T) {
 			_ = r.Refresh(ctx)
 			cancel()
 		}
-		if v := r.Snapshot().Group(group).Version("v1"); v.Tried <= reset {
-			t.Errorf("v1 was last read at %d, before the reset at %d", v.Tried, reset)
+		if v := r.Snapshot().Group(group).Version("v1"); v.Asked <= reset {
+			t.Errorf("v1 was last read at %d, before the reset at %d", v.Asked, reset)
 		}
 		time.Sleep(time.Minute)
 	})
@@ -80,7 +80,7 @@ func TestAgeBacksOff(t *testing.T) {
 		becomesDue()
 		server.SetFault(fakeapi.All(), fakeapi.Refused())
 		for i, want := range []time.Duration{2 * maxAge, 2 * maxAge, 2 * maxAge} {
-			r.Confirm()
+			r.RefreshIfDue()
 			if synctest.Wait(); !r.Stale() {
 				t.Errorf("after %d failures what is known is not stale", i+1)
 			}
@@ -89,7 +89,7 @@ func TestAgeBacksOff(t *testing.T) {
 			}
 		}
 		server.ClearFaults()
-		r.Confirm()
+		r.RefreshIfDue()
 		if synctest.Wait(); r.Stale() {
 			t.Error("after a success what is known is stale")
 		}

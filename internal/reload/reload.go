@@ -16,7 +16,15 @@ import (
 // Options are the settings of a Reloader.
 type Options struct {
 	MaxAge time.Duration // the age at which what is in use is confirmed; 0 or less: never
-	Report func(Report)  // called after each read, never concurrently; nobody waits for it; may be nil
+	Report func(Report)  // called after each read, by several goroutines at once; must return soon; may be nil
+}
+
+// Report describes one read.
+type Report struct {
+	Read     snapshot.Read
+	Duration time.Duration
+	Outcome  snapshot.Outcome
+	After    *snapshot.Snapshot // with what it has found
 }
 
 // Reloader holds the current snapshot of one server and reloads it on demand.
@@ -24,7 +32,7 @@ type Options struct {
 type Reloader struct {
 	current atomic.Pointer[snapshot.Snapshot] // stored by publish alone
 	changed atomic.Pointer[chan struct{}]     // closed and taken away by publish; nil while nobody waits for it
-	health  atomic.Pointer[Health]            // stored by record alone
+	failed  atomic.Pointer[time.Time]         // when the server last failed; nil if it is not in doubt: see absence.go
 	ticks   atomic.Uint64                     // the last tick that was taken
 
 	subscribers atomic.Int64 // who needs every version
@@ -32,16 +40,14 @@ type Reloader struct {
 	client  *discovery.Client
 	options Options
 	flights flights
-	reports *Queue
 	age     *age
 }
 
 // New makes a reloader that knows nothing yet. It sends no request and starts no
-// goroutine. options.Report is called through the queue reports.
-func New(client *discovery.Client, reports *Queue, options Options) *Reloader {
-	r := &Reloader{client: client, options: options, reports: reports, age: newAge(options.MaxAge)}
-	r.flights = flights{perform: r.perform, tick: r.tick}
-	r.health.Store(&Health{})
+// goroutine.
+func New(client *discovery.Client, options Options) *Reloader {
+	r := &Reloader{client: client, options: options, age: newAge(options.MaxAge)}
+	r.flights = flights{perform: r.perform, tick: r.tick, current: r.Snapshot}
 	r.current.Store(&snapshot.Snapshot{})
 	return r
 }
@@ -60,9 +66,6 @@ func (r *Reloader) Changed() <-chan struct{} {
 		r.changed.CompareAndSwap(nil, &changed)
 	}
 }
-
-// Health returns how the reads of the server have gone so far.
-func (r *Reloader) Health() Health { return *r.health.Load() }
 
 // Reset makes every later lookup need a new read. It sends no request and does not wait.
 func (r *Reloader) Reset() {
@@ -84,125 +87,109 @@ func (r *Reloader) tick() snapshot.Tick {
 	return now
 }
 
-// event makes the snapshot that follows another one.
+// event makes the snapshot that follows another one. It may be called for several.
 type event func(*snapshot.Snapshot) *snapshot.Snapshot
 
-// publish replaces the current snapshot with the one that follows. Nothing else stores a
-// snapshot. publish calls follow again if another goroutine was faster.
-func (r *Reloader) publish(follow event) {
+// publish replaces the current snapshot with the one that follows, and returns both. Nothing else
+// stores a snapshot. publish calls follow again if another goroutine was faster.
+func (r *Reloader) publish(follow event) (before, after *snapshot.Snapshot) {
 	for {
-		current := r.current.Load()
-		next := follow(current)
-		if next == current {
-			return
+		before = r.current.Load()
+		after = follow(before)
+		if after == before {
+			return before, after
 		}
-		if r.current.CompareAndSwap(current, next) {
+		if r.current.CompareAndSwap(before, after) {
 			if changed := r.changed.Swap(nil); changed != nil {
 				close(*changed)
 			}
-			return
+			return before, after
 		}
 	}
 }
 
-// perform makes the read of a flight, publishes what it finds and records how it went.
+// perform makes the read of a flight, publishes what it finds and reports how it went. A flight
+// that was abandoned proves nothing about the server.
 func (r *Reloader) perform(f *flight) {
 	start := time.Now()
-	f.outcome.Tick, f.from = f.began, r.Snapshot()
-	var found event
+	f.outcome.Tick = f.began
 	switch f.read.Part {
 	case snapshot.PartDocument:
-		found = r.readDocument(f)
+		r.readDocument(f)
 	case snapshot.PartList:
-		found = r.readList(f)
+		r.readList(f)
 	case snapshot.PartVersion:
-		found = r.readVersion(f)
+		r.readVersion(f)
 	}
-	if f.ctx.Err() == nil { // a flight that was abandoned proves nothing about the server
-		r.publish(found)
-		r.record(f, time.Since(start))
+	if f.ctx.Err() != nil {
+		return
+	}
+	r.noteFailure(f.outcome.Err)
+	f.before, f.after = r.publish(f.found)
+	if r.options.Report != nil {
+		r.options.Report(Report{Read: f.read, Duration: time.Since(start), Outcome: f.outcome, After: f.after})
 	}
 }
 
-func (r *Reloader) readDocument(f *flight) event {
+// nothing is the event of a read that has found nothing.
+func nothing(s *snapshot.Snapshot) *snapshot.Snapshot { return s }
+
+func (r *Reloader) readDocument(f *flight) {
 	doc, err := r.client.Document(f.ctx)
-	f.outcome.Err = err
-	return func(s *snapshot.Snapshot) *snapshot.Snapshot {
-		if err != nil {
-			return s
+	f.outcome.Err, f.found = err, nothing
+	if err == nil {
+		f.found = func(s *snapshot.Snapshot) *snapshot.Snapshot { return s.WithDocument(doc, f.began) }
+	}
+}
+
+func (r *Reloader) readList(f *flight) {
+	versions, preferred, proven, err := r.client.List(f.ctx, f.read.Group)
+	if err == nil && len(versions) == 0 {
+		err = r.decide(f, f.from.Group(f.read.Group) != nil, proven).Err
+	}
+	f.outcome.Err, f.outcome.Versions, f.found = err, versions, nothing
+	if err == nil {
+		f.found = func(s *snapshot.Snapshot) *snapshot.Snapshot {
+			return s.WithList(f.read.Group, versions, preferred, f.began, f.from)
 		}
-		return s.WithDocument(doc, f.outcome.Tick)
 	}
 }
 
-func (r *Reloader) readList(f *flight) event {
-	versions, preferred, err := r.client.List(f.ctx, f.read.Group)
-	f.outcome.Err = err
-	return func(s *snapshot.Snapshot) *snapshot.Snapshot {
-		return s.WithList(f.read.Group, versions, preferred, err, f.outcome.Tick, f.from)
-	}
-}
-
-func (r *Reloader) readVersion(f *flight) event {
+func (r *Reloader) readVersion(f *flight) {
 	group, version := f.read.Group, f.read.Version
-	known, pauses := f.from.Serves(group, version), r.pauses(f)
+	known := f.from.Serves(group, version)
 	var found snapshot.Found
-	found.Table, found.Err = r.client.Version(f.ctx, group, version)
-	for _, pause := range pauses {
-		if !known || !found.None() {
-			break
-		}
-		select {
-		case <-f.ctx.Done():
-		case <-time.After(pause):
-		}
-		f.outcome.Tick = r.tick() // the last request counts
-		found.Table, found.Err = r.client.Version(f.ctx, group, version)
-	}
+	var proven bool
+	found.Table, proven, found.Err = r.client.Version(f.ctx, group, version)
 	if found.None() {
-		found = r.ofPeer(f.ctx, f.read)
+		found = r.decide(f, known, proven)
 	}
 	f.outcome.Err, f.outcome.Gone = found.Err, known && found.None() // NegativeTTL keeps what was never there
-	return func(s *snapshot.Snapshot) *snapshot.Snapshot {
-		return s.WithVersion(group, version, found, f.outcome.Tick, r.tick(), f.from)
+	f.found = func(s *snapshot.Snapshot) *snapshot.Snapshot {
+		return s.WithVersion(group, version, found, f.began, f.from)
 	}
 }
 
-// ofPeer returns what another API server serves in a version for which this one has
-// answered 404. From 1.36 (KEP-4020) the document also lists built-in versions that only a
-// peer serves. Such a version is not in the document without the peers, and still is in
-// the one with them, which is read after that: it may have been behind.
-func (r *Reloader) ofPeer(ctx context.Context, read snapshot.Read) (found snapshot.Found) {
-	gv := schema.GroupVersion{Group: read.Group, Version: read.Version}
-	listed := func() *snapshot.Version { return r.Snapshot().Group(gv.Group).Said().Version(gv.Version) }
-	if !discovery.MayBeOfPeer(gv.Group) || !r.Snapshot().Aggregated() || listed() == nil {
-		return found
-	}
-	local, err := r.client.ServedLocally(ctx, gv)
-	if err != nil || local {
-		return snapshot.Found{Err: err}
-	}
-	if err := r.ReadDocument(ctx); err != nil {
-		return snapshot.Found{Err: err}
-	}
-	if said := listed(); said != nil {
-		found.Table, found.Err = said.Table, said.Err // stale at the peer, if there is an error
-	}
-	return found
+// ReadLive reads a version live, by a read that begins later than the call. It returns the snapshot
+// after that.
+func (r *Reloader) ReadLive(ctx context.Context, gv schema.GroupVersion) (*snapshot.Snapshot, error) {
+	err := r.readOne(ctx, snapshot.ReadVersion(gv.Group, gv.Version), false)
+	return r.Snapshot(), err
 }
 
-// pauses returns after which pauses a version is read again, until it is no longer a known one
-// that is gone. There are some if the server failed less than doubtFor ago, or the last read
-// of the version failed. A kube-apiserver that starts answers 404 for its custom resources for
-// a moment: after it has read their definitions, which ends the 503, and before it has made
-// their documents. Two loops in the server wait for the definitions, and each checks every
-// 100 ms.
-func (r *Reloader) pauses(f *flight) []time.Duration {
-	v := f.from.Group(f.read.Group).Version(f.read.Version)
-	if v != nil && v.Tried > 0 && v.Err != nil || time.Since(r.Health().Document.LastFailed) <= doubtFor {
-		return []time.Duration{300 * time.Millisecond, 700 * time.Millisecond}
-	}
-	return nil
+// ReadDocument reads the document, and nothing else. It returns when that is done, or when ctx
+// ends.
+func (r *Reloader) ReadDocument(ctx context.Context) error {
+	return r.readOne(ctx, snapshot.Read{}, true)
 }
 
-const doubtFor = 30 * time.Second
+// readOne makes one read that begins later than the call, and waits for its end.
+func (r *Reloader) readOne(ctx context.Context, read snapshot.Read, abandon bool) error {
+	x := r.newReading(never)
+	x.patience, x.abandon = forever, abandon
+	o, err := x.read(ctx, read)
+	if err != nil {
+		return err
+	}
+	return o.Err
+}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package share lets the mappers of one process keep one copy of equal groups, and of
-// equal lists of groups.
+// equal documents.
 //
 // This is safe among servers that do not trust one another, and nobody has to be trusted
 // for it: the key of a group is a SHA-256 hash that is computed here over the bytes
-// received, and the key of a list is the hash of the keys of its groups. What a server
+// received, and the key of a document is the hash of the keys of its groups. What a server
 // claims about its document, such as an ETag, is never a key. Equal bytes decode to equal
 // groups, so it does not matter who sent them first.
 //
@@ -35,9 +35,9 @@ func KeyOf(form string, data []byte) Key {
 	return Key(h.Sum(nil))
 }
 
-// What mappers of the process use now. Groups are keyed by their own bytes, and lists by
+// What mappers of the process use now. Groups are keyed by their own bytes, and documents by
 // the keys of their groups, in order.
 var (
-	Groups pool[snapshot.Group]
-	Lists  pool[snapshot.List]
+	Groups    pool[snapshot.Group]
+	Documents pool[snapshot.Document]
 )

@@ -22,7 +22,7 @@ func TestNamesThatBeginWithOthersTakeNoMemory(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	list := NewList(groups, true)
+	list := NewDocument(groups, true)
 	runtime.ReadMemStats(&after)
 	if took := after.TotalAlloc - before.TotalAlloc; took > 32<<20 {
 		t.Errorf("%d groups took %d MiB", len(groups), took>>20)

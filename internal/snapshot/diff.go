@@ -4,7 +4,6 @@ package snapshot
 
 import (
 	"cmp"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 )
@@ -52,7 +51,7 @@ func Diff(from, to *Snapshot) []Change {
 				switch {
 				case !existed:
 					changes = append(changes, g.change(ChangeAdded, k))
-				case before.target != now[k].target || now[k].best && !before.best:
+				case before.Resource != now[k].Resource, now[k].best && !before.best:
 					changes = append(changes, g.change(ChangeChanged, k))
 				}
 			}
@@ -66,8 +65,8 @@ type kindIn struct{ version, kind string }
 
 // kindState is what is known of it.
 type kindState struct {
-	target
-	best bool // a lookup without a version finds it here
+	Resource      // without its singular
+	best     bool // a lookup without a version finds it here
 }
 
 // kinds returns the kinds of all versions, in server order, and what is known of them; g may
@@ -77,15 +76,16 @@ func (g *Group) kinds() (all []kindIn, states map[kindIn]kindState) {
 		return nil, nil
 	}
 	best := map[string]string{}
-	for _, v := range g.served() {
-		for _, kind := range v.Table.spelledKinds() {
-			best[kind] = cmp.Or(best[kind], v.Name)
+	for _, i := range g.ranked {
+		for _, kind := range g.versions[i].Table.spelledKinds() {
+			best[kind] = cmp.Or(best[kind], g.versions[i].Name)
 		}
 	}
 	states = map[kindIn]kindState{}
 	for _, v := range g.versions {
 		for _, kind := range v.Table.spelledKinds() {
-			to, _ := v.Table.target(kind)
+			to := *v.Table.ofKind(kind)
+			to.Singular = ""
 			all = append(all, kindIn{v.Name, kind})
 			states[kindIn{v.Name, kind}] = kindState{to, best[kind] == v.Name}
 		}
@@ -96,9 +96,9 @@ func (g *Group) kinds() (all []kindIn, states map[kindIn]kindState) {
 // change tells of a kind as g serves it.
 func (g *Group) change(what ChangeType, k kindIn) Change {
 	v := g.Version(k.version)
-	found, _ := v.Table.target(k.kind)
-	c := Change{Type: what, Verbs: found.verbs}
-	g.fill(&c.Mapping, v, k.kind, found)
+	m := match{g, v, v.Table.ofKind(k.kind)}
+	c := Change{Type: what, Verbs: m.row.Verbs}
+	m.fill(&c.Mapping, k.kind)
 	return c
 }
 
@@ -122,46 +122,4 @@ func (s *Snapshot) groupAt(i int, name string) *Group {
 		return s.groups[i]
 	}
 	return s.Group(name)
-}
-
-// servedDifferently reports whether the served API differs between two snapshots. A
-// version that was listed before and is now read for the first time is no difference:
-// it was served all along.
-func servedDifferently(a, b *Snapshot) bool {
-	differ := func(from, to *Snapshot) bool {
-		for i, g := range to.groups {
-			if !from.groupAt(i, g.name).servesLike(g) {
-				return true
-			}
-		}
-		return false
-	}
-	return !a.Read() && b.Read() || differ(a, b) || differ(b, a)
-}
-
-// servesLike reports whether both groups serve the same in the same versions, and prefer
-// them in the same order; g may be nil.
-func (g *Group) servesLike(other *Group) bool {
-	return g == other || slices.EqualFunc(g.served(), other.served(), func(a, b *Version) bool {
-		unread := a.Table == nil && a.Err == nil || b.Table == nil && b.Err == nil
-		return a.Name == b.Name && (unread || a.Table.servesLike(b.Table))
-	})
-}
-
-// served lists the versions that are not gone, the best one first; g may be nil.
-func (g *Group) served() (versions []*Version) {
-	if g != nil {
-		for _, i := range g.ranked {
-			if v := &g.versions[i]; !v.Gone {
-				versions = append(versions, v)
-			}
-		}
-	}
-	return versions
-}
-
-// servesLike reports whether both tables give the same answers. The order of the rows
-// matters only where two of them claim the same form.
-func (t *Table) servesLike(other *Table) bool {
-	return t.equal(other) || t != nil && other != nil && len(t.rows) == len(other.rows) && spell(t.rows).equal(spell(other.rows))
 }

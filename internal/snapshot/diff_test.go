@@ -18,7 +18,7 @@ func checkDiff(a, b *Snapshot) error {
 	var want, got []string
 	for _, gvk := range a.kindOrder() {
 		if _, stays := is[gvk]; !stays {
-			want = append(want, fmt.Sprint(ChangeRemoved, gvk, was[gvk].target))
+			want = append(want, fmt.Sprint(ChangeRemoved, gvk, was[gvk].Resource))
 		}
 	}
 	for _, gvk := range b.kindOrder() {
@@ -27,13 +27,16 @@ func checkDiff(a, b *Snapshot) error {
 		before.best = before.best && now.best // that a kind loses this place is not listed
 		switch {
 		case !existed:
-			want = append(want, fmt.Sprint(ChangeAdded, gvk, now.target))
+			want = append(want, fmt.Sprint(ChangeAdded, gvk, now.Resource))
 		case before != now:
-			want = append(want, fmt.Sprint(ChangeChanged, gvk, now.target))
+			want = append(want, fmt.Sprint(ChangeChanged, gvk, now.Resource))
 		}
 	}
 	for _, c := range Diff(a, b) {
-		is := target{c.Mapping.Resource.Resource, c.Mapping.Scope == meta.RESTScopeNamespace, c.Verbs}
+		is := Resource{
+			Name: c.Mapping.Resource.Resource, Kind: c.Mapping.GroupVersionKind.Kind,
+			Namespaced: c.Mapping.Scope == meta.RESTScopeNamespace, Verbs: c.Verbs,
+		}
 		got = append(got, fmt.Sprint(c.Type, c.Mapping.GroupVersionKind, is))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -46,8 +49,10 @@ func (s *Snapshot) kindSet() map[schema.GroupVersionKind]kindState {
 	kinds := map[schema.GroupVersionKind]kindState{}
 	for _, gvk := range s.kindOrder() {
 		m, _, _ := s.RESTMapping(gvk.GroupKind(), []string{gvk.Version})
-		served, _ := s.Group(gvk.Group).Version(gvk.Version).Table.target(gvk.Kind)
-		is := target{m.Resource.Resource, m.Scope == meta.RESTScopeNamespace, served.verbs}
+		served := s.Group(gvk.Group).Version(gvk.Version).Table.ofKind(gvk.Kind)
+		is := Resource{
+			Name: m.Resource.Resource, Kind: gvk.Kind, Namespaced: m.Scope == meta.RESTScopeNamespace, Verbs: served.Verbs,
+		}
 		kinds[gvk] = kindState{is, s.isPreferred(gvk)}
 	}
 	return kinds
@@ -87,9 +92,9 @@ func TestSingularAloneIsNoChange(t *testing.T) {
 	}
 }
 
-// Two tables serve alike if every form leads to the same.
-func TestTablesThatServeAlikeAreEqual(t *testing.T) {
-	table := NewTable([]Resource{{Name: "foos", Singular: "foo", Kind: "Foo"}, {Name: "bars", Singular: "bar", Kind: "Foo"}})
+// Two tables give the same answers if every form leads to the same.
+func TestTablesWithTheSameAnswers(t *testing.T) {
+	table := NewTable([]Resource{{Name: "foos", Singular: "foo", Kind: "Foo"}, {Name: "bars", Singular: "bar", Kind: "Foo"}, {Name: "bazs", Singular: "baz", Kind: "Baz"}})
 	for name, test := range map[string]struct {
 		other []Resource
 		want  bool
@@ -99,10 +104,13 @@ func TestTablesThatServeAlikeAreEqual(t *testing.T) {
 		"singular forms change places": {[]Resource{{Name: "foos", Singular: "bar", Kind: "Foo"}, {Name: "bars", Singular: "foo", Kind: "Foo"}}, false},
 		"one name is of another kind":  {[]Resource{{Name: "foos", Singular: "foo", Kind: "Baz"}, {Name: "bars", Singular: "bar", Kind: "Foo"}}, false},
 		"other verbs":                  {[]Resource{{Name: "foos", Singular: "foo", Kind: "Foo"}, {Name: "bars", Singular: "bar", Kind: "Foo", Verbs: Verbs(0).With("get")}}, false},
-		"other verbs of nothing":       {[]Resource{{Name: "foos", Singular: "foo", Kind: "Foo", Verbs: Verbs(0).With("get")}, {Name: "bars", Singular: "bar", Kind: "Foo"}}, true},
+		"kinds in another order":       {[]Resource{{Name: "bazs", Singular: "baz", Kind: "Baz"}, {Name: "foos", Singular: "foo", Kind: "Foo"}, {Name: "bars", Singular: "bar", Kind: "Foo"}}, true},
 		"the other scope":              {[]Resource{{Name: "foos", Singular: "foo", Kind: "Foo"}, {Name: "bars", Singular: "bar", Kind: "Foo", Namespaced: true}}, false},
 	} {
-		if got := table.servesLike(NewTable(test.other)); got != test.want {
+		if len(test.other) == 2 {
+			test.other = append(test.other, Resource{Name: "bazs", Singular: "baz", Kind: "Baz"})
+		}
+		if got := table.sameAnswers(NewTable(test.other)); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

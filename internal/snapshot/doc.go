@@ -4,7 +4,7 @@
 // answers the seven lookups of meta.RESTMapper from it.
 //
 // The package is pure: it has no clock, I/O, lock, goroutine or logger. A Snapshot, a
-// Group and a Table never change once made; With… and Without… make a new Snapshot that
+// Group and a Table never change once made; With… and Reset… make a new Snapshot that
 // shares every group that they did not touch. Any number of goroutines may read a
 // Snapshot, and snapshots of different servers may share groups. One thing is added
 // later, by lookups and atomically: an index that changes no answer.

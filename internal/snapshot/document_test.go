@@ -46,7 +46,7 @@ func (d document) snapshot() *Snapshot {
 		}
 		groups = append(groups, NewGroup(g.name, g.preferred, versions))
 	}
-	return new(Snapshot).WithDocument(NewList(groups, true), 1)
+	return new(Snapshot).WithDocument(NewDocument(groups, true), 1)
 }
 
 // library makes client-go's mapper of the same.

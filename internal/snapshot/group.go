@@ -5,55 +5,76 @@ package snapshot
 import (
 	"cmp"
 	"slices"
-
-	apiversion "k8s.io/apimachinery/pkg/version"
 )
 
-// Version is one version of a group and what is known of it.
+// Version is one version of a group and what is known of it: nothing, what it serves, why it could
+// not be read, perhaps beside what it served before, or that it is gone.
 type Version struct {
 	Name string
 
-	// Table is what the last read that succeeded has found; nil if there was none, or if
-	// the version is gone.
+	// Table is what it serves. Nil if it was never read, or is gone.
 	Table *Table
-	// Read is when that read began. 0 stands for the document, which confirms Table each
-	// time that it repeats it.
+	// Err is why it could not be read the last time, by its own path or by the document.
+	Err error
+	// Gone reports whether its own path answered 404, at Asked. Invariant: then Table and Err are nil.
+	Gone bool
+
+	// The ticks count in a group that something lies over. In others they are 0.
+
+	// Read is when the read began that has found Table, or that it is gone; of a document, the one
+	// that had it as news. Invariant: it is 0 if nothing is known but a failure of its own path.
 	Read Tick
+	// Asked is when its own path was last asked, with whatever result. Invariant: a Table that was
+	// read there has Read <= Asked. News ends a failure: then it counts as never asked.
+	Asked Tick
 
-	// Tried is when the version's own path was last read, with whatever result. Gone
-	// reports whether that answered 404. Err is its error, or that of the document.
-	Tried Tick
-	Gone  bool
-	Err   error
-
-	named   Tick // when a list, or a document with news of it, last named it
-	changed Tick // when a live read that found another table had ended
+	named Tick // when a list, or a document with news of it, last named it
 }
 
-// attempted reports whether the version was ever read, or tried in vain.
-func (v *Version) attempted() bool { return v.Table != nil || v.Err != nil || v.Gone && !v.returned() }
+// known reports whether the version was ever read, or asked in vain, and nobody has named it since
+// it was found gone.
+func (v *Version) known() bool {
+	if v.Gone {
+		return !v.returned()
+	}
+	return v.Table != nil || v.Err != nil
+}
 
 // returned reports whether the version was found gone, and named after that: a lookup asks
 // it again.
-func (v *Version) returned() bool { return v.Gone && v.named > v.Tried }
+func (v *Version) returned() bool { return v.Gone && v.named > v.Asked }
 
-// Group is one API group. It is immutable. Mostly it is the document's own, which all
-// mappers of the process share. After live reads, or when the document no longer says what
-// it said, a snapshot has a group of its own: that is apart.
+// table returns what the version serves, or nil; v may be nil.
+func (v *Version) table() *Table {
+	if v == nil {
+		return nil
+	}
+	return v.Table
+}
+
+// Group is one API group. It is immutable. Mostly it is the document's own, which all mappers of
+// the process share. What live reads have found lies over that, in a group of the snapshot's own.
 type Group struct {
 	name      string
 	preferred string    // as the server says; may name a version that is not served
 	versions  []Version // in server order, with those that are gone
-	ranked    []int32   // positions in versions in client-go's order of priority
-	tried     bool      // every version was read, or tried in vain
-	marked    bool      // the document does not name it, or one of its versions
+	ranked    []int32   // positions in versions in client-go's order of priority; follows from the others
+	over      *overlay  // nil: the group is the document's own
+}
 
-	apart     bool
-	document  *Group // what the document says of the group; nil if it has no such group
-	listed    Tick   // when its list was last read; when the document had it, if it no longer has it
-	listTried Tick   // when its own list was last read, with whatever result
-	reset     Tick   // what was not tried live since then is not current; 0: no such reset is pending
-	settled   Tick   // the last such reset that is not pending: a read from before it makes it so again
+// overlay is what a snapshot knows of a group beside what the document says.
+type overlay struct {
+	document *Group // what that says; nil if it has no such group
+	listed   Tick   // when the group's own list was last read; or the last document that had it, if no longer (no reset was pending then)
+	reset    Tick   // the last ResetGroup while it is pending, else 0
+}
+
+// awaits reports whether a ResetGroup is pending, and v was not read live since.
+func (o *overlay) awaits(v *Version) bool {
+	if o.reset == 0 {
+		return false
+	}
+	return v.Asked < o.reset || v.Err != nil
 }
 
 // NewGroup makes a group of a document, of versions in server order. preferred may be
@@ -61,37 +82,29 @@ type Group struct {
 // serve the same resources come to share a table.
 func NewGroup(name, preferred string, versions []Version) *Group {
 	g := &Group{name: name, preferred: preferred, versions: slices.Clip(versions)}
-	g.index()
+	g.rank()
 	return g
 }
 
-// index fills in what follows from the versions.
-func (g *Group) index() {
-	if g.apart {
-		unnamed := func(v *Version) (Tick, bool) { return v.Tried, g.document.Version(v.Name) == nil }
-		g.versions = bounded(g.versions, mostUnnamed, unnamed, func(*Version) (none Version, ok bool) { return none, false })
-		g.marked = g.document == nil || len(g.versions) > len(g.document.versions)
-	}
-	g.tried = true
+// rank fills in what follows from the versions.
+func (g *Group) rank() {
 	g.ranked = make([]int32, len(g.versions))
 	for i := range g.versions {
-		v := &g.versions[i]
-		if i > 0 && v.Table.equal(g.versions[i-1].Table) {
+		if v := &g.versions[i]; i > 0 && v.Table.sameRows(g.versions[i-1].Table) {
 			v.Table = g.versions[i-1].Table
 		}
-		g.tried = g.tried && v.attempted()
 		g.ranked[i] = int32(i)
 	}
-	slices.SortStableFunc(g.ranked, func(a, b int32) int { return cmp.Compare(g.class(a), g.class(b)) })
+	slices.SortStableFunc(g.ranked, func(a, b int32) int { return cmp.Compare(g.class(&g.versions[a]), g.class(&g.versions[b])) })
 }
 
 // class follows newDiscoveryRESTMapper in k8s.io/client-go/restmapper: v1 of the core group
 // before all, then the preferred version, then the others in the order of the list.
-func (g *Group) class(i int32) int {
-	switch name := g.versions[i].Name; {
-	case g.name == "" && name == "v1":
+func (g *Group) class(v *Version) int {
+	switch {
+	case g.name == "" && v.Name == "v1":
 		return 0
-	case name == g.preferred:
+	case v.Name == g.preferred:
 		return 1
 	default:
 		return 2
@@ -106,7 +119,7 @@ func (g *Group) Preferred() string { return g.preferred }
 
 // Versions returns the group's versions in server order. The caller must not change them.
 func (g *Group) Versions() []Version {
-	if !g.apart {
+	if g.over == nil {
 		return g.versions
 	}
 	return slices.DeleteFunc(slices.Clone(g.versions), func(v Version) bool { return v.Gone })
@@ -114,85 +127,105 @@ func (g *Group) Versions() []Version {
 
 // Version returns the version of that name, or nil. g may be nil.
 func (g *Group) Version(name string) *Version {
-	if g == nil {
-		return nil
-	}
-	for i := range g.versions {
-		if g.versions[i].Name == name {
-			return &g.versions[i]
-		}
+	if i := g.indexOf(name); i >= 0 {
+		return &g.versions[i]
 	}
 	return nil
 }
 
-// Said returns what the document says of the group, or nil; g may be nil.
-func (g *Group) Said() *Group {
-	if g == nil || !g.apart {
-		return g
-	}
-	return g.document
-}
-
-// fork returns a copy of g to change, which is apart. Its versions may be changed, too. g
-// may be nil: then the copy is a group that no document has.
-func (g *Group) fork(name string) *Group {
-	if g == nil {
-		return &Group{name: name, apart: true}
-	}
-	next := *g
-	next.versions, next.document, next.apart = slices.Clone(g.versions), g.Said(), true
-	return &next
-}
-
-// insert adds a version that no list has, in the place where the API server would list it
-// among the versions of a CustomResourceDefinition.
-func insert(versions []Version, v Version) []Version {
-	at := slices.IndexFunc(versions, func(other Version) bool {
-		return apiversion.CompareKubeAwareVersionStrings(v.Name, other.Name) > 0
-	})
-	if at < 0 {
-		at = len(versions)
-	}
-	return slices.Insert(versions, at, v)
-}
-
-// settle forgets the reset of the group when its list and each of its versions were read
-// live since then.
-func (g *Group) settle() {
-	waiting := func(v Version) bool { return v.Tried <= g.reset || v.Err != nil }
-	if g.reset > 0 && g.listed > g.reset && !slices.ContainsFunc(g.versions, waiting) {
-		g.reset, g.settled = 0, g.reset
-	}
-}
-
-// like reports whether two groups have the same versions in the same order, and those are alike.
-func (g *Group) like(other *Group, alike func(a, b *Version) bool) bool {
-	return g == other || g != nil && other != nil && g.preferred == other.preferred &&
-		slices.EqualFunc(g.versions, other.versions, func(a, b Version) bool { return a.Name == b.Name && alike(&a, &b) })
-}
-
-// agrees reports whether g answers as the document does, and no read of g has failed that
-// the document says nothing of. Such a group needs no live read in a refresh.
-func (g *Group) agrees() bool {
-	return g.reset == 0 && g.like(g.Said(), func(a, b *Version) bool {
-		return !a.Gone && (a.Err == nil) == (b.Err == nil) && a.Table.servesLike(b.Table)
-	})
-}
-
-// saysLike reports whether two groups of documents say the same, in whatever order of kinds.
-// Errors count as different: they may have other texts.
-func (g *Group) saysLike(other *Group) bool {
-	return g.like(other, func(a, b *Version) bool {
-		return a.Err == nil && b.Err == nil && a.Table.servesLike(b.Table)
-	})
-}
-
-// rankedNames lists the versions that are served, or may be again, the best one first.
-func (g *Group) rankedNames() (names []string) {
-	for _, i := range g.ranked {
-		if v := &g.versions[i]; !v.Gone || v.returned() {
-			names = append(names, v.Name)
+// indexOf returns where in g.versions the version of that name stands, or -1. g may be nil.
+func (g *Group) indexOf(name string) int {
+	if g != nil {
+		for i := range g.versions {
+			if g.versions[i].Name == name {
+				return i
+			}
 		}
 	}
-	return names
+	return -1
+}
+
+// laid returns what lies over the document's group, if g is that: nothing; g may be nil.
+func (g *Group) laid() overlay {
+	switch {
+	case g == nil:
+		return overlay{}
+	case g.over == nil:
+		return overlay{document: g}
+	}
+	return *g.over
+}
+
+// lastAsked returns when the list of g, or one of its versions, was last read live.
+func (g *Group) lastAsked() Tick {
+	last := g.laid().listed
+	for i := range g.versions {
+		last = max(last, g.versions[i].Asked)
+	}
+	return last
+}
+
+// served lists the versions that are not gone, in server order, or the best one first; g may be nil.
+func (g *Group) served(bestFirst bool) []*Version {
+	if g == nil {
+		return nil
+	}
+	versions := make([]*Version, 0, len(g.versions))
+	for i := range g.versions {
+		v := &g.versions[i]
+		if bestFirst {
+			v = &g.versions[g.ranked[i]]
+		}
+		if !v.Gone {
+			versions = append(versions, v)
+		}
+	}
+	return versions
+}
+
+func (g *Group) servesNothing() bool {
+	return !slices.ContainsFunc(g.versions, func(v Version) bool { return !v.Gone })
+}
+
+// sameAnswers reports whether lookups in both groups have the same answers in the same order. A
+// version that was listed before and is now read for the first time is no difference: it was
+// served all along. g and other may be nil.
+func (g *Group) sameAnswers(other *Group) bool {
+	if g == other {
+		return true
+	}
+	sameName := func(a, b *Version) bool { return a.Name == b.Name }
+	return slices.EqualFunc(g.served(true), other.served(true), sameName) &&
+		slices.EqualFunc(g.served(false), other.served(false), func(a, b *Version) bool {
+			switch {
+			case !sameName(a, b):
+				return false
+			case !a.known(), !b.known():
+				return true
+			}
+			return a.Table.sameAnswers(b.Table)
+		})
+}
+
+// sameAsDocument reports whether g answers as a document's group does: the same versions in the same
+// order, and of each the same answers or a failure. Of versions that the document only names it says no
+// more. A group whose reset is pending does not. document may be nil.
+func (g *Group) sameAsDocument(document *Group) bool {
+	switch {
+	case g == document:
+		return true
+	case document == nil, g.laid().reset > 0, g.preferred != document.preferred:
+		return false
+	}
+	return slices.EqualFunc(g.versions, document.versions, func(v, documented Version) bool {
+		switch {
+		case v.Name != documented.Name, v.Gone:
+			return false
+		case !documented.known():
+			return true
+		case (v.Err == nil) != (documented.Err == nil):
+			return false
+		}
+		return v.Table.sameAnswers(documented.Table)
+	})
 }

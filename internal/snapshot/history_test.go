@@ -112,13 +112,13 @@ func (h *history) document(text string) { h.documentAt(text, h.tick()) }
 
 func (h *history) documentAt(text string, now Tick) {
 	h.Snapshot = h.WithDocument(h.list(text), now)
-	h.note(Read{}, now, false)
+	h.note(Read{}, Outcome{Tick: now})
 }
 
 // note tells a lookup how a read of its own has ended.
-func (h *history) note(r Read, now Tick, gone bool) {
+func (h *history) note(r Read, o Outcome) {
 	if h.its {
-		h.progress.Note(r, Outcome{Tick: now, Times: h.progress.Done[r].Times + 1, Gone: gone})
+		h.progress.Done[r] = o
 	}
 }
 
@@ -135,7 +135,7 @@ func each(text string, visit func(word string)) {
 }
 
 // list makes the document. Each read of a legacy server's makes new groups, which only list.
-func (h *history) list(text string) *List {
+func (h *history) list(text string) *Document {
 	var groups []*Group
 	for _, words := range words(text) {
 		if h.legacy {
@@ -155,8 +155,8 @@ func (h *history) list(text string) *List {
 // liveAt reads a version live. The read began at now, when from was known.
 func (h *history) liveAt(word string, now Tick, from *Snapshot) {
 	group, v := parseVersion(word)
-	h.Snapshot = h.WithVersion(group, v.Name, Found{Table: v.Table, Err: v.Err}, now, max(now, h.now)+1, from)
-	h.note(Read{Part: PartVersion, Group: group, Version: v.Name}, now, v.Table == nil)
+	h.Snapshot = h.WithVersion(group, v.Name, Found{Table: v.Table, Err: v.Err}, now, from)
+	h.note(ReadVersion(group, v.Name), Outcome{Tick: now, Gone: v.Table == nil && v.Err == nil})
 }
 
 // groupAt reads the list of a group, as liveAt does. The first version is the preferred one.
@@ -165,8 +165,8 @@ func (h *history) groupAt(now Tick, from *Snapshot, name string, versions ...str
 	if len(versions) > 0 {
 		preferred = versions[0]
 	}
-	h.Snapshot = h.WithList(name, versions, preferred, nil, now, from)
-	h.note(Read{Part: PartList, Group: name}, now, false)
+	h.Snapshot = h.WithList(name, versions, preferred, now, from)
+	h.note(ReadList(name), Outcome{Tick: now, Versions: versions})
 }
 
 // text writes down what is known.
@@ -174,14 +174,14 @@ func (s *Snapshot) text() string {
 	var all []string
 	for _, g := range s.groups {
 		for _, v := range g.versions {
-			all = append(all, v.text(g.name))
+			all = append(all, v.text(g))
 		}
 	}
 	return strings.Join(all, " ")
 }
 
-func (v *Version) text(group string) string {
-	text := group + "/" + v.Name
+func (v *Version) text(g *Group) string {
+	text := g.name + "/" + v.Name
 	if v.Gone {
 		text += "-"
 		if v.returned() {
@@ -194,7 +194,8 @@ func (v *Version) text(group string) string {
 	if v.Table != nil {
 		text += ":" + strings.Join(v.Table.spelledKinds(), ",")
 	}
-	if v.Read > 0 {
+	document := g.laid().document.Version(v.Name)
+	if v.Read > 0 && (v.Read == v.Asked || document == nil || !document.Table.sameRows(v.Table)) {
 		text += fmt.Sprintf("@%d", v.Read)
 	}
 	return text

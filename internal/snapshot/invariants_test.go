@@ -17,25 +17,35 @@ import (
 // checkInvariants returns what is wrong with s: where what follows from the groups is not
 // what follows from them, or what is known of a version contradicts itself.
 func checkInvariants(s *Snapshot) error {
-	again, order := *s, index(s.groups).order
+	order := indexed(s.groups).order
 	if len(order.position) != len(s.groups) {
 		return errors.New("two groups of one name")
 	}
-	for _, g := range s.groups {
+	left := 0
+	var open []int
+	for i, g := range s.groups {
+		if !s.settled(g) {
+			open = append(open, i)
+		}
 		if err := s.checkGroup(g); err != nil {
 			return fmt.Errorf("group %q: %w", g.name, err)
 		}
+		if g.hasMore() {
+			left++
+		}
 	}
-	again.follow(s)
 	switch {
-	case len(s.groups) > 0 && (s.names == nil || !maps.Equal(s.order.position, order.position) || !slices.Equal(s.order.names, order.names)):
+	case len(s.groups) > 0 && (s.lazy == nil || !maps.Equal(s.order.position, order.position) || !slices.Equal(s.order.names, order.names)):
 		return errors.New("the index is not that of the groups")
-	case s.untried != again.untried || s.apart != again.apart || s.marked != again.marked:
-		return fmt.Errorf("%d groups are untried, %d apart and %d marked; not %d, %d and %d",
-			again.untried, again.apart, again.marked, s.untried, s.apart, s.marked)
-	case s.reset > s.anyReset:
-		return fmt.Errorf("reset at %d, after the last at %d", s.reset, s.anyReset)
-	case (s.doc == nil) != (s.document == 0) || s.Read() && s.generation == 0:
+	case s.read > s.reset && !slices.Equal(s.open(), open):
+		return fmt.Errorf("the open groups are %v, not %v", open, s.open())
+	case left > mostLeft:
+		return fmt.Errorf("%d groups have more than the document", left)
+	case s.reset > s.lastReset:
+		return fmt.Errorf("reset at %d, after the last at %d", s.reset, s.lastReset)
+	case s.news > s.read:
+		return fmt.Errorf("news at %d, after the last read at %d", s.news, s.read)
+	case (s.doc == nil) != (s.read == 0) || s.Read() && s.generation == 0:
 		return errors.New("a document without its tick or generation")
 	}
 	return nil
@@ -44,36 +54,49 @@ func checkInvariants(s *Snapshot) error {
 func (s *Snapshot) checkGroup(g *Group) error {
 	again := *g
 	again.versions = slices.Clone(g.versions)
-	again.index()
-	var said *Group
+	again.rank()
+	var document *Group
 	if s.doc != nil {
-		said = s.doc.Group(g.name)
+		document = s.doc.Group(g.name)
 	}
+	over := cmp.Or(g.over, &overlay{document: g})
 	switch {
-	case g.tried != again.tried || !slices.Equal(g.ranked, again.ranked):
-		return fmt.Errorf("tried %v and ranked %v, not %v and %v", again.tried, again.ranked, g.tried, g.ranked)
-	case g.Said() != said:
+	case !slices.Equal(g.ranked, again.ranked):
+		return fmt.Errorf("ranked %v, not %v", again.ranked, g.ranked)
+	case over.document != document:
 		return errors.New("of another document")
-	case g.apart && said == nil && len(g.versions) == 0 && g.reset == 0:
+	case !again.isLeftOf(over):
 		return errors.New("nothing is known of it")
+	case over.reset > 0 && over.listed > over.reset && !slices.ContainsFunc(g.versions, func(v Version) bool { return over.awaits(&v) }):
+		return errors.New("a reset is pending, and all was read since")
+	case len(g.versions)-document.count() > mostUnnamed:
+		return fmt.Errorf("%d versions", len(g.versions))
 	}
 	names := map[string]bool{}
 	for i, v := range g.versions {
 		switch {
 		case names[v.Name]:
 			return fmt.Errorf("two versions %q", v.Name)
-		case v.Gone && (v.Table != nil || v.Tried == 0):
-			return fmt.Errorf("%s is gone, and has a table or was never tried", v.Name)
-		case v.Read > 0 && v.Table == nil && !v.Gone:
-			return fmt.Errorf("%s was read at %d, and nothing is known of it", v.Name, v.Read)
+		case v.Gone && (v.Table != nil || v.Err != nil || v.Asked == 0):
+			return fmt.Errorf("%s is gone, and has a table or an error, or was never asked", v.Name)
 		case v.Table != again.versions[i].Table:
 			return fmt.Errorf("%s does not share the table of the version before it", v.Name)
-		case g.apart && v.Table != nil && v.Read == 0 && (said.Version(v.Name) == nil || !said.Version(v.Name).Table.equal(v.Table)):
-			return fmt.Errorf("%s is not the document's, and has no tick", v.Name)
+		case g.over == nil && (v.Read > 0 || v.Asked > 0 || v.named > 0):
+			return fmt.Errorf("%s has ticks, and all mappers share it", v.Name)
+		case g.over != nil && v.Read == 0 && (v.Table != nil || v.Gone), v.Read > 0 && !v.known() && !v.Gone:
+			return fmt.Errorf("%s was read at %d, and what is known of it is not of that", v.Name, v.Read)
+		case v.Read > max(v.Asked, s.read):
+			return fmt.Errorf("%s was read at %d, after all reads", v.Name, v.Read)
 		}
 		names[v.Name] = true
 	}
 	return nil
+}
+
+// isLeftOf is isLeft, also for a group of the document.
+func (g *Group) isLeftOf(over *overlay) bool {
+	g.over = over
+	return g.isLeft()
 }
 
 // TestCheckInvariants breaks a snapshot in every way that checkInvariants looks for: one with
@@ -91,27 +114,57 @@ func TestCheckInvariants(t *testing.T) {
 	if err := cmp.Or(checkInvariants(intact()), checkInvariants(new(Snapshot))); err != nil {
 		t.Fatalf("intact: %v", err)
 	}
+	core := func(s *Snapshot) *Group { // a copy: all mappers share the document's
+		g := *s.groups[0]
+		g.versions, g.ranked, s.groups[0] = slices.Clone(g.versions), slices.Clone(g.ranked), &g
+		s.doc.groups = slices.Clone(s.doc.groups)
+		s.doc.groups[0] = &g
+		return &g
+	}
 	for want, breakIt := range map[string]func(*Snapshot){
-		"two groups":          func(s *Snapshot) { s.groups[1].name = "" },
-		"the index":           func(s *Snapshot) { s.order.position["apps"] = 1 },
-		"untried":             func(s *Snapshot) { s.untried++ },
-		"apart":               func(s *Snapshot) { s.apart-- },
-		"marked":              func(s *Snapshot) { s.marked++ },
-		"after the last":      func(s *Snapshot) { s.reset = 99 },
-		"without its tick":    func(s *Snapshot) { s.document = 0 },
+		"two groups":      func(s *Snapshot) { s.groups[1].name = "" },
+		"the index":       func(s *Snapshot) { s.order.position["apps"] = 1 },
+		"the open groups": func(s *Snapshot) { s.reset = 0; s.open(); s.lazy.open.Load().positions = []int{0} },
+		"more than the docum": func(s *Snapshot) {
+			for range mostLeft {
+				s.groups = append(s.groups, leftover(s))
+			}
+			s.index = indexed(s.groups)
+		},
+		"after the last at":   func(s *Snapshot) { s.reset = 99 },
+		"after the last read": func(s *Snapshot) { s.news = 99 },
+		"without its tick":    func(s *Snapshot) { s.doc, s.groups = nil, nil },
 		"or generation":       func(s *Snapshot) { s.generation = 0 },
-		"tried true":          func(s *Snapshot) { s.groups[0].tried = false },
-		"ranked":              func(s *Snapshot) { s.groups[0].ranked = s.groups[0].ranked[:1] },
+		"ranked":              func(s *Snapshot) { g := core(s); g.ranked = g.ranked[:1] },
 		"of another document": func(s *Snapshot) { s.doc = intact().doc },
 		"nothing is known of": func(s *Snapshot) { s.groups[3].versions, s.groups[3].ranked = nil, nil },
-		"two versions": func(s *Snapshot) {
-			s.groups[0].versions[0].Name, s.groups[0].ranked[0], s.groups[0].ranked[1] = "v1", 0, 1
+		"and all was read": func(s *Snapshot) {
+			g := s.groups[1]
+			g.over.reset, g.over.listed, g.versions[2].Err = 1, 9, nil
 		},
-		"is gone":            func(s *Snapshot) { s.groups[1].versions[1].Table = tableOf() },
-		"never tried":        func(s *Snapshot) { s.groups[1].versions[1].Tried = 0 },
-		"was read at":        func(s *Snapshot) { s.groups[1].versions[0].Table, s.groups[1].tried = nil, false },
-		"share the table":    func(s *Snapshot) { g := s.groups[0]; g.versions[1].Table = NewTable(g.versions[0].Table.rows) },
-		"not the document's": func(s *Snapshot) { s.groups[1].versions[0].Read = 0 },
+		"versions": func(s *Snapshot) {
+			g := s.groups[1]
+			for range mostUnnamed + 1 {
+				g.versions = append(g.versions, Version{Name: "v9"})
+			}
+			g.rank()
+		},
+		"two versions": func(s *Snapshot) {
+			g := core(s)
+			g.versions[0].Name = "v1"
+			g.rank()
+		},
+		"is gone":         func(s *Snapshot) { s.groups[1].versions[1].Table = tableOf() },
+		"or an error":     func(s *Snapshot) { s.groups[1].versions[1].Err = errUnread },
+		"never asked":     func(s *Snapshot) { s.groups[1].versions[1].Asked = 0 },
+		"is not of that":  func(s *Snapshot) { s.groups[1].versions[0].Read = 0 },
+		"after all reads": func(s *Snapshot) { s.groups[1].versions[0].Read = 99 },
+		"has ticks":       func(s *Snapshot) { core(s).versions[0].named = 1 },
+		"share the table": func(s *Snapshot) {
+			g := s.groups[3]
+			g.versions = append(g.versions, Version{Name: "v2", Table: NewTable(g.versions[0].Table.rows), Read: 1})
+			g.ranked = []int32{0, 1}
+		},
 	} {
 		s := intact()
 		breakIt(s)
@@ -119,6 +172,14 @@ func TestCheckInvariants(t *testing.T) {
 			t.Errorf("got %v, want something of %q", err, want)
 		}
 	}
+}
+
+// leftover is a group that a live read has found, and the document does not have.
+func leftover(s *Snapshot) *Group {
+	g := s.fork(nil, fmt.Sprintf("left%d", len(s.groups)))
+	g.versions = []Version{{Name: "v1", Table: tableOf("Foo"), Read: 1, Asked: 1}}
+	g.rank()
+	return g
 }
 
 // sequence is a server that changes, and a mapper that reads it in any order: reads end
@@ -203,10 +264,7 @@ func TestRandomSequencesKeepInvariants(t *testing.T) {
 			for range 40 {
 				before, text := q.Snapshot, q.text()
 				q.log = append(q.log, q.step())
-				err := checkInvariants(q.Snapshot)
-				if err == nil && !before.hasLost() && !q.hasLost() {
-					err = cmp.Or(q.checkAnswers(), checkDiff(before, q.Snapshot))
-				}
+				err := cmp.Or(checkInvariants(q.Snapshot), q.checkAnswers(), q.checkGeneration(before), checkDiff(before, q.Snapshot))
 				if before.text() != text {
 					err = fmt.Errorf("an event has changed the snapshot before it, from %s to %s", text, before.text())
 				}
@@ -218,10 +276,28 @@ func TestRandomSequencesKeepInvariants(t *testing.T) {
 	}
 }
 
-// hasLost reports whether a version has a table that is not served: of before a reset.
-func (s *Snapshot) hasLost() bool {
-	return slices.ContainsFunc(s.groups, func(g *Group) bool {
-		return slices.ContainsFunc(g.versions, func(v Version) bool { return v.Table != nil && s.lost(g, &v) })
+// checkGeneration checks that no answer moves without the generation, also by order alone: but that
+// of a version that was listed, and is read for the first time.
+func (q *sequence) checkGeneration(before *Snapshot) error {
+	if before.Generation() != q.Generation() || !before.allRead() || !q.allRead() {
+		return nil
+	}
+	doc := q.asDocument()
+	for range 4 {
+		query := randomQuery(q.dice, doc)
+		was, _ := query.ask(before)
+		is, _ := query.ask(q.Snapshot)
+		if !was.equal(is) {
+			return fmt.Errorf("%+v: the generation is still %d, and the answer has moved from %v to %v", query, q.Generation(), was, is)
+		}
+	}
+	return nil
+}
+
+// allRead reports whether each version that is served was read.
+func (s *Snapshot) allRead() bool {
+	return !slices.ContainsFunc(s.groups, func(g *Group) bool {
+		return slices.ContainsFunc(g.versions, func(v Version) bool { return v.Table == nil && !v.Gone })
 	})
 }
 

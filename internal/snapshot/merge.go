@@ -4,33 +4,40 @@ package snapshot
 
 import "slices"
 
-// How a read changes what is known. Only the 404 of a version's own path removes the
-// version. Of two reads the one that began later counts. A document that repeats what it
-// said of a group is no news of the group: it confirms what came from the document, and
-// changes nothing else. The first document after a reset is news of every group.
+// How a read changes what is known (R1, R2, R4). Only the 404 of a version's own path removes the
+// version. Of two reads the one that began later counts. A document that repeats what it had of a
+// group is no news of the group: it confirms what came from the document, and changes nothing else.
+// The first document after a reset is news of every group.
 
 // WithDocument records a read of the document that began at now and found doc.
-func (s *Snapshot) WithDocument(doc *List, now Tick) *Snapshot {
-	if now <= s.document {
+func (s *Snapshot) WithDocument(doc *Document, now Tick) *Snapshot {
+	if now <= s.read {
 		return s
 	}
 	next := *s
-	if doc != s.doc || s.document <= s.reset {
+	all := s.read <= s.reset // the groups of which it is news, else those that it says something else of
+	if all || doc != s.doc {
 		next.news = now
 	}
-	next.doc, next.document = doc, now
-	if doc == s.doc && s.apart == 0 {
+	next.doc, next.read = doc, now
+	if doc == s.doc && !s.overlaid() {
 		return &next
 	}
 	next.groups = make([]*Group, 0, len(doc.groups))
 	for _, name := range keepPlaces(names(s.groups), names(doc.groups)) {
-		if g := s.Group(name).withDocument(doc.Group(name), s, now); g != nil {
+		if g := s.withDocument(s.Group(name), doc.Group(name), all, now); g != nil {
+			if doc.aggregated && g.sameAsDocument(g.laid().document) && g.lastAsked() < now {
+				g = g.laid().document
+			}
 			next.groups = append(next.groups, g)
 		}
 	}
 	next.follow(s)
 	return &next
 }
+
+// overlaid reports whether a group is not the document's own.
+func (s *Snapshot) overlaid() bool { return s.doc == nil || s.lazy != s.doc.lazy }
 
 func names(groups []*Group) []string {
 	names := make([]string, len(groups))
@@ -68,111 +75,68 @@ func keepPlaces(old, names []string) []string {
 	return all
 }
 
-// mostMarked bounds the groups that have something which the document does not name, and
-// mostUnnamed such versions of one group. A server that lists others each time must not fill
-// the memory.
-const (
-	mostMarked  = 4096
-	mostUnnamed = 64
-)
-
-// bounded returns all, but of those that are marked, if they are more than most, the least
-// recently tried as they are without that, if anything is left of them.
-func bounded[T any](all []T, most int, tried func(*T) (at Tick, marked bool), without func(*T) (left T, ok bool)) []T {
-	var ticks []Tick
-	for i := range all {
-		if at, marked := tried(&all[i]); marked {
-			ticks = append(ticks, at)
-		}
+// withDocument returns g after a read of the document that began at now and found document, or
+// nil if nothing is left of it. all reports whether that is news in any case. g or document may be nil.
+func (s *Snapshot) withDocument(g, document *Group, all bool, now Tick) *Group {
+	if g == nil || g == document {
+		return document
 	}
-	forget := len(ticks) - most
-	if forget <= 0 {
-		return all
+	next := s.fork(g, g.name)
+	next.over.document = document
+	if document == nil && g.laid().document != nil && next.over.reset == 0 {
+		next.over.listed = max(next.over.listed, s.read)
 	}
-	slices.Sort(ticks)
-	last := ticks[forget-1]
-	kept := make([]T, 0, len(all))
-	for _, t := range all {
-		at, marked := tried(&t)
-		ok := true
-		if marked && at <= last && forget > 0 {
-			forget--
-			t, ok = without(&t)
-		}
-		if ok {
-			kept = append(kept, t)
-		}
+	if all || document != g.laid().document {
+		next.takeNews(document, now)
 	}
-	return kept
+	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool {
+		return v.Gone && !v.returned() && document.Version(v.Name) == nil
+	})
+	if next.finish(); next.isLeft() {
+		return next
+	}
+	return nil
 }
 
-// withDocument returns the group after a read of the document that began at now, when the
-// snapshot was s, and says said of it, or nil if nothing is left of it. g or said may be nil.
-func (g *Group) withDocument(said *Group, s *Snapshot, now Tick) *Group {
-	if g == nil || g == said {
-		return said
-	}
-	next := g.fork(g.name)
-	next.document = said
-	if s.document <= s.reset || said != g.Said() {
-		next.takeNews(said, s.document, now)
-	}
-	if said == nil && g.Said() != nil {
-		next.listed = max(g.listed, s.document)
-	}
-	next.versions = slices.DeleteFunc(next.versions, func(v Version) bool { return v.Gone && !v.returned() && said.Version(v.Name) == nil })
-	switch {
-	case next.agrees() && next.lastTried() < now:
-		return said
-	case said == nil && len(next.versions) == 0 && next.reset == 0:
-		return nil
-	}
-	next.index()
-	return next
+// isLeft reports whether anything is known of a group of the snapshot's own.
+func (g *Group) isLeft() bool {
+	return g.over.document != nil || g.over.reset > 0 || len(g.versions) > 0
 }
 
-// takeNews replaces what was read before the document's read began. A version that the
-// document marks as stale or only names keeps its last table, and so does a version that
-// the document does not have.
-func (g *Group) takeNews(said *Group, before, now Tick) {
-	for i := range g.versions {
-		v := &g.versions[i]
-		if v.Read == 0 && v.Table != nil {
-			v.Read = before
-		}
-		if news := said.Version(v.Name); news != nil {
-			v.takeNews(news, now)
-		}
-	}
-	if said == nil {
+// takeNews replaces what was read before the document's read began. What document does not have
+// stays as it is. document may be nil.
+func (g *Group) takeNews(document *Group, now Tick) {
+	if document == nil {
 		return
 	}
-	for _, v := range said.versions {
-		if g.Version(v.Name) == nil {
-			g.versions = insert(g.versions, v)
+	for _, news := range document.versions {
+		if g.Version(news.Name) == nil {
+			g.versions = append(g.versions, Version{Name: news.Name})
 		}
+		g.Version(news.Name).takeNews(&news, now)
 	}
-	if g.listed < now {
-		g.preferred = said.preferred
-		g.arrange(said.names())
+	if g.over.listed < now {
+		g.preferred = document.preferred
+		g.arrange(document.names())
 	}
 }
 
+// takeNews takes what a document says that was read at now. A version that the document marks as
+// stale, or only names, keeps its table: that says nothing of what it serves.
 func (v *Version) takeNews(news *Version, now Tick) {
-	if v.Tried >= now && v.Err == nil {
-		return // read live, or found gone, later than the document
-	}
+	v.named = max(v.named, now)
 	if news.Table != nil && v.Read < now {
-		v.Table, v.Read, v.Gone = news.Table, 0, false
+		v.Table, v.Gone, v.Read = news.Table, false, now
 	}
-	v.named = now
-	if v.Gone || v.Tried >= now || !news.attempted() {
-		return // a document that only names a version does not say how it is
+	if v.Gone || v.Asked >= now || !news.known() {
+		return
 	}
 	if v.Err != nil {
-		v.Tried = 0 // what was found then is no longer what is known
+		v.Asked = 0
 	}
-	v.Err = news.Err
+	if v.Err = news.Err; v.Table == nil {
+		v.Read = now
+	}
 }
 
 func (g *Group) names() []string {
@@ -195,36 +159,28 @@ func (g *Group) arrange(names []string) {
 }
 
 // WithList records a live read of the list of a group that began at now, when the snapshot
-// was from. versions is empty if the server answered that there is no such group. err is
-// not nil if the read failed.
-func (s *Snapshot) WithList(group string, versions []string, preferred string, err error, now Tick, from *Snapshot) *Snapshot {
+// was from. versions is empty if the server answered that there is no such group.
+func (s *Snapshot) WithList(group string, versions []string, preferred string, now Tick, from *Snapshot) *Snapshot {
 	g := s.Group(group)
-	if g == nil && len(versions) == 0 || g != nil && now <= g.listTried {
+	switch {
+	case g == nil && len(versions) == 0:
 		return s
+	case g != nil && now <= g.laid().listed, s.newsSince(group, from, now):
+		return s // something younger is known
 	}
-	next := s.fork(group, now)
-	next.listTried = now
-	if err == nil && !s.newsSince(group, from, now) {
-		next.takeList(versions, preferred, now)
-	}
-	next.settle()
-	return s.with(next)
-}
-
-// takeList takes over the order of a list and its versions, but removes none.
-func (g *Group) takeList(versions []string, preferred string, now Tick) {
-	g.listed = now
-	if len(versions) == 0 {
-		return
-	}
-	for _, name := range versions {
-		if g.Version(name) == nil {
-			g.versions = append(g.versions, Version{Name: name})
+	next := s.fork(g, group)
+	next.over.listed = now
+	if len(versions) > 0 {
+		for _, name := range versions {
+			if next.Version(name) == nil {
+				next.versions = append(next.versions, Version{Name: name})
+			}
+			next.Version(name).named = now
 		}
-		g.Version(name).named = now
+		next.preferred = preferred
+		next.arrange(versions)
 	}
-	g.preferred = preferred
-	g.arrange(versions)
+	return s.with(next)
 }
 
 // Found is what a live read of a version has found: what it serves, or an error, or
@@ -238,59 +194,62 @@ type Found struct {
 func (f Found) None() bool { return f.Table == nil && f.Err == nil }
 
 // WithVersion records a live read of a version that began at now, when the snapshot was
-// from, and has ended at end. It changes nothing if a later read is known already. Nothing is
-// kept of a version that nobody has seen served.
-func (s *Snapshot) WithVersion(group, version string, found Found, now, end Tick, from *Snapshot) *Snapshot {
+// from. Nothing is kept of a version that nobody has seen served.
+func (s *Snapshot) WithVersion(group, version string, found Found, now Tick, from *Snapshot) *Snapshot {
 	g := s.Group(group)
-	v, said := g.Version(version), g.Said().Version(version)
-	news := said != nil && s.newsSince(group, from, now)
-	if v == nil && found.Table == nil || v != nil && now <= v.Tried || news && said.Table != nil {
+	v, documented := g.Version(version), g.laid().document.Version(version)
+	news := documented != nil && s.newsSince(group, from, now)
+	switch {
+	case v == nil && found.Table == nil:
 		return s
+	case v != nil && now <= v.Asked, news && documented.Table != nil:
+		return s // something younger is known
 	}
-	next := s.fork(group, now)
+	next := s.fork(g, group)
 	if v == nil {
-		next.versions = insert(next.versions, Version{Name: version})
+		next.versions = append(next.versions, Version{Name: version})
+		if s.forgotReset(g, now) {
+			next.over.reset = s.lastReset
+		}
 	}
 	v = next.Version(version)
-	v.take(found, now, end)
+	v.take(found, now)
 	if news {
 		v.named = max(v.named, s.news)
 	}
-	if said != nil && said.Table.servesLike(v.Table) {
-		v.Table = said.Table // one copy for all mappers
+	if documented != nil && documented.Table.sameAnswers(v.Table) {
+		v.Table = documented.Table // one copy for all mappers
 	}
-	next.settle()
 	return s.with(next)
 }
 
-// fork returns a copy of a group to change for a read that began at now. If that was before the
-// group's last reset, the reset is pending again. Of a group that nobody knows any reset may
-// have been the last.
-func (s *Snapshot) fork(group string, now Tick) *Group {
-	g := s.Group(group)
-	next := g.fork(group)
-	if g == nil {
-		next.settled = s.anyReset
+// forgotReset reports whether g may have been reset after now, and have forgotten that because its
+// list, and all that it knew, was read since: a version that it did not know was not. g may be nil.
+func (s *Snapshot) forgotReset(g *Group, now Tick) bool {
+	switch {
+	case s.lastReset < now, s.lastReset == s.reset: // nothing was, or all
+		return false
+	case g == nil:
+		return true
+	case g.over == nil:
+		return s.read > now
 	}
-	if now <= next.settled {
-		next.reset = max(next.reset, next.settled)
-	}
-	return next
+	return g.over.listed > now
 }
 
-func (v *Version) take(found Found, now, end Tick) {
-	v.Tried, v.Err = now, found.Err
+// take takes what the version's own path has told at now.
+func (v *Version) take(found Found, now Tick) {
+	v.Asked, v.Err = now, found.Err
 	switch {
-	case found.Err == nil:
-		if !found.Table.servesLike(v.Table) {
-			if v.Table != nil {
-				v.changed = end
-			}
+	case found.Table != nil:
+		if !found.Table.sameAnswers(v.Table) { // who reads many versions compares each, again and again
 			v.Table = found.Table
 		}
-		v.Read, v.Gone = now, v.Table == nil
-	case v.Gone: // nobody knows any more
-		v.Read, v.Gone = 0, false
+		v.Read, v.Gone = now, false
+	case found.Err == nil:
+		v.Table, v.Read, v.Gone = nil, now, true
+	case v.Gone:
+		v.Read, v.Gone = 0, false // nobody knows any more
 	}
 }
 
@@ -300,24 +259,92 @@ func (s *Snapshot) newsSince(group string, from *Snapshot, now Tick) bool {
 	if s.news <= now {
 		return false
 	}
-	return s.Group(group).Said() != from.Group(group).Said() || from.document <= s.reset
+	first := from.read <= s.reset && from.read < s.read // after a reset: news of every group
+	return first || s.Group(group).laid().document != from.Group(group).laid().document
 }
 
 // Reset makes everything count as unread that was read before now.
 func (s *Snapshot) Reset(now Tick) *Snapshot {
 	next := *s
-	next.reset, next.anyReset = max(now, s.reset), max(now, s.anyReset)
+	next.reset, next.lastReset = max(now, s.reset), max(now, s.lastReset)
 	return &next
 }
 
 // ResetGroup makes one group count as unread until its list and each of its versions were
-// tried live after now. An unknown group counts as known until then.
+// read live after now. An unknown group counts as known until then.
 func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
-	g := s.Group(group).fork(group)
-	g.reset = max(g.reset, now)
+	g := s.fork(s.Group(group), group)
+	g.over.reset = max(g.over.reset, now)
 	next := s.with(g)
-	next.anyReset = max(now, s.anyReset)
+	next.lastReset = max(now, s.lastReset)
 	return next
+}
+
+// fork returns a copy of g to change, which lies over what the document says of the group. Its
+// versions may be changed, too. g is nil if nothing is known of the group.
+func (s *Snapshot) fork(g *Group, name string) *Group {
+	if g == nil {
+		return &Group{name: name, over: &overlay{}}
+	}
+	own := &struct { // one allocation
+		group Group
+		over  overlay
+	}{*g, g.laid()}
+	next := &own.group
+	next.over, next.versions = &own.over, slices.Clone(g.versions)
+	if g.over == nil {
+		for i := range next.versions {
+			v := &next.versions[i]
+			v.named = s.news
+			if v.known() {
+				v.Read = s.news
+			}
+		}
+	}
+	return next
+}
+
+// finish ends the change of a copy.
+func (g *Group) finish() {
+	g.forget()
+	g.settle()
+	g.rank()
+}
+
+// settle forgets the reset of the group once its list and each of its versions were read live.
+func (g *Group) settle() {
+	awaited := func(v Version) bool { return g.over.awaits(&v) }
+	if g.over.listed > g.over.reset && !slices.ContainsFunc(g.versions, awaited) {
+		g.over.reset = 0
+	}
+}
+
+// mostUnnamed bounds the versions of a group that the document does not have, and mostLeft the
+// groups with such a version. A server that lists others each time must not fill the memory.
+// What exceeds a bound is forgotten, and found again if it is there.
+const (
+	mostUnnamed = 64
+	mostLeft    = 4096
+)
+
+// forget forgets the versions that the document does not have if there are too many.
+func (g *Group) forget() {
+	if document := g.over.document; len(g.versions)-document.count() > mostUnnamed {
+		g.versions = slices.DeleteFunc(g.versions, func(v Version) bool { return document.Version(v.Name) == nil })
+	}
+}
+
+// count counts the versions; g may be nil.
+func (g *Group) count() int {
+	if g == nil {
+		return 0
+	}
+	return len(g.versions)
+}
+
+// hasMore reports whether something of g is known that the document does not have.
+func (g *Group) hasMore() bool {
+	return g.over != nil && (g.over.document == nil || len(g.versions) > len(g.over.document.versions))
 }
 
 // with returns s with g instead of the group of that name, or after all others. Mostly g takes
@@ -325,25 +352,23 @@ func (s *Snapshot) ResetGroup(group string, now Tick) *Snapshot {
 // copy the slice: a lookup may read each of very many groups.
 func (s *Snapshot) with(g *Group) *Snapshot {
 	next := *s
-	g.index()
+	g.finish()
 	next.groups = slices.Clone(s.groups)
 	i, known := s.position(g.name)
-	keep := g.document != nil || g.reset > 0 || len(g.versions) > 0
 	switch {
-	case known && keep:
-		next.groups[i], next.names = g, new(nameIndex)
-		next.count(s.groups[i], -1)
-		next.count(g, 1)
-		if next.marked <= mostMarked {
-			if !g.servesLike(s.groups[i]) {
+	case !known:
+		next.groups = append(next.groups, g)
+	case !g.isLeft():
+		next.groups = slices.Delete(next.groups, i, i+1)
+	default:
+		old := s.groups[i]
+		next.groups[i], next.lazy = g, new(lazy)
+		if old.hasMore() || !g.hasMore() {
+			if !g.sameAnswers(old) {
 				next.generation++
 			}
 			return &next
 		}
-	case known:
-		next.groups = slices.Delete(next.groups, i, i+1)
-	default:
-		next.groups = append(next.groups, g)
 	}
 	next.follow(s)
 	return &next
@@ -351,32 +376,47 @@ func (s *Snapshot) with(g *Group) *Snapshot {
 
 // follow fills in what follows from next.groups, after s.
 func (next *Snapshot) follow(s *Snapshot) {
-	next.groups = bounded(next.groups, mostMarked,
-		func(g **Group) (Tick, bool) { return (*g).lastTried(), (*g).marked },
-		func(g **Group) (*Group, bool) { return (*g).document, (*g).document != nil })
-	var said groupIndex
-	if next.doc != nil {
-		said = next.doc.groupIndex
-	}
-	next.groupIndex = index(next.groups, said, s.groupIndex)
-	next.untried, next.apart, next.marked = 0, 0, 0
+	left := 0
 	for _, g := range next.groups {
-		next.count(g, 1)
+		if g.hasMore() {
+			left++
+		}
 	}
-	if servedDifferently(s, next) {
+	if left > mostLeft {
+		for i, g := range next.groups {
+			if g.hasMore() {
+				next.groups[i] = g.over.document
+			}
+		}
+		next.groups = slices.DeleteFunc(next.groups, func(g *Group) bool { return g == nil })
+	}
+	var document index
+	if next.doc != nil {
+		document = next.doc.index
+	}
+	next.index = indexed(next.groups, document, s.index)
+	if !s.sameAnswers(next) || s.read == 0 && next.read > 0 {
 		next.generation = s.generation + 1
 	}
 }
 
-// count adds g to what is counted, n times.
-func (s *Snapshot) count(g *Group, n int) {
-	if g.apart {
-		s.apart += n
+// sameAnswers reports whether lookups in both snapshots have the same answers in the same order.
+func (s *Snapshot) sameAnswers(other *Snapshot) bool {
+	a, b := s.groups, other.groups
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] == b[0]:
+			a, b = a[1:], b[1:]
+		case a[0].servesNothing():
+			a = a[1:]
+		case b[0].servesNothing():
+			b = b[1:]
+		case a[0].name != b[0].name, !a[0].sameAnswers(b[0]):
+			return false
+		default:
+			a, b = a[1:], b[1:]
+		}
 	}
-	if g.marked {
-		s.marked += n
-	}
-	if !g.tried || g.reset > 0 {
-		s.untried += n
-	}
+	serves := func(g *Group) bool { return !g.servesNothing() }
+	return !slices.ContainsFunc(a, serves) && !slices.ContainsFunc(b, serves)
 }

@@ -7,27 +7,27 @@ import (
 	"sync/atomic"
 )
 
-// nameIndex maps resource names to the groups that may have them, so that lookups
-// without a group need not go through all groups. Snapshots with the same groups in the
-// same order share it.
+// lazy is what lookups in many groups need, so that they need not go through all of them: the
+// groups that may have a resource, by its name, and those that need a closer look. Snapshots with
+// the same groups in the same order share it.
 //
-// Lookups make the index when they need it: it is large, and most mappers get no lookup
-// without a group. It follows from the groups alone, so no answer depends on whether it
-// exists.
-type nameIndex struct {
+// Lookups make it when they need it: it is large, and most mappers get no lookup without a group.
+// No answer depends on whether it exists.
+type lazy struct {
 	walks  atomic.Int64                        // how many lookups went through all groups
 	byStem atomic.Pointer[map[string][]*Group] // nil until made
+	open   atomic.Pointer[unsettled]           // likewise
 }
 
 // walksBeforeIndex is how many lookups go through all groups before one of them makes the
-// index. To make it takes about as long as these lookups took together. So a snapshot
+// index of names. To make it takes about as long as these lookups took together. So a snapshot
 // that is soon replaced, as happens while versions are read one by one, costs at most
 // twice the least possible. Of many concurrent lookups only one makes the index.
 const walksBeforeIndex = 16
 
 // among returns, in their order, the groups that may have a resource of that name. It may
 // return too many groups, but never too few.
-func (x *nameIndex) among(groups []*Group, name string) []*Group {
+func (x *lazy) among(groups []*Group, name string) []*Group {
 	key := stem(name)
 	if x == nil || key == "" {
 		return groups
@@ -41,9 +41,35 @@ func (x *nameIndex) among(groups []*Group, name string) []*Group {
 	return groups
 }
 
-// fill makes the index. Most names are in one group only. For these it uses a part of the
+// unsettled are the positions of the groups that are not settled, for snapshots with these ticks.
+type unsettled struct {
+	read, reset Tick // 0 if all groups are the document's: mappers with other ticks share it
+	positions   []int
+}
+
+// open returns the positions of the groups that are not settled. The document was read since the last
+// reset.
+func (s *Snapshot) open() []int {
+	var read, reset Tick
+	if s.overlaid() {
+		read, reset = s.read, s.reset
+	}
+	if known := s.lazy.open.Load(); known != nil && known.read == read && known.reset == reset {
+		return known.positions
+	}
+	found := &unsettled{read: read, reset: reset}
+	for i, g := range s.groups {
+		if !s.settled(g) {
+			found.positions = append(found.positions, i)
+		}
+	}
+	s.lazy.open.Store(found)
+	return found.positions
+}
+
+// fill makes the index of names. Most names are in one group only. For these it uses a part of the
 // slice groups instead of a new slice.
-func (x *nameIndex) fill(groups []*Group) {
+func (x *lazy) fill(groups []*Group) {
 	byStem := make(map[string][]*Group, 4*len(groups))
 	for i, g := range groups {
 		add := func(key string) {
@@ -53,20 +79,20 @@ func (x *nameIndex) fill(groups []*Group) {
 				byStem[key] = append(known, g)
 			}
 		}
-		for j := range g.versions {
-			t := g.versions[j].Table
-			if t == nil || j > 0 && t == g.versions[j-1].Table {
+		var last *Table // versions that serve the same share one
+		for _, v := range g.versions {
+			if v.Table == nil || v.Table == last {
 				continue
 			}
-			for k := range t.rows {
-				r := &t.rows[k]
-				plural, singular := stem(r.Name), stem(r.Singular)
+			last = v.Table
+			for k := range last.rows {
+				r := &last.rows[k]
+				plural := stem(r.Name)
 				add(plural)
-				if singular != plural {
-					add(singular)
-				}
-				if list := strings.ToLower(r.Kind); list != plural { // of the names that are guessed for its list
-					add(list)
+				for _, other := range [...]string{stem(r.Singular), strings.ToLower(r.Kind)} { // the latter for its list
+					if other != plural {
+						add(other)
+					}
 				}
 			}
 		}

@@ -29,68 +29,125 @@ type Query struct {
 
 // KindQuery is the query of a lookup by kind, in the given versions or in any.
 func KindQuery(gk schema.GroupKind, versions []string) Query {
-	q := Query{Group: gk.Group, Name: gk.Kind}
-	for _, v := range versions {
-		if specified(v) {
-			q.Versions = append(q.Versions, v)
-		}
-	}
-	return q
+	return Query{Group: gk.Group, Name: gk.Kind, Versions: slices.Clone(specified(versions))}
 }
 
 // ResourceQuery is the query of a lookup by resource, of the best one that matches. The
 // case of its name does not matter, as in client-go.
 func ResourceQuery(resource schema.GroupVersionResource) Query {
 	r := coerce(resource)
-	q := Query{Group: r.Group, Name: r.Resource, ByResource: true}
-	if r.Version != "" {
-		q.Versions = []string{r.Version}
-	}
-	return q
+	return Query{Group: r.Group, Name: r.Resource, ByResource: true, Versions: specified([]string{r.Version})}
 }
 
-// coerce follows coerceResourceForMatching in k8s.io/apimachinery/pkg/api/meta.
+// specified returns those of the versions to search that count. client-go ignores the others
+// (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper). It does not change its argument.
+func specified(versions []string) []string {
+	for _, v := range versions {
+		switch {
+		case !unspecified(v):
+		case len(versions) == 1:
+			return nil
+		default:
+			return slices.DeleteFunc(slices.Clone(versions), unspecified)
+		}
+	}
+	return versions
+}
+
+// coerce returns query as client-go names it in some errors (coerceResourceForMatching in
+// k8s.io/apimachinery/pkg/api/meta).
 func coerce(query schema.GroupVersionResource) schema.GroupVersionResource {
-	version := query.Version
-	if version == runtime.APIVersionInternal {
-		version = ""
+	query.Resource = strings.ToLower(query.Resource)
+	if unspecified(query.Version) {
+		query.Version = ""
 	}
-	return schema.GroupVersionResource{Group: query.Group, Version: version, Resource: strings.ToLower(query.Resource)}
+	return query
 }
 
-// specified reports whether version counts in a list of versions to search. client-go ignores
-// others (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper).
-func specified(version string) bool {
-	return version != "" && version != runtime.APIVersionInternal
+// unspecified reports whether version does not count in a list of versions to search. client-go
+// ignores those (k8s.io/apimachinery/pkg/api/meta, DefaultRESTMapper).
+func unspecified(version string) bool {
+	return version == "" || version == runtime.APIVersionInternal
 }
 
-func (q Query) anyGroup() bool   { return q.ByResource && q.Group == "" }
-func (q Query) anyVersion() bool { return len(q.Versions) == 0 }
+// AnyGroup reports whether the lookup names no group.
+func (q *Query) AnyGroup() bool { return q.ByResource && q.Group == "" }
 
-// Live reports whether live reads of the named versions suffice to prove NoMatch.
-func (q Query) Live() bool { return !q.anyVersion() && !q.anyGroup() }
+// names reports whether it names g, and not only the beginning of its name.
+func (q *Query) names(g *Group) bool { return g.name == q.Group && !q.AnyGroup() }
+
+// anyVersion reports whether it names no version.
+func (q *Query) anyVersion() bool { return len(q.Versions) == 0 }
+
+// namesVersions reports whether it names group and versions: their paths prove NoMatch.
+func (q *Query) namesVersions() bool { return !q.anyVersion() && !q.AnyGroup() }
 
 // InOneGroup reports whether only the group that the lookup names may answer it: none with a
 // longer name.
-func (q Query) InOneGroup() bool { return !q.ByResource || q.Live() }
+func (q *Query) InOneGroup() bool { return !q.ByResource || q.namesVersions() }
 
 // Wants reports whether the query is about the version of that name.
-func (q Query) Wants(version string) bool {
+func (q *Query) Wants(version string) bool {
 	return q.anyVersion() || slices.Contains(q.Versions, version)
 }
 
-// restsOn reports whether a lookup may be answered from v.
-func (q Query) restsOn(v *Version) bool {
-	if v.Table == nil {
-		return false
-	}
+// in returns what q finds in v, or nil. v may be nil.
+func (q *Query) in(v *Version) *Resource {
 	if q.ByResource {
-		return v.Table.has(q.Name)
+		return v.table().find(q.Name)
 	}
-	_, ok := v.Table.target(q.Name)
-	return ok
+	return v.table().ofKind(q.Name)
+}
+
+// findsIn reports whether a version of g serves what the lookup looks for.
+func (q *Query) findsIn(g *Group) bool {
+	return slices.ContainsFunc(g.versions, func(v Version) bool { return q.Wants(v.Name) && q.in(&v) != nil })
+}
+
+// positions returns where in g.versions the versions stand that q is about, in its order: the
+// caller's if it names them, else that of the server if everything is looked for, else the best one
+// first. The caller must not change the slice, which may use room.
+func (q *Query) positions(g *Group, room []int32) []int32 {
+	switch {
+	case q.All:
+		for i := range g.versions {
+			if q.Wants(g.versions[i].Name) {
+				room = append(room, int32(i))
+			}
+		}
+	case q.anyVersion():
+		return g.ranked
+	default:
+		for _, name := range q.Versions {
+			if i := g.indexOf(name); i >= 0 {
+				room = append(room, int32(i))
+			}
+		}
+	}
+	return room
+}
+
+// about lists the versions of g that the lookup is about: those that it names, else those that
+// are served or may be again, the best one first.
+func (q *Query) about(g *Group) (names []string) {
+	if !q.anyVersion() {
+		return q.Versions
+	}
+	reset := g.laid().reset
+	for _, i := range g.ranked {
+		if v := &g.versions[i]; !v.Gone || v.returned() || v.Asked < reset {
+			names = append(names, v.Name)
+		}
+	}
+	return names
 }
 
 // GroupsOf returns the known groups that may have an answer to q, in server order. The caller
 // must not change the slice.
-func (s *Snapshot) GroupsOf(q Query) []*Group { return s.groupsNamed(q.Group, q.InOneGroup()) }
+func (s *Snapshot) GroupsOf(q *Query) []*Group { return s.groupsNamed(q.Group, q.InOneGroup()) }
+
+// PathsAnswer reports whether the paths of the group that a lookup names can answer it without
+// the document: R1.
+func (s *Snapshot) PathsAnswer(q *Query) bool {
+	return q.InOneGroup() && (q.namesVersions() || s.Group(q.Group) != nil)
+}

@@ -92,7 +92,7 @@ func (q query) askLibrary(m meta.RESTMapper) (a answer) {
 // the same counts as part of the answer.
 func (q query) ask(s *Snapshot) (a answer, settled bool) {
 	without := *s
-	without.names = nil
+	without.lazy = new(lazy)
 	b, settledWithout := q.askOnce(&without)
 	a, settled = q.askOnce(s.indexed())
 	if !a.equal(b) || settled != settledWithout {
@@ -104,8 +104,8 @@ func (q query) ask(s *Snapshot) (a answer, settled bool) {
 
 // indexed is s, which has its index of names from now on.
 func (s *Snapshot) indexed() *Snapshot {
-	if s.names != nil && s.names.byStem.Load() == nil {
-		s.names.fill(s.groups)
+	if s.lazy != nil && s.lazy.byStem.Load() == nil {
+		s.lazy.fill(s.groups)
 	}
 	return s
 }

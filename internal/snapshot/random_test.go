@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -57,6 +58,55 @@ func randomDocument(d dice) document {
 		}
 	}
 	return doc
+}
+
+// servable is d without the resources that claim a name of another one of their version, or the
+// name of a list.
+func (d document) servable() document {
+	for _, g := range d {
+		for i := range g.versions {
+			v := &g.versions[i]
+			claimed := map[string]string{"list": "", "lists": "", "List": ""} // forms, and the kind that each belongs to
+			v.resources = slices.DeleteFunc(v.resources, func(r Resource) bool { return !r.claim(claimed) })
+		}
+	}
+	return d
+}
+
+// claim claims the forms of a resource, and reports whether it could. Several may have one kind.
+func (r Resource) claim(claimed map[string]string) bool {
+	if r.Kind == "" || strings.Contains(r.Name, "/") {
+		return r.Kind != ""
+	}
+	singular := r.Singular
+	if singular == "" {
+		_, singular = guess(r.Kind)
+	}
+	plurals, list := guess(r.Kind + listSuffix)
+	names := []string{r.Name}
+	if singular != r.Name {
+		names = append(names, singular)
+	}
+	kinds := []string{r.Kind, r.Kind + listSuffix, plurals, list, strings.ToLower(r.Kind) + "\x00"}
+	for _, name := range names {
+		if _, taken := claimed[name]; taken || slices.Contains(kinds, name) && name != r.Kind {
+			return false
+		}
+	}
+	for _, kind := range kinds {
+		if of, taken := claimed[kind]; taken && of != r.Kind {
+			return false
+		}
+	}
+	for _, form := range append(kinds, names...) {
+		claimed[form] = r.Kind
+	}
+	return true
+}
+
+func guess(kind string) (plural, singular string) {
+	p, s := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	return p.Resource, s.Resource
 }
 
 func randomGroup(d dice, name string) docGroup {

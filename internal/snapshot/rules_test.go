@@ -37,9 +37,9 @@ import (
 //	many RESOURCE                 the groups and versions in which a lookup without a group finds it
 //	pending                       the groups whose reset is pending
 //	due [all]                     what a refresh reads, with a subscriber to all; behind the bar in turn
-//	any RESOURCE                  the group and version in which such a lookup finds it first
+//	any RESOURCE [VERSION]        the group and version in which such a lookup finds it first
 //	left                          the reads that the lookup still needs
-//	apart                         how many groups are not the document's
+//	overlaid                      whether a group is not the document's own
 //	changes                       what changed since the last document but one
 func TestRules(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
@@ -104,7 +104,7 @@ func (h *history) do(command string, args []string) (string, error) {
 	case "list":
 		h.groupAt(tick(), h.Snapshot, args[0], args[1:]...)
 	case "prefer":
-		h.Snapshot = h.WithList(args[1], args[2:], args[0], nil, h.tick(), h.Snapshot)
+		h.Snapshot = h.WithList(args[1], args[2:], args[0], h.tick(), h.Snapshot)
 	case "ask":
 		h.asked = KindQuery(schema.GroupKind{Group: args[0], Kind: args[1]}, args[2:])
 		if args[0] == "any" {
@@ -153,7 +153,7 @@ func (h *history) tell(command string, args []string) (string, error) {
 	case "many":
 		return strings.Join(groupsWith(h.Snapshot, args[0]), " "), nil
 	case "any":
-		kind, current, err := h.KindFor(schema.GroupVersionResource{Resource: args[0]})
+		kind, current, err := h.KindFor(schema.GroupVersionResource{Resource: args[0], Version: strings.Join(args[1:], "")})
 		if err != nil {
 			return "nothing", nil
 		}
@@ -162,11 +162,11 @@ func (h *history) tell(command string, args []string) (string, error) {
 		found, _ := h.finds(h.asked.Group, h.asked.Name, h.asked.Versions...)
 		_, _, err := h.KindFor(schema.GroupVersionResource{Resource: h.asked.Name, Version: strings.Join(h.asked.Versions, "")})
 		h.progress.Found = found != "" || h.asked.ByResource && err == nil
-		return cmp.Or(textOf(slices.Concat(h.Missing(h.asked, h.progress)...)), "nothing"), nil
+		return cmp.Or(textOf(slices.Concat(h.Next(h.asked, h.progress)...)), "nothing"), nil
 	case "pending":
 		pending := []string{}
 		for _, g := range h.groups {
-			if g.reset > 0 {
+			if g.laid().reset > 0 {
 				pending = append(pending, g.name)
 			}
 		}
@@ -174,8 +174,8 @@ func (h *history) tell(command string, args []string) (string, error) {
 	case "due":
 		differing, dropped := h.Due(len(args) > 0)
 		return strings.TrimSpace(textOf(slices.Concat(differing...)) + " | " + textOf(dropped)), nil
-	case "apart":
-		return fmt.Sprint(h.apart), nil
+	case "overlaid":
+		return fmt.Sprint(h.overlaid()), nil
 	case "changes":
 		changes := []string{}
 		for _, c := range Diff(h.before, h.Snapshot) {

@@ -3,7 +3,6 @@
 package snapshot
 
 import (
-	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,113 +15,70 @@ type Tick uint64
 // Snapshot is what one server was last known to serve. Every mapper starts with the zero
 // Snapshot, which knows nothing.
 type Snapshot struct {
-	groupIndex // some groups may serve nothing any more
+	index // of the groups; some may serve nothing any more
 
-	doc      *List // the last document; nil if it was never read
-	document Tick  // when that was last read
-	news     Tick  // when it was last news of any group
-	reset    Tick  // what was read before it is not current
-	anyReset Tick  // the last reset of everything or of a group
+	doc       *Document // the last document. Invariant: it is nil if and only if read is 0
+	read      Tick      // when that was last read
+	news      Tick      // when it was last news of any group. Invariant: news <= read
+	reset     Tick      // the last Reset: what was read before it is not current
+	lastReset Tick      // the last Reset or ResetGroup. Invariant: reset <= lastReset
 
 	generation uint64
-
-	// What follows from groups, so that nobody needs to go through all of them:
-	untried int // groups with a version that was never tried, or with a reset that is pending
-	apart   int // groups that are not the document's own
-	marked  int // groups of which the document does not name everything
 }
 
 // Groups returns the groups in server order, without those that serve nothing.
 func (s *Snapshot) Groups() []*Group {
-	return slices.DeleteFunc(slices.Clone(s.groups), func(g *Group) bool { return len(g.served()) == 0 })
+	return slices.DeleteFunc(slices.Clone(s.groups), (*Group).servesNothing)
 }
 
-// Generation returns a number that moves when the served API changes, and only then. It
-// does not move when a listed version is read for the first time.
+// Generation returns a number that moves when an answer of the server moves, also by order alone,
+// and only then. It does not move when a listed version is read for the first time.
 func (s *Snapshot) Generation() uint64 { return s.generation }
 
 // Read reports whether the document was ever read.
-func (s *Snapshot) Read() bool { return s.document > 0 }
+func (s *Snapshot) Read() bool { return s.read > 0 }
 
 // Document returns the last document, or nil if it was never read. It is the same one as
 // long as the server sends the same, also of what lookups do not need.
-func (s *Snapshot) Document() *List { return s.doc }
+func (s *Snapshot) Document() *Document { return s.doc }
 
 // Aggregated reports whether the document has the resources of every version.
 func (s *Snapshot) Aggregated() bool { return s.doc != nil && s.doc.aggregated }
 
-// LastResetOfAny returns the tick of the last reset, of everything or of a group.
-func (s *Snapshot) LastResetOfAny() Tick { return s.anyReset }
+// LastReset returns the tick of the last reset of everything.
+func (s *Snapshot) LastReset() Tick { return s.reset }
 
-// Serves reports whether a version of a group is known, read or not.
+// LastResetOfAny returns the tick of the last reset, of everything or of a group.
+func (s *Snapshot) LastResetOfAny() Tick { return s.lastReset }
+
+// Serves reports whether a version of a group is known, read or not, and not gone.
 func (s *Snapshot) Serves(group, version string) bool {
 	v := s.Group(group).Version(version)
 	return v != nil && !v.Gone
 }
 
+// Listed reports whether the document has what a read is about, and returns what it says of a
+// version.
+func (s *Snapshot) Listed(r Read) (v *Version, ok bool) {
+	if s.doc == nil {
+		return nil, false
+	}
+	g := s.doc.Group(r.Group)
+	if r.Part == PartList {
+		return nil, g != nil
+	}
+	v = g.Version(r.Version)
+	return v, v != nil
+}
+
 // KindsAt returns the kinds that are known to have exactly that resource.
 func (s *Snapshot) KindsAt(at schema.GroupVersionResource) (kinds []string) {
-	if v := s.Group(at.Group).Version(at.Version); v != nil && v.Table != nil {
-		for _, r := range v.Table.rows {
-			if r.Name == at.Resource {
-				kinds = append(kinds, r.Kind)
-			}
+	for _, r := range s.Group(at.Group).Version(at.Version).table().all() {
+		if r.Name == at.Resource {
+			kinds = append(kinds, r.Kind)
 		}
 	}
 	return kinds
-}
-
-// AsOf returns s as a lookup sees it that began at now: a reset after that does not count.
-func (s *Snapshot) AsOf(now Tick) *Snapshot {
-	if s.reset <= now {
-		return s
-	}
-	seen := *s
-	seen.reset = now
-	return &seen
-}
-
-// current reports whether a version was read since the last reset, so that a lookup may be
-// answered from what is known of it.
-func (s *Snapshot) current(g *Group, v *Version) bool {
-	if s.anyReset == 0 || !v.attempted() {
-		return v.attempted()
-	}
-	return s.readAt(v) > s.reset && (g.reset == 0 || v.Err == nil && v.Tried > g.reset)
-}
-
-// tried reports whether a version was read since the last reset, or tried in vain: then it
-// keeps no answer from being current that does not rest on it.
-func (s *Snapshot) tried(g *Group, v *Version) bool {
-	if s.anyReset == 0 || !v.attempted() {
-		return v.attempted()
-	}
-	return max(s.readAt(v), v.Tried) > s.reset && (g.reset == 0 || v.Tried > g.reset)
-}
-
-// readAt returns when the table of v was read.
-func (s *Snapshot) readAt(v *Version) Tick {
-	if v.Read == 0 && (v.Table != nil || v.Err != nil && v.Tried == 0) {
-		return s.document
-	}
-	return v.Read
-}
-
-// currentList reports whether the list of a group's versions, and their order, were read
-// since the last reset, or tried in vain.
-func (s *Snapshot) currentList(g *Group) bool {
-	tried := max(g.listed, g.listTried)
-	if g.Said() != nil {
-		tried = max(tried, s.document)
-	}
-	return tried > s.reset && (g.reset == 0 || g.listTried > g.reset)
-}
-
-// lost reports whether a document that was read after the last Reset no longer has a
-// version that was known before it, and no read of the version has succeeded since. What such a
-// version had is neither served nor absent: a lookup that comes to it finds nothing.
-func (s *Snapshot) lost(g *Group, v *Version) bool {
-	return 0 < v.Read && v.Read <= s.reset && s.reset < s.document && g.Said().Version(v.Name) == nil
 }
 
 // Kinds counts the kinds of all versions that were read.
@@ -130,10 +86,93 @@ func (s *Snapshot) Kinds() int {
 	n := 0
 	for _, g := range s.groups {
 		for _, v := range g.versions {
-			if v.Table != nil {
-				n += cmp.Or(len(v.Table.kinds), len(v.Table.rows))
-			}
+			n += v.Table.countKinds()
 		}
 	}
 	return n
+}
+
+// Since returns s as one sees it for whom reset was the last Reset: what was read after it counts,
+// and nothing else.
+func (s *Snapshot) Since(reset Tick) *Snapshot {
+	if s.reset == reset {
+		return s
+	}
+	seen := *s
+	seen.reset = reset
+	return &seen
+}
+
+// The facts below decide whether an answer is current. A group that nothing lies over is as old as
+// the document, which confirms it each time that it is read (R2). A ResetGroup that is pending
+// asks for live reads besides.
+
+// current reports whether what v serves was read since the last reset: then a lookup may be
+// answered from it.
+func (s *Snapshot) current(g *Group, v *Version) bool {
+	if g.over == nil {
+		return s.read > s.reset
+	}
+	return v.Read > s.reset && !g.over.awaits(v)
+}
+
+// asked reports whether v was read since the last reset, or asked in vain: then it keeps no
+// answer from being current that does not rest on it.
+func (s *Snapshot) asked(g *Group, v *Version) bool {
+	switch {
+	case !v.known():
+		return false
+	case g.over == nil:
+		return s.read > s.reset
+	case v.Asked < g.over.reset:
+		return false
+	}
+	return max(v.Read, v.Asked) > s.reset
+}
+
+// listedAt returns when somebody last told in which order the versions of g stand: its own list,
+// or a document that has the group.
+func (s *Snapshot) listedAt(g *Group) Tick {
+	o := g.laid()
+	if o.document == nil {
+		return o.listed
+	}
+	return max(o.listed, s.read)
+}
+
+// currentList reports whether that was since the last reset.
+func (s *Snapshot) currentList(g *Group) bool {
+	o := g.laid()
+	return s.listedAt(g) > s.reset && o.listed >= o.reset
+}
+
+// placed reports whether it is known where v stands among the versions of g: a list or a document
+// has named it, or was read since it was found. Before that its place, behind all others, is a
+// guess, and nobody who chooses among several is answered from it.
+func (s *Snapshot) placed(g *Group, v *Version) bool {
+	return g.over == nil || v.named > 0 || v.Read < s.listedAt(g)
+}
+
+// groupPlaced is placed for a group among the groups, which documents alone can tell.
+func (s *Snapshot) groupPlaced(g *Group) bool {
+	younger := func(v Version) bool { return v.Read > s.read }
+	return g.laid().document != nil || !slices.ContainsFunc(g.versions, younger)
+}
+
+// settled reports whether no answer that rests on g lacks anything.
+func (s *Snapshot) settled(g *Group) bool {
+	for i := range g.versions {
+		v := &g.versions[i]
+		switch {
+		case !v.known():
+			return false
+		case g.over == nil: // all others are as old as the document
+		case v.Table == nil && !s.asked(g, v), v.Table != nil && !s.current(g, v), !s.placed(g, v):
+			return false
+		}
+	}
+	if g.over == nil {
+		return s.read > s.reset
+	}
+	return s.currentList(g) && s.groupPlaced(g)
 }

@@ -2,7 +2,7 @@
 
 //go:build go1.25
 
-package reload
+package apiutil
 
 import (
 	"context"
@@ -23,7 +23,7 @@ func TestQueueSurvivesItsCalls(t *testing.T) {
 	defer func() { utilruntime.PanicHandlers = handlers }()
 	for name, call := range map[string]func(){"panic": func() { panic("out of order") }, "exit": runtime.Goexit} {
 		synctest.Test(t, func(t *testing.T) {
-			var q Queue
+			var q queue
 			made := 0
 			q.Add(call)
 			q.Add(func() { q.Add(func() { made++ }) })
@@ -44,7 +44,7 @@ func TestQueueSurvivesItsCalls(t *testing.T) {
 // oldest are dropped, but not the one under way.
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q Queue
+		var q queue
 		var made []int
 		slow := make(chan struct{})
 		q.Add(func() { <-slow; made = append(made, -1) })

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// groupIndex is groups in server order, with what follows from them. The zero value has none.
-type groupIndex struct {
+// index is groups in server order, with what follows from them. The zero value has none.
+type index struct {
 	groups []*Group
-	order  *order     // follows from the groups' names alone
-	names  *nameIndex // follows from the groups; lookups fill it in later
+	order  *order // follows from the groups' names alone
+	lazy   *lazy  // follows from the groups; lookups fill it in later
 }
 
 // order is where each group stands.
@@ -21,9 +21,9 @@ type order struct {
 	names    []string // sorted
 }
 
-// index indexes groups. What has not changed since one of others, they share.
-func index(groups []*Group, others ...groupIndex) groupIndex {
-	next := groupIndex{groups: groups, names: new(nameIndex)}
+// indexed indexes groups. What has not changed since one of others, they share.
+func indexed(groups []*Group, others ...index) index {
+	next := index{groups: groups, lazy: new(lazy)}
 	for _, other := range others {
 		if slices.Equal(groups, other.groups) {
 			return other
@@ -44,7 +44,7 @@ func index(groups []*Group, others ...groupIndex) groupIndex {
 }
 
 // position returns where the group of that name stands.
-func (x *groupIndex) position(group string) (i int, ok bool) {
+func (x *index) position(group string) (i int, ok bool) {
 	if x.order != nil {
 		i, ok = x.order.position[group]
 	}
@@ -52,7 +52,7 @@ func (x *groupIndex) position(group string) (i int, ok bool) {
 }
 
 // Group returns the group of that name, or nil.
-func (x *groupIndex) Group(name string) *Group {
+func (x *index) Group(name string) *Group {
 	if i, ok := x.position(name); ok {
 		return x.groups[i]
 	}
@@ -61,7 +61,7 @@ func (x *groupIndex) Group(name string) *Group {
 
 // groupsNamed returns, in server order, the group of that name, or the groups whose names
 // begin with it. The caller must not change the slice.
-func (x *groupIndex) groupsNamed(name string, exactly bool) []*Group {
+func (x *index) groupsNamed(name string, exactly bool) []*Group {
 	if i, ok := x.position(name); exactly && ok {
 		return x.groups[i:][:1]
 	}
@@ -87,36 +87,37 @@ func (x *groupIndex) groupsNamed(name string, exactly bool) []*Group {
 	return found
 }
 
-// List is what a document says. Snapshots of servers that serve the same may share one.
-type List struct {
-	groupIndex
+// Document is what a read of /api and /apis has found. Snapshots of servers that serve the same
+// may share one.
+type Document struct {
+	index
 	aggregated bool
 }
 
-// NewList makes a list of groups in server order; no two have the same name. It keeps
-// groups. aggregated reports whether their document has the resources of every version.
-// Then a resource that is not in it is not served.
-func NewList(groups []*Group, aggregated bool) *List {
-	return &List{index(slices.Clip(groups)), aggregated}
+// NewDocument makes a document of groups in server order; no two have the same name. It keeps
+// groups. aggregated reports whether it has the resources of every version. Then a resource
+// that is not in it is not served.
+func NewDocument(groups []*Group, aggregated bool) *Document {
+	return &Document{indexed(slices.Clip(groups)), aggregated}
 }
 
-// Next is NewList for the list that follows l, which may be nil. Groups of which it says the
-// same stay the same ones, and take their places in groups. Without resources, a list that says
-// the same is l.
-func (l *List) Next(groups []*Group, aggregated bool) *List {
-	if l == nil {
-		return NewList(groups, aggregated)
+// Next is NewDocument for the document that follows d, which may be nil. Groups of which it says
+// the same stay the same ones, and take their places in groups. Without resources, a document
+// that says the same is d.
+func (d *Document) Next(groups []*Group, aggregated bool) *Document {
+	if d == nil {
+		return NewDocument(groups, aggregated)
 	}
 	for i, g := range groups {
-		if old := l.Group(g.name); old != nil && old.saysLike(g) {
+		if old := d.Group(g.name); old != nil && old.sameAsDocument(g) {
 			groups[i] = old
 		}
 	}
-	if !aggregated && !l.aggregated && slices.Equal(groups, l.groups) {
-		return l
+	if !aggregated && !d.aggregated && slices.Equal(groups, d.groups) {
+		return d
 	}
-	return &List{index(groups, l.groupIndex), aggregated}
+	return &Document{indexed(groups, d.index), aggregated}
 }
 
 // Groups returns the groups in server order. The caller must not change them.
-func (l *List) Groups() []*Group { return l.groups }
+func (d *Document) Groups() []*Group { return d.groups }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reload
+package apiutil
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// Queue makes calls one after the other, in their order. Add does not wait for them. A
-// call may be slow, and may use the mapper. The zero Queue is ready to use.
-type Queue struct {
+// queue makes calls one after the other, in their order. Add does not wait for them. A
+// call may be slow, and may use the mapper. The zero queue is ready to use.
+type queue struct {
 	mu      sync.Mutex // held for short work in memory only
 	calls   []func()
 	running bool
@@ -21,7 +21,7 @@ type Queue struct {
 const mostQueued = 1024
 
 // Add adds a call. It never blocks.
-func (q *Queue) Add(call func()) {
+func (q *queue) Add(call func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.calls) == mostQueued {
@@ -35,7 +35,7 @@ func (q *Queue) Add(call func()) {
 }
 
 // Waiting returns how many calls wait.
-func (q *Queue) Waiting() int {
+func (q *queue) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.calls)
@@ -44,7 +44,7 @@ func (q *Queue) Waiting() int {
 // run makes the next call, and leaves the others to another goroutine: so none is lost if it
 // panics or ends its goroutine. A panic is logged with its stack: it must not end a program
 // for a report that nobody waits for.
-func (q *Queue) run() {
+func (q *queue) run() {
 	call := q.next()
 	if call == nil {
 		return
@@ -60,7 +60,7 @@ func (q *Queue) run() {
 	call()
 }
 
-func (q *Queue) next() func() {
+func (q *queue) next() func() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.calls) == 0 {

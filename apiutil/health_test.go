@@ -1,27 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build go1.25
-
-package reload
+package apiutil
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
-	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
 // Health has two sorts of reads, the document and live ones. Each is ended by its own
 // success only.
 func TestEachSortOfReadHasItsOwnHealth(t *testing.T) {
-	document, live := snapshot.Read{}, version(group, "v1")
+	document, live := snapshot.Read{}, snapshot.ReadVersion("example.com", "v1")
 	answered, refused := errors.New("503"), &net.OpError{Op: "dial", Err: errors.New("refused")}
 	limited := fmt.Errorf("%w: limiter", discovery.ErrNotSent)
 	type read struct {
@@ -47,22 +42,22 @@ func TestEachSortOfReadHasItsOwnHealth(t *testing.T) {
 		"the program's own limiter":    {[]read{{document, limited, 1}, {live, limited, 1}}, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var h Health
+			var h health
 			now := time.Unix(1000, 0)
 			for i, r := range test.reads {
 				now = now.Add(r.wait)
 				h = h.after(now, r.Part, snapshot.Outcome{Tick: snapshot.Tick(i + 1), Err: r.err}, 10*time.Minute)
 			}
-			if h.Document.Failures != test.document || h.Live.Failures != test.live {
-				t.Errorf("%d failures of the document, %d of live reads", h.Document.Failures, h.Live.Failures)
+			if h.document.failures != test.document || h.live.failures != test.live {
+				t.Errorf("%d failures of the document, %d of live reads", h.document.failures, h.live.failures)
 			}
-			if (h.Document.Err != nil) != (test.document > 0) || (h.Live.Err != nil) != (test.live > 0) {
-				t.Errorf("errors %v, %v", h.Document.Err, h.Live.Err)
+			if (h.document.err != nil) != (test.document > 0) || (h.live.err != nil) != (test.live > 0) {
+				t.Errorf("errors %v, %v", h.document.err, h.live.err)
 			}
-			if test.document > 0 && now.Sub(h.Document.FailingSince) != test.since {
-				t.Errorf("the document fails since %v", now.Sub(h.Document.FailingSince))
+			if test.document > 0 && now.Sub(h.document.failingSince) != test.since {
+				t.Errorf("the document fails since %v", now.Sub(h.document.failingSince))
 			}
-			if test.document == 0 && !h.Document.FailingSince.IsZero() {
+			if test.document == 0 && !h.document.failingSince.IsZero() {
 				t.Error("the document fails since a time, and does not fail")
 			}
 		})
@@ -71,31 +66,15 @@ func TestEachSortOfReadHasItsOwnHealth(t *testing.T) {
 
 // An answer to a read that began earlier is no news, whenever it comes.
 func TestLateFailureSaysNothing(t *testing.T) {
-	h := Health{}
+	h := health{}
 	for _, tick := range []snapshot.Tick{5, 3} { // the one that began last has ended first
 		h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: tick}, 10*time.Minute)
 	}
 	failed := errors.New("503")
-	if h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: 4, Err: failed}, 10*time.Minute); h.Live.Err != nil {
-		t.Errorf("a read that began before one that succeeded is taken for news: %v", h.Live.Err)
+	if h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: 4, Err: failed}, 10*time.Minute); h.live.err != nil {
+		t.Errorf("a read that began before one that succeeded is taken for news: %v", h.live.err)
 	}
-	if h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: 6, Err: failed}, 10*time.Minute); h.Live.Err == nil {
+	if h = h.after(time.Now(), snapshot.PartVersion, snapshot.Outcome{Tick: 6, Err: failed}, 10*time.Minute); h.live.err == nil {
 		t.Error("a read that began last has failed, and that is not kept")
 	}
-}
-
-// A flight that was given up says nothing of the server.
-func TestGivenUpIsNoFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, r := known(t, fakeapi.Aggregated())
-		server.SetFault(fakeapi.All(), fakeapi.Timeout())
-		ctx, cancel := context.WithCancel(context.Background())
-		time.AfterFunc(time.Second, cancel)
-		if err := r.Refresh(ctx); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		if synctest.Wait(); r.Health().Document.Err != nil {
-			t.Errorf("%+v", r.Health())
-		}
-	})
 }

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package discovery
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// Whose 404 it is (R6). A kube-apiserver since 1.21, and whatever else is built on
+// k8s.io/apiserver, puts an Audit-Id on every answer, through kube-aggregator, too
+// (k8s.io/apiserver/pkg/endpoints/filters/audit_init.go). The 404 of most gateways and proxies has
+// none, and its text may be the very one of a kube-apiserver: that is net/http's own.
+const auditID = "Audit-Id"
+
+// errNotServed is the error for the API server's own 404, and errClaimed for one of a server none of
+// whose answers had an Audit-Id so far: it may be that of a gateway.
+var (
+	errNotServed = errors.New("the server answered 404 Not Found")
+	errClaimed   = fmt.Errorf("%w without an Audit-Id", errNotServed)
+)
+
+// SendsAuditIDs reports whether an answer of this server has had an Audit-Id so far. A 404 without
+// one is then no answer of the API server.
+func (c *Client) SendsAuditIDs() bool { return c.audited.Load() }
+
+// notFound returns what a 404 means: errNotServed, errClaimed, or an error that says why it is not
+// the API server's.
+func (c *Client) notFound(seen *exchange) error {
+	status, isStatus := statusOf(seen.body)
+	switch text := string(bytes.TrimSpace(seen.body)); {
+	case isStatus && status.Details.Name != "":
+		return c.notTheServers(seen, "it names an object, and not an API")
+	case isStatus && status.Code != 0 && status.Code != http.StatusNotFound, !isStatus && text != "" && text != pageNotFound:
+		return c.notTheServers(seen, "its body is not the API server's")
+	case seen.audited:
+		return errNotServed
+	case text == "": // kube-aggregator's own 404 may be empty, and has an Audit-Id
+		return c.notTheServers(seen, "its body is not the API server's")
+	case c.SendsAuditIDs():
+		return c.notTheServers(seen, "other answers of the API server have an "+auditID+", and this one has none")
+	}
+	return errClaimed
+}
+
+// notTheServers returns the error for a 404 of somebody else. It is no StatusError: it must not look
+// like the absence of an API.
+func (c *Client) notTheServers(seen *exchange, why string) error {
+	return errors.New(c.textOf(seen) + ": a proxy or a gateway has answered, because " + why)
+}
+
+// pageNotFound is the text of the API server's 404 for a path that nothing serves
+// (net/http.NotFound). From 1.38 on, and of most of its handlers before that, a 404 has a
+// metav1.Status.
+const pageNotFound = "404 page not found"
+
+// briefStatus is what we read of a metav1.Status. Long lists in it take no memory.
+type briefStatus struct {
+	Kind, Message string
+	Code          int
+	Details       struct{ Name string }
+}
+
+// statusOf reports whether body is a metav1.Status.
+func statusOf(body []byte) (status briefStatus, ok bool) {
+	err := json.Unmarshal(body, &status)
+	return status, err == nil && status.Kind == "Status"
+}
+
+// MayBeOfPeer reports whether another API server of the same cluster may serve versions of
+// the group that this one does not serve. From 1.36 (KEP-4020) the document lists these, of
+// built-in groups alone.
+func MayBeOfPeer(group string) bool {
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
+}

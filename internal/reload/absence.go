@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reload
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// When a 404 is an absence (R6 in DESIGN.md). Mostly it is: the answer shows that it is the API
+// server's. In three cases a document decides that is read after it, one for all that wait:
+//
+//   - The server has failed a moment ago. A kube-apiserver that starts answers 404 for its custom
+//     resources for up to 100 ms, or longer on a busy machine: after it has read their
+//     definitions, which ends the 503, and before it has made their documents.
+//   - No answer of the server had an Audit-Id so far: a gateway may have answered that has lost it.
+//   - The version is built in, and may be another API server's of the cluster (KEP-4020).
+
+const (
+	doubtFor   = 30 * time.Second // after the server failed, a 404 of something known is in doubt
+	doubtAfter = time.Second      // after such a 404 the document is read that decides
+)
+
+// noteFailure begins the doubt, or begins it anew, if err means that the server failed.
+func (r *Reloader) noteFailure(err error) {
+	if discovery.ServerFailed(err) {
+		now := time.Now()
+		r.failed.Store(&now)
+	}
+}
+
+// decide returns what a 404 for a version, or for the list of a group, has found: nothing, or an
+// error if it is not believed. known reports whether something is known of what it is for, and
+// proven whether the answer shows that it is the API server's.
+func (r *Reloader) decide(f *flight, known, proven bool) snapshot.Found {
+	failed := r.failed.Load()
+	doubted := known && failed != nil && time.Since(*failed) <= doubtFor
+	_, listed := r.Snapshot().Listed(f.read)
+	peers := listed && r.Snapshot().Aggregated() && discovery.MayBeOfPeer(f.read.Group)
+	if proven && !doubted && !peers {
+		return snapshot.Found{}
+	}
+	if doubted {
+		sleep(f.ctx, doubtAfter)
+	}
+	if !doubted || r.failed.Load() != nil { // otherwise the document of somebody else has decided meanwhile
+		if err := r.readOne(f.ctx, snapshot.Read{}, false); err != nil {
+			return snapshot.Found{Err: discovery.Undecided(f.read, err)}
+		}
+	}
+	version, listed := r.Snapshot().Listed(f.read)
+	switch {
+	case !proven && r.client.SendsAuditIDs():
+		return snapshot.Found{Err: discovery.Undecided(f.read, errNotAudited)}
+	case listed && peers && version != nil:
+		return snapshot.Found{Table: version.Table, Err: version.Err}
+	case listed && doubted:
+		return snapshot.Found{Err: discovery.Undecided(f.read, errStillListed)}
+	}
+	if doubted {
+		r.failed.CompareAndSwap(failed, nil) // unless it has failed again
+	}
+	return snapshot.Found{}
+}
+
+var (
+	errNotAudited  = errors.New("other answers of the API server have an Audit-Id, and this one has none: a proxy or a gateway has answered")
+	errStillListed = errors.New("the server has failed a moment ago, and lists it again by now")
+)
+
+// Absent reports whether two live reads of a version, a second apart, have found that it no longer has
+// what still looks for. Ask that before you stop what depends on it, or drop its objects: one of several
+// API servers may be behind for a moment. A read that fails is no absence.
+func (r *Reloader) Absent(ctx context.Context, gv schema.GroupVersion, still func(*snapshot.Snapshot) bool) bool {
+	for again := range 2 {
+		if again > 0 {
+			sleep(ctx, doubtAfter)
+		}
+		if s, err := r.ReadLive(ctx, gv); err != nil || still(s) {
+			return false
+		}
+	}
+	return true
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

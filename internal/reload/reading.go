@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reload
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/snapshot"
+)
+
+// A reading makes the reads of one caller, be that a lookup or a refresh. It waits for each as rule
+// R7 in DESIGN.md has it. Close it.
+type reading struct {
+	flights   *flights
+	since     snapshot.Tick // flights that began later will do
+	patience  time.Duration // how long it waits for one read
+	hasAnswer bool          // the caller has an old answer, and can do without what is unanswered
+	until     time.Time     // when a caller with one has waited long enough; zero: never
+	abandon   bool          // the reads are the caller's own: its end cancels them
+	ended     func(*flight) // called when one of the reads has ended, one at a time; may be nil
+
+	mu   sync.Mutex // guards what follows: groups are read side by side
+	done map[snapshot.Read]snapshot.Outcome
+	open []*flight // reads that were unanswered, and may have ended since
+}
+
+func (r *Reloader) newReading(since snapshot.Tick) reading {
+	return reading{flights: &r.flights, since: since, patience: patience, done: map[snapshot.Read]snapshot.Outcome{}}
+}
+
+// mostParallel is how many groups a caller reads at a time.
+const mostParallel = 8
+
+// run makes reads: those of a list one after the other, until more returns false of one that has
+// ended or was unanswered, and those of several lists side by side. It returns an error only if ctx ended.
+func (x *reading) run(ctx context.Context, lists [][]snapshot.Read, more func(list int, r snapshot.Read, o snapshot.Outcome) bool) error {
+	next := make(chan int)
+	var all sync.WaitGroup
+	for range min(mostParallel, len(lists)) {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for i := range next {
+				for _, read := range lists[i] {
+					if o, err := x.read(ctx, read); err != nil || !more(i, read, o) {
+						break
+					}
+				}
+			}
+		}()
+	}
+	for i := range lists {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	return discovery.Cause(ctx)
+}
+
+// read makes a read, and goes on without its answer when its patience is at an end. It returns an
+// error only if ctx ended.
+func (x *reading) read(ctx context.Context, r snapshot.Read) (snapshot.Outcome, error) {
+	if ctx.Err() != nil {
+		return snapshot.Outcome{}, discovery.Cause(ctx) // otherwise a flight might start for nobody
+	}
+	most := x.patience
+	switch {
+	case !x.hasAnswer:
+	case x.flights.isUnanswered(r):
+		most = 0
+	case !x.until.IsZero():
+		most = min(most, time.Until(x.until))
+	}
+	return x.wait(ctx, x.flights.join(r, x.since), most)
+}
+
+// wait waits for f, for as long as most, and notes how it has ended, or that it was unanswered. A read that
+// the caller can do without goes on for others. It returns an error only if ctx ended.
+func (x *reading) wait(ctx context.Context, f *flight, most time.Duration) (o snapshot.Outcome, err error) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	unanswered := false
+	select {
+	case <-f.done:
+		o = f.outcome
+	case <-timer.C:
+		o.Err, unanswered = discovery.NotAwaited(f.read, most), true
+	case <-ctx.Done():
+		x.flights.leave(f, x.abandon && errors.Is(ctx.Err(), context.Canceled))
+		return o, discovery.Cause(ctx)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.done[f.read] = o
+	switch {
+	case unanswered && x.hasAnswer:
+		x.flights.leave(f, false)
+	case unanswered:
+		x.open = append(x.open, f)
+	case x.ended != nil:
+		x.ended(f)
+	}
+	return o, nil
+}
+
+// awaitOne waits for one of the reads that were unanswered, until that ends.
+func (x *reading) awaitOne(ctx context.Context) error {
+	f := x.open[0]
+	x.open = x.open[1:]
+	_, err := x.wait(ctx, f, forever)
+	return err
+}
+
+// close leaves what was unanswered.
+func (x *reading) close() {
+	for _, f := range x.open {
+		x.flights.leave(f, false)
+	}
+}
