@@ -110,7 +110,8 @@ func TestHandlers(t *testing.T) {
 			for _, sort := range sorts {
 				h := tallies[sort]
 				eventually(t, fmt.Sprintf("%s, %s, %d: told of %s", name, sort, n, want), func() bool { return h.keys() == want })
-				if !handles[sort].HasSynced() || !informers[sort].HasSynced() || informers[sort].IsStopped() {
+				eventually(t, fmt.Sprintf("%s, %s, %d: synced", name, sort, n), handles[sort].HasSynced)
+				if !informers[sort].HasSynced() || informers[sort].IsStopped() {
 					t.Errorf("%s, %s, %d: not synced", name, sort, n)
 				}
 				if shared, ok := informers[sort].(toolscache.SharedIndexInformer); ok {

@@ -91,7 +91,7 @@ func (u *upstream) release(t *testing.T, version string) {
 	})
 	mapper, err := os.ReadFile(filepath.Join(dirs[false], "pkg/client/apiutil/restmapper_test.go"))
 	must(t, err)
-	for _, p := range listed(t, dirs[false], strings.Split(*folders, ",")...) {
+	for _, p := range listed(t, dirs[false], strings.Split("./"+strings.NewReplacer("./", "", ",", ",./").Replace(*folders), ",")...) {
 		// In v0.20 both parts of the mapper's test take the same server, which has to be the old one.
 		// In later lines the part without aggregated discovery finds its server in setup-envtest's store.
 		pkg, server := strings.TrimPrefix(p.path, tree.Module+"/"), u.latest
