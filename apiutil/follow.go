@@ -85,13 +85,16 @@ func (s *source) Confirm(ctx context.Context, gvk schema.GroupVersionKind, patie
 	if err != nil {
 		return nil, err
 	}
+	var late <-chan time.Time // nil, which blocks, for who is patient
 	if !patient {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, confirmTimeout)
-		defer cancel()
+		timer := time.NewTimer(confirmTimeout)
+		defer timer.Stop()
+		late = timer.C
 	}
 	select {
 	case <-c.done:
+	case <-late:
+		return nil, errHangs(gvk.GroupVersion())
 	case <-ctx.Done():
 		return nil, discovery.Cause(ctx)
 	}
@@ -99,6 +102,10 @@ func (s *source) Confirm(ctx context.Context, gvk schema.GroupVersionKind, patie
 		return nil, c.err
 	}
 	return mappingIn(c.now, gvk)
+}
+
+func errHangs(gv schema.GroupVersion) error {
+	return fmt.Errorf("%s is not confirmed: a read of it has had no answer for %v", gv, confirmTimeout)
 }
 
 // join returns the next read, or an error if the caller is not patient and there is none now.
@@ -114,7 +121,7 @@ func (s *source) join(of confirmers) (*confirmation, error) {
 		s.confirming[of] = c
 	}
 	if hangs := c.running != nil && time.Since(c.running.began) >= confirmTimeout; hangs && !of.patient {
-		return nil, fmt.Errorf("%s is not confirmed: a read of it has had no answer for %v", of.GroupVersion, confirmTimeout)
+		return nil, errHangs(of.GroupVersion)
 	}
 	if c.next != nil {
 		return c.next, nil
