@@ -194,6 +194,30 @@ func TestFleetForAfterAFailedRefresh(t *testing.T) {
 	})
 }
 
+// While a server hangs, the reconciles of an idle mapper wait for it together, and not each: once for the
+// document and once for the version, 3 seconds each.
+func TestFleetForBesideAHangingServer(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		f := &apiutil.Fleet{}
+		m := forKey(t, f, "a", server)
+		time.Sleep(5 * time.Minute)
+		server.SetFault(fakeapi.All(), fakeapi.Timeout())
+		server.TakeRequests()
+		start := time.Now()
+		for range 20 {
+			if forKey(t, f, "a", server) != m {
+				t.Fatal("another mapper")
+			}
+		}
+		if took := time.Since(start); took > 6*time.Second {
+			t.Errorf("20 reconciles took %v", took)
+		}
+		if n := len(server.TakeRequests()); n > 2 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
 // An error does not say which cluster it is of: all are reset, and the log names each.
 func TestFleetResetOnNoMatch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
