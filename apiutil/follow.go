@@ -186,5 +186,3 @@ func mappingIn(s *snapshot.Snapshot, gvk schema.GroupVersionKind) (*meta.RESTMap
 	}
 	return nil, err
 }
-
-func sameMapping(a, b *meta.RESTMapping) bool { return !follow.Differ(a, b) }

@@ -91,11 +91,9 @@ type absence struct {
 const mostAbsences = 4096
 
 func lookupError(q snapshot.Query, failed map[schema.GroupVersion]error, err error) error {
-	discoveryFailed := ErrResourceDiscoveryFailed(failed)
-	switch {
-	case err == nil:
+	if discoveryFailed := ErrResourceDiscoveryFailed(failed); err == nil {
 		err = &discoveryFailed
-	case len(failed) > 0:
+	} else if len(failed) > 0 {
 		err = fmt.Errorf("%w; %w", err, &discoveryFailed)
 	}
 	return fmt.Errorf("failed to look up %s: %w", textOf(q), err)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/follow"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -201,7 +202,7 @@ func (m *DynamicRESTMapper) awaitGone(ctx context.Context, gv schema.GroupVersio
 			return
 		}
 		if !still {
-			pause(ctx, backoff.Step())
+			discovery.Sleep(ctx, backoff.Step())
 		}
 		due = time.After(mostPoll)
 	}
@@ -211,6 +212,6 @@ func (m *DynamicRESTMapper) awaitGone(ctx context.Context, gv schema.GroupVersio
 func stillServed(s *snapshot.Snapshot, mappings []meta.RESTMapping) bool {
 	return !slices.ContainsFunc(mappings, func(was meta.RESTMapping) bool {
 		now, err := mappingIn(s, was.GroupVersionKind)
-		return err != nil || !sameMapping(now, &was)
+		return err != nil || follow.Differ(now, &was)
 	})
 }

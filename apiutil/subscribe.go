@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -63,7 +64,7 @@ func (m *DynamicRESTMapper) Subscribe(ctx context.Context) <-chan []APIChange {
 func (m *DynamicRESTMapper) readAll(ctx context.Context) {
 	backoff := pollBackoff()
 	for ctx.Err() == nil && (m.reloader.Refresh(ctx) != nil || m.reloader.Snapshot().Kinds() == 0) {
-		pause(ctx, backoff.Step())
+		discovery.Sleep(ctx, backoff.Step())
 	}
 }
 
@@ -106,13 +107,3 @@ func pollBackoff() wait.Backoff {
 }
 
 const mostPoll = 30 * time.Second
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}

@@ -3,6 +3,7 @@
 package discovery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -86,16 +87,6 @@ func printable(text string) string {
 	}, text)
 }
 
-// first returns the first error that there is.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // checkRows checks the resources of a version, without the subresources, which tables do
 // not have.
 func checkRows(rows []snapshot.Resource) error {
@@ -103,7 +94,7 @@ func checkRows(rows []snapshot.Resource) error {
 		if strings.Contains(r.Name, "/") {
 			continue
 		}
-		if err := first(checkName("a resource", r.Name), checkName("a resource in the singular", r.Singular), checkName("a kind", r.Kind)); err != nil {
+		if err := cmp.Or(checkName("a resource", r.Name), checkName("a resource in the singular", r.Singular), checkName("a kind", r.Kind)); err != nil {
 			return err
 		}
 	}
@@ -127,7 +118,7 @@ func (b *builder) add(v snapshot.Version) {
 	if !segment(v.Name) || v.Name == runtime.APIVersionInternal || b.full() {
 		return
 	}
-	err := first(checkName("the group", b.name), checkName("the version", v.Name))
+	err := cmp.Or(checkName("the group", b.name), checkName("the version", v.Name))
 	v.Name = shown(v.Name)
 	if i := slices.IndexFunc(b.versions, func(other snapshot.Version) bool { return other.Name == v.Name }); i >= 0 {
 		if err == nil && v.Table != nil && b.versions[i].Table == nil {

@@ -116,14 +116,8 @@ func (c *Client) awaitRetry(ctx context.Context, seen *exchange) bool {
 	if c.read.Load() || !busy || seen.retryAfter <= 0 || time.Duration(seen.retryAfter) > (time.Until(deadline)-1)/time.Second {
 		return false
 	}
-	timer := time.NewTimer(time.Duration(seen.retryAfter) * time.Second)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	Sleep(ctx, time.Duration(seen.retryAfter)*time.Second)
+	return ctx.Err() == nil
 }
 
 // send returns the answer to a request, and an error if it was not a success.

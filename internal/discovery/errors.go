@@ -39,10 +39,11 @@ type Error struct {
 // Error names the path, the group-version where there is one, and the ClusterRole that an account lacks
 // which may not read a discovery document.
 func (e *Error) Error() string {
-	text := fmt.Sprintf("%s of %s failed: %v", cmp.Or(e.Verb, "discovery"), e.Path, e.Err)
+	what := e.Path
 	if !e.GroupVersion.Empty() {
-		text = fmt.Sprintf("discovery of %s at %s failed: %v", strings.TrimSuffix(e.GroupVersion.String(), "/"), e.Path, e.Err)
+		what = strings.TrimSuffix(e.GroupVersion.String(), "/") + " at " + e.Path
 	}
+	text := fmt.Sprintf("%s of %s failed: %v", cmp.Or(e.Verb, "discovery"), what, e.Err)
 	if e.Verb == "" && e.Code == http.StatusForbidden {
 		text += " (the ClusterRole system:discovery allows it)"
 	}

@@ -200,3 +200,13 @@ func Guarded[T any](ctx context.Context, send func() (T, error)) (T, error) {
 		return *new(T), errors.New("the HTTP transport does not stop when the request is cancelled")
 	}
 }
+
+// Sleep waits for d, or until ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -47,7 +47,7 @@ func (r *Reloader) decide(f *flight, known, proven bool) snapshot.Found {
 		return snapshot.Found{}
 	}
 	if doubted {
-		sleep(f.ctx, doubtAfter)
+		discovery.Sleep(f.ctx, doubtAfter)
 	}
 	if !doubted || r.failed.Load() != nil { // otherwise the document of somebody else has decided meanwhile
 		if err := r.readOne(f.ctx, snapshot.Read{}, false); err != nil {
@@ -80,21 +80,11 @@ var (
 func (r *Reloader) Absent(ctx context.Context, gv schema.GroupVersion, still func(*snapshot.Snapshot) bool) bool {
 	for again := range 2 {
 		if again > 0 {
-			sleep(ctx, doubtAfter)
+			discovery.Sleep(ctx, doubtAfter)
 		}
 		if s, err := r.ReadLive(ctx, gv); err != nil || still(s) {
 			return false
 		}
 	}
 	return true
-}
-
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
