@@ -3,7 +3,6 @@
 package discovery
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -54,13 +53,15 @@ func checkCount(groups int) error {
 	return nil
 }
 
-// checkName returns an error if name, of what, is longer than a name may be, or has a
-// character in it that does not belong in a log.
-func checkName(what, name string) error {
-	if shown(name) == name {
-		return nil
+// checkNames returns an error if a name is longer than a name may be, or has a character in it that does
+// not belong in a log. Before each name stands what it is of.
+func checkNames(names ...string) error {
+	for i := 1; i < len(names); i += 2 {
+		if shown(names[i]) != names[i] {
+			return fmt.Errorf("the name of %s has more than %d bytes, or a character that can't be printed: %s", names[i-1], maxName, shown(names[i]))
+		}
 	}
-	return fmt.Errorf("the name of %s has more than %d bytes, or a character that can't be printed: %s", what, maxName, shown(name))
+	return nil
 }
 
 // marked ends a name that stands for one that is no name. No name of an API ends so.
@@ -94,7 +95,7 @@ func checkRows(rows []snapshot.Resource) error {
 		if strings.Contains(r.Name, "/") {
 			continue
 		}
-		if err := cmp.Or(checkName("a resource", r.Name), checkName("a resource in the singular", r.Singular), checkName("a kind", r.Kind)); err != nil {
+		if err := checkNames("a resource", r.Name, "a resource in the singular", r.Singular, "a kind", r.Kind); err != nil {
 			return err
 		}
 	}
@@ -118,7 +119,7 @@ func (b *builder) add(v snapshot.Version) {
 	if !segment(v.Name) || v.Name == runtime.APIVersionInternal || b.full() {
 		return
 	}
-	err := cmp.Or(checkName("the group", b.name), checkName("the version", v.Name))
+	err := checkNames("the group", b.name, "the version", v.Name)
 	v.Name = shown(v.Name)
 	if i := slices.IndexFunc(b.versions, func(other snapshot.Version) bool { return other.Name == v.Name }); i >= 0 {
 		if err == nil && v.Table != nil && b.versions[i].Table == nil {

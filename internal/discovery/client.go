@@ -107,9 +107,8 @@ func get[T any](ctx context.Context, c *Client, r request, decode func(*exchange
 }
 
 // awaitRetry waits for as long as a server asks for that is too busy, and reports whether to ask it
-// again: until something was read once, if ctx does not end before. So does client-go
-// (k8s.io/client-go/rest, with_retry.go), always. Later a lookup has what is known, or its caller
-// comes back.
+// again: until something was read once, if ctx does not end before. Client-go does so always
+// (k8s.io/client-go/rest, with_retry.go); later a lookup has what is known, or its caller comes back.
 func (c *Client) awaitRetry(ctx context.Context, seen *exchange) bool {
 	busy := seen.code == http.StatusTooManyRequests || seen.code >= http.StatusInternalServerError
 	deadline, _ := ctx.Deadline()
