@@ -244,48 +244,50 @@ func (d *cachedDiscovery) read(r *reading) {
 }
 
 // fill reads all groups and lists. A version that fails has the list that it had last.
-func (d *cachedDiscovery) fill(r, last *reading) error {
+func (d *cachedDiscovery) fill(r, last *reading) (err error) {
 	if cached, ok := d.DiscoveryInterface.(discovery.CachedDiscoveryInterface); ok {
 		cached.Invalidate()
 	}
-	groups, lists, err := discovery.ServerGroupsAndResources(readable{d.DiscoveryInterface})
-	r.failed, _ = discovery.GroupDiscoveryFailedErrorGroups(err)
-	switch {
-	case err != nil && len(r.failed) == 0:
+	if c, ok := d.DiscoveryInterface.(discovery.AggregatedDiscoveryInterface); ok {
+		r.groups, r.lists, r.failed, err = c.GroupsAndMaybeResources()
+	} else {
+		r.groups, err = d.DiscoveryInterface.ServerGroups()
+	}
+	if err != nil {
 		return outage("/apis", err)
-	case len(lists) == 0 && len(r.failed) > 0:
+	}
+	if r.lists == nil { // there is no aggregated document
+		_, lists, err := discovery.ServerGroupsAndResources(oneByOne{d.DiscoveryInterface, r.groups})
+		r.failed, _ = discovery.GroupDiscoveryFailedErrorGroups(err)
+		r.lists = map[schema.GroupVersion]*metav1.APIResourceList{}
+		for _, list := range lists {
+			gv, _ := schema.ParseGroupVersion(list.GroupVersion)
+			r.lists[gv] = list
+		}
+	}
+	if len(r.lists) == 0 && len(r.failed) > 0 {
 		failed := ErrResourceDiscoveryFailed(r.failed)
 		return &failed
-	}
-	r.lists = map[schema.GroupVersion]*metav1.APIResourceList{}
-	for _, list := range lists {
-		gv, _ := schema.ParseGroupVersion(list.GroupVersion)
-		r.lists[gv] = list
 	}
 	for gv := range r.failed {
 		if list := last.lists[gv]; list != nil {
 			r.lists[gv] = list
 		}
 	}
-	return r.arrange(groups, d.mapper.reloader.Snapshot())
+	return r.arrange(d.mapper.reloader.Snapshot())
 }
 
-// readable is a client through which client-go reads groups and lists.
-type readable struct{ discovery.DiscoveryInterface }
-
-// GroupsAndMaybeResources reads the aggregated document, if the client and the server have it, or the
-// groups alone.
-func (c readable) GroupsAndMaybeResources() (*metav1.APIGroupList, map[schema.GroupVersion]*metav1.APIResourceList, map[schema.GroupVersion]error, error) {
-	if c, ok := c.DiscoveryInterface.(discovery.AggregatedDiscoveryInterface); ok {
-		return c.GroupsAndMaybeResources()
-	}
-	groups, err := c.ServerGroups()
-	return groups, nil, nil, err
+// oneByOne is a discovery client with groups that are known, through which client-go reads lists.
+type oneByOne struct {
+	discovery.DiscoveryInterface
+	groups *metav1.APIGroupList
 }
+
+func (c oneByOne) ServerGroups() (*metav1.APIGroupList, error) { return c.groups, nil }
 
 // ServerResourcesForGroupVersion reads a list. The path says of which version it is, whatever the
 // list says. Client-go makes an empty list without a kind of a 404 of /api/v1, and of any object.
-func (c readable) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
+func (c oneByOne) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
 	list, err := ours.Guarded(context.Background(), func() (*metav1.APIResourceList, error) {
 		return c.DiscoveryInterface.ServerResourcesForGroupVersion(groupVersion)
 	})
@@ -305,7 +307,8 @@ func (c readable) ServerResourcesForGroupVersion(groupVersion string) (*metav1.A
 // which client-go leaves out; what the mapper does not know comes last. It is an error if there is
 // no core group, or no other, and the mapper knows some: client-go takes any 404 of /api, and any
 // object of /apis, for an answer without groups.
-func (r *reading) arrange(read []*metav1.APIGroup, known *snapshot.Snapshot) error {
+func (r *reading) arrange(known *snapshot.Snapshot) error {
+	read := r.groups.Groups
 	r.groups = &metav1.APIGroupList{}
 	place, halves := map[string]int{}, map[bool]bool{}
 	add := func(group, version, preferred string) {
