@@ -73,7 +73,7 @@ var herdScenarios = map[string]func(h *herd){
 //
 // hack/proof runs it with 500 replicas, and shows what is in FRESHMAPPER_HERD_OUT.
 func TestHerd(t *testing.T) {
-	replicas := 30
+	replicas := 60
 	if n, err := strconv.Atoi(os.Getenv("FRESHMAPPER_HERD")); err == nil {
 		replicas = n
 	}
@@ -117,7 +117,7 @@ func (r herdResult) check(t *testing.T, replicas int) {
 		t.Logf("at most %.3f requests a replica in %v", peak, limit.window)
 		grace := 0.0
 		if replicas < 200 {
-			grace = 2 / math.Sqrt(float64(replicas)) // a few dice show more of chance: with 1 it failed 1 time in 50
+			grace = 3 / math.Sqrt(float64(replicas)) // a few dice show more of chance: of 180 runs of 60 the worst had 0.2
 		}
 		if peak > limit.most+grace {
 			t.Errorf("%.3f requests a replica in %v; want at most %v", peak, limit.window, limit.most)
