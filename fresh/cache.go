@@ -3,6 +3,7 @@
 package fresh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crapiutil "sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -56,15 +58,25 @@ func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	c := &followingCache{config: named, opts: opts, mapper: mapper, started: make(chan struct{}), byObject: map[schema.GroupVersionKind]map[client.Object]cache.ByObject{}}
 	c.kindsOf = follow.Kinds{Scheme: opts.Scheme, Find: crapiutil.GVKForObject}
 	c.opts.DefaultNamespaces = maps.Clone(opts.DefaultNamespaces) // the caller may change what it has given
+	c.opts.SyncPeriod = copied(opts.SyncPeriod)
+	c.opts.DefaultUnsafeDisableDeepCopy, c.opts.DefaultEnableWatchBookmarks = copied(opts.DefaultUnsafeDisableDeepCopy), copied(opts.DefaultEnableWatchBookmarks)
 	for obj, by := range opts.ByObject {
 		gvk, err := c.kindsOf.Of(obj)
 		if err != nil {
 			return nil, err
 		}
 		by.Namespaces = maps.Clone(by.Namespaces)
-		c.byObject[gvk] = map[client.Object]cache.ByObject{obj: by}
+		by.UnsafeDisableDeepCopy, by.EnableWatchBookmarks = copied(by.UnsafeDisableDeepCopy), copied(by.EnableWatchBookmarks)
+		c.byObject[gvk] = map[client.Object]cache.ByObject{object(opts.Scheme, gvk, formOf(obj)): by}
 	}
 	return c, nil
+}
+
+func copied[T any](value *T) *T {
+	if value == nil {
+		return nil
+	}
+	return ptr.To(*value)
 }
 
 // absentToo is a mapper that has a mapping for a kind that is absent: it may be served later.
@@ -129,12 +141,17 @@ func (c *followingCache) at(gvk schema.GroupVersionKind) (*kind, error) {
 
 // Get returns what the kind's present cache has.
 func (c *followingCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return c.read(obj, func(g *generation) error { return g.Get(ctx, key, obj, opts...) })
+	return c.read(obj, func(g *generation) error {
+		if !g.ofCluster() {
+			key.Namespace = cmp.Or(key.Namespace, follow.NamespaceOf(ctx, obj))
+		}
+		return g.Get(ctx, key, obj, opts...)
+	})
 }
 
 // List returns what the kind's present cache has.
 func (c *followingCache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.read(list, func(g *generation) error { return g.List(ctx, list, g.in(follow.NamespaceOf(ctx), opts)...) })
+	return c.read(list, func(g *generation) error { return g.List(ctx, list, g.in(follow.NamespaceOf(ctx, list), opts)...) })
 }
 
 // read reads from the present generation of a kind, and once more if that is retired meanwhile.
@@ -157,9 +174,14 @@ func (c *followingCache) read(obj runtime.Object, from func(*generation) error) 
 		case !g.retired.Load():
 			return g.explain(err)
 		case c.kinds.Get(gvk) == nil:
-			return apierrors.NewTimeoutError(fmt.Sprintf("the informer of %s was removed while it was read", gvk), 0)
+			return g.explain(removed(gvk))
 		}
 	}
+}
+
+// removed is the error of who waits for an informer that is removed. For upstream's it would last until ctx ends.
+func removed(gvk schema.GroupVersionKind) error {
+	return apierrors.NewTimeoutError(fmt.Sprintf("the informer of %s was removed while somebody waited for it", gvk), 0)
 }
 
 // GetInformer returns an informer that stays when the kind moves.
@@ -174,8 +196,12 @@ func (c *followingCache) GetInformer(ctx context.Context, obj client.Object, opt
 			return nil, err
 		}
 		g := k.now.Load()
-		if _, err := g.GetInformer(ctx, obj, opts...); err != nil && !g.retired.Load() {
+		_, err = g.GetInformer(ctx, obj, opts...)
+		switch {
+		case err != nil && !g.retired.Load():
 			return nil, g.explain(err)
+		case c.kinds.Get(gvk) == nil:
+			return nil, g.explain(removed(gvk))
 		}
 		if i, err := k.informer(ctx, g, formOf(obj)); i != nil || err != nil {
 			return i, err

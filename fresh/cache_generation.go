@@ -38,13 +38,14 @@ type generation struct {
 	ctx    context.Context // of start, which writes it
 	cancel func()          // ends it
 
-	mu      sync.Mutex              // guards the rest
-	made    map[form][]*judge       // one for each of upstream's informers
-	indexed map[*index]func() error // adds an index, once
+	mu      sync.Mutex                             // guards the rest
+	made    map[form][]*judge                      // one for each of upstream's informers
+	indexed map[*index]func() error                // adds an index, once
+	told    map[*handler]toolscache.InformerSynced // whether a handler was told the generation's first list
 }
 
 func newGeneration(k *kind, mapping *meta.RESTMapping) (g *generation, err error) {
-	g = &generation{k: k, mapping: mapping, made: map[form][]*judge{}, indexed: map[*index]func() error{}, cancel: func() {}}
+	g = &generation{k: k, mapping: mapping, made: map[form][]*judge{}, indexed: map[*index]func() error{}, told: map[*handler]toolscache.InformerSynced{}, cancel: func() {}}
 	opts := k.c.opts
 	opts.Mapper = follow.Sole{RESTMapper: opts.Mapper, Mapping: mapping}
 	opts.ByObject = maps.Clone(k.c.byObject[k.gvk])
@@ -76,19 +77,37 @@ func (g *generation) start(ctx context.Context) {
 }
 
 // end ends a generation that is not, or no longer, the present one. It waits for nothing. Somebody may wait for
-// its informers to sync, also upstream's for several namespaces. So it goes on until they have, with nothing:
-// see list.
+// its informers or registrations to sync, also upstream's for several namespaces. So it goes on until they have,
+// with nothing: see list.
 func (g *generation) end() {
 	g.retired.Store(true)
-	if g.ctx == nil || g.synced() {
-		g.cancel()
+	if g.ctx == nil {
 		return
 	}
 	g.k.c.run(func() {
-		toolscache.WaitForCacheSync(g.ctx.Done(), g.synced)
-		pause(g.ctx, time.Second) // for handlers that wait for their first list
+		ctx, cancel := context.WithTimeout(g.ctx, patience) // a handler may block for ever
+		defer cancel()
+		_ = toolscache.WaitForCacheSync(ctx.Done(), g.synced) && toolscache.WaitForCacheSync(ctx.Done(), g.toldAll)
 		g.cancel()
 	})
+}
+
+// toldAll reports whether all handlers were told the first list. It calls with no lock held: a transform may hold
+// upstream's.
+func (g *generation) toldAll() bool {
+	g.mu.Lock()
+	told := slices.Collect(maps.Values(g.told))
+	g.mu.Unlock()
+	return !slices.ContainsFunc(told, func(synced toolscache.InformerSynced) bool { return !synced() })
+}
+
+// tells notes that a handler is registered, and with nil that it no longer is.
+func (g *generation) tells(h *handler, synced toolscache.InformerSynced) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if delete(g.told, h); synced != nil {
+		g.told[h] = synced
+	}
 }
 
 // get returns upstream's informer of a form, and makes it if there is none.
@@ -301,9 +320,12 @@ func (j *judge) sift(ctx context.Context, event watch.Event) (watch.Event, bool)
 	return event, true
 }
 
-// keepsOut reports whether what is in namespaces must not come in through a cluster-wide path: the kind was
-// namespaced, or the cache is for some namespaces only.
+// keepsOut reports whether what is in namespaces must not come in: the path is cluster-wide, and the kind was
+// namespaced or the cache is for some namespaces only.
 func (j *judge) keepsOut() bool {
+	if !j.g.ofCluster() {
+		return false
+	}
 	return len(j.g.k.c.opts.DefaultNamespaces) > 0 || j.g.k.c.mapper.WasNamespaced(j.g.k.gvk.GroupKind())
 }
 

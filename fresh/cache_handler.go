@@ -4,6 +4,7 @@ package fresh
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -64,6 +65,7 @@ func (h *handler) settle() error {
 			}
 			return err
 		}
+		next.g.tells(h, next.HasSynced)
 		h.at.Store(&next)
 		t.tellGone()
 		close(t.ready)
@@ -75,6 +77,7 @@ func (h *handler) settle() error {
 func (h *handler) remove() error {
 	h.removed.Store(true)
 	if at := h.at.Load(); at != nil {
+		at.g.tells(h, nil)
 		return at.up.RemoveEventHandler(at.ResourceEventHandlerRegistration)
 	}
 	return nil
@@ -104,8 +107,6 @@ type told struct {
 	by    *generation
 	first bool          // its first list is that of the handler
 	ready chan struct{} // closed when what is gone was told
-
-	buried map[types.NamespacedName]types.UID // what was told to be gone, and may still be in what informers tell first. mu guards it
 }
 
 // tellGone tells of all objects that the handler knows and the generation does not have.
@@ -122,13 +123,11 @@ func (t *told) tellGone() {
 			there[name] = uid
 		}
 	}
-	t.buried = map[types.NamespacedName]types.UID{}
 	for name, obj := range t.knows {
 		if t.by.retired.Load() || t.by.ctx.Err() != nil || t.removed.Load() {
 			return // its store may be empty by now
 		}
 		if now, ok := there[name]; !ok || now != uidOf(obj) {
-			t.buried[name] = uidOf(obj)
 			t.forget(name, obj)
 		}
 	}
@@ -146,10 +145,18 @@ func (t *told) tell(call func()) {
 
 func (t *told) OnAdd(obj any, initial bool) {
 	t.tell(func() {
-		name, uid := identityOf(obj)
-		if gone, ok := t.buried[name]; !initial || !ok || gone != uid {
+		if !initial || t.first || t.has(obj) {
 			t.learn(obj, initial && t.first)
 		}
+	})
+}
+
+// has reports whether the generation has an object now. What it tells first may be gone since, and told to be gone.
+func (t *told) has(obj any) bool {
+	name, uid := identityOf(obj)
+	return slices.ContainsFunc(t.by.judges(t.i.form), func(j *judge) bool {
+		now, ok, _ := j.informer.GetStore().GetByKey(toolscache.NewObjectName(name.Namespace, name.Name).String())
+		return ok && uidOf(now) == uid
 	})
 }
 

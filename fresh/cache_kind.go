@@ -66,16 +66,18 @@ func formOf(obj runtime.Object) form {
 }
 
 // object returns an object of the kind in a form.
-func (k *kind) object(of form) client.Object {
+func (k *kind) object(of form) client.Object { return object(k.c.opts.Scheme, k.gvk, of) }
+
+func object(scheme *runtime.Scheme, gvk schema.GroupVersionKind, of form) client.Object {
 	var obj client.Object = &unstructured.Unstructured{}
 	switch of {
 	case metadata:
 		obj = &metav1.PartialObjectMetadata{}
 	case structured:
-		made, _ := k.c.opts.Scheme.New(k.gvk)
+		made, _ := scheme.New(gvk)
 		obj, _ = made.(client.Object)
 	}
-	obj.GetObjectKind().SetGroupVersionKind(k.gvk)
+	obj.GetObjectKind().SetGroupVersionKind(gvk)
 	return obj
 }
 
@@ -99,8 +101,8 @@ func (k *kind) ring() {
 func (k *kind) start(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	k.end = func() {
-		k.now.Load().end()
 		cancel()
+		k.now.Load().end()
 	}
 	k.now.Load().start(ctx)
 	k.c.run(func() { k.follow(ctx) })

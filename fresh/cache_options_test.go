@@ -92,6 +92,18 @@ func TestNamespaceThatCannotBeListed(t *testing.T) {
 	eventually(t, "told of the other namespace", func() bool { return h.keys() == "ns/n" })
 	s.change(func() { clear(s.refuses) })
 	eventually(t, "told in the end", func() bool { return h.keys() == "ns/n other/n" })
+	s.change(func() {
+		s.plural, s.refuses["list ns"], s.refuses["watch ns"] = "gizmos", http.StatusForbidden, http.StatusForbidden
+	})
+	must(t, m.Refresh(context.Background(), ""))
+	time.Sleep(1500 * time.Millisecond)
+	if keys := h.keys(); keys != "ns/n other/n" {
+		t.Errorf("fewer namespaces can be listed than before, and it moves: told of %q", keys)
+	}
+	s.change(func() { clear(s.refuses) })
+	s.change(func() { s.uid = "2" })
+	eventually(t, "told of others of the same names", func() bool { log, _ := h.told(); return strings.Count(strings.Join(log, " "), "delete") >= 2 })
+	eventually(t, "and of all of them", func() bool { return h.keys() == "ns/n other/n" })
 }
 
 // Kinds of options may come late, in whatever scope, and go to the other one and back.

@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -77,14 +78,18 @@ func newFollowing(config *rest.Config, options *client.Options) (*followingClien
 	}
 	if options.Cache != nil && options.Cache.Reader != nil {
 		c.cache = ptr.To(*options.Cache)
-		c.options.Cache = c.cache
+		c.cache.DisableFor = nil
 		for _, obj := range options.Cache.DisableFor {
 			gvk, err := crapiutil.GVKForObject(obj, options.Scheme)
 			if err != nil {
 				return nil, err
 			}
 			c.uncached[gvk] = true
+			kind := &metav1.PartialObjectMetadata{}
+			kind.SetGroupVersionKind(gvk)
+			c.cache.DisableFor = append(c.cache.DisableFor, kind)
 		}
+		c.options.Cache = c.cache
 	}
 	c.first, err = c.pin()
 	return c, err
@@ -338,11 +343,14 @@ func (c followingWatch) Watch(ctx context.Context, list client.ObjectList, opts 
 	if err != nil || namespace == "" {
 		return watching, err
 	}
+	stop, ends := watching.Stop, false
 	return follow.Watched(watching, func(event watch.Event) (watch.Event, bool) {
 		object, err := meta.Accessor(event.Object)
-		if err != nil || object.GetNamespace() == "" || object.GetNamespace() == namespace {
-			return event, true
+		if ends || err != nil || object.GetNamespace() == "" || object.GetNamespace() == namespace {
+			return event, !ends
 		}
+		ends = true
+		go stop()
 		ended := apierrors.NewResourceExpired(fmt.Sprintf("the server tells of namespace %q, and not only of %q", object.GetNamespace(), namespace))
 		return watch.Event{Type: watch.Error, Object: &ended.ErrStatus}, true
 	}), nil

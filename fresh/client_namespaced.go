@@ -27,32 +27,32 @@ type followingNamespaced struct {
 	namespace string
 }
 
-func (n *followingNamespaced) in(ctx context.Context) context.Context {
-	return follow.InNamespace(ctx, n.namespace)
+func (n *followingNamespaced) in(ctx context.Context, obj any) context.Context {
+	return follow.InNamespace(ctx, n.namespace, obj)
 }
 func (n *followingNamespaced) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return n.Client.Get(n.in(ctx), key, obj, opts...)
+	return n.Client.Get(n.in(ctx, obj), key, obj, opts...)
 }
 func (n *followingNamespaced) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return n.Client.List(n.in(ctx), list, opts...)
+	return n.Client.List(n.in(ctx, list), list, opts...)
 }
 func (n *followingNamespaced) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
-	return n.Client.Create(n.in(ctx), obj, opts...)
+	return n.Client.Create(n.in(ctx, obj), obj, opts...)
 }
 func (n *followingNamespaced) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
-	return n.Client.Update(n.in(ctx), obj, opts...)
+	return n.Client.Update(n.in(ctx, obj), obj, opts...)
 }
 func (n *followingNamespaced) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	return n.Client.Patch(n.in(ctx), obj, patch, opts...)
+	return n.Client.Patch(n.in(ctx, obj), obj, patch, opts...)
 }
 func (n *followingNamespaced) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
-	return n.Client.Delete(n.in(ctx), obj, opts...)
+	return n.Client.Delete(n.in(ctx, obj), obj, opts...)
 }
 func (n *followingNamespaced) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
-	return n.Client.DeleteAllOf(n.in(ctx), obj, opts...)
+	return n.Client.DeleteAllOf(n.in(ctx, obj), obj, opts...)
 }
 func (n *followingNamespaced) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	return n.Client.Apply(n.in(ctx), obj, opts...)
+	return n.Client.Apply(n.in(ctx, obj), obj, opts...)
 }
 func (n *followingNamespaced) Status() client.SubResourceWriter { return n.SubResource("status") }
 func (n *followingNamespaced) SubResource(name string) client.SubResourceClient {
@@ -65,14 +65,14 @@ type namespacedSubResource struct {
 }
 
 func (s *namespacedSubResource) Create(ctx context.Context, obj, sub client.Object, opts ...client.SubResourceCreateOption) error {
-	return s.SubResourceClient.Create(s.n.in(ctx), obj, sub, opts...)
+	return s.SubResourceClient.Create(s.n.in(ctx, obj), obj, sub, opts...)
 }
 func (s *namespacedSubResource) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
-	return s.SubResourceClient.Update(s.n.in(ctx), obj, opts...)
+	return s.SubResourceClient.Update(s.n.in(ctx, obj), obj, opts...)
 }
 func (s *namespacedSubResource) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	return s.SubResourceClient.Patch(s.n.in(ctx), obj, patch, opts...)
+	return s.SubResourceClient.Patch(s.n.in(ctx, obj), obj, patch, opts...)
 }
 func (s *namespacedSubResource) Apply(ctx context.Context, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
-	return s.SubResourceClient.Apply(s.n.in(ctx), obj, opts...)
+	return s.SubResourceClient.Apply(s.n.in(ctx, obj), obj, opts...)
 }

@@ -35,10 +35,10 @@ func (c *followingClient) IsObjectNamespaced(obj runtime.Object) (bool, error) {
 }
 
 func (c *followingClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	key.Namespace = cmp.Or(key.Namespace, follow.NamespaceOf(ctx))
 	if cached := c.cached(obj); cached != nil {
 		return cached.Get(ctx, key, obj, opts...)
 	}
+	key.Namespace = cmp.Or(key.Namespace, follow.NamespaceOf(ctx, obj))
 	return c.send(ctx, request{reads, "", obj, func(at *pinned) error { return at.Get(ctx, key, obj, opts...) }})
 }
 
@@ -47,7 +47,7 @@ func (c *followingClient) List(ctx context.Context, list client.ObjectList, opts
 		return cached.List(ctx, list, opts...)
 	}
 	in := (&client.ListOptions{}).ApplyOptions(opts).Namespace
-	if namespace := follow.NamespaceOf(ctx); in == "" && namespace != "" { // it counts if the kind is namespaced
+	if namespace := follow.NamespaceOf(ctx, list); in == "" && namespace != "" { // it counts if the kind is namespaced
 		in, opts = namespace, append(slices.Clone(opts), client.InNamespace(namespace))
 	}
 	return c.send(ctx, request{lists, in, list, func(at *pinned) error { return at.List(ctx, list, opts...) }})
@@ -68,7 +68,7 @@ func (c *followingClient) Delete(ctx context.Context, obj client.Object, opts ..
 
 func (c *followingClient) DeleteAllOf(ctx context.Context, obj client.Object, opts ...client.DeleteAllOfOption) error {
 	of := (&client.DeleteAllOfOptions{}).ApplyOptions(opts)
-	in := cmp.Or(of.Namespace, obj.GetNamespace(), follow.NamespaceOf(ctx))
+	in := cmp.Or(of.Namespace, obj.GetNamespace(), follow.NamespaceOf(ctx, obj))
 	if of.FieldSelector != nil && in == "" {
 		in, _ = of.FieldSelector.RequiresExactMatch("metadata.namespace")
 	}
@@ -88,7 +88,7 @@ func (c *followingClient) write(ctx context.Context, obj any, send func(*pinned)
 	case interface{ GetNamespace() *string }:
 		namespace = ptr.Deref(obj.GetNamespace(), "")
 	}
-	return c.send(ctx, request{writes, cmp.Or(namespace, follow.NamespaceOf(ctx)), obj, send})
+	return c.send(ctx, request{writes, cmp.Or(namespace, follow.NamespaceOf(ctx, obj)), obj, send})
 }
 
 func (c *followingClient) Status() client.SubResourceWriter { return c.SubResource("status") }

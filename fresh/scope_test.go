@@ -4,20 +4,22 @@ package fresh_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 )
@@ -68,7 +70,9 @@ func TestReadsOfANamespaceWhileDiscoveryIsBehind(t *testing.T) {
 		if event := <-watching.ResultChan(); event.Type != watch.Error {
 			t.Errorf("%s: the watch of a namespace tells %v", sort, event)
 		}
-		watching.Stop()
+		if event, more := <-watching.ResultChan(); more {
+			t.Errorf("%s: and then %v", sort, event)
+		}
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		if err := cached.List(short, list); err == nil && meta.LenList(list) > 0 {
 			t.Errorf("%s: the cache of a namespace has %d objects", sort, meta.LenList(list))
@@ -95,7 +99,7 @@ func TestCachedListOfANamespaceDuringAMove(t *testing.T) {
 			must(t, newNamespaced(c, "ns").Get(ctx, client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}))
 			lists++
 			if len(list.Items) != 1 {
-				t.Errorf("%v: %d objects", scopes, len(list.Items))
+				t.Fatalf("%v: %d objects", scopes, len(list.Items))
 			}
 			return list.Items[0].Namespace != old
 		})
@@ -170,24 +174,58 @@ func TestReadOfAKindThatIsReplaced(t *testing.T) {
 	}
 }
 
-// Who waits for a kind that can't be listed ends when its informer is removed, and makes no other one.
-func TestRemovedWhileItIsRead(t *testing.T) {
+// A namespace that the client for one puts into the context counts for that request, and not for what a wrapper of
+// the program asks for meanwhile.
+func TestNamespaceOfTheContext(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)
-	s.change(func() { s.refuses["list"] = http.StatusForbidden })
-	c, _ := s.caching(t, cache.Options{})
-	ended := make(chan error, 1)
-	go func() {
-		ended <- c.Get(context.Background(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{})
-	}()
-	eventually(t, "a list", func() bool { sent, _ := s.take(); return slices.Contains(sent, "GET /api/v1/configmaps") })
-	must(t, c.RemoveInformer(context.Background(), &corev1.ConfigMap{}))
-	if err := <-ended; err == nil {
-		t.Error("no error")
+	cached, m := s.caching(t, cache.Options{})
+	for name, options := range map[string]*client.CacheOptions{"cached": {Reader: cached}, "live": nil} {
+		c, err := newWithWatch(s.config(), client.Options{HTTPClient: s.Client(), Mapper: m, Cache: options})
+		must(t, err)
+		other, all := &corev1.ConfigMapList{}, &corev1.ConfigMapList{}
+		around := interceptor.NewClient(c, interceptor.Funcs{Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			must(t, errors.Join(inner.List(ctx, other, client.InNamespace("other")), inner.List(ctx, all)))
+			return inner.Get(ctx, key, obj, opts...)
+		}})
+		must(t, newNamespaced(around, "ns").Get(context.Background(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}))
+		if len(other.Items) != 1 || other.Items[0].Namespace != "other" || len(all.Items) != 2 {
+			t.Errorf("%s: %d objects in the other namespace, %d in all", name, len(other.Items), len(all.Items))
+		}
 	}
-	time.Sleep(100 * time.Millisecond)
-	before := s.listed()
-	time.Sleep(2 * time.Second)
-	if more := s.listed() - before; more > 0 {
-		t.Errorf("%d lists after it was removed", more)
+}
+
+// Who waits for a kind that can't be listed ends when its informer is removed, and makes no other one.
+func TestRemovedWhileItIsAwaited(t *testing.T) {
+	for name, await := range map[string]func(cache.Cache) error{
+		"read": func(c cache.Cache) error {
+			return c.Get(context.Background(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{})
+		},
+		"informer": func(c cache.Cache) error {
+			_, err := c.GetInformer(context.Background(), &corev1.ConfigMap{})
+			return err
+		},
+	} {
+		s := newMovingServer(t, inNamespaces)
+		s.change(func() { s.refuses["list"] = http.StatusForbidden })
+		c, _ := s.caching(t, cache.Options{})
+		ended := make(chan error, 1)
+		go func() { ended <- await(c) }()
+		eventually(t, "a list", s.asked)
+		must(t, c.RemoveInformer(context.Background(), &corev1.ConfigMap{}))
+		if err := <-ended; !apierrors.IsTimeout(err) || !strings.Contains(err.Error(), "removed") {
+			t.Errorf("%s: %v", name, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		_, _ = s.take()
+		time.Sleep(2 * time.Second)
+		if sent, _ := s.take(); len(sent) > 0 {
+			t.Errorf("%s: sent %q after it was removed", name, sent)
+		}
 	}
+}
+
+// asked reports whether there was a request for objects since the last call.
+func (s *movingServer) asked() bool {
+	sent, _ := s.take()
+	return len(sent) > 0
 }

@@ -39,6 +39,7 @@ var older = []struct{ before, file, old, with string }{
 	{before: "v0.23", file: "client_requests.go", old: "func (s *followingSubResource) Apply("},
 	{before: "v0.23", file: "client_namespaced.go", old: "func (s *namespacedSubResource) Apply("},
 	{before: "v0.22", file: "client_namespaced.go", old: "\t\"k8s.io/apimachinery/pkg/runtime\"\n", with: ""},
+	{before: "v0.21", file: "cache.go", old: `"informer already started"`, with: `"Informer already started"`},
 	{before: "v0.21", file: "cache_informer.go", old: "func (i *informer) AddEventHandlerWithOptions("},
 	{before: "v0.21", file: "cache_generation.go", old: "toolscache.ListerWatcherWithContext", with: "toolscache.ListerWatcher"},
 	{before: "v0.21", file: "cache_generation.go", old: "toolscache.ToListerWatcherWithContext(lw)", with: "lw"},
