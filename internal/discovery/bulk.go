@@ -46,12 +46,19 @@ const (
 // last call. Document may not be called concurrently.
 func (c *Client) Document(ctx context.Context) (*snapshot.Document, error) {
 	core, err := c.readHalf(ctx, corePath, c.core)
-	if err != nil {
+	claimed := err
+	switch {
+	case errors.Is(err, errClaimed):
+		core = &half{}
+	case err != nil:
 		return nil, err
 	}
 	named, err := c.readHalf(ctx, namedPath, c.named)
 	if err != nil {
 		return nil, err
+	}
+	if claimed != nil && c.SendsAuditIDs() {
+		return nil, claimed
 	}
 	if core != c.core || named != c.named {
 		c.core, c.named, c.document = core, named, documentOf(core, named, c.document)
@@ -101,7 +108,7 @@ func (c *Client) readHalf(ctx context.Context, path string, last *half) (*half, 
 	switch {
 	case unproven:
 		return c.readHalf(ctx, path, &half{})
-	case path == corePath && errors.Is(err, errNotServed):
+	case path == corePath && errors.Is(err, errNotServed) && !errors.Is(err, errClaimed):
 		// Servers that only extend another one, behind an APIService, have no core group. All
 		// servers have /apis.
 		return &half{}, nil
