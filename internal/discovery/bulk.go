@@ -47,12 +47,19 @@ const (
 // may not be called concurrently.
 func (c *Client) Document(ctx context.Context) (*snapshot.Document, error) {
 	core, err := c.readHalf(ctx, corePath, c.core)
-	if err != nil {
+	claimed := err
+	switch {
+	case errors.Is(err, errClaimed):
+		core = &half{}
+	case err != nil:
 		return nil, err
 	}
 	named, err := c.readHalf(ctx, namedPath, c.named)
 	if err != nil {
 		return nil, err
+	}
+	if claimed != nil && c.SendsAuditIDs() {
+		return nil, claimed
 	}
 	if len(core.groups)+len(named.groups) == 0 {
 		return nil, &Error{Path: namedPath, Code: http.StatusOK, Err: errors.New("the server lists no API groups, and none at " + corePath)}
@@ -106,7 +113,7 @@ func (c *Client) readHalf(ctx context.Context, path string, last *half) (*half, 
 	switch {
 	case unproven:
 		return c.readHalf(ctx, path, &half{})
-	case path == corePath && errors.Is(err, errNotServed):
+	case path == corePath && errors.Is(err, errNotServed) && !errors.Is(err, errClaimed):
 		// Servers that only extend another one, behind an APIService, have no core group. All
 		// servers have /apis.
 		return &half{}, nil

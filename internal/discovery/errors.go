@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -107,17 +108,17 @@ func Unanswered(err error) bool {
 }
 
 // ServerFailed reports whether the server itself failed, and not only what it was asked for: it
-// refused or reset the connection, or answered 5xx or 429. One that starts does so.
+// refused, reset or ended the connection, or answered 5xx or 429. One that starts or is killed does so.
 func ServerFailed(err error) bool {
 	var failed *Error
 	var connection *net.OpError
 	switch {
 	case errors.As(err, &connection):
 		return !connection.Timeout()
-	case errors.As(err, &failed):
+	case errors.As(err, &failed) && failed.Code != 0:
 		return failed.Code >= http.StatusInternalServerError || failed.Code == http.StatusTooManyRequests
 	}
-	return false
+	return errors.Is(err, io.EOF)
 }
 
 // NotAwaited returns the error of a read whose answer a caller did not wait for.

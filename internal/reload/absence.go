@@ -30,8 +30,7 @@ const (
 // noteFailure begins the doubt, or begins it anew, if err means that the server failed.
 func (r *Reloader) noteFailure(err error) {
 	if discovery.ServerFailed(err) {
-		now := time.Now()
-		r.failed.Store(&now)
+		r.failed.Store(&doubt{since: time.Now()})
 	}
 }
 
@@ -40,19 +39,22 @@ func (r *Reloader) noteFailure(err error) {
 // proven whether the answer shows that it is the API server's.
 func (r *Reloader) decide(f *flight, known, proven bool) snapshot.Found {
 	failed := r.failed.Load()
-	doubted := known && failed != nil && time.Since(*failed) <= doubtFor
+	doubted := known && failed != nil && time.Since(failed.since) <= doubtFor
 	_, listed := r.Snapshot().Listed(f.read)
 	peers := listed && r.Snapshot().Aggregated() && discovery.MayBeOfPeer(f.read.Group)
+	if doubted && failed.document == nil {
+		discovery.Sleep(f.ctx, doubtAfter)
+		failed = r.failed.Load()
+	}
+	doubted = doubted && !failed.decides(f.read)
 	if proven && !doubted && !peers {
 		return snapshot.Found{}
 	}
-	if doubted {
-		discovery.Sleep(f.ctx, doubtAfter)
+	if err := r.readOne(f.ctx, snapshot.Read{}, false); err != nil {
+		return snapshot.Found{Err: discovery.Undecided(f.read, err)}
 	}
-	if !doubted || r.failed.Load() != nil { // otherwise the document of somebody else has decided meanwhile
-		if err := r.readOne(f.ctx, snapshot.Read{}, false); err != nil {
-			return snapshot.Found{Err: discovery.Undecided(f.read, err)}
-		}
+	if doubted { // unless it has failed again
+		r.failed.CompareAndSwap(failed, &doubt{failed.since, r.Snapshot().Document()})
 	}
 	version, listed := r.Snapshot().Listed(f.read)
 	switch {
@@ -63,10 +65,22 @@ func (r *Reloader) decide(f *flight, known, proven bool) snapshot.Found {
 	case listed && doubted:
 		return snapshot.Found{Err: discovery.Undecided(f.read, errStillListed)}
 	}
-	if doubted {
-		r.failed.CompareAndSwap(failed, nil) // unless it has failed again
-	}
 	return snapshot.Found{}
+}
+
+// doubt is when the server last failed, and the document that was read after the first 404 since.
+type doubt struct {
+	since    time.Time
+	document *snapshot.Document // nil: not yet
+}
+
+// decides reports whether the document does not list what a read is for: then a 404 is believed.
+func (d *doubt) decides(read snapshot.Read) bool {
+	if d == nil || d.document == nil {
+		return false
+	}
+	g := d.document.Group(read.Group)
+	return g == nil || read.Part == snapshot.PartVersion && g.Version(read.Version) == nil
 }
 
 var (

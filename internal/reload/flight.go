@@ -30,6 +30,7 @@ type flight struct {
 	// Guarded by flights.mu.
 	began   snapshot.Tick // when it started; 0: it waits
 	started time.Time
+	follows bool // another one that got no answer, just now
 	waiters int
 	next    *flight // starts when this one has ended; nil: nobody needs one
 }
@@ -84,6 +85,8 @@ func (fs *flights) start(f *flight) {
 		fs.running = map[snapshot.Read]*flight{}
 	}
 	fs.running[f.read], f.began, f.started, f.from = f, fs.tick(), time.Now(), fs.current()
+	ended, ok := fs.unanswered[f.read]
+	f.follows = ok && time.Since(ended) < patience
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	go func() {
 		fs.perform(f)
@@ -118,29 +121,49 @@ func (fs *flights) note(f *flight) {
 	}
 }
 
-// isUnanswered reports whether a read has got no answer for longer than anybody waits, or got none the
-// last time, just now. One attempt at a time goes on, and nobody who can do without waits for it.
+// isUnanswered reports whether nobody who can do without waits for a read: it is silent, or the whole server
+// is, which is so if the document and something else are. One attempt at a time goes on.
 func (fs *flights) isUnanswered(r snapshot.Read) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
+	return fs.silent(r) || fs.silent(snapshot.Read{}) && fs.othersSilent()
+}
+
+// silent reports whether a read has got no answer for longer than anybody waits, or got none the last time, just
+// now. fs.mu is held.
+func (fs *flights) silent(r snapshot.Read) bool {
 	if ended, ok := fs.unanswered[r]; ok && time.Since(ended) < patience {
 		return true
 	}
 	f := fs.running[r]
-	return f != nil && time.Since(f.started) >= patience
+	return f != nil && (f.follows || time.Since(f.started) >= patience)
+}
+
+// othersSilent is silent for any read but that of the document.
+func (fs *flights) othersSilent() bool {
+	for r := range fs.running {
+		if r != (snapshot.Read{}) && fs.silent(r) {
+			return true
+		}
+	}
+	for r := range fs.unanswered {
+		if r != (snapshot.Read{}) && fs.silent(r) {
+			return true
+		}
+	}
+	return false
 }
 
 // leave gives up waiting for f. A flight that nobody waits for does not start. If abandon, one
 // that has started is cancelled, and leave waits for its end.
 func (fs *flights) leave(f *flight, abandon bool) {
-	if fs.left(f) && abandon {
-		f.cancel()
+	if fs.left(f, abandon) && abandon {
 		<-f.done
 	}
 }
 
 // left takes a waiter away, and reports whether f runs for nobody.
-func (fs *flights) left(f *flight) bool {
+func (fs *flights) left(f *flight, abandon bool) bool {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if f.waiters--; f.waiters > 0 {
@@ -149,6 +172,9 @@ func (fs *flights) left(f *flight) bool {
 	if f.began == 0 {
 		fs.running[f.read].next = nil
 		return false
+	}
+	if abandon {
+		f.cancel() // under the lock: who joins later finds it cancelled
 	}
 	return true
 }

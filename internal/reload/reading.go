@@ -73,7 +73,13 @@ func (x *reading) read(ctx context.Context, r snapshot.Read) (snapshot.Outcome, 
 	case x.flights.isUnanswered(r):
 		most = 0
 	case !x.until.IsZero():
-		most = min(most, time.Until(x.until))
+		if most = min(most, time.Until(x.until)); most <= 0 {
+			o := snapshot.Outcome{Err: discovery.NotAwaited(r, mostWait)}
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.done[r] = o
+			return o, nil
+		}
 	}
 	return x.wait(ctx, x.flights.join(r, x.since), most)
 }

@@ -39,7 +39,7 @@ type Report struct {
 type Reloader struct {
 	current atomic.Pointer[snapshot.Snapshot] // stored by publish alone
 	changed atomic.Pointer[chan struct{}]     // closed and taken away by publish; nil while nobody waits for it
-	failed  atomic.Pointer[time.Time]         // when the server last failed; nil if it is not in doubt: see absence.go
+	failed  atomic.Pointer[doubt]             // when the server last failed; nil if it is not in doubt: see absence.go
 	ticks   atomic.Uint64                     // the last tick that was taken
 
 	subscribers atomic.Int64 // who needs every version

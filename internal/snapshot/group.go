@@ -28,7 +28,7 @@ type Version struct {
 	// read there has Read <= Asked. News ends a failure: then it counts as never asked.
 	Asked Tick
 
-	named Tick // when a list, or a document with news of it, last named it
+	named Tick // when a list, or a document with news of it, last named it; 0: not since it was found gone
 }
 
 // known reports whether the version was ever read, or asked in vain, and nobody has named it since

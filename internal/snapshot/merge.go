@@ -248,6 +248,9 @@ func (v *Version) take(found Found, now Tick) {
 		v.Read, v.Gone = now, false
 	case found.Err == nil:
 		v.Table, v.Read, v.Gone = nil, now, true
+		if v.named < now {
+			v.named = 0 // if it comes back, its old place is none
+		}
 	case v.Gone:
 		v.Read, v.Gone = 0, false // nobody knows any more
 	}

@@ -169,7 +169,8 @@ func (s *Snapshot) placed(g *Group, v *Version) bool {
 // groupPlaced is placed for a group among the groups, which documents alone can tell.
 func (s *Snapshot) groupPlaced(g *Group) bool {
 	younger := func(v Version) bool { return v.Read > s.read }
-	return g.laid().document != nil || !slices.ContainsFunc(g.versions, younger)
+	named := func(v Version) bool { return g.over == nil || v.named > 0 }
+	return g.laid().document != nil && slices.ContainsFunc(g.versions, named) || !slices.ContainsFunc(g.versions, younger)
 }
 
 // settled reports whether no answer that rests on g lacks anything.
