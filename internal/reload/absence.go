@@ -40,7 +40,7 @@ func (r *Reloader) noteFailure(err error) {
 func (r *Reloader) decide(f *flight, known, proven bool) snapshot.Found {
 	failed := r.failed.Load()
 	doubted := known && failed != nil && time.Since(failed.since) <= doubtFor
-	_, listed := r.Snapshot().Listed(f.read)
+	_, listed := r.Snapshot().Document().Listed(f.read)
 	peers := listed && r.Snapshot().Aggregated() && discovery.MayBeOfPeer(f.read.Group)
 	if doubted && failed.document == nil {
 		discovery.Sleep(f.ctx, doubtAfter)
@@ -56,7 +56,7 @@ func (r *Reloader) decide(f *flight, known, proven bool) snapshot.Found {
 	if doubted { // unless it has failed again
 		r.failed.CompareAndSwap(failed, &doubt{failed.since, r.Snapshot().Document()})
 	}
-	version, listed := r.Snapshot().Listed(f.read)
+	version, listed := r.Snapshot().Document().Listed(f.read)
 	switch {
 	case !proven && r.client.SendsAuditIDs():
 		return snapshot.Found{Err: discovery.Undecided(f.read, errNotAudited)}
@@ -76,11 +76,11 @@ type doubt struct {
 
 // decides reports whether the document does not list what a read is for: then a 404 is believed.
 func (d *doubt) decides(read snapshot.Read) bool {
-	if d == nil || d.document == nil {
+	if d.document == nil {
 		return false
 	}
-	g := d.document.Group(read.Group)
-	return g == nil || read.Part == snapshot.PartVersion && g.Version(read.Version) == nil
+	_, listed := d.document.Listed(read)
+	return !listed
 }
 
 var (

@@ -119,5 +119,19 @@ func (d *Document) Next(groups []*Group, aggregated bool) *Document {
 	return &Document{indexed(groups, d.index), aggregated}
 }
 
+// Listed returns what the document has of the version that a read is for, and whether it lists that, or the
+// group that a read of a list is for. d may be nil.
+func (d *Document) Listed(r Read) (v *Version, ok bool) {
+	if d == nil {
+		return nil, false
+	}
+	g := d.Group(r.Group)
+	if r.Part == PartList {
+		return nil, g != nil
+	}
+	v = g.Version(r.Version)
+	return v, v != nil
+}
+
 // Groups returns the groups in server order. The caller must not change them.
 func (d *Document) Groups() []*Group { return d.groups }

@@ -70,20 +70,6 @@ func (s *Snapshot) Serves(group, version string) bool {
 	return v != nil && !v.Gone
 }
 
-// Listed reports whether the document has what a read is about, and returns what it says of a
-// version.
-func (s *Snapshot) Listed(r Read) (v *Version, ok bool) {
-	if s.doc == nil {
-		return nil, false
-	}
-	g := s.doc.Group(r.Group)
-	if r.Part == PartList {
-		return nil, g != nil
-	}
-	v = g.Version(r.Version)
-	return v, v != nil
-}
-
 // KindsAt returns the kinds that are known to have exactly that resource.
 func (s *Snapshot) KindsAt(at schema.GroupVersionResource) (kinds []string) {
 	for _, r := range s.Group(at.Group).Version(at.Version).table().all() {
