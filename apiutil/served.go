@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
+	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -27,6 +28,39 @@ import (
 func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.GroupVersionKind) error {
 	_, err := m.awaitServed(ctx, gvks)
 	return err
+}
+
+// IsServed reports whether the server serves a kind: what a program asks once, when it starts, to decide
+// which controllers it has. For a kind without a version, any version will do.
+//
+// False means that a read which began after the call has found that the kind is not served; NegativeTTL does
+// not apply. So a CustomResourceDefinition that is not Established yet is false. An outage is an error, and
+// so is all that keeps the mapper from finding out. True may be as old as any lookup's answer, and costs no
+// request if the kind is known. IsServed waits for the server until ctx ends.
+//
+// The answer is that of a moment: the kind may come a second later, and go. WaitForKinds waits for it,
+// RunWhileServed and the package latekinds follow it.
+func (m *DynamicRESTMapper) IsServed(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	defer m.noteUse()
+	q, find := lookupOf(gvk)
+	found := m.reloader.Lookup(ctx, q, find)
+	known, _ := find(found.Snapshot)
+	switch {
+	case known && (found.Err == nil || ctx.Err() == nil):
+		return true, nil
+	case found.Err != nil || len(found.Failed) > 0:
+		return false, lookupError(q, found.Failed, found.Err)
+	}
+	return false, nil
+}
+
+// lookupOf returns the lookup of a kind, in its version or in any.
+func lookupOf(gvk schema.GroupVersionKind) (snapshot.Query, reload.Finder) {
+	versions := []string{gvk.Version}
+	return snapshot.KindQuery(gvk.GroupKind(), versions), func(s *snapshot.Snapshot) (known, current bool) {
+		_, current, err := s.RESTMapping(gvk.GroupKind(), versions)
+		return err == nil, current
+	}
 }
 
 // awaitServed is WaitForKinds. It returns the mappings with which it found the
@@ -69,12 +103,8 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 func (m *DynamicRESTMapper) ask(ctx context.Context, began snapshot.Tick, gvks []schema.GroupVersionKind) error {
 	var errs []error
 	for _, gvk := range gvks {
-		versions := []string{gvk.Version}
-		q := snapshot.KindQuery(gvk.GroupKind(), versions)
-		found := m.reloader.LookupSince(ctx, began, q, func(s *snapshot.Snapshot) (known, current bool) {
-			_, current, err := s.RESTMapping(gvk.GroupKind(), versions)
-			return err == nil, current
-		})
+		q, find := lookupOf(gvk)
+		found := m.reloader.LookupSince(ctx, began, q, find)
 		if found.Err != nil || len(found.Failed) > 0 {
 			errs = append(errs, lookupError(q, found.Failed, found.Err))
 		}

@@ -78,6 +78,7 @@ type Mapper interface {
 	meta.ResettableRESTMapper
 	RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error)
 	RunWhileServed(ctx context.Context, run func(context.Context) error, gvks ...schema.GroupVersionKind) error
+	IsServed(ctx context.Context, gvk schema.GroupVersionKind) (bool, error)
 }
 
 // Add adds a controller to the program's manager. Each time that the kinds have come, it calls
@@ -101,9 +102,7 @@ func Add(mgr manager.Manager, opts Options, setup func(manager.Manager) error) e
 	}
 	mapper := waits(mgr.GetRESTMapper())
 	if mapper == nil {
-		return fmt.Errorf("latekinds: the manager's RESTMapper (%T) can't wait for the kinds of controller %q; "+
-			"set Options.MapperProvider of the manager to apiutil.DynamicRESTMapperProvider, or use the fork of controller-runtime",
-			mgr.GetRESTMapper(), opts.Name)
+		return cannotWait(mgr.GetRESTMapper(), fmt.Sprintf("the kinds of controller %q", opts.Name))
 	}
 	if opts.NeedLeaderElection == nil {
 		opts.NeedLeaderElection = mgr.GetControllerOptions().NeedLeaderElection
@@ -121,6 +120,11 @@ func Add(mgr manager.Manager, opts Options, setup func(manager.Manager) error) e
 		release()
 	}
 	return err
+}
+
+func cannotWait(mapper meta.RESTMapper, what string) error {
+	return fmt.Errorf("latekinds: the manager's RESTMapper (%T) can't wait for %s; "+
+		"set Options.MapperProvider of the manager to apiutil.DynamicRESTMapperProvider, or use the fork of controller-runtime", mapper, what)
 }
 
 // mostWrappers is how many mappers may wrap one another. A mapper that says that it wraps itself has
