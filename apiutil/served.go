@@ -71,7 +71,8 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 	asks, cancel := context.WithCancel(ctx)
 	defer cancel()
 	began, backoff, due := m.reloader.Now(), pollBackoff(), time.After(0) // began: when the server was last asked
-	asked := make(chan error, 1)
+	age := time.Duration(0)                                               // of answers that others have got and that will do
+	asked := make(chan answered, 1)
 	var err error // why the server could not be asked the last time, or nil
 	for {
 		changed := m.reloader.Changed()
@@ -84,32 +85,53 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 		}
 		select {
 		case <-due:
-			began = m.reloader.Now()
 			asking.Add(1)
-			go func(began snapshot.Tick) {
+			go func(age time.Duration) {
 				defer asking.Done()
-				asked <- m.ask(asks, began, gvks)
-			}(began)
-		case err = <-asked:
-			due = time.After(backoff.Step())
+				asked <- m.ask(asks, age, gvks)
+			}(age)
+		case a := <-asked:
+			began, err, age = a.began, a.err, backoff.Step()
+			due = m.due(age)
 		case <-changed:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// ask makes the reads that show whether the kinds are served since began. The results are in the
-// snapshot afterwards. This is no lookup, so NegativeTTL does not apply.
-func (m *DynamicRESTMapper) ask(ctx context.Context, began snapshot.Tick, gvks []schema.GroupVersionKind) error {
+// answered is when what was asked began to be read, and why it could not be.
+type answered struct {
+	began snapshot.Tick
+	err   error
+}
+
+// ask makes the reads that show whether the kinds are served, or takes those that others have made no longer than
+// age ago. The results are in the snapshot afterwards. This is no lookup, so NegativeTTL does not apply.
+func (m *DynamicRESTMapper) ask(ctx context.Context, age time.Duration, gvks []schema.GroupVersionKind) answered {
+	all := answered{began: m.reloader.Now()}
 	var errs []error
 	for _, gvk := range gvks {
 		q, find := lookupOf(gvk)
-		found := m.reloader.LookupSince(ctx, began, q, find)
-		if found.Err != nil || len(found.Failed) > 0 {
-			errs = append(errs, lookupError(q, found.Failed, found.Err))
+		ask := func(ctx context.Context, began snapshot.Tick) error {
+			found := m.reloader.LookupSince(ctx, began, q, find)
+			if found.Err != nil || len(found.Failed) > 0 {
+				return lookupError(q, found.Failed, found.Err)
+			}
+			return nil
 		}
+		if age == 0 {
+			errs = append(errs, ask(ctx, all.began))
+			continue
+		}
+		about := question{GroupVersionKind: gvk}
+		if known, _ := find(m.reloader.Snapshot()); !known && gvk.Version != "" {
+			about.Kind = "" // its path tells of all
+		}
+		began, err := m.shared(ctx, age, about, ask)
+		all.began, errs = min(all.began, began), append(errs, err)
 	}
-	return errors.Join(errs...)
+	all.err = errors.Join(errs...)
+	return all
 }
 
 // mappingsSince returns the mappings of those kinds that are served as a read has found
@@ -210,30 +232,31 @@ func (m *DynamicRESTMapper) runOnce(ctx context.Context, run func(context.Contex
 }
 
 // awaitGone returns when two live reads have confirmed that a version no longer serves its
-// mappings, or when ctx ends. It reads the version every mostPoll, because a kind of an
-// APIService may go without an event, and without a word in the document.
+// mappings, or when ctx ends. The version is read every mostPoll, once for all, because a kind of
+// an APIService may go without an event, and without a word in the document.
 func (m *DynamicRESTMapper) awaitGone(ctx context.Context, gv schema.GroupVersion, mappings []meta.RESTMapping) {
-	backoff, due := pollBackoff(), time.After(mostPoll)
+	live := question{GroupVersionKind: gv.WithKind(""), live: true}
+	backoff, due := pollBackoff(), m.due(mostPoll)
 	for ctx.Err() == nil {
 		changed := m.reloader.Changed()
-		still := stillServed(m.reloader.Snapshot(), mappings)
-		if still {
+		if stillServed(m.reloader.Snapshot(), mappings) {
 			backoff = pollBackoff()
 			select {
 			case <-due:
+				_, _ = m.shared(ctx, mostPoll, live, func(ctx context.Context, _ snapshot.Tick) error {
+					_, err := m.reloader.ReadLive(ctx, gv)
+					return err
+				})
+				due = m.due(mostPoll)
 			case <-changed:
-				continue
 			case <-ctx.Done():
-				return
 			}
+			continue
 		}
 		if m.reloader.Absent(ctx, gv, func(s *snapshot.Snapshot) bool { return stillServed(s, mappings) }) {
 			return
 		}
-		if !still {
-			pause(ctx, backoff.Step())
-		}
-		due = time.After(mostPoll)
+		pause(ctx, backoff.Step())
 	}
 }
 
