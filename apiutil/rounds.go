@@ -13,19 +13,13 @@ import (
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
-// rounds make those who wait for kinds share what they ask the server. In a round the document is read once, if it is
-// needed, and each question is asked once. A round begins when somebody is due whose last question was asked
-// before the present one, so for those who wait long there is one each mostPoll.
+// rounds make those who wait for kinds share what they ask the server: in a round the document is read once, and
+// each question is asked once. For those who wait long there is a round each mostPoll.
 type rounds struct {
-	mu  sync.Mutex // held for a moment only
-	now *round     // nil: none yet
-}
-
-// round is what was asked since it began.
-type round struct {
-	began     snapshot.Tick
-	at        time.Time
-	questions map[question]*asked // rounds.mu guards it
+	mu        sync.Mutex    // held for a moment only; guards the rest
+	began     snapshot.Tick // the reads of the present round are younger
+	at        time.Time     // when it began; zero: never
+	questions map[question]*asked
 }
 
 // question is what is asked: whether a kind is served, or, without a kind, those of a version that are not known;
@@ -35,38 +29,39 @@ type question struct {
 	live bool
 }
 
-// asked is a question that was asked.
+// asked is a question that was asked in the present round.
 type asked struct {
-	done chan struct{}
-	err  error // why it could not be answered, or nil; written before done is closed
+	began snapshot.Tick
+	done  chan struct{}
+	err   error // why it could not be answered, or nil; written before done is closed
 }
 
-// shared asks a question in the present round, or, if that is older than age, in the next. It returns the tick after which
-// the reads of the round began. It waits for the answer until ctx ends; the reads go on by themselves, for as long
-// as RequestTimeout allows.
+// shared asks a question in the present round, or, if that is older than age, in the next. The reads of its answer
+// began after the tick that it returns. It waits until ctx ends; the reads go on for others.
 func (m *DynamicRESTMapper) shared(ctx context.Context, age time.Duration, q question, ask func(context.Context, snapshot.Tick) error) (snapshot.Tick, error) {
-	m.rounds.mu.Lock()
-	r := m.rounds.now
-	if r == nil || time.Since(r.at) >= age {
-		r = &round{began: m.reloader.Now(), at: time.Now(), questions: map[question]*asked{}}
-		m.rounds.now = r
-	}
-	a := r.questions[q]
-	if a == nil {
-		a = &asked{done: make(chan struct{})}
-		r.questions[q] = a
-		go func() {
-			defer close(a.done)
-			a.err = ask(context.WithoutCancel(ctx), r.began)
-		}()
-	}
-	m.rounds.mu.Unlock()
+	a := m.rounds.join(m.reloader.Now(), age, q, func(a *asked) {
+		defer close(a.done)
+		a.err = ask(context.WithoutCancel(ctx), a.began)
+	})
 	select {
 	case <-a.done:
-		return r.began, a.err
+		return a.began, a.err
 	case <-ctx.Done():
-		return r.began, discovery.Cause(ctx)
+		return a.began, discovery.Cause(ctx)
 	}
+}
+
+func (r *rounds) join(now snapshot.Tick, age time.Duration, q question, ask func(*asked)) *asked {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.at) >= age {
+		r.began, r.at, r.questions = now, time.Now(), map[question]*asked{}
+	}
+	if r.questions[q] == nil {
+		r.questions[q] = &asked{began: r.began, done: make(chan struct{})}
+		go ask(r.questions[q])
+	}
+	return r.questions[q]
 }
 
 // due returns when to ask again: after a step of pollBackoff, or, when that is as long as it gets and all watches for

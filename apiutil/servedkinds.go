@@ -3,7 +3,6 @@
 package apiutil
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -32,13 +31,13 @@ type ServedAPIs struct {
 //
 // It sends no request if all that is served is known and current, as for any lookup. Otherwise it reads the server
 // first, until ctx ends. If that fails, or single versions can't be read, it returns what is known of the rest
-// together with an error; of versions it is an *ErrResourceDiscoveryFailed. What it returns belongs to the caller.
-// The mapper keeps nothing of it: a kind takes about 200 bytes, of what its server may have at most in
-// MaxResponseBytes.
+// together with an error; of versions that is an *ErrResourceDiscoveryFailed. What it returns belongs to the caller,
+// and the mapper keeps nothing of it. It takes some 300 bytes a kind.
 func (m *DynamicRESTMapper) Served(ctx context.Context, kinds ...string) (ServedAPIs, error) {
-	some := cmp.Or(m.reloader.Snapshot().SomeResource(), "pods")
-	_, err := m.ResourcesForWithContext(ctx, schema.GroupVersionResource{Resource: some})
-	if meta.IsNoMatchError(err) { // then all was read
+	some := "pods"
+	m.reloader.Snapshot().KindsWhere(func(r *snapshot.Resource) bool { some = r.Name; return false })
+	_, err := m.ResourcesForWithContext(ctx, schema.GroupVersionResource{Resource: some}) // current only if all groups are
+	if meta.IsNoMatchError(err) {                                                         // then all was read
 		err = nil
 	}
 	s := m.reloader.Snapshot()
@@ -74,42 +73,36 @@ func failedVersions(s *snapshot.Snapshot) ErrResourceDiscoveryFailed {
 func (m *DynamicRESTMapper) NoMatchHint(err error) string {
 	var kind *meta.NoKindMatchError
 	var resource *meta.NoResourceMatchError
-	var named func(*snapshot.Resource) bool
-	switch {
-	case errors.As(err, &kind):
-		named = func(r *snapshot.Resource) bool { return strings.EqualFold(r.Kind, kind.GroupKind.Kind) }
-	case errors.As(err, &resource):
-		name := strings.ToLower(resource.PartialResource.Resource)
-		named = func(r *snapshot.Resource) bool { return r.Name == name || r.Singular == name }
-	default:
-		return ""
-	}
-	var names []string
-	places := map[string][]string{}
-	for _, k := range m.reloader.Snapshot().KindsWhere(named) {
-		gvk := k.Mapping.GroupVersionKind
-		if places[gvk.Kind] == nil {
-			names = append(names, gvk.Kind)
+	var places []string
+	last := ""
+	for _, k := range m.reloader.Snapshot().KindsWhere(func(r *snapshot.Resource) bool {
+		if errors.As(err, &kind) {
+			return strings.EqualFold(r.Kind, kind.GroupKind.Kind)
 		}
-		places[gvk.Kind] = append(places[gvk.Kind], gvk.GroupVersion().String())
+		return errors.As(err, &resource) && strings.EqualFold(r.Name, resource.PartialResource.Resource)
+	}) {
+		gvk := k.Mapping.GroupVersionKind
+		place := gvk.GroupVersion().String()
+		if gvk.Kind != last { // the case may differ, or, of a resource, all
+			place = gvk.Kind + ": " + place
+		}
+		last, places = gvk.Kind, append(places, place)
 	}
-	for i, name := range names {
-		names[i] = name + ": " + strings.Join(shortened(places[name]), ", ")
-	}
-	return strings.Join(shortened(names), "; ")
+	return strings.Join(shortened(places), ", ")
 }
 
 // tellNoMatch tells of a lookup that found nothing. Only reports call it.
 func (m *DynamicRESTMapper) tellNoMatch(q snapshot.Query, err error) {
-	hint := m.NoMatchHint(err)
+	hint, text, now := m.NoMatchHint(err), err.Error(), m.reloader.Snapshot().Generation()
 	m.tell(levelReads, "looked up what is not served", "group", q.Group, "versions", q.Versions, sought(q), q.Name, "servedAs", hint)
-	if now := m.reloader.Snapshot().Generation(); m.hinted.generation != now || len(m.hinted.told) >= mostHints {
-		m.hinted.generation, m.hinted.told = now, map[string]bool{}
+	if hint == "" || m.hinted[text] == now {
+		return
 	}
-	if text := err.Error(); hint != "" && !m.hinted.told[text] {
-		m.hinted.told[text] = true
-		m.logger().V(levelHints).Info("looked up a kind where it is not served", "error", text, "servedAs", hint)
+	if m.hinted == nil || len(m.hinted) >= mostHints {
+		m.hinted = map[string]uint64{}
 	}
+	m.hinted[text] = now
+	m.logger().V(levelHints).Info("looked up a kind where it is not served", "error", text, "servedAs", hint)
 }
 
 const (
