@@ -24,7 +24,8 @@ import (
 // after the call has found. If ctx ends first, it returns an error that wraps the cause.
 // For a kind without a version, any version will do. WaitForKinds rechecks when the mapper
 // learns of a change. It also asks the server itself, whatever Start does: at once, then
-// after a second, and in the end every 30 seconds.
+// after a second, and in the end every 30 seconds, or every minute while the watches of
+// WatchAPIs are open. All who wait share what they ask.
 func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.GroupVersionKind) error {
 	_, err := m.awaitServed(ctx, gvks)
 	return err
@@ -33,23 +34,24 @@ func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.Gro
 // IsServed reports whether the server serves a kind: what a program asks once, when it starts, to decide
 // which controllers it has. For a kind without a version, any version will do.
 //
-// False means that a read which began after the call has found that the kind is not served; NegativeTTL does
-// not apply. So a CustomResourceDefinition that is not Established yet is false. An outage is an error, and
-// so is all that keeps the mapper from finding out. True may be as old as any lookup's answer, and costs no
-// request if the kind is known. IsServed waits for the server until ctx ends.
+// The answer is that of a read which began after the call, of two requests mostly. A CustomResourceDefinition
+// that is not Established yet is not served. In an outage, and if anything else keeps the mapper from finding out,
+// IsServed returns an error, for which meta.IsNoMatchError is false. It waits for the server until ctx ends.
 //
 // The answer is that of a moment: the kind may come a second later, and go. WaitForKinds waits for it,
 // RunWhileServed and the package latekinds follow it.
 func (m *DynamicRESTMapper) IsServed(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
 	defer m.noteUse()
 	q, find := lookupOf(gvk)
-	found := m.reloader.Lookup(ctx, q, find)
-	known, _ := find(found.Snapshot)
+	found := m.reloader.LookupSince(ctx, m.reloader.Now(), q, find)
+	known, current := find(found.Snapshot)
 	switch {
-	case known && (found.Err == nil || ctx.Err() == nil):
+	case current:
 		return true, nil
 	case found.Err != nil || len(found.Failed) > 0:
 		return false, lookupError(q, found.Failed, found.Err)
+	case known:
+		return false, lookupError(q, nil, errors.New("it was served, and no read confirms that"))
 	}
 	return false, nil
 }

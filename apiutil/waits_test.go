@@ -114,3 +114,32 @@ func TestRunsShareTheirReads(t *testing.T) {
 		}
 	})
 }
+
+// While the watches are open, those who wait ask half as often by themselves.
+func TestWaitsAskLessBesideWatches(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newServer(fakeapi.Aggregated())
+		watches := newWatchServer(server)
+		m := newMapperThrough(t, server, watches, apiutil.DynamicRESTMapperOptions{WatchAPIs: true})
+		stop := startMapper(t, m)
+		ctx, cancel := context.WithCancel(context.Background())
+		returned := make(chan error)
+		for _, gvk := range many("", "v1", "Late") {
+			go func() { returned <- m.WaitForKinds(ctx, gvk) }()
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(2 * time.Minute)
+		server.TakeRequests()
+		time.Sleep(time.Hour)
+		n := len(server.TakeRequests())
+		t.Logf("%d requests an hour, watching: %t", n, m.Status().Watching)
+		if n > 60*(2+20)+60 || n < 100 {
+			t.Errorf("%d requests an hour", n)
+		}
+		cancel()
+		for range 20 {
+			<-returned
+		}
+		stop()
+	})
+}

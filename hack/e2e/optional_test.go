@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,17 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/fresh"
+	"github.com/freshmapper/freshmapper/manager/latekinds"
 )
 
 // gadget is the kind that the operators of TestOptionalWatch can do without.
@@ -131,6 +143,52 @@ type optional struct {
 	args          []string
 	probes        string
 	seen          int // lines of its log
+}
+
+// TestOptionalForbidden has a kind that is served and that the program may not list: the controller fails, as with
+// any watch. While the same kind is absent it starts.
+func TestOptionalForbidden(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, cfg := startServer(ctx, t)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return forbids{next} })
+	for name, newManager := range map[string]func(*rest.Config, manager.Options) (manager.Manager, error){"fresh": fresh.NewManager, "provider": ctrl.NewManager} {
+		for _, served := range []bool{false, true} {
+			if served {
+				must(t, s.Install(ctx, gadget))
+			}
+			options := manager.Options{MapperProvider: apiutil.NewDynamicRESTMapper, Metrics: server.Options{BindAddress: "0"}}
+			options.Controller.SkipNameValidation, options.Controller.CacheSyncTimeout = ptr.To(true), 3*time.Second
+			mgr, err := newManager(cfg, options)
+			must(t, err)
+			obj := &unstructured.Unstructured{}
+			obj.SetGroupVersionKind(schema.GroupVersionKind{Group: gadget.Group, Version: "v1", Kind: gadget.Kind})
+			must(t, ctrl.NewControllerManagedBy(mgr).Named("optional").
+				WatchesRawSource(latekinds.Kind(mgr, obj, &handler.TypedEnqueueRequestForObject[*unstructured.Unstructured]{})).Complete(&seen{}))
+			running, cancel := context.WithTimeout(ctx, 8*time.Second)
+			err = mgr.Start(running)
+			cancel()
+			if failed := err != nil && strings.Contains(err.Error(), "timed out waiting for cache to be synced"); failed != served {
+				t.Errorf("%s, served %t: the manager ended with %v", name, served, err)
+			}
+		}
+		must(t, s.Uninstall(ctx, gadget))
+	}
+}
+
+// forbids forbids what is below the group of gadgets.
+type forbids struct{ next http.RoundTripper }
+
+func (f forbids) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(req.URL.Path, "/gadgets") {
+		return f.next.RoundTrip(req)
+	}
+	answer := httptest.NewRecorder()
+	answer.Header().Set("Content-Type", "application/json")
+	answer.Header().Set("Audit-Id", "1")
+	answer.WriteHeader(http.StatusForbidden)
+	_, _ = answer.WriteString(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+	return answer.Result(), nil
 }
 
 // with returns the lines of the log whose message begins with a text.

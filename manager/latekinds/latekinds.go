@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package latekinds runs controllers for kinds that may not be served yet. A controller
-// starts when its kinds are served, stops when one of them goes or comes back with another
-// scope or resource name, and starts again. The program never exits, and nothing polls.
+// Package latekinds is for controllers of kinds that may not be served. The program never exits.
 //
-// Give your SetupWithManager to [Add], instead of calling it:
+// [Kind] is one optional watch of a controller that runs anyway: source.Kind for a kind that may come and go.
+//
+// [Add] is for a controller that runs only while all its kinds are served. It starts when they are,
+// stops when one of them goes or comes back with another scope or resource name, and starts again.
+// Give your SetupWithManager to it, instead of calling it:
 //
 //	err := latekinds.Add(mgr, latekinds.Options{
 //		Name:  "widget",

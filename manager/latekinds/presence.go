@@ -155,7 +155,8 @@ func (p *presence) follow(ctx context.Context) {
 
 // decide finds out whether the kind is absent, until the first session begins.
 func (p *presence) decide(ctx context.Context) {
-	for decided := false; !decided && ctx.Err() == nil; sleep(ctx, time.Second) {
+	decided := false
+	for wait := time.Second; !decided && ctx.Err() == nil; wait = min(2*wait, longestWait) {
 		served, err := p.mapper.IsServed(ctx, p.gvk)
 		absent := err == nil && !served
 		p.set(func() {
@@ -164,10 +165,15 @@ func (p *presence) decide(ctx context.Context) {
 		})
 		if decided && absent {
 			p.log.Info("Waiting for an optional kind to be served")
-			return
+		}
+		if !decided {
+			sleep(ctx, wait)
 		}
 	}
 }
+
+// longestWait is how long decide waits at most before it asks again, in an outage.
+const longestWait = 16 * time.Second
 
 // alone is a session in a cache that does not follow its kinds: informer and session end together.
 func (p *presence) alone(served context.Context) {
