@@ -14,14 +14,20 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/fresh"
@@ -143,6 +149,52 @@ type optional struct {
 	args          []string
 	probes        string
 	seen          int // lines of its log
+}
+
+// TestOptionalRestored restores a cluster from an empty backup: kind and objects go, and no watch tells of it. Those
+// who watch are told of deletes, and the cache has nothing.
+func TestOptionalRestored(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, cfg := startServer(ctx, t)
+	must(t, s.Install(ctx, gadget), s.Make(ctx, gadget, "before", nil))
+	deleted, reconciled, caches := map[string]*seen{}, map[string]*seen{}, map[string]cache.Cache{}
+	for name, newManager := range map[string]func(*rest.Config, manager.Options) (manager.Manager, error){"fresh": fresh.NewManager, "provider": ctrl.NewManager} {
+		options := manager.Options{MapperProvider: apiutil.NewDynamicRESTMapper, Metrics: server.Options{BindAddress: "0"}}
+		options.Controller.SkipNameValidation = ptr.To(true)
+		mgr, err := newManager(cfg, options)
+		must(t, err)
+		gone, there := &seen{}, &seen{}
+		deleted[name], reconciled[name], caches[name] = gone, there, mgr.GetCache()
+		whole := &unstructured.Unstructured{}
+		whole.SetGroupVersionKind(schema.GroupVersionKind{Group: gadget.Group, Version: "v1", Kind: gadget.Kind})
+		must(t, ctrl.NewControllerManagedBy(mgr).Named("optional").WatchesRawSource(latekinds.Kind(mgr, whole, handler.TypedFuncs[*unstructured.Unstructured, reconcile.Request]{
+			CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*unstructured.Unstructured], _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+				_, _ = there.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
+			},
+			DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*unstructured.Unstructured], _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+				_, _ = gone.Reconcile(ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
+			},
+		})).Complete(&seen{}))
+		run(t, mgr)
+		eventually(t, within, name+" is told of the object", func() bool { return there.took("before") })
+	}
+	must(t, s.Empty(ctx))
+	for name, gone := range deleted {
+		took := eventually(t, 2*time.Minute, name+" is told that it is deleted", func() bool { return gone.took("before") })
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: gadget.Group, Version: "v1", Kind: "GadgetList"})
+		eventually(t, within, name+" reads nothing", func() bool {
+			err := caches[name].List(ctx, list)
+			return meta.IsNoMatchError(err) || err == nil && len(list.Items) == 0
+		})
+		t.Logf("%s: told after %v", name, took.Round(time.Second))
+	}
+	cluster := Kind{Group: gadget.Group, Kind: gadget.Kind, Versions: gadget.Versions, Cluster: true}
+	must(t, s.Install(ctx, cluster), s.Make(ctx, cluster, "after", nil))
+	for name, there := range reconciled {
+		eventually(t, time.Minute, name+" is told of the new object", func() bool { return there.took("after") })
+	}
 }
 
 // TestOptionalForbidden has a kind that is served and that the program may not list: the controller fails, as with
