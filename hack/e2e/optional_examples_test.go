@@ -34,6 +34,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -53,7 +54,7 @@ func TestOptionalOwned(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, cfg := startServer(ctx, t)
-	mgr := freshManager(t, cfg, manager.Options{Scheme: withWidgets(t)})
+	mgr := freshManager(t, cfg, manager.Options{Scheme: withWidgets(t), Controller: config.Controller{EnableWarmup: ptr.To(true)}})
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner", Namespace: metav1.NamespaceDefault}}
 	must(t, s.Client.Create(ctx, owner))
 	r := &seen{}
