@@ -56,7 +56,7 @@ type presences struct {
 	all map[cache.Cache]map[of]*presence
 }
 
-var known = presences{all: map[cache.Cache]map[of]*presence{}} //nolint:gochecknoglobals // Sources of one cache have nothing else in common.
+var known = presences{all: map[cache.Cache]map[of]*presence{}} // sources of one cache have nothing else in common
 
 // enter returns the presence for a source that starts with ctx. The source calls leave once.
 func enter(ctx context.Context, in cache.Cache, mapper Mapper, obj client.Object, gvk schema.GroupVersionKind) *presence {
@@ -253,7 +253,7 @@ func (p *presence) join(ctx context.Context, after *session) *session {
 }
 
 // absentGauge returns the gauge, and registers it when it is first needed.
-var absentGauge = sync.OnceValue(func() *prometheus.GaugeVec { //nolint:gochecknoglobals // as all metrics of controller-runtime are
+var absentGauge = sync.OnceValue(func() *prometheus.GaugeVec { // as all metrics of controller-runtime are
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Subsystem: "controller_runtime_late_kinds", Name: "absent",
 		Help: "In how many caches an optional kind is absent that a controller would watch.",
