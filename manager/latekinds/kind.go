@@ -146,7 +146,7 @@ func (s *Source[object, request]) watch(ctx context.Context, w *watching, at *se
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(at.ctx, cancel)()
-	for running.Err() == nil {
+	for wait := time.Second; running.Err() == nil; wait = min(2*wait, longestWait) {
 		err := s.begin(running, at, g)
 		switch {
 		case running.Err() != nil:
@@ -157,7 +157,7 @@ func (s *Source[object, request]) watch(ctx context.Context, w *watching, at *se
 		default:
 			w.failed.Store(&err)
 			log.FromContext(ctx).WithName("latekinds").Error(err, "An optional kind cannot be watched, and is tried again", "source", s.String())
-			sleep(running, time.Second)
+			sleep(running, wait)
 		}
 	}
 	w.listed.Store(false)

@@ -172,7 +172,7 @@ func (p *presence) decide(ctx context.Context) {
 	}
 }
 
-// longestWait is how long decide waits at most before it asks again, in an outage.
+// longestWait is the longest pause between two tries of what has failed.
 const longestWait = 16 * time.Second
 
 // alone is a session in a cache that does not follow its kinds: informer and session end together.
