@@ -195,3 +195,48 @@ func ExampleFleet_For() {
 	// Output:
 	// requests: 2
 }
+
+// What a program asks when it starts, to decide which controllers it has.
+func ExampleDynamicRESTMapper_IsServed() {
+	server := fakeapi.New(widgets)
+	mapper := exampleMapper(server, apiutil.DynamicRESTMapperOptions{})
+	for _, kind := range []schema.GroupKind{widget, gadget} {
+		served, err := mapper.IsServed(context.Background(), kind.WithVersion("v1"))
+		fmt.Println(kind.Kind, served, err)
+	}
+	server.SetFault(fakeapi.All(), fakeapi.Status(503, 0)) // an outage is no absence
+	served, err := mapper.IsServed(context.Background(), widget.WithVersion("v1"))
+	fmt.Println(widget.Kind, served, err != nil)
+
+	// Output:
+	// Widget true <nil>
+	// Gadget false <nil>
+	// Widget false true
+}
+
+// A kind of which only the name is known.
+func ExampleDynamicRESTMapper_Served() {
+	server := fakeapi.New(widgets, fakeapi.Group{Name: "example.org", Versions: exampleGroup(false, "Widget").Versions})
+	all, err := exampleMapper(server, apiutil.DynamicRESTMapperOptions{}).Served(context.Background(), "widget")
+	for _, kind := range all.Kinds {
+		fmt.Println(kind.Mapping.GroupVersionKind, kind.Mapping.Scope.Name())
+	}
+	fmt.Println(err)
+
+	// Output:
+	// example.com/v1, Kind=Widget namespace
+	// example.org/v1, Kind=Widget root
+	// <nil>
+}
+
+// Where a kind is that was not found.
+func ExampleDynamicRESTMapper_NoMatchHint() {
+	mapper := exampleMapper(fakeapi.New(widgets), apiutil.DynamicRESTMapperOptions{})
+	_, err := mapper.RESTMapping(widget, "v2")
+	fmt.Println(err)
+	fmt.Println(mapper.NoMatchHint(err))
+
+	// Output:
+	// no matches for kind "Widget" in version "example.com/v2"
+	// Widget: example.com/v1
+}

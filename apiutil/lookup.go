@@ -34,10 +34,8 @@ func recheck[T any](
 ) (T, error) {
 	defer m.noteUse()
 	answer, err := read(ctx, m, q, find)
-	if meta.IsNoMatchError(err) && (m.recent.Load() != nil || m.options.Logger.V(levelReads).Enabled()) {
-		m.reports.Add(func() {
-			m.tell(levelReads, "looked up what is not served", "group", q.Group, "versions", q.Versions, sought(q), q.Name)
-		})
+	if meta.IsNoMatchError(err) && (m.recent.Load() != nil || m.options.Logger.V(levelHints).Enabled()) {
+		m.reports.Add(func() { m.tellNoMatch(q, err) })
 	}
 	return answer, err
 }

@@ -49,6 +49,9 @@ type DynamicRESTMapper struct {
 	warned    bool                              // that nobody has called Start; likewise
 	recent    atomic.Pointer[map[string][]line] // of the log, by message; nil without a debug page; only reports replace it
 
+	rounds rounds            // of those who wait for kinds
+	hinted map[string]uint64 // the generation in which the log last had a hint, by error; only reports use it
+
 	member *member // nil unless a Fleet made it; set before anybody else has the mapper
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/freshmapper/freshmapper/internal/discovery"
 	"github.com/freshmapper/freshmapper/internal/follow"
+	"github.com/freshmapper/freshmapper/internal/reload"
 	"github.com/freshmapper/freshmapper/internal/snapshot"
 )
 
@@ -24,10 +25,45 @@ import (
 // after the call has found. If ctx ends first, it returns an error that wraps the cause.
 // For a kind without a version, any version will do. WaitForKinds rechecks when the mapper
 // learns of a change. It also asks the server itself, whatever Start does: at once, then
-// after a second, and in the end every 30 seconds.
+// after a second, and in the end every 30 seconds, or every minute while the watches of
+// WatchAPIs are open. All who wait share what they ask.
 func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.GroupVersionKind) error {
 	_, err := m.awaitServed(ctx, gvks)
 	return err
+}
+
+// IsServed reports whether the server serves a kind: what a program asks once, when it starts, to decide
+// which controllers it has. For a kind without a version, any version will do.
+//
+// The answer is that of a read which began after the call, of two requests mostly. A CustomResourceDefinition
+// that is not Established yet is not served. In an outage, and if anything else keeps the mapper from finding out,
+// IsServed returns an error, for which meta.IsNoMatchError is false. It waits for the server until ctx ends.
+//
+// The answer is that of a moment: the kind may come a second later, and go. WaitForKinds waits for it,
+// RunWhileServed and the package latekinds follow it.
+func (m *DynamicRESTMapper) IsServed(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	defer m.noteUse()
+	q, find := lookupOf(gvk)
+	found := m.reloader.LookupSince(ctx, m.reloader.Now(), q, find)
+	known, current := find(found.Snapshot)
+	switch {
+	case current:
+		return true, nil
+	case found.Err != nil || len(found.Failed) > 0:
+		return false, lookupError(q, found.Failed, found.Err)
+	case known:
+		return false, lookupError(q, nil, errors.New("it was served, and no read confirms that"))
+	}
+	return false, nil
+}
+
+// lookupOf returns the lookup of a kind, in its version or in any.
+func lookupOf(gvk schema.GroupVersionKind) (snapshot.Query, reload.Finder) {
+	versions := []string{gvk.Version}
+	return snapshot.KindQuery(gvk.GroupKind(), versions), func(s *snapshot.Snapshot) (known, current bool) {
+		_, current, err := s.RESTMapping(gvk.GroupKind(), versions)
+		return err == nil, current
+	}
 }
 
 // awaitServed is WaitForKinds. It returns the mappings with which it found the
@@ -38,7 +74,8 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 	asks, cancel := context.WithCancel(ctx)
 	defer cancel()
 	began, backoff, due := m.reloader.Now(), pollBackoff(), time.After(0) // began: when the server was last asked
-	asked := make(chan error, 1)
+	age := time.Duration(0)                                               // of answers that others have got and that will do
+	asked := make(chan answered, 1)
 	var err error // why the server could not be asked the last time, or nil
 	for {
 		changed := m.reloader.Changed()
@@ -51,36 +88,53 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 		}
 		select {
 		case <-due:
-			began = m.reloader.Now()
 			asking.Add(1)
-			go func(began snapshot.Tick) {
+			go func(age time.Duration) {
 				defer asking.Done()
-				asked <- m.ask(asks, began, gvks)
-			}(began)
-		case err = <-asked:
-			due = time.After(backoff.Step())
+				asked <- m.ask(asks, age, gvks)
+			}(age)
+		case a := <-asked:
+			began, err, age = a.began, a.err, backoff.Step()
+			due = m.due(age)
 		case <-changed:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// ask makes the reads that show whether the kinds are served since began. The results are in the
-// snapshot afterwards. This is no lookup, so NegativeTTL does not apply.
-func (m *DynamicRESTMapper) ask(ctx context.Context, began snapshot.Tick, gvks []schema.GroupVersionKind) error {
+// answered is when what was asked began to be read, and why it could not be.
+type answered struct {
+	began snapshot.Tick
+	err   error
+}
+
+// ask makes the reads that show whether the kinds are served, or takes those that others have made no longer than
+// age ago. The results are in the snapshot afterwards. This is no lookup, so NegativeTTL does not apply.
+func (m *DynamicRESTMapper) ask(ctx context.Context, age time.Duration, gvks []schema.GroupVersionKind) answered {
+	all := answered{began: m.reloader.Now()}
 	var errs []error
 	for _, gvk := range gvks {
-		versions := []string{gvk.Version}
-		q := snapshot.KindQuery(gvk.GroupKind(), versions)
-		found := m.reloader.LookupSince(ctx, began, q, func(s *snapshot.Snapshot) (known, current bool) {
-			_, current, err := s.RESTMapping(gvk.GroupKind(), versions)
-			return err == nil, current
-		})
-		if found.Err != nil || len(found.Failed) > 0 {
-			errs = append(errs, lookupError(q, found.Failed, found.Err))
+		q, find := lookupOf(gvk)
+		ask := func(ctx context.Context, began snapshot.Tick) error {
+			found := m.reloader.LookupSince(ctx, began, q, find)
+			if found.Err != nil || len(found.Failed) > 0 {
+				return lookupError(q, found.Failed, found.Err)
+			}
+			return nil
 		}
+		if age == 0 {
+			errs = append(errs, ask(ctx, all.began))
+			continue
+		}
+		about := question{GroupVersionKind: gvk}
+		if known, _ := find(m.reloader.Snapshot()); !known && gvk.Version != "" {
+			about.Kind = "" // its path tells of all
+		}
+		began, err := m.shared(ctx, age, about, ask)
+		all.began, errs = min(all.began, began), append(errs, err)
 	}
-	return errors.Join(errs...)
+	all.err = errors.Join(errs...)
+	return all
 }
 
 // mappingsSince returns the mappings of those kinds that are served as a read has found
@@ -181,30 +235,31 @@ func (m *DynamicRESTMapper) runOnce(ctx context.Context, run func(context.Contex
 }
 
 // awaitGone returns when two live reads have confirmed that a version no longer serves its
-// mappings, or when ctx ends. It reads the version every mostPoll, because a kind of an
-// APIService may go without an event, and without a word in the document.
+// mappings, or when ctx ends. The version is read every mostPoll, once for all, because a kind of
+// an APIService may go without an event, and without a word in the document.
 func (m *DynamicRESTMapper) awaitGone(ctx context.Context, gv schema.GroupVersion, mappings []meta.RESTMapping) {
-	backoff, due := pollBackoff(), time.After(mostPoll)
+	live := question{GroupVersionKind: gv.WithKind(""), live: true}
+	backoff, due := pollBackoff(), m.due(mostPoll)
 	for ctx.Err() == nil {
 		changed := m.reloader.Changed()
-		still := stillServed(m.reloader.Snapshot(), mappings)
-		if still {
+		if stillServed(m.reloader.Snapshot(), mappings) {
 			backoff = pollBackoff()
 			select {
 			case <-due:
+				_, _ = m.shared(ctx, mostPoll, live, func(ctx context.Context, _ snapshot.Tick) error {
+					_, err := m.reloader.ReadLive(ctx, gv)
+					return err
+				})
+				due = m.due(mostPoll)
 			case <-changed:
-				continue
 			case <-ctx.Done():
-				return
 			}
+			continue
 		}
 		if m.reloader.Absent(ctx, gv, func(s *snapshot.Snapshot) bool { return stillServed(s, mappings) }) {
 			return
 		}
-		if !still {
-			discovery.Sleep(ctx, backoff.Step())
-		}
-		due = time.After(mostPoll)
+		discovery.Sleep(ctx, backoff.Step())
 	}
 }
 

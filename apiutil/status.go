@@ -64,14 +64,6 @@ func errorText(err error) string {
 // Status returns the present status. It takes no lock and sends no request.
 func (m *DynamicRESTMapper) Status() DynamicRESTMapperStatus {
 	s, health := m.reloader.Snapshot(), m.health.Load()
-	failed := map[schema.GroupVersion]error{}
-	for _, g := range s.Groups() {
-		for _, v := range g.Versions() {
-			if v.Err != nil {
-				failed[schema.GroupVersion{Group: g.Name(), Version: v.Name}] = v.Err
-			}
-		}
-	}
 	return DynamicRESTMapperStatus{
 		Generation:          s.Generation(),
 		Groups:              len(s.Groups()),
@@ -81,7 +73,7 @@ func (m *DynamicRESTMapper) Status() DynamicRESTMapperStatus {
 		LastError:           cmp.Or(health.document.err, health.live.err),
 		ConsecutiveFailures: health.document.failures + health.live.failures,
 		UnhealthySince:      health.document.failingSince,
-		FailedGroupVersions: failed,
+		FailedGroupVersions: failedVersions(s),
 		Watching:            m.watching(),
 	}
 }

@@ -201,6 +201,18 @@ func (h *handler) forget(name types.NamespacedName, obj any) {
 	h.to.OnDelete(toolscache.DeletedFinalStateUnknown{Key: key, Obj: obj})
 }
 
+// forgetAll tells that all objects are gone, while the events of a generation count and absent holds.
+func (h *handler) forgetAll(of *generation, absent func() bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, obj := range h.knows {
+		if h.of != of || h.removed.Load() || !absent() {
+			return
+		}
+		h.forget(name, obj)
+	}
+}
+
 func uidOf(obj any) types.UID {
 	_, uid := identityOf(obj)
 	return uid

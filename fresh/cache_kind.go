@@ -309,6 +309,35 @@ func (k *kind) addIndex(x *index) error {
 	}
 }
 
+// ForgetKind empties what the cache has of a kind, and tells each handler that the objects are gone. Informers and
+// indexes stay. It does nothing unless the mapper knows that the kind is not served. Package latekinds calls it
+// when two live reads have shown that.
+func (c *followingCache) ForgetKind(gvk schema.GroupVersionKind) {
+	absent := func() bool {
+		_, err := c.mapper.Now(gvk)
+		return meta.IsNoMatchError(err)
+	}
+	k := c.kinds.Get(gvk)
+	if k == nil || !absent() {
+		return
+	}
+	k.mu.Lock()
+	g := k.now.Load()
+	var handlers []*handler
+	for _, i := range k.informers {
+		handlers = append(handlers, i.handlers...)
+	}
+	k.mu.Unlock()
+	for _, j := range g.judges() {
+		_ = j.informer.GetStore().Replace(nil, "")
+	}
+	g.lost.Store(true) // if the kind is back meanwhile, it is listed anew
+	k.ring()
+	for _, h := range handlers {
+		go h.forgetAll(g, absent) // it may block
+	}
+}
+
 // pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)

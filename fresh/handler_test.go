@@ -318,3 +318,42 @@ func TestViewsOfTheCache(t *testing.T) {
 		t.Errorf("the one that has left is told, and has %q", keys)
 	}
 }
+
+// forgets is what package latekinds asks of a cache whose informers stay right while their kind is absent.
+type forgets interface{ ForgetKind(schema.GroupVersionKind) }
+
+// What a kind had that two reads have found absent is forgotten, and told to be gone. Nothing is while the kind is
+// served. What comes back is told as new, in any scope.
+func TestForgottenKind(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
+		s := newMovingServer(t, inNamespaces)
+		c, m := s.caching(t, opts)
+		informer, err := c.GetInformer(context.Background(), &corev1.ConfigMap{})
+		must(t, err)
+		h := &tally{}
+		_, err = informer.AddEventHandler(h)
+		must(t, err)
+		for n, scope := range []string{inNamespaces, ofCluster, inNamespaces, inNamespaces} {
+			s.move(t, m, scope)
+			want := map[string]string{inNamespaces: "ns/n other/n", ofCluster: "n"}[scope]
+			eventually(t, fmt.Sprintf("%s, %d: told of %s", name, n, want), func() bool { return h.keys() == want })
+			c.(forgets).ForgetKind(configMap)
+			c.(forgets).ForgetKind(configMap.GroupVersion().WithKind("Secret"))
+			if h.keys() != want {
+				t.Errorf("%s, %d: forgotten while it is served", name, n)
+			}
+			s.move(t, m, "")
+			c.(forgets).ForgetKind(configMap)
+			eventually(t, fmt.Sprintf("%s, %d: told that all is gone", name, n), func() bool { return h.keys() == "" })
+			list := &corev1.ConfigMapList{}
+			if must(t, c.List(context.Background(), list)); len(list.Items) > 0 {
+				t.Errorf("%s, %d: the cache still has %d objects", name, n, len(list.Items))
+			}
+			s.change(func() { s.uid += "0" })
+		}
+		if log, wrong := h.told(); len(wrong) > 0 {
+			t.Errorf("%s: %q in %q", name, wrong, log)
+		}
+	}
+}

@@ -60,6 +60,20 @@ func Diff(from, to *Snapshot) []Change {
 	return changes
 }
 
+// KindsWhere lists the kinds that are known to be served and are wanted, as added, in server order.
+func (s *Snapshot) KindsWhere(wanted func(*Resource) bool) (kinds []Change) {
+	for _, g := range s.groups {
+		for _, v := range g.versions {
+			for i := range v.Table.all() {
+				if r := &v.Table.rows[i]; wanted(r) && v.Table.spelled(r.Kind) == r {
+					kinds = append(kinds, g.change(ChangeAdded, kindIn{v.Name, r.Kind}))
+				}
+			}
+		}
+	}
+	return kinds
+}
+
 // kindIn is a kind, as the server spells it, in a version of a group.
 type kindIn struct{ version, kind string }
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package latekinds runs controllers for kinds that may not be served yet. A controller
-// starts when its kinds are served, stops when one of them goes or comes back with another
-// scope or resource name, and starts again. The program never exits, and nothing polls.
+// Package latekinds is for controllers of kinds that may not be served. The program never exits.
 //
-// Give your SetupWithManager to [Add], instead of calling it:
+// [Kind] is one optional watch of a controller that runs anyway: source.Kind for a kind that may come and go.
+//
+// [Add] is for a controller that runs only while all its kinds are served. It starts when they are,
+// stops when one of them goes or comes back with another scope or resource name, and starts again.
+// Give your SetupWithManager to it, instead of calling it:
 //
 //	err := latekinds.Add(mgr, latekinds.Options{
 //		Name:  "widget",
@@ -78,6 +80,7 @@ type Mapper interface {
 	meta.ResettableRESTMapper
 	RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error)
 	RunWhileServed(ctx context.Context, run func(context.Context) error, gvks ...schema.GroupVersionKind) error
+	IsServed(ctx context.Context, gvk schema.GroupVersionKind) (bool, error)
 }
 
 // Add adds a controller to the program's manager. Each time that the kinds have come, it calls
@@ -101,9 +104,7 @@ func Add(mgr manager.Manager, opts Options, setup func(manager.Manager) error) e
 	}
 	mapper := waits(mgr.GetRESTMapper())
 	if mapper == nil {
-		return fmt.Errorf("latekinds: the manager's RESTMapper (%T) can't wait for the kinds of controller %q; "+
-			"set Options.MapperProvider of the manager to apiutil.DynamicRESTMapperProvider, or use the fork of controller-runtime",
-			mgr.GetRESTMapper(), opts.Name)
+		return cannotWait(mgr.GetRESTMapper(), fmt.Sprintf("the kinds of controller %q", opts.Name))
 	}
 	if opts.NeedLeaderElection == nil {
 		opts.NeedLeaderElection = mgr.GetControllerOptions().NeedLeaderElection
@@ -121,6 +122,11 @@ func Add(mgr manager.Manager, opts Options, setup func(manager.Manager) error) e
 		release()
 	}
 	return err
+}
+
+func cannotWait(mapper meta.RESTMapper, what string) error {
+	return fmt.Errorf("latekinds: the manager's RESTMapper (%T) can't wait for %s; "+
+		"set Options.MapperProvider of the manager to apiutil.DynamicRESTMapperProvider, or use the fork of controller-runtime", mapper, what)
 }
 
 // mostWrappers is how many mappers may wrap one another. A mapper that says that it wraps itself has

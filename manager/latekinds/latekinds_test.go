@@ -84,6 +84,8 @@ func newTimes(runs int, kinds ...schema.GroupVersionKind) *times {
 
 func (m *times) Reset() {}
 
+func (m *times) IsServed(context.Context, schema.GroupVersionKind) (bool, error) { return false, nil }
+
 func (m *times) RESTMappingWithContext(_ context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	return m.RESTMapping(gk, versions...)
 }
