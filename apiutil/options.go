@@ -106,9 +106,12 @@ func (o DynamicRESTMapperOptions) defaulted() (DynamicRESTMapperOptions, error) 
 // without a pause, or never wait for its answer.
 const leastPace = time.Millisecond
 
-// DynamicRESTMapperProvider returns a function that makes mappers with opts. It
-// has the type of MapperProvider in the options of controller-runtime's manager
-// and cluster.
+// DynamicRESTMapperProvider returns a function that makes mappers with opts, each a
+// *DynamicRESTMapper. It has the type of MapperProvider in the options of controller-runtime's
+// manager and cluster, whose GetRESTMapper returns that mapper. Add it to the manager once, or
+// RefreshInterval and WatchAPIs have no effect:
+//
+//	err := mgr.Add(mgr.GetRESTMapper().(*apiutil.DynamicRESTMapper))
 func DynamicRESTMapperProvider(opts DynamicRESTMapperOptions) func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return func(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, error) {
 		return asRESTMapper(NewDynamicRESTMapperWithOptions(cfg, httpClient, opts))

@@ -22,11 +22,13 @@ import (
 )
 
 // WaitForKinds returns nil once the server serves all of the kinds, as a read that began
-// after the call has found. If ctx ends first, it returns an error that wraps the cause.
+// after the call has found, and at once if none is named. It waits through outages and
+// refusals. If ctx ends first, it returns an error that wraps context.Cause(ctx), names the
+// kinds that are missing, and has the last failure of a read, if it failed.
 // For a kind without a version, any version will do. WaitForKinds rechecks when the mapper
-// learns of a change. It also asks the server itself, whatever Start does: at once, then
-// after a second, and in the end every 30 seconds, or every minute while the watches of
-// WatchAPIs are open. All who wait share what they ask.
+// learns of a change. It also asks the server itself, whatever Start does, so it may be called
+// before a manager starts: at once, and then with pauses that grow from 1 to 30 seconds, or
+// every minute while the watches of WatchAPIs are open. All who wait share what they ask.
 func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.GroupVersionKind) error {
 	_, err := m.awaitServed(ctx, gvks)
 	return err
@@ -37,8 +39,11 @@ func (m *DynamicRESTMapper) WaitForKinds(ctx context.Context, gvks ...schema.Gro
 //
 // The answer is that of a read which began after the call, of two requests mostly. A CustomResourceDefinition
 // that is not Established yet is not served. In an outage, and if anything else keeps the mapper from finding out,
-// IsServed returns an error, for which meta.IsNoMatchError is false. It waits for the server until ctx ends.
+// IsServed returns an error, for which meta.IsNoMatchError is false; a group-version whose APIService does not answer
+// is an error, too, and others do not matter. It does not try again: the error comes at once, or after RequestTimeout
+// if the server is silent, or when ctx ends.
 //
+// Each call costs requests: in a reconciler, look the kind up, and ask meta.IsNoMatchError.
 // The answer is that of a moment: the kind may come a second later, and go. WaitForKinds waits for it,
 // RunWhileServed and the package latekinds follow it.
 func (m *DynamicRESTMapper) IsServed(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
@@ -163,11 +168,13 @@ func mappingsSince(s *snapshot.Snapshot, began snapshot.Tick, gvks []schema.Grou
 // version goes, the kind counts as gone. RunWhileServed calls run in the caller's
 // goroutine, and never twice at once. It returns:
 //
-//   - nil when ctx ends, after run has returned;
-//   - run's error, even if it is nil, if run returns by itself. A nil is logged, because
-//     run should wait for what it started;
-//   - the error that run returns after its context was cancelled, unless that is only the
-//     cancellation.
+//   - nil when ctx ends, after run has returned, whatever that returned;
+//   - what run returns by itself while its context is live. A nil is logged, because run
+//     should wait for what it started;
+//   - the error that run returns after a kind has gone, unless that is only the cancellation
+//     of its context: then it waits again.
+//
+// A failure of the server never stops run, never ends the wait, and is not returned.
 //
 // It fits controller-runtime's manager in one line:
 //

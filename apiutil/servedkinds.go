@@ -27,13 +27,15 @@ type ServedAPIs struct {
 }
 
 // Served returns what the server serves: all kinds, or, in any group and version, those of the given names, whose
-// case does not matter. So it finds a kind of which only the name is known.
+// case does not matter. So it finds a kind of which only the name is known. Without a name, which an empty slice is,
+// too, it returns everything.
 //
 // It sends no request if all that is served is known and current, as for any lookup. Otherwise it reads the server
 // first, until ctx ends. If that fails, or single versions can't be read, it returns what is known of the rest
-// together with an error; of versions that is an *ErrResourceDiscoveryFailed. What it returns belongs to the caller,
+// together with an error; of versions that is an *ErrResourceDiscoveryFailed. What is known may be as old as MaxAge: an
+// empty result does not prove that a kind is absent, as false from IsServed does. What it returns belongs to the caller,
 // and the mapper keeps nothing of it. It takes some 300 bytes a kind.
-func (m *DynamicRESTMapper) Served(ctx context.Context, kinds ...string) (ServedAPIs, error) {
+func (m *DynamicRESTMapper) Served(ctx context.Context, names ...string) (ServedAPIs, error) {
 	some := "pods"
 	m.reloader.Snapshot().KindsWhere(func(r *snapshot.Resource) bool { some = r.Name; return false })
 	_, err := m.ResourcesForWithContext(ctx, schema.GroupVersionResource{Resource: some}) // current only if all groups are
@@ -43,7 +45,7 @@ func (m *DynamicRESTMapper) Served(ctx context.Context, kinds ...string) (Served
 	s := m.reloader.Snapshot()
 	all := ServedAPIs{Generation: s.Generation()}
 	for _, k := range s.KindsWhere(func(r *snapshot.Resource) bool {
-		return len(kinds) == 0 || slices.ContainsFunc(kinds, func(kind string) bool { return strings.EqualFold(kind, r.Kind) })
+		return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, r.Kind) })
 	}) {
 		all.Kinds = append(all.Kinds, ServedKind{k.Mapping, k.Verbs.Names()})
 	}
@@ -68,7 +70,7 @@ func failedVersions(s *snapshot.Snapshot) ErrResourceDiscoveryFailed {
 
 // NoMatchHint returns where the kind, or the resource, of a NoMatch is served instead, as far as the mapper knows,
 // for a person who reads the error: "Widget: example.com/v2, example.org/v1". It returns "" if err has no NoMatch,
-// or if nothing of that name is served. It sends no request. The error of a lookup itself stays upstream's; the
+// or if nothing of that name is known to be served. It sends no request, and the text is for people only. The error of a lookup itself stays upstream's; the
 // mapper writes the hint to its Logger at level 1, once while the served API is the same, and to the debug page.
 func (m *DynamicRESTMapper) NoMatchHint(err error) string {
 	var kind *meta.NoKindMatchError

@@ -26,19 +26,23 @@ import (
 // that runs anyway. Give the manager, or another cluster, where source.Kind takes its cache:
 //
 //	ctrl.NewControllerManagedBy(mgr).For(&appv1.App{}).
-//		WatchesRawSource(latekinds.Kind(mgr, &examplev1.Widget{}, handler)).
+//		WatchesRawSource(latekinds.Kind(mgr, &examplev1.Widget{}, h)).
 //		Complete(r)
 //
 // In place of Owns(&examplev1.Widget{}) the handler is
 //
-//	handler.TypedEnqueueRequestForOwner[*examplev1.Widget](mgr.GetScheme(), mgr.GetRESTMapper(), &appv1.App{}, handler.OnlyControllerOwner())
+//	h := handler.TypedEnqueueRequestForOwner[*examplev1.Widget](mgr.GetScheme(), mgr.GetRESTMapper(), &appv1.App{}, handler.OnlyControllerOwner())
+//
+// The object may be unstructured or a PartialObjectMetadata, with its kind set. Give the builder's event filters, too,
+// as predicates: they are not for raw sources.
 //
 // The kind may come, go and come back in any scope, any number of times:
 //
 //   - While it is absent, the source counts as synced, so the controller starts. That is so only if a read of
 //     the server has shown it. In an outage, or if the kind is served and cannot be listed, as without
 //     permission, the source is not synced: the controller fails after its CacheSyncTimeout, as with source.Kind.
-//   - When it comes, the source is told all its objects. They count as an initial list the first time only, so
+//   - When it comes, the source is told all its objects, and nothing else: an App that has no Widget yet gets no
+//     request. A reconciler that leaves work while it meets NoMatch returns RequeueAfter. The objects count as an initial list the first time only, so
 //     a priority queue does not put later ones behind.
 //   - When two live reads, a second apart, have found that it is gone, or has another scope or resource, each
 //     object that the source was told and that is left is told as a Delete with DeleteStateUnknown. A failure

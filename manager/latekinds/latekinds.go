@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package latekinds is for controllers of kinds that may not be served. The program never exits.
+// Package latekinds is for controllers of kinds that may not be served. That a kind is absent never ends the program.
+// Other failures do, as with any controller: an error of setup, and for [Kind] an outage or a missing permission that
+// lasts longer than the controller's CacheSyncTimeout.
 //
 // [Kind] is one optional watch of a controller that runs anyway: source.Kind for a kind that may come and go.
 //
