@@ -177,7 +177,8 @@ func (s *Server) Settle(ctx context.Context, kind Kind) error {
 }
 
 // Uninstall deletes the kind's CRD, and returns once neither a live endpoint nor the bulk
-// document shows the kind in any scope.
+// document shows the kind in any scope. A kube-apiserver that could not list the objects, as
+// a busy one that has just begun to serve them, tries that again with pauses that double.
 func (s *Server) Uninstall(ctx context.Context, kind Kind) error {
 	crd := kind.crd()
 	if err := s.Client.Delete(ctx, crd); err != nil {
@@ -185,7 +186,7 @@ func (s *Server) Uninstall(ctx context.Context, kind Kind) error {
 	}
 	other := kind
 	other.Cluster = !kind.Cluster
-	return s.await(ctx, "the end of "+crd.Name, func() (bool, error) {
+	return await(ctx, 5*time.Minute, "the end of "+crd.Name, func() (bool, error) {
 		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(crd), crd); !apierrors.IsNotFound(err) {
 			return false, err
 		}
