@@ -32,22 +32,23 @@ type question struct {
 // asked is a question that was asked in the present round.
 type asked struct {
 	began snapshot.Tick
+	at    time.Time // when its round began
 	done  chan struct{}
 	err   error // why it could not be answered, or nil; written before done is closed
 }
 
 // shared asks a question in the present round, or, if that is older than age, in the next. The reads of its answer
 // began after the tick that it returns. It waits until ctx ends; the reads go on for others.
-func (m *DynamicRESTMapper) shared(ctx context.Context, age time.Duration, q question, ask func(context.Context, snapshot.Tick) error) (snapshot.Tick, error) {
+func (m *DynamicRESTMapper) shared(ctx context.Context, age time.Duration, q question, ask func(context.Context, snapshot.Tick) error) (*asked, error) {
 	a := m.rounds.join(m.reloader.Now(), age, q, func(a *asked) {
 		defer close(a.done)
 		a.err = ask(context.WithoutCancel(ctx), a.began)
 	})
 	select {
 	case <-a.done:
-		return a.began, a.err
+		return a, a.err
 	case <-ctx.Done():
-		return a.began, discovery.Cause(ctx)
+		return a, discovery.Cause(ctx)
 	}
 }
 
@@ -58,7 +59,7 @@ func (r *rounds) join(now snapshot.Tick, age time.Duration, q question, ask func
 		r.began, r.at, r.questions = now, time.Now(), map[question]*asked{}
 	}
 	if r.questions[q] == nil {
-		r.questions[q] = &asked{began: r.began, done: make(chan struct{})}
+		r.questions[q] = &asked{began: r.began, at: r.at, done: make(chan struct{})}
 		go ask(r.questions[q])
 	}
 	return r.questions[q]
@@ -66,9 +67,9 @@ func (r *rounds) join(now snapshot.Tick, age time.Duration, q question, ask func
 
 // due returns when to ask again: after a step of pollBackoff, or, when that is as long as it gets and all watches for
 // API changes are open, twice as long.
-func (m *DynamicRESTMapper) due(step time.Duration) <-chan time.Time {
+func (m *DynamicRESTMapper) due(step time.Duration, since time.Time) <-chan time.Time {
 	if step >= mostPoll && m.watching() {
 		step *= 2
 	}
-	return time.After(step)
+	return time.After(step - time.Since(since))
 }

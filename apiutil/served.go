@@ -100,7 +100,7 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 			}(age)
 		case a := <-asked:
 			began, err, age = a.began, a.err, backoff.Step()
-			due = m.due(age)
+			due = m.due(age, a.at) // the answer may be that of others, and old: the period begins with it
 		case <-changed:
 		case <-ctx.Done():
 		}
@@ -110,13 +110,14 @@ func (m *DynamicRESTMapper) awaitServed(ctx context.Context, gvks []schema.Group
 // answered is when what was asked began to be read, and why it could not be.
 type answered struct {
 	began snapshot.Tick
+	at    time.Time
 	err   error
 }
 
 // ask makes the reads that show whether the kinds are served, or takes those that others have made no longer than
 // age ago. The results are in the snapshot afterwards. This is no lookup, so NegativeTTL does not apply.
 func (m *DynamicRESTMapper) ask(ctx context.Context, age time.Duration, gvks []schema.GroupVersionKind) answered {
-	all := answered{began: m.reloader.Now()}
+	all := answered{began: m.reloader.Now(), at: time.Now()}
 	var errs []error
 	for _, gvk := range gvks {
 		q, find := lookupOf(gvk)
@@ -135,8 +136,10 @@ func (m *DynamicRESTMapper) ask(ctx context.Context, age time.Duration, gvks []s
 		if known, _ := find(m.reloader.Snapshot()); !known && gvk.Version != "" {
 			about.Kind = "" // its path tells of all
 		}
-		began, err := m.shared(ctx, age, about, ask)
-		all.began, errs = min(all.began, began), append(errs, err)
+		a, err := m.shared(ctx, age, about, ask)
+		if errs = append(errs, err); a.at.Before(all.at) {
+			all.began, all.at = min(all.began, a.began), a.at
+		}
 	}
 	all.err = errors.Join(errs...)
 	return all
@@ -246,7 +249,7 @@ func (m *DynamicRESTMapper) runOnce(ctx context.Context, run func(context.Contex
 // an APIService may go without an event, and without a word in the document.
 func (m *DynamicRESTMapper) awaitGone(ctx context.Context, gv schema.GroupVersion, mappings []meta.RESTMapping) {
 	live := question{GroupVersionKind: gv.WithKind(""), live: true}
-	backoff, due := pollBackoff(), m.due(mostPoll)
+	backoff, due := pollBackoff(), m.due(mostPoll, time.Now())
 	for ctx.Err() == nil {
 		changed := m.reloader.Changed()
 		if stillServed(m.reloader.Snapshot(), mappings) {
@@ -257,7 +260,7 @@ func (m *DynamicRESTMapper) awaitGone(ctx context.Context, gv schema.GroupVersio
 					_, err := m.reloader.ReadLive(ctx, gv)
 					return err
 				})
-				due = m.due(mostPoll)
+				due = m.due(mostPoll, time.Now())
 			case <-changed:
 			case <-ctx.Done():
 			}

@@ -38,9 +38,16 @@ type ServedAPIs struct {
 func (m *DynamicRESTMapper) Served(ctx context.Context, names ...string) (ServedAPIs, error) {
 	some := "pods"
 	m.reloader.Snapshot().KindsWhere(func(r *snapshot.Resource) bool { some = r.Name; return false })
-	_, err := m.ResourcesForWithContext(ctx, schema.GroupVersionResource{Resource: some}) // current only if all groups are
-	if meta.IsNoMatchError(err) {                                                         // then all was read
-		err = nil
+	q := snapshot.ResourceQuery(schema.GroupVersionResource{Resource: some})
+	q.All = true // current only if all groups are
+	found := m.reloader.Lookup(ctx, q, func(s *snapshot.Snapshot) (known, current bool) {
+		_, current, err := s.ResourcesFor(schema.GroupVersionResource{Resource: some})
+		return err == nil, current
+	})
+	m.noteUse()
+	var err error
+	if found.Err != nil {
+		err = lookupError(q, nil, found.Err)
 	}
 	s := m.reloader.Snapshot()
 	all := ServedAPIs{Generation: s.Generation()}
@@ -49,7 +56,13 @@ func (m *DynamicRESTMapper) Served(ctx context.Context, names ...string) (Served
 	}) {
 		all.Kinds = append(all.Kinds, ServedKind{k.Mapping, k.Verbs.Names()})
 	}
-	if failed := failedVersions(s); len(failed) > 0 {
+	failed := failedVersions(s)
+	for gv, why := range found.Failed { // of those whose read has had no answer yet
+		if failed[gv] == nil {
+			failed[gv] = why
+		}
+	}
+	if len(failed) > 0 {
 		err = errors.Join(err, &failed)
 	}
 	return all, err
@@ -81,7 +94,11 @@ func (m *DynamicRESTMapper) NoMatchHint(err error) string {
 		if errors.As(err, &kind) {
 			return strings.EqualFold(r.Kind, kind.GroupKind.Kind)
 		}
-		return errors.As(err, &resource) && strings.EqualFold(r.Name, resource.PartialResource.Resource)
+		if !errors.As(err, &resource) {
+			return false
+		}
+		name := resource.PartialResource.Resource
+		return strings.EqualFold(r.Name, name) || strings.EqualFold(r.Singular, name)
 	}) {
 		gvk := k.Mapping.GroupVersionKind
 		place := gvk.GroupVersion().String()

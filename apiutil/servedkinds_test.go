@@ -131,3 +131,24 @@ func TestNoMatchHint(t *testing.T) {
 		}
 	})
 }
+
+// What is known from before a reset comes with an error while the server is down.
+func TestServedInAnOutageAfterAReset(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		wantKinds(t, m, []string{"Foo"}, "example.com/v1.Foo foos")
+		server.SetFault(fakeapi.All(), fakeapi.Refused())
+		m.Reset()
+		all, err := m.Served(context.Background(), "Foo")
+		if err == nil {
+			t.Errorf("the server is down, and Served has no error: %q", namesOf(all))
+		}
+		_, err = m.Served(context.Background())
+		if err == nil {
+			t.Errorf("again, all: no error")
+		}
+		if s, err := m.IsServed(context.Background(), fooKind); s || err == nil {
+			t.Errorf("IsServed: %t, %v", s, err)
+		}
+	})
+}

@@ -143,3 +143,35 @@ func TestWaitsAskLessBesideWatches(t *testing.T) {
 		stop()
 	})
 }
+
+// A kind that comes is found within the period, also if another wait, which has asked for both, has ended just before.
+func TestWaitWhoseReaderLeaves(t *testing.T) {
+	a, b := schema.GroupVersionKind{Group: "late.example.com", Version: "v1", Kind: "A"}, schema.GroupVersionKind{Group: "late.example.com", Version: "v1", Kind: "B"}
+	for i := range 20 {
+		inBubble(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			found, other := make(chan error, 1), make(chan error, 1)
+			otherCtx, leave := context.WithCancel(ctx)
+			go func() { found <- m.WaitForKinds(ctx, a) }()
+			time.Sleep(time.Duration(i+1) * 1400 * time.Millisecond)
+			go func() { other <- m.WaitForKinds(otherCtx, b) }()
+			time.Sleep(5 * time.Minute)
+			server.TakeRequests()
+			for len(server.Requests()) == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			time.Sleep(100 * time.Millisecond)
+			leave()
+			<-other
+			server.PutVersion("late.example.com", fakeVersion("v1", "A"))
+			begun := time.Now()
+			<-found
+			if took := time.Since(begun); took > 35*time.Second {
+				t.Errorf("found %v after it has come", took)
+			}
+		})
+	}
+}

@@ -33,6 +33,7 @@ type generation struct {
 	k       *kind
 	mapping *meta.RESTMapping
 	retired atomic.Bool // it is no longer the present one, or never will be. It stays so
+	forgot  atomic.Bool // ForgetKind has emptied it: nothing that it tells counts, and another one follows. It stays so
 	lost    atomic.Bool // a read has shown that the kind moved or went since this one last listed it
 
 	ctx    context.Context // of start, which writes it

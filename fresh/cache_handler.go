@@ -201,16 +201,20 @@ func (h *handler) forget(name types.NamespacedName, obj any) {
 	h.to.OnDelete(toolscache.DeletedFinalStateUnknown{Key: key, Obj: obj})
 }
 
-// forgetAll tells that all objects are gone, while the events of a generation count and absent holds.
-func (h *handler) forgetAll(of *generation, absent func() bool) {
+// forgetAll tells that all objects are gone, if the events of a generation count. None does after that.
+func (h *handler) forgetAll(of *generation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.of != of {
+		return
+	}
 	for name, obj := range h.knows {
-		if h.of != of || h.removed.Load() || !absent() {
+		if h.removed.Load() || of.retired.Load() { // the next generation tells what is gone
 			return
 		}
 		h.forget(name, obj)
 	}
+	h.of = nil
 }
 
 func uidOf(obj any) types.UID {

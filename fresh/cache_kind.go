@@ -145,7 +145,7 @@ func (k *kind) target() *meta.RESTMapping {
 	if meta.IsNoMatchError(err) {
 		g.lost.Store(true) // once the kind is back, it is listed at once
 	}
-	if err != nil || !follow.Differ(now, g.mapping) && !g.lost.Load() {
+	if err != nil || !follow.Differ(now, g.mapping) && !g.lost.Load() && !g.forgot.Load() {
 		return nil
 	}
 	return now
@@ -331,10 +331,10 @@ func (c *followingCache) ForgetKind(gvk schema.GroupVersionKind) {
 	for _, j := range g.judges() {
 		_ = j.informer.GetStore().Replace(nil, "")
 	}
-	g.lost.Store(true) // if the kind is back meanwhile, it is listed anew
+	g.forgot.Store(true) // once the kind is back, it is listed anew
 	k.ring()
 	for _, h := range handlers {
-		go h.forgetAll(g, absent) // it may block
+		go h.forgetAll(g) // it may block
 	}
 }
 

@@ -99,6 +99,7 @@ type watching struct {
 	synced   chan struct{}         // closed when the source is synced for the first time
 	listed   atomic.Bool           // the source is synced now
 	failed   atomic.Pointer[error] // why it could not be begun the last time
+	ended    atomic.Bool           // its controller has
 }
 
 // IndexField adds an index, as client.FieldIndexer does, for a kind that may be absent: each time that the kind
@@ -133,6 +134,7 @@ func (s *Source[object, request]) Start(ctx context.Context, queue workqueue.Typ
 	s.last.Store(w)
 	go func() {
 		defer w.presence.leave()
+		defer w.ended.Store(true)
 		var at *session
 		for {
 			if at = w.presence.join(ctx, at); at == nil {
@@ -237,7 +239,7 @@ func (w *watching) failure() error {
 //	err := mgr.AddReadyzCheck("widgets", widgets.Readyz)
 func (s *Source[object, request]) Readyz(*http.Request) error {
 	w := s.last.Load()
-	if w == nil {
+	if w == nil || w.ended.Load() {
 		return nil
 	}
 	switch absent, _ := w.presence.absence(); {

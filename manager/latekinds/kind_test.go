@@ -460,3 +460,20 @@ func (*stockWorld) GetRESTMapper() meta.RESTMapper { return meta.NewDefaultRESTM
 type lists struct{ *toolscache.ListWatch }
 
 func (lists) IsWatchListSemanticsUnSupported() bool { return true }
+
+// Where no controller runs a source any more, nothing is said of it.
+func TestReadyzAfterTheEnd(t *testing.T) {
+	inWorlds(t, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithCancel(context.Background())
+		var told account
+		w.serve(true, "a")
+		s := latekinds.Kind(w, &corev1.ConfigMap{}, told.handler())
+		must(t, started(t, ctx, s)(settled))
+		must(t, s.Readyz(nil))
+		cancel()
+		time.Sleep(time.Minute)
+		if err := s.Readyz(nil); err != nil {
+			t.Errorf("no controller runs it: %v", err)
+		}
+	})
+}

@@ -62,7 +62,7 @@ var known = presences{all: map[cache.Cache]map[of]*presence{}} // sources of one
 func enter(ctx context.Context, in cache.Cache, mapper Mapper, obj client.Object, gvk schema.GroupVersionKind) *presence {
 	known.mu.Lock()
 	defer known.mu.Unlock()
-	what, shared := of{gvk, formOf(obj)}, reflect.TypeOf(in).Comparable()
+	what, shared := of{gvk, formOf(obj)}, reflect.ValueOf(in).Comparable()
 	if shared && known.all[in][what] != nil {
 		known.all[in][what].sources++
 		return known.all[in][what]
@@ -237,6 +237,9 @@ func (p *presence) join(ctx context.Context, after *session) *session {
 	for ctx.Err() == nil {
 		p.mu.Lock()
 		next, changed := p.session, p.changed
+		if next != nil && next.ctx.Err() != nil {
+			next = nil // the last source has left, or the kind has gone: another session follows
+		}
 		if next != nil && next != after {
 			next.users.Add(1)
 		}
