@@ -43,8 +43,8 @@ func (k *Kinds) Of(obj runtime.Object) (schema.GroupVersionKind, error) {
 }
 
 func ofItem(gvk schema.GroupVersionKind, obj runtime.Object) schema.GroupVersionKind {
-	if meta.IsListType(obj) {
-		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	if kind, ok := strings.CutSuffix(gvk.Kind, "List"); ok && meta.IsListType(obj) {
+		gvk.Kind = kind
 	}
 	return gvk
 }
