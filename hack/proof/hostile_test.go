@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
@@ -54,12 +55,10 @@ type hostile struct {
 // answer may be wrong, no call may go on for ever, and the memory must stay within bounds.
 func TestHostile(t *testing.T) {
 	h := &hostile{set: map[string]int{}, load: load{
-		campaign: begin(t), steady: hostileSteady, churned: hostileChurned, never: hostileNever,
+		Campaign: report.Begin(t), steady: hostileSteady, churned: hostileChurned, never: hostileNever,
 		resetting: 20, missing: 130, churning: 100, anyGroup: true, rest: 4 * time.Millisecond,
 	}}
-	if err := h.prepare(); err != nil {
-		t.Fatal(err)
-	}
+	h.prepare()
 	h.runAll()
 	h.server.ClearFaults()
 	time.Sleep(2 * hostileRequest)
@@ -67,14 +66,22 @@ func TestHostile(t *testing.T) {
 		m.Reset()
 		for _, k := range h.steady {
 			if err := h.find(context.Background(), m, k, k.Version); err != nil {
-				h.broken("mapper %d, once the server is well again: %v", n, err)
+				h.Broken("mapper %d, once the server is well again: %v", n, err)
 			}
 		}
 	}
-	h.page()
+	h.Text("%d lookups of what is served throughout; %d of them ended with an error that is no NoMatch. %d lookups of what never was, %d resets.\n",
+		h.lookups.Load(), h.errors.Load(), h.misses.Load(), h.resets.Load())
+	h.Text("The live heap had %.1f MiB at most, the bound is %d MiB.\n", h.heap, mostHeap)
+	var rows [][]string
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		rows = append(rows, []string{name, fmt.Sprint(h.set[name])})
+	}
+	h.Table([]string{"fault", "set"}, rows...)
+	h.Finish("Hostile servers")
 }
 
-func (h *hostile) prepare() error {
+func (h *hostile) prepare() {
 	h.server = fakeapi.New(append(fakeapi.Typical(20, 2, 3), fakeGroup("steady.example.com", "Rock", "Hill"))...)
 	for _, opts := range []apiutil.DynamicRESTMapperOptions{
 		{}, {RefreshInterval: time.Second, WatchAPIs: true}, {MaxAge: 100 * time.Millisecond, NegativeTTL: 50 * time.Millisecond},
@@ -82,18 +89,12 @@ func (h *hostile) prepare() error {
 	} {
 		opts.RequestTimeout, opts.MaxResponseBytes = hostileRequest, maxBytes
 		m, err := apiutil.NewDynamicRESTMapperWithOptions(h.server.Config(), h.server.Client(), opts)
-		if err != nil {
-			return err
-		}
+		h.Must(err)
 		for _, k := range h.steady {
-			// From here on the kinds are known: a first lookup believes a document.
-			if err := h.find(h.ctx, m, k, k.Version); err != nil {
-				return err
-			}
+			h.Must(h.find(h.Ctx, m, k, k.Version)) // from here on the kinds are known: a first lookup believes a document
 		}
 		h.mappers = append(h.mappers, m)
 	}
-	return nil
 }
 
 func fakeGroup(name string, kinds ...string) fakeapi.Group {
@@ -106,7 +107,7 @@ func fakeGroup(name string, kinds ...string) fakeapi.Group {
 
 // runAll runs everything for the time of the campaign.
 func (h *hostile) runAll() {
-	ctx, cancel := context.WithTimeout(h.ctx, cmp.Or(*lasting, 10*time.Second))
+	ctx, cancel := context.WithTimeout(h.Ctx, cmp.Or(*lasting, 10*time.Second))
 	defer cancel()
 	var running sync.WaitGroup
 	for i, m := range h.mappers {
@@ -117,10 +118,16 @@ func (h *hostile) runAll() {
 		})
 		h.run(ctx, &running, m, hostileUsers, 100*i)
 	}
-	running.Go(func() { h.change(ctx, h.random(1000)) })
-	running.Go(func() { h.sample(ctx) })
-	h.fault(ctx, h.random(2000))
+	running.Go(func() { h.change(ctx, h.Random(1000)) })
+	running.Go(func() { h.fault(ctx, h.Random(2000)) })
+	for h.heap == 0 || ctx.Err() == nil {
+		h.heap = max(h.heap, liveHeap())
+		report.Pause(ctx, 2*time.Second)
+	}
 	running.Wait()
+	if h.heap > mostHeap {
+		h.Broken("%.1f MiB were live", h.heap)
+	}
 }
 
 // fault sets and takes away faults, up to three at a time.
@@ -135,7 +142,7 @@ func (h *hostile) fault(ctx context.Context, r *rand.Rand) {
 			h.set[name]++
 			h.server.SetFault(place(r, name), faults[name](r))
 		}
-		pause(ctx, time.Duration(r.Int64N(int64(100*time.Millisecond))))
+		report.Pause(ctx, time.Duration(r.Int64N(int64(100*time.Millisecond))))
 	}
 }
 
@@ -158,36 +165,8 @@ func (h *hostile) change(ctx context.Context, r *rand.Rand) {
 			h.server.SetLag(fakeapi.PartDocument, time.Duration(r.IntN(3))*time.Second)
 		}
 		h.server.TakeRequests() // kept requests would make the heap grow
-		pause(ctx, time.Duration(r.Int64N(int64(500*time.Millisecond))))
+		report.Pause(ctx, time.Duration(r.Int64N(int64(500*time.Millisecond))))
 	}
-}
-
-// sample notes the live heap every few seconds, and at least once.
-func (h *hostile) sample(ctx context.Context) {
-	for h.heap == 0 || ctx.Err() == nil {
-		live := liveHeap()
-		h.heap = max(h.heap, live)
-		if live > mostHeap {
-			h.broken("%.1f MiB are live", live)
-		}
-		pause(ctx, 2*time.Second)
-	}
-}
-
-func (h *hostile) page() {
-	h.Text("%d mappers with different options, %d goroutines, and a server in memory that answers with random faults in random places, up to several at a time,",
-		len(h.mappers), len(h.mappers)*hostileUsers)
-	h.Text("while its groups, its forms and its lag change. Bodies are bounded to 1 MiB, requests to %v. Seed %d.\n", hostileRequest, h.seed)
-	h.Text("%d lookups of what is served throughout; %d of them ended with an error that is no NoMatch. %d lookups of what never was, %d resets.",
-		h.lookups.Load(), h.errors.Load(), h.misses.Load(), h.resets.Load())
-	h.Text("A document that claims to be empty was among the faults. A *live* version or list that claims it was so only for groups of which nothing is asserted.\n")
-	h.Text("The live heap had %.1f MiB at most, the bound is %d MiB.\n", h.heap, mostHeap)
-	var rows [][]string
-	for _, name := range slices.Sorted(maps.Keys(faults)) {
-		rows = append(rows, []string{name, fmt.Sprint(h.set[name])})
-	}
-	h.Table([]string{"fault", "set"}, rows...)
-	h.finish("Hostile servers")
 }
 
 var codes = []int{400, 401, 403, 406, 408, 409, 410, 415, 418, 429, 500, 502, 503, 504, 599, 404, 204}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
 
 type gvk = schema.GroupVersionKind
@@ -38,7 +38,7 @@ const (
 
 // load is what random users of mappers do, and what they saw.
 type load struct {
-	*campaign
+	*report.Campaign
 	steady  []kind
 	churned []gvk // come and go: anything may be said of them
 	never   []gvk // are never served
@@ -56,11 +56,11 @@ type load struct {
 // run runs users of a mapper until ctx ends.
 func (l *load) run(ctx context.Context, running *sync.WaitGroup, m *apiutil.DynamicRESTMapper, users, stream int) {
 	for n := range users {
-		r := l.random(stream + n)
+		r := l.Random(stream + n)
 		running.Go(func() {
 			for ctx.Err() == nil {
 				l.call(ctx, m, r)
-				pause(ctx, time.Duration(r.Int64N(int64(l.rest))))
+				report.Pause(ctx, time.Duration(r.Int64N(int64(l.rest))))
 			}
 		})
 	}
@@ -68,12 +68,12 @@ func (l *load) run(ctx context.Context, running *sync.WaitGroup, m *apiutil.Dyna
 
 // call makes a random call, and holds its answer to what is promised.
 func (l *load) call(ctx context.Context, m *apiutil.DynamicRESTMapper, r *rand.Rand) {
-	n := r.IntN(1000)
+	k, c := l.steady[r.IntN(len(l.steady))], l.churned[r.IntN(len(l.churned))]
+	never, n := l.never[r.IntN(len(l.never))], r.IntN(1000)
 	of := func(share int) bool {
 		n -= share
 		return n < 0
 	}
-	k := l.steady[r.IntN(len(l.steady))]
 	switch {
 	case of(l.resetting):
 		l.resets.Add(1)
@@ -82,14 +82,23 @@ func (l *load) call(ctx context.Context, m *apiutil.DynamicRESTMapper, r *rand.R
 		} else {
 			m.ResetGroup(k.Group)
 		}
-	case of(l.waiting):
-		l.wait(ctx, m, r, k)
+	case of(l.waiting): // of three times once for a kind that never comes
+		l.waits.Add(1)
+		kinds := []gvk{k.gvk, c, l.never[0]}[:2+r.IntN(3)/2]
+		err := l.timed(ctx, fmt.Sprintf("WaitForKinds(%v)", kinds), func(ctx context.Context) error { return m.WaitForKinds(ctx, kinds...) })
+		if err == nil && len(kinds) > 2 {
+			l.Broken("WaitForKinds says that %s is served", l.never[0])
+		}
 	case of(l.missing):
 		l.misses.Add(1)
-		never := l.never[r.IntN(len(l.never))]
-		_ = l.timed(ctx, "lookup of "+never.String(), func(ctx context.Context) error { return l.miss(ctx, m, never) })
+		_ = l.timed(ctx, "lookup of "+never.String(), func(ctx context.Context) error {
+			mapping, err := m.RESTMappingWithContext(ctx, never.GroupKind(), never.Version)
+			if err == nil {
+				l.Broken("%s, which never was, is mapped to %v", never, mapping.Resource)
+			}
+			return err
+		})
 	case of(l.churning):
-		c := l.churned[r.IntN(len(l.churned))]
 		_ = l.timed(ctx, "lookup of "+c.Kind, func(ctx context.Context) error {
 			_, err := m.RESTMappingWithContext(ctx, c.GroupKind())
 			return err
@@ -103,7 +112,12 @@ func (l *load) call(ctx context.Context, m *apiutil.DynamicRESTMapper, r *rand.R
 // any other error is allowed while a server is unwell.
 func (l *load) hit(ctx context.Context, m *apiutil.DynamicRESTMapper, r *rand.Rand, k kind) {
 	resource, sort := k.GroupVersion().WithResource(k.resource), r.IntN(5)
-	call := func(ctx context.Context) (err error) {
+	what := fmt.Sprintf("lookup %d of %s", sort, k.gvk)
+	if sort == 0 {
+		ctx = context.Background()
+	}
+	l.lookups.Add(1)
+	err := l.timed(ctx, what, func(ctx context.Context) (err error) {
 		switch {
 		case sort == 0:
 			return l.find(ctx, m, k, k.Version)
@@ -114,57 +128,28 @@ func (l *load) hit(ctx context.Context, m *apiutil.DynamicRESTMapper, r *rand.Ra
 		case sort == 3 && l.anyGroup:
 			var found []gvk
 			if found, err = m.KindsForWithContext(ctx, schema.GroupVersionResource{Resource: k.resource}); err == nil && !slices.Contains(found, k.gvk) {
-				l.broken("%s in any group is in %v", k.resource, found)
+				l.Broken("%s in any group is in %v", k.resource, found)
 			}
 		default:
 			return l.find(ctx, m, k)
 		}
 		return err
-	}
-	if sort == 0 {
-		ctx = context.Background()
-	}
-	what := fmt.Sprintf("lookup %d of %s", sort, k.gvk)
-	l.lookups.Add(1)
-	if err := l.timed(ctx, what, call); meta.IsNoMatchError(err) {
-		l.broken("%s, which is served throughout: %v", what, err)
+	})
+	if meta.IsNoMatchError(err) {
+		l.Broken("%s, which is served throughout: %v", what, err)
 	} else if err != nil && ctx.Err() == nil {
 		l.errors.Add(1)
 	}
 }
 
 // find looks up a kind that is served throughout, and notes a wrong mapping.
-func (c *campaign) find(ctx context.Context, m *apiutil.DynamicRESTMapper, k kind, versions ...string) error {
-	c.Helper()
+func (l *load) find(ctx context.Context, m *apiutil.DynamicRESTMapper, k kind, versions ...string) error {
+	l.Helper()
 	mapping, err := m.RESTMappingWithContext(ctx, k.GroupKind(), versions...)
 	if err == nil && (mapping.Resource != k.GroupVersion().WithResource(k.resource) || mapping.Scope.Name() == meta.RESTScopeNameRoot != k.cluster) {
-		c.broken("%s is mapped to %v, %v", k.gvk, mapping.Resource, mapping.Scope.Name())
+		l.Broken("%s is mapped to %v, %v", k.gvk, mapping.Resource, mapping.Scope.Name())
 	}
 	return err
-}
-
-// miss looks up a kind that is never served, without a version if never has none.
-func (c *campaign) miss(ctx context.Context, m *apiutil.DynamicRESTMapper, never gvk) error {
-	c.Helper()
-	mapping, err := m.RESTMappingWithContext(ctx, never.GroupKind(), strings.Fields(never.Version)...)
-	if err == nil {
-		c.broken("%s, which never was, is mapped to %v", never, mapping.Resource)
-	}
-	return err
-}
-
-// wait waits for kinds, one of which may never come.
-func (l *load) wait(ctx context.Context, m *apiutil.DynamicRESTMapper, r *rand.Rand, k kind) {
-	kinds := []gvk{k.gvk, l.churned[r.IntN(len(l.churned))]}
-	ghost := r.IntN(3) == 0
-	if ghost {
-		kinds = append(kinds, l.never[0])
-	}
-	l.waits.Add(1)
-	err := l.timed(ctx, fmt.Sprintf("WaitForKinds(%v)", kinds), func(ctx context.Context) error { return m.WaitForKinds(ctx, kinds...) })
-	if err == nil && ghost {
-		l.broken("WaitForKinds says that %s is served", l.never[0])
-	}
 }
 
 // timed makes a call that must end soon after its context. One without a context must
@@ -180,7 +165,7 @@ func (l *load) timed(ctx context.Context, what string, call func(context.Context
 	err := call(ctx)
 	took := time.Since(begin)
 	if took > most {
-		l.broken("%s took %v", what, took)
+		l.Broken("%s took %v", what, took)
 	}
 	for is := l.longest.Load(); int64(took) > is && !l.longest.CompareAndSwap(is, int64(took)); {
 		is = l.longest.Load()

@@ -8,21 +8,14 @@ package proof
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,56 +25,15 @@ import (
 )
 
 var (
-	out     = flag.String("o", "", "`folder` to write the page to; empty: none")
-	seed    = flag.Uint64("seed", 0, "of what is random; 0: a random one")
-	lasting = flag.Duration("time", 0, "how long the soak, the hostile servers or each fuzz target take; 0: seconds, and no fuzzing")
+	lasting   = flag.Duration("time", 0, "how long the soak, the hostile servers or each fuzz target take; 0: seconds, and no fuzzing")
+	replicas  = flag.Int("replicas", 20, "replicas of an operator in the herd")
+	histories = flag.Int("n", 5, "how many histories, of each kind of server and each number of processors")
 )
-
-// campaign is one that is under way, and its page. broken is for many goroutines at once.
-type campaign struct {
-	*testing.T
-	report.Page
-	ctx  context.Context // ends when somebody interrupts the test
-	seed uint64
-
-	begun  time.Time
-	mu     sync.Mutex
-	wrongs []string
-}
 
 // TestMain silences client-go's log, which is full of the faults that the campaigns make.
 func TestMain(m *testing.M) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	os.Exit(m.Run())
-}
-
-func begin(t *testing.T) *campaign {
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
-	t.Cleanup(stop)
-	return &campaign{T: t, ctx: ctx, seed: cmp.Or(*seed, uint64(rand.Uint32())), begun: time.Now()}
-}
-
-// random returns a source of random numbers for one goroutine.
-func (c *campaign) random(stream int) *rand.Rand {
-	return rand.New(rand.NewPCG(c.seed, uint64(stream)))
-}
-
-// pause waits, but not longer than ctx lasts.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}
-
-// within waits for something, and returns how long it took.
-func within(ctx context.Context, most time.Duration, yes func() bool) (time.Duration, bool) {
-	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		ok, took := yes(), time.Since(begin)
-		if ok || took > most || ctx.Err() != nil {
-			return took, ok
-		}
-	}
 }
 
 // liveHeap returns the MiB of the process's heap that are live.
@@ -92,58 +44,76 @@ func liveHeap() float64 {
 	return float64(stats.HeapAlloc) / (1 << 20)
 }
 
-// goTest runs go test in a folder, shows what it prints, and returns it. What go test
-// has started ends with it.
-func (c *campaign) goTest(dir string, env []string, args ...string) (string, error) {
-	var said bytes.Buffer
-	cmd := exec.CommandContext(c.ctx, "go", append([]string{"test"}, args...)...)
-	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "GOWORK=off"), env...)
-	cmd.Stdout = io.MultiWriter(&said, os.Stderr)
+// goTest runs tests of another folder, and shows what they print. The lines that match come into
+// the page, if there is a pattern.
+func goTest(c *report.Campaign, folder, lines string, env []string, args ...string) (said string, err error) {
+	var all bytes.Buffer
+	cmd := c.Command(folder, env, append([]string{"go", "test", "-count=1"}, args...)...)
+	cmd.Stdout = io.MultiWriter(&all, os.Stderr)
 	cmd.Stderr = cmd.Stdout
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	err := cmd.Run()
-	return said.String(), err
-}
-
-const mostShown = 50
-
-// broken notes that a promise was broken, which fails the test.
-func (c *campaign) broken(format string, args ...any) {
-	c.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	text := time.Now().UTC().Format(time.TimeOnly) + " " + fmt.Sprintf(format, args...)
-	c.wrongs = append(c.wrongs, text)
-	c.Fail()
-	if len(c.wrongs) <= mostShown {
-		c.Log("BROKEN: " + text)
-	}
-}
-
-// finish writes the page, with what went wrong or the words that nothing did. A campaign that
-// was interrupted fails, and leaves the page of the one before.
-func (c *campaign) finish(title string) {
-	if c.ctx.Err() != nil {
-		c.Fatal("interrupted: no page is written")
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := len(c.wrongs); n == 0 {
-		c.Text("Nothing that was promised was broken.")
-	} else {
-		c.Text("**%d promises were broken:**\n\n- %s", n, strings.Join(c.wrongs[:min(n, mostShown)], "\n- "))
-	}
-	command := "go test -run '^" + c.Name() + "$' -v -timeout 0 . -args"
-	flag.Visit(func(f *flag.Flag) {
-		if f.Name != "o" && !strings.HasPrefix(f.Name, "test.") {
-			command += " -" + f.Name + " " + f.Value.String()
+	err = cmd.Run()
+	said = all.String()
+	if found := regexp.MustCompile("(?m)"+lines).FindAllString(said, -1); lines != "" {
+		c.Text("```\n%s go test %s\n%s\n```\n", strings.Join(env, " "), strings.Join(args, " "), strings.Join(found, "\n"))
+		if len(found) == 0 {
+			c.Broken("go test %v in %s did not come to an end", args, folder)
 		}
-	})
-	head := fmt.Sprintf("# %s\n\nFrom a run of %s in hack/proof. `%s` runs it again.\n\nMachine: %s.\n",
-		title, report.Rounded(time.Since(c.begun)), command, report.Machine())
-	name := strings.ToLower(strings.TrimPrefix(c.Name(), "Test")) + ".md"
-	if err := c.Write(filepath.Join(cmp.Or(*out, c.TempDir()), name), head); err != nil {
-		c.Error(err)
 	}
+	return said, err
+}
+
+// TestHerd runs the TestHerd of apiutil with more replicas.
+func TestHerd(t *testing.T) {
+	c := report.Begin(t)
+	_, err := goTest(c, "../..", `=== RUN .*/.*|\S* requests a replica in .*|\d+ lookups, .*`, []string{fmt.Sprintf("FRESHMAPPER_HERD=%d", *replicas)},
+		"-v", "-timeout=60m", "-run=^TestHerd$", "./apiutil")
+	if err != nil {
+		c.Broken("TestHerd of apiutil: %v", err)
+	}
+	c.Finish("A herd of replicas")
+}
+
+// TestHistories lets hack/lincheck check random histories of lookups and resets: with one
+// processor, where a seed gives the same history each time, and with all, where the steps
+// of the mapper race within one instant.
+func TestHistories(t *testing.T) {
+	c := report.Begin(t)
+	for _, processors := range []int{1, max(2, runtime.NumCPU())} {
+		said, err := goTest(c, "../lincheck", `=== RUN .*/.*|\d+ histories, .*|\d+ of \d+ histories break a rule.*`, nil, "-v", "-timeout=6h", "-run=^TestHistories$", ".",
+			"-seed", fmt.Sprint(c.Seed), "-histories", fmt.Sprint(*histories), "-processors", fmt.Sprint(processors))
+		if want := fmt.Sprintf("%d histories, ", *histories); err != nil || strings.Count(said, want) != 2 {
+			c.Broken("histories on %d processors: %v; the output shows them", processors, err)
+		}
+	}
+	c.Finish("Random histories")
+}
+
+// TestFuzz runs every fuzz target of the root module. An input that breaks something is
+// left in the package's testdata/fuzz, as go test does, to be committed with the fix.
+func TestFuzz(t *testing.T) {
+	if *lasting == 0 {
+		t.Skip("-time does not say for how long; the seeds are tested where the targets are")
+	}
+	c := report.Begin(t)
+	said, err := goTest(c, "../..", "", nil, "-list=^Fuzz", "./apiutil/...", "./internal/...", "./hack/...")
+	c.Must(err)
+	var targets []string // of the package whose name comes after them
+	for _, line := range regexp.MustCompile(`(?m)^(?:(Fuzz\w+)|ok\s+(\S+).*)$`).FindAllStringSubmatch(said, -1) {
+		if line[1] != "" {
+			targets = append(targets, line[1])
+			continue
+		}
+		for _, target := range targets {
+			said, err := goTest(c, "../..", `fuzz: elapsed: `+lasting.String()+`.*|Failing input.*`, nil,
+				"-run=^$", "-fuzz=^"+target+"$", "-fuzztime="+lasting.String(), "-timeout="+(*lasting+10*time.Minute).String(), line[2])
+			// Before Go 1.27 go test may end like this when its time is over, though no input
+			// has failed (https://go.dev/issue/75804).
+			over := strings.Contains(said, "\n    context deadline exceeded\n") && !strings.Contains(said, "Failing input")
+			if err != nil && !over {
+				c.Broken("%s in %s:\n\n```\n%s\n```", target, line[2], said[max(0, len(said)-1500):])
+			}
+		}
+		targets = nil
+	}
+	c.Finish("Fuzzing")
 }

@@ -20,8 +20,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"testing"
 	"testing/fstest"
 	"time"
 
@@ -37,6 +37,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/freshmapper/freshmapper/hack/control"
+	"github.com/freshmapper/freshmapper/hack/fork/tree"
 	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
 
@@ -48,7 +49,7 @@ const (
 	functionAddress = "127.0.0.1:19444" // operators.yaml has it, too
 )
 
-// scenario is what happens to an operator, on stock and on the fork. operators.yaml
+// scenario is what happens to an operator. operators.yaml
 // explains the fields.
 type scenario struct {
 	About, Main string
@@ -70,95 +71,101 @@ type action struct {
 	Pause                  metav1.Duration
 }
 
-// live runs the scenario on either side, each with an API server of its own.
-func (tr *trees) live(t *testing.T, p *report.Page) {
+// live runs the scenario on each side, with an API server of its own.
+func (c *adoption) live(p *report.Page) {
 	assets, err := control.Assets()
-	must(t, err)
-	stock, _ := tr.liveSide(t, tr.stock, assets)
-	fork, wrong := tr.liveSide(t, tr.fork, assets)
-	if wrong != "" {
-		t.Errorf("on the fork, %s", wrong)
+	c.Must(err)
+	rows := make([][]string, len(c.Live.Steps))
+	for i, s := range c.Live.Steps {
+		rows[i] = []string{s.What}
 	}
-	var rows [][]string
-	for i, s := range tr.Live.Steps {
-		rows = append(rows, []string{s.What, stock[i], fork[i]})
+	for _, side := range sides {
+		times := slices.Repeat([]string{"–"}, len(rows))
+		if c.trees[side] != "" {
+			var wrong string
+			if times, wrong = c.liveOn(c.trees[side], assets); wrong != "" && side != "stock" {
+				c.Errorf("with %s, %s", side, wrong)
+			}
+		}
+		for i := range rows {
+			rows[i] = append(rows[i], times[i])
+		}
 	}
-	p.Text("### %s %s, controller-runtime %s\n\n%s\n", tr.Name, tr.Version, tr.requires(t, controllerRuntime), tr.Live.About)
-	p.Table([]string{"what happens", "stock", "fork"}, rows...)
-	p.Text("%s of kube-apiserver.\n", output(t, "", filepath.Join(assets, "kube-apiserver"), "--version"))
+	p.Text("### %s %s, controller-runtime %s\n\n%s\n", c.Name, c.Version, c.requires(tree.Module), c.Live.About)
+	p.Table(append([]string{"what happens"}, sides...), rows...)
+	p.Text("%s of kube-apiserver.\n", c.output("", filepath.Join(assets, "kube-apiserver"), "--version"))
 }
 
-// liveSide returns how long each step took, and the first that did not come.
-func (tr *trees) liveSide(t *testing.T, dir, assets string) (times []string, wrong string) {
-	output(t, dir, "go", "build", "-trimpath", "-o", dir+".bin", tr.Live.Main)
-	plane, err := control.Start(ctx, assets, 1)
-	must(t, err)
+// liveOn returns how long each step took, and the first that did not come.
+func (c *adoption) liveOn(dir, assets string) (times []string, wrong string) {
+	c.output(dir, "go", "build", "-trimpath", "-o", dir+".bin", c.Live.Main)
+	plane, err := control.Start(c.Ctx, assets, 1)
+	c.Must(err)
 	defer func() { _ = plane.Stop() }() // what may be left is in a temporary folder
 	cfg := plane.Servers[0].Config()
-	c := &cluster{client: dynamic.NewForConfigOrDie(cfg), tarballs: t.TempDir()}
-	c.sources = httptest.NewServer(http.FileServer(http.Dir(c.tarballs)))
-	defer c.sources.Close()
+	on := &cluster{client: dynamic.NewForConfigOrDie(cfg), tarballs: c.TempDir()}
+	on.sources = httptest.NewServer(http.FileServer(http.Dir(on.tarballs)))
+	defer on.sources.Close()
 	function, err := startFunction(filepath.Join(dir, "certs"))
-	must(t, err)
+	c.Must(err)
 	defer function.Close()
-	tr.applyCRDs(t, c)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}],
+	c.applyCRDs(on)
+	kubeconfig := filepath.Join(c.TempDir(), "kubeconfig")
+	c.Must(os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}],
 clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: c, user: {token: %q}}]}`, cfg.Host, cfg.BearerToken), 0o600))
-	operator := command(t, dir, []string{"KUBECONFIG=" + kubeconfig}, append([]string{dir + ".bin"}, tr.Live.Args...)...)
+	operator := c.command(dir, []string{"KUBECONFIG=" + kubeconfig}, append([]string{dir + ".bin"}, c.Live.Args...)...)
 	var said bytes.Buffer
 	operator.Stdout, operator.Stderr = &said, &said
-	must(t, operator.Start())
+	c.Must(operator.Start())
 	defer func() {
 		_ = operator.Process.Kill()
 		_ = operator.Wait()
-		if wrong != "" || t.Failed() {
-			t.Logf("the operator said at last:\n%s", said.Bytes()[max(0, said.Len()-1000):])
+		if wrong != "" || c.Failed() {
+			c.Logf("the operator said at last:\n%s", said.Bytes()[max(0, said.Len()-1000):])
 		}
 	}()
 	var began time.Time
-	for _, s := range tr.Live.Steps {
+	for _, s := range c.Live.Steps {
 		for _, a := range s.Do {
-			if err := c.do(ctx, a); err != nil {
-				t.Fatalf("%s: %v", s.What, err)
+			if err := on.do(c.Ctx, a); err != nil {
+				c.Fatalf("%s: %v", s.What, err)
 			}
 			began = time.Now()
 		}
-		err := eventually(ctx, giveUp, func() error { return c.is(ctx, s.Until.Object, s.Until.Condition) })
+		err := eventually(c.Ctx, giveUp, func() error { return on.is(c.Ctx, s.Until.Object, s.Until.Condition) })
 		took := report.Rounded(time.Since(began))
 		if err != nil {
 			took = fmt.Sprintf("**not within %v**: %v", giveUp, err)
 			wrong = cmp.Or(wrong, s.What+": "+took)
 		}
-		must(t, ctx.Err())
-		t.Logf("%s: %s: %s", filepath.Base(dir), s.What, took)
+		c.Must(c.Ctx.Err())
+		c.Logf("%s: %s: %s", filepath.Base(dir), s.What, took)
 		times = append(times, took)
 	}
 	return times, wrong
 }
 
 // applyCRDs applies the files that the operator needs.
-func (tr *trees) applyCRDs(t *testing.T, c *cluster) {
-	for _, of := range tr.Live.CRDs {
-		from := os.DirFS(tr.stock)
+func (c *adoption) applyCRDs(on *cluster) {
+	for _, of := range c.Live.CRDs {
+		from := os.DirFS(c.trees["stock"])
 		if of.Module != "" {
-			from = download(t, of.Module, tr.requires(t, of.VersionOf))
+			from = c.download(of.Module, c.requires(of.VersionOf))
 		}
 		files, _ := fs.Glob(from, of.Files)
 		if len(files) == 0 {
-			t.Fatalf("no file matches %s: correct crds in operators.yaml", of.Files)
+			c.Fatalf("no file matches %s: correct crds in operators.yaml", of.Files)
 		}
 		for _, file := range files {
 			text, err := fs.ReadFile(from, file)
-			must(t, err)
 			for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); err == nil; {
 				o := &unstructured.Unstructured{}
 				if err = documents.Decode(&o.Object); err == nil && o.Object != nil { // nothing is between two lines of "---"
-					must(t, c.apply(ctx, o))
+					err = on.apply(c.Ctx, o)
 				}
 			}
 			if !errors.Is(err, io.EOF) {
-				t.Fatalf("%s: %v", file, err)
+				c.Fatalf("%s: %v", file, err)
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
@@ -30,15 +31,15 @@ type results struct {
 
 // The lists, in the order of a page.
 const (
-	worse  = "Worse on the fork"
-	better = "Better on the fork"
+	worse  = "Worse than on stock"
+	better = "Better than on stock"
 	rerun  = "Run again, because they differed"
-	broken = "Failing on both"
+	broken = "Failing everywhere"
 	notRun = "What could not be run"
 )
 
 func (r *results) page(p *report.Page, columns ...string) {
-	p.Table(append(columns, "stock", "fork", "ours", "verdict"), r.rows...)
+	p.Table(append(append(columns, sides...), "ours", "verdict"), r.rows...)
 	for _, title := range []string{worse, better, rerun, broken, notRun} {
 		p.Text("## %s\n", title)
 		for _, line := range r.lists[title] {
@@ -76,13 +77,14 @@ var ends = map[string]state{
 // counted in ours alone, unless they fail.
 type comparison struct {
 	*results
-	subject           string
-	stock, fork, ours []state
-	count             map[string]int // by title
+	subject string
+	states  map[string][]state // by side
+	ours    []state
+	count   map[string]int // by title
 }
 
 func (r *results) of(subject string) *comparison {
-	return &comparison{results: r, subject: subject, count: map[string]int{}}
+	return &comparison{results: r, subject: subject, states: map[string][]state{}, count: map[string]int{}}
 }
 
 func (c *comparison) list(title, format string, args ...any) {
@@ -90,83 +92,91 @@ func (c *comparison) list(title, format string, args ...any) {
 	c.lists[title] = append(c.lists[title], c.subject+": "+fmt.Sprintf(format, args...))
 }
 
-// compare runs the tests of a package on both sides, and again if a test differs. The best of
+// compare runs the tests of a package on all sides, and again if a test differs. The best of
 // all runs counts. It reports whether there was anything to compare: a test that passes on stock.
-func (c *comparison) compare(pkg string, run func(fork bool) states) bool {
-	stock, fork := bothSides(run)
+func (c *comparison) compare(pkg string, run map[string]func() states) bool {
+	got := allSides(run)
+	stock := got["stock"]
 	if !slices.Contains(slices.Collect(maps.Values(stock)), passed) {
 		c.list(notRun, "%s: no test passes on stock", pkg)
 		return false
 	}
-	for n := 0; n < again && c.judge(pkg, stock, fork, func(string) string { return rerun }); n++ {
-		betterStock, betterFork := bothSides(run)
-		stock.improve(betterStock)
-		fork.improve(betterFork)
+	for n := 0; n < again && c.judge(pkg, got, func(string) string { return rerun }); n++ {
+		for side, of := range allSides(run) {
+			for name, is := range of {
+				got[side][name] = max(got[side][name], is)
+			}
+		}
 	}
-	c.judge(pkg, stock, fork, func(title string) string { return title })
-	for name, is := range fork {
+	c.judge(pkg, got, func(title string) string { return title })
+	for name, is := range got["fork"] {
 		if stock[name] == absent {
 			c.ours = append(c.ours, is)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(stock)) {
-		was := stock[name]
-		c.stock, c.fork = append(c.stock, was), append(c.fork, fork[name])
-		if was == failed && fork[name] == failed {
+		best := absent
+		for side, of := range got {
+			c.states[side] = append(c.states[side], of[name])
+			best = max(best, of[name])
+		}
+		if best == failed {
 			c.list(broken, "%s %s", pkg, name)
 		}
 	}
 	return true
 }
 
-// bothSides runs stock beside fork: most tests wait most of the time, and what else the machine
-// does falls on both alike.
-func bothSides(run func(fork bool) states) (stock, fork states) {
-	done := make(chan states)
-	go func() {
-		var of states
-		defer func() { done <- of }() // also if run ends the test
-		of = run(false)
-	}()
-	fork = run(true)
-	return <-done, fork
+// allSides runs the sides beside one another: most tests wait most of the time, and what else the
+// machine does falls on all alike.
+func allSides(run map[string]func() states) map[string]states {
+	got, mu, running := map[string]states{}, sync.Mutex{}, sync.WaitGroup{}
+	for side := range run {
+		running.Go(func() {
+			of := run[side]()
+			mu.Lock()
+			defer mu.Unlock()
+			got[side] = of
+		})
+	}
+	running.Wait()
+	return got
 }
 
-// judge lists the tests that differ, and reports whether there are any.
-func (c *comparison) judge(pkg string, stock, fork states, under func(title string) string) (differ bool) {
-	all := maps.Clone(stock)
-	maps.Copy(all, fork)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		was, is, title := stock[name], fork[name], better
-		switch {
-		case is < was, was == absent && is == failed:
-			title = worse
-		case is == was, was == absent:
-			continue
+// judge lists the tests that differ from stock, and reports whether there are any.
+func (c *comparison) judge(pkg string, got map[string]states, under func(title string) string) (differ bool) {
+	stock := got["stock"]
+	for _, side := range slices.Sorted(maps.Keys(got)) {
+		all := maps.Clone(stock)
+		maps.Copy(all, got[side])
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			was, is, title := stock[name], got[side][name], better
+			switch {
+			case is < was, was == absent && is == failed:
+				title = worse
+			case is == was, was == absent:
+				continue
+			}
+			differ = true
+			c.list(under(title), "%s %s: %s on stock, %s with %s", pkg, name, was, is, side)
 		}
-		differ = true
-		c.list(under(title), "%s %s: %s on stock, %s on the fork", pkg, name, was, is)
 	}
 	return differ
 }
 
-// improve takes over what is better in another run.
-func (s states) improve(run states) {
-	for name, is := range run {
-		s[name] = max(s[name], is)
-	}
-}
-
-// row adds a row, and fails the test if a test is worse on the fork.
+// row adds a row, and fails the test if a test is worse than on stock.
 func (c *comparison) row(t *testing.T, cells ...string) {
 	verdict := "same"
 	if n := c.count[worse]; n > 0 {
 		verdict = fmt.Sprintf("**%d worse**", n)
-		t.Errorf("%q: %d tests are worse on the fork: %v", cells, n, c.lists[worse])
+		t.Errorf("%q: %d tests are worse than on stock: %v", cells, n, c.lists[worse])
 	} else if n := c.count[better]; n > 0 {
 		verdict = fmt.Sprintf("%d better", n)
 	}
-	c.rows = append(c.rows, append(cells, counted(c.stock), counted(c.fork), counted(c.ours), verdict))
+	for _, side := range sides {
+		cells = append(cells, counted(c.states[side]))
+	}
+	c.rows = append(c.rows, append(cells, counted(c.ours), verdict))
 }
 
 // counted is "12 passed, 1 failed"; of nothing "none".
@@ -181,21 +191,23 @@ func counted(all []state) string {
 	return cmp.Or(strings.Join(words, ", "), "none")
 }
 
-// A test that is worse must fail the run. A test that fails on both must not.
+// A test that is worse must fail the run. A test that fails everywhere must not.
 func TestComparison(t *testing.T) {
 	c := (&results{lists: map[string][]string{}}).of("One")
-	c.compare("pkg", func(fork bool) states {
-		if fork {
+	c.compare("pkg", map[string]func() states{
+		"stock": func() states {
+			return states{"Same": passed, "Broken": failed, "Worse": passed, "Better": failed, "Gone": passed}
+		},
+		"fork": func() states {
 			return states{"Same": passed, "Broken": failed, "Worse": failed, "Better": passed, "Ours": passed, "OursFails": failed}
-		}
-		return states{"Same": passed, "Broken": failed, "Worse": passed, "Better": failed, "Gone": passed}
+		},
 	})
-	got := fmt.Sprintf("%s %s %s %s; %s; %s", c.lists[worse], c.lists[better], c.lists[broken], counted(c.stock), counted(c.fork), counted(c.ours))
-	want := "[One: pkg Gone: passed on stock, absent on the fork One: pkg OursFails: absent on stock, failed on the fork" +
-		" One: pkg Worse: passed on stock, failed on the fork] [One: pkg Better: failed on stock, passed on the fork] [One: pkg Broken]" +
+	got := fmt.Sprintf("%s %s %s %s; %s; %s", c.lists[worse], c.lists[better], c.lists[broken], counted(c.states["stock"]), counted(c.states["fork"]), counted(c.ours))
+	want := "[One: pkg Gone: passed on stock, absent with fork One: pkg OursFails: absent on stock, failed with fork" +
+		" One: pkg Worse: passed on stock, failed with fork] [One: pkg Better: failed on stock, passed with fork] [One: pkg Broken]" +
 		" 3 passed, 2 failed; 2 passed, 2 failed, 1 absent; 1 passed, 1 failed"
 	if got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+		t.Errorf("a fork with tests that are worse, better, absent and new:\ngot  %s\nwant %s", got, want)
 	}
 }
 
@@ -208,10 +220,9 @@ type tested struct {
 func (p tested) has(pkg string) bool { return slices.Contains(p.deps, pkg) }
 
 // listed lists the packages that have tests.
-func listed(t *testing.T, dir string, patterns ...string) (all []tested) {
-	t.Helper()
+func (c *adoption) listed(dir string, patterns ...string) (all []tested) {
 	args := append([]string{"go", "list", "-e", "-test", "-f", `{{.ImportPath}} {{join .Deps " "}}`}, patterns...)
-	for line := range strings.Lines(string(output(t, dir, args...))) {
+	for line := range strings.Lines(string(c.output(dir, args...))) {
 		deps := strings.Fields(line)
 		if path, test := strings.CutSuffix(deps[0], ".test"); test {
 			all = append(all, tested{path, deps})
@@ -220,29 +231,34 @@ func listed(t *testing.T, dir string, patterns ...string) (all []tested) {
 	return all
 }
 
-// test runs the tests of a package in a tree.
-func (p tested) test(t *testing.T, dir string, env []string, flags ...string) states {
-	t.Helper()
-	specs := filepath.Join(t.TempDir(), "specs.json")
-	args := append(append([]string{"go", "test", "-json", "-count=1"}, flags...), p.path)
-	if p.has("github.com/onsi/ginkgo/v2") {
-		args = append(args, "-args", "-ginkgo.json-report="+specs)
-	}
-	said, err := command(t, dir, env, args...).Output()
-	got := states{}
-	for line := range bytes.Lines(said) {
-		var event struct{ Action, Test string }
-		if json.Unmarshal(line, &event) == nil && event.Test != "" && ends[event.Action] != absent {
-			got[event.Test] = ends[event.Action]
+// tests makes a function for each tree that runs the tests of a package in it.
+func (c *adoption) tests(p tested, trees map[string]string, env []string, flags ...string) map[string]func() states {
+	run := map[string]func() states{}
+	for side, dir := range trees {
+		run[side] = func() states {
+			specs := filepath.Join(c.TempDir(), "specs.json")
+			args := append(append([]string{"go", "test", "-json", "-count=1"}, flags...), p.path)
+			if p.has("github.com/onsi/ginkgo/v2") {
+				args = append(args, "-args", "-ginkgo.json-report="+specs)
+			}
+			said, err := c.command(dir, env, args...).Output()
+			got := states{}
+			for line := range bytes.Lines(said) {
+				var event struct{ Action, Test string }
+				if json.Unmarshal(line, &event) == nil && event.Test != "" && ends[event.Action] != absent {
+					got[event.Test] = ends[event.Action]
+				}
+			}
+			if err != nil && !slices.Contains(slices.Collect(maps.Values(got)), failed) {
+				got[""] = failed
+			}
+			if text, none := os.ReadFile(specs); none == nil {
+				got.addSpecs(text)
+			}
+			return got
 		}
 	}
-	if err != nil && !slices.Contains(slices.Collect(maps.Values(got)), failed) {
-		got[""] = failed
-	}
-	if text, none := os.ReadFile(specs); none == nil {
-		got.addSpecs(t, text)
-	}
-	return got
+	return run
 }
 
 // address matches a pointer that is printed in a name. It differs from run to run.
@@ -250,7 +266,7 @@ var address = regexp.MustCompile(`0x[0-9a-f]{6,}`)
 
 // addSpecs adds the specs of a report of ginkgo's, which go test does not know. Of those with the
 // same name each gets a number. What comes before and after counts only if it fails.
-func (s states) addSpecs(t *testing.T, text []byte) {
+func (s states) addSpecs(text []byte) {
 	var suites []struct {
 		SuiteDescription string
 		SpecReports      []struct {
@@ -258,7 +274,9 @@ func (s states) addSpecs(t *testing.T, text []byte) {
 			LeafNodeType, LeafNodeText, State string
 		}
 	}
-	must(t, json.Unmarshal(text, &suites))
+	if json.Unmarshal(text, &suites) != nil {
+		s["ginkgo's report"] = failed
+	}
 	for _, suite := range suites {
 		for _, spec := range suite.SpecReports {
 			is := max(ends[spec.State], failed)

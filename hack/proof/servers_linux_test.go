@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proof
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/hack/control"
+	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
+)
+
+// What the real API servers serve. Of the custom kinds that stay, one is alone in
+// its group, and one beside others that come and go; of those that come and go, some have
+// a group of their own. Those that never are served are in groups that are, and in one
+// that is not.
+var (
+	builtin = []kind{
+		{gvk: gvk{Version: "v1", Kind: "Pod"}, resource: "pods"},
+		{gvk: gvk{Version: "v1", Kind: "Node"}, resource: "nodes", cluster: true},
+		{gvk: gvk{Group: "apps", Version: "v1", Kind: "Deployment"}, resource: "deployments"},
+	}
+	custom = []kind{
+		{gvk: gvk{Group: "steady.example.com", Version: "v1", Kind: "Rock"}, resource: "rocks"},
+		{gvk: gvk{Group: "mixed.example.com", Version: "v1", Kind: "Cliff"}, resource: "cliffs", cluster: true},
+	}
+	churnedCRDs = []struct {
+		group, kind string
+		versions    []string
+	}{
+		{"churn.example.com", "Leaf", []string{"v1"}},
+		{"churn.example.com", "Wave", []string{"v1", "v2"}},
+		{"mixed.example.com", "Sand", []string{"v1"}},
+		{"mixed.example.com", "Dune", []string{"v2", "v1"}},
+		{"gusts.example.com", "Gust", []string{"v1"}},
+	}
+	neverServed = []gvk{
+		{Group: "steady.example.com", Version: "v1", Kind: "Ghost"},
+		{Group: "steady.example.com", Version: "v9", Kind: "Rock"},
+		{Group: "mixed.example.com", Version: "v1", Kind: "Ghost"},
+		{Group: "never.example.com", Version: "v1", Kind: "Ghost"},
+		{Version: "v1", Kind: "Ghost"},
+	}
+)
+
+// busy is the load on a mapper of real API servers.
+func busy(c *report.Campaign) *load {
+	return &load{Campaign: c, steady: slices.Concat(builtin, custom), never: neverServed, resetting: 8, waiting: 3, missing: 69, churning: 40, rest: 40 * time.Millisecond}
+}
+
+// plane starts a control plane, which ends with the test.
+func newPlane(c *report.Campaign, servers int) *control.Plane {
+	c.Helper()
+	if !report.Written() && os.Getenv("KUBEBUILDER_ASSETS") == "" {
+		c.Skip("KUBEBUILDER_ASSETS is not set")
+	}
+	assets, err := control.Assets()
+	c.Must(err)
+	p, err := control.Start(c.Ctx, assets, servers)
+	c.Must(err)
+	c.Cleanup(func() { _ = p.Stop() }) // what may be left is in a temporary folder
+	return p
+}
+
+// world is a control plane, and what is asked of the mappers of its API servers, while CRDs
+// come and go.
+type world struct {
+	*load
+	plane   *control.Plane
+	front   *front
+	admins  []*admin
+	churn   sync.Mutex   // held by whoever wants the API to stand still
+	changes atomic.Int64 // of CRDs
+}
+
+// newWorld also creates the custom kinds that are served throughout, and waits until every
+// server serves them.
+func newWorld(l *load, servers int) *world {
+	w := &world{load: l, plane: newPlane(l.Campaign, servers)}
+	w.front = newFront(l.Campaign, w.plane.Servers...)
+	l.churned = nil
+	for _, crd := range churnedCRDs {
+		l.churned = append(l.churned, schema.FromAPIVersionAndKind(crd.group+"/v1", crd.kind))
+	}
+	for _, process := range w.plane.Servers {
+		w.admins = append(w.admins, newAdmin(l.Campaign, process))
+	}
+	for _, k := range custom {
+		_, err := w.admins[0].crds.Create(w.Ctx, newCRD(k.Group, k.Kind, k.cluster, k.Version), metav1.CreateOptions{})
+		l.Must(err)
+	}
+	if _, ok := report.Within(w.Ctx, time.Minute, func() bool {
+		return !slices.ContainsFunc(w.admins, func(a *admin) bool {
+			truth, err := a.truth()
+			return err != nil || slices.ContainsFunc(w.steady, func(k kind) bool { return truth[k.gvk] == "" })
+		})
+	}); !ok {
+		l.Fatal("a server does not serve the custom kinds a minute after they were created")
+	}
+	return w
+}
+
+// change creates, deletes and changes CRDs, half of the time each kind is there.
+func (w *world) change(ctx context.Context) {
+	for r := w.Random(1000*len(w.admins) + 100); ctx.Err() == nil; {
+		w.churn.Lock()
+		k, crds := churnedCRDs[r.IntN(len(churnedCRDs))], w.admins[r.IntN(len(w.admins))].crds
+		crd := newCRD(k.group, k.kind, r.IntN(2) == 0, k.versions...)
+		switch r.IntN(4) {
+		case 0, 1:
+			_, _ = crds.Create(ctx, crd, metav1.CreateOptions{})
+		case 2:
+			_ = crds.Delete(ctx, crd.GetName(), metav1.DeleteOptions{})
+		default: // its last version is not served for a while
+			if have, err := crds.Get(ctx, crd.GetName(), metav1.GetOptions{}); err == nil {
+				if versions, _, _ := unstructured.NestedSlice(have.Object, "spec", "versions"); len(versions) > 1 {
+					last, _ := versions[len(versions)-1].(map[string]any)
+					last["served"] = last["served"] != true
+					_ = unstructured.SetNestedSlice(have.Object, versions, "spec", "versions")
+					_, _ = crds.Update(ctx, have, metav1.UpdateOptions{})
+				}
+			}
+		}
+		w.churn.Unlock()
+		w.changes.Add(1)
+		report.Pause(ctx, time.Duration(r.Int64N(int64(1500*time.Millisecond))))
+	}
+}
+
+// admin is an administrator of an API server.
+type admin struct {
+	dynamic.Interface
+	crds dynamic.ResourceInterface
+	live discovery.DiscoveryInterface
+}
+
+func newAdmin(c *report.Campaign, process *control.Process) *admin {
+	config := process.Config()
+	config.Timeout = 10 * time.Second
+	client, err := dynamic.NewForConfig(config)
+	c.Must(err)
+	live, err := discovery.NewDiscoveryClientForConfig(config)
+	c.Must(err)
+	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	return &admin{client, crds, live.WithLegacy()}
+}
+
+// newCRD is the CustomResourceDefinition of a kind, whose versions are all served.
+func newCRD(group, kind string, cluster bool, versions ...string) *unstructured.Unstructured {
+	var list []any
+	for i, v := range versions {
+		list = append(list, map[string]any{
+			"name": v, "served": true, "storage": i == 0,
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
+		})
+	}
+	singular := strings.ToLower(kind)
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": singular + "s." + group},
+		"spec": map[string]any{
+			"group": group, "scope": map[bool]string{false: "Namespaced", true: "Cluster"}[cluster], "versions": list,
+			"names": map[string]any{"kind": kind, "plural": singular + "s", "singular": singular},
+		},
+	}}
+}
+
+// truth is what a server serves, by its live endpoints: resource and scope.
+func (a *admin) truth() (map[gvk]string, error) {
+	_, lists, err := a.live.ServerGroupsAndResources()
+	served := map[gvk]string{}
+	for _, list := range lists {
+		for _, r := range list.APIResources {
+			if of := schema.FromAPIVersionAndKind(list.GroupVersion, r.Kind); !strings.Contains(r.Name, "/") && served[of] == "" {
+				served[of] = fmt.Sprintf("%s %t", r.Name, r.Namespaced)
+			}
+		}
+	}
+	return served, err
+}
+
+// front is one address for API servers. It sends each request to the next of them, whatever
+// that one's state, and answers 502 for one that is down. Without servers it answers 404 to
+// everything, as an ingress does that has lost its route.
+type front struct {
+	*httptest.Server
+	to    atomic.Pointer[[]*control.Process]
+	turn  atomic.Uint64
+	proxy httputil.ReverseProxy
+	token string
+}
+
+func newFront(c *report.Campaign, to ...*control.Process) *front {
+	cfg := to[0].Config()
+	transport, err := rest.TransportFor(&rest.Config{TLSClientConfig: cfg.TLSClientConfig})
+	c.Must(err)
+	f := &front{token: cfg.BearerToken}
+	f.proxy = httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			to := *f.to.Load()
+			if len(to) > 0 { // if not, the route was lost a moment ago
+				r.SetURL(&url.URL{Scheme: "https", Host: to[f.turn.Add(1)%uint64(len(to))].Address})
+			}
+		},
+		Transport:     transport,
+		FlushInterval: -1, // watches
+		ErrorLog:      log.New(io.Discard, "", 0),
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	f.Server = httptest.NewServer(f)
+	c.Cleanup(func() {
+		f.CloseClientConnections()
+		f.Close()
+	})
+	f.lead(to...)
+	return f
+}
+
+func (f *front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if len(*f.to.Load()) == 0 {
+		http.Error(w, "default backend - 404", http.StatusNotFound)
+		return
+	}
+	f.proxy.ServeHTTP(w, req)
+}
+
+// lead changes where the requests go. Connections are cut.
+func (f *front) lead(to ...*control.Process) {
+	f.to.Store(&to)
+	f.CloseClientConnections()
+}
+
+func (f *front) config() *rest.Config {
+	return &rest.Config{Host: f.URL, BearerToken: f.token, QPS: -1}
+}
+
+// view is what a subscriber has been told is served.
+type view struct {
+	mu     sync.Mutex
+	served map[gvk]string
+}
+
+// follow takes a pause after each message, as a slow receiver does.
+func (v *view) follow(changes <-chan []apiutil.APIChange, slow time.Duration) {
+	for batch := range changes {
+		v.mu.Lock()
+		for _, change := range batch {
+			m := change.Mapping
+			if change.Type == apiutil.APIRemoved {
+				delete(v.served, m.GroupVersionKind)
+			} else {
+				v.served[m.GroupVersionKind] = fmt.Sprintf("%s %t", m.Resource.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace)
+			}
+		}
+		v.mu.Unlock()
+		time.Sleep(slow)
+	}
+}
+
+func (v *view) is(truth map[gvk]string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return maps.Equal(v.served, truth)
+}
