@@ -31,9 +31,9 @@ while (($# > 0)); do
 done
 [[ ${count:-1} =~ ^[1-9][0-9]*$ ]] || wrong "-count $count"
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
 [[ -z $before ]] || cp "$before" "$work/before.txt" # this run may replace it
-rounds=8 nanoseconds=40ms more=100ms
+rounds=8 nanoseconds=40ms more=100ms follow='OnceGets|OnceKinds|OnceMove'
 if $quick; then
 	rounds=1 nanoseconds=10ms more=20ms out=${out:-$(mktemp -d)}
 fi
@@ -41,28 +41,36 @@ rounds=${count:-$rounds} out=${out:-$root/hack/bench/results}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 
-# measure runs benchmarks in a process of their own: processors, time of each, names.
+# measure runs benchmarks in a process of their own: processors, time of each, names, built on stock or fork.
 # client-go logs what hangs, which is shown if they fail.
 measure() {
-	say "round $round of $rounds, $(date +%T): $3"
-	"$work/bench" -test.run='^$' -test.bench="^Benchmark($3)\$" -test.cpu="$1" -test.benchtime="$2" -test.timeout=30m >"$work/said" 2>"$work/log" ||
+	say "round $round of $rounds, $(date +%T): $3${4:+ on the fork}"
+	"$work/${4:-stock}" -test.run='^$' -test.bench="^Benchmark($3)\$" -test.cpu="$1" -test.benchtime="$2" -test.timeout=30m ${4:+-fork} >"$work/said" 2>"$work/log" ||
 		die "$(cat "$work/said" "$work/log")"
 	grep '^cpu: ' "$work/said" >"$work/cpu" || true
 	grep '^Benchmark' "$work/said" >>"$work/results"
 }
 
 cd "$root/hack/bench"
-go test -c -o "$work/bench" .
+go test -c -o "$work/stock" .
+cp go.mod "$work/fork.mod" && cp go.sum "$work/fork.sum"
+go -C "$root" run ./hack/fork -o "$work/tree" -version "$(go list -m -f '{{.Version}}' sigs.k8s.io/controller-runtime)"
+go mod edit -replace="sigs.k8s.io/controller-runtime=$work/tree" \
+	-replace="github.com/freshmapper/freshmapper=$root" -replace="github.com/freshmapper/freshmapper/fresh=$root/fresh" "$work/fork.mod"
+go test -c -modfile="$work/fork.mod" -o "$work/fork" .
 # A round runs all, the mappers next to each other, so that what else the machine does
 # falls on all of them alike.
 for ((round = 1; round <= rounds; round++)); do
 	measure 1 "$nanoseconds" Hit
 	measure 2 "$nanoseconds" HitParallel
-	measure 2 "$more" 'Publish|Cold|Miss|Refresh'
-	for names in OnceHeap 'OnceFleet|OnceStorm' OnceLatency OnceApart OnceCRDs "OnceGets|OnceKinds|OnceMove"; do
+	measure 2 "$more" 'Cold|Miss|Refresh'
+	for names in OnceHeap 'OnceFleet|OnceStorm' OnceLatency OnceApart OnceCRDs "$follow"; do
 		measure 2 1x "$names"
 	done
-	((round > 1)) || measure 2 1x 'OnceClusters|OnceReplay' # takes a few minutes
+	measure 2 1x "$follow" fork
+	((round == 1)) || continue # these take a few minutes
+	measure 2 1x 'OnceClusters|OnceReplay'
+	measure 2 1x OnceReplay fork
 done
 
 {
@@ -80,10 +88,10 @@ benchstat() { # what comes after NAME= is not in its tables
 	echo
 }
 {
-	benchstat -col '/mapper@(stock deferred ours)'
-	benchstat -filter '/mapper:floor OR .name:Publish'
+	benchstat -col '/mapper@(stock deferred ours fork)'
+	benchstat -filter '/mapper:floor'
 	[[ -z $before ]] || benchstat -ignore date,commit,go,goos,goarch,cpu,cores,controller-runtime,client-go \
-		-filter '/mapper:(ours OR floor) OR .name:Publish' "before=$work/before.txt"
+		-filter '/mapper:(ours OR floor)' "before=$work/before.txt"
 } >"$out/benchstat.txt"
 go test -count=1 -v -run '^TestPage$' . -args -raw "$out/raw.txt"
 say "the results are in $out"

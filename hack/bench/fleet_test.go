@@ -4,6 +4,9 @@ package bench
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -11,23 +14,54 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
-const (
-	clusterGroups = 300
-	ownGroups     = clusterGroups / 5 // of a cluster that is not equal to the others
-)
+// BenchmarkOnceHeap: what a mapper keeps once the server's documents are gone,
+// its HTTP client included. Each has a server of its own, which is closed with it.
+func BenchmarkOnceHeap(b *testing.B) {
+	count := map[int]int{10: 100, 100: 30, 500: 8, 2000: 4}
+	b.Run("mapper_of=own_server", func(b *testing.B) {
+		forEach(b, hitSizes, func(b *testing.B, groups int, f flavour) {
+			mappers := make([]meta.RESTMapper, count[groups])
+			before := heap()
+			for i := range mappers {
+				e := newEndpoint(renamed(groupsOf(groups), groups), nil)
+				mappers[i] = f.warmMapper(b, e)
+				e.cut()
+			}
+			b.ReportMetric((heap()-before)/float64(len(mappers)), "B/mapper")
+			runtime.KeepAlive(mappers)
+			b.ReportMetric(0, "ns/op")
+		})
+	})
+}
 
-// clusterOf describes one of many clusters. own is how many of its groups no other
-// cluster has.
-func clusterOf(n, own int) []fakeapi.Group {
-	groups := groupsOf(clusterGroups)
-	for i := len(groups) - own; i < len(groups); i++ {
-		groups[i].Name = strings.Replace(groups[i].Name, "example", fmt.Sprintf("c%05d", n), 1)
-	}
-	return groups
+// BenchmarkOnceFleet: 20 mappers on one server, each new one asked once. The second of two
+// rounds counts: the first also makes what a process has once.
+func BenchmarkOnceFleet(b *testing.B) {
+	const further = 19
+	forEach(b, []int{100, 500}, func(b *testing.B, groups int, f flavour) {
+		for range 2 {
+			e := newEndpoint(renamed(groupsOf(groups), groups), nil)
+			first, rest := f.warmMapper(b, e), [further]meta.RESTMapper{}
+			e.server.TakeRequests() // what the server has noted is not the mappers'
+			before := heap()
+			for i := range rest {
+				rest[i] = f.warmMapper(b, e)
+			}
+			e.server.TakeRequests()
+			b.ReportMetric((heap()-before)/further, "further-B/mapper")
+			runtime.KeepAlive(first)
+			runtime.KeepAlive(&rest)
+		}
+		b.ReportMetric(0, "ns/op")
+	})
 }
 
 // BenchmarkOnceClusters: one process with a mapper for each of many clusters of 300
@@ -35,84 +69,129 @@ func clusterOf(n, own int) []fakeapi.Group {
 // or the groups (each cluster has 60 of its own). Clusters are read by two
 // goroutines. The other mappers are made for 20 clusters.
 func BenchmarkOnceClusters(b *testing.B) {
-	for equal, own := range map[string]func(n int) int{
-		"clusters": func(n int) int {
-			if n%5 == 0 {
-				return ownGroups
-			}
-			return 0
-		},
-		"groups": func(int) int { return ownGroups },
-	} {
+	const groups, own, batch = 300, 60, 20 // more servers at once would take more memory than all mappers
+	for equal, each := range map[string]int{"clusters": 5, "groups": 1} {
 		b.Run("equal="+equal, func(b *testing.B) {
-			forEach(b, []int{clusterGroups}, func(b *testing.B, _ int, f flavour) {
-				clusters := 20
+			forEach(b, []int{groups}, func(b *testing.B, _ int, f flavour) {
+				same, clusters := newEndpoint(groupsOf(groups), nil), batch
+				same.render(b, f.accept)
 				if f.name == "ours" {
 					clusters = 1000
 				}
-				for b.Loop() {
-					b.StopTimer()
-					readClusters(b, f, clusters, own)
-					b.StartTimer()
+				mappers, before, took := make([]meta.RESTMapper, clusters), heap(), time.Duration(0)
+				requests, docBytes := 0.0, 0.0
+				for done := 0; done < clusters; done += batch {
+					endpoints := [batch]*endpoint{}
+					for i := range endpoints {
+						if endpoints[i] = newEndpoint(groupsOf(groups), same.server); i%each == 0 {
+							endpoints[i] = newEndpoint(renamed(groupsOf(groups), own), nil)
+							endpoints[i].render(b, f.accept)
+						}
+					}
+					start := time.Now()
+					var running sync.WaitGroup
+					for half := range 2 {
+						running.Go(func() {
+							for i := half; i < batch; i += 2 {
+								mappers[done+i] = f.warmMapper(b, endpoints[i])
+							}
+						})
+					}
+					running.Wait()
+					took += time.Since(start)
+					for _, e := range endpoints {
+						r, bytes := e.taken()
+						requests, docBytes = requests+r, docBytes+bytes
+						e.cut()
+					}
 				}
+				b.ReportMetric((heap()-before)/float64(clusters), "B/mapper")
+				runtime.KeepAlive(mappers)
+				b.ReportMetric(float64(took)/float64(clusters), "cold-ns/mapper")
+				b.ReportMetric(requests/float64(clusters), "requests/mapper")
+				b.ReportMetric(docBytes/float64(clusters), "doc-B/mapper")
 				b.ReportMetric(0, "ns/op")
 			})
 		})
 	}
 }
 
-func readClusters(b *testing.B, f flavour, clusters int, own func(n int) int) {
-	const batch = 20 // more servers at once would take more memory than all mappers
-	mappers := make([]meta.RESTMapper, 0, clusters)
-	var elapsed time.Duration
-	requests, docBytes := 0, 0
-	equal := newEndpoint(clusterOf(0, 0))
-	equal.render(b, f.accept)
-	before := heap()
-	for len(mappers) < clusters {
-		endpoints := make([]*endpoint, batch)
-		for i := range endpoints {
-			if n := len(mappers) + i; own(n) > 0 {
-				endpoints[i] = newEndpoint(clusterOf(n, own(n)))
-				endpoints[i].render(b, f.accept)
-			} else {
-				endpoints[i] = newEndpointOf(equal.server, equal.kind)
-			}
-		}
-		runtime.GC()
-		start := time.Now()
-		mappers = append(mappers, warmAll(b, f, endpoints)...)
-		elapsed += time.Since(start)
-		for _, e := range endpoints {
-			r, bytes := e.traffic()
-			requests, docBytes = requests+r, docBytes+bytes
-			e.hangUp()
-		}
-	}
-	after := heap()
-	runtime.KeepAlive(mappers)
-	per := float64(clusters)
-	b.ReportMetric((after-before)/per, "B/mapper")
-	b.ReportMetric(float64(elapsed)/per, "cold-ns/mapper")
-	b.ReportMetric(float64(requests)/per, "requests/mapper")
-	b.ReportMetric(float64(docBytes)/per, "doc-B/mapper")
+// replays are operators that make a client for each piece of work.
+var replays = []struct {
+	of                        string
+	crds                      int
+	clusters, objects, rounds int // objects of each round, over the clusters in turn
+}{
+	{"provider-kubernetes-543", 1000, 1, 300, 3},
+	{"kcm", 60, 30, 30, 6},
 }
 
-// warmAll makes a mapper of each endpoint, on two goroutines.
-func warmAll(b *testing.B, f flavour, endpoints []*endpoint) []meta.RESTMapper {
-	mappers := make([]meta.RESTMapper, len(endpoints))
-	var wg sync.WaitGroup
-	for half := range 2 {
-		wg.Go(func() {
-			for i := half; i < len(endpoints); i += 2 {
-				m := f.newMapper(b, endpoints[i])
-				if _, err := m.RESTMapping(endpoints[i].kind); err != nil {
-					b.Error(err)
-				}
-				mappers[i] = m
-			}
-		})
+// BenchmarkOnceReplay: the discovery requests and bytes of the first round and of all
+// others, the heap that a round's clients take together without their connections, and the time of all
+// rounds. In each round it makes a client for each object, in turn of each cluster, reads the object with
+// it, and keeps the clients until the end of the round: on stock, on stock with mappers from a Fleet, and, built
+// on the fork, without a change.
+func BenchmarkOnceReplay(b *testing.B) {
+	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
+	plain := func(cfg *rest.Config) (client.Client, error) { return client.New(cfg, client.Options{}) }
+	ways := map[string]func(cfg *rest.Config) (client.Client, error){"fork": plain}
+	if !*forked {
+		ways = map[string]func(cfg *rest.Config) (client.Client, error){"stock": plain, "provider": func(cfg *rest.Config) (client.Client, error) {
+			httpClient, err := rest.HTTPClientFor(cfg)
+			must(b, err)
+			mapper, err := fleet.For(cfg.Host, cfg, httpClient)
+			must(b, err)
+			return client.New(cfg, client.Options{HTTPClient: httpClient, Mapper: mapper})
+		}}
 	}
-	wg.Wait()
-	return mappers
+	for _, r := range replays {
+		for way, newClient := range ways {
+			b.Run("of="+r.of+"/mapper="+way, func(b *testing.B) {
+				groups := fakeapi.Typical(r.crds, 1, 1)
+				last := groups[len(groups)-1]
+				kind := schema.GroupVersionKind{Group: last.Name, Version: "v1", Kind: last.Versions[0].Resources[0].Kind}
+				same := newEndpoint(groups, nil)
+				var listeners []*httptest.Server
+				for range r.clusters {
+					listeners = append(listeners, httptest.NewServer(withObjects(same.server, kind)))
+					b.Cleanup(listeners[len(listeners)-1].Close)
+				}
+				before, took := heap(), time.Duration(0)
+				for round := range r.rounds {
+					clients, start := make([]client.Client, r.objects), time.Now()
+					for i := range clients {
+						c, err := newClient(&rest.Config{Host: listeners[i%r.clusters].URL, BearerToken: "operator", QPS: -1})
+						must(b, err)
+						must(b, c.Get(b.Context(), client.ObjectKey{Namespace: "default", Name: fmt.Sprint("object-", i)}, metadataOf(kind)))
+						clients[i] = c
+					}
+					took += time.Since(start)
+					for _, l := range listeners {
+						l.CloseClientConnections()
+					}
+					b.ReportMetric(heap()-before, "heap-B")
+					runtime.KeepAlive(clients)
+					if round == 0 {
+						same.traffic(b, 1, "first-", "")
+					}
+				}
+				same.traffic(b, 1, "later-", "")
+				b.ReportMetric(float64(took), "rounds-ns")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+// withObjects serves objects beside the discovery of server. A path with a name in it is
+// that of an object.
+func withObjects(server *fakeapi.Server, kind schema.GroupVersionKind) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if strings.Count(req.URL.Path, "/") < 5 {
+			server.ServeHTTP(w, req)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"apiVersion": "%s", "kind": "%s", "metadata": {"name": "%s"}}`, kind.GroupVersion(), kind.Kind, filepath.Base(req.URL.Path))
+	})
 }

@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
@@ -11,14 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+type (
+	gvk = schema.GroupVersionKind
+	gvr = schema.GroupVersionResource
+)
+
 var hitSizes = []int{10, 100, 500, 2000}
 
 // A query is about one kind that is served.
 type query struct {
 	gk       schema.GroupKind
 	versions []string
-	full     schema.GroupVersionResource
-	partial  schema.GroupVersionResource // without the version
+	full     gvr
+	partial  gvr // without the version
 }
 
 // queryCount is a power of two.
@@ -26,9 +32,8 @@ const queryCount = 16
 
 // queriesOf picks kinds from all over the server. How fast a single kind is found
 // would depend on luck.
-func queriesOf(groups int) *[queryCount]query {
+func queriesOf(groups int) (queries [queryCount]query) {
 	typical := groupsOf(groups)[1:] // without the core group
-	var queries [queryCount]query
 	for i := range queries {
 		group := typical[i*len(typical)/queryCount]
 		version := group.Versions[i%len(group.Versions)]
@@ -36,17 +41,12 @@ func queriesOf(groups int) *[queryCount]query {
 		queries[i] = query{
 			gk:       schema.GroupKind{Group: group.Name, Kind: resource.Kind},
 			versions: []string{version.Name},
-			full:     schema.GroupVersionResource{Group: group.Name, Version: version.Name, Resource: resource.Name},
-			partial:  schema.GroupVersionResource{Group: group.Name, Resource: resource.Name},
+			full:     gvr{Group: group.Name, Version: version.Name, Resource: resource.Name},
+			partial:  gvr{Group: group.Name, Resource: resource.Name},
 		}
 	}
-	return &queries
+	return queries
 }
-
-type (
-	gvk = schema.GroupVersionKind
-	gvr = schema.GroupVersionResource
-)
 
 // A lookup is one of the seven methods.
 type lookup struct {
@@ -94,8 +94,8 @@ func newFloor(groups int) floor {
 		v := g.Versions[0]
 		for _, r := range v.Resources {
 			f[schema.GroupKind{Group: g.Name, Kind: r.Kind}] = &meta.RESTMapping{
-				Resource:         schema.GroupVersionResource{Group: g.Name, Version: v.Name, Resource: r.Name},
-				GroupVersionKind: schema.GroupVersionKind{Group: g.Name, Version: v.Name, Kind: r.Kind},
+				Resource:         gvr{Group: g.Name, Version: v.Name, Resource: r.Name},
+				GroupVersionKind: gvk{Group: g.Name, Version: v.Name, Kind: r.Kind},
 				Scope:            meta.RESTScopeNamespace,
 			}
 		}
@@ -113,76 +113,60 @@ func (f floor) find(gk schema.GroupKind) *meta.RESTMapping {
 	return &mapping
 }
 
-func (f floor) hit(q *query) error {
-	if f.find(q.gk) == nil {
-		return &meta.NoKindMatchError{GroupKind: q.gk}
-	}
-	return nil
-}
-
 // BenchmarkHit: lookups of known kinds, one goroutine.
-func BenchmarkHit(b *testing.B) { benchmarkHits(b, serial) }
-
-// BenchmarkHitParallel: the same, as many goroutines as processors.
-func BenchmarkHitParallel(b *testing.B) { benchmarkHits(b, parallel) }
-
-func benchmarkHits(b *testing.B, run func(*testing.B, *[queryCount]query, func(*query) error)) {
-	for _, groups := range hitSizes {
-		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
-			queries := queriesOf(groups)
-			benchmarkHitsOf(b, groups, func(b *testing.B, hit func(*query) error) { run(b, queries, hit) })
-		})
-	}
-}
-
-func benchmarkHitsOf(b *testing.B, groups int, run func(*testing.B, func(*query) error)) {
-	bare := newFloor(groups)
-	e := newEndpoint(groupsOf(groups))
-	mappers := make([]meta.RESTMapper, len(flavours))
-	for i, f := range flavours {
-		mappers[i] = f.warmMapper(b, e)
-	}
-	e.hangUp()
-	// The garbage collector runs as in a program of ordinary size, and not after
-	// every 40,000 lookups; and memory that it has not used yet is not measured.
-	ballast := make([]byte, 16<<20)
-	defer runtime.KeepAlive(ballast)
-	for range 1 << 19 {
-		bare.find(e.kind)
-	}
-
-	b.Run("lookup=floor/mapper=floor", func(b *testing.B) { run(b, bare.hit) })
-	for _, l := range lookups {
-		for i, f := range flavours {
-			m := mappers[i]
-			b.Run("lookup="+l.name+"/mapper="+f.name, func(b *testing.B) {
-				run(b, func(q *query) error { return l.hit(m, q) })
-			})
-		}
-	}
-}
-
-func serial(b *testing.B, queries *[queryCount]query, hit func(*query) error) {
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		if err := hit(&queries[i%queryCount]); err != nil {
-			b.Fatal(err)
-		}
-		i++
-	}
-}
-
-func parallel(b *testing.B, queries *[queryCount]query, hit func(*query) error) {
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		i := 0
-		for pb.Next() {
-			if err := hit(&queries[i%queryCount]); err != nil {
-				b.Error(err)
-				return
-			}
-			i++
+func BenchmarkHit(b *testing.B) {
+	benchmarkHits(b, func(b *testing.B, hit func(n int) error) {
+		for n := 0; b.Loop(); n++ {
+			must(b, hit(n))
 		}
 	})
+}
+
+// BenchmarkHitParallel: the same, as many goroutines as processors.
+func BenchmarkHitParallel(b *testing.B) {
+	benchmarkHits(b, func(b *testing.B, hit func(n int) error) {
+		b.RunParallel(func(pb *testing.PB) {
+			for n := 0; pb.Next(); n++ {
+				if err := hit(n); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	})
+}
+
+func benchmarkHits(b *testing.B, run func(b *testing.B, hit func(n int) error)) {
+	for _, groups := range hitSizes {
+		e, bare, queries := newEndpoint(groupsOf(groups), nil), newFloor(groups), queriesOf(groups)
+		mappers := make([]meta.RESTMapper, len(flavours))
+		for i, f := range flavours {
+			mappers[i] = f.warmMapper(b, e)
+		}
+		e.cut()
+		// The garbage collector runs as in a program of ordinary size, and not after
+		// every 40,000 lookups; and memory that it has not used yet is not measured.
+		ballast := make([]byte, 16<<20)
+		for range 1 << 19 {
+			bare.find(e.kind)
+		}
+		each := func(lookup, mapper string, hit func(q *query) error) {
+			b.Run(fmt.Sprintf("groups=%d/lookup=%s/mapper=%s", groups, lookup, mapper), func(b *testing.B) {
+				b.ReportAllocs()
+				run(b, func(n int) error { return hit(&queries[n%queryCount]) })
+			})
+		}
+		each("floor", "floor", func(q *query) error {
+			if bare.find(q.gk) == nil {
+				return errors.New("not in the map")
+			}
+			return nil
+		})
+		for _, l := range lookups {
+			for i, f := range flavours {
+				each(l.name, f.name, func(q *query) error { return l.hit(mappers[i], q) })
+			}
+		}
+		runtime.KeepAlive(ballast)
+	}
 }

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var raw = flag.String("raw", "", "the raw.txt that hack/bench.sh has written")
+
+// samples are the measured values, by "NAME UNIT": NAME is without the word Benchmark and
+// the number of processors.
+type samples map[string][]float64
+
+var processors = regexp.MustCompile(`-\d+$`)
+
+func read(text string) samples {
+	s := samples{}
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || !strings.HasPrefix(fields[0], "Benchmark") {
+			continue
+		}
+		name := processors.ReplaceAllString(strings.TrimPrefix(fields[0], "Benchmark"), "")
+		for i := 2; i+1 < len(fields); i += 2 {
+			v, _ := strconv.ParseFloat(fields[i], 64) // the testing package has written it
+			s[name+" "+fields[i+1]] = append(s[name+" "+fields[i+1]], v)
+		}
+	}
+	return s
+}
+
+// median is NaN for what was not measured.
+func (s samples) median(what string) float64 {
+	sorted := slices.Sorted(slices.Values(s[what]))
+	n := len(sorted)
+	if n == 0 {
+		return math.NaN()
+	}
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
+
+// targets are the lines of testdata/targets.txt, which explains them, with names in place of what they stand for.
+func targets(text string) (fields [][]string) {
+	var names []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if name, is, ok := strings.Cut(line, " = "); ok {
+			names = append(names, name, is)
+		} else if strings.HasPrefix(line, "<=") || strings.HasPrefix(line, ">=") {
+			fields = append(fields, strings.Split(strings.NewReplacer(names...).Replace(line)+strings.Repeat(" | ", 3), " | "))
+		}
+	}
+	return fields
+}
+
+// size is left out of a name for the mean of all sizes; varies is what tells apart those that match a pattern.
+var (
+	size   = regexp.MustCompile(`groups=[^/ ]*`)
+	varies = regexp.MustCompile(`(groups|lookup|mode|mapper)=[^/ ]*`)
+)
+
+// row is a row of the page: what was measured, the worst of all, and whether that is good enough.
+func (s samples) row(target []string) string {
+	op, figure, pattern, divisor := target[0][:2], target[1], target[2], strings.Fields(target[3])
+	logs := map[string][]float64{} // for the geometric mean
+	for name := range s {
+		if !regexp.MustCompile("^" + pattern + "$").MatchString(name) {
+			continue
+		}
+		v, key := s.median(name), name
+		if len(divisor) > 0 {
+			v /= s.median(regexp.MustCompile(divisor[0]).ReplaceAllLiteralString(name, divisor[1]))
+		}
+		if target[4] == "mean" {
+			key = size.ReplaceAllString(name, "")
+		}
+		logs[key] = append(logs[key], math.Log(v))
+	}
+	worst, where := math.NaN(), ""
+	for _, key := range slices.Sorted(maps.Keys(logs)) {
+		sum := 0.0
+		for _, v := range logs[key] {
+			sum += v
+		}
+		v := math.Exp(sum / float64(len(logs[key])))
+		if where == "" || math.IsNaN(v) || op == ">=" && v < worst || op == "<=" && v > worst {
+			worst, where = v, key
+		}
+	}
+	unit := pattern[strings.LastIndex(pattern, " ")+1:]
+	if len(divisor) > 0 {
+		unit = "×"
+	}
+	bound, _ := strconv.ParseFloat(target[0][3:], 64)
+	mark, said := "✓", say(worst, unit)
+	switch {
+	case math.IsNaN(worst):
+		mark, said = "–", "not measured"
+	case op == ">=" && worst < bound, op == "<=" && worst > bound:
+		mark = "✗"
+	}
+	if len(logs) > 1 {
+		said += " (" + strings.Join(varies.FindAllString(where, -1), " ") + ")"
+	}
+	return fmt.Sprintf("| %s | %s | %s %s | %s |\n", figure, said, map[string]string{">=": "≥", "<=": "≤"}[op], say(bound, unit), mark)
+}
+
+// say returns the text of a value.
+func say(v float64, unit string) string {
+	switch {
+	case unit == "×":
+		return fmt.Sprintf("%.3g ×", v)
+	case strings.HasSuffix(unit, "ns") || unit == "ns/op":
+		return fmt.Sprintf("%.3g µs", v/1e3)
+	case strings.HasSuffix(unit, "B") || strings.HasSuffix(unit, "B/mapper"):
+		return fmt.Sprintf("%.3g KiB", v/1024)
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+const page = `# Benchmark results
+
+Written by ` + "`hack/bench.sh`" + `: medians of interleaved rounds. [benchstat.txt](benchstat.txt) has all measurements of that run, and how much
+they vary. What each benchmark does is in the comments of [hack/bench](..).
+
+Machine: %s, %s cores, %s/%s, %s, %s, commit %s.
+
+- **ours**: this project's mapper. **stock**: controller-runtime's own, %s. **deferred**: client-go's
+  ` + "`DeferredDiscoveryRESTMapper`" + ` on a cache in memory, %s. **fork**: clients and caches of a program that was built on the fork.
+- **floor**: one lookup in a Go map by group and kind, and a copy of the mapping for the caller.
+- All talk to the same API server in memory, which costs no network. Groups have 2 versions with 3 kinds each.
+
+![time of a hit](hit.svg)
+
+A figure of several lookups, sizes or ways shows the worst of them.
+
+| figure | measured | target |  |
+| --- | ---: | ---: | ---: |
+`
+
+// TestPage writes the page and the plot beside raw.txt.
+func TestPage(t *testing.T) {
+	wanted, err := os.ReadFile("testdata/targets.txt")
+	must(t, err)
+	if *raw == "" {
+		if n := len(targets(string(wanted))); n < 30 {
+			t.Errorf("%d targets in testdata/targets.txt: some lines cannot be read", n)
+		}
+		t.Skip("hack/bench.sh runs the rest with -raw")
+	}
+	text, err := os.ReadFile(*raw)
+	must(t, err)
+	var head []any
+	for _, key := range []string{"cpu", "cores", "goos", "goarch", "go", "date", "commit", "controller-runtime", "client-go"} {
+		_, after, _ := bytes.Cut(append([]byte("\n"), text...), []byte("\n"+key+": "))
+		value, _, _ := bytes.Cut(after, []byte("\n"))
+		head = append(head, string(value))
+	}
+	s, filled := read(string(text)), fmt.Sprintf(page, head...)
+	for _, target := range targets(string(wanted)) {
+		filled += s.row(target)
+	}
+	fmt.Print(filled)
+	must(t, os.WriteFile(filepath.Join(filepath.Dir(*raw), "README.md"), []byte(filled), 0o644))
+	must(t, os.WriteFile(filepath.Join(filepath.Dir(*raw), "hit.svg"), s.plot(), 0o644))
+}
+
+// plot is an SVG picture of the time of a hit by the size of the server, on logarithmic scales, in colours that people
+// with any kind of colour vision can tell apart (Okabe and Ito).
+func (s samples) plot() []byte {
+	const left, right, top, bottom = 80, 600, 50, 430
+	scale := func(v, from, to, at, end float64) float64 { return at + (end-at)*math.Log(v/from)/math.Log(to/from) }
+	x := func(groups int) float64 { return scale(float64(groups), 10, 2000, left, right) }
+	y := func(micros float64) float64 { return scale(micros, 0.01, 10000, bottom, top) }
+	var svg bytes.Buffer
+	add := func(format string, args ...any) { fmt.Fprintf(&svg, format+"\n", args...) }
+	text := func(x, y float64, anchor, text string) {
+		add(`<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, x, y, anchor, text)
+	}
+	add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 490" font-family="Liberation Sans,Arial,Helvetica,sans-serif" font-size="13">`)
+	add(`<rect width="760" height="490" fill="#fff"/>`)
+	text((left+right)/2, 28, "middle", "Time of a hit (RESTMapping without a version)")
+	text((left+right)/2, bottom+44, "middle", "API groups on the server")
+	add(`<text transform="translate(22 %d) rotate(-90)" text-anchor="middle">time per lookup in µs</text>`, (top+bottom)/2)
+	for _, groups := range hitSizes {
+		add(`<path d="M%.1f %dV%d" stroke="#e4e4e4"/>`, x(groups), top, bottom)
+		text(x(groups), bottom+20, "middle", fmt.Sprint(groups))
+	}
+	for micros := 0.01; micros <= 10000; micros *= 10 {
+		add(`<path d="M%d %.1fH%d" stroke="#e4e4e4"/>`, left, y(micros), right)
+		text(left-8, y(micros)+4, "end", fmt.Sprintf("%g", micros))
+	}
+	for i, line := range [][3]string{ // the floor is no mapper
+		{"ours", "RESTMapping", `stroke="#0072b2"`}, {"stock", "RESTMapping", `stroke="#d55e00"`},
+		{"deferred", "RESTMapping", `stroke="#009e73"`}, {"floor", "floor", `stroke="#707070" stroke-dasharray="6 5"`},
+	} {
+		points, at := "", float64(top+20+26*i)
+		for _, groups := range hitSizes {
+			points += fmt.Sprintf("%.1f,%.1f ", x(groups), y(s.median(fmt.Sprintf("Hit/groups=%d/lookup=%s/mapper=%s ns/op", groups, line[1], line[0]))/1e3))
+		}
+		add(`<polyline points="%s" fill="none" stroke-width="2.5" %s/>`, points, line[2])
+		add(`<path d="M%d %.1fh30" fill="none" stroke-width="2.5" %s/>`, right+24, at, line[2])
+		text(right+62, at+4, "start", line[0])
+	}
+	add("</svg>")
+	return svg.Bytes()
+}
