@@ -33,8 +33,8 @@ case " $* " in *' -h '* | *' --help '*) usage && exit ;; esac
 longest='TestCapturedDocuments|TestResetsBesideOlderReads|TestLookupsBesideOlderReads|TestHerd|TestFleetChurn'
 longest+='|TestNoDocumentCostsMinutes|TestNegativeTTLOfManyNames|TestOracle|TestLargeServersAreRead|TestTooMuchIsNotDecoded'
 nights='TestEachPatchPasses|TestKubebuilderProject|TestConsumed' # left to the night whole
-campaigns='TestChaos|TestSoak|TestHostile|TestHerd|TestHistories'   # hack/proof, short unless flags make it longer: by night
-proof='TestFuzz|TestAdopters|TestUpstream'                          # they do nothing without flags: hack/proof.sh, -matrix
+campaigns='TestChaos|TestSoak|TestHostile|TestGateway|TestReplicas' # hack/proof, short unless flags make it longer: by night
+proof='TestAdopters|TestUpstream' # they do nothing without flags: hack/proof.sh, -matrix
 upstreams='TestApiMachinery|TestSource|TestLazyRestMapperProvider'  # upstream's, in the mapper's package
 follow='TestClientFollows|TestFirstWriteStaysInItsNamespace|TestCachesFollow|TestHandlers' # what clients and caches do everywhere
 
@@ -46,7 +46,7 @@ not_run() {
 		our own tests of the mapper in the forked tree, which have run in the root module; upstream's of the cache there (hack/test.sh -nightly)
 		upstream's tests in the fork of the oldest line: the newest has them here (hack/test.sh -nightly)
 		most tests of clients and caches that follow, in the forked tree and with the oldest controller-runtime of fresh: they ran with the newest (hack/test.sh -nightly)
-		short runs of chaos, soak, hostile and the herd: what they are made of is tested here (hack/test.sh -nightly)
+		short runs of chaos, gateway, replicas, soak and hostile: what they are made of is tested here (hack/test.sh -nightly)
 		the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again; 10,000 Gets of absent objects: here 1,000 (hack/test.sh -nightly)
 		both ways in with the lines between the oldest and the newest, and with the oldest Go, which also vets the root module (.github/workflows/nightly.yml)
 		each patch of the series for upstream by itself, kubebuilder's make targets, the release as a consumer's module (hack/test.sh -nightly)
@@ -70,7 +70,7 @@ untimed() {
 	part 'random histories' gotest hack/lincheck -count=1 . -seed 1
 	part 'tools in hack' gotest . $race -timeout 60m -skip "$skipped" ./hack/ways ./hack/... # the longest first
 	part 'proofs' gotest hack/proof -count=1 -skip "$unproven" ./...
-	part "the benchmarks' own tests" gotest hack/bench -run '^TestSameAnswers$' .
+	part "the benchmarks' own tests" gotest hack/bench -run '^Test(SameAnswers|Targets)$' .
 	part "the examples' own tests" gotest testdata/consumers -tags stock ./... # unforked, they take the way for stock
 	part 'late kinds and metrics' gotest hack/e2e $race github.com/freshmapper/freshmapper/manager/...
 	part 'clients and caches that follow, -race' gotest hack/e2e -race -timeout 20m github.com/freshmapper/freshmapper/fresh/...

@@ -1,22 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package proof tests at length what DESIGN.md promises. Each campaign is a test. It is
+// short unless flags make it longer, and it writes a page about what it has found:
+//
+//	go test -run '^TestChaos$' -v -timeout 0 . -args -kills 100 -etcd 20 -o results
 package proof
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/hack/proof/internal/report"
 )
+
+var lasting = flag.Duration("time", 0, "how long the soak and the hostile servers take; 0: seconds")
+
+// TestMain silences client-go's log, which is full of the faults that the campaigns make.
+func TestMain(m *testing.M) {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
+}
+
+// liveHeap returns the MiB of the process's heap that are live.
+func liveHeap() float64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return float64(stats.HeapAlloc) / (1 << 20)
+}
 
 type gvk = schema.GroupVersionKind
 

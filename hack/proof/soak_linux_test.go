@@ -9,9 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
-	"runtime/pprof"
 	"slices"
 	"sync"
 	"testing"
@@ -48,8 +46,7 @@ type series struct {
 }
 
 // TestSoak has many mappers of a real API server, with a connection of their own each, answer
-// lookups while CRDs come and go, and looks for what grows. With the flags -artifacts and -outputdir
-// of go test it leaves two profiles of the heap: one when the mappers are warm and one at the end.
+// lookups while CRDs come and go, and looks for what grows. The flag -memprofile of go test shows what is live.
 func TestSoak(t *testing.T) {
 	l, most := busy(report.Begin(t)), cmp.Or(*lasting, 12*time.Second)
 	l.resetting, l.waiting, l.missing, l.churning = 0, 0, 1, 1
@@ -77,15 +74,12 @@ func TestSoak(t *testing.T) {
 			return float64(len(open))
 		}},
 	}
-	warmed := time.AfterFunc(time.Duration(warm*float64(most)), func() { profile(w.Campaign, "warm.pprof") })
-	defer warmed.Stop()
 	for ctx.Err() == nil {
 		for _, each := range all {
 			each.samples = append(each.samples, each.now())
 		}
 		report.Pause(ctx, max(most/360, time.Second))
 	}
-	profile(w.Campaign, "end.pprof")
 	running.Wait()
 	if n := w.errors.Load(); n > 0 {
 		w.Broken("%d lookups of what is served failed", n)
@@ -94,19 +88,6 @@ func TestSoak(t *testing.T) {
 		w.lookups.Load(), float64(w.lookups.Load())/most.Seconds(), w.misses.Load(), w.changes.Load())
 	growth(w.Campaign, all)
 	w.Finish("Soak")
-}
-
-// profile writes what is live, if somebody wants to look into it.
-func profile(c *report.Campaign, name string) {
-	file, err := os.Create(filepath.Join(c.ArtifactDir(), name))
-	if err == nil {
-		defer file.Close()
-		runtime.GC() // it says what was live then
-		err = pprof.WriteHeapProfile(file)
-	}
-	if err != nil {
-		c.Broken("profile: %v", err)
-	}
 }
 
 func growth(c *report.Campaign, all []*series) {

@@ -78,8 +78,6 @@ func TestAdopters(t *testing.T) {
 	needsPage(t)
 	var known struct{ Operators []operator }
 	c.Must(yaml.Unmarshal(table, &known))
-	head, err := os.ReadFile(root + "/docs/adopters.md") // what it says before the first table
-	c.Must(err)
 	for _, op := range known.Operators {
 		t.Run(op.Name, func(t *testing.T) {
 			a := &adoption{Campaign: report.Begin(t), operator: op}
@@ -96,7 +94,7 @@ func TestAdopters(t *testing.T) {
 	c.Text("Each side has an API server of its own. Times depend on what else the machine does; what counts is whether the operator acts at all, within %v.\n", giveUp)
 	c.Text("%s\n", live.String())
 	c.Text("Machine: %s.", report.Machine())
-	c.Must(c.Write(*page, string(head[:bytes.Index(head, []byte("\n| "))])))
+	c.Must(c.Write(*page, (&adoption{Campaign: c}).head("docs/adopters.md")))
 }
 
 // in returns the same in a test of its own.
@@ -104,6 +102,13 @@ func (c *adoption) in(t *testing.T) *adoption {
 	with := *c
 	with.Campaign = report.Begin(t)
 	return &with
+}
+
+// head is what the last page says before its first table.
+func (c *adoption) head(page string) string {
+	text, err := os.ReadFile(filepath.Join(root, page))
+	c.Must(err)
+	return string(text[:bytes.Index(text, []byte("\n| "))])
 }
 
 // needsPage skips a test that does not say where to write.
@@ -240,30 +245,11 @@ func (c *adoption) output(dir string, args ...string) []byte {
 	return bytes.TrimSpace(said)
 }
 
-const matrixHead = `<!-- SPDX-License-Identifier: Apache-2.0 -->
-
-# Upstream's tests on stock and on the fork
-
-Written by ` + "`hack/test.sh -matrix`" + `. For each release: upstream's own tests, unmodified, on the stock tree and on the
-tree that hack/fork makes of it, on real API servers; and with the constructors of ` + "`fresh`" + ` in place of upstream's in the tests, from v0.23 on. Each
-is compared by name, ginkgo's specs included. All sides leave
-out ` + "`pkg/client/apiutil/restmapper_wb_test.go`" + `: it tests internals of the mapper that is replaced. "Ours" are tests that
-the fork brings along. A package with a test that differs is run three times more on all sides. A test's best result on
-each side counts.
-
-API servers: %s; and %s where upstream tests the mapper without
-aggregated discovery. On v0.20 both parts of that test use the latter, because they share a server.
-
-Machine: %s.
-`
-
 // TestUpstream fails if a test of upstream's is worse on the fork, or with our constructors, than on stock.
 func TestUpstream(t *testing.T) {
 	needsPage(t)
 	c, all := &adoption{Campaign: report.Begin(t)}, results{lists: map[string][]string{}}
 	latest, legacy := os.Getenv("KUBEBUILDER_ASSETS"), os.Getenv("LEGACY_ASSETS")
-	version := func(assets string) []byte { return c.output("", filepath.Join(assets, "kube-apiserver"), "--version") }
-	head := fmt.Sprintf(matrixHead, version(latest), version(legacy), report.Machine())
 	versions := strings.Split(*releases, ",")
 	if *releases == "" {
 		versions = nil
@@ -276,7 +262,10 @@ func TestUpstream(t *testing.T) {
 	}
 	c.Must(c.Ctx.Err())
 	all.page(&c.Page, "controller-runtime", "package")
-	c.Must(c.Write(*page, head))
+	version := func(assets string) []byte { return c.output("", filepath.Join(assets, "kube-apiserver"), "--version") }
+	c.Text("fresh: from v0.23 on, the stock tree with the constructors of `fresh` in place of upstream's in the tests of clients and caches.\n")
+	c.Text("API servers: %s; and %s where upstream tests the mapper without aggregated discovery. Machine: %s.", version(latest), version(legacy), report.Machine())
+	c.Must(c.Write(*page, c.head("hack/fork/MATRIX.md")))
 }
 
 // release makes the trees of a release, all without the white-box test, and runs the tests on
