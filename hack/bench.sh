@@ -64,7 +64,7 @@ for ((round = 1; round <= rounds; round++)); do
 	measure 1 "$nanoseconds" Hit
 	measure 2 "$nanoseconds" HitParallel
 	measure 2 "$more" 'Cold|Miss|Refresh'
-	for names in OnceHeap 'OnceFleet|OnceStorm' OnceLatency OnceApart OnceCRDs "$follow"; do
+	for names in OnceHeap 'OnceFleet|OnceStorm' OnceLatency OnceCRDs "$follow"; do
 		measure 2 1x "$names"
 	done
 	measure 2 1x "$follow" fork

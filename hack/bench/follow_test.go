@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -264,4 +266,84 @@ func BenchmarkOnceMove(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// replays are operators that make a client for each piece of work.
+var replays = []struct {
+	of                        string
+	crds                      int
+	clusters, objects, rounds int // objects of each round, over the clusters in turn
+}{
+	{"provider-kubernetes-543", 1000, 1, 300, 3},
+	{"kcm", 60, 30, 30, 6},
+}
+
+// BenchmarkOnceReplay: the discovery requests and bytes of the first round and of all
+// others, the heap that a round's clients take together without their connections, and the time of all
+// rounds. In each round it makes a client for each object, in turn of each cluster, reads the object with
+// it, and keeps the clients until the end of the round: on stock, on stock with mappers from a Fleet, and, built
+// on the fork, without a change.
+func BenchmarkOnceReplay(b *testing.B) {
+	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
+	plain := func(cfg *rest.Config) (client.Client, error) { return client.New(cfg, client.Options{}) }
+	ways := map[string]func(cfg *rest.Config) (client.Client, error){"fork": plain}
+	if !*forked {
+		ways = map[string]func(cfg *rest.Config) (client.Client, error){"stock": plain, "provider": func(cfg *rest.Config) (client.Client, error) {
+			httpClient, err := rest.HTTPClientFor(cfg)
+			must(b, err)
+			mapper, err := fleet.For(cfg.Host, cfg, httpClient)
+			must(b, err)
+			return client.New(cfg, client.Options{HTTPClient: httpClient, Mapper: mapper})
+		}}
+	}
+	for _, r := range replays {
+		for way, newClient := range ways {
+			b.Run("of="+r.of+"/mapper="+way, func(b *testing.B) {
+				groups := fakeapi.Typical(r.crds, 1, 1)
+				last := groups[len(groups)-1]
+				kind := schema.GroupVersionKind{Group: last.Name, Version: "v1", Kind: last.Versions[0].Resources[0].Kind}
+				same := newEndpoint(groups, nil)
+				var listeners []*httptest.Server
+				for range r.clusters {
+					listeners = append(listeners, httptest.NewServer(withObjects(same.server, kind)))
+					b.Cleanup(listeners[len(listeners)-1].Close)
+				}
+				before, took := heap(), time.Duration(0)
+				for round := range r.rounds {
+					clients, start := make([]client.Client, r.objects), time.Now()
+					for i := range clients {
+						c, err := newClient(&rest.Config{Host: listeners[i%r.clusters].URL, BearerToken: "operator", QPS: -1})
+						must(b, err)
+						must(b, c.Get(b.Context(), client.ObjectKey{Namespace: "default", Name: fmt.Sprint("object-", i)}, metadataOf(kind)))
+						clients[i] = c
+					}
+					took += time.Since(start)
+					for _, l := range listeners {
+						l.CloseClientConnections()
+					}
+					b.ReportMetric(heap()-before, "heap-B")
+					runtime.KeepAlive(clients)
+					if round == 0 {
+						same.traffic(b, 1, "first-", "")
+					}
+				}
+				same.traffic(b, 1, "later-", "")
+				b.ReportMetric(float64(took), "rounds-ns")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+// withObjects serves objects beside the discovery of server. A path with a name in it is
+// that of an object.
+func withObjects(server *fakeapi.Server, kind schema.GroupVersionKind) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if strings.Count(req.URL.Path, "/") < 5 {
+			server.ServeHTTP(w, req)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"apiVersion": "%s", "kind": "%s", "metadata": {"name": "%s"}}`, kind.GroupVersion(), kind.Kind, filepath.Base(req.URL.Path))
+	})
 }

@@ -3,11 +3,15 @@
 package proof
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,6 +46,16 @@ const (
 
 // times are how long it took until something was so.
 type times map[string][]time.Duration
+
+// await waits for something that must come.
+func (t times) await(c *report.Campaign, what string, most time.Duration, yes func() bool) {
+	took, ok := report.Within(c.Ctx, most, yes)
+	t[what] = append(t[what], took)
+	c.Logf("%s %s: %.2f s", time.Now().UTC().Format(time.TimeOnly), what, took.Seconds())
+	if !ok && c.Ctx.Err() == nil {
+		c.Broken("not within %v: %s", most, what)
+	}
+}
 
 func (t times) table(c *report.Campaign) {
 	var rows [][]string
@@ -154,20 +168,10 @@ func leaked(before goleak.Option) (err error) {
 	return err
 }
 
-// await waits for something that must come.
-func (u *users) await(what string, most time.Duration, yes func() bool) {
-	took, ok := report.Within(u.Ctx, most, yes)
-	u.times[what] = append(u.times[what], took)
-	u.Logf("%s %s: %.2f s", time.Now().UTC().Format(time.TimeOnly), what, took.Seconds())
-	if !ok && u.Ctx.Err() == nil {
-		u.Broken("not within %v: %s; the mapper's last error: %v", took, what, u.m.Status().LastError)
-	}
-}
-
 // healthy waits until the mapper is healthy, after the server is.
 func (u *users) healthy(what string) {
 	ready := time.Now()
-	u.await(what+" to healthy", healthyFor, func() bool {
+	u.await(u.Campaign, what+" to healthy", healthyFor, func() bool {
 		status := u.m.Status()
 		return u.m.Healthz(nil) == nil && status.UnhealthySince.IsZero() && status.LastSuccess.After(ready)
 	})
@@ -176,11 +180,11 @@ func (u *users) healthy(what string) {
 // converge stops all changes of the API, and waits until the mapper watches again
 // and all servers and subscribers agree on what is served.
 func (u *users) converge() {
-	u.await("all watches are open", watchesFor, func() bool { return u.m.Status().Watching })
+	u.await(u.Campaign, "all watches are open", watchesFor, func() bool { return u.m.Status().Watching })
 	u.churn.Lock()
 	defer u.churn.Unlock()
 	time.Sleep(time.Second) // what is under way on the servers
-	u.await("subscribers converge", convergesFor, func() bool {
+	u.await(u.Campaign, "subscribers converge", convergesFor, func() bool {
 		return !slices.ContainsFunc(u.admins, func(a *admin) bool {
 			truth, err := a.truth()
 			return err != nil || slices.ContainsFunc(u.views, func(v *view) bool { return !v.is(truth) })
@@ -265,4 +269,91 @@ func TestGateway(t *testing.T) {
 	c.Text("%d of the lookups of what is served ended with an error that is no NoMatch.\n", w.errors.Load())
 	took.table(c)
 	c.Finish("A gateway that loses its route")
+}
+
+var (
+	mappers = flag.Int("mappers", 5, "how many mappers the soak has")
+	rate    = flag.Int("rate", 500, "lookups a second in the soak, of all mappers")
+)
+
+const (
+	soakInterval = 10 * time.Second
+	// warm is the part of the run in which things fill up. It does not count.
+	warm = 0.25
+	// grows is the share by which something may grow from the first third of the rest to the
+	// last.
+	grows = 0.04
+	// restOf is a number of samples of which, most likely, at least one is taken while
+	// nothing is under way.
+	restOf = 50
+)
+
+// series is something that must stay flat.
+type series struct {
+	name    string
+	now     func() float64
+	samples []float64
+}
+
+// TestSoak has many mappers of a real API server, with a connection of their own each, answer
+// lookups while CRDs come and go, and looks for what grows. The flag -memprofile of go test shows what is live.
+func TestSoak(t *testing.T) {
+	l, most := busy(report.Begin(t)), cmp.Or(*lasting, 12*time.Second)
+	l.resetting, l.waiting, l.missing, l.churning = 0, 0, 1, 1
+	l.rest = 2 * time.Second * time.Duration(*mappers) / time.Duration(*rate) // on the average half of it
+	w := newWorld(l, 1)
+	ctx, cancel := context.WithTimeout(w.Ctx, most)
+	defer cancel()
+	var running sync.WaitGroup
+	for n := range *mappers {
+		cfg := w.plane.Servers[0].Config()
+		cfg.Dial = (&net.Dialer{}).DialContext // which also keeps client-go from sharing a transport
+		client, err := rest.HTTPClientFor(cfg)
+		w.Must(err)
+		m, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, client, apiutil.DynamicRESTMapperOptions{RefreshInterval: soakInterval, WatchAPIs: true})
+		w.Must(err)
+		running.Go(func() { _ = m.Start(ctx) })
+		w.run(ctx, &running, m, 1, n)
+	}
+	running.Go(func() { w.change(ctx) })
+	all := []*series{
+		{name: "live heap in KiB", now: func() float64 { return liveHeap() * (1 << 10) }},
+		{name: "goroutines", now: func() float64 { return float64(runtime.NumGoroutine()) }},
+		{name: "open files and connections", now: func() float64 {
+			open, _ := os.ReadDir("/proc/self/fd")
+			return float64(len(open))
+		}},
+	}
+	for ctx.Err() == nil {
+		for _, each := range all {
+			each.samples = append(each.samples, each.now())
+		}
+		report.Pause(ctx, max(most/360, time.Second))
+	}
+	running.Wait()
+	if n := w.errors.Load(); n > 0 {
+		w.Broken("%d lookups of what is served failed", n)
+	}
+	w.Text("%d lookups of what is served, %.0f a second, and %d of what never was, while CRDs changed %d times.\n",
+		w.lookups.Load(), float64(w.lookups.Load())/most.Seconds(), w.misses.Load(), w.changes.Load())
+	growth(w.Campaign, all)
+	w.Finish("Soak")
+}
+
+func growth(c *report.Campaign, all []*series) {
+	warmed := int(warm * float64(len(all[0].samples)))
+	third := (len(all[0].samples) - warmed) / 3
+	if third < restOf {
+		c.Text("The run was too short to tell what grows.\n")
+		return
+	}
+	var rows [][]string
+	for _, each := range all {
+		first, last := slices.Min(each.samples[warmed:][:third]), slices.Min(each.samples[len(each.samples)-third:])
+		if last > (1+grows)*first {
+			c.Broken("%s: grew from %.0f to %.0f", each.name, first, last)
+		}
+		rows = append(rows, []string{each.name, fmt.Sprintf("%.0f", first), fmt.Sprintf("%.0f", last), fmt.Sprintf("%+.2f %%", 100*(last/first-1))})
+	}
+	c.Table([]string{"at rest", "warm", "at the end", "growth"}, rows...)
 }

@@ -3,24 +3,113 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"path/filepath"
 	"runtime"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
+
+// BenchmarkOnceStorm: 200 goroutines miss the same kind in a known version at once, on a server that takes 20 ms to
+// answer. The deferred mapper, which would not ask, is reset by each of them.
+func BenchmarkOnceStorm(b *testing.B) {
+	forEach(b, []int{100, 500}, func(b *testing.B, groups int, f flavour) {
+		e := newEndpoint(groupsOf(groups), nil)
+		mapper := f.warmMapper(b, e)
+		e.render(b, f.accept)
+		e.server.SetLatency(20 * time.Millisecond)
+		gate, errs := make(chan struct{}), make([]error, 200)
+		var running sync.WaitGroup
+		for i := range errs {
+			running.Go(func() {
+				<-gate
+				errs[i] = miss(mapper, schema.GroupKind{Group: e.kind.Group, Kind: "Absent"}, "v1")
+			})
+		}
+		start := time.Now()
+		close(gate)
+		running.Wait()
+		b.ReportMetric(float64(time.Since(start)), "ns/op")
+		must(b, errors.Join(errs...))
+		e.traffic(b, 1, "", "/op")
+	})
+}
+
+// BenchmarkOnceCRDs: the first lookup of a program, and one when it has to know what is
+// served now (as in BenchmarkRefresh), on a server with as many CRDs as kubernetes/kubernetes#106016
+// tells of, and with fewer. Five CRDs have a group.
+func BenchmarkOnceCRDs(b *testing.B) {
+	for mode, forms := range map[string]fakeapi.Forms{"aggregated": fakeapi.Aggregated(), "legacy": fakeapi.Legacy()} {
+		for _, crds := range []int{100, 500, 1900} {
+			for _, f := range flavours {
+				b.Run(fmt.Sprintf("mode=%s/crds=%d/mapper=%s", mode, crds, f.name), func(b *testing.B) {
+					e := newEndpoint(renamed(fakeapi.Typical(crds/5, 1, 5), crds/5), nil)
+					e.server.SetForms(forms)
+					e.render(b, f.accept)
+					mapper := f.newMapper(b, e)
+					for _, phase := range []string{"cold-", "warm-"} {
+						runtime.GC()
+						start := time.Now()
+						find(b, mapper, e.kind)
+						b.ReportMetric(float64(time.Since(start)), phase+"ns")
+						e.traffic(b, 1, phase, "")
+						mapper = f.fresh(b, e, mapper)
+					}
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkOnceLatency: how long hits take while nothing else happens ("quiet"),
+// and while somebody else asks, twice, for an absent group of a server that takes
+// 300 ms to answer ("busy").
+func BenchmarkOnceLatency(b *testing.B) {
+	forEach(b, []int{100, 500}, func(b *testing.B, groups int, f flavour) {
+		e := newEndpoint(groupsOf(groups), nil)
+		mapper := f.warmMapper(b, e)
+		e.render(b, f.accept)
+		b.ReportMetric(p99OfHits(b, e, mapper, 500*time.Millisecond), "quiet-p99-ns")
+		e.server.SetLatency(300 * time.Millisecond)
+		done := make(chan error, 1)
+		go func() {
+			first := miss(mapper, absent)
+			time.Sleep(50 * time.Millisecond) // those hits that have waited are made now, and others
+			done <- errors.Join(first, miss(mapper, absent))
+		}()
+		b.ReportMetric(p99OfHits(b, e, mapper, 1250*time.Millisecond), "busy-p99-ns") // two discoveries of two requests, and the pause
+		must(b, <-done)
+		b.ReportMetric(0, "ns/op")
+	})
+}
+
+// p99OfHits makes hits on a schedule for so long, as a program with work to do. A hit that waits
+// delays those behind it. Their time counts from the moment when they were due, so that one long
+// wait is not only one sample. It does not sleep: a timer is late by more than a hit takes.
+func p99OfHits(b *testing.B, e *endpoint, mapper meta.RESTMapper, length time.Duration) float64 {
+	const interval = 500 * time.Microsecond // more than any mapper needs for a hit
+	var times []time.Duration
+	start := time.Now()
+	for due := time.Duration(0); due < length; due += interval {
+		begin, waited := due, time.Since(start) > due
+		for !waited && time.Since(start) < due {
+		}
+		if !waited {
+			begin = time.Since(start)
+		}
+		find(b, mapper, e.kind)
+		times = append(times, time.Since(start)-begin)
+	}
+	slices.Sort(times)
+	return float64(times[len(times)*99/100])
+}
 
 // BenchmarkOnceHeap: what a mapper keeps once the server's documents are gone,
 // its HTTP client included. Each has a server of its own, which is closed with it.
@@ -114,84 +203,4 @@ func BenchmarkOnceClusters(b *testing.B) {
 			})
 		})
 	}
-}
-
-// replays are operators that make a client for each piece of work.
-var replays = []struct {
-	of                        string
-	crds                      int
-	clusters, objects, rounds int // objects of each round, over the clusters in turn
-}{
-	{"provider-kubernetes-543", 1000, 1, 300, 3},
-	{"kcm", 60, 30, 30, 6},
-}
-
-// BenchmarkOnceReplay: the discovery requests and bytes of the first round and of all
-// others, the heap that a round's clients take together without their connections, and the time of all
-// rounds. In each round it makes a client for each object, in turn of each cluster, reads the object with
-// it, and keeps the clients until the end of the round: on stock, on stock with mappers from a Fleet, and, built
-// on the fork, without a change.
-func BenchmarkOnceReplay(b *testing.B) {
-	fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{})
-	plain := func(cfg *rest.Config) (client.Client, error) { return client.New(cfg, client.Options{}) }
-	ways := map[string]func(cfg *rest.Config) (client.Client, error){"fork": plain}
-	if !*forked {
-		ways = map[string]func(cfg *rest.Config) (client.Client, error){"stock": plain, "provider": func(cfg *rest.Config) (client.Client, error) {
-			httpClient, err := rest.HTTPClientFor(cfg)
-			must(b, err)
-			mapper, err := fleet.For(cfg.Host, cfg, httpClient)
-			must(b, err)
-			return client.New(cfg, client.Options{HTTPClient: httpClient, Mapper: mapper})
-		}}
-	}
-	for _, r := range replays {
-		for way, newClient := range ways {
-			b.Run("of="+r.of+"/mapper="+way, func(b *testing.B) {
-				groups := fakeapi.Typical(r.crds, 1, 1)
-				last := groups[len(groups)-1]
-				kind := schema.GroupVersionKind{Group: last.Name, Version: "v1", Kind: last.Versions[0].Resources[0].Kind}
-				same := newEndpoint(groups, nil)
-				var listeners []*httptest.Server
-				for range r.clusters {
-					listeners = append(listeners, httptest.NewServer(withObjects(same.server, kind)))
-					b.Cleanup(listeners[len(listeners)-1].Close)
-				}
-				before, took := heap(), time.Duration(0)
-				for round := range r.rounds {
-					clients, start := make([]client.Client, r.objects), time.Now()
-					for i := range clients {
-						c, err := newClient(&rest.Config{Host: listeners[i%r.clusters].URL, BearerToken: "operator", QPS: -1})
-						must(b, err)
-						must(b, c.Get(b.Context(), client.ObjectKey{Namespace: "default", Name: fmt.Sprint("object-", i)}, metadataOf(kind)))
-						clients[i] = c
-					}
-					took += time.Since(start)
-					for _, l := range listeners {
-						l.CloseClientConnections()
-					}
-					b.ReportMetric(heap()-before, "heap-B")
-					runtime.KeepAlive(clients)
-					if round == 0 {
-						same.traffic(b, 1, "first-", "")
-					}
-				}
-				same.traffic(b, 1, "later-", "")
-				b.ReportMetric(float64(took), "rounds-ns")
-				b.ReportMetric(0, "ns/op")
-			})
-		}
-	}
-}
-
-// withObjects serves objects beside the discovery of server. A path with a name in it is
-// that of an object.
-func withObjects(server *fakeapi.Server, kind schema.GroupVersionKind) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if strings.Count(req.URL.Path, "/") < 5 {
-			server.ServeHTTP(w, req)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"apiVersion": "%s", "kind": "%s", "metadata": {"name": "%s"}}`, kind.GroupVersion(), kind.Kind, filepath.Base(req.URL.Path))
-	})
 }

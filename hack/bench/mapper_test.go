@@ -6,10 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 type (
@@ -169,4 +173,101 @@ func benchmarkHits(b *testing.B, run func(b *testing.B, hit func(n int) error)) 
 		}
 		runtime.KeepAlive(ballast)
 	}
+}
+
+var absent = schema.GroupKind{Group: "absent.example.com", Kind: "Absent"}
+
+// BenchmarkCold: a new mapper and its first answer, in a process that knows
+// nothing of the server.
+func BenchmarkCold(b *testing.B) {
+	forEach(b, []int{10, 100, 500}, func(b *testing.B, groups int, f flavour) {
+		b.ReportAllocs()
+		for b.Loop() {
+			b.StopTimer()
+			e := newEndpoint(renamed(groupsOf(groups), groups), nil)
+			e.render(b, f.accept)
+			b.StartTimer()
+			find(b, f.newMapper(b, e), e.kind)
+		}
+	})
+}
+
+// BenchmarkMiss: a lookup in a group that the server does not have; also while the
+// API service of another group is down. A mapper that then says something else is left out.
+func BenchmarkMiss(b *testing.B) {
+	for _, of := range []struct {
+		name     string
+		down     bool
+		versions []string
+	}{{"version=none", false, nil}, {"version=given", false, []string{"v1"}}, {"beside=outage", true, nil}} {
+		b.Run(of.name, func(b *testing.B) {
+			forEach(b, []int{10, 100, 500, 2000}, func(b *testing.B, groups int, f flavour) {
+				b.ReportAllocs()
+				all := groupsOf(groups)
+				if of.down {
+					down := &all[groups/2].Versions[0]
+					down.Stale, down.Resources = true, nil
+				}
+				e := newEndpoint(all, nil)
+				mapper := f.warmMapper(b, e)
+				e.render(b, f.accept)
+				if err := miss(mapper, absent, of.versions...); of.down && err != nil {
+					b.Skip(err)
+				}
+				e.server.TakeRequests()
+				for b.Loop() {
+					must(b, miss(mapper, absent, of.versions...))
+				}
+				e.traffic(b, float64(b.N), "", "/op")
+			})
+		})
+	}
+}
+
+// BenchmarkRefresh: Reset and a lookup; for stock, which cannot be reset, a new
+// mapper and a lookup. One group may have changed.
+func BenchmarkRefresh(b *testing.B) {
+	for _, changed := range []string{"none", "one"} {
+		b.Run("changed="+changed, func(b *testing.B) {
+			forEach(b, []int{10, 100, 500}, func(b *testing.B, groups int, f flavour) {
+				b.ReportAllocs()
+				e := newEndpoint(groupsOf(groups), nil)
+				mapper, wanted := f.warmMapper(b, e), e.kind
+				e.server.TakeRequests()
+				for b.Loop() {
+					if changed == "one" {
+						b.StopTimer()
+						wanted = e.change(groups / 2)
+						e.render(b, f.accept)
+						b.StartTimer()
+					}
+					mapper = f.fresh(b, e, mapper)
+					find(b, mapper, wanted)
+					if changed == "one" {
+						b.StopTimer()
+						e.traffic(b, 1, "", "/op")
+						b.StartTimer()
+					}
+				}
+				if changed == "none" {
+					e.traffic(b, float64(b.N), "", "/op")
+				}
+			})
+		})
+	}
+}
+
+// change gives one of the typical groups a kind that it never had before, in
+// place of the last such kind.
+func (e *endpoint) change(n int) schema.GroupKind {
+	unique++
+	group := groupsOf(n)[n]
+	extra := fmt.Sprintf("Extra%07d", unique)
+	resource := fakeapi.Resource{Name: strings.ToLower(extra) + "s", Singular: strings.ToLower(extra), Kind: extra, Namespaced: true}
+	for i := range group.Versions {
+		v := &group.Versions[i]
+		v.Resources = append(slices.Clone(v.Resources), resource)
+	}
+	e.server.Put(group)
+	return schema.GroupKind{Group: group.Name, Kind: extra}
 }
