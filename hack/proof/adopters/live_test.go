@@ -29,7 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -96,6 +95,15 @@ func (c *adoption) live(p *report.Page) {
 	p.Text("%s of kube-apiserver.\n", c.output("", filepath.Join(assets, "kube-apiserver"), "--version"))
 }
 
+// cluster is an API server with an operator, and a client that needs no mapper to know the paths:
+// the scenarios are about programs that need one.
+type cluster struct {
+	*adoption
+	client   dynamic.Interface
+	sources  *httptest.Server // of the files in tarballs
+	tarballs string
+}
+
 // liveOn returns how long each step took, and the first that did not come.
 func (c *adoption) liveOn(dir, assets string) (times []string, wrong string) {
 	c.output(dir, "go", "build", "-trimpath", "-o", dir+".bin", c.Live.Main)
@@ -103,13 +111,12 @@ func (c *adoption) liveOn(dir, assets string) (times []string, wrong string) {
 	c.Must(err)
 	defer func() { _ = plane.Stop() }() // what may be left is in a temporary folder
 	cfg := plane.Servers[0].Config()
-	on := &cluster{client: dynamic.NewForConfigOrDie(cfg), tarballs: c.TempDir()}
+	on := &cluster{adoption: c, client: dynamic.NewForConfigOrDie(cfg), tarballs: c.TempDir()}
 	on.sources = httptest.NewServer(http.FileServer(http.Dir(on.tarballs)))
 	defer on.sources.Close()
-	function, err := startFunction(filepath.Join(dir, "certs"))
-	c.Must(err)
+	function := on.startFunction(filepath.Join(dir, "certs"))
 	defer function.Close()
-	c.applyCRDs(on)
+	on.applyCRDs()
 	kubeconfig := filepath.Join(c.TempDir(), "kubeconfig")
 	c.Must(os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}],
 clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: c, user: {token: %q}}]}`, cfg.Host, cfg.BearerToken), 0o600))
@@ -127,12 +134,10 @@ clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], us
 	var began time.Time
 	for _, s := range c.Live.Steps {
 		for _, a := range s.Do {
-			if err := on.do(c.Ctx, a); err != nil {
-				c.Fatalf("%s: %v", s.What, err)
-			}
+			on.do(s.What, a)
 			began = time.Now()
 		}
-		err := eventually(c.Ctx, giveUp, func() error { return on.is(c.Ctx, s.Until.Object, s.Until.Condition) })
+		err := on.eventually(giveUp, func() error { return on.is(s.Until.Object, s.Until.Condition) })
 		took := report.Rounded(time.Since(began))
 		if err != nil {
 			took = fmt.Sprintf("**not within %v**: %v", giveUp, err)
@@ -146,7 +151,7 @@ clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], us
 }
 
 // applyCRDs applies the files that the operator needs.
-func (c *adoption) applyCRDs(on *cluster) {
+func (c *cluster) applyCRDs() {
 	for _, of := range c.Live.CRDs {
 		from := os.DirFS(c.trees["stock"])
 		if of.Module != "" {
@@ -161,7 +166,7 @@ func (c *adoption) applyCRDs(on *cluster) {
 			for documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); err == nil; {
 				o := &unstructured.Unstructured{}
 				if err = documents.Decode(&o.Object); err == nil && o.Object != nil { // nothing is between two lines of "---"
-					err = on.apply(c.Ctx, o)
+					c.do(file, action{Apply: o})
 				}
 			}
 			if !errors.Is(err, io.EOF) {
@@ -171,78 +176,62 @@ func (c *adoption) applyCRDs(on *cluster) {
 	}
 }
 
-// cluster is an API server, and a client that needs no mapper to know the paths: the
-// scenarios are about programs that need one.
-type cluster struct {
-	client   dynamic.Interface
-	sources  *httptest.Server // of the files in tarballs
-	tarballs string
-}
-
 // of returns the client of an object's kind.
 func (c *cluster) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
 	plural, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
-	if ns := o.GetNamespace(); ns != "" {
-		return c.client.Resource(plural).Namespace(ns)
-	}
-	return c.client.Resource(plural)
-}
-
-func (c *cluster) do(ctx context.Context, a action) error {
-	switch {
-	case a.Apply != nil:
-		return c.apply(ctx, a.Apply)
-	case a.Remove != nil:
-		return c.remove(ctx, a.Remove)
-	case a.Publish != nil:
-		return c.publish(ctx, a.Publish)
-	}
-	time.Sleep(a.Pause.Duration)
-	return nil
+	return c.client.Resource(plural).Namespace(o.GetNamespace()) // "" is the cluster
 }
 
 // eventually tries until there is no error.
-func eventually(ctx context.Context, most time.Duration, try func() error) (err error) {
-	_ = wait.PollUntilContextTimeout(ctx, look, most, true, func(context.Context) (bool, error) {
+func (c *cluster) eventually(most time.Duration, try func() error) (err error) {
+	_ = wait.PollUntilContextTimeout(c.Ctx, look, most, true, func(context.Context) (bool, error) {
 		err = try()
 		return err == nil, nil
 	})
 	return err
 }
 
-// apply applies an object and its status, and waits until it is served if it is a CRD.
-func (c *cluster) apply(ctx context.Context, o *unstructured.Unstructured) error {
-	return eventually(ctx, settled, func() error {
-		by := metav1.ApplyOptions{FieldManager: "proof", Force: true}
-		_, err := c.of(o).Apply(ctx, o.GetName(), o, by)
-		if _, has := o.Object["status"]; has && err == nil {
-			_, err = c.of(o).ApplyStatus(ctx, o.GetName(), o, by)
+// do does what must work on an API server.
+func (c *cluster) do(what string, a action) {
+	err := c.eventually(settled, func() error {
+		switch {
+		case a.Apply != nil:
+			return c.apply(a.Apply)
+		case a.Publish != nil:
+			return c.publish(a.Publish)
+		case a.Remove != nil:
+			if err := c.of(a.Remove).Delete(c.Ctx, a.Remove.GetName(), metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+				return errors.Join(fmt.Errorf("%s is still there", a.Remove.GetName()), err)
+			}
 		}
-		if err != nil || o.GetKind() != "CustomResourceDefinition" {
-			return err
-		}
-		plural, group, _ := strings.Cut(o.GetName(), ".")
-		versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
-		version, _ := versions[0].(map[string]any)["name"].(string)
-		_, err = c.client.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).List(ctx, metav1.ListOptions{Limit: 1})
-		return errors.Join(c.is(ctx, o, "Established"), err)
+		return nil
 	})
+	if err != nil {
+		c.Fatalf("%s: %v", what, err)
+	}
+	time.Sleep(a.Pause.Duration)
 }
 
-// remove deletes an object, and waits until it is gone.
-func (c *cluster) remove(ctx context.Context, o *unstructured.Unstructured) error {
-	return eventually(ctx, settled, func() error {
-		err := c.of(o).Delete(ctx, o.GetName(), metav1.DeleteOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return errors.Join(fmt.Errorf("%s is still there", o.GetName()), err)
-	})
+// apply applies an object and its status. A CRD must be served.
+func (c *cluster) apply(o *unstructured.Unstructured) error {
+	by := metav1.ApplyOptions{FieldManager: "proof", Force: true}
+	_, err := c.of(o).Apply(c.Ctx, o.GetName(), o, by)
+	if _, has := o.Object["status"]; has && err == nil {
+		_, err = c.of(o).ApplyStatus(c.Ctx, o.GetName(), o, by)
+	}
+	if err != nil || o.GetKind() != "CustomResourceDefinition" {
+		return err
+	}
+	plural, group, _ := strings.Cut(o.GetName(), ".")
+	versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
+	version, _ := versions[0].(map[string]any)["name"].(string)
+	_, err = c.client.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).List(c.Ctx, metav1.ListOptions{Limit: 1})
+	return errors.Join(c.is(o, "Established"), err)
 }
 
 // publish does source-controller's part: it serves an object as the tarball of a chart, and
 // writes the tarball's address into the status of an OCIRepository that is named like the kind.
-func (c *cluster) publish(ctx context.Context, o *unstructured.Unstructured) error {
+func (c *cluster) publish(o *unstructured.Unstructured) error {
 	name := strings.ToLower(o.GetKind())
 	manifest, err := o.MarshalJSON()
 	var data bytes.Buffer
@@ -253,10 +242,8 @@ func (c *cluster) publish(ctx context.Context, o *unstructured.Unstructured) err
 		"chart/templates/object.yaml": {Data: manifest, Mode: 0o644},
 	}), files.Close(), packed.Close())
 	sum := fmt.Sprintf("%x", sha256.Sum256(data.Bytes()))
-	if err = errors.Join(err, os.WriteFile(filepath.Join(c.tarballs, sum+".tar.gz"), data.Bytes(), 0o644)); err != nil {
-		return err
-	}
-	return c.apply(ctx, &unstructured.Unstructured{Object: map[string]any{
+	c.Must(errors.Join(err, os.WriteFile(filepath.Join(c.tarballs, sum+".tar.gz"), data.Bytes(), 0o644)))
+	return c.apply(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository",
 		"metadata": map[string]any{"name": name, "namespace": "default"},
 		"spec":     map[string]any{"interval": "1h", "url": "oci://example.com/" + name},
@@ -269,43 +256,40 @@ func (c *cluster) publish(ctx context.Context, o *unstructured.Unstructured) err
 
 // is returns an error unless an object is there and a condition, if any, is True for its
 // present generation.
-func (c *cluster) is(ctx context.Context, o *unstructured.Unstructured, kind string) error {
-	is, err := c.of(o).Get(ctx, o.GetName(), metav1.GetOptions{})
+func (c *cluster) is(o *unstructured.Unstructured, kind string) error {
+	is, err := c.of(o).Get(c.Ctx, o.GetName(), metav1.GetOptions{})
 	if err != nil || kind == "" {
 		return err
 	}
-	var found struct {
-		Status struct {
-			Conditions []metav1.Condition `json:"conditions"`
-		} `json:"status"`
+	conditions, _, _ := unstructured.NestedSlice(is.Object, "status", "conditions")
+	for _, each := range conditions {
+		condition, _ := each.(map[string]any)
+		if seen, ok := condition["observedGeneration"].(int64); condition["type"] != kind || ok && seen != 0 && seen < is.GetGeneration() {
+			continue
+		}
+		if condition["status"] == "True" {
+			return nil
+		}
+		said := strings.Join(strings.Fields(fmt.Sprintf("%s is %v: %v", kind, condition["status"], condition["message"])), " ")
+		return errors.New(said[:min(len(said), 200)])
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(is.Object, &found); err != nil {
-		return err
-	}
-	condition := meta.FindStatusCondition(found.Status.Conditions, kind)
-	switch {
-	case condition == nil:
-		return errors.New("no condition " + kind)
-	case condition.Status == metav1.ConditionTrue && (condition.ObservedGeneration == 0 || condition.ObservedGeneration >= is.GetGeneration()):
-		return nil
-	}
-	said := strings.Join(strings.Fields(fmt.Sprintf("%s is %s: %s", kind, condition.Status, condition.Message)), " ")
-	return errors.New(said[:min(len(said), 200)])
+	return errors.New("no condition " + kind + " of the present generation")
 }
 
 // startFunction starts Crossplane's composition function, which composes an XR of the object
 // that is the input of the pipeline's step. It writes its certificate, which is its own
 // authority's, and the key into a folder.
-func startFunction(certs string) (*httptest.Server, error) {
+func (c *cluster) startFunction(certs string) *httptest.Server {
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
-	pair, wrong := tls.X509KeyPair(certificate, key)
-	l, used := net.Listen("tcp", functionAddress)
-	if err = errors.Join(err, wrong, used, os.CopyFS(certs, fstest.MapFS{"ca.crt": {Data: certificate}, "tls.crt": {Data: certificate}, "tls.key": {Data: key}})); err != nil {
-		return nil, err
-	}
+	c.Must(err)
+	pair, err := tls.X509KeyPair(certificate, key)
+	c.Must(err)
+	c.Must(os.CopyFS(certs, fstest.MapFS{"ca.crt": {Data: certificate}, "tls.crt": {Data: certificate}, "tls.key": {Data: key}}))
+	l, err := net.Listen("tcp", functionAddress)
+	c.Must(err)
 	s := &httptest.Server{Listener: l, EnableHTTP2: true, TLS: &tls.Config{Certificates: []tls.Certificate{pair}}, Config: &http.Server{Handler: http.HandlerFunc(compose)}}
 	s.StartTLS()
-	return s, nil
+	return s
 }
 
 // compose answers a RunFunctionRequest of gRPC: its input, field 4, is a composed resource and ready.
