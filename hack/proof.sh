@@ -11,7 +11,7 @@
 #   -o DIR   where to write, default hack/proof/results
 #   -quick   a few minutes in all, for a look; the default of -o is a temporary folder
 #
-# Without -quick it takes about six hours, and longer for the operators, which are
+# Without -quick it takes about three and a half hours, and longer for the operators, which are
 # compiled three times.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

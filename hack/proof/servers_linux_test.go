@@ -169,22 +169,15 @@ func newAdmin(c *report.Campaign, process *control.Process) *admin {
 
 // newCRD is the CustomResourceDefinition of a kind, whose versions are all served.
 func newCRD(group, kind string, cluster bool, versions ...string) *unstructured.Unstructured {
-	var list []any
+	var all []string
 	for i, v := range versions {
-		list = append(list, map[string]any{
-			"name": v, "served": true, "storage": i == 0,
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}},
-		})
+		all = append(all, fmt.Sprintf(`{"name": %q, "served": true, "storage": %t, "schema": {"openAPIV3Schema": {"type": "object"}}}`, v, i == 0))
 	}
-	singular := strings.ToLower(kind)
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": singular + "s." + group},
-		"spec": map[string]any{
-			"group": group, "scope": map[bool]string{false: "Namespaced", true: "Cluster"}[cluster], "versions": list,
-			"names": map[string]any{"kind": kind, "plural": singular + "s", "singular": singular},
-		},
-	}}
+	crd, singular, scope := &unstructured.Unstructured{}, strings.ToLower(kind), map[bool]string{false: "Namespaced", true: "Cluster"}[cluster]
+	_ = crd.UnmarshalJSON(fmt.Appendf(nil, `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "%[1]ss.%[2]s"},
+		"spec": {"group": %[2]q, "scope": %[3]q, "names": {"kind": %[4]q, "plural": "%[1]ss", "singular": %[1]q}, "versions": [%[5]s]}}`,
+		singular, group, scope, kind, strings.Join(all, ","))) // a server would say what is wrong
+	return crd
 }
 
 // truth is what a server serves, by its live endpoints: resource and scope.
@@ -239,11 +232,14 @@ func newFront(c *report.Campaign, to ...*control.Process) *front {
 }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if len(*f.to.Load()) == 0 {
+	switch {
+	case len(*f.to.Load()) > 0:
+		f.proxy.ServeHTTP(w, req)
+	case f.turn.Add(1)%2 == 0:
 		http.Error(w, "default backend - 404", http.StatusNotFound)
-		return
+	default:
+		http.NotFound(w, req) // as a kube-apiserver, but for the Audit-Id
 	}
-	f.proxy.ServeHTTP(w, req)
 }
 
 // lead changes where the requests go. Connections are cut.
