@@ -119,7 +119,7 @@ func TestNamespaceThatCannotBeListed(t *testing.T) {
 			t.Errorf("fewer namespaces can be listed than before, and it moves: told %q", log)
 		}
 		heal()
-		time.Sleep(30 * time.Second)
+		time.Sleep(2 * time.Minute)
 		h.expect(t, "others of the same names", "ns/n other/n")
 		if log := h.told(); len(log) != 4 {
 			t.Errorf("told %q, want two deletes and two adds", log)

@@ -82,7 +82,7 @@ func (h *tally) told() []string {
 // expect waits until there are these objects and no others, by an account without an error.
 func (h *tally) expect(t testing.TB, when, want string) {
 	t.Helper()
-	for range 1500 {
+	for range 6000 {
 		if h.keys() == want {
 			break
 		}
