@@ -137,8 +137,9 @@ func TestByObject(t *testing.T) {
 		bubble(t, "late, "+scope, func(t *testing.T) {
 			s := newMovingServer(t, "")
 			c, m := s.caching(t, options())
-			if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}); !meta.IsNoMatchError(err) {
-				t.Errorf("before it comes: %v, want NoMatch", err)
+			err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{})
+			if _, none := c.GetInformerForKind(t.Context(), configMap); !meta.IsNoMatchError(err) || !meta.IsNoMatchError(none) {
+				t.Errorf("before it comes: a read got %v and an informer %v, want NoMatch", err, none)
 			}
 			s.move(t, m, scope)
 			_, _ = s.take()

@@ -51,7 +51,7 @@ func TestCachesFollow(t *testing.T) {
 		}{{ofCluster, "", "ns", []int{2, 1}}, {inNamespaces, "ns", "", []int{2, 1}}, {ofCluster, "", "ns", []int{1, 1}}} {
 			eventually(t, "both caches watch", func() bool { return s.Watches("configmaps") > 1 })
 			s.change(func() { s.scope = test.scope })
-			must(t, s.Tell("configmaps", fakeapi.Object{Namespace: "other", Name: "n"}))
+			must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: "other", Name: "n"}))
 			for i, cached := range caches {
 				eventually(t, fmt.Sprintf("step %d: cache %d has %d objects at the path of %s", n, i, test.objects[i], test.scope), func() bool {
 					_ = has(c, test.namespace) // for who sees nothing wrong at the path of all namespaces
@@ -290,7 +290,7 @@ func TestAllAtOnce(t *testing.T) {
 		again := func(f func(i int)) {
 			for i := 0; ctx.Err() == nil; i++ {
 				f(i)
-				time.Sleep(rand.N(20 * time.Millisecond))
+				time.Sleep(rand.N[time.Duration](10) * time.Millisecond) // so that several wake at once
 			}
 		}
 		var all sync.WaitGroup
@@ -300,7 +300,7 @@ func TestAllAtOnce(t *testing.T) {
 			})
 		}
 		all.Go(func() {
-			again(func(int) { must(t, s.Tell("configmaps", fakeapi.Object{Name: "n", UID: "1"})) })
+			again(func(int) { must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Name: "n", UID: "1"})) })
 		})
 		again(func(i int) { s.move(t, m, []string{ofCluster, inNamespaces, ""}[i/3%3]) })
 		all.Wait()

@@ -175,30 +175,24 @@ func TestWriteWhileTheScopeChanges(t *testing.T) {
 	}
 }
 
-// Nor does a write that names its namespace otherwise: through two clients for namespaces, or in the object or the
-// selector of a DeleteAllOf.
+// Nor does a write reach them that names its namespace otherwise: through two clients for namespaces, or in the object or
+// the selector of a DeleteAllOf.
 func TestWritesThatNameTheirNamespace(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)
-	c, requests := s.client(t, nil), caller{"unstructured", configMap}.requests()
-	must(t, requests["Get"](c, "ns", "n"))
+	c, writes := s.client(t, nil), caller{"unstructured", configMap}.requests()
+	must(t, writes["Get"](c, "ns", "n"))
 	s.change(func() { s.scope = ofCluster })
 	refresh(t, c)
-	writes := map[string]func() error{
-		"the object names it": func() error {
-			return c.DeleteAllOf(t.Context(), caller{"typed", configMap}.object("ns", ""))
-		},
-		"the selector names it": func() error {
-			return c.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.MatchingFields{"metadata.namespace": "ns"})
-		},
+	_ = s.clusterWide()
+	two := newNamespaced(newNamespaced(c, ""), "ns")
+	writes["the object names it"] = func(client.Client, string, string) error {
+		return c.DeleteAllOf(t.Context(), caller{"typed", configMap}.object("ns", ""))
 	}
-	for what, write := range requests {
-		if !isRead(what) && !strings.HasPrefix(what, "Namespaced.") {
-			writes[what] = func() error { return write(newNamespaced(newNamespaced(c, ""), "ns"), "", "n") }
-		}
+	writes["the selector names it"] = func(client.Client, string, string) error {
+		return c.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.MatchingFields{"metadata.namespace": "ns"})
 	}
 	for what, write := range writes {
-		_ = s.clusterWide()
-		if err, sent := write(), s.clusterWide(); len(sent) > 0 {
+		if err, sent := write(two, "", "n"), s.clusterWide(); len(sent) > 0 {
 			t.Errorf("%s: %v after %q, want nothing sent", what, err, sent)
 		}
 	}
@@ -229,7 +223,7 @@ func TestReadsOfANamespace(t *testing.T) {
 				}
 				watching, err := c.Watch(t.Context(), list, client.InNamespace("ns"))
 				must(t, err)
-				must(t, s.Tell("configmaps", fakeapi.Object{Namespace: "other", Name: "n"}))
+				must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: "other", Name: "n"}))
 				if event := <-watching.ResultChan(); event.Type != watch.Error {
 					t.Errorf("the watch tells %v, want an error", event)
 				}
@@ -404,23 +398,26 @@ func TestKindThatIsReplaced(t *testing.T) {
 	}
 }
 
-// What says nothing about the path is passed on at once, also while discovery hangs, and costs few reads of the served API.
-func TestErrorsDoNotWait(t *testing.T) {
+// What says nothing about the path is passed on at once, also while discovery hangs. What a server answers for a moment that
+// lists a kind already, and begins to serve it, is passed on, too, and costs few reads of the served API. Then all is well.
+func TestErrorsArePassedOn(t *testing.T) {
 	for what, faults := range map[string][]fakeapi.Fault{
 		"Get":    {fakeapi.LostService("n"), fakeapi.StatusText(404), fakeapi.Status(503, 0), fakeapi.Status(409, 0), fakeapi.Status(403, 0)},
-		"Create": {fakeapi.Status(429, 0), fakeapi.Status(503, 0), fakeapi.Status(409, 0)},
+		"Create": {fakeapi.NotFound(), fakeapi.Status(429, 0), fakeapi.Status(503, 0), fakeapi.Status(409, 0)},
 	} {
 		for _, fault := range faults {
 			bubble(t, what+" "+fault.String(), func(t *testing.T) {
 				s, send := newMovingServer(t, inNamespaces), caller{"unstructured", configMap}.requests()[what]
-				c := s.client(t, nil)
+				c, begins := s.client(t, nil), fault.String() == fakeapi.NotFound().String()
 				must(t, send(c, "ns", "n"))
-				s.SetFault(fakeapi.Discovery(), fakeapi.Timeout())
+				if !begins {
+					s.SetFault(fakeapi.Discovery(), fakeapi.Timeout())
+				}
 				heal := s.SetFault(fakeapi.Objects(""), fault)
-				began := time.Now()
+				began, _ := time.Now(), s.TakeRequests()
 				for range 20 {
-					if err := send(c, "ns", "n"); err == nil {
-						t.Error("no error")
+					if err := send(c, "ns", "n"); err == nil || begins && !apierrors.IsNotFound(err) {
+						t.Errorf("got %v, want the server's error", err)
 					}
 				}
 				if took := time.Since(began); took > 0 {
@@ -428,29 +425,12 @@ func TestErrorsDoNotWait(t *testing.T) {
 				}
 				heal()
 				must(t, send(c, "ns", "n"))
+				if _, reads := s.take(); reads > 5 { // four confirm
+					t.Errorf("%d reads of the served API for 21 requests, want at most 5", reads)
+				}
 			})
 		}
 	}
-}
-
-// While a server begins to serve a kind, it may answer 404 to what it lists already. The client passes that on, with few reads
-// of the served API, and then all is well.
-func TestKindThatBegins(t *testing.T) {
-	virtual(t, func(t *testing.T) {
-		s, create := newMovingServer(t, inNamespaces), caller{"unstructured", configMap}.requests()["Create"]
-		c := s.client(t, nil)
-		heal := s.SetFault(fakeapi.Objects(""), fakeapi.NotFound())
-		for range 20 {
-			if err := create(c, "ns", "n"); !apierrors.IsNotFound(err) {
-				t.Errorf("got %v, want the server's 404", err)
-			}
-		}
-		heal()
-		must(t, create(c, "ns", "n"))
-		if _, reads := s.take(); reads > 8 { // the first lookup is of three at a legacy server, four confirm
-			t.Errorf("%d reads of the served API for 21 requests, want at most 8", reads)
-		}
-	})
 }
 
 // A namespace that the client for one puts into the context counts for that request, and not for what a wrapper of

@@ -168,6 +168,7 @@ func TestWhatIsToldOfAMove(t *testing.T) {
 			{func() { s.names = []string{"n", "m"} }, nil}, // nothing tells the cache
 			{func() { s.plural = "gadgets" }, []string{"add ns/m", "add other/m", "update ns/n", "update other/n"}},
 			{func() { s.scope = ofCluster }, []string{"add m", "add n", "delete ns/m", "delete ns/n", "delete other/m", "delete other/n"}},
+			{func() { must(t, s.Tell("DELETED", "gadgets", fakeapi.Object{Name: "m", UID: "2"})) }, []string{"delete m"}},
 		} {
 			s.change(step.change)
 			must(t, m.Refresh(t.Context(), ""))
@@ -349,7 +350,7 @@ func TestForgottenObjectsStayForgotten(t *testing.T) {
 	handle(t, c, "typed", h)
 	h.expect(t, "at first", keysOf[inNamespaces])
 	for range 2 {
-		must(t, s.Tell("configmaps", fakeapi.Object{Namespace: "ns", Name: "n", UID: "1"}))
+		must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: "ns", Name: "n", UID: "1"}))
 	}
 	<-waits
 	s.move(t, m, "")

@@ -186,21 +186,21 @@ func (s *Server) Watches(resource string) (n int) {
 	return n
 }
 
-// Tell tells all open watches of a resource that an object was added, whether there is such an
-// object or not.
-func (s *Server) Tell(resource string, o Object) error {
+// Tell sends an event, ADDED say, of an object to all open watches of a resource, whether there is
+// such an object or not.
+func (s *Server) Tell(event, resource string, o Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.open() {
 		if w.resource != resource || w.namespace != "" && w.namespace != o.Namespace {
 			continue
 		}
-		event, err := json.Marshal(metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Object: o.of(w.gvk)}})
+		data, err := json.Marshal(metav1.WatchEvent{Type: event, Object: runtime.RawExtension{Object: o.of(w.gvk)}})
 		if err != nil {
 			return err
 		}
 		select {
-		case w.events <- event:
+		case w.events <- data:
 		default:
 		}
 	}

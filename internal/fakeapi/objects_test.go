@@ -109,7 +109,7 @@ func TestWatches(t *testing.T) {
 			t.Errorf("%s: %d watches of foos and %d of bars are open, want 2 and 1", name, foos, bars)
 		}
 		for _, o := range []Object{{"a", "new", "4"}, {"b", "new", "5"}} {
-			if err := s.Tell("foos", o); err != nil {
+			if err := s.Tell("ADDED", "foos", o); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -115,52 +115,44 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Which answers have an Audit-Id, and in which form the server says that it does not serve
-// something.
+// How many Audit-Ids an answer has, where all answers have them, successes, none, or all two. The server's own 404 is text, or a
+// Status without a name where the server says so.
 func TestAuditIDs(t *testing.T) {
-	for name, test := range map[string]struct {
-		forms                            Forms
-		served, notModified, absent, own int // how many Audit-Ids the answers have
+	const document, absent = "/apis", "/apis/absent/v1"
+	for what, test := range map[string]struct {
+		path  string
+		fault Fault
+		code  int
+		ids   [4]int
 	}{
-		"all":             {Forms{V2: true, ETag: true}, 1, 1, 1, 1},
-		"successes":       {Forms{V2: true, ETag: true, AuditIDs: AuditSuccesses}, 1, 1, 0, 0},
-		"none":            {Forms{V2: true, ETag: true, AuditIDs: AuditNone}, 0, 0, 0, 0},
-		"twice, a Status": {Forms{V2: true, ETag: true, AuditIDs: AuditTwice, StatusNotFound: true}, 2, 2, 2, 2},
+		"the document":                {document, Late(0), 200, [4]int{1, 1, 0, 2}},
+		"no such group":               {absent, Late(0), 404, [4]int{1, 0, 0, 2}},
+		"the server's error":          {document, Status(503, 0), 503, [4]int{1, 0, 0, 2}},
+		"the server's own 404":        {document, NotFound(), 404, [4]int{1, 0, 0, 2}},
+		"a gateway without a route":   {document, LostRoute(), 404, [4]int{}},
+		"a proxy without its service": {document, LostService("tenant"), 404, [4]int{1, 0, 0, 2}},
 	} {
-		s := New(sample()...)
-		s.SetForms(test.forms)
-		ids := func(path, etag string) (n, code int, body string) {
-			r := get(t, s, path, v2JSON+","+plainJSON, etag)
-			return len(r.Header["Audit-Id"]), r.Code, r.Body
-		}
-		want := func(what string, path, etag string, wantCode, wantIDs int) (body string) {
-			n, code, body := ids(path, etag)
-			if n != wantIDs || code != wantCode {
-				t.Errorf("%s, %s: code %d with %d Audit-Ids, want %d with %d", name, what, code, n, wantCode, wantIDs)
+		for ids, want := range test.ids {
+			s := New(sample()...)
+			s.SetForms(Forms{V2: true, ETag: true, AuditIDs: AuditIDs(ids), StatusNotFound: ids == int(AuditTwice)})
+			s.SetFault(All(), test.fault)
+			r := get(t, s, test.path, v2JSON+","+plainJSON, "")
+			if n := len(r.Header["Audit-Id"]); n != want || r.Code != test.code {
+				t.Errorf("%s, Audit-Ids %d: code %d with %d of them, want %d with %d", what, ids, r.Code, n, test.code, want)
 			}
-			return body
+			own, service := what == "no such group" || what == "the server's own 404", what == "a proxy without its service"
+			if isStatus := strings.Contains(r.Body, `"kind":"Status"`); own && isStatus != (ids == int(AuditTwice)) || strings.Contains(r.Body, `"name":"tenant"`) != service {
+				t.Errorf("%s: %s", what, r.Body)
+			}
 		}
-		want("the document", "/apis", "", 200, test.served)
-		want("the same document", "/apis", get(t, s, "/apis", v2JSON, "").Header.Get("ETag"), 304, test.notModified)
-		body := want("no such group", "/apis/absent/v1", "", 404, test.absent)
-		if strings.Contains(body, `"kind":"Status"`) != test.forms.StatusNotFound || strings.Contains(body, `"name"`) {
-			t.Errorf("%s: no such group: %s", name, body)
+	}
+	s := New(sample()...)
+	etag := get(t, s, document, v2JSON, "").Header.Get("ETag")
+	s.Boot(Booting{Unknown: []string{"example.com"}, Absent: true})
+	for what, r := range map[string]result{"a 304": get(t, s, document, v2JSON, etag), "a server that starts": get(t, s, "/apis/example.com/v1", plainJSON, "")} {
+		if len(r.Header["Audit-Id"]) != 1 {
+			t.Errorf("%s: code %d with Audit-Ids %q, want one", what, r.Code, r.Header["Audit-Id"])
 		}
-		s.SetFault(All(), Status(404, 0))
-		want("the server's error", "/apis", "", 404, test.own)
-		s.SetFault(All(), NotFound())
-		if other := want("the server's own 404", "/apis", "", 404, test.own); other != body {
-			t.Errorf("%s: the server's own 404: %s", name, other)
-		}
-		s.SetFault(All(), LostRoute())
-		want("a gateway without a route", "/apis", "", 404, 0)
-		s.SetFault(All(), LostService("tenant"))
-		if body := want("a proxy without its service", "/apis", "", 404, test.own); !strings.Contains(body, `"message":"services \"tenant\" not found"`) || !strings.Contains(body, `"name":"tenant"`) {
-			t.Errorf("%s: a proxy without its service: %s", name, body)
-		}
-		s.ClearFaults()
-		s.Boot(Booting{Unknown: []string{"example.com"}, Absent: true})
-		want("a server that starts", "/apis/example.com/v1", "", 404, test.absent)
 	}
 }
 
