@@ -223,9 +223,12 @@ func TestReadsOfANamespace(t *testing.T) {
 				}
 				watching, err := c.Watch(t.Context(), list, client.InNamespace("ns"))
 				must(t, err)
-				must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: "other", Name: "n"}))
-				if event := <-watching.ResultChan(); event.Type != watch.Error {
-					t.Errorf("the watch tells %v, want an error", event)
+				for _, namespace := range []string{"ns", "other"} {
+					want := map[string]watch.EventType{"ns": watch.Added, "other": watch.Error}[namespace]
+					must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: namespace, Name: "n"}))
+					if event := <-watching.ResultChan(); event.Type != want {
+						t.Errorf("of an object in namespace %q the watch tells %v, want: %s", namespace, event, want)
+					}
 				}
 				if event, more := <-watching.ResultChan(); more {
 					t.Errorf("the watch goes on with %v", event)

@@ -84,7 +84,7 @@ func Objects(namespace string, verbs ...string) func(*http.Request) bool {
 	}
 }
 
-// answerObjects answers a request for objects. A client that wants a watch to begin with the
+// answerObjects answers a request for objects, or for their metadata alone. A client that wants a watch to begin with the
 // objects there are is told to list them, as by a server that does not know of that.
 func (w *world) answerObjects(req *http.Request, a address) (*http.Response, error) {
 	version, _ := w.version(a.target)
@@ -96,6 +96,9 @@ func (w *world) answerObjects(req *http.Request, a address) (*http.Response, err
 	}
 	resource := version.Resources[i]
 	gvk := schema.GroupVersionKind{Group: a.group, Version: a.version, Kind: resource.Kind}
+	if strings.Contains(req.Header.Get("Accept"), ";as=PartialObjectMetadata") {
+		gvk = metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata")
+	}
 	objects := slices.DeleteFunc(slices.Clone(resource.Objects), func(o Object) bool {
 		return a.namespace != "" && o.Namespace != a.namespace || a.name != "" && o.Name != a.name
 	})

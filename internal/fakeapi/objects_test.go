@@ -27,12 +27,14 @@ func TestObjects(t *testing.T) {
 	const one, two = `"name":"one","namespace":"a","uid":"1","resourceVersion":"1"`, `"name":"two","namespace":"b"`
 	s := New(things(), core())
 	for _, test := range []struct {
-		method, path, verb string
+		method, path, verb string // METADATA: a GET of that
 		code               int
 		has                []string
 	}{
 		{"GET", "/foos", "list", 200, []string{`"kind":"FooList","apiVersion":"example.com/v1"`, one, two}},
 		{"GET", "/namespaces/b/foos?limit=500", "list", 200, []string{`"items":[{"kind":"Foo","apiVersion":"example.com/v1","metadata":{` + two}},
+		{"METADATA", "/foos", "list", 200, []string{`"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1"`, one}},
+		{"METADATA", "/bars/one", "get", 200, []string{`"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"`}},
 		{"GET", "/namespaces/none/foos", "list", 200, []string{`"items":[]`}},
 		{"GET", "/namespaces/a/foos/one", "get", 200, []string{`{"kind":"Foo","apiVersion":"example.com/v1","metadata":{` + one}},
 		{"GET", "/namespaces/a/foos/one/status", "get", 200, []string{one}},
@@ -54,11 +56,18 @@ func TestObjects(t *testing.T) {
 		{"GET", "/../../../api/v1/pods", "list", 200, []string{`"kind":"PodList","apiVersion":"v1"`}},
 		{"GET", "", "", 200, []string{`"APIResourceList"`}},
 	} {
-		req, err := http.NewRequestWithContext(context.Background(), test.method, s.Config().Host+"/apis/example.com/v1"+test.path, strings.NewReader("what was sent"))
+		method, metadata := test.method, test.method == "METADATA"
+		if metadata {
+			method = http.MethodGet
+		}
+		req, err := http.NewRequestWithContext(context.Background(), method, s.Config().Host+"/apis/example.com/v1"+test.path, strings.NewReader("what was sent"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		req.URL = req.URL.JoinPath() // without dots
+		if metadata {
+			req.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+		}
 		discovery, any, its, other := Discovery()(req), Objects("")(req), Objects("a", test.verb)(req), Objects("", "none")(req)
 		if inA := strings.Contains(test.path, "/a/") && test.verb != ""; discovery != (test.verb == "") || any == discovery || its != inA || other {
 			t.Errorf("%s %s: is for what is served: %t, for objects: %t, for some in namespace a: %t, with another verb: %t", test.method, test.path, discovery, any, its, other)
