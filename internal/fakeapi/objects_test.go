@@ -105,7 +105,7 @@ func TestWatches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			resp, err := c.client.Do(req)
+			resp, err := c.client.Do(req) //nolint:bodyclose // The caller closes it, in the end.
 			if err != nil {
 				t.Fatal(err)
 			}
