@@ -255,8 +255,9 @@ func TestKindThatFlaps(t *testing.T) {
 		s.move(t, m, ofCluster)
 		eventually(t, "the cluster-wide object", func() bool { return has(c, "") })
 		lists := slices.DeleteFunc(s.TakeRequests(), func(r fakeapi.Request) bool { return r.Verb != "list" })
-		if most := 2 + 2*int(time.Since(began)/time.Second); len(lists) > most {
-			t.Errorf("%d lists in %v, want two a second, %d at most", len(lists), time.Since(began), most)
+		took := time.Since(began) + time.Second
+		if most := int(took/time.Second + took/(800*time.Millisecond)); len(lists) > most {
+			t.Errorf("%d lists in %v, want at most %d: one a second of new generations, and one in 0.8 seconds, its pause, of the reflector", len(lists), took, most)
 		}
 	})
 }

@@ -14,7 +14,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -180,8 +183,20 @@ func TestWhatIsToldOfAMove(t *testing.T) {
 	})
 }
 
+// counting counts the watches that a reflector asks for.
+type counting struct {
+	toolscache.ListerWatcher
+	watches *atomic.Int32
+}
+
+func (l counting) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	l.watches.Add(1)
+	return l.ListerWatcher.Watch(opts) //nolint:staticcheck // Old releases have nothing else.
+}
+
 // A handler that is slow, or blocks, when its kind moves holds up no other, and is told exactly what it has not
-// been told. It holds a mutex meanwhile, which stops virtual time: tests of such have none.
+// been told. The reflector of where the kind was, which lasts as long, does not go round in circles. A handler holds a mutex
+// meanwhile, which stops virtual time: tests of such have none.
 func TestSlowHandlers(t *testing.T) {
 	s, release := newMovingServer(t, inNamespaces), make(chan struct{})
 	s.change(func() {
@@ -189,7 +204,10 @@ func TestSlowHandlers(t *testing.T) {
 			s.names = append(s.names, fmt.Sprint("m", i))
 		}
 	})
-	c, m := s.caching(t, cache.Options{})
+	var watches atomic.Int32
+	c, m := s.caching(t, cache.Options{NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, resync time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
+		return toolscache.NewSharedIndexInformer(counting{lw, &watches}, obj, resync, x)
+	}})
 	stuck := &tally{then: func(string, client.Object) { <-release }}
 	slow := &tally{then: func(string, client.Object) { time.Sleep(20 * time.Millisecond) }}
 	quick := &tally{}
@@ -201,8 +219,12 @@ func TestSlowHandlers(t *testing.T) {
 	s.move(t, m, ofCluster)
 	quick.expect(t, "while another blocks", "n")
 	slow.expect(t, "while another blocks", "n")
+	time.Sleep(2 * time.Second) // after that long a reflector tries again
 	close(release)
 	stuck.expect(t, "when it goes on", "n")
+	if n := watches.Load(); n > 200 {
+		t.Errorf("two reflectors asked for %d watches, want a few, with pauses between them", n)
+	}
 }
 
 // A transform, an index and a handler may use the cache.

@@ -87,11 +87,6 @@ func (s *movingServer) move(t testing.TB, m *apiutil.DynamicRESTMapper, scope st
 	must(t, m.Refresh(context.Background(), ""))
 }
 
-// refuse makes the server answer requests for objects with these verbs with an error, until heal is called.
-func (s *movingServer) refuse(code int, namespace string, verbs ...string) (heal func()) {
-	return s.SetFault(fakeapi.Objects(namespace, verbs...), fakeapi.Text(code, fmt.Sprint("refused with ", code)))
-}
-
 // take returns the requests for objects since the last call, and how many there were for what is served.
 func (s *movingServer) take() (sent []string, reads int) {
 	for _, r := range s.TakeRequests() {
