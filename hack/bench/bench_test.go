@@ -154,11 +154,13 @@ func (e *endpoint) render(tb testing.TB, accept string) {
 	runtime.GC()
 }
 
-// taken returns how many requests there were since the last call, and how many bytes of
-// documents they brought.
+// taken returns how many requests for what is served there were since the last call, and how many
+// bytes of documents they brought.
 func (e *endpoint) taken() (requests, docBytes float64) {
 	for _, r := range e.server.TakeRequests() {
-		requests, docBytes = requests+1, docBytes+float64(r.BodyBytes)
+		if r.Verb == "" {
+			requests, docBytes = requests+1, docBytes+float64(r.BodyBytes)
+		}
 	}
 	return requests, docBytes
 }

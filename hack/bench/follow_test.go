@@ -5,11 +5,8 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"path"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -30,69 +27,43 @@ import (
 
 var thing = gvk{Group: "things.example.com", Version: "v1", Kind: "Thing"}
 
-// others are fifty groups of two kinds each.
+// others are fifty groups of two kinds each, with one object each.
 var others = fakeapi.Typical(51, 1, 2)[1:] // without the core group
 
-// objects answers as an API server that has so many objects of each kind.
-type objects struct {
-	server     *fakeapi.Server
-	count      int
-	namespaced atomic.Bool // Things are
-}
-
-func newObjects(count int) *objects {
-	o := &objects{server: fakeapi.New(others...), count: count}
-	o.move(true)
-	return o
-}
-
-// move makes Things namespaced or not.
-func (o *objects) move(namespaced bool) {
-	o.namespaced.Store(namespaced)
-	o.server.Put(fakeapi.Group{Name: thing.Group, Versions: []fakeapi.Version{{Name: thing.Version, Resources: []fakeapi.Resource{
-		{Name: "things", Singular: "thing", Kind: thing.Kind, Namespaced: namespaced},
-	}}}})
-}
-
-// object is one of a number, in one of ten namespaces.
-func (o *objects) object(n int) string {
-	namespace := ""
-	if o.namespaced.Load() {
-		namespace = fmt.Sprintf(`"namespace": "ns%d", `, n%10)
-	}
-	return fmt.Sprintf(`{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": {%s"name": "thing%d", "uid": "%[2]d-%t", "resourceVersion": "%[2]d",
-		"labels": {"app": "thing", "number": "%[2]d"}, "annotations": {"note": %[4]q}}}`, namespace, n, o.namespaced.Load(), strings.Repeat("x", 300))
-}
-
-func (o *objects) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	switch {
-	case strings.Count(req.URL.Path, "/") < 4:
-		o.server.ServeHTTP(w, req)
-	case req.URL.Query().Has("sendInitialEvents"):
-		w.WriteHeader(http.StatusUnprocessableEntity)
-	case req.URL.Query().Has("watch"):
-		w.(http.Flusher).Flush()
-		<-req.Context().Done()
-	case path.Base(req.URL.Path) == "thing0":
-		_, _ = io.WriteString(w, o.object(0))
-	default:
-		all := make([]string, o.count)
-		for n := range all {
-			all[n] = o.object(n)
+// serve starts a server of the others, and of so many Things.
+func serve(b *testing.B, count int) (*fakeapi.Server, *rest.Config) {
+	for _, g := range others {
+		for i := range g.Versions[0].Resources {
+			g.Versions[0].Resources[i].Objects = things(1, true)
 		}
-		fmt.Fprintf(w, `{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "20000"}, "items": [%s]}`, strings.Join(all, ","))
 	}
-}
-
-// serve makes the address of a server.
-func (o *objects) serve(b *testing.B) *rest.Config {
-	at := httptest.NewServer(o)
+	server := fakeapi.New(others...)
+	move(server, count, true)
+	at := httptest.NewServer(server)
 	b.Cleanup(func() {
 		at.CloseClientConnections()
 		at.Close()
 	})
-	return &rest.Config{Host: at.URL, QPS: -1}
+	return server, &rest.Config{Host: at.URL, QPS: -1}
+}
+
+// move makes Things namespaced or not.
+func move(server *fakeapi.Server, count int, namespaced bool) {
+	server.Put(fakeapi.Group{Name: thing.Group, Versions: []fakeapi.Version{{Name: thing.Version, Resources: []fakeapi.Resource{
+		{Name: "things", Singular: "thing", Kind: thing.Kind, Namespaced: namespaced, Objects: things(count, namespaced)},
+	}}}})
+}
+
+// things are objects, in ten namespaces or in none. Their UIDs say where.
+func things(count int, namespaced bool) (objects []fakeapi.Object) {
+	for n := range count {
+		o := fakeapi.Object{Name: fmt.Sprint("thing", n), UID: fmt.Sprint(n, namespaced)}
+		if namespaced {
+			o.Namespace = fmt.Sprint("ns", n%10)
+		}
+		objects = append(objects, o)
+	}
+	return objects
 }
 
 // A way makes clients and caches.
@@ -133,7 +104,8 @@ func metadataOf(of gvk) *metav1.PartialObjectMetadata {
 // BenchmarkOnceGets: a Get and a List of 100 objects, from a cache and through a client, over a loopback connection.
 // All take turns, and the best of seven rounds counts.
 func BenchmarkOnceGets(b *testing.B) {
-	cfg, ctx := newObjects(100).serve(b), context.Background()
+	ctx := context.Background()
+	_, cfg := serve(b, 100)
 	reads, best := make(map[string]func()), map[string]float64{}
 	for _, w := range ways() {
 		live, err := w.newClient(cfg, client.Options{})
@@ -190,7 +162,8 @@ func each(call func()) float64 {
 func BenchmarkOnceKinds(b *testing.B) {
 	for _, w := range ways() {
 		b.Run("mapper="+w.name, func(b *testing.B) {
-			cfg, before := newObjects(1).serve(b), heap()
+			_, cfg := serve(b, 1)
+			before := heap()
 			goroutines, begun := runtime.NumGoroutine(), time.Now()
 			c := w.started(b, cfg, cache.Options{})
 			for n := range 100 {
@@ -222,8 +195,8 @@ func BenchmarkOnceMove(b *testing.B) {
 	const count = 10_000
 	for _, w := range ways() {
 		b.Run("mapper="+w.name, func(b *testing.B) {
-			server, told, most := newObjects(count), &counted{}, 0.0
-			cfg := server.serve(b)
+			server, cfg := serve(b, count)
+			told, most := &counted{}, 0.0
 			before := heap()
 			newMapper := apiutil.NewDynamicRESTMapper
 			if *forked { // whose caches follow the fork's mapper
@@ -249,7 +222,7 @@ func BenchmarkOnceMove(b *testing.B) {
 			until(count, 0)
 			kept := heap() - before
 			most = 0
-			server.move(false)
+			move(server, count, false)
 			begun := time.Now()
 			must(b, mapper.(interface {
 				Refresh(context.Context, ...string) error
@@ -302,10 +275,14 @@ func BenchmarkOnceReplay(b *testing.B) {
 				groups := fakeapi.Typical(r.crds, 1, 1)
 				last := groups[len(groups)-1]
 				kind := schema.GroupVersionKind{Group: last.Name, Version: "v1", Kind: last.Versions[0].Resources[0].Kind}
+				last.Versions[0].Resources[0].Objects = make([]fakeapi.Object, r.objects)
+				for i := range r.objects {
+					last.Versions[0].Resources[0].Objects[i] = fakeapi.Object{Namespace: "default", Name: fmt.Sprint("object-", i)}
+				}
 				same := newEndpoint(groups, nil)
 				var listeners []*httptest.Server
 				for range r.clusters {
-					listeners = append(listeners, httptest.NewServer(withObjects(same.server, kind)))
+					listeners = append(listeners, httptest.NewServer(same.server))
 					b.Cleanup(listeners[len(listeners)-1].Close)
 				}
 				before, took := heap(), time.Duration(0)
@@ -333,17 +310,4 @@ func BenchmarkOnceReplay(b *testing.B) {
 			})
 		}
 	}
-}
-
-// withObjects serves objects beside the discovery of server. A path with a name in it is
-// that of an object.
-func withObjects(server *fakeapi.Server, kind schema.GroupVersionKind) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if strings.Count(req.URL.Path, "/") < 5 {
-			server.ServeHTTP(w, req)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"apiVersion": "%s", "kind": "%s", "metadata": {"name": "%s"}}`, kind.GroupVersion(), kind.Kind, filepath.Base(req.URL.Path))
-	})
 }

@@ -373,6 +373,7 @@ var faults = map[string]func(r *rand.Rand) fakeapi.Fault{
 	"SlowDrip": func(r *rand.Rand) fakeapi.Fault {
 		return fakeapi.SlowDrip(time.Duration(1+r.IntN(20)) * time.Millisecond)
 	},
+	"Late":     func(r *rand.Rand) fakeapi.Fault { return fakeapi.Late(time.Duration(r.IntN(300)) * time.Millisecond) },
 	"Redirect": func(*rand.Rand) fakeapi.Fault { return fakeapi.Redirect("http://elsewhere.invalid/apis") },
 	"Times":    func(r *rand.Rand) fakeapi.Fault { return fakeapi.Times(1+r.IntN(5), fakeapi.Status(code(r, 2), 0)) },
 	"Func": func(*rand.Rand) fakeapi.Fault {

@@ -48,7 +48,7 @@ func newThing(cluster bool, name string) *unstructured.Unstructured {
 }
 
 // TestReplicas puts two real API servers behind one address, which have no etcd in common. One has a
-// kind with another scope than the other, for a while; then both agree. The mapper, a client and a
+// kind with another scope and plural than the other, for a while; then both agree. The mapper, a client and a
 // cache that follow, and a handler of its must come to know what both say.
 func TestReplicas(t *testing.T) {
 	f := &follower{load: busy(report.Begin(t)), times: times{}, told: map[string]bool{}}
@@ -116,11 +116,15 @@ func (f *follower) start(cfg *rest.Config) {
 	f.Must(err)
 }
 
-// move gives a server the kind with another scope, and one object of it.
+// move gives a server the kind with a scope, another plural than with the other, and one object of it.
+// A list of all namespaces has the path of a cluster-wide one: without another plural a cache need not move.
 func (f *follower) move(a *admin, cluster bool, name string) {
+	plural := map[bool]string{false: "things", true: "thingies"}
 	crd, o := newCRD(thing.Group, thing.Kind, cluster, thing.Version), newThing(cluster, name)
-	things := a.Resource(thing.GroupVersion().WithResource("things")).Namespace(o.GetNamespace()) // "" is the cluster
-	_ = a.crds.Delete(f.Ctx, crd.GetName(), metav1.DeleteOptions{})                               // there may be none
+	crd.SetName(plural[cluster] + "." + thing.Group)
+	f.Must(unstructured.SetNestedField(crd.Object, plural[cluster], "spec", "names", "plural"))
+	things := a.Resource(thing.GroupVersion().WithResource(plural[cluster])).Namespace(o.GetNamespace()) // "" is the cluster
+	_ = a.crds.Delete(f.Ctx, plural[!cluster]+"."+thing.Group, metav1.DeleteOptions{})                   // there may be none
 	f.await(f.Campaign, "an API server serves the kind", 2*time.Minute, func() bool {
 		_, _ = a.crds.Create(f.Ctx, crd, metav1.CreateOptions{}) // the one before may not have ended, or this one is there
 		_, err := things.Create(f.Ctx, o, metav1.CreateOptions{})
