@@ -185,8 +185,8 @@ func TestMetricsBehindPrefix(t *testing.T) {
 					}
 				}
 				if want := []string{
-					"request bulk 200", "request bulk 200",
-					"request version 200", "request group 200", "request version 200",
+					"request document 200", "request document 200",
+					"request version 200", "request list 200", "request version 200",
 				}; !slices.Equal(requests, want) {
 					t.Errorf("%q; want %q", requests, want)
 				}

@@ -13,7 +13,7 @@ const (
 )
 
 // String returns the name of the part in logs and metrics.
-func (p Part) String() string { return [...]string{"document", "group", "version"}[p] }
+func (p Part) String() string { return [...]string{"document", "list", "version"}[p] }
 
 // Read is one read of the server. It is comparable: lookups that need equal reads share
 // one. The zero Read is that of the document.

@@ -39,14 +39,14 @@ controller_runtime_restmapper_kinds 25
 controller_runtime_restmapper_misses_total{outcome="absent"} 1
 controller_runtime_restmapper_misses_total{outcome="failed"} 1
 controller_runtime_restmapper_misses_total{outcome="found"} 1
-# HELP controller_runtime_restmapper_reloads_total Reads of the API server, by what was read and result (success, error).
+# HELP controller_runtime_restmapper_reloads_total Reads of the API server, by what was read (document, list, version) and result (success, error).
 # TYPE controller_runtime_restmapper_reloads_total counter
 controller_runtime_restmapper_reloads_total{reason="document",result="success"} 1
 controller_runtime_restmapper_reloads_total{reason="version",result="error"} 1
 controller_runtime_restmapper_reloads_total{reason="version",result="success"} 1
-# HELP controller_runtime_restmapper_requests_total Discovery requests, by class of path (bulk, group, version) and status code.
+# HELP controller_runtime_restmapper_requests_total Discovery requests, by class of path (document, list, version) and status code.
 # TYPE controller_runtime_restmapper_requests_total counter
-controller_runtime_restmapper_requests_total{code="200",path="bulk"} 2
+controller_runtime_restmapper_requests_total{code="200",path="document"} 2
 controller_runtime_restmapper_requests_total{code="200",path="version"} 1
 controller_runtime_restmapper_requests_total{code="<error>",path="version"} 1
 `
@@ -110,7 +110,7 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("the last success was at %v", at)
 	}
 	if n, err := testutil.GatherAndCount(metrics.Registry, "controller_runtime_restmapper_reload_duration_seconds"); n != 2 || err != nil {
-		t.Errorf("%d histograms, %v; want those of bulk and version", n, err)
+		t.Errorf("%d histograms, %v; want those of document and version", n, err)
 	}
 	if _, err := restmappermetrics.New(metrics.Registry); !errors.As(err, &prometheus.AlreadyRegisteredError{}) {
 		t.Errorf("a second recorder: %v", err)
