@@ -5,7 +5,7 @@
 //
 //	GOTOOLCHAIN=go1.24.13 go test ./hack/ways -v -timeout 1h -args -lines v0.21.0,v0.22.5
 //
-// With -k8s it is another k8s.io. The rows of docs/compatibility.md are those of the matrix in
+// With -k8s it is another k8s.io. The rows of docs/versioning.md are those of the matrix in
 // .github/workflows/nightly.yml.
 package ways
 
@@ -205,10 +205,10 @@ func group(version, kind string) fakeapi.Group {
 // Each line is a row of the nightly matrix and of the page, with the newest Go and with
 // the oldest that it takes.
 func TestEachLineIsTested(t *testing.T) {
-	matrix, page := forktest.Text(t, "../../.github/workflows", "nightly.yml"), forktest.Text(t, "../../docs", "compatibility.md")
+	matrix, page := forktest.Text(t, "../../.github/workflows", "nightly.yml"), forktest.Text(t, "../../docs", "versioning.md")
 	for _, line := range tree.Lines {
 		if row := "{line: " + line.Newest + ", go: "; !strings.Contains(matrix, row) || !strings.Contains(page, "| "+line.Newest+" | ") {
-			t.Errorf("nightly.yml or compatibility.md has no row of %s", line.Newest)
+			t.Errorf("nightly.yml or versioning.md has no row of %s", line.Newest)
 		}
 	}
 }
