@@ -22,7 +22,7 @@ import (
 	"github.com/freshmapper/freshmapper/manager/latekinds"
 )
 
-// TestLateKindsExample runs the example of docs/options.md. Its CRD comes late, goes, comes
+// TestLateKindsExample runs the example of docs/optional-kinds.md. Its CRD comes late, goes, comes
 // back cluster-wide and comes back as it was: the operator, with its cached client, works each
 // time, and its manager never ends.
 func TestLateKindsExample(t *testing.T) {
@@ -49,14 +49,14 @@ func TestLateKindsExample(t *testing.T) {
 
 func addExample(t *testing.T, mgr manager.Manager, seen *logged) {
 	t.Helper()
-	// The example of docs/options.md begins.
+	// The example of docs/optional-kinds.md begins.
 	err := latekinds.Add(mgr, latekinds.Options{
 		Name:  "widget",
 		Kinds: []schema.GroupVersionKind{examplev1.GroupVersion.WithKind("Widget")},
 	}, func(mgr ctrl.Manager) error {
 		return (&widgetReconciler{Client: mgr.GetClient(), seen: seen}).SetupWithManager(mgr)
 	})
-	// The example of docs/options.md ends.
+	// The example of docs/optional-kinds.md ends.
 	must(t, err)
 }
 
@@ -78,15 +78,15 @@ func (r *widgetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	return ctrl.Result{}, nil
 }
 
-// docs/options.md shows what is run above.
+// docs/optional-kinds.md shows what is run above.
 func TestLateKindsInDocs(t *testing.T) {
-	_, rest, _ := strings.Cut(document(t, "hack/e2e/latekinds_test.go"), "\t// The example of docs/options.md begins.\n")
-	example, _, found := strings.Cut(rest, "\t// The example of docs/options.md ends.\n")
+	_, rest, _ := strings.Cut(document(t, "hack/e2e/latekinds_test.go"), "\t// The example of docs/optional-kinds.md begins.\n")
+	example, _, found := strings.Cut(rest, "\t// The example of docs/optional-kinds.md ends.\n")
 	if !found {
 		t.Fatal("the example has no end")
 	}
 	example = strings.ReplaceAll("\n"+example, "\n\t", "\n")
-	if !strings.Contains(document(t, "docs/options.md"), example) {
-		t.Errorf("docs/options.md does not have\n%s", example)
+	if !strings.Contains(document(t, "docs/optional-kinds.md"), example) {
+		t.Errorf("docs/optional-kinds.md does not have\n%s", example)
 	}
 }
