@@ -140,7 +140,7 @@ func (m *DynamicRESTMapper) tell(level int, msg string, keysAndValues ...any) {
 	m.remember(msg, keysAndValues)
 }
 
-// levelReads is the level of the lines about each read and each lookup that found nothing:
+// levelReads is the level of the lines about each read and each lookup that ended with NoMatch:
 // debugging, in the words of klog. Programs that kubebuilder made show level 1.
 const levelReads = 4
 

@@ -11,7 +11,7 @@
 //
 //	prometheus.WrapRegistererWith(prometheus.Labels{"cluster": name}, metrics.Registry)
 //
-// A controller-runtime that hack/fork has made registers the same metrics by itself.
+// The fork of controller-runtime registers the same metrics by itself.
 //
 //	controller_runtime_restmapper_requests_total{path,code}
 //	controller_runtime_restmapper_reloads_total{reason,result}
