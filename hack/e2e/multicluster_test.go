@@ -48,7 +48,7 @@ type mesh struct {
 func TestMulticluster(t *testing.T) {
 	e := newEnvironment(t, "multicluster")
 	_, err := envtest.InstallCRDs(e.config, envtest.CRDInstallOptions{
-		Paths: []string{filepath.Join(root, "testdata/consumers/multicluster/clustermesh.crd.yaml")}, ErrorIfPathMissing: true,
+		Paths: []string{filepath.Join(root, "testdata/consumers/multicluster/deploy.yaml")}, ErrorIfPathMissing: true,
 	})
 	must(t, err)
 	tenants := map[string]*Server{}

@@ -19,22 +19,16 @@ func TestFilter(t *testing.T) {
 	for _, test := range []struct{ include, exclude, want string }{
 		{"", "", "Secret.v1 Widget.v1.example.com Widget.v1beta1.example.com WidgetSet.v1.a.example.com"},
 		{"Secret", "", "Secret.v1"},
-		{"Secret.v1", "", "Secret.v1"},
 		{"Widget", "", ""},
 		{"Widget.example.com", "", "Widget.v1.example.com Widget.v1beta1.example.com"},
-		{"Widget.v1.example.com", "", "Widget.v1.example.com"},
 		{"*.v1beta1.*", "", "Widget.v1beta1.example.com"},
 		{"Widget*", "*.v1beta1.example.com", "Widget.v1.example.com WidgetSet.v1.a.example.com"},
 		{"*.example.com", "WidgetSet.a.example.com", "Widget.v1.example.com Widget.v1beta1.example.com"},
-		{"*", "*.*", ""},
 		{"", "Widget.example.com,Secret", "WidgetSet.v1.a.example.com"},
 	} {
 		var f filter
 		for list, p := range map[string]*patterns{test.include: &f.include, test.exclude: &f.exclude} {
-			if list == "" {
-				continue
-			}
-			if err := p.Set(list); err != nil {
+			if err := p.Set(list); list != "" && err != nil {
 				t.Error(err)
 			}
 		}

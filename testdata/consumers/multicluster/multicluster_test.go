@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,84 +14,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-const testRetry = 7 * time.Second
-
-func meshObject(tenants ...string) *unstructured.Unstructured {
-	list := make([]any, 0, len(tenants))
-	for _, name := range tenants {
-		list = append(list, map[string]any{"name": name, "kubeconfigSecret": "tenant-" + name})
-	}
-	mesh := newObject()
-	mesh.SetNamespace("default")
-	mesh.SetName("mesh")
-	mesh.Object["spec"] = map[string]any{"tenants": list}
-	return mesh
-}
-
-// newReconciler returns a reconciler whose hosting cluster holds the objects.
-func newReconciler(t *testing.T, objects ...client.Object) *reconciler {
-	t.Helper()
-	types := runtime.NewScheme()
-	if err := scheme.AddToScheme(types); err != nil {
-		t.Fatal(err)
-	}
-	types.AddKnownTypeWithName(clusterMeshKind, &unstructured.Unstructured{})
-	hosting := fake.NewClientBuilder().WithScheme(types).WithObjects(objects...).WithStatusSubresource(newObject()).Build()
-	return &reconciler{
-		client: hosting, live: hosting, tenants: newTenants(200 * time.Millisecond),
-		peer: schema.GroupKind{Group: "mesh.example.com", Kind: "Peer"}, interval: time.Minute, retry: testRetry,
-	}
-}
-
-func status(t *testing.T, r *reconciler) meshStatus {
-	t.Helper()
-	object := newObject()
-	if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(meshObject()), object); err != nil {
-		t.Fatal(err)
-	}
-	mesh, err := decode(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return mesh.Status
-}
-
-func asking(tenant string) request {
-	return request{client.ObjectKeyFromObject(meshObject()), tenant}
-}
-
-// A tenant that cannot have its Peer yet is tried again after a constant delay; another error
-// goes through the backoff. hack/e2e has tenants that get their Peers.
-func TestReconcile(t *testing.T) {
-	const forbids = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"no","code":403}`
-	forbidding := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusForbidden)
-		fmt.Fprint(w, forbids)
-	}))
+// A tenant that cannot have its Peer yet is tried again after a constant delay, another error goes
+// through the backoff, and nothing out of a Secret is told. hack/e2e has tenants that get their Peers.
+func TestTenantsThatAreNotReady(t *testing.T) {
+	const retry = 7 * time.Second
+	forbidding := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
 	defer forbidding.Close()
-	program := kubeconfigOf("https://127.0.0.1:1", "exec: {command: id, apiVersion: v1, interactiveMode: Never}")
+	leadingTo := func(server, user string) map[string]string {
+		return map[string]string{kubeconfigKey: `{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: "` + server + `"}}],
+			users: [{name: u, user: {` + user + `}}], contexts: [{name: x, context: {cluster: c, user: u}}], current-context: x}`}
+	}
 	for name, test := range map[string]struct {
 		secret          map[string]string // nil: there is none
 		reason, message string
-		err             bool
 	}{
-		"no Secret":   {nil, secretMissing, "no Secret default/tenant-a", false},
-		"no key":      {map[string]string{"other": ""}, kubeconfigMissing, `no key "kubeconfig" in Secret default/tenant-a`, false},
-		"no meaning":  {map[string]string{kubeconfigKey: "clusters: hunter2"}, kubeconfigInvalid, errNotKubeconfig.Error(), false},
-		"a program":   {map[string]string{kubeconfigKey: program}, kubeconfigInvalid, "not name a program", false},
-		"not running": {map[string]string{kubeconfigKey: kubeconfigOf("http://127.0.0.1:1", "")}, unreachable, "refused", false},
-		"forbidden":   {map[string]string{kubeconfigKey: kubeconfigOf(forbidding.URL, "")}, reasonFailed, "failed to list nodes", true},
+		"no Secret":   {nil, secretMissing, "no Secret default/tenant-a"},
+		"no key":      {map[string]string{"other": ""}, kubeconfigMissing, `no key "kubeconfig" in Secret default/tenant-a`},
+		"no meaning":  {map[string]string{kubeconfigKey: "clusters: hunter2"}, kubeconfigInvalid, errNotKubeconfig.Error()},
+		"a program":   {leadingTo("https://127.0.0.1:1", "exec: {command: id, apiVersion: v1, interactiveMode: Never}"), kubeconfigInvalid, "not name a program"},
+		"not running": {leadingTo("http://127.0.0.1:1", ""), unreachable, "refused"},
+		"forbidden":   {leadingTo(forbidding.URL, ""), reasonFailed, "failed to list nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := []client.Object{meshObject("a", "b")}
+			mesh := newObject()
+			mesh.SetNamespace("default")
+			mesh.SetName("mesh")
+			mesh.Object["spec"] = map[string]any{"tenants": []any{map[string]any{"name": "a", "kubeconfigSecret": "tenant-a"}}}
+			mesh.Object["status"] = map[string]any{"tenants": []any{map[string]any{"name": "gone"}}}
+			objects := []client.Object{mesh}
 			if test.secret != nil {
 				secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tenant-a"}, Data: map[string][]byte{}}
 				for key, value := range test.secret {
@@ -100,49 +55,28 @@ func TestReconcile(t *testing.T) {
 				}
 				objects = append(objects, secret)
 			}
-			r := newReconciler(t, objects...)
-			got, err := r.Reconcile(t.Context(), asking("a"))
-			if (err != nil) != test.err || !test.err && got != (ctrl.Result{RequeueAfter: testRetry}) {
-				t.Errorf("got %v, %v", got, err)
+			types := runtime.NewScheme()
+			types.AddKnownTypeWithName(clusterMeshKind, &unstructured.Unstructured{})
+			if err := scheme.AddToScheme(types); err != nil {
+				t.Fatal(err)
 			}
-			written := status(t, r)
-			if len(written.Tenants) != 1 || meta.IsStatusConditionTrue(written.Conditions, typeComplete) {
-				t.Fatalf("got %+v, want one tenant, and the mesh incomplete", written)
+			hosting := fake.NewClientBuilder().WithScheme(types).WithObjects(objects...).WithStatusSubresource(newObject()).Build()
+			r := &reconciler{client: hosting, live: hosting, tenants: newTenants(30 * time.Second), interval: time.Minute, retry: retry}
+			got, err := r.Reconcile(t.Context(), request{client.ObjectKeyFromObject(mesh), "a"})
+			if backoff := test.reason == reasonFailed; (err != nil) != backoff || !backoff && got != (ctrl.Result{RequeueAfter: retry}) {
+				t.Errorf("Reconcile returned %v, %v; want backoff: %t, else a retry after %v", got, err, backoff, retry)
 			}
-			ready := meta.FindStatusCondition(written.Tenants[0].Conditions, typeReady)
+			if err := hosting.Get(t.Context(), client.ObjectKeyFromObject(mesh), mesh); err != nil {
+				t.Fatal(err)
+			}
+			written, err := decode(mesh)
+			if err != nil || len(written.Status.Tenants) != 1 || meta.IsStatusConditionTrue(written.Status.Conditions, typeComplete) {
+				t.Fatalf("the status is %+v, %v; want the tenant of the spec alone, and the mesh incomplete", written, err)
+			}
+			ready := meta.FindStatusCondition(written.Status.Tenants[0].Conditions, typeReady)
 			if ready == nil || ready.Reason != test.reason || !strings.Contains(ready.Message, test.message) || strings.Contains(ready.Message, "hunter2") {
-				t.Errorf("got %+v, want %s: %s, and nothing out of the Secret", ready, test.reason, test.message)
+				t.Errorf("the condition is %+v; want %s: %s, and nothing out of the Secret", ready, test.reason, test.message)
 			}
 		})
 	}
-}
-
-func TestTakenOut(t *testing.T) {
-	mesh := meshObject("a")
-	mesh.Object["status"] = map[string]any{"tenants": []any{map[string]any{"name": "gone"}}}
-	r := newReconciler(t, mesh)
-	if _, err := r.tenants.get(asking("gone"), []byte(kubeconfigOf("http://127.0.0.1:1", ""))); err != nil {
-		t.Fatal(err)
-	}
-	if got := requests(t.Context(), mesh); len(got) != 2 || got[1] != asking("gone") {
-		t.Errorf("got requests %v, want one for the tenant that is gone as well", got)
-	}
-	if got, err := r.Reconcile(t.Context(), asking("gone")); err != nil || got != (ctrl.Result{}) {
-		t.Errorf("got %v, %v", got, err)
-	}
-	if got := status(t, r); len(got.Tenants) != 0 || len(r.tenants.all) != 0 {
-		t.Errorf("got %+v and %d clusters, want no trace of it", got, len(r.tenants.all))
-	}
-}
-
-// kubeconfigOf leads to server; user is of the YAML of one.
-func kubeconfigOf(server, user string) string {
-	return fmt.Sprintf(`
-apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: "%s"}}]
-users: [{name: u, user: {%s}}]
-contexts: [{name: x, context: {cluster: c, user: u}}]
-current-context: x
-`, server, user)
 }
