@@ -9,36 +9,91 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
+
+// color is what hack/demo.sh passes on if it writes to a terminal.
+var color = flag.Bool("color", false, "use the terminal's colours in the table of the replays")
+
+// results are those of the replays that have ended, of all sides each. Some run at the same time.
+var results struct {
+	sync.Mutex
+	all [][]*side
+}
+
+// TestMain writes the table of the replays to FILE.table, if FRESHMAPPER_E2E_RESULTS
+// names FILE.
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // or controller-runtime complains on stderr that nobody did
+	code := m.Run()
+	if file := os.Getenv("FRESHMAPPER_E2E_RESULTS"); file != "" && len(results.all) > 0 {
+		if err := os.WriteFile(file+".table", []byte(table(results.all)), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "the replays' results:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// table has a line for each replay. Replays of several programs may have run at the same time:
+// those of one program are together again.
+func table(replays [][]*side) string {
+	slices.SortStableFunc(replays, func(a, b []*side) int { return strings.Compare(a[0].program, b[0].program) })
+	var text strings.Builder
+	program := ""
+	for _, sides := range replays {
+		line, head, expected := "", "", true
+		for _, s := range sides {
+			head += fmt.Sprintf("%-38s ", s.called)
+			line += colored(s.healed, fmt.Sprintf("%-38s", s.verdict())) + " "
+			expected = expected && s.healed == s.heals
+		}
+		if sides[0].program != program {
+			program = sides[0].program
+			fmt.Fprintf(&text, "\n%-21s %sas expected\n", "time to heal", head)
+		}
+		fmt.Fprintf(&text, "%-21s %s%s   %s\n", sides[0].story.name, line,
+			colored(expected, map[bool]string{true: "yes", false: "NO "}[expected]), sides[0].story.title)
+	}
+	return text.String()
+}
+
+// colored is text in green or red.
+func colored(good bool, text string) string {
+	if !*color {
+		return text
+	}
+	return map[bool]string{true: "\x1b[32m", false: "\x1b[31m"}[good] + text + "\x1b[0m"
+}
 
 // environment is what the replays of one program share.
 type environment struct {
 	ctx     context.Context // ends when the test is interrupted, so that it still cleans up
 	program string          // its name
-	builds  []build         // stock first, the fork last
+	builds  []built         // stock first, the fork last
 	server  *Server
-	config  *rest.Config // of the server
 }
 
-// build is a way to build a program.
-type build struct {
+// built is a program that was built in one way.
+type built struct {
 	name   string // stock, fresh or fork; what is for one side alone has it in its name
 	called string // in the table
 	binary string
@@ -50,22 +105,48 @@ func newEnvironment(t *testing.T, consumer string) *environment {
 	t.Cleanup(stop)
 	signal.Ignore(syscall.SIGPIPE) // a reader of our output that is interrupted too must not end us half-way
 	e := &environment{ctx: ctx, program: consumer}
-	stock, fork := buildBoth(ctx, t, consumer)
-	e.builds = []build{{"stock", "stock " + tree.Newest(), stock}, {"fork", "fork " + tree.Newest(), fork}}
-	e.server, e.config = startServer(ctx, t)
+	for _, way := range []string{"stock", "fork"} {
+		e.builds = append(e.builds, built{way, way + " " + tree.Newest(), build(ctx, t, consumer, way, nil)})
+	}
+	e.server, _ = startServer(ctx, t)
 	return e
 }
 
-// side is one of the builds in a replay.
+// story is what a replay plays.
+type story struct {
+	name, title string
+	stockHeals  bool
+	play        func(*replay)
+}
+
+// side is one of the builds in a replay, and how it fared.
 type side struct {
 	*environment
-	build
-	result  *Result
+	built
+	story   story
+	ours    bool
+	heals   bool // it has to; stock may not
 	process *Process
-
 	gateway *Gateway // to the server
-	address string   // free for the program's own HTTP server
-	status  string   // a file for the program's status
+
+	healed   bool
+	tries    int           // lookups after the change, the right one included
+	requests int           // discovery requests that they made
+	took     time.Duration // from the change to the right answer, or until given up
+}
+
+func (s *side) namespace() string { return strings.ToLower(s.story.name) + "-" + s.name }
+
+// discoveries counts what was asked of the server since then about what it serves.
+func (s *side) discoveries(since time.Time) int { return len(s.gateway.Calls(since, Call.isDiscovery)) }
+
+// verdict is "never", or when the side healed, and at what price.
+func (s *side) verdict() string {
+	price := fmt.Sprintf("%s, %d requests, %d tries", s.took.Round(100*time.Microsecond), s.requests, s.tries)
+	if !s.healed {
+		return "never: " + price
+	}
+	return price
 }
 
 // replay is one story, told to all builds at the same time.
@@ -77,81 +158,53 @@ type replay struct {
 	sides []*side // stock, and ours, which have to heal
 }
 
-// story is what a replay plays.
-type story struct {
-	name, title string
-	stockHeals  bool
-	play        func(*replay)
-}
-
-// tell plays stories, each as a test of its name.
+// tell plays stories, each as a test of its name. A replay's group is named after it, and so is
+// a namespace of each side.
 func (e *environment) tell(t *testing.T, stories ...story) {
-	for _, s := range stories {
-		t.Run(s.name, func(t *testing.T) {
-			r := e.replay(t, s.name, s.title)
-			s.play(r)
-			r.judge(s.stockHeals)
-		})
-	}
-}
-
-// replay begins a replay. Its group is named after it, and so is a namespace of each side.
-func (e *environment) replay(t *testing.T, name, title string) *replay {
-	t.Helper()
-	r := &replay{environment: e, t: t, begun: time.Now(), group: strings.ToLower(name) + ".example.com"}
-	for _, build := range e.builds {
-		r.sides = append(r.sides, &side{
-			environment: e, build: build,
-			result:  &Result{Program: e.program, Replay: name, Title: title, Ours: build.name != "stock", Build: build.called},
-			gateway: newGateway(t, e.server), address: freeAddress(e.ctx, t), status: filepath.Join(t.TempDir(), "status.json"),
-		})
-	}
-	must(t, r.makeNamespaces(e.server))
-	t.Cleanup(r.record)
-	return r
-}
-
-func (s *side) namespace() string { return strings.ToLower(s.result.Replay) + "-" + s.name }
-
-func (r *replay) makeNamespaces(servers ...*Server) error {
-	for _, server := range servers {
-		for _, s := range r.sides {
-			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace()}}
-			if err := server.Client.Create(r.ctx, ns); err != nil {
-				return err
+	for _, story := range stories {
+		t.Run(story.name, func(t *testing.T) {
+			r := &replay{environment: e, t: t, begun: time.Now(), group: strings.ToLower(story.name) + ".example.com"}
+			for _, b := range e.builds {
+				ours := b.name != "stock"
+				s := &side{environment: e, built: b, story: story, ours: ours, heals: ours || story.stockHeals, gateway: newGateway(t, e.server)}
+				must(t, e.server.Client.Create(e.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace()}}))
+				r.sides = append(r.sides, s)
 			}
+			t.Cleanup(func() {
+				results.Lock()
+				defer results.Unlock()
+				results.all = append(results.all, r.sides)
+			})
+			story.play(r)
+			r.judge()
+		})
+	}
+}
+
+// judge compares what all sides did with what the replay has to show.
+func (r *replay) judge() {
+	r.t.Helper()
+	for _, s := range r.sides {
+		r.t.Logf("%-12s %-16s %s", s.story.name, s.called, s.verdict())
+		switch {
+		case s.healed == s.heals:
+		case s.ours:
+			r.t.Errorf("%s does not heal %s (%s): %s", s.called, s.story.name, s.story.title, s.verdict())
+		case s.heals:
+			r.t.Errorf("%s should come right by itself in %s (%s), but did not: %s", s.called, s.story.name, s.story.title, s.verdict())
+		default:
+			r.t.Errorf("%s no longer fails %s (%s): it came right in %s. If this is a newer release, say so in the documentation and change what is expected here",
+				s.called, s.story.name, s.story.title, s.verdict())
 		}
 	}
-	return nil
 }
 
 func (r *replay) kind(kind string, versions ...string) Kind {
 	return Kind{Group: r.group, Kind: kind, Versions: versions}
 }
 
-// record prints the results of a replay, and keeps them for the table.
-func (r *replay) record() {
-	var all Row
-	for _, s := range r.sides {
-		fmt.Fprintf(r.t.Output(), "%-12s %-16s %s\n", s.result.Replay, s.result.Build, s.result.Verdict())
-		all = append(all, *s.result)
-	}
-	rows.Lock()
-	defer rows.Unlock()
-	rows.all = append(rows.all, all)
-}
-
-// start starts the program of each side on the server itself.
+// start starts the program of each side on a gateway of its own, which counts its requests.
 func (r *replay) start(args func(*side) []string) {
-	r.t.Helper()
-	for _, s := range r.sides {
-		s.process = start(r.ctx, r.t, s.binary, r.server.Kubeconfig, args(s)...)
-	}
-}
-
-// startOnGateways starts the program of each side on a gateway of its own, which counts
-// its requests.
-func (r *replay) startOnGateways(args func(*side) []string) {
 	r.t.Helper()
 	for _, s := range r.sides {
 		file := filepath.Join(r.t.TempDir(), "kubeconfig")
@@ -160,174 +213,62 @@ func (r *replay) startOnGateways(args func(*side) []string) {
 	}
 }
 
-// get asks the program's own HTTP server, and decodes the answer if into is not nil.
-func (s *side) get(path string, into any) error {
-	code, body, err := httpDo(s.ctx, http.MethodGet, s.address, path)
-	if err == nil && code != http.StatusOK {
-		err = fmt.Errorf("%s: status %d: %s", path, code, body)
-	}
-	if err == nil && into != nil {
-		err = json.Unmarshal([]byte(body), into)
-	}
-	return err
-}
+// A side that need not heal is given up after so many tries of a lookup, so far apart, or after so long.
+const (
+	giveUpTries = 5
+	tryEvery    = 250 * time.Millisecond
+	giveUpAfter = 15 * time.Second
+)
 
 // await waits for what the side's program is to do.
 func (s *side) await(what string, yes func() (bool, error)) error {
-	return await(s.ctx, pollFor, s.result.Build+": "+what, yes)
+	return await(s.ctx, s.called+": "+what, yes)
 }
 
-// change changes the server and waits until the change is there to be seen.
-func (r *replay) change(what string, steps ...func() error) {
-	r.t.Helper()
-	start := time.Now()
-	for _, step := range steps {
-		if err := step(); err != nil {
-			r.t.Fatalf("%s: %v", what, err)
-		}
-	}
-	for _, s := range r.sides {
-		s.result.Steps = append(s.result.Steps, Step{Seconds: start.Sub(r.begun).Seconds(), What: what, OK: true})
-	}
+// awaitHeal waits until yes holds: as long as it takes if it has to, and else until it is plain that it does not. It
+// returns how long that took.
+func (s *side) awaitHeal(must bool, what string, yes func() (bool, error)) (healed bool, took time.Duration, err error) {
+	begun := time.Now()
+	err = s.await(what, func() (bool, error) {
+		var err error
+		healed, err = yes()
+		return healed || !must && time.Since(begun) > giveUpAfter, err
+	})
+	return healed, time.Since(begun), err
 }
 
 // install brings a kind, or changes its versions, and waits until its own path shows it.
 func (r *replay) install(kind Kind) {
 	r.t.Helper()
-	r.brings(kind, r.server.Install)
+	must(r.t, r.server.Install(r.ctx, kind))
 }
 
 // settle waits until all documents show it, too.
 func (r *replay) settle(kind Kind) {
 	r.t.Helper()
-	r.brings(kind, r.server.Settle)
-}
-
-func (r *replay) brings(kind Kind, bring func(context.Context, Kind) error) {
-	r.t.Helper()
-	what := fmt.Sprintf("CRD %s: %s, %s", kind.resource(), strings.Join(kind.Versions, " and "), kind.scope())
-	r.change(what, func() error { return bring(r.ctx, kind) })
+	must(r.t, r.server.Settle(r.ctx, kind))
 }
 
 func (r *replay) uninstall(kind Kind) {
 	r.t.Helper()
-	r.change("CRD "+kind.resource()+" is deleted", func() error { return r.server.Uninstall(r.ctx, kind) })
+	must(r.t, r.server.Uninstall(r.ctx, kind))
 }
 
-// outage kills the API server, and returns the function that starts it again. If
-// the replay ends before that, the server is started for the next replay.
-func (r *replay) outage() (revive func()) {
-	r.t.Helper()
-	var start func(context.Context) error
-	r.change("API server is killed", func() error {
-		start = r.server.Kill()
-		return nil
-	})
-	once := sync.OnceValue(func() error { return start(r.ctx) })
-	r.t.Cleanup(func() { must(r.t, once()) })
-	return func() { r.change("API server is back", once) }
-}
-
-// both does something with each side at the same time, so that neither sees a
+// both does something with each side at the same time, so that none sees a
 // server that is younger or older than the other's.
-func (r *replay) both(what string, do func(*side) (Step, error)) {
+func (r *replay) both(what string, do func(*side) error) {
 	r.t.Helper()
 	var group sync.WaitGroup
 	errs := make([]error, len(r.sides))
 	for i, s := range r.sides {
 		group.Go(func() {
-			start := time.Now()
-			step, err := do(s)
-			step.What, step.Seconds = what, start.Sub(r.begun).Seconds()
-			s.result.Steps = append(s.result.Steps, step)
-			if err != nil {
-				errs[i] = fmt.Errorf("%s, %s: %w", s.result.Build, what, err)
+			if err := do(s); err != nil {
+				errs[i] = fmt.Errorf("%s, %s: %w", s.called, what, err)
 			}
 		})
 	}
 	group.Wait()
-	must(r.t, errs...)
-}
-
-// holds waits until yes holds on both sides, and shows outcome.
-func (r *replay) holds(what, outcome string, yes func(*side) (bool, error)) {
-	r.t.Helper()
-	r.both(what, func(s *side) (Step, error) {
-		err := s.await(what, func() (bool, error) { return yes(s) })
-		return Step{Outcome: outcome, OK: err == nil}, err
-	})
-}
-
-// A replay gives a lookup up if it is still wrong after this many tries, this far
-// apart. Ours get one try.
-const (
-	giveUpAfter = 5
-	tryEvery    = 250 * time.Millisecond
-)
-
-func (s *side) tries() int {
-	if s.result.Ours {
-		return 1
+	if err := errors.Join(errs...); err != nil {
+		r.t.Fatalf("%s (%s): %v", r.sides[0].story.name, r.sides[0].story.title, err)
 	}
-	return giveUpAfter
-}
-
-// try asks until the answer is right, most times at most, and makes that the result.
-func (s *side) try(most int, ask func() (outcome string, right bool, requests int, err error)) (Step, error) {
-	start := time.Now()
-	s.result.Healed, s.result.Tries, s.result.Requests = false, 0, 0
-	outcome, err := "", error(nil)
-	for s.result.Tries < most && !s.result.Healed && err == nil {
-		if s.result.Tries > 0 {
-			time.Sleep(tryEvery)
-		}
-		var requests int
-		outcome, s.result.Healed, requests, err = ask()
-		s.result.Tries++
-		s.result.Requests += requests
-	}
-	s.result.Millis = millisSince(start)
-	return Step{Outcome: times(outcome, s.result.Tries), OK: s.result.Healed, Requests: s.result.Requests}, err
-}
-
-// times returns the text of an outcome that came n times.
-func times(outcome string, n int) string {
-	if n == 1 {
-		return outcome
-	}
-	return fmt.Sprintf("%s, %d×", outcome, n)
-}
-
-// judge compares the results of all sides with what the replay has to show.
-func (r *replay) judge(stockHeals bool) {
-	r.t.Helper()
-	for _, s := range r.sides {
-		result := s.result
-		result.Expected = result.Healed == (result.Ours || stockHeals)
-		switch {
-		case result.Expected:
-		case result.Ours:
-			r.t.Errorf("%s does not heal %s (%s): %s", result.Build, result.Replay, result.Title, result.Verdict())
-		case stockHeals:
-			r.t.Errorf("%s should come right by itself in %s (%s), but did not: %s", result.Build, result.Replay, result.Title, result.Verdict())
-		default:
-			r.t.Errorf("%s no longer fails %s (%s): it came right in %s. If this is a newer release, say so in the documentation and change what is expected here",
-				result.Build, result.Replay, result.Title, result.Verdict())
-		}
-	}
-}
-
-// within fails the replay if ours have not healed so soon. It comes before judge.
-func (r *replay) within(most time.Duration) {
-	r.t.Helper()
-	for _, s := range r.sides {
-		if result := s.result; result.Ours && result.Healed && result.Millis > float64(most.Milliseconds()) {
-			r.t.Errorf("%s: %s, want %s at most", result.Build, result.Verdict(), most)
-			result.Healed = false
-		}
-	}
-}
-
-func millisSince(start time.Time) float64 {
-	return float64(time.Since(start).Microseconds()) / 1000
 }

@@ -328,8 +328,8 @@ func TestOptionalKindComesAndGoes(t *testing.T) {
 		w.serve(true, "late")
 		time.Sleep(settled)
 		wantTold(t, &told, "after its end", "")
-		if n := absentIn(t); n != 0 {
-			t.Errorf("the gauge is %v after the end", n)
+		if err := s.Readyz(nil); err != nil || absentIn(t) != 0 {
+			t.Errorf("no controller runs it, and ready: %v, the gauge is %v", err, absentIn(t))
 		}
 	})
 }
@@ -338,8 +338,7 @@ func TestOptionalKindComesAndGoes(t *testing.T) {
 // fails the start, as with upstream's source.
 func TestOptionalKindInAnOutage(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
+		ctx := t.Context()
 		var told account
 		s := latekinds.Kind(w, &corev1.ConfigMap{}, told.handler())
 		restore := w.server.SetFault(fakeapi.All(), fakeapi.Refused())
@@ -364,17 +363,14 @@ func TestOptionalKindInAnOutage(t *testing.T) {
 
 func TestForbiddenOptionalKindFailsTheStart(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
 		w.informs.refuses = errors.New("forbidden")
 		w.serve(true, "a")
-		var told account
-		s := latekinds.Kind(w, &corev1.ConfigMap{}, told.handler())
-		if err := started(t, ctx, s)(2 * time.Minute); err == nil || !strings.Contains(err.Error(), "*v1.ConfigMap") {
-			t.Errorf("the source is synced: %v", err)
+		s := latekinds.Kind(w, &corev1.ConfigMap{}, (&account{}).handler())
+		if err := started(t, t.Context(), s)(2 * time.Minute); err == nil || !strings.Contains(err.Error(), "*v1.ConfigMap") {
+			t.Errorf("the kind is served and cannot be listed, and the source is synced: %v", err)
 		}
-		if err := s.Readyz(nil); err == nil {
-			t.Error("the program is ready")
+		if s.Readyz(nil) == nil {
+			t.Error("the kind is served and cannot be listed, and the program is ready")
 		}
 	})
 }
@@ -382,8 +378,7 @@ func TestForbiddenOptionalKindFailsTheStart(t *testing.T) {
 // Two sources of a kind share an informer, which only one of them removes. One that has ended starts again.
 func TestSourcesOfAKindShareIt(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
-		all, end := context.WithCancel(context.Background())
-		defer end()
+		all := t.Context()
 		var first, second account
 		a, b := latekinds.Kind(w, &corev1.ConfigMap{}, first.handler()), latekinds.Kind(w, &corev1.ConfigMap{}, second.handler()).IndexField("x", nil)
 		ctx, stop := context.WithCancel(all)
@@ -415,8 +410,7 @@ func TestSourcesOfAKindShareIt(t *testing.T) {
 // A kind that went in the moment between two looks does not keep a controller from starting.
 func TestOptionalKindThatGoesAtTheStart(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
+		ctx := t.Context()
 		w.serve(true)
 		_, err := w.mapper.RESTMapping(widget.GroupKind(), widget.Version)
 		must(t, err)
@@ -432,24 +426,19 @@ func TestOptionalKindThatGoesAtTheStart(t *testing.T) {
 }
 
 func TestStartSaysWhatIsMissing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := &world{server: fakeapi.New(), scheme: runtime.NewScheme()}
-		var told account
-		for want, s := range map[string]*latekinds.Source[*corev1.ConfigMap, reconcile.Request]{
-			"one of them is nil":                latekinds.Kind(w, &corev1.ConfigMap{}, nil),
-			"find the kind of *v1.ConfigMap":    latekinds.Kind(w, &corev1.ConfigMap{}, told.handler()),
-			"needs a cluster, an object and a ": latekinds.Kind(nil, &corev1.ConfigMap{}, told.handler()),
-		} {
-			if err := s.Start(context.Background(), nil); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %q", err, want)
-			}
+	var told account
+	empty, known := &world{scheme: runtime.NewScheme()}, &world{scheme: runtime.NewScheme()}
+	must(t, corev1.AddToScheme(known.scheme))
+	for want, s := range map[string]*latekinds.Source[*corev1.ConfigMap, reconcile.Request]{
+		"one of them is nil":                latekinds.Kind(empty, &corev1.ConfigMap{}, nil),
+		"find the kind of *v1.ConfigMap":    latekinds.Kind(empty, &corev1.ConfigMap{}, told.handler()),
+		"needs a cluster, an object and a ": latekinds.Kind(nil, &corev1.ConfigMap{}, told.handler()),
+		"can't wait for kind ConfigMap":     latekinds.Kind(&stockWorld{known}, &corev1.ConfigMap{}, told.handler()),
+	} {
+		if err := s.Start(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Start returned %v, want %q", err, want)
 		}
-		must(t, corev1.AddToScheme(w.scheme))
-		stock := &stockWorld{w}
-		if err := latekinds.Kind(stock, &corev1.ConfigMap{}, told.handler()).Start(context.Background(), nil); err == nil || !strings.Contains(err.Error(), "can't wait for kind ConfigMap") {
-			t.Errorf("with a mapper that can't wait: %v", err)
-		}
-	})
+	}
 }
 
 type stockWorld struct{ *world }
@@ -460,20 +449,3 @@ func (*stockWorld) GetRESTMapper() meta.RESTMapper { return meta.NewDefaultRESTM
 type lists struct{ *toolscache.ListWatch }
 
 func (lists) IsWatchListSemanticsUnSupported() bool { return true }
-
-// Where no controller runs a source any more, nothing is said of it.
-func TestReadyzAfterTheEnd(t *testing.T) {
-	inWorlds(t, func(t *testing.T, w *world) {
-		ctx, cancel := context.WithCancel(context.Background())
-		var told account
-		w.serve(true, "a")
-		s := latekinds.Kind(w, &corev1.ConfigMap{}, told.handler())
-		must(t, started(t, ctx, s)(settled))
-		must(t, s.Readyz(nil))
-		cancel()
-		time.Sleep(time.Minute)
-		if err := s.Readyz(nil); err != nil {
-			t.Errorf("no controller runs it: %v", err)
-		}
-	})
-}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -108,13 +108,8 @@ func (l *log) count(text string) int {
 	return len(slices.DeleteFunc(slices.Clone(l.lines), func(line string) bool { return !strings.Contains(line, text) }))
 }
 
-func newManager(t *testing.T, mapper meta.RESTMapper, l *log) manager.Manager {
-	t.Helper()
-	return newManagerOf(t, "http://127.0.0.1:1", mapper, l)
-}
-
-// newManagerOf makes a manager of the API server at that address.
-func newManagerOf(t *testing.T, address string, mapper meta.RESTMapper, l *log) manager.Manager {
+// newManager makes a manager of the API server at that address.
+func newManager(t *testing.T, address string, mapper meta.RESTMapper, l *log) manager.Manager {
 	t.Helper()
 	mgr, err := ctrl.NewManager(&rest.Config{Host: address}, ctrl.Options{
 		Logger: funcr.New(l.add, funcr.Options{}), Metrics: server.Options{BindAddress: "0"},
@@ -124,6 +119,8 @@ func newManagerOf(t *testing.T, address string, mapper meta.RESTMapper, l *log) 
 	must(t, err)
 	return mgr
 }
+
+const nowhere = "http://127.0.0.1:1"
 
 // start starts the manager. The channel has what it ends with, after cancel or by itself.
 func start(mgr manager.Manager) (cancel func(), ended <-chan error) {
@@ -165,9 +162,10 @@ func waiting(t *testing.T, name string) float64 {
 // three times under one name, with its metrics, and sees what is logged and measured meanwhile.
 func TestControllerOfOneNameComesBack(t *testing.T) {
 	mapper, lines := newTimes(3), &log{}
-	mgr := newManager(t, mapper, lines)
+	mgr := newManager(t, nowhere, mapper, lines)
 	reconciled := make(chan string)
-	must(t, latekinds.Add(mgr, options("comes-back"), func(given manager.Manager) error {
+	opts := options("comes-back")
+	must(t, latekinds.Add(mgr, opts, func(given manager.Manager) error {
 		if given.GetCache() == mgr.GetCache() || given.GetClient() == mgr.GetClient() {
 			t.Error("setup got the program's cache or client, and needs its own")
 		}
@@ -180,6 +178,7 @@ func TestControllerOfOneNameComesBack(t *testing.T) {
 				return reconcile.Result{}, nil
 			}))
 	}))
+	opts.Kinds[0].Kind = "Gadget" // the slice is the caller's own
 	cancel, ended := start(mgr)
 	for range 3 {
 		if name := <-reconciled; name != "one" {
@@ -251,7 +250,7 @@ func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
 			if test.away {
 				mapper = newTimes(1)
 			}
-			mgr := newManager(t, wrapped{mapper}, lines)
+			mgr := newManager(t, nowhere, wrapped{mapper}, lines)
 			must(t, latekinds.Add(mgr, options(name), func(mgr manager.Manager) error { calls++; return test.setup(calls, mgr) }))
 			cancel, ended := start(mgr)
 			defer cancel()
@@ -298,17 +297,17 @@ func TestAddSaysWhatIsMissing(t *testing.T) {
 		"set Options.MapperProvider of the manager to": {meta.NewDefaultRESTMapper(nil), latekinds.Options{Name: "x", Kinds: kinds}, nothing},
 		"latekinds_test.circle) can't wait":            {circle{meta.NewDefaultRESTMapper(nil)}, latekinds.Options{Name: "x", Kinds: kinds}, nothing},
 	} {
-		err := latekinds.Add(newManager(t, test.mapper, &log{}), test.opts, test.setup)
+		err := latekinds.Add(newManager(t, nowhere, test.mapper, &log{}), test.opts, test.setup)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }
 
-// TestRunnablesStartAfterTheCache adds, in setup, an index and a runnable that reads. The runnable
-// starts when the informer has the objects, as in any manager.
-func TestRunnablesStartAfterTheCache(t *testing.T) {
-	var listed atomic.Bool
+// TestCacheOfTheController adds, in setup, an index and a runnable that reads. The runnable starts when the informer
+// has the objects, as in any manager; and cache and client have the options that the caller gave.
+func TestCacheOfTheController(t *testing.T) {
+	paths := make(chan string, 100)
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Query().Has("watch") { // no list in a watch either: the informer lists
@@ -316,23 +315,26 @@ func TestRunnablesStartAfterTheCache(t *testing.T) {
 			_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`))
 			return
 		}
-		listed.Store(true)
-		_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`))
+		paths <- r.URL.Path
+		_, _ = w.Write([]byte(`{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`))
 	}))
 	defer api.Close()
-	mapper := newTimes(1, corev1.SchemeGroupVersion.WithKind("ConfigMap"), widget)
-	mgr := newManagerOf(t, api.URL, mapper, &log{})
-	read := make(chan error, 1)
-	must(t, latekinds.Add(mgr, options("reads"), func(mgr manager.Manager) error {
+	kind := corev1.SchemeGroupVersion.WithKind
+	mapper := newTimes(1, kind("ConfigMap"), kind("ConfigMapList"), kind("Secret"), widget) // a mapper knows lists of a kind, too
+	mgr := newManager(t, api.URL, mapper, &log{})
+	opts, read := options("reads"), make(chan error, 1)
+	opts.Cache.DefaultNamespaces = map[string]cache.Config{"team-a": {}}
+	opts.Client.Cache = &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}
+	must(t, latekinds.Add(mgr, opts, func(mgr manager.Manager) error {
 		err := mgr.GetFieldIndexer().IndexField(context.Background(), &corev1.ConfigMap{}, "x", func(client.Object) []string { return nil })
 		if err != nil {
 			return err
 		}
 		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-			if !listed.Load() {
+			if len(paths) == 0 {
 				t.Error("the runnable started before the cache had listed")
 			}
-			read <- mgr.GetClient().List(ctx, &corev1.ConfigMapList{})
+			read <- errors.Join(mgr.GetClient().List(ctx, &corev1.ConfigMapList{}), mgr.GetClient().List(ctx, &corev1.SecretList{}, client.InNamespace("team-b")))
 			<-ctx.Done()
 			return nil
 		}))
@@ -341,17 +343,17 @@ func TestRunnablesStartAfterTheCache(t *testing.T) {
 	must(t, <-read)
 	cancel()
 	must(t, <-ended)
+	for _, want := range []string{"/api/v1/namespaces/team-a/configmaps", "/api/v1/namespaces/team-b/secrets"} {
+		if got := <-paths; got != want {
+			t.Errorf("read %s, want %s: ConfigMaps by a cache of the namespace in Options.Cache, Secrets not from the cache", got, want)
+		}
+	}
 }
 
 // hangs is a mapper whose server never answers.
 type hangs struct {
 	*times
 	asked chan struct{}
-}
-
-func (m hangs) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
-	close(m.asked)
-	select {}
 }
 
 func (m hangs) RESTMappingWithContext(ctx context.Context, _ schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
@@ -362,7 +364,7 @@ func (m hangs) RESTMappingWithContext(ctx context.Context, _ schema.GroupKind, _
 
 func TestProgramEndsWhileTheServerHangs(t *testing.T) {
 	mapper := hangs{times: newTimes(0), asked: make(chan struct{})}
-	mgr := newManager(t, mapper, &log{})
+	mgr := newManager(t, nowhere, mapper, &log{})
 	must(t, latekinds.Add(mgr, options("hangs"), nothing))
 	cancel, ended := start(mgr)
 	<-mapper.asked
@@ -381,33 +383,6 @@ type adds struct {
 func (m *adds) GetControllerOptions() config.Controller { return m.controllers }
 func (m *adds) Add(r manager.Runnable) error            { m.added = r; return m.refuses }
 
-// TestKindsAreTheCallersOwn changes the slice of kinds that Add was given.
-func TestKindsAreTheCallersOwn(t *testing.T) {
-	mapper := asked{newTimes(0), make(chan schema.GroupVersionKind)}
-	mgr := newManager(t, mapper, &log{})
-	opts := options("kinds")
-	must(t, latekinds.Add(mgr, opts, nothing))
-	opts.Kinds[0] = schema.GroupVersionKind{Kind: "Gadget"}
-	cancel, ended := start(mgr)
-	if got := <-mapper.kinds; got != widget {
-		t.Errorf("the controller waits for %s, want %s", got, widget)
-	}
-	cancel()
-	must(t, <-ended)
-}
-
-// asked is a mapper that tells for which kind it has to wait.
-type asked struct {
-	*times
-	kinds chan schema.GroupVersionKind
-}
-
-func (m asked) RunWhileServed(ctx context.Context, _ func(context.Context) error, gvks ...schema.GroupVersionKind) error {
-	m.kinds <- gvks[0]
-	<-ctx.Done()
-	return nil
-}
-
 func TestLeaderElectionDefaultsToTheManagers(t *testing.T) {
 	for name, test := range map[string]struct {
 		managers, options *bool
@@ -417,27 +392,27 @@ func TestLeaderElectionDefaultsToTheManagers(t *testing.T) {
 		"the manager": {ptr.To(false), nil, false},
 		"both":        {ptr.To(false), ptr.To(true), true},
 	} {
-		mgr := &adds{Manager: newManager(t, newTimes(0), &log{})}
+		mgr := &adds{Manager: newManager(t, nowhere, newTimes(0), &log{})}
 		mgr.controllers = config.Controller{NeedLeaderElection: test.managers, SkipNameValidation: ptr.To(true)}
 		opts := options("leader " + name)
 		opts.NeedLeaderElection = test.options
 		must(t, latekinds.Add(mgr, opts, nothing))
 		if got := mgr.added.(manager.LeaderElectionRunnable).NeedLeaderElection(); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
+			t.Errorf("NeedLeaderElection is set by %s: the controller needs it: %v, want %v", name, got, test.want)
 		}
 	}
 }
 
 func TestNameIsTakenOnce(t *testing.T) {
 	opts := options("taken " + fmt.Sprint(time.Now().UnixNano())) // for go test -count
-	mgr := &adds{Manager: newManager(t, newTimes(0), &log{}), refuses: errors.New("stopped")}
+	mgr := &adds{Manager: newManager(t, nowhere, newTimes(0), &log{}), refuses: errors.New("stopped")}
 	if err := latekinds.Add(mgr, opts, nothing); !errors.Is(err, mgr.refuses) {
-		t.Errorf("the manager refuses: %v", err)
+		t.Errorf("the manager refuses it, and Add returned %v", err)
 	}
 	mgr.refuses = nil
 	must(t, latekinds.Add(mgr, opts, nothing)) // the name is still free
 	if err := latekinds.Add(mgr, opts, nothing); err == nil || !strings.Contains(err.Error(), "another Options.Name") {
-		t.Errorf("a second controller of the name: %v", err)
+		t.Errorf("a second controller of the name: got %v, want an error that tells what to do", err)
 	}
 	mgr.controllers.SkipNameValidation = ptr.To(true)
 	must(t, latekinds.Add(mgr, opts, nothing))

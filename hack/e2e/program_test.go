@@ -10,17 +10,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
-)
 
-const root = "../.."
+	"k8s.io/client-go/rest"
+)
 
 // Process is a running program.
 type Process struct {
@@ -119,9 +125,9 @@ func freeAddress(ctx context.Context, t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// httpDo sends a request to a program's own server, which must answer soon.
+// httpDo sends a request to a program's own server.
 func httpDo(ctx context.Context, method, address, path string) (code int, body string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, nil)
 	if err != nil {
@@ -136,67 +142,49 @@ func httpDo(ctx context.Context, method, address, path string) (code int, body s
 	return resp.StatusCode, string(text), err
 }
 
-// buildBoth builds a program of testdata/consumers as it stands, and again in the copy of its
-// module that hack/fork has worked on. It returns the paths of the programs.
-func buildBoth(ctx context.Context, t *testing.T, name string) (stock, fork string) {
+// edits are changes of a program's files: each has texts and what comes in their place, one after the other.
+type edits map[string][]string
+
+// build builds a program of testdata/consumers, and returns its path: "stock" as it stands; "fork" in a copy of its
+// module that hack/fork has worked on; "provider" in a copy with controller-runtime as it is. What edits import of
+// this repository comes from here.
+func build(ctx context.Context, t *testing.T, name, way string, edits edits) (binary string) {
 	t.Helper()
-	dir, program := t.TempDir(), programOf(name)
-	stock, fork = filepath.Join(dir, name+"-stock"), filepath.Join(dir, name+"-fork")
-	// Some import the fork's API, and have another way for stock.
-	runGo(ctx, t, filepath.Join(consumersRoot, program.module), toBuild(stock, program.folder, "-tags", "stock")...)
-	copied := copyOf(t, program.module)
-	runGo(ctx, t, root, "run", "./hack/fork", "-nobuild", "-into", copied) // the next line builds
-	runGo(ctx, t, copied, toBuild(fork, program.folder)...)
-	return stock, fork
-}
-
-// consumersRoot is the folder of the examples. All are of its module but plain, which is
-// one of its own, as kubebuilder scaffolds it.
-const consumersRoot = root + "/testdata/consumers"
-
-type program struct{ module, folder string } // module is below consumersRoot, folder below the module
-
-func programOf(name string) program {
-	if name == "plain" {
-		return program{module: name, folder: "."}
+	binary = filepath.Join(t.TempDir(), name+"-"+way)
+	module, folder := consumersRoot, "./"+name
+	if name == "plain" { // as kubebuilder scaffolds it, it is a module of its own
+		module, folder = filepath.Join(consumersRoot, name), "."
 	}
-	return program{module: ".", folder: "./" + name}
-}
-
-// buildProvider builds a program in a copy with controller-runtime as it is, in which a file
-// takes from this repository's modules what it has from controller-runtime. It returns the path
-// of the program.
-func buildProvider(ctx context.Context, t *testing.T, name, file string, edits ...string) string {
-	t.Helper()
-	program := programOf(name)
-	copied, binary := copyOf(t, program.module), filepath.Join(t.TempDir(), name+"-provider")
-	file = filepath.Join(copied, program.folder, file)
-	text, err := os.ReadFile(file)
-	must(t, err)
-	must(t, os.WriteFile(file, []byte(strings.NewReplacer(edits...).Replace(string(text))), 0o644))
-	absolute, err := filepath.Abs(root)
-	must(t, err)
-	runGo(ctx, t, copied, "mod", "edit", "-replace="+ours+"="+absolute, "-replace="+ours+"/fresh="+absolute+"/fresh")
-	runGo(ctx, t, copied, "mod", "tidy")
-	runGo(ctx, t, copied, toBuild(binary, program.folder)...)
+	if way == "stock" { // some import the fork's API, and have another way for stock
+		runGo(ctx, t, module, "run", "-tags", "stock", "-exec", "cp", folder, binary)
+		return binary
+	}
+	copied := filepath.Join(t.TempDir(), "module")
+	must(t, os.CopyFS(copied, os.DirFS(module)))
+	for file, edit := range edits {
+		file = filepath.Join(copied, folder, file)
+		text, err := os.ReadFile(file)
+		must(t, err, os.WriteFile(file, []byte(strings.NewReplacer(edit...).Replace(string(text))), 0o644))
+	}
+	if way == "fork" {
+		runGo(ctx, t, root, "run", "./hack/fork", "-nobuild", "-into", copied) // the last line builds
+	}
+	if edits != nil {
+		absolute, err := filepath.Abs(root)
+		must(t, err)
+		runGo(ctx, t, copied, "mod", "edit", "-replace="+ours+"="+absolute, "-replace="+ours+"/fresh="+absolute+"/fresh", "-replace="+ours+"/manager="+absolute+"/manager")
+		runGo(ctx, t, copied, "mod", "tidy")
+	}
+	// Unlike go build, go run keeps what it has linked: seconds of each program.
+	runGo(ctx, t, copied, "run", "-exec", "cp", folder, binary)
 	return binary
 }
 
-const ours = "github.com/freshmapper/freshmapper"
-
-// copyOf copies a module of the examples.
-func copyOf(t *testing.T, module string) string {
-	t.Helper()
-	copied := filepath.Join(t.TempDir(), "module")
-	must(t, os.CopyFS(copied, os.DirFS(filepath.Join(consumersRoot, module))))
-	return copied
-}
-
-// toBuild are the arguments of a go command that builds a program. Unlike go build, go run
-// keeps what it has linked: seconds of each program.
-func toBuild(binary, folder string, flags ...string) []string {
-	return append(append([]string{"run"}, flags...), "-exec", "cp", folder, binary)
-}
+const (
+	root          = "../.."
+	consumersRoot = root + "/testdata/consumers"
+	ours          = "github.com/freshmapper/freshmapper"
+)
 
 // runGo runs the go command.
 func runGo(ctx context.Context, t *testing.T, dir string, args ...string) {
@@ -206,4 +194,68 @@ func runGo(ctx context.Context, t *testing.T, dir string, args ...string) {
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go %s in %s: %v\n%s", strings.Join(args, " "), dir, err, said)
 	}
+}
+
+// Gateway is a proxy in front of a server. It records the requests, which all have an administrator's rights.
+type Gateway struct {
+	server *httptest.Server
+	next   http.RoundTripper
+
+	mu    sync.Mutex
+	calls []Call
+}
+
+// Call is a request that was answered.
+type Call struct {
+	Method, Path string
+	Code         int
+	Begun        time.Time
+}
+
+// isDiscovery reports whether a call asked what the server serves.
+func (c Call) isDiscovery() bool {
+	parts := strings.Split(strings.Trim(c.Path, "/"), "/")
+	return parts[0] == "api" && len(parts) <= 2 || parts[0] == "apis" && len(parts) <= 3
+}
+
+// newGateway makes a gateway to a server, which ends with the test.
+func newGateway(t *testing.T, s *Server) *Gateway {
+	t.Helper()
+	cfg := s.plane.Servers[0].Config()
+	target, err := url.Parse(cfg.Host)
+	must(t, err)
+	transport, err := rest.TransportFor(cfg)
+	must(t, err)
+	g := &Gateway{next: transport}
+	g.server = httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport: g,
+		ErrorLog:  log.New(io.Discard, "", 0), // clients give up on purpose
+	})
+	t.Cleanup(g.server.Close)
+	return g
+}
+
+// RoundTrip passes a request on, and records it.
+func (g *Gateway) RoundTrip(req *http.Request) (*http.Response, error) {
+	call := Call{Method: req.Method, Path: req.URL.Path, Begun: time.Now()}
+	resp, err := g.next.RoundTrip(req)
+	if err == nil {
+		call.Code = resp.StatusCode
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.calls = append(g.calls, call)
+	}
+	return resp, err
+}
+
+// kubeconfig leads through the gateway.
+func (g *Gateway) kubeconfig() []byte { return kubeconfig("server: "+g.server.URL, "") }
+
+// Calls returns the calls that began after since and for which wanted returns true,
+// in the order in which they were answered.
+func (g *Gateway) Calls(since time.Time, wanted func(Call) bool) []Call {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(g.calls), func(c Call) bool { return c.Begun.Before(since) || !wanted(c) })
 }
