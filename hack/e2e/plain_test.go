@@ -136,8 +136,8 @@ func (o *operators) reconciled(kind Kind, counts bool) {
 		if s.ours {
 			o.checkErrors(s, before[s])
 		}
-		s.healed = (s.tries == 0 || s.healed) && healed
-		s.tries, s.took, s.requests = 1, max(s.took, took), s.requests+s.discoveries(made)
+		s.healed = (!s.counted || s.healed) && healed
+		s.counted, s.took, s.requests = true, max(s.took, took), s.requests+s.discoveries(made)
 		return err
 	})
 }

@@ -3,12 +3,10 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -30,10 +28,8 @@ import (
 
 // Process is a running program.
 type Process struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stdout *bufio.Reader
-	log    string // the file that has its stderr
+	cmd *exec.Cmd
+	log string // the file that has its stderr
 }
 
 // start starts a program that finds its API server through kubeconfig. It ends with
@@ -44,15 +40,13 @@ func start(ctx context.Context, t *testing.T, binary, kubeconfig string, args ..
 	stderr, err := os.Create(p.log)
 	must(t, err)
 	defer func() { _ = stderr.Close() }() // the program has a descriptor of its own
-	p.cmd.Env, p.cmd.Stderr, p.cmd.WaitDelay = append(os.Environ(), "KUBECONFIG="+kubeconfig), stderr, 10*time.Second
-	p.stdin, err = p.cmd.StdinPipe()
-	must(t, err)
-	stdout, err := p.cmd.StdoutPipe()
-	must(t, err)
-	p.stdout = bufio.NewReader(stdout)
+	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), "KUBECONFIG="+kubeconfig), stderr
 	must(t, p.cmd.Start())
 	t.Cleanup(func() {
-		if err := p.end(); err != nil {
+		_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended already
+		err := p.cmd.Wait()
+		// It may have been ended by the signal, or by the context of a test that is over.
+		if exit := (&exec.ExitError{}); err != nil && !errors.Is(err, context.Canceled) && !(errors.As(err, &exit) && exit.ExitCode() < 0) {
 			t.Errorf("%s: %v", filepath.Base(binary), err)
 		}
 		if t.Failed() {
@@ -60,29 +54,6 @@ func start(ctx context.Context, t *testing.T, binary, kubeconfig string, args ..
 		}
 	})
 	return p
-}
-
-// ask writes a line to the program and returns the line that it answers.
-func (p *Process) ask(line string) ([]byte, error) {
-	if _, err := fmt.Fprintln(p.stdin, line); err != nil {
-		return nil, fmt.Errorf("asking %q: %w", line, err)
-	}
-	answer, err := p.stdout.ReadBytes('\n')
-	if err != nil {
-		return nil, fmt.Errorf("no answer to %q: %w", line, err)
-	}
-	return answer, nil
-}
-
-// end ends the program with a signal and by the end of its input, and waits. It is no
-// error if the program was ended by the signal, or by the context of a test that is over.
-func (p *Process) end() error {
-	_ = p.cmd.Process.Signal(os.Interrupt) // it may have ended already
-	err := errors.Join(p.stdin.Close(), p.cmd.Wait())
-	if exit := (&exec.ExitError{}); errors.As(err, &exit) && exit.ExitCode() < 0 || errors.Is(err, context.Canceled) {
-		err = nil
-	}
-	return err
 }
 
 // wrote is what the program wrote to stderr so far.

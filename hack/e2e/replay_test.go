@@ -23,8 +23,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
@@ -130,19 +128,17 @@ type side struct {
 	gateway *Gateway // to the server
 
 	healed   bool
-	tries    int           // lookups after the change, the right one included
-	requests int           // discovery requests that they made
+	counted  bool          // there was a step that counts
+	requests int           // discovery requests meanwhile
 	took     time.Duration // from the change to the right answer, or until given up
 }
-
-func (s *side) namespace() string { return strings.ToLower(s.story.name) + "-" + s.name }
 
 // discoveries counts what was asked of the server since then about what it serves.
 func (s *side) discoveries(since time.Time) int { return len(s.gateway.Calls(since, Call.isDiscovery)) }
 
 // verdict is "never", or when the side healed, and at what price.
 func (s *side) verdict() string {
-	price := fmt.Sprintf("%s, %d requests, %d tries", s.took.Round(100*time.Microsecond), s.requests, s.tries)
+	price := fmt.Sprintf("%.1f s, %d requests", s.took.Seconds(), s.requests)
 	if !s.healed {
 		return "never: " + price
 	}
@@ -153,22 +149,18 @@ func (s *side) verdict() string {
 type replay struct {
 	*environment
 	t     *testing.T
-	group string // for the kinds of this replay
 	begun time.Time
 	sides []*side // stock, and ours, which have to heal
 }
 
-// tell plays stories, each as a test of its name. A replay's group is named after it, and so is
-// a namespace of each side.
+// tell plays stories, each as a test of its name.
 func (e *environment) tell(t *testing.T, stories ...story) {
 	for _, story := range stories {
 		t.Run(story.name, func(t *testing.T) {
-			r := &replay{environment: e, t: t, begun: time.Now(), group: strings.ToLower(story.name) + ".example.com"}
+			r := &replay{environment: e, t: t, begun: time.Now()}
 			for _, b := range e.builds {
 				ours := b.name != "stock"
-				s := &side{environment: e, built: b, story: story, ours: ours, heals: ours || story.stockHeals, gateway: newGateway(t, e.server)}
-				must(t, e.server.Client.Create(e.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace()}}))
-				r.sides = append(r.sides, s)
+				r.sides = append(r.sides, &side{environment: e, built: b, story: story, ours: ours, heals: ours || story.stockHeals, gateway: newGateway(t, e.server)})
 			}
 			t.Cleanup(func() {
 				results.Lock()
@@ -199,10 +191,6 @@ func (r *replay) judge() {
 	}
 }
 
-func (r *replay) kind(kind string, versions ...string) Kind {
-	return Kind{Group: r.group, Kind: kind, Versions: versions}
-}
-
 // start starts the program of each side on a gateway of its own, which counts its requests.
 func (r *replay) start(args func(*side) []string) {
 	r.t.Helper()
@@ -213,12 +201,7 @@ func (r *replay) start(args func(*side) []string) {
 	}
 }
 
-// A side that need not heal is given up after so many tries of a lookup, so far apart, or after so long.
-const (
-	giveUpTries = 5
-	tryEvery    = 250 * time.Millisecond
-	giveUpAfter = 15 * time.Second
-)
+const giveUpAfter = 15 * time.Second // a side that need not heal
 
 // await waits for what the side's program is to do.
 func (s *side) await(what string, yes func() (bool, error)) error {
@@ -241,12 +224,6 @@ func (s *side) awaitHeal(must bool, what string, yes func() (bool, error)) (heal
 func (r *replay) install(kind Kind) {
 	r.t.Helper()
 	must(r.t, r.server.Install(r.ctx, kind))
-}
-
-// settle waits until all documents show it, too.
-func (r *replay) settle(kind Kind) {
-	r.t.Helper()
-	must(r.t, r.server.Settle(r.ctx, kind))
 }
 
 func (r *replay) uninstall(kind Kind) {

@@ -23,16 +23,6 @@ import (
 	"github.com/freshmapper/freshmapper/apiutil"
 )
 
-// newMapper makes a mapper that reads only what lookups make it read.
-func newMapper(t *testing.T, cfg *rest.Config) *apiutil.DynamicRESTMapper {
-	t.Helper()
-	httpClient, err := rest.HTTPClientFor(cfg)
-	must(t, err)
-	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, apiutil.DynamicRESTMapperOptions{MaxAge: -1})
-	must(t, err)
-	return mapper
-}
-
 // newManager makes a manager of controller-runtime with a mapper that has these options, as
 // README shows.
 func newManager(t *testing.T, cfg *rest.Config, mapping apiutil.DynamicRESTMapperOptions, options ctrl.Options) (manager.Manager, *apiutil.DynamicRESTMapper) {

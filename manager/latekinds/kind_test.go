@@ -29,7 +29,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -214,24 +213,17 @@ func (c keeping) ForgetKind(schema.GroupVersionKind) {
 }
 
 // account keeps what a handler is told.
-type account struct {
-	mu   sync.Mutex
-	told []string
-}
+type account struct{ log }
 
-func (a *account) add(text string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.told = append(a.told, text)
-}
+func (a *account) told(text string) { a.add("", text) }
 
 // take returns what was told since the last call, sorted.
 func (a *account) take() string {
 	synctest.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	told := a.told
-	a.told = nil
+	told := a.lines
+	a.lines = nil
 	slices.Sort(told)
 	return strings.Join(told, ", ")
 }
@@ -241,13 +233,13 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 func (a *account) handler() handler.TypedEventHandler[*corev1.ConfigMap, reconcile.Request] {
 	return handler.TypedFuncs[*corev1.ConfigMap, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.ConfigMap], _ queue) {
-			a.add(map[bool]string{true: "initial ", false: "create "}[initial(e)] + e.Object.Name)
+			a.told(map[bool]string{true: "initial ", false: "create "}[initial(e)] + e.Object.Name)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.ConfigMap], _ queue) {
-			a.add("update " + e.ObjectNew.Name)
+			a.told("update " + e.ObjectNew.Name)
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.ConfigMap], _ queue) {
-			a.add("delete " + e.Object.Name)
+			a.told("delete " + e.Object.Name)
 		},
 	}
 }
@@ -276,21 +268,6 @@ func wantTold(t *testing.T, a *account, when, want string) {
 	}
 }
 
-// absentIn is what the gauge says of Widgets.
-func absentIn(t *testing.T) (n float64) {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	must(t, err)
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			if family.GetName() == "controller_runtime_late_kinds_absent" && metric.GetLabel()[1].GetValue() == widget.Kind {
-				n += metric.GetGauge().GetValue()
-			}
-		}
-	}
-	return n
-}
-
 // A kind comes after the source was started, goes without a word of a watch, and comes back, time after time.
 func TestOptionalKindComesAndGoes(t *testing.T) {
 	inWorlds(t, func(t *testing.T, w *world) {
@@ -301,8 +278,8 @@ func TestOptionalKindComesAndGoes(t *testing.T) {
 		must(t, s.Readyz(nil)) // no controller runs it
 		sync := started(t, ctx, s)
 		must(t, sync(time.Second))
-		if err := s.Readyz(nil); err == nil || !strings.Contains(err.Error(), widget.String()) || absentIn(t) != 1 {
-			t.Errorf("while the kind is absent: ready: %v, the gauge is %v", err, absentIn(t))
+		if err := s.Readyz(nil); err == nil || !strings.Contains(err.Error(), widget.String()) || gauge(t, "absent", widget.Kind) != 1 {
+			t.Errorf("while the kind is absent: ready: %v, the gauge is %v", err, gauge(t, "absent", widget.Kind))
 		}
 		_, keeps := w.cache.(keeping)
 		for i := range 4 {
@@ -310,8 +287,8 @@ func TestOptionalKindComesAndGoes(t *testing.T) {
 			time.Sleep(settled)
 			how := map[bool]string{true: "initial", false: "create"}[i == 0]
 			wantTold(t, &told, fmt.Sprint("come ", i), how+" a, "+how+" b")
-			if err := s.Readyz(nil); err != nil || absentIn(t) != 0 || !slices.Equal(w.informs.indexes, []string{"spec.x"}) {
-				t.Errorf("while it is served: ready: %v, the gauge is %v, indexes %q", err, absentIn(t), w.informs.indexes)
+			if err := s.Readyz(nil); err != nil || gauge(t, "absent", widget.Kind) != 0 || !slices.Equal(w.informs.indexes, []string{"spec.x"}) {
+				t.Errorf("while it is served: ready: %v, the gauge is %v, indexes %q", err, gauge(t, "absent", widget.Kind), w.informs.indexes)
 			}
 			w.informs.objects.Modify(object("a"))
 			w.informs.objects.Delete(object("b"))
@@ -328,8 +305,8 @@ func TestOptionalKindComesAndGoes(t *testing.T) {
 		w.serve(true, "late")
 		time.Sleep(settled)
 		wantTold(t, &told, "after its end", "")
-		if err := s.Readyz(nil); err != nil || absentIn(t) != 0 {
-			t.Errorf("no controller runs it, and ready: %v, the gauge is %v", err, absentIn(t))
+		if err := s.Readyz(nil); err != nil || gauge(t, "absent", widget.Kind) != 0 {
+			t.Errorf("no controller runs it, and ready: %v, the gauge is %v", err, gauge(t, "absent", widget.Kind))
 		}
 	})
 }

@@ -87,8 +87,6 @@ func (o *options) setKinds(list string) error {
 // runManager can start without a server: a program that is restarted during an outage
 // must be able to report the outage.
 func runManager(ctx context.Context, cfg *rest.Config, opts options) error {
-	var asked frame.Requests
-	cfg.Wrap(asked.Count)
 	mgr, err := ctrl.NewManager(cfg, withView(ctrl.Options{
 		Metrics: metrics.Options{BindAddress: "0"}, // the one server below is enough for an example
 	}, opts.check, opts.attempt))
@@ -100,7 +98,7 @@ func runManager(ctx context.Context, cfg *rest.Config, opts options) error {
 		return err
 	}
 	w := newWatchdog(v, opts, mgr.GetLogger().WithName("watchdog"))
-	err = errors.Join(mgr.Add(manager.RunnableFunc(w.start)), mgr.Add(frame.Server(opts.address, pages(opts, w, mgr.GetRESTMapper(), &asked))))
+	err = errors.Join(mgr.Add(manager.RunnableFunc(w.start)), mgr.Add(frame.Server(opts.address, pages(opts, w, mgr.GetRESTMapper()))))
 	if err != nil {
 		return err
 	}
@@ -108,7 +106,7 @@ func runManager(ctx context.Context, cfg *rest.Config, opts options) error {
 }
 
 // pages are what the program says of itself.
-func pages(opts options, w *watchdog, mapper meta.RESTMapper, asked *frame.Requests) http.Handler {
+func pages(opts options, w *watchdog, mapper meta.RESTMapper) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", healthz.CheckHandler{Checker: w.alive})
 	mux.HandleFunc("/readyz", func(rw http.ResponseWriter, req *http.Request) {
@@ -120,9 +118,8 @@ func pages(opts options, w *watchdog, mapper meta.RESTMapper, asked *frame.Reque
 	mux.HandleFunc("GET /status", func(rw http.ResponseWriter, _ *http.Request) {
 		answer(rw, struct {
 			status
-			Repairing bool  `json:"repairing"`
-			Requests  int64 `json:"requests"` // of this process
-		}{w.now(), w.repairing.Load(), asked.Made()})
+			Repairing bool `json:"repairing"`
+		}{w.now(), w.repairing.Load()})
 	})
 	mux.HandleFunc("GET /kinds", func(rw http.ResponseWriter, _ *http.Request) {
 		answer(rw, served(opts.kinds, mapper))
