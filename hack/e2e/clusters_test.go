@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,6 +99,34 @@ func startMesh(t *testing.T, host, a, b *Server, way string) *mesh {
 func isPush(c Call) bool { return c.Method == http.MethodPatch && c.Code < http.StatusMultipleChoices }
 func isTry(c Call) bool  { return c.Path == "/api/v1/nodes" }
 
+// TestLazywatch has a kind that comes, goes, comes back, goes, and comes back under another resource name. The program,
+// built with the fork, mirrors its objects each time, and stays ready meanwhile. It asks so seldom that asking is not why.
+func TestLazywatch(t *testing.T) {
+	t.Parallel()
+	s, _ := startServer(t.Context(), t)
+	address := freeAddress(t.Context(), t)
+	kind := Kind{Group: "mirrored.example.com", Kind: "Widget", Versions: []string{"v1"}}
+	start(t.Context(), t, build(t.Context(), t, "lazywatch", "fork", nil), s.Kubeconfig, "-include", "Widget."+kind.Group,
+		"-rescan", (10 * patience).String(), "-probe-interval", "500ms", "-bind-address", address)
+	for i, plural := range []string{"", "", "gizmos"} {
+		kind.Plural = plural
+		must(t, s.Install(t.Context(), kind), s.Make(t.Context(), kind, "one", func(object *unstructured.Unstructured) {
+			object.SetLabels(map[string]string{"lazywatch.example.com/mirror": "source"})
+			object.SetAnnotations(map[string]string{"lazywatch.example.com/to": "kube-system"})
+		}))
+		eventually(t, fmt.Sprint("the copy, time ", i), func() bool {
+			copied, err := s.Object(t.Context(), kind, "kube-system", "one")
+			return err == nil && copied != nil && fmt.Sprint(copied.Object["spec"]) == "map[size:1]"
+		})
+		must(t, s.Uninstall(t.Context(), kind))
+		eventually(t, "the program to be ready without Widgets", func() bool {
+			_, kinds, err := httpDo(t.Context(), http.MethodGet, address, "/kinds")
+			code, _, readyErr := httpDo(t.Context(), http.MethodGet, address, "/readyz")
+			return err == nil && readyErr == nil && strings.Contains(kinds, `"state":"NotServed"`) && code == http.StatusOK
+		})
+	}
+}
+
 // TestFleet runs an operator of testdata/consumers, whose clusters come from the
 // kubeconfig provider of multicluster-runtime, on a hosting cluster and two others:
 // three API servers. It is built with the fork, and again with controller-runtime as
@@ -111,90 +139,68 @@ func TestFleet(t *testing.T) {
 	b, _ := startServer(t.Context(), t)
 	for way, edits := range map[string]edits{"fork": nil, "provider": fromOurs} {
 		t.Run(way, func(t *testing.T) {
-			f := startFleet(t, host, way, build(t.Context(), t, "fleet", way, edits))
-			f.lateKind(map[string]*Server{"a": a, "b": b})
+			runFleet(t, way, build(t.Context(), t, "fleet", way, edits), host, map[string]*Server{"a": a, "b": b})
 		})
 	}
 }
 
-// lateKind has a cluster engaged before it serves the kind, in a group that it does
-// serve; the kind goes and comes back; and then the cluster goes.
-func (f *fleetRun) lateKind(clusters map[string]*Server) {
-	a, b, tunnel, secrets := clusters["a"], clusters["b"], f.kind, map[string]*corev1.Secret{}
-	tunnel.Kind = "Tunnel"
-	must(f.t, b.Install(f.ctx, tunnel), a.Install(f.ctx, f.kind))
-	for name, server := range clusters {
-		kubeconfig, err := os.ReadFile(server.Kubeconfig)
-		must(f.t, err)
-		secrets[name] = &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: f.way, Name: name, Labels: map[string]string{"sigs.k8s.io/multicluster-runtime-kubeconfig": "true"}},
-			Data:       map[string][]byte{"kubeconfig": kubeconfig},
-		}
-		must(f.t, f.host.Client.Create(f.ctx, secrets[name]))
-	}
-	f.engages("a", "b")
-	f.marks(a, "one", "a")
-	must(f.t, b.Install(f.ctx, f.kind))
-	f.marks(b, "one", "b")
-	must(f.t, b.Uninstall(f.ctx, f.kind), b.Install(f.ctx, f.kind))
-	f.marks(b, "two", "b")
-	must(f.t, f.host.Client.Delete(f.ctx, secrets["b"]))
-	f.engages("a")
-}
-
-// fleetRun is a running testdata/consumers/fleet, built in one of the two ways. It has
-// a namespace of its own on the hosting cluster and, in the others, a kind.
-type fleetRun struct {
-	t       *testing.T
-	ctx     context.Context
-	host    *Server
-	way     string
-	kind    Kind
-	metrics string // its address
-}
-
-func startFleet(t *testing.T, host *Server, way, binary string) *fleetRun {
-	t.Helper()
-	f := &fleetRun{
-		t: t, ctx: t.Context(), host: host, way: way, metrics: freeAddress(t.Context(), t),
-		kind: Kind{Group: way + ".fleet.example.com", Kind: "Gadget", Versions: []string{"v1"}},
-	}
-	must(t, host.Client.Create(f.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: way}}))
-	health := freeAddress(f.ctx, t)
-	start(f.ctx, t, binary, host.Kubeconfig, "-namespace", way, "-kind", "Gadget.v1."+f.kind.Group,
-		"-interval", "2s", "-health-probe-bind-address", health, "-metrics-bind-address", f.metrics)
+// runFleet has a cluster engaged before it serves the kind, in a group that it does
+// serve; the kind goes and comes back; and then the cluster goes. The program has a namespace
+// of its own on the hosting cluster and, in the others, a kind.
+func runFleet(t *testing.T, way, binary string, host *Server, clusters map[string]*Server) {
+	ctx := t.Context()
+	kind := Kind{Group: way + ".fleet.example.com", Kind: "Gadget", Versions: []string{"v1"}}
+	tunnel := Kind{Group: kind.Group, Kind: "Tunnel", Versions: kind.Versions}
+	must(t, host.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: way}}))
+	health, metrics := freeAddress(ctx, t), freeAddress(ctx, t)
+	start(ctx, t, binary, host.Kubeconfig, "-namespace", way, "-kind", "Gadget.v1."+kind.Group,
+		"-interval", "2s", "-health-probe-bind-address", health, "-metrics-bind-address", metrics)
 	eventually(t, way+": the program is ready", func() bool {
-		code, _, err := httpDo(f.ctx, http.MethodGet, health, "/readyz")
+		code, _, err := httpDo(ctx, http.MethodGet, health, "/readyz")
 		return err == nil && code == http.StatusOK
 	})
-	return f
-}
+	engaged := func(want ...string) {
+		t.Helper()
+		must(t, await(ctx, way+": the clusters are engaged, by the debug page", func() (bool, error) {
+			_, body, err := httpDo(ctx, http.MethodGet, metrics, "/debug/restmappers?format=json")
+			var page struct{ Clusters map[string]any }
+			if err := errors.Join(err, json.Unmarshal([]byte(body), &page)); err != nil {
+				return false, fmt.Errorf("%w in %q", err, body)
+			}
+			if got := slices.Sorted(maps.Keys(page.Clusters)); !slices.Equal(got, want) {
+				err = fmt.Errorf("clusters %q, want %q", got, want)
+			}
+			return err == nil, err
+		}))
+	}
+	marked := func(cluster, object string) {
+		t.Helper()
+		must(t, clusters[cluster].Make(ctx, kind, object, nil), await(ctx, way+": the mark of "+cluster+" in "+object, func() (bool, error) {
+			gadget, err := clusters[cluster].Object(ctx, kind, "default", object)
+			if err == nil && gadget.GetAnnotations()["fleet.example.com/cluster"] != cluster {
+				err = fmt.Errorf("marked %q", gadget.GetAnnotations())
+			}
+			return err == nil, err
+		}))
+	}
 
-// engages waits until these are the clusters, by the debug page.
-func (f *fleetRun) engages(want ...string) {
-	f.t.Helper()
-	must(f.t, await(f.ctx, f.way+": the clusters are engaged", func() (bool, error) {
-		_, body, err := httpDo(f.ctx, http.MethodGet, f.metrics, "/debug/restmappers?format=json")
-		var page struct{ Clusters map[string]any }
-		if err := errors.Join(err, json.Unmarshal([]byte(body), &page)); err != nil {
-			return false, fmt.Errorf("%w in %q", err, body)
+	must(t, clusters["b"].Install(ctx, tunnel), clusters["a"].Install(ctx, kind))
+	secrets := map[string]*corev1.Secret{}
+	for name, server := range clusters {
+		kubeconfig, err := os.ReadFile(server.Kubeconfig)
+		must(t, err)
+		secrets[name] = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: way, Name: name, Labels: map[string]string{"sigs.k8s.io/multicluster-runtime-kubeconfig": "true"}},
+			Data:       map[string][]byte{"kubeconfig": kubeconfig},
 		}
-		if got := slices.Sorted(maps.Keys(page.Clusters)); !slices.Equal(got, want) {
-			err = fmt.Errorf("clusters %q, want %q", got, want)
-		}
-		return err == nil, err
-	}))
-}
-
-// marks creates an object and waits until the program has written the name of the
-// cluster into it.
-func (f *fleetRun) marks(server *Server, object, cluster string) {
-	f.t.Helper()
-	must(f.t, server.Make(f.ctx, f.kind, object, nil), await(f.ctx, f.way+": the mark of "+cluster+" in "+object, func() (bool, error) {
-		gadget, err := server.Object(f.ctx, f.kind, "default", object)
-		if err == nil && gadget.GetAnnotations()["fleet.example.com/cluster"] != cluster {
-			err = fmt.Errorf("marked %q", gadget.GetAnnotations())
-		}
-		return err == nil, err
-	}))
+		must(t, host.Client.Create(ctx, secrets[name]))
+	}
+	engaged("a", "b")
+	marked("a", "one")
+	must(t, clusters["b"].Install(ctx, kind))
+	marked("b", "one")
+	must(t, clusters["b"].Uninstall(ctx, kind), clusters["b"].Install(ctx, kind))
+	marked("b", "two")
+	must(t, host.Client.Delete(ctx, secrets["b"]))
+	engaged("a")
 }

@@ -143,7 +143,7 @@ func TestDeploy(t *testing.T) {
 	server, _ := startServer(t.Context(), t)
 	manifests, err := filepath.Glob(consumersRoot + "/*/deploy.yaml")
 	must(t, err)
-	if len(manifests) < 5 {
+	if len(manifests) < 4 {
 		t.Errorf("only the examples %q have a manifest", manifests)
 	}
 	for _, manifest := range manifests {

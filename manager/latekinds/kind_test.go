@@ -59,7 +59,7 @@ func inWorlds(t *testing.T, test func(t *testing.T, w *world)) {
 	for _, keeps := range []bool{false, true} {
 		t.Run(fmt.Sprintf("keeps=%t", keeps), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &world{server: fakeapi.New(group("v1", "ConfigMap")), scheme: runtime.NewScheme()}
+				w := &world{server: fakeapi.New(fakeapi.Typical(1, 1, 1)...), scheme: runtime.NewScheme()}
 				w.scheme.AddKnownTypeWithName(widget, &corev1.ConfigMap{})
 				var err error
 				w.mapper, err = apiutil.NewDynamicRESTMapperWithOptions(w.server.Config(), w.server.Client(), apiutil.DynamicRESTMapperOptions{})
@@ -80,10 +80,6 @@ func inWorlds(t *testing.T, test func(t *testing.T, w *world)) {
 			})
 		})
 	}
-}
-
-func group(version, kind string) fakeapi.Group {
-	return fakeapi.Group{Versions: []fakeapi.Version{{Name: version, Resources: []fakeapi.Resource{{Name: strings.ToLower(kind) + "s", Kind: kind, Namespaced: true}}}}}
 }
 
 // serve makes the server serve Widgets, with objects of these names.

@@ -43,6 +43,8 @@ type times struct {
 	meta.RESTMapper
 	runs int
 	gone chan struct{} // the kinds go when something arrives
+
+	hangs chan struct{} // nil, or closed by a lookup, which then has no answer
 }
 
 func (m *times) RunWhileServed(ctx context.Context, run func(context.Context) error, _ ...schema.GroupVersionKind) error {
@@ -85,7 +87,11 @@ func (m *times) Reset() {}
 
 func (m *times) IsServed(context.Context, schema.GroupVersionKind) (bool, error) { return false, nil }
 
-func (m *times) RESTMappingWithContext(_ context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+func (m *times) RESTMappingWithContext(ctx context.Context, gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if m.hangs != nil {
+		close(m.hangs)
+		<-ctx.Done()
+	}
 	return m.RESTMapping(gk, versions...)
 }
 
@@ -352,24 +358,13 @@ func TestCacheOfTheController(t *testing.T) {
 	}
 }
 
-// hangs is a mapper whose server never answers.
-type hangs struct {
-	*times
-	asked chan struct{}
-}
-
-func (m hangs) RESTMappingWithContext(ctx context.Context, _ schema.GroupKind, _ ...string) (*meta.RESTMapping, error) {
-	close(m.asked)
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
 func TestProgramEndsWhileTheServerHangs(t *testing.T) {
-	mapper := hangs{times: newTimes(0), asked: make(chan struct{})}
+	mapper := newTimes(0)
+	mapper.hangs = make(chan struct{})
 	mgr := newManager(t, nowhere, mapper, &log{})
 	must(t, latekinds.Add(mgr, options("hangs"), nothing))
 	cancel, ended := start(mgr)
-	<-mapper.asked
+	<-mapper.hangs
 	cancel()
 	must(t, <-ended)
 }
