@@ -181,6 +181,9 @@ func TestControllerOfOneNameComesBack(t *testing.T) {
 		return ctrl.NewControllerManagedBy(given).Named("comes-back").
 			WatchesRawSource(source.Channel(events, &handler.EnqueueRequestForObject{})).
 			Complete(reconcile.Func(func(_ context.Context, req reconcile.Request) (reconcile.Result, error) {
+				if given.Add(nil) == nil {
+					t.Error("what is added once the controller runs would never start, and there was no error")
+				}
 				reconciled <- req.Name
 				return reconcile.Result{}, nil
 			}))
