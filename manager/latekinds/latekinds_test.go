@@ -213,7 +213,6 @@ func TestControllerOfOneNameComesBack(t *testing.T) {
 	}
 }
 
-// TestErrorsEndTheProgramUnlessAKindWent sees which errors end the manager.
 func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
 	type setup = func(n int, mgr manager.Manager) error // n counts its calls
 	returns := func(err error) setup { return func(int, manager.Manager) error { return err } }
@@ -277,7 +276,12 @@ func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
 				}
 				cancel()
 			}
-			err := <-ended
+			err := error(nil)
+			select {
+			case err = <-ended:
+			case <-time.After(time.Minute):
+				t.Fatalf("the manager goes on, want it to end with %q", test.want)
+			}
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("the manager ended with %v, want %q", err, test.want)
 			}
@@ -285,7 +289,6 @@ func TestErrorsEndTheProgramUnlessAKindWent(t *testing.T) {
 	}
 }
 
-// nothing is a setup that is not called.
 func nothing(manager.Manager) error { return errors.New("setup was called") }
 
 // circle is a mapper that says that it wraps itself.
@@ -293,7 +296,6 @@ type circle struct{ meta.RESTMapper }
 
 func (c circle) Unwrap() meta.RESTMapper { return c }
 
-// TestAddSaysWhatIsMissing checks the errors of wrong options.
 func TestAddSaysWhatIsMissing(t *testing.T) {
 	kinds := []schema.GroupVersionKind{widget}
 	for want, test := range map[string]struct {
