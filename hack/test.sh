@@ -47,7 +47,7 @@ not_run() {
 		upstream's tests in the fork of the oldest line: the newest has them here (hack/test.sh -nightly)
 		most tests of clients and caches that follow, in the forked tree and with the oldest controller-runtime of fresh: they ran with the newest (hack/test.sh -nightly)
 		short runs of chaos, soak, hostile and the herd: what they are made of is tested here (hack/test.sh -nightly)
-		the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again; 10,000 Gets of absent objects: here 1,000 (hack/test.sh -nightly)
+		the replay of a CRD that becomes namespaced under an operator of two namespaces: here it becomes cluster-wide, and then namespaced again (hack/test.sh -nightly)
 		both ways in with the lines between the oldest and the newest, and with the oldest Go, which also vets the root module (.github/workflows/nightly.yml)
 		each patch of the series for upstream by itself, kubebuilder's make targets, the release as a consumer's module (hack/test.sh -nightly)
 		the linter on nested modules, vet on forked trees (hack/test.sh -nightly)
@@ -269,7 +269,7 @@ while (($#)); do
 done
 ! ($quick && $nightly) || wrong '-quick with -nightly'
 
-for name in ${longest//|/ } ${nights//|/ } ${campaigns//|/ } ${proof//|/ } ${follow//|/ } TestPlain TestUnmanaged; do
+for name in ${longest//|/ } ${nights//|/ } ${campaigns//|/ } ${proof//|/ } ${follow//|/ } TestPlain; do
 	git -C "$root" grep -q --untracked "^func $name(t \*testing\.T)" -- '*_test.go' || die "there is no test $name: correct the lists in hack/test.sh"
 done
 releases=$(sed -n 's/.*Newest: *"\(v[^"]*\)".*/\1/p' "$root/hack/fork/tree/lines.go")
@@ -280,7 +280,7 @@ if $nightly; then
 	race=-race forked+=" ${releases%%$'\n'*}" vetted='./pkg/client/... ./pkg/cache/... ./pkg/handler ./pkg/metrics/...'
 else
 	followed="^($follow)$" skipped+="|^($nights)$" unproven+="|^($campaigns)$" lint=-root
-	replays='^TestPlain$/^S2-cluster-namespaces$|^TestUnmanaged$/^NotFound-minute$'
+	replays='^TestPlain$/^S2-cluster-namespaces$'
 fi
 
 gotestsum

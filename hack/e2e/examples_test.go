@@ -3,14 +3,11 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -37,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -49,30 +46,65 @@ import (
 
 // The examples of docs/optional-kinds.md. Each is run here on a real API server.
 
-// TestOptionalOwned has the manager of an operator that owns Widgets, if there are any.
-func TestOptionalOwned(t *testing.T) {
+// TestControllersOfTheDocs has one manager with both controllers for Widgets: one that runs while the kind is there,
+// and one that owns Widgets, if there are any. The CRD comes late, goes, comes back cluster-wide and as it was.
+func TestControllersOfTheDocs(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, cfg := startServer(ctx, t)
-	mgr := freshManager(t, cfg, manager.Options{Scheme: withWidgets(t), Controller: config.Controller{EnableWarmup: ptr.To(true)}})
+	mgr, _ := newManager(t, cfg, apiutil.DynamicRESTMapperOptions{WatchAPIs: true}, ctrl.Options{Scheme: withWidgets(t), Controller: config.Controller{EnableWarmup: ptr.To(true)}})
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner", Namespace: metav1.NamespaceDefault}}
 	must(t, s.Client.Create(ctx, owner))
-	r := &seen{}
-	must(t, setUpOwner(mgr, r))
+	widgets, owners := &seen{}, &seen{}
+	must(t, addLate(mgr, widgets), setUpOwner(mgr, owners))
 	run(t, mgr)
-	eventually(t, within, "the controller runs before the kind is there", func() bool { return r.took("owner") })
-	for i := range 2 {
-		must(t, s.Install(ctx, widget), s.Make(ctx, widget, "owned", func(o *unstructured.Unstructured) {
+	eventually(t, "the owner's controller runs before the kind is there", func() bool { return owners.took(owner.Name) })
+	for i, kind := range []Kind{widget, clusterWidget, widget} {
+		must(t, s.Install(ctx, kind), s.Make(ctx, kind, "owned", func(o *unstructured.Unstructured) {
 			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: ptr.To(true)}})
 		}))
-		eventually(t, time.Minute, fmt.Sprint("the owner is told of its Widget ", i), func() bool { return r.took("owner") })
+		eventually(t, fmt.Sprint("the Widget is reconciled ", i), func() bool { return widgets.took("owned") })
+		if kind.Cluster { // it has no owner in a namespace
+			must(t, s.Uninstall(ctx, kind))
+			continue
+		}
+		eventually(t, fmt.Sprint("the owner is told of its Widget ", i), func() bool { return owners.took(owner.Name) })
 		list := &examplev1.WidgetList{}
-		eventually(t, within, "the index", func() bool {
+		eventually(t, "the index", func() bool {
 			return mgr.GetCache().List(ctx, list, client.MatchingFields{"spec.class": ""}) == nil && len(list.Items) == 1
 		})
-		must(t, s.Uninstall(ctx, widget))
-		eventually(t, time.Minute, "the owner is told that it is gone", func() bool { return r.took("owner") })
+		must(t, s.Uninstall(ctx, kind))
+		eventually(t, "the owner is told that it is gone", func() bool { return owners.took(owner.Name) })
 	}
+}
+
+func addLate(mgr manager.Manager, seen *seen) error {
+	// Example "late" begins.
+	err := latekinds.Add(mgr, latekinds.Options{
+		Name:  "widget",
+		Kinds: []schema.GroupVersionKind{examplev1.GroupVersion.WithKind("Widget")},
+	}, func(mgr ctrl.Manager) error {
+		return (&widgetReconciler{Client: mgr.GetClient(), seen: seen}).SetupWithManager(mgr)
+	})
+	// Example "late" ends.
+	return err
+}
+
+// widgetReconciler is as kubebuilder scaffolds it.
+type widgetReconciler struct {
+	client.Client
+	seen *seen
+}
+
+func (r *widgetReconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).For(&examplev1.Widget{}).Owns(&corev1.ConfigMap{}).Complete(r)
+}
+
+func (r *widgetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if err := r.Get(ctx, req.NamespacedName, &examplev1.Widget{}); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	return r.seen.Reconcile(ctx, req)
 }
 
 func withWidgets(t *testing.T) *runtime.Scheme {
@@ -94,43 +126,52 @@ func setUpOwner(mgr ctrl.Manager, r reconcile.Reconciler) error {
 	// Example "owned" ends.
 }
 
-// TestIsServedExample asks once, at the start, in each state of a CRD, and in an outage.
-func TestIsServedExample(t *testing.T) {
+// TestLookupsOfTheDocs asks for a kind before it is there, by all names, and while the server is away.
+func TestLookupsOfTheDocs(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, cfg := startServer(ctx, t)
 	mapper := newMapper(t, cfg)
-	ask := func() (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		added, err := false, error(nil)
-		err = addIfServed(ctx, mapper, func() error { added = true; return nil })
-		return added, err
-	}
-	for _, want := range []bool{false, true, false, true} {
-		if added, err := ask(); added != want || err != nil {
-			t.Errorf("the controller was added: %t, %v; want %t", added, err, want)
-		}
-		if want {
-			must(t, s.Uninstall(ctx, widget))
-		} else {
-			must(t, s.Install(ctx, widget))
+	wantServed := func(when string, want bool) {
+		t.Helper()
+		added := false
+		if err := addIfServed(ctx, mapper, func() error { added = true; return nil }); added != want || err != nil {
+			t.Errorf("%s the controller was added: %t, %v; want %t", when, added, err, want)
 		}
 	}
-	revive := s.Kill()
-	if added, err := ask(); added || err == nil {
-		t.Errorf("in an outage the controller was added: %t, %v; want an error", added, err)
-	}
-	must(t, revive(ctx))
-}
+	wantServed("before the CRD", false)
+	other := Kind{Group: "example.org", Kind: "Widget", Versions: []string{"v2", "v1"}}
+	must(t, s.Install(ctx, widget), s.Install(ctx, other))
+	wantServed("with the CRD", true)
 
-func newMapper(t *testing.T, cfg *rest.Config) *apiutil.DynamicRESTMapper {
-	t.Helper()
-	httpClient, err := rest.HTTPClientFor(cfg)
+	found, err := groupsOf(ctx, mapper)
 	must(t, err)
-	mapper, err := apiutil.NewDynamicRESTMapperWithOptions(cfg, httpClient, apiutil.DynamicRESTMapperOptions{})
-	must(t, err)
-	return mapper
+	slices.Sort(found)
+	if want := []string{"example.org/v1 widgets", "example.org/v2 widgets", "plain.example.com/v1 widgets"}; !slices.Equal(found, want) {
+		t.Errorf("found %q, want %q", found, want)
+	}
+	_, err = mapper.RESTMapping(schema.GroupKind{Group: widget.Group, Kind: widget.Kind}, "v3")
+	if hint := explain(mapper, err); !strings.Contains(hint, "Widget: ") || !strings.Contains(hint, "plain.example.com/v1") || !strings.Contains(hint, "example.org/v2") {
+		t.Errorf("the hint is %q, want the groups and versions that have a Widget", hint)
+	}
+
+	must(t, s.Uninstall(ctx, widget))
+	wantServed("after the CRD", false)
+	revive := s.Kill()
+	if err := addIfServed(ctx, mapper, func() error { return errors.New("the controller was added") }); err == nil || strings.Contains(err.Error(), "added") {
+		t.Errorf("in an outage: %v; want the error of the outage", err)
+	}
+	lines, kind := &logged{}, examplev1.GroupVersion.WithKind("Widget")
+	if err := awaitStart(ctx, mapper, funcr.New(lines.add, funcr.Options{}), 50*time.Millisecond, kind); err == nil || lines.count("Still waiting", "plain.example.com/v1") != 10 {
+		t.Errorf("while the server is away: %v, after the lines %q; want an error after ten lines that name the kind", err, lines.lines)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- awaitStart(ctx, mapper, logr.Discard(), patience, kind) }()
+	must(t, revive(ctx), s.Install(ctx, widget), <-ended)
+	absent := examplev1.GroupVersion.WithKind("Absent")
+	if err := awaitStart(ctx, mapper, logr.Discard(), 100*time.Millisecond, absent); err == nil || !strings.Contains(err.Error(), "Absent") {
+		t.Errorf("a kind that never comes: %v; want an error that names it", err)
+	}
 }
 
 func addIfServed(ctx context.Context, mapper *apiutil.DynamicRESTMapper, addController func() error) error {
@@ -144,29 +185,6 @@ func addIfServed(ctx context.Context, mapper *apiutil.DynamicRESTMapper, addCont
 	}
 	// Example "served" ends.
 	return nil
-}
-
-// TestServedExample lists what is served, and looks for a kind by its name alone.
-func TestServedExample(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	s, cfg := startServer(ctx, t)
-	other := Kind{Group: "example.org", Kind: "Widget", Versions: []string{"v2", "v1"}}
-	must(t, s.Install(ctx, widget), s.Install(ctx, other))
-	mapper := newMapper(t, cfg)
-	found, err := groupsOf(ctx, mapper)
-	must(t, err)
-	if want := []string{"example.org/v1 widgets", "example.org/v2 widgets", "plain.example.com/v1 widgets"}; !slices.Equal(slices.Sorted(slices.Values(found)), want) {
-		t.Errorf("found %q, want %q", found, want)
-	}
-	all, err := mapper.Served(ctx)
-	must(t, err)
-	t.Logf("%d kinds are served, generation %d", len(all.Kinds), all.Generation)
-
-	_, err = mapper.RESTMapping(schema.GroupKind{Group: widget.Group, Kind: widget.Kind}, "v3")
-	if hint := explain(mapper, err); !strings.Contains(hint, "Widget: ") || !strings.Contains(hint, "plain.example.com/v1") || !strings.Contains(hint, "example.org/v2") {
-		t.Errorf("the hint is %q", hint)
-	}
 }
 
 func groupsOf(ctx context.Context, mapper *apiutil.DynamicRESTMapper) (found []string, err error) {
@@ -188,27 +206,6 @@ func explain(mapper *apiutil.DynamicRESTMapper, err error) string {
 	return ""
 }
 
-// TestStartExample starts a program before its server is there, and before its kinds are.
-func TestStartExample(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	s, cfg := startServer(ctx, t)
-	revive := s.Kill()
-	lines := &logged{}
-	ended := make(chan error, 1)
-	mapper := newMapper(t, cfg)
-	go func() {
-		ended <- awaitStart(ctx, mapper, funcr.New(lines.add, funcr.Options{}), 2*time.Second, examplev1.GroupVersion.WithKind("Widget"))
-	}()
-	eventually(t, time.Minute, "a line while the server is away", func() bool { return lines.count("Still waiting", "plain.example.com/v1") > 0 })
-	must(t, revive(ctx), s.Install(ctx, widget), <-ended)
-	absent := examplev1.GroupVersion.WithKind("Absent")
-	if err := awaitStart(ctx, mapper, logr.Discard(), time.Second, absent); err == nil || !strings.Contains(err.Error(), "Absent") {
-		t.Errorf("a kind that never comes: %v", err)
-	}
-}
-
 // Example "start" begins.
 
 // awaitStart waits until the server answers and serves the kinds, 10 minutes at most if every is a minute.
@@ -226,25 +223,20 @@ func awaitStart(ctx context.Context, mapper *apiutil.DynamicRESTMapper, log logr
 
 // Example "start" ends.
 
-// TestOptionalWebhookExample has a webhook of a kind that is absent, and a cache with options for it.
-func TestOptionalWebhookExample(t *testing.T) {
+// TestWebhookOfTheDocs has a webhook of a kind that is absent, and a cache with options for it.
+func TestWebhookOfTheDocs(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, cfg := startServer(ctx, t)
-	certificates := t.TempDir()
-	crt, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
-	must(t, err, os.WriteFile(filepath.Join(certificates, "tls.crt"), crt, 0o600), os.WriteFile(filepath.Join(certificates, "tls.key"), key, 0o600))
-	options := ctrl.Options{Scheme: withWidgets(t), WebhookServer: webhook.NewServer(webhook.Options{Host: "127.0.0.1", Port: port(ctx, t), CertDir: certificates})}
-	options.Metrics.BindAddress = "0"
-	mgr, err := newWebhookManager(cfg, options)
+	server := &muxOnly{mux: http.NewServeMux()}
+	mgr, err := newWebhookManager(cfg, ctrl.Options{Scheme: withWidgets(t), WebhookServer: server, Metrics: metricsserver.Options{BindAddress: "0"}})
 	must(t, err)
 	run(t, mgr)
 	review := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","operation":"CREATE",
 		"kind":{"group":"plain.example.com","version":"v1","kind":"Widget"},"object":{"apiVersion":"plain.example.com/v1","kind":"Widget","spec":{"size":-1}}}}`
-	answer := httptest.NewRecorder()
-	req := httptest.NewRequest(http.MethodPost, "/validate-plain-example-com-v1-widget", bytes.NewBufferString(review))
+	answer, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/validate-plain-example-com-v1-widget", strings.NewReader(review))
 	req.Header.Set("Content-Type", "application/json")
-	mgr.GetWebhookServer().WebhookMux().ServeHTTP(answer, req)
+	server.mux.ServeHTTP(answer, req)
 	if !strings.Contains(answer.Body.String(), "size is negative") {
 		t.Errorf("while the kind is absent, the webhook answers %s", answer.Body)
 	}
@@ -256,26 +248,21 @@ func TestOptionalWebhookExample(t *testing.T) {
 	for _, name := range []string{"mine", "other"} {
 		must(t, s.Make(ctx, widget, name, func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"for": name}) }))
 	}
-	eventually(t, within, "the cache has what its options say", func() bool {
+	eventually(t, "the cache has what its options say", func() bool {
 		return mgr.GetClient().List(ctx, list) == nil && len(list.Items) == 1 && list.Items[0].Name == "mine"
 	})
-
-	// Upstream's cache needs the kind when it is made.
-	absent := cache.Options{Scheme: withWidgets(t), Mapper: newMapper(t, cfg), ByObject: map[client.Object]cache.ByObject{&examplev1.Widget{}: {Namespaces: map[string]cache.Config{"default": {}}}}}
-	must(t, s.Uninstall(ctx, widget))
-	if _, err := cache.New(cfg, absent); !meta.IsNoMatchError(err) {
-		t.Errorf("cache.New with an absent kind in ByObject: %v, want NoMatch", err)
-	}
-	_, err = fresh.NewCache(cfg, absent)
-	must(t, err)
 }
 
-func port(ctx context.Context, t *testing.T) (n int) {
-	t.Helper()
-	_, err := fmt.Sscanf(freeAddress(ctx, t), "127.0.0.1:%d", &n)
-	must(t, err)
-	return n
+// muxOnly is a webhook server that does not listen.
+type muxOnly struct {
+	webhook.Server
+	mux *http.ServeMux
 }
+
+func (s *muxOnly) Register(path string, hook http.Handler) { s.mux.Handle(path, hook) }
+func (s *muxOnly) WebhookMux() *http.ServeMux              { return s.mux }
+func (s *muxOnly) NeedLeaderElection() bool                { return false }
+func (s *muxOnly) Start(ctx context.Context) error         { <-ctx.Done(); return nil }
 
 func newWebhookManager(cfg *rest.Config, options ctrl.Options) (ctrl.Manager, error) {
 	// Example "webhook" begins.
@@ -309,19 +296,20 @@ func (widgetValidator) ValidateDelete(context.Context, *examplev1.Widget) (admis
 	return nil, errors.ErrUnsupported
 }
 
-// docs/optional-kinds.md shows what is run above.
-func TestOptionalKindsInDocs(t *testing.T) {
+// The documents show what is run above.
+func TestExamplesAreInTheDocs(t *testing.T) {
 	examples := regexp.MustCompile(`(?s)\t*// Example "(\w+)" begins\.\n+(.*?)\n+\t*// Example "(\w+)" ends\.`).
-		FindAllStringSubmatch(document(t, "hack/e2e/optional_examples_test.go"), -1)
-	if len(examples) != 6 {
-		t.Errorf("%d examples", len(examples))
+		FindAllStringSubmatch(document(t, "hack/e2e/examples_test.go"), -1)
+	if len(examples) != 7 {
+		t.Errorf("%d examples have a beginning and an end, want 7", len(examples))
 	}
+	documents := document(t, "docs/optional-kinds.md")
 	for _, example := range examples {
 		text := strings.TrimPrefix(strings.ReplaceAll("\n"+example[2], "\n\t", "\n"), "\n")
-		if example[1] == "start" {
+		if example[1] == "start" { // a whole function
 			text = example[2]
 		}
-		if example[1] != example[3] || !strings.Contains(document(t, "docs/optional-kinds.md"), "```go\n"+text+"\n```") {
+		if example[1] != example[3] || !strings.Contains(documents, "```go\n"+text+"\n```") {
 			t.Errorf("docs/optional-kinds.md does not have the example %q:\n%s", example[1], text)
 		}
 	}
