@@ -14,22 +14,21 @@
 // If that library's answer depends on Go's map order, we always return the same one of
 // its answers.
 //
-// The files in the order in which data flows, from the ground up. Each uses only what stands
-// below it:
+// The files, in layers. Data flows up: each file uses only what stands below it:
 //
 //	lookup.go     the seven lookups
 //	miss.go       the reads that a lookup still needs (R3)
 //	diff.go       what changed between two snapshots
-//	                 ▲ use an answer
+//	        ↓
 //	answer.go     what a lookup finds, and what that lacks to be current
-//	                 ▲ uses a query of a snapshot
+//	        ↓
 //	query.go      what a lookup looks for
 //	refresh.go    the reads that a refresh makes (R5)
 //	merge.go      how a read makes the next snapshot (R1, R2, R4)
-//	                 ▲ use a snapshot
+//	        ↓
 //	snapshot.go   what is known, and whether it is current
 //	document.go   groups in server order, and the document of a server
-//	                 ▲ use groups
+//	        ↓
 //	names.go      an index: the groups that may have a name
 //	read.go       a read, and how it has ended
 //	group.go      ticks, versions, a group, and what lies over the document's
