@@ -12,7 +12,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/restmapper"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // checkInvariants returns what is wrong with s: where what follows from the groups is not
 // what follows from them, or what is known of a version contradicts itself.
@@ -105,10 +112,7 @@ func TestCheckInvariants(t *testing.T) {
 	intact := func() *Snapshot {
 		const doc = "/v2:Foo /v1:Foo,Foos apps.example/v1:Foo apps.example/v2:Foo apps.example/v3! apps/v1!"
 		h := newHistory(false, doc+" z/v1:Foo")
-		h.document(doc)
-		h.live("apps.example/v1:Bar apps.example/v2 apps.example/v3!")
-		h.resetAll()
-		h.resetGroup("apps")
+		h.play(t, "doc "+doc, "live apps.example/v1:Bar apps.example/v2 apps.example/v3!", "reset", "reset apps")
 		return h.Snapshot
 	}
 	if err := cmp.Or(checkInvariants(intact()), checkInvariants(new(Snapshot))); err != nil {
@@ -154,8 +158,8 @@ func TestCheckInvariants(t *testing.T) {
 			g.versions[0].Name = "v1"
 			g.rank()
 		},
-		"is gone":         func(s *Snapshot) { s.groups[1].versions[1].Table = tableOf() },
-		"or an error":     func(s *Snapshot) { s.groups[1].versions[1].Err = errUnread },
+		"is gone":         func(s *Snapshot) { s.groups[1].versions[1].Table = tableOf("") },
+		"or an error":     func(s *Snapshot) { s.groups[1].versions[1].Err = errors.New("unread") },
 		"never asked":     func(s *Snapshot) { s.groups[1].versions[1].Asked = 0 },
 		"is not of that":  func(s *Snapshot) { s.groups[1].versions[0].Read = 0 },
 		"after all reads": func(s *Snapshot) { s.groups[1].versions[0].Read = 99 },
@@ -187,59 +191,68 @@ func leftover(s *Snapshot) *Group {
 type sequence struct {
 	*history
 	dice   *rand.Rand
-	served string
+	served []string // words
 	begun  []func()
 	log    []string
 }
 
-// randomWords makes up what a server serves.
-func randomWords(dice *rand.Rand) string {
-	var all []string
+// serve makes up what the server serves.
+func (q *sequence) serve() {
+	q.served = nil
 	for _, group := range []string{"", "a", "a.b", "b"} {
 		versions := []string{"v1", "v2", "v3"}
-		dice.Shuffle(len(versions), func(i, j int) { versions[i], versions[j] = versions[j], versions[i] })
-		for _, version := range versions[:dice.IntN(4)] {
-			all = append(all, group+"/"+version+":"+pick(dice, []string{"Foo", "Bar", "Foo,Bar", "Foo=get", ""}))
+		q.dice.Shuffle(len(versions), func(i, j int) { versions[i], versions[j] = versions[j], versions[i] })
+		for _, version := range versions[:q.dice.IntN(4)] {
+			q.served = append(q.served, group+"/"+version+":"+pick(q.dice, []string{"Foo", "Bar", "Foo,Bar", "Foo=get", ""}))
 		}
 	}
-	return strings.Join(all, " ")
 }
 
 // step is one event.
 func (q *sequence) step() string {
 	group, version := pick(q.dice, []string{"", "a", "a.b", "b", "z"}), pick(q.dice, []string{"v1", "v2", "v3", "v4"})
-	served := q.served
 	switch q.dice.IntN(10) {
 	case 0:
-		q.served = randomWords(q.dice)
-		return "served " + q.served
+		q.serve()
+		return fmt.Sprint("served ", q.served)
 	case 1:
-		q.resetAll()
+		q.Snapshot = q.Reset(q.tick())
 		return "reset"
 	case 2:
-		q.resetGroup(group)
+		q.Snapshot = q.ResetGroup(group, q.tick())
 		return "reset of " + group
 	case 3, 4:
-		if ws := strings.Fields(served); len(ws) > 0 && oneIn(q.dice, 3) {
-			i := q.dice.IntN(len(ws))
-			ws[i], _, _ = strings.Cut(ws[i], ":")
-			ws[i] += "!"
-			served = strings.Join(ws, " ")
+		served := slices.Clone(q.served)
+		if len(served) > 0 && oneIn(q.dice, 3) {
+			i := q.dice.IntN(len(served))
+			served[i], _, _ = strings.Cut(served[i], ":")
+			served[i] += "!"
 		}
-		now, list := q.tick(), q.list(served)
-		q.begin(func() { q.Snapshot = q.WithDocument(list, now) })
-		return fmt.Sprintf("document at %d %s", now, served)
+		now, document := q.tick(), q.parse(strings.Join(served, " "))
+		q.begin(func() { q.Snapshot = q.WithDocument(document, now) })
+		return fmt.Sprintf("document at %d %q", now, served)
 	case 5:
+		var versions []string
+		for _, word := range q.served {
+			if g, v := parseVersion(word); g == group {
+				versions = append(versions, v.Name)
+			}
+		}
 		now := q.tick()
-		q.begin(func() { q.groupAt(now, q.Snapshot, group, versionsIn(served, group)...) })
-		return fmt.Sprintf("list of %q at %d", group, now)
+		q.begin(func() { q.list(group, versions, now, q.Snapshot) })
+		return fmt.Sprintf("list of %q at %d: %q", group, now, versions)
 	default:
-		word := wordOf(served, group+"/"+version)
+		word := group + "/" + version
+		for _, served := range q.served {
+			if strings.HasPrefix(served, word+":") {
+				word = served
+			}
+		}
 		if oneIn(q.dice, 5) {
 			word = group + "/" + version + "!"
 		}
 		now, from := q.tick(), q.Snapshot
-		q.begin(func() { q.liveAt(word, now, from) })
+		q.begin(func() { q.version(word, now, from) })
 		return fmt.Sprintf("version at %d %s", now, word)
 	}
 }
@@ -260,7 +273,8 @@ func TestRandomSequencesKeepInvariants(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3, 4, uint64(time.Now().UnixNano())} {
 		dice := rand.New(rand.NewPCG(seed, 1))
 		for range 100 {
-			q := &sequence{history: newHistory(oneIn(dice, 3), ""), dice: dice, served: randomWords(dice)}
+			q := &sequence{history: newHistory(oneIn(dice, 3), ""), dice: dice}
+			q.serve()
 			for range 40 {
 				before, text := q.Snapshot, q.text()
 				q.log = append(q.log, q.step())
@@ -285,9 +299,9 @@ func (q *sequence) checkGeneration(before *Snapshot) error {
 	doc := q.asDocument()
 	for range 4 {
 		query := randomQuery(q.dice, doc)
-		was, _ := query.ask(before)
-		is, _ := query.ask(q.Snapshot)
-		if !was.equal(is) {
+		was, _, _ := query.ask(before)
+		is, _, _ := query.ask(q.Snapshot)
+		if was != is {
 			return fmt.Errorf("%+v: the generation is still %d, and the answer has moved from %v to %v", query, q.Generation(), was, is)
 		}
 	}
@@ -306,11 +320,69 @@ func (q *sequence) checkAnswers() error {
 		return nil
 	}
 	doc := q.asDocument()
-	library := doc.library()
+	library := restmapper.NewDiscoveryRESTMapper(doc)
 	for range 4 {
 		if _, _, err := randomQuery(q.dice, doc).compare(q.Snapshot, library); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkDiff compares the changes from a to b with what lookups find in both.
+func checkDiff(a, b *Snapshot) error {
+	before, was := a.served()
+	now, is := b.served()
+	var want, got []string
+	for _, gvk := range before {
+		if _, stays := is[gvk]; !stays {
+			want = append(want, fmt.Sprint(ChangeRemoved, " ", gvk, was[gvk].as))
+		}
+	}
+	for _, gvk := range now {
+		old, existed := was[gvk]
+		switch {
+		case !existed:
+			want = append(want, fmt.Sprint(ChangeAdded, " ", gvk, is[gvk].as))
+		case old.as != is[gvk].as, is[gvk].best && !old.best: // that a kind loses this place is not listed
+			want = append(want, fmt.Sprint(ChangeChanged, " ", gvk, is[gvk].as))
+		}
+	}
+	for _, c := range Diff(a, b) {
+		got = append(got, fmt.Sprint(c.Type, " ", c.Mapping.GroupVersionKind, asServed(&c.Mapping, c.Verbs)))
+	}
+	if !slices.Equal(want, got) {
+		return fmt.Errorf("subscribers are told\n%q\nwant\n%q", got, want)
+	}
+	return nil
+}
+
+// servedKind is how lookups find a kind in a version.
+type servedKind struct {
+	as   string
+	best bool // they find it there, too, if they name no version
+}
+
+// served lists the kinds of s in the server's order; of one listed twice, the last counts.
+func (s *Snapshot) served() (order []schema.GroupVersionKind, kinds map[schema.GroupVersionKind]servedKind) {
+	kinds = map[schema.GroupVersionKind]servedKind{}
+	for _, g := range s.groups {
+		for _, v := range g.versions {
+			for i, r := range v.Table.all() {
+				if slices.ContainsFunc(v.Table.rows[i+1:], func(later Resource) bool { return later.Kind == r.Kind }) {
+					continue
+				}
+				gvk := schema.GroupVersionKind{Group: g.name, Version: v.Name, Kind: r.Kind}
+				found, _, _ := s.RESTMapping(gvk.GroupKind(), []string{v.Name})
+				best, _, _ := s.RESTMapping(gvk.GroupKind(), nil)
+				order = append(order, gvk)
+				kinds[gvk] = servedKind{asServed(found, r.Verbs), best.GroupVersionKind == gvk}
+			}
+		}
+	}
+	return order, kinds
+}
+
+func asServed(m *meta.RESTMapping, verbs Verbs) string {
+	return fmt.Sprint(" as ", m.Resource.Resource, " of a ", m.Scope.Name(), verbs.Names())
 }
