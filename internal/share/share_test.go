@@ -23,9 +23,9 @@ func (p *pool[V]) len() int {
 }
 
 // collected runs the garbage collector until done returns true, and reports whether it
-// does.
+// does within half a minute.
 func collected(done func() bool) bool {
-	for range 100 {
+	for range 1500 {
 		runtime.GC()
 		if done() {
 			return true
