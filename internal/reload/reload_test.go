@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -107,7 +106,6 @@ func TestRefreshEndsAmongLiveReads(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			server, r := known(t, fakeapi.Aggregated())
-			reset := r.Now()
 			r.ResetGroup(group) // so that a refresh reads it live
 			server.SetFault(fakeapi.Under("/apis/"+group+"/v3"), fakeapi.Timeout())
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -116,39 +114,9 @@ func TestRefreshEndsAmongLiveReads(t *testing.T) {
 			if err := refresh(r, ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
 				t.Errorf("%s: a refresh with a second to go ends with %v after %v", name, err, time.Since(start))
 			}
-			for range 10 { // each waits for less than the request takes
-				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-				_ = r.Refresh(ctx)
-				cancel()
-			}
-			if v := r.Snapshot().Group(group).Version("v1"); v.Asked <= reset {
-				t.Errorf("%s: v3 hangs, and ten short refreshes have not come past it: v1 was last read at %d, and the reset came after %d", name, v.Asked, reset)
-			}
 			time.Sleep(time.Minute)
 		})
 	}
-}
-
-// A lookup of something known waits once for a read that cannot begin, because an earlier one of the
-// same version hangs (R7).
-func TestWaitsOnceForAHangingRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, r := known(t, fakeapi.Legacy())
-		server.PutVersion(group, serving("v1", "Old"))
-		if _, err := find(context.Background(), r, group, "Old", "v1"); err != nil {
-			t.Fatal(err)
-		}
-		server.SetFault(fakeapi.At("/apis/"+group+"/v1"), fakeapi.Timeout())
-		go func() { _, _ = find(context.Background(), r, group, "Absent", "v1") }()
-		synctest.Wait()
-		r.ResetGroup(group)
-		began := time.Now()
-		v, err := find(context.Background(), r, group, "Old", "v1")
-		if took := time.Since(began); v != "v1" || took != patience {
-			t.Errorf("found in %q, %v, after %v; want it in v1 after %v", v, err, took, patience)
-		}
-		time.Sleep(2 * time.Minute) // until both reads have ended
-	})
 }
 
 // R3: a lookup has found a kind, and before it can answer somebody publishes a document in which that has
@@ -236,37 +204,6 @@ func TestVersionOfAPeerStays(t *testing.T) {
 		look("the peer is gone", "Absent", "v2", "", 3)
 		look("the document has told that the version is gone", "New", "v2", "", 1)
 	})
-}
-
-// A document that lists 380 groups which are gone since an outage decides for all of them.
-func TestOneDocumentDecidesForAll(t *testing.T) {
-	const groups = 380
-	for _, forms := range []fakeapi.Forms{fakeapi.Aggregated(), fakeapi.Legacy()} {
-		synctest.Test(t, func(t *testing.T) {
-			all := fakeapi.Typical(groups+2, 1, 1)
-			server := fakeapi.New(all...)
-			server.SetForms(forms)
-			r := newReloader(t, server, Options{})
-			readAll(t, r)
-			server.SetFault(fakeapi.All(), fakeapi.Times(1, fakeapi.Refused()))
-			_ = r.Refresh(context.Background())
-			server.SetGroups(all[:2]...)
-			server.TakeRequests()
-			start := time.Now()
-			found := anyAbsents(context.Background(), r)
-			took, documents, kept := time.Since(start), 0, groupNames(r.Snapshot())
-			for _, request := range server.TakeRequests() {
-				if request.Path == "/apis" {
-					documents++
-				}
-			}
-			// One of the lookup, and one or two that decide: who asks while it is read waits for the next.
-			if found.Err != nil || len(found.Failed) > 0 || took != doubtAfter || documents > 3 || strings.Count(kept, " ") != 1 {
-				t.Errorf("a lookup beside %d groups that went during an outage: error %v, %d failed, after %v and %d documents, %s left; want no error after %v and 3 documents, and 2 groups left",
-					groups, found.Err, len(found.Failed), took, documents, kept, doubtAfter)
-			}
-		})
-	}
 }
 
 // The timer keeps no mapper alive.

@@ -85,20 +85,15 @@ func claim(r metav1.APIResource, claimed map[string]string) bool {
 	_, singular := guess(r.Kind)
 	singular = cmp.Or(r.SingularName, singular)
 	plurals, list := guess(r.Kind + listSuffix)
-	names := []string{r.Name}
-	if singular != r.Name {
-		names = append(names, singular)
-	}
 	kinds := []string{r.Kind, r.Kind + listSuffix, plurals, list, strings.ToLower(r.Kind) + "\x00"}
-	for _, name := range names {
-		if _, taken := claimed[name]; taken || slices.Contains(kinds, name) && name != r.Kind {
-			return false
-		}
+	names := slices.Compact([]string{r.Name, singular})
+	ofAnother := func(kind string) bool { of, taken := claimed[kind]; return taken && of != r.Kind }
+	taken := func(name string) bool {
+		_, taken := claimed[name]
+		return taken || name != r.Kind && slices.Contains(kinds, name)
 	}
-	for _, kind := range kinds {
-		if of, taken := claimed[kind]; taken && of != r.Kind {
-			return false
-		}
+	if slices.ContainsFunc(names, taken) || slices.ContainsFunc(kinds, ofAnother) {
+		return false
 	}
 	for _, form := range append(kinds, names...) {
 		claimed[form] = r.Kind
@@ -158,13 +153,23 @@ func randomResource(d dice) metav1.APIResource {
 // randomQuery asks, more often than not, for something that is in doc.
 func randomQuery(d dice, doc document) query {
 	group, version, r := randomResourceOf(d, doc)
+	if oneIn(d, 10) {
+		group = pick(d, groupWords)
+	}
 	q := query{lookup: d.IntN(len(lookups))}
-	if q.lookup >= byKind {
-		q.gk = schema.GroupKind{Group: randomGroupName(d, group), Kind: randomKind(d, r)}
-		q.versions = randomVersions(d, doc, version)
+	if q.lookup < byKind {
+		part := pick(d, []string{"", "", group[:d.IntN(len(group)+1)], group, group, group, group, group})
+		q.gvr = schema.GroupVersionResource{Group: part, Version: randomVersion(d, doc, version), Resource: randomName(d, r)}
 		return q
 	}
-	q.gvr = schema.GroupVersionResource{Group: randomGroupPart(d, group), Version: randomVersion(d, doc, version), Resource: randomName(d, r)}
+	list, lower, upper := r.Kind+"List", strings.ToLower(r.Kind), strings.ToUpper(r.Kind)
+	q.gk = schema.GroupKind{Group: group, Kind: pick(d, []string{r.Kind, r.Kind, r.Kind, lower, upper, list, strings.ToLower(list), pick(d, kindWords)})}
+	q.versions = pick(d, [][]string{nil, {version}, {}})
+	if q.versions != nil && len(q.versions) == 0 {
+		for range d.IntN(4) {
+			q.versions = append(q.versions, randomVersion(d, doc, version))
+		}
+	}
 	return q
 }
 
@@ -180,46 +185,15 @@ func randomResourceOf(d dice, doc document) (group, version string, r metav1.API
 	return pick(d, groupWords), pick(d, versionWords), randomResource(d)
 }
 
-func randomGroupName(d dice, group string) string {
-	if oneIn(d, 10) {
-		return pick(d, groupWords)
-	}
-	return group
-}
-
-// randomGroupPart returns also the beginning of the group, or nothing.
-func randomGroupPart(d dice, group string) string {
-	name := randomGroupName(d, group)
-	return pick(d, []string{"", "", group[:d.IntN(len(group)+1)], name, name, name, name, name})
-}
-
 func randomVersion(d dice, doc document, version string) string {
 	_, elsewhere, _ := randomResourceOf(d, doc)
 	odd := pick(d, []string{"__internal", "v9", "*", pick(d, versionWords)})
 	return pick(d, []string{"", "", odd, elsewhere, version, version, version, version})
 }
 
-func randomVersions(d dice, doc document, version string) []string {
-	if !oneIn(d, 3) {
-		return pick(d, [][]string{nil, {version}})
-	}
-	versions := []string{}
-	for range d.IntN(4) {
-		versions = append(versions, randomVersion(d, doc, version))
-	}
-	return versions
-}
-
-func randomKind(d dice, r metav1.APIResource) string {
-	list, lower, upper := r.Kind+"List", strings.ToLower(r.Kind), strings.ToUpper(r.Kind)
-	return pick(d, []string{r.Kind, r.Kind, r.Kind, lower, upper, list, strings.ToLower(list), pick(d, kindWords)})
-}
-
 func randomName(d dice, r metav1.APIResource) string {
 	plural, singular := guess(r.Kind + "List")
-	name := pick(d, []string{
-		r.Name, r.Name, r.Name, r.SingularName, strings.ToLower(r.Kind), pick(d, nameWords), plural, singular,
-	})
+	name := pick(d, []string{r.Name, r.Name, r.Name, r.SingularName, strings.ToLower(r.Kind), pick(d, nameWords), plural, singular})
 	if name == "" && !oneIn(d, 8) {
 		name = r.Name
 	}

@@ -17,46 +17,7 @@ import (
 )
 
 // TestRules plays the scripts in testdata, each about a rule of DESIGN.md. What stands after an
-// arrow the command must print. Each story begins with a mapper that knows nothing.
-//
-//	new legacy              a server without the aggregated document
-//	doc WORDS               a read of the document
-//	live WORDS              live reads of versions, one after the other
-//	list GROUP VERSION...   a live read of a list; the first version is the preferred one
-//	prefer VERSION GROUP VERSION...  the same, with another preferred version
-//	doc@5, live@5, list@5   one that began at 5
-//	begin, end WORDS        live reads, from their beginning to their end
-//	end list GROUP VERSION...  that of a list
-//	reset [GROUP]           what it says
-//	ask GROUP KIND [VERSION...], ask any RESOURCE [VERSION]  a lookup begins
-//	its live WORDS, its list GROUP VERSION..., its doc WORDS  reads of that lookup; others are not
-//
-// What a server serves is written as words like these, of which the first of a group is its preferred
-// version:
-//
-//	a/v1:Foo,Bar  version v1 of group a with its kinds
-//	a/v1:         the same without any
-//	a/v1          a version that is only listed; of a live read, one that is gone
-//	a/v1!         a version that fails, or that the document marks as stale
-//	/v1:Pod       a version of the core group
-//	a/v1:Foo*     a cluster-wide; Foo=get has one verb; Foo~fooes~phoo another resource and singular
-//
-// The commands above print what is known, with the tick of a read that is not the document's:
-//
-//	a/v1:Foo@3    read at 3
-//	a/v1-@3       found gone at 3; with a ? after the - if somebody has named it since
-//
-// Others print something else:
-//
-//	find GROUP KIND [VERSION...]  the version in which a kind is found
-//	all GROUP KIND                all of these
-//	many RESOURCE                 the groups and versions in which a lookup without a group finds it
-//	pending                       the groups whose reset is pending
-//	due [all]                     what a refresh reads, with a subscriber to all; behind the bar in turn
-//	any RESOURCE [VERSION]        the group and version in which such a lookup finds it first, and as what
-//	left                          the reads that the lookup still needs: a/v1, the list a/, the document /
-//	overlaid                      whether a group is not the document's own
-//	changes                       what changed since the last document but one
+// arrow the command must print. The README there lists the commands.
 func TestRules(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
 	if err != nil || len(paths) == 0 {
