@@ -19,17 +19,17 @@
 //	lookup.go     the seven lookups
 //	miss.go       the reads that a lookup still needs (R3)
 //	diff.go       what changed between two snapshots
-//	        ↓
+//	      ↓
 //	answer.go     what a lookup finds, and what that lacks to be current
-//	        ↓
+//	      ↓
 //	query.go      what a lookup looks for
 //	refresh.go    the reads that a refresh makes (R5)
 //	merge.go      how a read makes the next snapshot (R1, R2, R4)
-//	        ↓
+//	      ↓
 //	snapshot.go   what is known, and whether it is current
 //	document.go   groups in server order, and the document of a server
-//	        ↓
-//	names.go      an index: the groups that may have a name
+//	      ↓
+//	names.go      the index of names: which groups may have one
 //	read.go       a read, and how it has ended
 //	group.go      ticks, versions, a group, and what lies over the document's
 //	table.go      the resources of a version, and their verbs
