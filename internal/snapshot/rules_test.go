@@ -48,7 +48,7 @@ func playStory(t *testing.T, story string) {
 		case err != nil:
 			t.Fatalf("%q: %v", line, err)
 		case checked && got != want:
-			t.Errorf("%s\nprints %s\nwant   %s\nknown is %s", command, got, want, h.text())
+			t.Errorf("%s\nprints %s\nwant   %s\nwhile this is known: %s", command, got, want, h.text())
 		case invalid != nil:
 			t.Errorf("after %s what is known contradicts itself: %v\nknown is %s", command, invalid, h.text())
 		}
