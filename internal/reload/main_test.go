@@ -36,7 +36,6 @@ func newReloader(t *testing.T, server *fakeapi.Server, options Options) *Reloade
 
 // readAll reads every version.
 func readAll(t *testing.T, r *Reloader) {
-	t.Helper()
 	defer r.KeepAll()()
 	if err := r.Refresh(context.Background()); err != nil {
 		t.Fatalf("the first refresh: %v", err)

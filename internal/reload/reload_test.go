@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -181,28 +182,28 @@ func TestAbsentReadsTwice(t *testing.T) {
 // R6: a 404 for a built-in version that the document has: the document, read again, decides whether
 // another API server of the cluster serves it (KEP-4020).
 func TestVersionOfAPeerStays(t *testing.T) {
-	const builtIn = "policy"
 	synctest.Test(t, func(t *testing.T) {
-		server := fakeapi.New(append(fakeapi.Typical(1, 1, 1), fakeapi.Group{Name: builtIn, Versions: []fakeapi.Version{serving("v1", "Old")}})...)
-		server.SetPeers(fakeapi.Group{Name: builtIn, Versions: []fakeapi.Version{serving("v2", "New")}})
+		server := fakeapi.New(append(fakeapi.Typical(1, 1, 1), fakeapi.Group{Name: "policy", Versions: []fakeapi.Version{serving("v1", "Old")}})...)
+		server.SetPeers(fakeapi.Group{Name: "policy", Versions: []fakeapi.Version{serving("v2", "New")}}, fakeapi.Group{Name: "batch", Versions: []fakeapi.Version{serving("v1", "Job")}})
 		r := newReloader(t, server, Options{})
-		look := func(when, kind, version, want string, requests int) {
+		look := func(when, group, kind, versions, want string, requests int) {
 			t.Helper()
 			server.TakeRequests()
-			v, err := find(context.Background(), r, builtIn, kind, version)
+			v, err := find(context.Background(), r, group, kind, strings.Fields(versions)...)
 			if sent := server.TakeRequests(); v != want || want == "" && !meta.IsNoMatchError(err) || len(sent) != requests {
-				t.Errorf("%s: %s in %q is found in %q, error %v, after %d requests; want %q after %d", when, kind, version, v, err, len(sent), want, requests)
+				t.Errorf("%s: %s in %q is found in %q, error %v, after %d requests; want %q after %d", when, kind, versions, v, err, len(sent), want, requests)
 			}
 		}
-		look("at first", "New", "v2", "v2", 2)
-		look("what nobody serves", "Absent", "v2", "", 3)
-		look("known", "New", "v2", "v2", 0)
-		r.ResetGroup(builtIn)
-		look("after a reset of the group", "New", "v2", "v2", 3)
-		look("a version that the document does not have", "New", "v9", "", 1)
+		look("at first", "policy", "New", "v2", "v2", 2)
+		look("what nobody serves", "policy", "Absent", "v2", "", 3)
+		look("known", "policy", "New", "v2", "v2", 0)
+		r.ResetGroup("policy")
+		look("after a reset of the group", "policy", "New", "v2", "v2", 3)
+		look("a version that the document does not have", "policy", "New", "v9", "", 1)
+		look("a group that peers alone serve, and its list", "batch", "Absent", "", "", 6)
 		server.SetPeers()
-		look("the peer is gone", "Absent", "v2", "", 3)
-		look("the document has told that the version is gone", "New", "v2", "", 1)
+		look("the peer is gone", "policy", "Absent", "v2", "", 3)
+		look("the document has told that the version is gone", "policy", "New", "v2", "", 1)
 	})
 }
 
