@@ -39,6 +39,16 @@ type Outcome struct {
 	Versions []string // those that a list has; others may have published a younger one
 }
 
+// Found is what a live read of a version has found: what it serves, or an error, or
+// neither if the server answered that there is no such version.
+type Found struct {
+	Table *Table
+	Err   error
+}
+
+// None reports whether the server answered that there is no such version.
+func (f Found) None() bool { return f.Table == nil && f.Err == nil }
+
 // Progress is how far a lookup has come.
 type Progress struct {
 	Began Tick             // reads that began later count; 0: nothing was ever read or reset
