@@ -5,6 +5,7 @@
 package apiutil_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -66,32 +67,36 @@ func (v *cachedView) divert(to http.RoundTripper) {
 	}
 }
 
+// inCache prints what a cached discovery has: whether it prefers a resource, or a list.
+func (s *storyStage) inCache(command, name string) string {
+	if command == "has" {
+		lists, err := s.cache.ServerPreferredResources()
+		failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
+		if err != nil && !partial {
+			return "failed"
+		}
+		told := map[bool]string{true: "yes", false: "no"}[slices.Contains(resourcesIn(lists), name)]
+		for gv := range failed {
+			told += ", failed " + gv.String()
+		}
+		return told
+	}
+	list, err := s.cache.ServerResourcesForGroupVersion(name)
+	if errors.Is(err, memory.ErrCacheNotFound) {
+		return "not found"
+	}
+	told := strings.Join(resourcesIn([]*metav1.APIResourceList{list}), ", ")
+	if err != nil {
+		told = strings.TrimPrefix(told+", failed", ", ")
+	}
+	return told
+}
+
 // discover does the commands about a cached discovery, and a deferred mapper over it.
 func (s *storyStage) discover(command string, args []string) (string, error) {
 	switch command {
 	case "cache":
 		s.changeCache(strings.Join(args, " "))
-	case "has":
-		lists, err := s.cache.ServerPreferredResources()
-		failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
-		if err != nil && !partial {
-			return "failed", nil
-		}
-		told := map[bool]string{true: "yes", false: "no"}[slices.Contains(resourcesIn(lists), args[0])]
-		for gv := range failed {
-			told += ", failed " + gv.String()
-		}
-		return told, nil
-	case "list":
-		list, err := s.cache.ServerResourcesForGroupVersion(args[0])
-		if errors.Is(err, memory.ErrCacheNotFound) {
-			return "not found", nil
-		}
-		told := strings.Join(resourcesIn([]*metav1.APIResourceList{list}), ", ")
-		if err != nil {
-			told = strings.TrimPrefix(told+", failed", ", ")
-		}
-		return told, nil
 	case "deferred":
 		mapping, err := s.deferred.RESTMapping(schema.GroupKind{Group: groupOf(args[0]), Kind: args[1]}, args[2:]...)
 		return answerWord(mappingText(mapping), err), nil
@@ -129,7 +134,16 @@ func (s *storyStage) changeCache(how string) {
 	case "behind":
 		s.cache.divert(behind.Client().Transport)
 	case "ahead":
-		s.cache.divert(nil)
+		if s.cache.divert(nil); s.answerCache != nil {
+			s.answerCache()
+		}
+	case "silent":
+		var answered context.Context
+		answered, s.answerCache = context.WithCancel(context.Background())
+		s.cache.divert(through(func(req *http.Request) (*http.Response, error) {
+			<-answered.Done()
+			return s.server.Client().Transport.RoundTrip(req)
+		}))
 	case "down":
 		behind.SetFault(fakeapi.All(), fakeapi.Refused())
 		s.cache.divert(behind.Client().Transport)
@@ -214,45 +228,6 @@ func TestCachedDiscoveryInAnOutage(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A client that is never answered, and has no timeout, holds up a use for RequestTimeout, is asked
-// once, and serves again when it is answered at last. Who knows something waits once.
-func TestCachedDiscoveryOfASilentClient(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		v, release := newView(t, server, server.Client().Transport), make(chan struct{})
-		silent := through(func(req *http.Request) (*http.Response, error) {
-			<-release
-			return server.Client().Transport.RoundTrip(req)
-		})
-		for _, known := range []bool{false, true} {
-			v.divert(silent)
-			v.reads.Store(0)
-			if v.mapper.Reset(); !known {
-				v.Invalidate()
-			}
-			for n := range 3 {
-				took := allAtOnce(20, func(int) {
-					if _, err := v.served(t); (err == nil) != known {
-						t.Errorf("known %t: %v", known, err)
-					}
-				})
-				if want := 10 * time.Second; took > want || known && n > 0 && took > 0 {
-					t.Errorf("known %t: use %d has taken %v", known, n, took)
-				}
-			}
-			if n := v.reads.Load(); n != 1 {
-				t.Errorf("known %t: %d requests", known, n)
-			}
-			v.divert(nil)
-			close(release)
-			synctest.Wait()
-			if _, err := v.served(t); err != nil {
-				t.Errorf("known %t: %v", known, err)
-			}
-			release = make(chan struct{})
-		}
-	})
 }
 
 // Answers, and their order, are those of client-go's cache over the same server. An empty version is

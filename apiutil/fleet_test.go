@@ -5,6 +5,7 @@
 package apiutil_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -170,51 +172,6 @@ func TestFleetKeyOfAnotherConfig(t *testing.T) {
 		wantServed(t, forConfig("second", hostile), newKind)
 		wantAbsent(t, first, newKind)
 		wantAsked("Bearer first at first", "Bearer second at second")
-	})
-}
-
-// After a refresh that has failed, For resets a mapper once: what a lookup has read since counts.
-func TestFleetForAfterAFailedRefresh(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		f := &apiutil.Fleet{MaxMappers: 10} // a literal works, too
-		m := forKey(t, f, "a", server)
-		server.SetFault(fakeapi.All(), fakeapi.Status(http.StatusServiceUnavailable, 0))
-		time.Sleep(31 * time.Second)
-		wantServed(t, m, fooKind) // begins a refresh
-		synctest.Wait()
-		server.ClearFaults()
-		server.TakeRequests()
-		for range 500 {
-			forKey(t, f, "a", server)
-			time.Sleep(50 * time.Millisecond)
-		}
-		if n := len(server.TakeRequests()); n < 2 || n > 3 {
-			t.Errorf("%d requests for 500 reconciles", n)
-		}
-	})
-}
-
-// While a server hangs, the reconciles of an idle mapper wait for it together, and not each: once for the
-// document and once for the version, 3 seconds each.
-func TestFleetForBesideAHangingServer(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		f := &apiutil.Fleet{}
-		m := forKey(t, f, "a", server)
-		time.Sleep(5 * time.Minute)
-		server.SetFault(fakeapi.All(), fakeapi.Timeout())
-		server.TakeRequests()
-		start := time.Now()
-		for range 20 {
-			if forKey(t, f, "a", server) != m {
-				t.Fatal("another mapper")
-			}
-		}
-		if took := time.Since(start); took > 6*time.Second {
-			t.Errorf("20 reconciles took %v", took)
-		}
-		if n := len(server.TakeRequests()); n > 2 {
-			t.Errorf("%d requests", n)
-		}
 	})
 }
 
@@ -496,4 +453,75 @@ func wantSoon(t *testing.T, what string, holds func() bool) {
 			t.Fatalf("not so after 30 s: %s", what)
 		}
 	}
+}
+
+// A fleetStage is a fleet in a story, with its mappers and engagements by name.
+type fleetStage struct {
+	*fleetTest
+	mappers map[string]*apiutil.DynamicRESTMapper
+	leave   map[string]func()
+	stop    func() error
+}
+
+// inFleet does the commands about fleets. The key "" is written as "-".
+func (s *storyStage) inFleet(command string, args []string) (told string, err error) {
+	f, key := s.fleet, ""
+	if len(args) > 0 {
+		key = strings.Trim(args[0], "-")
+	}
+	switch command {
+	case "fleet":
+		s.fleet = &fleetStage{&fleetTest{apiutil.NewFleet(s.options), s.server}, map[string]*apiutil.DynamicRESTMapper{}, map[string]func(){}, nil}
+		for _, arg := range args {
+			switch name, value, _ := strings.Cut(arg, "="); name {
+			case "IdleTimeout":
+				s.fleet.IdleTimeout, err = time.ParseDuration(value)
+			case "MaxMappers":
+				s.fleet.MaxMappers, err = strconv.Atoi(value)
+			}
+		}
+	case "for":
+		m := forKey(s.t, f.Fleet, key, f.server)
+		known := m == f.mappers[key]
+		f.mappers[key] = m
+		return map[bool]string{true: "known", false: "new"}[known], nil
+	case "use-of":
+		_, err = f.mappers[key].RESTMapping(fooKind.GroupKind(), fooKind.Version)
+	case "engage":
+		m := f.mappers[args[2]]
+		if m == nil {
+			m = f.new(s.t)
+			f.mappers[args[2]] = m
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		f.leave[args[0]] = cancel
+		if f.Engage(ctx, strings.Trim(args[1], "-"), m) != nil {
+			return "failed", nil
+		}
+	case "leave":
+		f.leave[args[0]]()
+	case "expel":
+		f.Remove(key)
+	case "mapper":
+		m, _ := f.For(key, nil, nil)
+		for name, known := range f.mappers {
+			if known == m {
+				return name, nil
+			}
+		}
+	case "keys", "running":
+		told = strings.Join(slices.Sorted(maps.Keys(f.Status())), ", ")
+		if told = cmp.Or(told, map[bool]string{true: "none", false: "-"}[len(f.Status()) == 0]); command == "running" {
+			told += fmt.Sprintf("; %d running", f.refreshes()/10)
+		}
+	case "start-fleet":
+		ctx, cancel := context.WithCancel(context.Background())
+		returned := make(chan error)
+		go func() { returned <- f.Start(ctx) }()
+		f.stop = func() error { cancel(); return <-returned }
+	case "stop-fleet":
+		err = f.stop()
+	}
+	synctest.Wait()
+	return told, err
 }

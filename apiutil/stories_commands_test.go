@@ -7,8 +7,9 @@ package apiutil_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,15 +22,140 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 	"github.com/freshmapper/freshmapper/internal/follow"
 )
 
-// What the commands of the stories do that have several words, or several of one sort.
+func (s *storyStage) command(name string, args []string) (told string, err error) {
+	if call := s.call(name, args); call != nil {
+		told, s.err = call(context.Background())
+		return told, nil
+	}
+	switch name {
+	case "new":
+		return "", s.begin(args)
+	case "warm":
+		readAll(s.t, s.mapper)
+	case "ask":
+		return s.askAll(kindOf(args[0])), nil
+	case "reset":
+		if len(args) == 0 {
+			s.mapper.Reset()
+		}
+		for _, group := range args {
+			s.mapper.ResetGroup(group)
+		}
+	case "miss":
+		missElsewhere(s.t, s.mapper)
+	case "nothing":
+	case "sleep":
+		d, err := time.ParseDuration(args[0])
+		time.Sleep(d)
+		return "", err
+	case "start":
+		s.stop = startMapper(s.t, s.mapper)
+		synctest.Wait()
+	case "stop":
+		s.stop()
+		s.stop = nil
+	case "reset-on-no-match":
+		return map[bool]string{true: "reset", false: "not reset"}[apiutil.ResetOnNoMatch(s.err, s.mapper)], nil
+	case "health", "generation", "groups", "status", "failures", "metrics", "watching", "tried", "log":
+		return s.observe(name, args), nil
+	case "requests", "asked", "atmost", "atleast", "forget":
+		return s.requests(name, args)
+	case "begin", "ended", "wait", "waits", "run", "lingers", "cancel", "runs", "busy", "subscribe", "unsubscribe", "changes":
+		return s.background(name, args)
+	case "crd", "apiservice", "watches":
+		for of, path := range map[string]string{"crd": crdsPath, "apiservice": apiServicesPath} {
+			if name == of || name == "watches" {
+				s.watched.lists[path].happen(args[0], args[1:])
+			}
+		}
+	case "fleet", "for", "use-of", "engage", "leave", "expel", "mapper", "keys", "running", "start-fleet", "stop-fleet":
+		return s.inFleet(name, args)
+	case "cache", "deferred", "poll", "reads", "fresh", "invalidate", "reset-deferred":
+		return s.discover(name, args)
+	default:
+		return "", s.upset(name, args)
+	}
+	return "", nil
+}
+
+// call returns what a command asks, which many may do at once: what it prints, and its error. It
+// returns nil for other commands.
+func (s *storyStage) call(name string, args []string) func(ctx context.Context) (string, error) {
+	yes := map[bool]string{true: "yes", false: "no"}
+	switch name {
+	case "lookup":
+		return func(ctx context.Context) (string, error) {
+			told, err := lookup(ctx, s.mapper, args[0], groupOf(args[1]), args[2], args[3:]...)
+			if s.traced {
+				return answered(told, err), err
+			}
+			return answerWord(told, err), err
+		}
+	case "refresh":
+		return func(ctx context.Context) (string, error) {
+			return errorWord(s.mapper.Refresh(ctx, args...)), nil
+		}
+	case "is-served":
+		return func(ctx context.Context) (string, error) {
+			is, err := s.mapper.IsServed(ctx, kindOf(args[0]))
+			if err != nil && !is && !meta.IsNoMatchError(err) {
+				return "failed", err
+			}
+			return yes[is], err
+		}
+	case "served":
+		return func(ctx context.Context) (string, error) {
+			all, err := s.mapper.Served(ctx, args...)
+			told := cmp.Or(textOfAll(all.Kinds, func(k apiutil.ServedKind) string { return mappingText(&k.Mapping) }), "none")
+			if err != nil {
+				told += "; failed"
+			}
+			return told, err
+		}
+	case "confirm":
+		return func(ctx context.Context) (string, error) {
+			now, err := follow.Of(s.mapper, false).Confirm(ctx, kindOf(args[0]), false)
+			if err != nil {
+				return answered("", err), err
+			}
+			return string(now.Scope.Name()), nil
+		}
+	case "has", "list":
+		return func(context.Context) (string, error) { return s.inCache(name, args[0]), nil }
+	}
+	return nil
+}
+
+func errorWord(err error) string {
+	if err != nil {
+		return "failed"
+	}
+	return "fine"
+}
+
+// answerWord is answered without the text of an error.
+func answerWord(answer string, err error) string {
+	if err != nil && !meta.IsNoMatchError(err) {
+		return "failed"
+	}
+	return answered(answer, err)
+}
 
 // kindOf reads GROUP/VERSION/KIND.
 func kindOf(text string) schema.GroupVersionKind {
 	parts := strings.Split(text, "/")
 	return schema.GroupVersionKind{Group: parts[0], Version: parts[1], Kind: parts[2]}
+}
+
+func groupOf(name string) string {
+	if name == "core" || name == "any" {
+		return ""
+	}
+	return name
 }
 
 // askAll looks a kind up in every form, and prints the answer that all have, or who has which.
@@ -38,12 +164,7 @@ func (s *storyStage) askAll(gvk schema.GroupVersionKind) string {
 	by := map[string][]string{}
 	for _, form := range lookupForms(gvk) {
 		got, err := form.ask(context.Background(), s.mapper)
-		switch {
-		case meta.IsNoMatchError(err):
-			got = "no match"
-		case err != nil:
-			got = "failed"
-		case got == form.want:
+		if got = answerWord(got, err); got == form.want {
 			got = "served"
 		}
 		if by[got] == nil {
@@ -57,8 +178,130 @@ func (s *storyStage) askAll(gvk schema.GroupVersionKind) string {
 	return strings.Join(answers, "; ")
 }
 
+// observe does the commands about single parts of a mapper.
+func (s *storyStage) observe(command string, args []string) (told string) {
+	synctest.Wait()
+	switch command {
+	case "health":
+		return errorWord(s.mapper.Healthz(&http.Request{}))
+	case "generation":
+		before := s.generation
+		s.generation = s.mapper.Generation()
+		return map[bool]string{true: "same", false: "moved"}[s.generation == before]
+	case "groups":
+		return strconv.Itoa(s.mapper.Status().Groups)
+	case "status":
+		return statusText(s.mapper, s.began)
+	case "failures":
+		var names []string
+		failed := s.mapper.Status().FailedGroupVersions
+		for gv := range failed {
+			names = append(names, gv.String())
+		}
+		clear(failed) // it belongs to the caller
+		slices.Sort(names)
+		return cmp.Or(strings.Join(names, "; "), "none")
+	case "metrics":
+		told = strings.Join(s.metrics.take(), "; ")
+		if last := s.mapper.Status().LastSuccess; !s.metrics.last.Equal(last) {
+			s.t.Errorf("the last success was at %v, metrics are told %v", last, s.metrics.last)
+		}
+	case "watching":
+		open := s.mapper.Status().Watching
+		if s.metrics.watching != open {
+			s.t.Errorf("watching: %t, metrics are told %t", open, s.metrics.watching)
+		}
+		return fmt.Sprint(open)
+	case "tried":
+		n, bounds := 0, [2]int{}
+		for _, list := range s.watched.lists {
+			n += list.count("list") + list.count("watch")
+		}
+		for i, arg := range args {
+			bounds[i], _ = strconv.Atoi(arg)
+		}
+		if n < bounds[0] || n > bounds[1] {
+			return strconv.Itoa(n)
+		}
+		return "yes"
+	case "log":
+		lines := s.log.take("")
+		if !slices.Contains(args, "verbose") {
+			lines = withoutVerbose(lines)
+		}
+		if !slices.Contains(args, "all") {
+			lines = messages(lines)
+		}
+		return cmp.Or(strings.Join(lines, "; "), "none")
+	}
+	return told
+}
+
+// messages returns the messages of log lines, and the reasons.
+func messages(lines []string) (all []string) {
+	for _, line := range lines {
+		level, rest, _ := strings.Cut(line, ` "msg"=`)
+		message, _ := strconv.QuotedPrefix(rest)
+		_, reason, _ := strings.Cut(rest, ` "reason"=`)
+		reason, _ = strconv.QuotedPrefix(reason)
+		all = append(all, strings.TrimSpace(strings.TrimSpace(level)+" "+message+" "+reason))
+	}
+	return all
+}
+
+// requests tells of the requests since they were last shown or forgotten.
+func (s *storyStage) requests(command string, args []string) (told string, err error) {
+	synctest.Wait()
+	s.collect()
+	switch command {
+	case "requests":
+		told = cmp.Or(strings.Join(s.sent, "; "), "none")
+	case "asked":
+		told = cmp.Or(strings.Join(slices.Compact(slices.Sorted(slices.Values(s.sent))), "; "), "none")
+	case "atmost", "atleast":
+		n, err := strconv.Atoi(args[0])
+		if told = "yes"; len(s.sent) > n && command == "atmost" || len(s.sent) < n && command == "atleast" {
+			told = fmt.Sprintf("%d: %s", len(s.sent), strings.Join(s.sent, "; "))
+		}
+		return told, err
+	}
+	s.sent = nil
+	return told, nil
+}
+
+// begunCalls are calls of one sort that go on in the background.
+type begunCalls struct {
+	cancel  context.CancelFunc
+	n       int
+	answers chan string
+}
+
+func beginCalls(n int, call func(context.Context) string) *begunCalls {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &begunCalls{cancel, n, make(chan string, n)}
+	for range n {
+		go func() { c.answers <- call(ctx) }()
+	}
+	return c
+}
+
+// ended returns what the calls have answered, the same once; "waits" if not all have.
+func (c *begunCalls) ended() string {
+	synctest.Wait()
+	if len(c.answers) < c.n {
+		return "waits"
+	}
+	var all []string
+	for range c.n {
+		all = append(all, <-c.answers)
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), "; ")
+}
+
 // background does the commands for what goes on meanwhile. The first argument is a name.
-func (s *storyStage) background(command string, args []string) string {
+func (s *storyStage) background(command string, args []string) (told string, err error) {
+	name := args[0]
 	kinds := func() (all []schema.GroupVersionKind) {
 		for _, arg := range args[1:] {
 			all = append(all, kindOf(arg))
@@ -66,71 +309,54 @@ func (s *storyStage) background(command string, args []string) string {
 		return all
 	}
 	switch command {
+	case "begin":
+		call, n := s.call(args[2], args[3:]), 0
+		if n, err = strconv.Atoi(args[1]); call == nil {
+			return "", errors.New("it cannot be begun")
+		}
+		s.begun[name] = beginCalls(n, func(ctx context.Context) string {
+			start := time.Now()
+			told, _ := call(ctx)
+			return told + " after " + time.Since(start).String()
+		})
+	case "wait":
+		s.begun[name] = beginCalls(1, func(ctx context.Context) string { return errorWord(s.mapper.WaitForKinds(ctx, kinds()...)) })
+	case "ended", "waits":
+		return s.begun[name].ended(), nil
 	case "subscribe":
-		s.subscribers[args[0]] = subscribe(s.mapper)
+		s.subscribers[name] = subscribe(s.mapper)
 		synctest.Wait()
 	case "unsubscribe":
-		s.subscribers[args[0]].close(s.t)
-		delete(s.subscribers, args[0])
+		s.subscribers[name].close(s.t)
+		delete(s.subscribers, name)
 	case "changes":
-		lines := s.subscribers[args[0]].take(s.t)
+		lines := s.subscribers[name].take(s.t)
 		slices.SortStableFunc(lines, func(a, b string) int { return -strings.Compare(a[:3], b[:3]) })
-		return cmp.Or(strings.Join(lines, "; "), "none")
-	case "wait":
-		s.waits[args[0]] = waitFor(s.mapper, kinds())
-	case "waits":
-		synctest.Wait()
-		select {
-		case err := <-s.waits[args[0]].done:
-			return errorWord(err)
-		default:
-			return "waits"
-		}
+		return cmp.Or(strings.Join(lines, "; "), "none"), nil
 	case "run":
-		s.controllers[args[0]] = runController(s.t, s.mapper, kinds())
-	case "lingers":
-		d, _ := time.ParseDuration(args[1])
-		s.controllers[args[0]].lingers.Store(int64(d))
-	case "cancel":
-		c := s.controllers[args[0]]
-		delete(s.controllers, args[0])
-		c.cancel()
-		return errorWord(<-c.returned)
-	case "busy":
-		d, _ := time.ParseDuration(args[1])
-		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
-			s.mapper.ResetGroup(args[0])
-			_ = miss(s.mapper, args[0], "v1")
-		}
+		s.controllers[name] = runController(s.t, s.mapper, kinds())
 	case "runs":
 		synctest.Wait()
-		c := s.controllers[args[0]]
-		return fmt.Sprintf("begun %d, ended %d", c.begun.Load(), c.ended.Load())
-	case "log":
-		synctest.Wait()
-		lines := s.log.take("")
-		if len(args) == 0 || args[0] != "verbose" {
-			lines = withoutVerbose(lines)
+		c := s.controllers[name]
+		return fmt.Sprintf("begun %d, ended %d", c.begun.Load(), c.ended.Load()), nil
+	case "lingers":
+		d, err := time.ParseDuration(args[1])
+		s.controllers[name].lingers.Store(int64(d))
+		return "", err
+	case "cancel":
+		c := s.controllers[name]
+		delete(s.controllers, name)
+		c.cancel()
+		return errorWord(<-c.returned), nil
+	case "busy":
+		d, err := time.ParseDuration(args[1])
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
+			s.mapper.ResetGroup(name)
+			_ = miss(s.mapper, name, "v1")
 		}
-		if len(args) == 0 || args[0] != "all" {
-			lines = messages(lines)
-		}
-		return cmp.Or(strings.Join(lines, "; "), "none")
+		return "", err
 	}
-	return ""
-}
-
-// A waiting is a call of WaitForKinds under way.
-type waiting struct {
-	cancel context.CancelFunc
-	done   chan error
-}
-
-func waitFor(m *apiutil.DynamicRESTMapper, gvks []schema.GroupVersionKind) waiting {
-	ctx, cancel := context.WithCancel(context.Background())
-	w := waiting{cancel, make(chan error, 1)}
-	go func() { w.done <- m.WaitForKinds(ctx, gvks...) }()
-	return w
+	return "", err
 }
 
 // A controller is what RunWhileServed runs.
@@ -160,171 +386,108 @@ func runController(t *testing.T, m *apiutil.DynamicRESTMapper, gvks []schema.Gro
 	return c
 }
 
-// messages returns the messages of log lines, and the reasons.
-func messages(lines []string) (all []string) {
-	for _, line := range lines {
-		level, rest, _ := strings.Cut(line, ` "msg"=`)
-		message, _ := strconv.QuotedPrefix(rest)
-		_, reason, _ := strings.Cut(rest, ` "reason"=`)
-		reason, _ = strconv.QuotedPrefix(reason)
-		all = append(all, strings.TrimSpace(strings.TrimSpace(level)+" "+message+" "+reason))
+// upset changes what the server serves, or how.
+func (s *storyStage) upset(name string, args []string) error {
+	switch name {
+	case "serve":
+		s.server.PutVersion(groupOf(args[0]), fakeVersion(args[1], strings.Split(args[2], ",")...))
+	case "remove":
+		if len(args) == 1 {
+			s.server.Remove(groupOf(args[0]))
+		}
+		for _, version := range args[1:] {
+			s.server.RemoveVersion(groupOf(args[0]), version)
+		}
+	case "prefer", "stale", "recover", "verbs":
+		s.changeVersion(name, groupOf(args[0]), args[1], args[2:])
+	case "lag":
+		lag, err := time.ParseDuration(args[1])
+		s.server.SetLag(map[string]fakeapi.Part{"document": fakeapi.PartDocument, "lists": fakeapi.PartLists}[args[0]], lag)
+		return err
+	case "freeze":
+		before := fakeapi.New(s.server.Groups()...)
+		before.SetForms(s.forms)
+		s.server.SetFault(fakeapi.At(args[0]), fakeapi.Func("behind", before.Client().Transport.RoundTrip))
+	case "heal":
+		s.server.ClearFaults()
+	case "fail":
+		fault, ok := storyFaults()[args[0]]
+		if !ok {
+			return errors.New("no such fault")
+		}
+		s.server.SetFault(faultPlace(args[1]), fault)
+	case "ids":
+		forms := s.forms
+		forms.AuditIDs = map[string]fakeapi.AuditIDs{
+			"all": fakeapi.AuditAll, "successes": fakeapi.AuditSuccesses, "none": fakeapi.AuditNone, "twice": fakeapi.AuditTwice,
+		}[args[0]]
+		s.server.SetForms(forms)
+	case "speak":
+		forms := map[string]fakeapi.Forms{
+			"protobuf": fakeapi.Aggregated(), "JSON": {V2: true, ETag: true}, "protobuf-without-ETag": {V2: true, Protobuf: true},
+			"JSON-without-ETag": {V2: true}, "v2beta1": fakeapi.V2Beta1Only(),
+		}[args[0]]
+		forms.StatusNotFound = s.forms.StatusNotFound
+		s.server.SetForms(forms)
+	case "latency":
+		latency, err := time.ParseDuration(args[0])
+		s.server.SetLatency(latency)
+		return err
+	case "boot":
+		s.ready = s.server.Boot(fakeapi.Booting{Unknown: args[1:], Answering: args[0] == "answering", Absent: args[0] == "absent"})
+	case "ready":
+		if len(args) == 0 {
+			s.ready()
+			return nil
+		}
+		d, err := time.ParseDuration(args[0])
+		time.AfterFunc(d, s.ready)
+		return err
+	default:
+		return errors.New("no such command")
 	}
-	return all
+	return nil
 }
 
-// observe does the commands about single parts of a mapper.
-func (s *storyStage) observe(command string, args []string) (told string, err error) {
-	switch command {
-	case "status":
-		return statusText(s.mapper, s.began), nil
-	case "failures":
-		synctest.Wait()
-		failed := s.mapper.Status().FailedGroupVersions
-		told = textOfAll(slices.SortedFunc(maps.Keys(failed), func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) }), schema.GroupVersion.String)
-		clear(failed) // it belongs to the caller
-		return cmp.Or(told, "none"), nil
-	case "requests", "asked", "atmost", "atleast", "forget":
-		return s.requests(command, args)
-	case "metrics":
-		told = strings.Join(s.metrics.take(), "; ")
-		if last := s.mapper.Status().LastSuccess; !s.metrics.last.Equal(last) {
-			s.t.Errorf("the last success was at %v, metrics are told %v", last, s.metrics.last)
-		}
-		return told, nil
-	case "watching":
-		synctest.Wait()
-		open := s.mapper.Status().Watching
-		if s.metrics.watching != open {
-			s.t.Errorf("watching: %t, metrics are told %t", open, s.metrics.watching)
-		}
-		return fmt.Sprint(open), nil
-	case "confirm":
-		return s.confirm(kindOf(args[0]))
-	case "crd", "apiservice", "watches":
-		for name, path := range map[string]string{"crd": crdsPath, "apiservice": apiServicesPath} {
-			if command == name || command == "watches" {
-				s.watched.lists[path].happen(args[0], args[1:])
-			}
-		}
-	case "tried":
-		n, bounds := 0, [2]int{}
-		for _, list := range s.watched.lists {
-			n += list.count("list") + list.count("watch")
-		}
-		for i, arg := range args {
-			bounds[i], _ = strconv.Atoi(arg)
-		}
-		if n < bounds[0] || n > bounds[1] {
-			return strconv.Itoa(n), nil
-		}
-		return "yes", nil
+func storyFaults() map[string]fakeapi.Fault {
+	return map[string]fakeapi.Fault{
+		"503": fakeapi.Status(503, 0), "403": fakeapi.Status(403, 0), "hang": fakeapi.Timeout(), "refuse": fakeapi.Refused(),
+		"login": fakeapi.LoginPage(), "drip": fakeapi.SlowDrip(time.Second), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0),
+		"cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
+		"empty": fakeapi.EmptyGroupList(), "503-once": fakeapi.Times(1, fakeapi.Status(503, 0)), "refuse-once": fakeapi.Times(1, fakeapi.Refused()),
+		"404-once": fakeapi.Times(1, fakeapi.NotFound()), "no-route": fakeapi.LostRoute(), "no-service": fakeapi.LostService("tenant"),
 	}
-	return "", err
 }
 
-// requests tells of the requests since they were last shown or forgotten.
-func (s *storyStage) requests(command string, args []string) (told string, err error) {
-	synctest.Wait()
-	s.collect()
-	switch command {
-	case "requests":
-		told = cmp.Or(strings.Join(s.sent, "; "), "none")
-	case "asked":
-		told = cmp.Or(strings.Join(slices.Compact(slices.Sorted(slices.Values(s.sent))), "; "), "none")
-	case "atmost", "atleast":
-		n, err := strconv.Atoi(args[0])
-		if told = "yes"; len(s.sent) > n && command == "atmost" || len(s.sent) < n && command == "atleast" {
-			told = fmt.Sprintf("%d: %s", len(s.sent), strings.Join(s.sent, "; "))
-		}
-		return told, err
-	}
-	s.sent = nil
-	return told, nil
-}
-
-// confirm confirms the mapping of a kind, and prints the scope.
-func (s *storyStage) confirm(gvk schema.GroupVersionKind) (told string, err error) {
-	now, err := follow.Of(s.mapper, false).Confirm(context.Background(), gvk, false)
-	synctest.Wait()
-	if s.collect() > 0 {
-		told = " (asked)"
-	}
+// faultPlace is all requests, those of the document, of a group, or of a path.
+func faultPlace(place string) func(*http.Request) bool {
 	switch {
-	case meta.IsNoMatchError(err):
-		return "no match" + told, nil
-	case err != nil:
-		return "unconfirmed" + told, nil
+	case place == "all":
+		return fakeapi.All()
+	case place == "document":
+		return fakeapi.At("/apis")
+	case strings.HasPrefix(place, "/"):
+		return fakeapi.At(place)
 	}
-	return string(now.Scope.Name()) + told, nil
+	return fakeapi.InGroup(place)
 }
 
-// A fleetStage is a fleet in a story, with its mappers and engagements by name.
-type fleetStage struct {
-	*fleetTest
-	mappers map[string]*apiutil.DynamicRESTMapper
-	leave   map[string]func()
-	stop    func() error
-}
-
-// inFleet does the commands about fleets. The key "" is written as "-".
-func (s *storyStage) inFleet(command string, args []string) (told string, err error) {
-	f, key := s.fleet, ""
-	if len(args) > 0 {
-		key = strings.Trim(args[0], "-")
+// changeVersion changes a version that is served, or its place.
+func (s *storyStage) changeVersion(how, group, version string, args []string) {
+	groups := s.server.Groups()
+	g := groups[slices.IndexFunc(groups, func(g fakeapi.Group) bool { return g.Name == group })]
+	g.Versions = slices.Clone(g.Versions)
+	i := slices.IndexFunc(g.Versions, func(v fakeapi.Version) bool { return v.Name == version })
+	v := &g.Versions[i]
+	switch how {
+	case "prefer":
+		first := *v
+		g.Versions = slices.Insert(slices.Delete(g.Versions, i, i+1), 0, first)
+	case "verbs":
+		v.Resources = slices.Clone(v.Resources)
+		v.Resources[slices.IndexFunc(v.Resources, func(r fakeapi.Resource) bool { return r.Kind == args[0] })].Verbs = args[1:]
+	default:
+		v.Stale = how == "stale"
 	}
-	switch command {
-	case "fleet":
-		s.fleet = &fleetStage{&fleetTest{apiutil.NewFleet(s.options), s.server}, map[string]*apiutil.DynamicRESTMapper{}, map[string]func(){}, nil}
-		for _, arg := range args {
-			switch name, value, _ := strings.Cut(arg, "="); name {
-			case "IdleTimeout":
-				s.fleet.IdleTimeout, err = time.ParseDuration(value)
-			case "MaxMappers":
-				s.fleet.MaxMappers, err = strconv.Atoi(value)
-			}
-		}
-	case "for":
-		m := forKey(s.t, f.Fleet, key, f.server)
-		known := m == f.mappers[key]
-		f.mappers[key] = m
-		return map[bool]string{true: "known", false: "new"}[known], nil
-	case "use-of":
-		_, err = f.mappers[key].RESTMapping(fooKind.GroupKind(), fooKind.Version)
-	case "engage":
-		m := f.mappers[args[2]]
-		if m == nil {
-			m = f.new(s.t)
-			f.mappers[args[2]] = m
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		f.leave[args[0]] = cancel
-		if f.Engage(ctx, strings.Trim(args[1], "-"), m) != nil {
-			return "failed", nil
-		}
-	case "leave":
-		f.leave[args[0]]()
-	case "expel":
-		f.Remove(key)
-	case "mapper":
-		m, _ := f.For(key, nil, nil)
-		for name, known := range f.mappers {
-			if known == m {
-				return name, nil
-			}
-		}
-	case "keys", "running":
-		told = strings.Join(slices.Sorted(maps.Keys(f.Status())), ", ")
-		if told = cmp.Or(told, map[bool]string{true: "none", false: "-"}[len(f.Status()) == 0]); command == "running" {
-			told += fmt.Sprintf("; %d running", f.refreshes()/10)
-		}
-	case "start-fleet":
-		ctx, cancel := context.WithCancel(context.Background())
-		returned := make(chan error)
-		go func() { returned <- f.Start(ctx) }()
-		f.stop = func() error { cancel(); return <-returned }
-	case "stop-fleet":
-		err = f.stop()
-	}
-	synctest.Wait()
-	return told, err
+	s.server.Put(g)
 }
