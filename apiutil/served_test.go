@@ -8,16 +8,91 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
+
+// What Served returns belongs to the caller, and its error says which version could not be read.
+func TestServed(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		readAll(t, m)
+		server.SetFault(fakeapi.At("/apis/other.example.com/v1"), fakeapi.Status(503, 0))
+		_ = m.Refresh(t.Context(), otherKind.Group)
+		for range 2 {
+			all, err := m.Served(t.Context(), "Node", "foo")
+			if len(all.Kinds) != 2 || all.Generation != m.Generation() || !slices.Contains(all.Kinds[0].Verbs, "watch") {
+				t.Fatalf("%+v; want Node, which can be watched, and Foo, of generation %d", all, m.Generation())
+			}
+			all.Kinds[0].Verbs[0], all.Kinds[0].Verbs[7] = "mine", "mine"
+			var failed *apiutil.ErrResourceDiscoveryFailed
+			if !errors.As(err, &failed) || (*failed)[otherKind.GroupVersion()] == nil {
+				t.Errorf("error %v; want the version that fails", err)
+			}
+		}
+	})
+}
+
+// A NoMatch says what upstream's says. Beside it, the mapper knows where the kind is served.
+func TestNoMatchHint(t *testing.T) {
+	const hint = "Foo: example.com/v1, other.example.com/v2, example.org/v1"
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		log, logger := newTestLog()
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
+		for _, gv := range []schema.GroupVersion{{Group: "other.example.com", Version: "v2"}, {Group: "example.org", Version: "v1"}} {
+			serve(server, gv.WithKind("Foo"))
+		}
+		readAll(t, m)
+		absent := schema.GroupVersionKind{Group: "example.com", Version: "v3", Kind: "Foo"}
+		if err, want := lookUp(m, absent), `no matches for kind "Foo" in version "example.com/v3"`; err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+		var ofResource error
+		for range 3 {
+			_, ofResource = m.KindFor(absent.GroupVersion().WithResource("foos"))
+			_ = lookUp(m, absent)
+		}
+		for want, errs := range map[string][]error{
+			hint: {fmt.Errorf("wrapped: %w", lookUp(m, absent)), ofResource},
+			"":   {nil, errors.New("other"), lookUp(m, newKind)},
+		} {
+			for _, err := range errs {
+				if got := m.NoMatchHint(err); got != want {
+					t.Errorf("hint of %v: %q, want %q", err, got, want)
+				}
+			}
+		}
+		time.Sleep(time.Second)
+		lines := log.containing("looked up a kind where it is not served")
+		if len(lines) != 2 || !strings.HasPrefix(lines[0], "V1 ") || !strings.Contains(lines[0], hint) {
+			t.Errorf("logged %q, want one line at level 1 for each error", lines)
+		}
+		if lines := log.containing("looked up what is not served"); len(lines) < 9 || !strings.Contains(lines[0], hint) {
+			t.Errorf("logged %q, want a line with the hint for each lookup", lines)
+		}
+		page, handler := httptest.NewRecorder(), m.DebugHandler()
+		handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/", nil)) // which notes misses from now on
+		_ = lookUp(m, absent)
+		time.Sleep(time.Second)
+		handler.ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/", nil))
+		if !strings.Contains(page.Body.String(), hint) {
+			t.Errorf("the debug page has no hint:\n%s", page.Body)
+		}
+	})
+}
 
 // The error names the kinds that are missing, and what failed, if something did. The end of
 // the context is TestCallsEndWithTheirContext.
@@ -31,12 +106,13 @@ func TestWaitForKindsSaysWhatIsMissing(t *testing.T) {
 				server.SetFault(fakeapi.At(path), fakeapi.Status(503, 0))
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			err := m.WaitForKinds(ctx, otherKind, lateKind.GroupVersion().WithKind("Absent"))
+			text := fmt.Sprint(m.WaitForKinds(ctx, otherKind, lateKind.GroupVersion().WithKind("Absent")))
 			cancel()
-			if err == nil || !strings.Contains(err.Error(), "Absent") || strings.Contains(err.Error(), otherKind.Kind) {
-				t.Errorf("%v; want the kind that is missing, and no other", err)
-			} else if strings.Contains(err.Error(), path) != failing || strings.Contains(err.Error(), "503") != failing {
-				t.Errorf("%v; want what has failed: %t", err, failing)
+			if !strings.Contains(text, "Absent") || strings.Contains(text, otherKind.Kind) {
+				t.Errorf("%s; want the kind that is missing, and no other", text)
+			}
+			if strings.Contains(text, path) != failing || strings.Contains(text, "503") != failing {
+				t.Errorf("%s; want what has failed: %t", text, failing)
 			}
 		}
 	})
@@ -44,6 +120,36 @@ func TestWaitForKindsSaysWhatIsMissing(t *testing.T) {
 
 // On its own the mapper asks every 30 seconds, or a tenth more.
 const noticed = 34 * time.Second
+
+// A kind that comes is found within that time, also if another wait, which has asked for both, has
+// ended just before.
+func TestWaitWhoseReaderLeaves(t *testing.T) {
+	kindA, kindB := newKind.GroupVersion().WithKind("A"), newKind.GroupVersion().WithKind("B")
+	for i := range 20 {
+		inBubble(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+			wait := func(gvk schema.GroupVersionKind) *begunCalls {
+				return beginCalls(1, func(ctx context.Context) string { return errorWord(m.WaitForKinds(ctx, gvk)) })
+			}
+			stays := wait(kindA)
+			time.Sleep(time.Duration(i+1) * 1400 * time.Millisecond)
+			leaves := wait(kindB)
+			time.Sleep(5 * time.Minute)
+			server.TakeRequests()
+			for len(server.Requests()) == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			leaves.cancel()
+			serve(server, kindA)
+			time.Sleep(noticed)
+			if got := stays.ended(); got != "fine" {
+				t.Errorf("%v after the kind has come, and another wait has ended: the wait for it is %q, want it to be fine", noticed, got)
+				stays.cancel()
+			}
+		})
+	}
+}
 
 func TestRunWhileServedReturns(t *testing.T) {
 	failure := errors.New("failing")
@@ -137,4 +243,154 @@ func TestRunWhileServedLogsSilentEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A subscriber keeps what it is sent.
+type subscriber struct {
+	changes <-chan []apiutil.APIChange
+	cancel  context.CancelFunc
+	kinds   map[schema.GroupVersionKind]string // the mappings of what is served, as text
+}
+
+func subscribe(m *apiutil.DynamicRESTMapper) *subscriber {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &subscriber{changes: m.Subscribe(ctx), cancel: cancel, kinds: map[schema.GroupVersionKind]string{}}
+}
+
+// take returns what has been sent by now as text, a line each; nil if nothing has been.
+func (s *subscriber) take(t *testing.T) []string {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case batch, open := <-s.changes:
+		if !open {
+			t.Error("the channel is closed")
+		}
+		return s.apply(t, batch)
+	default:
+		return nil
+	}
+}
+
+// apply takes over a batch, which must be a difference to what was sent before.
+func (s *subscriber) apply(t *testing.T, batch []apiutil.APIChange) []string {
+	t.Helper()
+	if len(batch) == 0 {
+		t.Error("an empty batch")
+	}
+	var lines []string
+	removing := true
+	for _, change := range batch {
+		gvk, text := change.Mapping.GroupVersionKind, mappingText(&change.Mapping)
+		before, known := s.kinds[gvk]
+		switch change.Type {
+		case apiutil.APIAdded, apiutil.APIChanged:
+			if removing = false; known != (change.Type == apiutil.APIChanged) {
+				t.Errorf("%s of %s, which was %q", change.Type, gvk, before)
+			}
+			s.kinds[gvk] = text
+		case apiutil.APIRemoved:
+			if !known || !removing || text != before {
+				t.Errorf("removal of %q, which was %q; or after an addition", text, before)
+			}
+			delete(s.kinds, gvk)
+		default:
+			t.Errorf("a change of type %q", change.Type)
+		}
+		if verbs := strings.Join(change.Verbs, " "); verbs != "create delete deletecollection get list patch update watch" {
+			text += ", to " + verbs
+		}
+		lines = append(lines, fmt.Sprintf("%s %s", change.Type, text))
+	}
+	return lines
+}
+
+// close ends the subscription and waits until the channel is closed.
+func (s *subscriber) close(t *testing.T) {
+	t.Helper()
+	s.cancel()
+	synctest.Wait()
+	select {
+	case batch, open := <-s.changes:
+		if open {
+			t.Errorf("%v was sent after the end", batch)
+		}
+	default:
+		t.Error("the channel is still open")
+	}
+}
+
+// The channel is closed when the context ends, whatever goes on.
+func TestSubscriptionEndsWithItsContext(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		pending := subscribe(m) // is never received from
+		synctest.Wait()
+		pending.cancel()
+		synctest.Wait()
+		for range pending.changes {
+			t.Error("sent after the end")
+		}
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		for range m.Subscribe(ended) {
+			t.Error("sent after the end")
+		}
+		server.SetLatency(time.Second)
+		reading := subscribe(m)
+		synctest.Wait()
+		reading.close(t)
+		time.Sleep(time.Minute)
+	})
+}
+
+// What is sent belongs to the receiver, verbs included.
+func TestSubscribersShareNothing(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		spoiler, other := subscribe(m), subscribe(m)
+		spoiled := <-spoiler.changes
+		want := fmt.Sprint(spoiled)
+		for i := range spoiled {
+			for j := range spoiled[i].Verbs {
+				spoiled[i].Verbs[j] = "spoiled"
+			}
+			spoiled[i] = apiutil.APIChange{}
+		}
+		if got := fmt.Sprint(<-other.changes); got != want {
+			t.Errorf("at first: %s; want %s", got, want)
+		}
+		spoiler.close(t)
+		other.close(t)
+	})
+}
+
+// A subscriber costs little while the server says the same, however many reads say so, and
+// whether the subscriber has taken what there is or not.
+func TestSubscriberCostsLittleWhileNothingChanges(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := fakeapi.New(fakeapi.Typical(100, 1, 50)...)
+		server.SetForms(fakeapi.Legacy())
+		server.SetLatency(time.Millisecond)
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
+		s := subscribe(m)
+		time.Sleep(time.Minute)
+		refresh := func() uint64 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if err := m.Refresh(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			runtime.ReadMemStats(&after)
+			return after.TotalAlloc - before.TotalAlloc
+		}
+		unread := refresh()
+		s.take(t)
+		if read := refresh(); max(unread, read) > 64<<20 { // 5,000 kinds
+			t.Errorf("a refresh allocates %d bytes before the slice is taken, and %d after", unread, read)
+		}
+		s.cancel()
+		synctest.Wait()
+	})
 }
