@@ -55,7 +55,7 @@ func eachWarmMapper(t *testing.T, versions int, test func(t *testing.T, server *
 		inBubble(t, func(t *testing.T) {
 			server := fakeapi.New(fakeapi.Typical(20, versions, 2)...)
 			server.SetForms(forms)
-			m, _ := newWatchedMapper(t, server)
+			m, _ := newLoggedMapper(t, server)
 			if _, err := m.ResourceSingularizer("pods"); err != nil {
 				t.Fatal(err)
 			}
