@@ -45,6 +45,9 @@ func eachServer(t *testing.T, test func(t *testing.T, server *fakeapi.Server)) {
 	})
 }
 
+// mostPatient is for how long a lookup of something known waits for what hangs.
+const mostPatient = 3 * time.Second
+
 // latency is what a request takes where time is counted in requests.
 const latency = 20 * time.Millisecond
 

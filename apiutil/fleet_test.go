@@ -114,18 +114,17 @@ func forKey(t *testing.T, f *apiutil.Fleet, key string, server *fakeapi.Server) 
 // Many that are the first of a key at once share a mapper, and what it reads.
 func TestFleetForAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		f := newFleetTest()
-		f.server.SetLatency(time.Second) // so that all have asked before the first read ends
+		f, server := &apiutil.Fleet{MaxMappers: 10}, newServer(fakeapi.Aggregated()) // a literal works, too
+		server.SetLatency(time.Second)                                               // so that all have asked before the first read ends
 		found := make([]*apiutil.DynamicRESTMapper, 50)
-		allAtOnce(len(found), func(i int) { found[i] = forKey(t, f.Fleet, "a", f.server) })
-		if len(slices.Compact(found)) != 1 {
-			t.Error("two mappers for one key")
+		allAtOnce(len(found), func(i int) { found[i] = forKey(t, f, "a", server) })
+		if n := len(slices.Compact(found)); n != 1 {
+			t.Errorf("%d mappers for one key", n)
 		}
 		// Those that came while the first was reading may read once more.
-		if n := len(f.server.TakeRequests()); n > 4 {
-			t.Errorf("%d requests", n)
+		if requests := server.TakeRequests(); len(requests) > 4 {
+			t.Errorf("50 clients of one key: want the document, which takes two requests, read twice at most, and nothing else:\n%s", textOfLines(requests))
 		}
-		f.Remove("a")
 	})
 }
 
@@ -172,29 +171,6 @@ func TestFleetKeyOfAnotherConfig(t *testing.T) {
 		wantServed(t, forConfig("second", hostile), newKind)
 		wantAbsent(t, first, newKind)
 		wantAsked("Bearer first at first", "Bearer second at second")
-	})
-}
-
-// An error does not say which cluster it is of: all are reset, and the log names each.
-func TestFleetResetOnNoMatch(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		log, logger := newTestLog()
-		f, server := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{Logger: logger}), newServer(fakeapi.Aggregated())
-		for _, key := range []string{"a", "b"} {
-			forKey(t, f, key, server)
-		}
-		if f.ResetOnNoMatch(nil) || f.ResetOnNoMatch(context.Canceled) {
-			t.Error("reset for an error that says nothing of discovery")
-		}
-		if !f.ResetOnNoMatch(fmt.Errorf("reconcile: %w", &meta.NoKindMatchError{GroupKind: newKind.GroupKind()})) {
-			t.Error("not reset")
-		}
-		server.TakeRequests()
-		for _, key := range []string{"a", "b"} {
-			forKey(t, f, key, server)
-			wantRequests(t, server, "the lookup after the reset", "/api 304", "/apis 304")
-			wantLine(t, log.containing(`because discovery is stale" "cluster"="`+key+`"`), "the RESTMapper is reset")
-		}
 	})
 }
 
@@ -338,23 +314,6 @@ func TestFleetHealth(t *testing.T) {
 		if err := f.Healthz(nil); err != nil || newFleetTest().Healthz(nil) != nil {
 			t.Errorf("one has recovered, or there is none: %v", err)
 		}
-	})
-}
-
-// Log lines of a mapper name its cluster, and not one that it was for and that has gone.
-func TestFleetLog(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		log, logger := newTestLog()
-		fleet := apiutil.NewFleet(apiutil.DynamicRESTMapperOptions{RefreshInterval: time.Minute, WatchAPIs: true, Logger: logger})
-		f := &fleetTest{fleet, newServer(fakeapi.Aggregated())}
-		m := f.new(t)
-		defer f.join(t, "a", m)()
-		wantLine(t, log.containing("customresourcedefinitions"), "cannot watch for API changes", `"cluster"="a"`)
-		f.join(t, "b", m)()
-		f.server.SetFault(fakeapi.All(), fakeapi.Refused())
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		wantLine(t, log.containing("API discovery fails"), `"cluster"="a"`)
 	})
 }
 
@@ -521,6 +480,8 @@ func (s *storyStage) inFleet(command string, args []string) (told string, err er
 		f.stop = func() error { cancel(); return <-returned }
 	case "stop-fleet":
 		err = f.stop()
+	case "fleet-reset-on-no-match":
+		told = map[bool]string{true: "reset", false: "not reset"}[f.ResetOnNoMatch(s.err)]
 	}
 	synctest.Wait()
 	return told, err

@@ -90,28 +90,6 @@ func typicalAs(kind string) schema.GroupVersionKind {
 	return typical.GroupVersion().WithKind(kind)
 }
 
-func TestHitsDoNotWait(t *testing.T) {
-	eachWarmMapper(t, 1, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-		var misses sync.WaitGroup
-		for range 10 {
-			misses.Go(func() { _ = miss(m, typical.Group) })
-		}
-		synctest.Wait() // until they have nothing to do but wait for the server
-		took := allAtOnce(100, func(int) {
-			for _, form := range lookupForms(typical) {
-				form.wantAnswer(t, m, "during a slow discovery")
-			}
-		})
-		if took != 0 {
-			t.Errorf("hits took %v, want no time: they wait for no request", took)
-		}
-		if requests := server.TakeRequests(); len(requests) > 2 {
-			t.Errorf("while 10 misses of one kind wait for their read, hits send requests:\n%s", textOfLines(requests))
-		}
-		misses.Wait()
-	})
-}
-
 // The requests of one lookup that names a group follow each other. Those of one that
 // searches all groups go side by side if each group has to be read.
 func TestRequestsOfOneLookup(t *testing.T) {
@@ -247,64 +225,11 @@ func TestLookupInManyGroupsHoldsLittle(t *testing.T) {
 	})
 }
 
-// hangingGroups are custom groups that do not answer.
-var hangingGroups = []string{typicalGroup(10), typicalGroup(11), typicalGroup(12)}
-
-// F9: a miss in one group does not wait for others that hang, however often they
-// are asked for. Nor does the first lookup of a known kind after a Reset.
-func TestNobodyWaitsForHangingGroups(t *testing.T) {
-	askings := [][]string{nil, {"v1"}, {"v1", "v2", "v3"}} // the versions that are named
-	lookups := map[string]func(m *apiutil.DynamicRESTMapper) error{}
-	for _, versions := range askings {
-		for where, group := range map[string]string{"known": typical.Group, "absent": "nowhere.example.com", "core": ""} {
-			lookups[fmt.Sprintf("miss of %q in %s", versions, where)] = func(m *apiutil.DynamicRESTMapper) error { return miss(m, group, versions...) }
-		}
-	}
-	for _, gvk := range []schema.GroupVersionKind{{Version: "v1", Kind: "Pod"}, {Group: typical.Group, Version: "v3", Kind: typical.Kind}} {
-		lookups[gvk.Kind+" after a Reset"] = func(m *apiutil.DynamicRESTMapper) error { m.Reset(); return lookUp(m, gvk) }
-	}
-	timed := func(t *testing.T, m *apiutil.DynamicRESTMapper, what string) time.Duration {
-		start := time.Now()
-		if err := lookups[what](m); err != nil && !meta.IsNoMatchError(err) {
-			t.Error(err)
-		}
-		return time.Since(start)
-	}
-	for _, asked := range askings {
-		for what := range lookups {
-			t.Run(fmt.Sprintf("%q/%s", asked, what), func(t *testing.T) {
-				eachWarmMapper(t, 3, func(t *testing.T, server *fakeapi.Server, m *apiutil.DynamicRESTMapper) {
-					undisturbed := timed(t, m, what)
-					server.SetFault(fakeapi.InGroup(hangingGroups...), fakeapi.Timeout())
-					ctx, cancel := context.WithCancel(context.Background())
-					var others sync.WaitGroup
-					for n := range 9 {
-						others.Go(func() {
-							for ctx.Err() == nil {
-								_, _ = m.RESTMappingWithContext(ctx, schema.GroupKind{Group: hangingGroups[n%3], Kind: fmt.Sprint("Absent", n)}, asked...)
-							}
-						})
-					}
-					time.Sleep(5 * time.Second) // until they do nothing but hang
-					for n := range 3 {
-						if took := timed(t, m, what); took > undisturbed*3/2 {
-							t.Errorf("try %d took %v, and %v undisturbed", n, took, undisturbed)
-						}
-						time.Sleep(13 * time.Second)
-					}
-					cancel()
-					others.Wait()
-				})
-			})
-		}
-	}
-}
-
 // What is called with a context returns when that ends, with its cause and without NoMatch,
 // whatever the cause is.
 // The reads go on, and their results stay. A thousand calls leave nothing behind.
 func TestCallsEndWithTheirContext(t *testing.T) {
-	hanging := schema.GroupVersionKind{Group: hangingGroups[0], Version: "v1", Kind: "Absent"}
+	hanging := schema.GroupVersionKind{Group: typicalGroup(10), Version: "v1", Kind: "Absent"}
 	known := schema.GroupVersionKind{Group: hanging.Group, Version: "v1", Kind: "Known"}
 	lookup := func(versions ...string) func(context.Context, *apiutil.DynamicRESTMapper) error {
 		return func(ctx context.Context, m *apiutil.DynamicRESTMapper) error {
@@ -370,6 +295,3 @@ func TestCallsEndWithTheirContext(t *testing.T) {
 		wantRequests(t, server, "after the read of a lookup that has left")
 	})
 }
-
-// mostPatient is for how long a lookup of something known waits for what hangs.
-const mostPatient = 3 * time.Second

@@ -213,7 +213,7 @@ func newMapper(t *testing.T, server *fakeapi.Server, opts apiutil.DynamicRESTMap
 }
 
 // fakeGroup and fakeVersion describe what a fake server serves. A kind is
-// namespaced unless it ends in ":cluster".
+// namespaced unless it ends in ":cluster". "Foo~fo" has a short name.
 func fakeGroup(name string, versions ...fakeapi.Version) fakeapi.Group {
 	return fakeapi.Group{Name: name, Versions: versions}
 }
@@ -222,10 +222,13 @@ func fakeVersion(name string, kinds ...string) fakeapi.Version {
 	v := fakeapi.Version{Name: name}
 	for _, kind := range kinds {
 		kind, cluster := strings.CutSuffix(kind, ":cluster")
+		kind, short, _ := strings.Cut(kind, "~")
 		singular := strings.ToLower(kind)
-		v.Resources = append(v.Resources, fakeapi.Resource{
-			Name: singular + "s", Singular: singular, Kind: kind, Namespaced: !cluster, Subresources: []string{"status"},
-		})
+		r := fakeapi.Resource{Name: singular + "s", Singular: singular, Kind: kind, Namespaced: !cluster, Subresources: []string{"status"}}
+		if short != "" {
+			r.ShortNames = []string{short}
+		}
+		v.Resources = append(v.Resources, r)
 	}
 	return v
 }

@@ -72,9 +72,9 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 				s.watched.lists[path].happen(args[0], args[1:])
 			}
 		}
-	case "fleet", "for", "use-of", "engage", "leave", "expel", "mapper", "keys", "running", "start-fleet", "stop-fleet":
+	case "fleet", "for", "use-of", "engage", "leave", "expel", "mapper", "keys", "running", "start-fleet", "stop-fleet", "fleet-reset-on-no-match":
 		return s.inFleet(name, args)
-	case "cache", "deferred", "poll", "reads", "fresh", "invalidate", "reset-deferred":
+	case "cache", "deferred", "short", "poll", "reads", "fresh", "invalidate", "reset-deferred":
 		return s.discover(name, args)
 	default:
 		return "", s.upset(name, args)
@@ -231,6 +231,9 @@ func (s *storyStage) observe(command string, args []string) (told string) {
 		}
 		if !slices.Contains(args, "all") {
 			lines = messages(lines)
+		}
+		if slices.Contains(args, "sorted") {
+			slices.Sort(lines)
 		}
 		return cmp.Or(strings.Join(lines, "; "), "none")
 	}

@@ -237,7 +237,7 @@ func (s *storyStage) do(words []string) (told string, sent []string) {
 		if !s.traced && s.alone && s.collect() > 0 {
 			beside = append(beside, "asked")
 		}
-	case "sleep", "ask", "running":
+	case "sleep", "running":
 		took = 0
 	}
 	if s.alone && took > 0 {
