@@ -46,7 +46,11 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 			s.mapper.ResetGroup(group)
 		}
 	case "miss":
-		missElsewhere(s.t, s.mapper)
+		for _, err := range []error{miss(s.mapper, "nowhere.example.com"), miss(s.mapper, otherKind.Group), missByResource(s.mapper, "")} {
+			if !meta.IsNoMatchError(err) {
+				s.t.Errorf("a lookup of what is nowhere: %v", err)
+			}
+		}
 	case "nothing":
 	case "sleep":
 		d, err := time.ParseDuration(args[0])
@@ -411,6 +415,20 @@ func (s *storyStage) upset(name string, args []string) error {
 		before := fakeapi.New(s.server.Groups()...)
 		before.SetForms(s.forms)
 		s.server.SetFault(fakeapi.At(args[0]), fakeapi.Func("behind", before.Client().Transport.RoundTrip))
+	case "replica": // which is behind for good
+		behind := fakeapi.New(s.server.Groups()...)
+		behind.SetForms(s.forms)
+		all := fakeapi.RoundRobin(s.server, behind)
+		documents := fakeapi.RoundRobin(s.server, s.server, behind, behind) // /api and /apis each
+		s.watched.next = fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
+			switch {
+			case args[0] == "all":
+				return all(req)
+			case req.URL.Path == "/api" || req.URL.Path == "/apis":
+				return documents(req)
+			}
+			return s.server
+		})
 	case "heal":
 		s.server.ClearFaults()
 	case "fail":
