@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,7 @@ func newWatchingFleetTest(watching bool) *fleetTest {
 }
 
 func (f *fleetTest) new(t *testing.T) *apiutil.DynamicRESTMapper {
+	t.Helper()
 	return f.through(t, f.server.Client().Transport)
 }
 
@@ -80,25 +82,6 @@ func (f *fleetTest) refreshes() int {
 		}
 	}
 	return n
-}
-
-// wantRunning fails the test unless n mappers refresh.
-func (f *fleetTest) wantRunning(t *testing.T, when string, n int) {
-	t.Helper()
-	if got := f.refreshes(); got/10 != n {
-		t.Errorf("%s: %d refreshes in ten minutes, want about %d", when, got, 10*n)
-	}
-}
-
-// wantMapper fails the test unless m is the mapper of the cluster; nil: there is none.
-func (f *fleetTest) wantMapper(t *testing.T, cluster string, m *apiutil.DynamicRESTMapper) {
-	t.Helper()
-	if got, err := f.For(cluster, nil, nil); got != m || (err == nil) != (m != nil) {
-		t.Errorf("For(%q) = %p, %v; want %p", cluster, got, err, m)
-	}
-	if _, ok := f.Status()[cluster]; ok != (m != nil) {
-		t.Errorf("Status has %q: %t", cluster, ok)
-	}
 }
 
 // forKey returns the mapper of a key, after a lookup of a served kind.
@@ -191,78 +174,14 @@ func TestFleetEngageErrors(t *testing.T) {
 				t.Errorf("%v; want %q", err, want)
 			}
 		}
-		f.wantMapper(t, "a", m)
+		if got, err := f.For("a", nil, nil); got != m || len(f.Status()) != 1 {
+			t.Errorf("cluster a has %p, %v, of %d; want %p, which has joined before, alone", got, err, len(f.Status()), m)
+		}
 		if err := m.Start(context.Background()); err == nil {
 			t.Error("Start is not told that the fleet has started the mapper")
 		}
-	})
-}
-
-// A stubborn transport does not give up with the context.
-type stubborn struct {
-	release chan struct{}
-	next    http.RoundTripper
-	lists   atomic.Int64 // of CRDs, that were sent
-}
-
-func (s *stubborn) RoundTrip(req *http.Request) (*http.Response, error) {
-	if strings.HasSuffix(req.URL.Path, "/customresourcedefinitions") {
-		s.lists.Add(1)
-	}
-	<-s.release
-	return s.next.RoundTrip(req)
-}
-
-// A mapper that hangs when it should stop does not refresh twice at a time when it is engaged
-// again, and holds up no other, not even one that comes under its name.
-func TestFleetMapperHangsAtStop(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newWatchingFleetTest(true)
-		hanging := &stubborn{release: make(chan struct{}), next: f.server.Client().Transport}
-		m := f.through(t, hanging)
-		begun := time.Now()
-		for range 100 {
-			f.join(t, "a", m)()
-			f.wantMapper(t, "a", nil)
-		}
-		if n := hanging.lists.Load(); n != 1 {
-			t.Errorf("%d watchers of CRDs at a time", n)
-		}
-		next := f.new(t)
-		leaveNext := f.join(t, "a", next)
-		if took := time.Since(begun); took > 0 {
-			t.Errorf("the next cluster has waited %v", took)
-		}
-		f.wantMapper(t, "a", next)
-		f.wantRunning(t, "beside the one that hangs", 1)
-		leaveNext()
-		leave := f.join(t, "a", m)
-		close(hanging.release)
-		synctest.Wait()
-		f.wantRunning(t, "released", 1)
-		leave()
-		f.wantRunning(t, "gone", 0)
-	})
-}
-
-// Start returns when all that the fleet has started has ended or was given up, and not before.
-func TestFleetStartWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := newWatchingFleetTest(true)
-		hanging := &stubborn{release: make(chan struct{}), next: f.server.Client().Transport}
-		defer close(hanging.release)
-		f.join(t, "a", f.through(t, hanging))
-		f.join(t, "gone", f.through(t, hanging))()
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		begun := time.Now()
-		err := f.Start(ctx)
-		if took := time.Since(begun); err != nil || took < 400*time.Millisecond || took > 1400*time.Millisecond {
-			t.Errorf("Start returned %v after %v; requests that cannot be cancelled have a second", err, took)
-		}
-		f.wantMapper(t, "a", nil)
 		if f.NeedLeaderElection() {
-			t.Error("Start would wait for leader election")
+			t.Error("the fleet's Start would wait for leader election")
 		}
 	})
 }
@@ -394,6 +313,20 @@ type fleetStage struct {
 	mappers map[string]*apiutil.DynamicRESTMapper
 	leave   map[string]func()
 	stop    func() error
+
+	mu      sync.Mutex
+	unheard []string // what has been sent through a transport that is deaf, until hear is called
+	hear    context.CancelFunc
+	heard   context.Context
+}
+
+// deaf is a transport that does not give up with the context of a request.
+func (f *fleetStage) deaf(req *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	f.unheard = append(f.unheard, req.URL.Path)
+	f.mu.Unlock()
+	<-f.heard.Done()
+	return f.server.Client().Transport.RoundTrip(req)
 }
 
 // inFleet does the commands about fleets. The key "" is written as "-".
@@ -404,7 +337,10 @@ func (s *storyStage) inFleet(command string, args []string) (told string, err er
 	}
 	switch command {
 	case "fleet":
-		s.fleet = &fleetStage{&fleetTest{apiutil.NewFleet(s.options), s.server}, map[string]*apiutil.DynamicRESTMapper{}, map[string]func(){}, nil}
+		s.fleet = &fleetStage{
+			fleetTest: &fleetTest{apiutil.NewFleet(s.options), s.server}, mappers: map[string]*apiutil.DynamicRESTMapper{}, leave: map[string]func(){},
+		}
+		s.fleet.heard, s.fleet.hear = context.WithCancel(context.Background())
 		for _, arg := range args {
 			switch name, value, _ := strings.Cut(arg, "="); name {
 			case "IdleTimeout":
@@ -422,10 +358,12 @@ func (s *storyStage) inFleet(command string, args []string) (told string, err er
 		_, err = f.mappers[key].RESTMapping(fooKind.GroupKind(), fooKind.Version)
 	case "engage":
 		m := f.mappers[args[2]]
-		if m == nil {
+		if m == nil && args[2] == "deaf" {
+			m = f.through(s.t, through(f.deaf))
+		} else if m == nil {
 			m = f.new(s.t)
-			f.mappers[args[2]] = m
 		}
+		f.mappers[args[2]] = m
 		ctx, cancel := context.WithCancel(context.Background())
 		f.leave[args[0]] = cancel
 		if f.Engage(ctx, strings.Trim(args[1], "-"), m) != nil {
@@ -454,6 +392,10 @@ func (s *storyStage) inFleet(command string, args []string) (told string, err er
 		f.stop = func() error { cancel(); return <-returned }
 	case "stop-fleet":
 		err = f.stop()
+	case "unheard":
+		told = strings.Join(slices.Sorted(slices.Values(f.unheard)), "; ")
+	case "hear":
+		f.hear()
 	case "fleet-reset-on-no-match":
 		told = map[bool]string{true: "reset", false: "not reset"}[f.ResetOnNoMatch(s.err)]
 	}

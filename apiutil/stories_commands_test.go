@@ -62,6 +62,8 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 	case "stop":
 		s.stop()
 		s.stop = nil
+	case "hint":
+		return cmp.Or(s.mapper.NoMatchHint(s.err), "none"), nil
 	case "reset-on-no-match":
 		return map[bool]string{true: "reset", false: "not reset"}[apiutil.ResetOnNoMatch(s.err, s.mapper)], nil
 	case "health", "generation", "groups", "status", "failures", "metrics", "watching", "tried", "log":
@@ -76,7 +78,7 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 				s.watched.lists[path].happen(args[0], args[1:])
 			}
 		}
-	case "fleet", "for", "use-of", "engage", "leave", "expel", "mapper", "keys", "running", "start-fleet", "stop-fleet", "fleet-reset-on-no-match":
+	case "fleet", "for", "use-of", "engage", "leave", "expel", "mapper", "keys", "running", "start-fleet", "stop-fleet", "unheard", "hear", "fleet-reset-on-no-match":
 		return s.inFleet(name, args)
 	case "cache", "deferred", "short", "poll", "reads", "fresh", "invalidate", "reset-deferred":
 		return s.discover(name, args)

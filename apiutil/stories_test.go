@@ -338,6 +338,7 @@ func (s *storyStage) end() {
 		s.stop()
 	}
 	if s.fleet != nil {
+		s.fleet.hear()
 		for key := range s.fleet.Status() {
 			s.fleet.Remove(key)
 		}
