@@ -96,36 +96,6 @@ func TestWaitForKindsSaysWhatIsMissing(t *testing.T) {
 // On its own the mapper asks every 30 seconds, or a tenth more.
 const noticed = 34 * time.Second
 
-// A kind that comes is found within that time, also if another wait, which has asked for both, has
-// ended just before.
-func TestWaitWhoseReaderLeaves(t *testing.T) {
-	kindA, kindB := newKind.GroupVersion().WithKind("A"), newKind.GroupVersion().WithKind("B")
-	for i := range 20 {
-		inBubble(t, func(t *testing.T) {
-			server := newServer(fakeapi.Aggregated())
-			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			wait := func(gvk schema.GroupVersionKind) *begunCalls {
-				return beginCalls(1, func(ctx context.Context) string { return errorWord(m.WaitForKinds(ctx, gvk)) })
-			}
-			stays := wait(kindA)
-			time.Sleep(time.Duration(i+1) * 1400 * time.Millisecond)
-			leaves := wait(kindB)
-			time.Sleep(5 * time.Minute)
-			server.TakeRequests()
-			for len(server.Requests()) == 0 {
-				time.Sleep(10 * time.Millisecond)
-			}
-			leaves.cancel()
-			serve(server, kindA)
-			time.Sleep(noticed)
-			if got := stays.ended(); got != "fine" {
-				t.Errorf("%v after the kind has come, and another wait has ended: the wait for it is %q, want it to be fine", noticed, got)
-				stays.cancel()
-			}
-		})
-	}
-}
-
 func TestRunWhileServedReturns(t *testing.T) {
 	failure := errors.New("failing")
 	both := fmt.Errorf("stopping: %w", errors.Join(context.Canceled, failure))
@@ -295,31 +265,7 @@ func (s *subscriber) close(t *testing.T) {
 	}
 }
 
-// The channel is closed when the context ends, whatever goes on.
-func TestSubscriptionEndsWithItsContext(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		pending := subscribe(m) // is never received from
-		synctest.Wait()
-		pending.cancel()
-		synctest.Wait()
-		for range pending.changes {
-			t.Error("sent after the end")
-		}
-		ended, cancel := context.WithCancel(context.Background())
-		cancel()
-		for range m.Subscribe(ended) {
-			t.Error("sent after the end")
-		}
-		server.SetLatency(time.Second)
-		reading := subscribe(m)
-		synctest.Wait()
-		reading.close(t)
-		time.Sleep(time.Minute)
-	})
-}
-
-// What is sent belongs to the receiver, verbs included.
+// What is sent belongs to the receiver, verbs included. Nothing is sent when the context has ended.
 func TestSubscribersShareNothing(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
@@ -333,10 +279,15 @@ func TestSubscribersShareNothing(t *testing.T) {
 			spoiled[i] = apiutil.APIChange{}
 		}
 		if got := fmt.Sprint(<-other.changes); got != want {
-			t.Errorf("at first: %s; want %s", got, want)
+			t.Errorf("another one is sent %s; want %s", got, want)
 		}
 		spoiler.close(t)
 		other.close(t)
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		for changes := range m.Subscribe(ended) {
+			t.Errorf("sent after the end: %v", changes)
+		}
 	})
 }
 

@@ -56,6 +56,10 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 		d, err := time.ParseDuration(args[0])
 		time.Sleep(d)
 		return "", err
+	case "await-request":
+		for s.collect() == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
 	case "start":
 		s.stop = startMapper(s.t, s.mapper)
 		synctest.Wait()
@@ -353,6 +357,10 @@ func (s *storyStage) background(command string, args []string) (told string, err
 		s.controllers[name].lingers.Store(int64(d))
 		return "", err
 	case "cancel":
+		if calls := s.begun[name]; calls != nil {
+			calls.cancel()
+			return calls.ended(), nil
+		}
 		c := s.controllers[name]
 		delete(s.controllers, name)
 		c.cancel()

@@ -237,7 +237,7 @@ func (s *storyStage) do(words []string) (told string, sent []string) {
 		if !s.traced && s.alone && s.collect() > 0 {
 			beside = append(beside, "asked")
 		}
-	case "sleep", "running":
+	case "sleep", "running", "await-request":
 		took = 0
 	}
 	if s.alone && took > 0 {
