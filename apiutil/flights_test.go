@@ -34,16 +34,9 @@ type requestLog struct {
 
 	mu       sync.Mutex
 	underway map[string]bool // by path
-	rounds   []requestRound
+	began    time.Time       // the latest ones
+	rounds   [][]string      // the paths of those that begin at the same time
 }
-
-// A requestRound is the requests that begin at the same time.
-type requestRound struct {
-	begins time.Time
-	paths  []string
-}
-
-func (r requestRound) String() string { return strings.Join(r.paths, ", ") }
 
 func (l *requestLog) RoundTrip(req *http.Request) (*http.Response, error) {
 	path := req.URL.Path
@@ -52,11 +45,10 @@ func (l *requestLog) RoundTrip(req *http.Request) (*http.Response, error) {
 		l.t.Errorf("a request for %s begins while another one is under way", path)
 	}
 	l.underway[path] = true
-	if now := time.Now(); len(l.rounds) == 0 || l.rounds[len(l.rounds)-1].begins != now {
-		l.rounds = append(l.rounds, requestRound{begins: now})
+	if now := time.Now(); now != l.began {
+		l.began, l.rounds = now, append(l.rounds, nil)
 	}
-	last := &l.rounds[len(l.rounds)-1]
-	last.paths = append(last.paths, path)
+	l.rounds[len(l.rounds)-1] = append(l.rounds[len(l.rounds)-1], path)
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
@@ -64,14 +56,6 @@ func (l *requestLog) RoundTrip(req *http.Request) (*http.Response, error) {
 		l.underway[path] = false
 	}()
 	return l.next.RoundTrip(req)
-}
-
-// take returns what has begun since it was called last.
-func (l *requestLog) take() []requestRound {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer func() { l.rounds = nil }()
-	return l.rounds
 }
 
 // newLoggedMapper makes a mapper whose requests are noted.
@@ -100,17 +84,16 @@ func TestRequestsOfOneLookup(t *testing.T) {
 		} {
 			for _, form := range lookupForms(typicalAs("Absent")) {
 				reset()
-				log.take()
+				log.rounds = nil
 				_, _ = form.ask(context.Background(), m)
-				rounds := log.take()
 				most, why := 1, "they follow each other"
 				if form.group == "" && modeOf(t) == "legacy" {
 					most, why = mostGroups, "without the aggregated document all groups are read, 8 at a time"
 				}
-				for i, round := range rounds {
-					if n := len(round.paths); n > most || n < most && 2 <= i && i < len(rounds)-1 { // after the document
+				for i, round := range log.rounds {
+					if n := len(round); n > most || n < most && 2 <= i && i < len(log.rounds)-1 { // after the document
 						t.Errorf("%s %s: %d requests begin at once, want %d: %s. All, by when they begin:\n%s",
-							form.name, when, n, most, why, textOfLines(rounds))
+							form.name, when, n, most, why, textOfLines(log.rounds))
 						break
 					}
 				}
@@ -119,9 +102,9 @@ func TestRequestsOfOneLookup(t *testing.T) {
 	})
 }
 
-func textOfLines[T fmt.Stringer](list []T) (text string) {
+func textOfLines[T any](list []T) (text string) {
 	for _, item := range list {
-		text += "    " + item.String() + "\n"
+		text += fmt.Sprintln("   ", item)
 	}
 	return text
 }

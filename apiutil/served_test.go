@@ -69,30 +69,6 @@ func TestNoMatchHint(t *testing.T) {
 	})
 }
 
-// The error names the kinds that are missing, and what failed, if something did. The end of
-// the context is TestCallsEndWithTheirContext.
-func TestWaitForKindsSaysWhatIsMissing(t *testing.T) {
-	const path = "/apis/example.com/v2"
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		serve(server, lateKind)
-		for _, failing := range []bool{false, true} {
-			if failing {
-				server.SetFault(fakeapi.At(path), fakeapi.Status(503, 0))
-			}
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			text := fmt.Sprint(m.WaitForKinds(ctx, otherKind, lateKind.GroupVersion().WithKind("Absent")))
-			cancel()
-			if !strings.Contains(text, "Absent") || strings.Contains(text, otherKind.Kind) {
-				t.Errorf("%s; want the kind that is missing, and no other", text)
-			}
-			if strings.Contains(text, path) != failing || strings.Contains(text, "503") != failing {
-				t.Errorf("%s; want what has failed: %t", text, failing)
-			}
-		}
-	})
-}
-
 // On its own the mapper asks every 30 seconds, or a tenth more.
 const noticed = 34 * time.Second
 

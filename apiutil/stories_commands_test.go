@@ -333,7 +333,9 @@ func (s *storyStage) background(command string, args []string) (told string, err
 			return told + " after " + time.Since(start).String()
 		})
 	case "wait":
-		s.begun[name] = beginCalls(1, func(ctx context.Context) string { return errorWord(s.mapper.WaitForKinds(ctx, kinds()...)) })
+		s.begun[name] = beginCalls(1, func(ctx context.Context) string {
+			return strings.ReplaceAll(answered("fine", s.mapper.WaitForKinds(ctx, kinds()...)), "\n", "; ")
+		})
 	case "ended", "waits":
 		return s.begun[name].ended(), nil
 	case "subscribe":
@@ -478,47 +480,4 @@ func (s *storyStage) upset(name string, args []string) error {
 		return errors.New("no such command")
 	}
 	return nil
-}
-
-func storyFaults() map[string]fakeapi.Fault {
-	return map[string]fakeapi.Fault{
-		"503": fakeapi.Status(503, 0), "403": fakeapi.Status(403, 0), "hang": fakeapi.Timeout(), "refuse": fakeapi.Refused(),
-		"login": fakeapi.LoginPage(), "drip": fakeapi.SlowDrip(time.Second), "lost": fakeapi.Empty(404), "404": fakeapi.Status(404, 0),
-		"cut": fakeapi.ResetMidBody(), "401": fakeapi.Status(401, 0), "429": fakeapi.Status(429, 0), "500": fakeapi.Status(500, 0),
-		"empty": fakeapi.EmptyGroupList(), "503-once": fakeapi.Times(1, fakeapi.Status(503, 0)), "refuse-once": fakeapi.Times(1, fakeapi.Refused()),
-		"404-once": fakeapi.Times(1, fakeapi.NotFound()), "no-route": fakeapi.LostRoute(), "no-service": fakeapi.LostService("tenant"),
-	}
-}
-
-// faultPlace is all requests, those of the document, of a group, or of a path.
-func faultPlace(place string) func(*http.Request) bool {
-	switch {
-	case place == "all":
-		return fakeapi.All()
-	case place == "document":
-		return fakeapi.At("/apis")
-	case strings.HasPrefix(place, "/"):
-		return fakeapi.At(place)
-	}
-	return fakeapi.InGroup(place)
-}
-
-// changeVersion changes a version that is served, or its place.
-func (s *storyStage) changeVersion(how, group, version string, args []string) {
-	groups := s.server.Groups()
-	g := groups[slices.IndexFunc(groups, func(g fakeapi.Group) bool { return g.Name == group })]
-	g.Versions = slices.Clone(g.Versions)
-	i := slices.IndexFunc(g.Versions, func(v fakeapi.Version) bool { return v.Name == version })
-	v := &g.Versions[i]
-	switch how {
-	case "prefer":
-		first := *v
-		g.Versions = slices.Insert(slices.Delete(g.Versions, i, i+1), 0, first)
-	case "verbs":
-		v.Resources = slices.Clone(v.Resources)
-		v.Resources[slices.IndexFunc(v.Resources, func(r fakeapi.Resource) bool { return r.Kind == args[0] })].Verbs = args[1:]
-	default:
-		v.Stale = how == "stale"
-	}
-	s.server.Put(g)
 }
