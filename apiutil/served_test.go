@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -69,62 +70,6 @@ func TestNoMatchHint(t *testing.T) {
 	})
 }
 
-// On its own the mapper asks every 30 seconds, or a tenth more.
-const noticed = 34 * time.Second
-
-func TestRunWhileServedReturns(t *testing.T) {
-	failure := errors.New("failing")
-	both := fmt.Errorf("stopping: %w", errors.Join(context.Canceled, failure))
-	for _, test := range []struct {
-		ends   string // why run ends: by itself, because the kind is gone, or because all ends
-		result error  // of run
-		calls  int    // of run, because the kind is soon back
-		want   error
-	}{
-		{ends: "itself", calls: 1},
-		{ends: "itself", result: failure, calls: 1, want: failure},
-		{ends: "itself", result: context.Canceled, calls: 1, want: context.Canceled},
-		{ends: "kind", calls: 2},
-		{ends: "kind", result: context.Canceled, calls: 2},
-		{ends: "kind", result: failure, calls: 1, want: failure},
-		{ends: "kind", result: both, calls: 1, want: failure},
-		{ends: "all", calls: 1},
-		{ends: "all", result: context.Canceled, calls: 1},
-		{ends: "all", result: failure, calls: 1},
-		{ends: "before run", calls: 0},
-	} {
-		t.Run(fmt.Sprint(test.ends, test.result), func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				calls, returned := 0, make(chan error, 1)
-				ctx, cancel := context.WithCancel(context.Background())
-				if test.ends == "before run" {
-					cancel()
-				}
-				go func() {
-					returned <- newMapper(t, server, apiutil.DynamicRESTMapperOptions{}).RunWhileServed(ctx, func(ctx context.Context) error {
-						calls++
-						if test.ends != "itself" {
-							<-ctx.Done()
-						}
-						return test.result
-					}, fooKind)
-				}()
-				time.Sleep(time.Minute)
-				if test.ends == "kind" {
-					server.Remove(fooKind.Group)
-					time.Sleep(noticed)
-					serve(server, fooKind)
-					time.Sleep(noticed)
-				}
-				cancel()
-				if err := <-returned; !errors.Is(err, test.want) || calls != test.calls {
-					t.Errorf("returned %v after %d calls; want %v after %d", err, calls, test.want, test.calls)
-				}
-			})
-		})
-	}
-}
-
 func TestRunWhileServedDoesNotHideAPanic(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		defer func() {
@@ -137,33 +82,65 @@ func TestRunWhileServedDoesNotHideAPanic(t *testing.T) {
 	})
 }
 
-// A run that returns nil by itself is logged once, with a Logger or without, and
-// no other end is.
+// A run that returns nil by itself is logged, also if the Logger is not an option, but in the context.
 func TestRunWhileServedLogsSilentEnd(t *testing.T) {
-	withoutLogger := 1
+	want := 1
 	if strings.HasPrefix(reflect.TypeFor[apiutil.DynamicRESTMapper]().PkgPath(), "sigs.k8s.io/") {
-		withoutLogger = 0 // in the fork a mapper without one logs to ctrl.Log
+		want = 0 // in the fork a mapper without one logs to ctrl.Log
 	}
-	for name, test := range map[string]struct {
-		option bool  // the Logger is an option, and not in the context
-		result error // of run
-		want   int
-	}{
-		"nil": {option: true, want: 1}, "nil, without a Logger": {want: withoutLogger}, "an error": {option: true, result: errors.New("failed")},
-	} {
-		inBubble(t, func(t *testing.T) {
-			log, logger := newTestLog()
-			ctx, opts := logr.NewContext(context.Background(), logger), apiutil.DynamicRESTMapperOptions{}
-			if test.option {
-				ctx, opts = context.Background(), apiutil.DynamicRESTMapperOptions{Logger: logger}
-			}
-			m := newMapper(t, newServer(fakeapi.Aggregated()), opts)
-			_ = m.RunWhileServed(ctx, func(context.Context) error { return test.result }, fooKind)
-			if lines := log.containing("RunWhileServed has ended"); len(lines) != test.want {
-				t.Errorf("%s: logged %q, want %d lines", name, lines, test.want)
-			}
-		})
+	inBubble(t, func(t *testing.T) {
+		log, logger := newTestLog()
+		m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{})
+		_ = m.RunWhileServed(logr.NewContext(context.Background(), logger), func(context.Context) error { return nil }, fooKind)
+		if lines := log.containing("RunWhileServed has ended"); len(lines) != want {
+			t.Errorf("logged %q, want %d lines", lines, want)
+		}
+	})
+}
+
+// A controller is what RunWhileServed runs.
+type controller struct {
+	begun, now, ended atomic.Int32
+	lingers           atomic.Int64              // how long after it was cancelled
+	ends              atomic.Pointer[runResult] // with what, when it was cancelled
+	quits             chan runResult            // it ends by itself
+	returned          chan error                // what RunWhileServed has returned
+	cancel            context.CancelFunc
+}
+
+type runResult struct{ error }
+
+// runResults are what it returns.
+var runResults = func() map[string]runResult {
+	failure := errors.New("failing")
+	return map[string]runResult{
+		"nil": {nil}, "failing": {failure}, "canceled": {context.Canceled},
+		"both": {fmt.Errorf("stopping: %w", errors.Join(context.Canceled, failure))},
 	}
+}()
+
+func runController(t *testing.T, m *apiutil.DynamicRESTMapper, gvks []schema.GroupVersionKind) *controller {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &controller{quits: make(chan runResult, 1), returned: make(chan error, 1), cancel: cancel}
+	c.ends.Store(&runResult{})
+	go func() {
+		c.returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
+			c.begun.Add(1)
+			if c.now.Add(1) > 1 {
+				t.Error("it runs twice at once")
+			}
+			defer c.ended.Add(1)
+			defer c.now.Add(-1)
+			select {
+			case result := <-c.quits:
+				return result.error
+			case <-ctx.Done():
+				time.Sleep(time.Duration(c.lingers.Load()))
+				return c.ends.Load().error
+			}
+		}, gvks...)
+	}()
+	return c
 }
 
 // A subscriber keeps what it is sent.

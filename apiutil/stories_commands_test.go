@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"testing"
 	"testing/synctest"
 	"time"
 
@@ -74,7 +72,7 @@ func (s *storyStage) command(name string, args []string) (told string, err error
 		return s.observe(name, args), nil
 	case "requests", "asked", "atmost", "atleast", "forget":
 		return s.requests(name, args)
-	case "begin", "ended", "wait", "waits", "run", "lingers", "cancel", "runs", "busy", "subscribe", "unsubscribe", "changes":
+	case "begin", "ended", "wait", "waits", "run", "lingers", "ends", "quits", "cancel", "runs", "busy", "subscribe", "unsubscribe", "changes":
 		return s.background(name, args)
 	case "crd", "apiservice", "watches":
 		for of, path := range map[string]string{"crd": crdsPath, "apiservice": apiServicesPath} {
@@ -366,7 +364,14 @@ func (s *storyStage) background(command string, args []string) (told string, err
 		c := s.controllers[name]
 		delete(s.controllers, name)
 		c.cancel()
-		return errorWord(<-c.returned), nil
+		return strings.ReplaceAll(answered("fine", <-c.returned), "\n", "; "), nil
+	case "ends", "quits":
+		result := runResults[args[1]]
+		if c := s.controllers[name]; command == "ends" {
+			c.ends.Store(&result)
+		} else {
+			c.quits <- result
+		}
 	case "busy":
 		d, err := time.ParseDuration(args[1])
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(500 * time.Millisecond) {
@@ -376,33 +381,6 @@ func (s *storyStage) background(command string, args []string) (told string, err
 		return "", err
 	}
 	return "", err
-}
-
-// A controller is what RunWhileServed runs.
-type controller struct {
-	begun, now, ended atomic.Int32
-	lingers           atomic.Int64 // how long after it was cancelled
-	returned          chan error   // what RunWhileServed has returned
-	cancel            context.CancelFunc
-}
-
-func runController(t *testing.T, m *apiutil.DynamicRESTMapper, gvks []schema.GroupVersionKind) *controller {
-	ctx, cancel := context.WithCancel(context.Background())
-	c := &controller{returned: make(chan error, 1), cancel: cancel}
-	go func() {
-		c.returned <- m.RunWhileServed(ctx, func(ctx context.Context) error {
-			c.begun.Add(1)
-			if c.now.Add(1) > 1 {
-				t.Error("it runs twice at once")
-			}
-			<-ctx.Done()
-			time.Sleep(time.Duration(c.lingers.Load()))
-			c.now.Add(-1)
-			c.ended.Add(1)
-			return nil
-		}, gvks...)
-	}()
-	return c
 }
 
 // upset changes what the server serves, or how.
