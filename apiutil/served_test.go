@@ -95,6 +95,11 @@ func TestRunWhileServedLogsSilentEnd(t *testing.T) {
 		if lines := log.containing("RunWhileServed has ended"); len(lines) != want {
 			t.Errorf("logged %q, want %d lines", lines, want)
 		}
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := m.RunWhileServed(ended, func(context.Context) error { return errors.New("called") }, fooKind); err != nil {
+			t.Errorf("it returns %v, want nil and no call: its context has ended before", err)
+		}
 	})
 }
 

@@ -124,6 +124,11 @@ func (s *storyStage) call(name string, args []string) func(ctx context.Context) 
 			}
 			return told, err
 		}
+	case "follow":
+		return func(context.Context) (string, error) {
+			mapping, err := follow.Of(s.mapper, false).Mapping(kindOf(args[0]))
+			return answerWord(mappingText(mapping), err), err
+		}
 	case "confirm":
 		return func(ctx context.Context) (string, error) {
 			now, err := follow.Of(s.mapper, false).Confirm(ctx, kindOf(args[0]), false)
