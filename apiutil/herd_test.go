@@ -67,7 +67,9 @@ func TestHerd(t *testing.T) {
 					})
 				}
 				time.Sleep(2 * time.Minute)
+				s.mu.Lock()
 				s.requests = nil
+				s.mu.Unlock()
 				happen(s)
 				time.Sleep(2 * time.Minute)
 				cancel()

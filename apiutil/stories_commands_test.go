@@ -410,9 +410,14 @@ func (s *storyStage) upset(name string, args []string) error {
 		before := fakeapi.New(s.server.Groups()...)
 		before.SetForms(s.forms)
 		s.server.SetFault(fakeapi.At(args[0]), fakeapi.Func("behind", before.Client().Transport.RoundTrip))
-	case "replica": // which is behind for good
+	case "replica":
+		if args[0] == "level" {
+			s.replica.SetGroups(s.server.Groups()...)
+			return nil
+		}
 		behind := fakeapi.New(s.server.Groups()...)
 		behind.SetForms(s.forms)
+		s.replica = behind
 		all := fakeapi.RoundRobin(s.server, behind)
 		documents := fakeapi.RoundRobin(s.server, s.server, behind, behind) // /api and /apis each
 		s.watched.next = fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {

@@ -173,6 +173,7 @@ type storyStage struct {
 	t           *testing.T
 	forms       fakeapi.Forms
 	server      *fakeapi.Server
+	replica     *fakeapi.Server // another one behind the same address, or nil
 	mapper      *apiutil.DynamicRESTMapper
 	traced      bool // all requests are shown
 	alone       bool // there is no "either", so a lookup asks the server, and takes its time, each time the same
