@@ -354,6 +354,25 @@ func TestCachedDiscoveryUseAllocatesNothing(t *testing.T) {
 	}
 }
 
+// A use during a reading is not answered from before a change that was known then.
+func TestCachedDiscoveryUseDuringAReading(t *testing.T) {
+	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+		v := newView(t, server, server.Client().Transport)
+		v.divert(through(func(req *http.Request) (*http.Response, error) {
+			resp, err := server.Client().Transport.RoundTrip(req)
+			time.Sleep(time.Second) // the answer is under way
+			return resp, err
+		}))
+		go func() { _, _ = v.ServerGroups() }()
+		time.Sleep(1500 * time.Millisecond)
+		serve(server, newKind)
+		wantServed(t, v.mapper, newKind)
+		if names, err := v.served(t); !slices.Contains(names, "new.example.com/v1/news") {
+			t.Errorf("served %q, %v; want the kind that the mapper has found", names, err)
+		}
+	})
+}
+
 // A transport that panics or ends its goroutine is an outage, and no more.
 func TestCachedDiscoveryThroughOddTransports(t *testing.T) {
 	quietly(t)
