@@ -3,9 +3,11 @@
 package tree
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -13,6 +15,73 @@ import (
 	"slices"
 	"strings"
 )
+
+// A Place is where a tree is on disk. A tree is written to a scratch folder beside it, and
+// renamed: so the place holds a whole tree or none. Whatever is in the scratch folder may go
+// at any time.
+type Place string
+
+// Scratch is the folder beside the place.
+func (p Place) Scratch() string {
+	return filepath.Join(filepath.Dir(string(p)), "."+filepath.Base(string(p))+".freshmapper-tmp")
+}
+
+// Staged is where a tree waits.
+func (p Place) Staged() string { return filepath.Join(p.Scratch(), "new") }
+
+// Exists reports whether there is something of that name, even if it is a link to
+// nowhere.
+func Exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
+}
+
+// Stage writes a tree where it waits.
+func (p Place) Stage(ctx context.Context, files Files) error {
+	err := p.Clear()
+	for name, file := range files {
+		if err == nil {
+			err = errors.Join(Write(p.Staged(), name, file), ctx.Err())
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("write the tree: %w", err)
+	}
+	return nil
+}
+
+// Put puts the tree that waits in the place, with its manifest.
+func (p Place) Put(m *Manifest) error {
+	err := m.save(p.Staged())
+	if err == nil {
+		err = p.empty()
+	}
+	if err == nil {
+		err = os.Rename(p.Staged(), string(p))
+	}
+	if err != nil {
+		return fmt.Errorf("put the tree in its place: %w", err)
+	}
+	return p.Clear()
+}
+
+// Remove removes the tree.
+func (p Place) Remove() error {
+	if err := errors.Join(p.Clear(), os.MkdirAll(p.Scratch(), 0o755), p.empty()); err != nil {
+		return fmt.Errorf("remove the tree: %w", err)
+	}
+	return p.Clear()
+}
+
+func (p Place) empty() error {
+	if !Exists(string(p)) {
+		return nil
+	}
+	return os.Rename(string(p), filepath.Join(p.Scratch(), "old"))
+}
+
+// Clear removes the scratch folder.
+func (p Place) Clear() error { return os.RemoveAll(p.Scratch()) }
 
 const (
 	// Meta is the folder of the tree that holds the tool's own notes.
@@ -114,4 +183,65 @@ func EditedError(dir string, edits []string) error {
 		named += fmt.Sprintf(" and %d more", more)
 	}
 	return fmt.Errorf("%s was edited by hand (%s): put it back, or give up the edits with -force", dir, named)
+}
+
+// Request asks for a tree that belongs to no consumer.
+type Request struct {
+	Dir     string // must be absent, empty, or an earlier tree of ours
+	Version string // of controller-runtime
+	Ours    fs.FS  // apiutil and internal
+	Full    bool   // with all of upstream's, not only what a program compiles
+	Force   bool   // give up hand edits
+	Out     io.Writer
+}
+
+// Create writes the tree that r asks for, or finds that it is there already.
+func Create(ctx context.Context, r Request) error {
+	dir, err := filepath.Abs(r.Dir)
+	if err == nil {
+		err = r.mayWrite(dir)
+	}
+	if err != nil {
+		return err
+	}
+	files, err := Make(ctx, r.Version, nil, r.Ours, r.Full)
+	if err != nil {
+		return err
+	}
+	made := NewManifest(r.Version, files)
+	if edits, err := made.Edits(dir); err == nil && len(edits) == 0 {
+		fmt.Fprintf(r.Out, "nothing to do: %s is up to date\n", r.Dir)
+		return nil
+	}
+	place := Place(dir)
+	if err = place.Stage(ctx, files); err == nil {
+		err = place.Put(made)
+	}
+	if err == nil {
+		fmt.Fprintf(r.Out, "done: %s holds %s %s with this mapper inside, %d files\n", r.Dir, Module, r.Version, len(files))
+	}
+	return err
+}
+
+// mayWrite returns an error if what is in dir must stay.
+func (r Request) mayWrite(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("look at %s: %w", r.Dir, err)
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	earlier, edits, err := Open(dir)
+	switch {
+	case errors.Is(err, ErrNotOurs):
+		return fmt.Errorf("%s is not empty and %w: choose a new folder", r.Dir, ErrNotOurs)
+	case err != nil:
+		return err
+	case len(earlier.Saved) > 0:
+		return fmt.Errorf("%s is part of a program that was forked with -into: use -into again", r.Dir)
+	case len(edits) > 0 && !r.Force:
+		return EditedError(r.Dir, edits)
+	}
+	return nil
 }
