@@ -8,11 +8,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/freshmapper/freshmapper"
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
@@ -32,12 +34,8 @@ var command forktest.Command = func(args []string, stdout, stderr io.Writer) int
 	return run(args, forktest.Ours(), stdout, stderr)
 }
 
-func TestHelp(t *testing.T) {
-	command.Says(t, "-h", "-into DIR", "-undo", "-check DIR", "-o DIR", "-version", "-V", "-force", tree.Newest(), "Examples")
-}
-
 func TestUsage(t *testing.T) {
-	command.Usage(t, map[string]string{
+	command.Refuses(t, map[string]string{
 		"":                       "give -into DIR, -check DIR or -o DIR",
 		"-into a -o b":           "not both",
 		"-undo -o b":             "-undo goes with -into",
@@ -63,6 +61,7 @@ func TestUsage(t *testing.T) {
 		"-o b -version v0.20.99": "v0.20.99 is not to be had: the newest release of v0.20 is v0.20.4",
 	})
 	command.Says(t, "-version v0.20.4", "v0.20.4 can be had")
+	command.Says(t, "-h", "-into DIR", "-undo", "-check DIR", "-o DIR", "-version", "-V", "-force", tree.Newest(), "Examples")
 }
 
 // interrupt starts the command on dir, sends it a signal when the build begins,
@@ -129,14 +128,165 @@ func TestSignals(t *testing.T) {
 	})
 }
 
+// -V tells mappers apart.
 func TestVersion(t *testing.T) {
 	var said, other bytes.Buffer
 	run([]string{"-V"}, forktest.Ours(), &said, &said)
-	run([]string{"-V"}, forktest.Edited("apiutil/errors.go", "package apiutil\n"), &other, &other)
+	run([]string{"-V"}, forktest.Newer(), &other, &other)
 	if other.String() == said.String() {
-		t.Errorf("of another mapper the same: %s", &other)
+		t.Errorf("with another mapper -V says the same: %s", &other)
 	}
 	for _, flag := range []string{"-V", "-version", "--version"} {
 		command.Says(t, flag, said.String(), tree.Newest())
+	}
+}
+
+// -o writes a tree into a new folder or an empty one, has nothing to do if it is there already,
+// and takes over what changes. The tree has what a program compiles, or all with -full.
+func TestTree(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "deep", "tree")
+	command.Says(t, "-o "+dir, "done: "+dir+" holds "+tree.Module+" "+tree.Newest())
+	first := forktest.Snapshot(t, filepath.Dir(dir))
+	command.Says(t, "-o "+dir, "nothing to do: ")
+	forktest.Same(t, first, forktest.Snapshot(t, filepath.Dir(dir)))
+	forktest.Write(t, dir, ".DS_Store", "what a desktop drops is no edit")
+	command.Says(t, "-o "+dir, "nothing to do: ")
+	forktest.Write(t, dir, "alias.go", "")
+	forktest.Write(t, dir, "../.tree.freshmapper-tmp/x", "what a run leaves that was killed")
+	command.Says(t, "-force -o "+dir, "done: ")
+	forktest.Same(t, first, forktest.Snapshot(t, filepath.Dir(dir)))
+
+	dir = t.TempDir()
+	command.Says(t, "-o "+dir, "done: ")
+	for name, want := range map[string]bool{
+		"go.mod": true, "go.sum": true, "LICENSE": true, "alias.go": true, "pkg/manager/manager.go": true, "pkg/client/fake/client.go": true, "pkg/client/following.go": true,
+		"examples": false, "hack": false, "designs": false, "Makefile": false, "pkg/webhook/conversion/testdata": false, "pkg/manager/manager_test.go": false,
+		"pkg/client/following_other_test.go": false, "pkg/client/apiutil/testdata": false, "pkg/client/apiutil/internal/fakeapi": false,
+	} {
+		if got := tree.Exists(filepath.Join(dir, name)); got != want {
+			t.Errorf("the tree has %s: %v, want %v, because it has what a program compiles", name, got, want)
+		}
+	}
+	var out bytes.Buffer
+	if code := run([]string{"-o", dir, "-full"}, forktest.Newer(), &out, &out); code != 0 {
+		t.Fatalf("-full over a tree of an older mapper: %s", &out)
+	}
+	for _, name := range []string{"examples", "pkg/manager/manager_test.go", "pkg/client/apiutil/more.go"} {
+		if !tree.Exists(filepath.Join(dir, name)) {
+			t.Errorf("after -full of a newer mapper there is no %s", name)
+		}
+	}
+}
+
+// -o leaves alone what it did not write, and says in one line what that is.
+func TestTreeRefuses(t *testing.T) {
+	template := filepath.Join(t.TempDir(), "tree")
+	command.Says(t, "-o "+template, "done: ")
+	manifest := filepath.Join(tree.Meta, "manifest.json")
+	replace := func(old, new string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) {
+			forktest.Write(t, dir, manifest, strings.Replace(forktest.Text(t, dir, manifest), old, new, 1))
+		}
+	}
+	remove := func(name string) func(*testing.T, string) {
+		return func(t *testing.T, dir string) { forktest.Run(t, dir, "rm", "-r", name) }
+	}
+	tests := map[string]struct {
+		spoil func(t *testing.T, dir string)
+		args  string
+		want  string
+	}{
+		"not ours":     {remove(tree.Meta), "-o DIR -force", "is not empty and was not written by this tool"},
+		"a consumer's": {replace(`"files": {`, `"saved": {"go.mod": {}}, "files": {`), "-o DIR -force", "use -into again"},
+		"newer":        {replace(`"format": 1`, `"format": 99`), "-o DIR -force", "format 99"},
+		"four edits": {func(t *testing.T, dir string) {
+			forktest.Write(t, dir, "alias.go", "")
+			forktest.Write(t, dir, "pkg/added.go", "")
+			remove("pkg/client/client.go")(t, dir)
+			forktest.Run(t, dir, "ln", "-s", "go.mod", "link")
+		}, "-o DIR", "was edited by hand (changed alias.go, added link, added pkg/added.go and 1 more)"},
+		"below a file": {func(*testing.T, string) {}, "-o DIR/alias.go/x", "not a directory"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "tree")
+			if err := os.CopyFS(dir, os.DirFS(template)); err != nil {
+				t.Fatal(err)
+			}
+			test.spoil(t, dir)
+			before := forktest.Snapshot(t, filepath.Dir(dir))
+			command.Refuses(t, map[string]string{strings.Replace(test.args, "DIR", dir, 1): test.want})
+			forktest.Same(t, before, forktest.Snapshot(t, filepath.Dir(dir)))
+		})
+	}
+}
+
+// The real sources, in programs that use as little of controller-runtime as
+// possible: their own go.sum must suffice for what our code imports.
+func TestRealSources(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles controller-runtime")
+	}
+	programs := map[string]string{
+		"sigs.k8s.io/controller-runtime/pkg/client":  "_, _ = client.New(nil, client.Options{})",
+		"sigs.k8s.io/controller-runtime/pkg/manager": "_, _ = manager.New(nil, manager.Options{})",
+	}
+	for imported, statement := range programs {
+		t.Run(filepath.Base(imported), func(t *testing.T) {
+			dir := forktest.Program(t, imported, statement)
+			var out, said bytes.Buffer
+			if code := run([]string{"-into", dir}, freshmapper.Source, &out, &said); code != 0 {
+				t.Fatalf("%s\n%s", &said, &out)
+			}
+			if strings.Contains(out.String(), "-mod=mod") {
+				t.Errorf("the consumer's own go.sum was not enough:\n%s", &out)
+			}
+			if imports := forktest.Run(t, filepath.Join(dir, "third_party", "controller-runtime"), "go", "list", "-deps", "./pkg/client/apiutil/..."); strings.Contains(imports, "freshmapper") {
+				t.Errorf("the tree still imports our module:\n%s", imports)
+			}
+			command.Says(t, "-undo -into "+dir, "as it was")
+			forktest.Clean(t, dir)
+		})
+	}
+}
+
+// "go run .../hack/fork@version" works without a checkout: nothing in go.mod
+// forbids it (a replace or an exclude would), and the sources are inside the tool.
+func TestRunAtVersion(t *testing.T) {
+	const version = "v0.99.0"
+	repository, root := filepath.Join(t.TempDir(), "freshmapper"), filepath.Join("..", "..")
+	for _, name := range strings.Fields(forktest.Run(t, root, "git", "ls-files", "--cached", "--others", "--exclude-standard")) {
+		if tree.Exists(filepath.Join(root, name)) { // else it was removed, and that is not yet committed
+			forktest.Write(t, repository, name, forktest.Text(t, root, name))
+		}
+	}
+	forktest.Run(t, repository, "git", "init", "-q")
+	forktest.Commit(t, repository)
+	forktest.Run(t, repository, "git", "tag", version)
+
+	forktest.Hosted(t, repository, tree.Ours)
+	for flag, want := range map[string]string{
+		"fork@" + version + " -V":    "fork " + version + ", mapper ",
+		"fork@" + version + " -h":    "go run " + tree.Ours + "/hack/fork@" + version + " -into", // how to run it again
+		"release@" + version + " -h": "-repo DIR",
+	} {
+		args := append([]string{"run"}, strings.Fields(tree.Ours+"/hack/"+flag)...)
+		if said := forktest.Run(t, t.TempDir(), "go", args...); !strings.Contains(said, want) {
+			t.Errorf("go %q does not say %q, but\n%s", args, want, said)
+		}
+	}
+}
+
+// "go run" runs a program in a temporary folder or in the build cache, which may have
+// any name: what such a program says to run is not that file.
+func TestSelf(t *testing.T) {
+	was := os.Args
+	defer func() { os.Args = was }()
+	cached := "/ci/cache/ca/" + strings.Repeat("0a", 32) + "-d/fork"
+	for started, want := range map[string]string{"/tmp/go-build1/b001/exe/fork": "go run ", cached: "go run ", "/usr/bin/fork": "/usr/bin/fork"} {
+		os.Args = []string{started}
+		if got := self(); !strings.HasPrefix(got, want) {
+			t.Errorf("started as %s it calls itself %q, want %q", started, got, want)
+		}
 	}
 }

@@ -47,6 +47,9 @@ func Ours() fstest.MapFS {
 	return ours
 }
 
+// Newer is another mapper.
+func Newer() fstest.MapFS { return Edited("apiutil/more.go", "package apiutil\n") }
+
 // Edited is Ours with one file replaced.
 func Edited(name, text string) fstest.MapFS {
 	ours := maps.Clone(Ours())
@@ -126,26 +129,29 @@ func Run(t *testing.T, dir, name string, args ...string) string {
 // A Command is run with its arguments, and returns its exit code.
 type Command func(args []string, stdout, stderr io.Writer) int
 
-// Usage runs a command with wrong arguments. It wants one line on stderr, with a text in it.
-func (run Command) Usage(t *testing.T, tests map[string]string) {
+// Says runs a command, and wants these texts on its stdout.
+func (run Command) Says(t *testing.T, args string, wants ...string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	if code := run(strings.Fields(args), &stdout, &stderr); code != 0 {
+		t.Fatalf("%q: exit code %d\n%s%s", args, code, &stdout, &stderr)
+	}
+	for _, want := range wants {
+		if said := stdout.String(); !strings.Contains(said, want) || strings.Contains(said, "%!") {
+			t.Errorf("%q does not say %q, but\n%s", args, want, said)
+		}
+	}
+}
+
+// Refuses runs a command with each of these arguments, and wants one line on stderr, with this
+// text in it, and nothing on stdout.
+func (run Command) Refuses(t *testing.T, tests map[string]string) {
 	t.Helper()
 	for args, want := range tests {
 		var stdout, stderr bytes.Buffer
 		code := run(strings.Fields(args), &stdout, &stderr)
 		if said := stderr.String(); code != 1 || !strings.Contains(said, want) || strings.Count(said, "\n") != 1 || stdout.Len() > 0 {
-			t.Errorf("%s: code %d, stdout %q, stderr %q", args, code, &stdout, said)
-		}
-	}
-}
-
-// Says runs a command that must succeed, and wants these texts on its stdout.
-func (run Command) Says(t *testing.T, args string, wants ...string) {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	code := run(strings.Fields(args), &stdout, &stderr)
-	for _, want := range wants {
-		if code != 0 || !strings.Contains(stdout.String(), want) || strings.Contains(stdout.String(), "%!") {
-			t.Errorf("%s: code %d, no %q in\n%s%s", args, code, want, &stdout, &stderr)
+			t.Errorf("%q: want exit code 1 and one line with %q on stderr; got code %d, stderr %q, stdout %q", args, want, code, said, &stdout)
 		}
 	}
 }
@@ -158,8 +164,8 @@ func Clean(t *testing.T, dir string) {
 	}
 }
 
-// Snapshot maps every file and folder below dir, git's own aside, to its mode
-// and digest, so that two moments can be compared.
+// Snapshot maps every file below dir, git's own aside, to its mode and digest, and what else
+// is there to what it is, so that two moments can be compared.
 func Snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	seen := map[string]string{}
@@ -171,7 +177,7 @@ func Snapshot(t *testing.T, dir string) map[string]string {
 			return fs.SkipDir
 		}
 		name, _ = filepath.Rel(dir, name)
-		if seen[name] = "folder"; entry.IsDir() {
+		if seen[name] = entry.Type().String(); !entry.Type().IsRegular() {
 			return nil
 		}
 		info, err := entry.Info()
@@ -198,37 +204,22 @@ func Same(t *testing.T, before, after map[string]string) {
 	}
 }
 
-// Proxy makes the go command get a module with git, from a folder that stands in
-// for its host. From then on the go command gets it from a proxy, as it gets all
-// else. Proxy returns the module cache, which has nothing of the module before and
-// after.
-func Proxy(t *testing.T, repository, module string) (cache string) {
+// Hosted makes the go command get a module of that host and owner from a git repository in a
+// folder, into a module cache of this test. All else it gets from the module cache of the machine
+// and, where that has it not, as before. Hosted returns the test's module cache.
+func Hosted(t *testing.T, repository, module string) (cache string) {
 	t.Helper()
-	// The go command keeps an index of each module version for good. In this test
-	// the same version has other contents in each run.
-	t.Setenv("GODEBUG", "goindex=0")
-	name, _, _ := strings.Cut(module, "@")
-	t.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -modcacherw") // so that it can be removed
-	got := t.TempDir()
-	cmd := exec.Command("go", "mod", "download", module)
-	cmd.Dir = t.TempDir()
-	cmd.Env = append(cmd.Environ(), "GOWORK=off", "GOMODCACHE="+got, "GOPROXY=direct", "GONOSUMDB=*",
-		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://"+filepath.ToSlash(repository)+".insteadOf", "GIT_CONFIG_VALUE_0=https://"+strings.TrimSuffix(name, ".git"))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	env := strings.Fields(Run(t, repository, "go", "env", "GOMODCACHE", "GOPROXY"))
+	cache = t.TempDir()
+	for name, value := range map[string]string{
+		"GOMODCACHE": cache, "GOPRIVATE": path.Dir(module), "GOSUMDB": "off",
+		"GOPROXY": "file://" + filepath.ToSlash(filepath.Join(env[0], "cache", "download")) + "," + env[1],
+		"GOFLAGS": os.Getenv("GOFLAGS") + " -modcacherw", // so that it can be removed
+		// git takes the folder for the host.
+		"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "url.file://" + filepath.ToSlash(repository) + ".insteadOf",
+		"GIT_CONFIG_VALUE_0": "https://" + strings.TrimSuffix(module, ".git"),
+	} {
+		t.Setenv(name, value)
 	}
-	env := strings.Fields(Run(t, cmd.Dir, "go", "env", "GOMODCACHE", "GOPROXY"))
-	owner := path.Dir(name)
-	clean := func() {
-		for _, has := range []string{owner, filepath.Join("cache", "download", owner)} {
-			if err := os.RemoveAll(filepath.Join(env[0], has)); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	clean()
-	t.Cleanup(clean)
-	t.Setenv("GOPROXY", "file://"+filepath.ToSlash(filepath.Join(got, "cache", "download"))+","+env[1])
-	t.Setenv("GONOSUMDB", owner)
-	return env[0]
+	return cache
 }

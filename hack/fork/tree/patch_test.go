@@ -4,9 +4,9 @@ package tree
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"go/ast"
-	"go/format"
 	"go/parser"
 	"go/printer"
 	"go/token"
@@ -17,7 +17,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/fstest"
 
 	"github.com/freshmapper/freshmapper"
 )
@@ -40,56 +42,57 @@ func TestEveryRelease(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				isFormatted(t, upstream, made)
-				keepsLines(t, upstream, made)
+				keepsTheRest(t, upstream, made)
 				fitsTogether(t, upstream, made)
 				sameAPI(t, upstream, made)
 				made.slim()
 				slimIsWhole(t, made)
+				delete(made, "pkg/client/following.go")
+				if found := problems(t, made, "pkg/client"); len(found) == 0 {
+					t.Error("the check of types does not notice that a file is missing")
+				}
 			})
 		}
 	}
 }
 
-// The checks find the faults that they are for.
-func TestProblems(t *testing.T) {
-	files := Files{"p/a.go": []byte(`package p
-
-import (
-	"example.com/unknown"
-	"fmt"
-)
-
-func f() int {
-	left := 1
-	return absent + unknown.Value
-}
-`)}
-	got := strings.Join(problems(t, files, "p"), "\n")
-	for _, want := range []string{"undefined: absent", "declared and not used: left", `"fmt" imported and not used`} {
-		if !strings.Contains(got, want) {
-			t.Errorf("no %q in\n%s", want, got)
-		}
-	}
-	if strings.Contains(got, "unknown.Value") {
-		t.Errorf("what is imported is not looked at, but:\n%s", got)
-	}
-	const form = "func (e *ErrResourceDiscoveryFailed) Unwrap() []error" // of a receiver the name stays
-	if got := exported(t, upstreamOf(t, Newest()), apiutilDir)["*ErrResourceDiscoveryFailed.Unwrap()"]; got != form {
-		t.Errorf("a method is %q, want %q", got, form)
-	}
-}
-
-// isFormatted checks that what the tool adds is as gofmt has it.
-func isFormatted(t *testing.T, upstream, made Files) {
+// upstreamOf reads a release from the module cache, once.
+func upstreamOf(t testing.TB, version string) Files {
 	t.Helper()
-	for name, file := range made {
-		if _, stock := upstream[name]; stock || path.Ext(name) != ".go" {
+	read, _ := releases.LoadOrStore(version, sync.OnceValues(func() (Files, error) {
+		return Upstream(context.Background(), version, nil)
+	}))
+	files, err := read.(func() (Files, error))()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+var releases sync.Map // of functions by version
+
+// keepsTheRest checks that all of upstream's files are there byte for byte, but for the
+// mapper's, and but for one line for each of the edits.
+func keepsTheRest(t *testing.T, upstream, made Files) {
+	t.Helper()
+	changed := 0
+	for name, file := range upstream {
+		if dir, base := path.Split(name); dir == apiutilDir+"/" && slices.Contains(mapperFiles, base) {
 			continue
 		}
-		if formatted, err := format.Source(file); err != nil || !bytes.Equal(formatted, file) {
-			t.Errorf("%s is not as gofmt has it: %v", name, err)
+		was, is := bytes.Split(file, []byte("\n")), bytes.Split(made[name], []byte("\n"))
+		if len(was) != len(is) {
+			t.Errorf("%s had %d lines and has %d: only those of the edits may change", name, len(was), len(is))
+			continue
 		}
+		for i := range was {
+			if !bytes.Equal(was[i], is[i]) {
+				changed++
+			}
+		}
+	}
+	if changed != len(edits) {
+		t.Errorf("%d of upstream's lines are changed, want %d, one for each of the edits", changed, len(edits))
 	}
 }
 
@@ -302,4 +305,86 @@ func hasKind(file *ast.File) (found bool) {
 		return !found
 	})
 	return found
+}
+
+// What is not as the tool expects it, in upstream's files or in ours, is an error that names it.
+func TestGenerateRefuses(t *testing.T) {
+	addOurs := func(name, text string) func(Files, fstest.MapFS) {
+		return func(_ Files, ours fstest.MapFS) { ours[name] = &fstest.MapFile{Data: []byte(text)} }
+	}
+	client := edits[0]
+	tests := map[string]struct {
+		version string // default: the newest
+		spoil   func(upstream Files, ours fstest.MapFS)
+		want    []string // all in the error
+	}{
+		"unknown line":     {version: "v0.19.0", want: []string{"v0.19.0 is not supported", "v0.20", "v0.25"}},
+		"next line":        {version: "v0.250.1", want: []string{"not supported"}},
+		"pre-release":      {version: "v0.25.0-beta.0", want: []string{"not supported"}},
+		"no version":       {version: "0.25.2", want: []string{"not supported"}},
+		"overwrite":        {spoil: addOurs("apiutil/apimachinery.go", "package apiutil\n"), want: []string{"overwrite", "pkg/client/apiutil/apimachinery.go"}},
+		"overwrite data":   {spoil: addOurs("apiutil/testdata/crd.yaml", ""), want: []string{"overwrite", "testdata/crd.yaml"}},
+		"metrics taken":    {spoil: func(f Files, _ fstest.MapFS) { f["pkg/metrics/restmapper.go"] = nil }, want: []string{"overwrite", "pkg/metrics/restmapper.go"}},
+		"no upstream file": {spoil: func(f Files, _ fstest.MapFS) { delete(f, "pkg/client/apiutil/errors.go") }, want: []string{"upstream has no pkg/client/apiutil/errors.go"}},
+		"no client":        {spoil: func(f Files, _ fstest.MapFS) { delete(f, client.file) }, want: []string{"upstream has no pkg/client/client.go"}},
+		"other client": {spoil: func(f Files, _ fstest.MapFS) { f[client.file] = []byte("package client\n") },
+			want: []string{"upstream's pkg/client/client.go", "func New(config", "0 times, and not once", "patch " + Module}},
+		"client twice": {spoil: func(f Files, _ fstest.MapFS) { f[client.file] = append(bytes.Clone(f[client.file]), client.old...) },
+			want: []string{"upstream's pkg/client/client.go", "func New(config", "2 times, and not once"}},
+		"foreign import": {spoil: addOurs("internal/x/x.go", "package x\n\nimport _ \"github.com/freshmapper/freshmapper/hack/fork/tree\"\n"),
+			want: []string{"internal/x/x.go", "only apiutil and internal"}},
+		"root import": {spoil: addOurs("apiutil/x_test.go", "package apiutil\n\nimport _ \"github.com/freshmapper/freshmapper\"\n"),
+			want: []string{"apiutil/x_test.go", "only apiutil and internal"}},
+		"no place": {spoil: addOurs("fresh.txt", "-- clients.go --\npackage fresh\n"), want: []string{"fresh/clients.go", "client", "cache"}},
+		"unknown to older lines": {version: "v0.20.4", spoil: addOurs("fresh.txt", "-- client_requests.go --\n\npackage fresh\n"),
+			want: []string{"fresh/client_requests.go", "Apply(", "not once"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			files := maps.Clone(upstreamOf(t, Newest()))
+			ours := fstest.MapFS{"apiutil/restmapper.go": {Data: []byte("package apiutil\n")}}
+			if test.spoil != nil {
+				test.spoil(files, ours)
+			}
+			if test.version == "" {
+				test.version = Newest()
+			}
+			_, err := Generate(test.version, files, ours)
+			for _, want := range test.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("want an error that says %q, got %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestLocalize(t *testing.T) {
+	const src = `// Package x is in github.com/freshmapper/freshmapper/internal/x.
+package x
+
+import (
+	"fmt"
+
+	snap "github.com/freshmapper/freshmapper/internal/snapshot"
+	. "github.com/freshmapper/freshmapper/apiutil"
+	"k8s.io/client-go/rest" // stays
+)
+`
+	const want = `// Package x is in github.com/freshmapper/freshmapper/internal/x.
+package x
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/rest" // stays
+	. "sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	snap "sigs.k8s.io/controller-runtime/pkg/client/apiutil/internal/snapshot"
+)
+`
+	for name, want := range map[string]string{"internal/x/x.go": want, "apiutil/testdata/x.go": src, "apiutil/x.txt": src} {
+		if got, err := localize(name, []byte(src)); err != nil || string(got) != want {
+			t.Errorf("%s: error %v, and it is now\n%s\nwant\n%s", name, err, got, want)
+		}
+	}
 }
