@@ -96,14 +96,22 @@ func stage(ctx context.Context, out, base string, author *mail.Address, stdout i
 	return nil
 }
 
-// texts holds the patches without upstream's lines, as hack/stage/take.sh writes them: for
+// series are the patches without upstream's lines, as hack/stage/take.sh writes them: for
 // each file "+++ NAME" and its hunks, "@@ BEFORE N" (how many lines are before those that are
 // replaced, and how many these are) and the new lines, of a new file without its license.
-// base.sha256 has the files that the patches change, as they were before. Each patch has a
-// text to propose it, and its message is the begin of that.
+// base.sha256 has the files that the patches change, as they were before.
 //
-//go:embed series proposal
-var texts embed.FS
+//go:embed series
+var series embed.FS
+
+// proposal has a text for each patch, and then one for a comment. The message of a patch is the
+// begin of its text.
+//
+//go:embed PROPOSAL.md
+var proposal string
+
+// proposed finds the texts.
+var proposed = regexp.MustCompile("(?s)````markdown\n(.*?)````")
 
 const license = "hack/boilerplate/boilerplate.go.txt" // upstream's own, for new files
 
@@ -128,24 +136,24 @@ func makeMails(ctx context.Context, base string, author *mail.Address) ([]patchM
 	if err != nil {
 		return nil, err
 	}
-	names, err := fs.Glob(texts, "proposal/[1-9]-*.md")
+	names, err := fs.Glob(series, "series/*.patch")
 	if err != nil {
 		return nil, err
 	}
+	texts := proposed.FindAllStringSubmatch(proposal, len(names))
 	const branch = "patches"
 	history := &tree.History{Author: author}
 	mails := make([]patchMail, len(names))
 	for i, name := range names {
-		text, err := texts.ReadFile(name)
-		patch, err2 := texts.ReadFile(fmt.Sprintf("series/%d.patch", i+1))
-		if err := errors.Join(err, err2); err != nil {
+		patch, err := series.ReadFile(name)
+		if err != nil {
 			return nil, err
 		}
-		mails[i].message = message(string(text))
+		mails[i].message = message(texts[i][1])
 		edited := maps.Clone(files)
 		for _, file := range strings.Split("\n"+string(patch), "\n+++ ")[1:] {
 			if err := mails[i].apply(edited, strings.TrimSuffix(file, "\n")+"\n"); err != nil {
-				return nil, fmt.Errorf("series/%d.patch: %w", i+1, err)
+				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
 		history.Commit(branch, "", when, "upstream\n", files)
@@ -179,7 +187,7 @@ func changed(ctx context.Context, base string) (tree.Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	sums, err := texts.ReadFile("series/base.sha256")
+	sums, err := series.ReadFile("series/base.sha256")
 	if err != nil {
 		return nil, err
 	}
