@@ -47,30 +47,19 @@ find_servers() {
 	newest_in "$data/$store" || newest_in "$cache"
 }
 
-# lock waits until no other run obtains servers. The lock is a link to the number of the
-# process that holds it; one that was killed holds nothing.
+# lock waits until no other run obtains servers, and makes the folder to do it in. Where there is
+# no flock, as on macOS, two runs at once do it twice.
 lock() {
-	local holder left told=''
+	local left
 	mkdir -p "$cache" && [[ -w $cache ]] || die "$cache is no folder to write to: set FRESHMAPPER_CACHE"
-	until ln -s $$ "$cache/lock" 2>/dev/null; do
-		holder=$(readlink "$cache/lock") || continue
-		if ! kill -0 "$holder" 2>/dev/null; then
-			mkdir "$cache/lock.old" 2>/dev/null || continue # another run removes it
-			[[ $(readlink "$cache/lock") != "$holder" ]] || rm -f "$cache/lock"
-			rmdir "$cache/lock.old"
-			continue
-		fi
-		[[ -n $told ]] || say "waiting for process $holder, which obtains API servers"
-		told=yes
-		sleep 1
-	done
-	temp=$cache/.tmp.$$
-	trap 'clear_away "$temp" && rm -f "$cache/lock"' EXIT
+	if command -v flock >/dev/null; then
+		exec 9>"$cache/lock"
+		flock -n 9 || { say 'waiting for another run, which obtains API servers' && flock 9; }
+		for left in "$cache"/.tmp.*; do clear_away "$left"; done # by runs that were killed
+	fi
+	temp=$(mktemp -d "$cache/.tmp.XXXXXX")
+	trap 'clear_away "$temp"' EXIT
 	trap 'kill $(jobs -p) 2>/dev/null; echo "error: interrupted" >&2; exit 130' INT TERM HUP
-	for left in "$cache"/.tmp.*; do # by runs that were killed
-		kill -0 "${left##*.}" 2>/dev/null || clear_away "$left"
-	done
-	mkdir "$temp"
 }
 
 # clear_away removes a folder, with what setup-envtest has made read-only in it.

@@ -58,8 +58,28 @@ paths() {
 	[[ -z $said ]] || { echo "$said" && return 1; }
 }
 
+# actions finds those that are not pinned to a commit, with the version beside it.
+actions() { ! grep -H 'uses:' .github/workflows/*.yml | grep -vE 'uses: [a-z-]+/[a-z-]+@[0-9a-f]{40} # v[0-9.]+$'; }
+
+# modules compares those that Dependabot looks after with all but the root and those of fixed versions.
+modules() {
+	diff <(sed -n 's,^  - /,,p' .github/dependabot.yml | sort) \
+		<(list '*/go.mod' | tr '\0' '\n' | sed 's,/go.mod$,,' | grep -vxE 'hack/envtest/(latest|legacy)' | sort)
+}
+
+# lines finds supported lines that are no row of the nightly matrix and of the page.
+lines() {
+	local line
+	for line in $(sed -n 's/.*Newest: *"\(v[^"]*\)".*/\1/p' hack/fork/tree/lines.go); do
+		grep -q "{line: $line, go: " .github/workflows/nightly.yml && grep -q "| $line | " docs/compatibility.md || { echo "no row of $line" && return 1; }
+	done
+}
+
 list '*.go' >"$files"
 check gofmt gofmt_
+check 'pinned actions' actions
+check 'dependabot.yml' modules
+check 'lines in nightly.yml and compatibility.md' lines
 list >"$files"
 check paths paths
 while IFS= read -r -d '' file; do check "$file" bash -n "$file"; done < <(list '*.sh' .ci/run)
