@@ -35,10 +35,7 @@ func Ours() fstest.MapFS {
 	for name, text := range tree.Archive(sources) {
 		ours[name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	real, err := tree.Read(freshmapper.Source)
-	if err != nil {
-		return nil
-	}
+	real, _ := tree.Read(freshmapper.Source) // it is embedded
 	for name, data := range real {
 		if name == "fresh.txt" || strings.HasPrefix(name, "internal/follow/") {
 			ours[name] = &fstest.MapFile{Data: data}
@@ -57,9 +54,6 @@ func Edited(name, text string) fstest.MapFS {
 	return ours
 }
 
-// tidied are the go.mod and go.sum of programs, by what they import.
-var tidied sync.Map
-
 // Consumer makes a program that uses nothing of controller-runtime but a mapper. It
 // returns the folder.
 func Consumer(t *testing.T) string {
@@ -67,18 +61,20 @@ func Consumer(t *testing.T) string {
 	return Program(t, tree.Module+"/pkg/client/apiutil", "_, _ = apiutil.NewDynamicRESTMapper(nil, nil)")
 }
 
+// tidied are go.mod and go.sum of programs, by what they import.
+var tidied sync.Map
+
 // Program makes a program that imports one package and runs one statement, tidy and
 // committed to a git repository of its own. It returns the folder.
 func Program(t *testing.T, imported, statement string) string {
 	t.Helper()
 	dir := t.TempDir()
-	Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\nrequire "+tree.Module+" "+tree.Newest()+"\n")
 	Write(t, dir, "main.go", "package main\n\nimport \""+imported+"\"\n\nfunc main() { "+statement+" }\n")
 	if known, ok := tidied.Load(imported); ok {
-		files := known.([2]string)
-		Write(t, dir, "go.mod", files[0])
-		Write(t, dir, "go.sum", files[1])
+		Write(t, dir, "go.mod", known.([2]string)[0])
+		Write(t, dir, "go.sum", known.([2]string)[1])
 	} else {
+		Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\nrequire "+tree.Module+" "+tree.Newest()+"\n")
 		Run(t, dir, "go", "mod", "tidy")
 		tidied.Store(imported, [2]string{Text(t, dir, "go.mod"), Text(t, dir, "go.sum")})
 	}
@@ -169,15 +165,14 @@ func Clean(t *testing.T, dir string) {
 func Snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	seen := map[string]string{}
-	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case entry.Name() == ".git":
 			return fs.SkipDir
-		}
-		name, _ = filepath.Rel(dir, name)
-		if seen[name] = entry.Type().String(); !entry.Type().IsRegular() {
+		case !entry.Type().IsRegular():
+			seen[name] = entry.Type().String()
 			return nil
 		}
 		info, err := entry.Info()
@@ -199,7 +194,7 @@ func Same(t *testing.T, before, after map[string]string) {
 	maps.Copy(all, after)
 	for name := range all {
 		if was, is := before[name], after[name]; was != is {
-			t.Errorf("%s: was %q, is %q", name, was, is)
+			t.Errorf("%s should be as it was, %q, and is %q", name, was, is)
 		}
 	}
 }
