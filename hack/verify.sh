@@ -67,19 +67,10 @@ modules() {
 		<(list '*/go.mod' | tr '\0' '\n' | sed 's,/go.mod$,,' | grep -vxE 'hack/envtest/(latest|legacy)' | sort)
 }
 
-# lines finds supported lines that are no row of the nightly matrix and of the page.
-lines() {
-	local line
-	for line in $(sed -n 's/.*Newest: *"\(v[^"]*\)".*/\1/p' hack/fork/tree/lines.go); do
-		grep -q "{line: $line, go: " .github/workflows/nightly.yml && grep -q "| $line | " docs/compatibility.md || { echo "no row of $line" && return 1; }
-	done
-}
-
 list '*.go' >"$files"
 check gofmt gofmt_
 check 'pinned actions' actions
 check 'dependabot.yml' modules
-check 'lines in nightly.yml and compatibility.md' lines
 list >"$files"
 check paths paths
 while IFS= read -r -d '' file; do check "$file" bash -n "$file"; done < <(list '*.sh' .ci/run)

@@ -38,7 +38,7 @@ func Check(ctx context.Context, r Request) error {
 		return fmt.Errorf("%s has no fork of %s: run %s", j.Dir, tree.Module, j.command())
 	}
 	if got.Replace.Version != "" {
-		return j.checkTag(got.Version, modVersion{got.Replace.Path, got.Replace.Version})
+		return j.checkTag(got.Version, *got.Replace)
 	}
 	return j.checkTree(ctx, got.Version, got.Replace.Dir)
 }

@@ -348,23 +348,13 @@ func (j *job) goBuild(ctx context.Context, flags []string) error {
 type progress struct {
 	say         func(what, format string, args ...any)
 	began, said time.Time
-	packages    int
 }
 
 func (p *progress) Write(written []byte) (int, error) {
-	for _, line := range strings.Split(strings.TrimSpace(string(written)), "\n") {
-		doing, download := strings.CutPrefix(line, "go: ")
-		if !download && strings.ContainsAny(line, " \t") {
-			continue // what a compiler says
-		}
-		if !download {
-			doing = "compiling " + line
-			p.packages++
-		}
-		if now := time.Now(); now.Sub(p.said) >= beat {
-			p.said = now
-			p.say("build", "%s: %s (%d packages so far)", now.Sub(p.began).Round(time.Second), doing, p.packages)
-		}
+	if time.Since(p.said) >= beat {
+		p.said = time.Now()
+		line, _, _ := strings.Cut(strings.TrimPrefix(string(written), "go: "), "\n")
+		p.say("build", "%s: %s", time.Since(p.began).Round(time.Second), line)
 	}
 	return len(written), nil
 }

@@ -46,21 +46,21 @@ type modFile struct {
 
 type replace struct{ Old, New modVersion }
 
-// ourReplace is the line of a go.mod that makes it use our tree.
-var ourReplace = replace{Old: modVersion{Path: tree.Module}, New: modVersion{Path: "./" + place}}
-
-type modVersion struct{ Path, Version string }
+// modVersion is a module, or the folder that replaces one.
+type modVersion struct{ Path, Version, Dir string }
 
 func (v modVersion) String() string { return strings.TrimSpace(v.Path + " " + v.Version) }
 
+// ourReplace is the line of a go.mod that makes it use our tree.
+var ourReplace = replace{Old: modVersion{Path: tree.Module}, New: modVersion{Path: "./" + place}}
+
 // required is the controller-runtime that a go.mod requires, "" if it requires none.
 func (f modFile) required() string {
-	for _, r := range f.Require {
-		if r.Path == tree.Module {
-			return r.Version
-		}
+	at := slices.IndexFunc(f.Require, func(r modVersion) bool { return r.Path == tree.Module })
+	if at < 0 {
+		return ""
 	}
-	return ""
+	return f.Require[at].Version
 }
 
 // forked reports whether a go.mod replaces controller-runtime with our tree.
@@ -205,15 +205,13 @@ func (m *module) requires() error {
 // would use without a replace.
 type listed struct {
 	Version string
-	Replace *replacement
+	Replace *modVersion
 }
-
-type replacement struct{ Path, Version, Dir string }
 
 // list asks the go command, which may fail if a tree is missing. Then go.mod counts.
 func (m *module) list(ctx context.Context) (got listed, err error) {
 	if dir, _ := m.mod.replaced(m.dir); dir != "" && !isDir(dir) {
-		return listed{Version: m.mod.required(), Replace: &replacement{Dir: dir}}, nil
+		return listed{Version: m.mod.required(), Replace: &modVersion{Dir: dir}}, nil
 	}
 	// -mod=readonly, whatever GOFLAGS says: asking must not change a file.
 	err = m.parse(ctx, &got, "list", "-mod=readonly", "-m", "-json", tree.Module)
@@ -231,8 +229,7 @@ func (m *module) selected(ctx context.Context) (version, sibling string, err err
 	// By folder: in a workspace the path is relative to go.work.
 	if r := got.Replace; r != nil && !sameFile(r.Dir, m.path(place)) {
 		if _, _, err := tree.Open(r.Dir); err != nil {
-			return "", "", fmt.Errorf("%s is replaced with %s by another module of the workspace: drop that replace first",
-				tree.Module, modVersion{r.Path, r.Version})
+			return "", "", fmt.Errorf("%s is replaced with %s by another module of the workspace: drop that replace first", tree.Module, r)
 		}
 		return got.Version, r.Dir, nil
 	}
@@ -252,7 +249,7 @@ func (m *module) vendor() (dir, command string) {
 	return "", ""
 }
 
-// contents are go.mod and go.sum, by name. One that is not there is empty.
+// contents are the consumer's go.mod and go.sum, by name. One that is not there is empty.
 type contents map[string][]byte
 
 func (j *job) current() (contents, error) {

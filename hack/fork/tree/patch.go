@@ -34,7 +34,6 @@ var added = []string{
 // draft is a tree while it is made.
 type draft struct {
 	line  Line
-	from  fs.FS // our sources: apiutil, internal and fresh
 	files Files
 	ours  Files             // apiutil and internal
 	fresh map[string]string // the files of fresh
@@ -48,8 +47,13 @@ func Generate(version string, upstream Files, ours fs.FS) (Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &draft{line: line, from: ours, files: maps.Clone(upstream)}
-	for _, step := range []func() error{d.sources, d.putMapper, d.edit, d.decorate, d.add} {
+	sources, err := Read(ours)
+	if err != nil {
+		return nil, fmt.Errorf("read our sources: %w", err)
+	}
+	d := &draft{line: line, files: maps.Clone(upstream), ours: sources, fresh: Archive(string(sources[packed]))}
+	delete(d.ours, packed)
+	for _, step := range []func() error{d.putMapper, d.edit, d.decorate, d.add} {
 		if err := step(); err != nil {
 			return nil, fmt.Errorf("patch %s %s: %w", Module, version, err)
 		}
@@ -185,13 +189,6 @@ var edits = []edit{
 	{"pkg/handler/enqueue_owner.go", "\t\tmapper:    mapper,\n", "\t\tmapper:    following(mapper),\n"},
 }
 
-func (e edit) apply(text string) (string, error) {
-	if n := strings.Count(text, e.old); n != 1 {
-		return "", fmt.Errorf("%s has %q %d times, and not once: this release needs a look before the tool can edit it", e.file, strings.TrimSpace(e.old), n)
-	}
-	return strings.Replace(text, e.old, e.with, 1), nil
-}
-
 // edit edits upstream's files.
 func (d *draft) edit() error {
 	for _, e := range edits {
@@ -199,11 +196,10 @@ func (d *draft) edit() error {
 		if err != nil {
 			return err
 		}
-		edited, err := e.apply(string(upstream))
-		if err != nil {
-			return fmt.Errorf("upstream's %w", err)
+		if n := strings.Count(string(upstream), e.old); n != 1 {
+			return fmt.Errorf("upstream's %s has %q %d times, and not once: this release needs a look before the tool can edit it", e.file, strings.TrimSpace(e.old), n)
 		}
-		d.files[e.file] = []byte(edited)
+		d.files[e.file] = []byte(strings.Replace(string(upstream), e.old, e.with, 1))
 	}
 	return nil
 }
@@ -309,14 +305,4 @@ func Archive(text string) map[string]string {
 		files[name] = strings.TrimSuffix(data, "\n") + "\n"
 	}
 	return files
-}
-
-// sources reads our sources, with the files of fresh by themselves.
-func (d *draft) sources() (err error) {
-	if d.ours, err = Read(d.from); err != nil {
-		return fmt.Errorf("read our sources: %w", err)
-	}
-	d.fresh = Archive(string(d.ours[packed]))
-	delete(d.ours, packed)
-	return nil
 }
