@@ -152,7 +152,6 @@ func freeAddresses(n int) ([]string, error) {
 	return addresses, nil
 }
 
-// path is a file or a folder of the control plane.
 func (p *Plane) path(name string) string { return filepath.Join(p.dir, name) }
 
 // Empty deletes etcd's data. Kill etcd before. At its next start the cluster looks

@@ -104,21 +104,13 @@ func do(ctx context.Context, o options, ours fs.FS, stdout io.Writer) error {
 	case o.undo:
 		return consumer.Undo(ctx, r)
 	case o.into == "":
-		return available(ctx, o.version, stdout)
+		_, err := tree.Folder(ctx, o.version, nil)
+		if err == nil {
+			fmt.Fprintf(stdout, "controller-runtime %s can be had: -o DIR writes its fork\n", o.version)
+		}
+		return err
 	}
 	return consumer.Into(ctx, r)
-}
-
-// available reports whether the fork of a release can be written.
-func available(ctx context.Context, version string, stdout io.Writer) error {
-	_, err := tree.LineOf(version)
-	if err == nil {
-		_, err = tree.Folder(ctx, version, nil)
-	}
-	if err == nil {
-		fmt.Fprintf(stdout, "controller-runtime %s can be had: -o DIR writes its fork\n", version)
-	}
-	return err
 }
 
 // valid returns an error if the flags do not fit together.

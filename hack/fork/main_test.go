@@ -250,33 +250,6 @@ func TestRealSources(t *testing.T) {
 	}
 }
 
-// "go run .../hack/fork@version" works without a checkout: nothing in go.mod
-// forbids it (a replace or an exclude would), and the sources are inside the tool.
-func TestRunAtVersion(t *testing.T) {
-	const version = "v0.99.0"
-	repository, root := filepath.Join(t.TempDir(), "freshmapper"), filepath.Join("..", "..")
-	for _, name := range strings.Fields(forktest.Run(t, root, "git", "ls-files", "--cached", "--others", "--exclude-standard")) {
-		if tree.Exists(filepath.Join(root, name)) { // else it was removed, and that is not yet committed
-			forktest.Write(t, repository, name, forktest.Text(t, root, name))
-		}
-	}
-	forktest.Run(t, repository, "git", "init", "-q")
-	forktest.Commit(t, repository)
-	forktest.Run(t, repository, "git", "tag", version)
-
-	forktest.Hosted(t, repository, tree.Ours)
-	for flag, want := range map[string]string{
-		"fork@" + version + " -V":    "fork " + version + ", mapper ",
-		"fork@" + version + " -h":    "go run " + tree.Ours + "/hack/fork@" + version + " -into", // how to run it again
-		"release@" + version + " -h": "-repo DIR",
-	} {
-		args := append([]string{"run"}, strings.Fields(tree.Ours+"/hack/"+flag)...)
-		if said := forktest.Run(t, t.TempDir(), "go", args...); !strings.Contains(said, want) {
-			t.Errorf("go %q does not say %q, but\n%s", args, want, said)
-		}
-	}
-}
-
 // "go run" runs a program in a temporary folder or in the build cache, which may have
 // any name: what such a program says to run is not that file.
 func TestSelf(t *testing.T) {

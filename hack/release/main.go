@@ -47,7 +47,6 @@ sources give the same commits and tags from an empty folder, or from the same ea
   -author A   the author of the commits (default %[3]s); their date is that of upstream's release
 `
 
-// options are what to release.
 type options struct {
 	repo           string      // a folder
 	lines          []tree.Line // at their newest tested releases

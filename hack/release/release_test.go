@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -275,6 +276,33 @@ func TestRenovateRule(t *testing.T) {
 	}
 }
 
+// "go run .../hack/fork@version" works without a checkout: nothing in go.mod
+// forbids it (a replace or an exclude would), and the sources are inside the tool.
+func TestRunAtVersion(t *testing.T) {
+	const version = "v0.99.0"
+	repository, root := filepath.Join(t.TempDir(), "freshmapper"), filepath.Join("..", "..")
+	for _, name := range strings.Fields(forktest.Run(t, root, "git", "ls-files", "--cached", "--others", "--exclude-standard")) {
+		if tree.Exists(filepath.Join(root, name)) { // else it was removed, and that is not yet committed
+			forktest.Write(t, repository, name, forktest.Text(t, root, name))
+		}
+	}
+	forktest.Run(t, repository, "git", "init", "-q")
+	forktest.Commit(t, repository)
+	forktest.Run(t, repository, "git", "tag", version)
+
+	hosted(t, repository, tree.Ours)
+	for flag, want := range map[string]string{
+		"fork@" + version + " -V":    "fork " + version + ", mapper ",
+		"fork@" + version + " -h":    "go run " + tree.Ours + "/hack/fork@" + version + " -into", // how to run it again
+		"release@" + version + " -h": "-repo DIR",
+	} {
+		args := append([]string{"run"}, strings.Fields(tree.Ours+"/hack/"+flag)...)
+		if said := forktest.Run(t, t.TempDir(), "go", args...); !strings.Contains(said, want) {
+			t.Errorf("go %q does not say %q, but\n%s", args, want, said)
+		}
+	}
+}
+
 // A program gets the real sources through a module proxy. The test checks what "go
 // get" gets from the tag, what is built, and what is verified.
 func TestConsumed(t *testing.T) {
@@ -296,7 +324,7 @@ func consume(t *testing.T, repository, module, version string) {
 	t.Helper()
 	const mapper = tree.Module + "/pkg/client/apiutil"
 	tag := version + "-fresh.1"
-	cache := forktest.Hosted(t, repository, module)
+	cache := hosted(t, repository, module)
 	dir := t.TempDir()
 	forktest.Write(t, dir, "go.mod", "module example.com/operator\n\ngo 1.26.0\n\nrequire "+tree.Module+" "+version+"\n")
 	forktest.Write(t, dir, "main.go", "package main\n\nimport \""+mapper+"\"\n\n"+
@@ -315,4 +343,24 @@ func consume(t *testing.T, repository, module, version string) {
 	if err := consumer.Check(context.Background(), consumer.Request{Dir: dir, Ours: freshmapper.Source, Self: "fork", Out: &bytes.Buffer{}}); err != nil {
 		t.Errorf("fork -check: %v", err)
 	}
+}
+
+// hosted makes the go command get a module of that host and owner from a git repository in a
+// folder, into a module cache of this test. All else it gets from the module cache of the machine
+// and, where that has it not, as before. hosted returns the test's module cache.
+func hosted(t *testing.T, repository, module string) (cache string) {
+	t.Helper()
+	env := strings.Fields(forktest.Run(t, repository, "go", "env", "GOMODCACHE", "GOPROXY"))
+	cache = t.TempDir()
+	for name, value := range map[string]string{
+		"GOMODCACHE": cache, "GOPRIVATE": path.Dir(module), "GOSUMDB": "off",
+		"GOPROXY": "file://" + filepath.ToSlash(filepath.Join(env[0], "cache", "download")) + "," + env[1],
+		"GOFLAGS": os.Getenv("GOFLAGS") + " -modcacherw", // so that it can be removed
+		// git takes the folder for the host.
+		"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "url.file://" + filepath.ToSlash(repository) + ".insteadOf",
+		"GIT_CONFIG_VALUE_0": "https://" + strings.TrimSuffix(module, ".git"),
+	} {
+		t.Setenv(name, value)
+	}
+	return cache
 }

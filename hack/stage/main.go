@@ -91,7 +91,7 @@ func stage(ctx context.Context, out, base string, author *mail.Address, stdout i
 		if err := tree.Write(out, mail.file, mail.text); err != nil {
 			return fmt.Errorf("write a patch: %w", err)
 		}
-		fmt.Fprintf(stdout, "%s\n\t+%d lines of code, +%d of tests\n", filepath.Join(out, mail.file), mail.code, mail.tests)
+		fmt.Fprintln(stdout, filepath.Join(out, mail.file))
 	}
 	return nil
 }
@@ -115,12 +115,11 @@ var proposed = regexp.MustCompile("(?s)````markdown\n(.*?)````")
 
 const license = "hack/boilerplate/boilerplate.go.txt" // upstream's own, for new files
 
-// patchMail is a patch as git am takes it, and how many lines it adds.
+// patchMail is a patch as git am takes it.
 type patchMail struct {
-	message     string
-	file        string // its name as git format-patch has it
-	text        []byte
-	code, tests int
+	message string
+	file    string // its name as git format-patch has it
+	text    []byte
 }
 
 // makeMails commits each patch to a scratch repository, which has nothing but the files that
@@ -152,7 +151,7 @@ func makeMails(ctx context.Context, base string, author *mail.Address) ([]patchM
 		mails[i].message = message(texts[i][1])
 		edited := maps.Clone(files)
 		for _, file := range strings.Split("\n"+string(patch), "\n+++ ")[1:] {
-			if err := mails[i].apply(edited, strings.TrimSuffix(file, "\n")+"\n"); err != nil {
+			if err := apply(edited, strings.TrimSuffix(file, "\n")+"\n"); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -215,7 +214,7 @@ func (m *patchMail) format(ctx context.Context, scratch string, number int, comm
 }
 
 // apply applies the hunks of one file, whose name is their first line.
-func (m *patchMail) apply(files tree.Files, text string) error {
+func apply(files tree.Files, text string) error {
 	name, hunks, _ := strings.Cut(text, "\n")
 	old, done := strings.SplitAfter(string(files[name]), "\n"), 0
 	var edited []string
@@ -233,11 +232,6 @@ func (m *patchMail) apply(files tree.Files, text string) error {
 			done = before + n
 		case strings.HasPrefix(line, "+"):
 			edited = append(edited, line[1:])
-			if strings.HasSuffix(name, "_test.go") {
-				m.tests++
-			} else {
-				m.code++
-			}
 		}
 	}
 	files[name] = []byte(strings.Join(append(edited, old[done:]...), ""))

@@ -147,7 +147,6 @@ func (j *job) glob(patterns ...string) map[string]string {
 	return files
 }
 
-// tellVendor says what the tree, or its end, makes stale.
 func (j *job) tellVendor() {
 	if dir, command := j.vendor(); dir != "" {
 		j.advice("vendor", fmt.Sprintf("the build takes controller-runtime from %s, which still has the old one; run in %s:", j.show(dir), quoted(filepath.Dir(dir))), command)

@@ -43,7 +43,6 @@ func Check(ctx context.Context, r Request) error {
 	return j.checkTree(ctx, got.Version, got.Replace.Dir)
 }
 
-// checkTag looks at the version of a published fork.
 func (j *job) checkTag(required string, with modVersion) error {
 	found := tagged.FindStringSubmatch(with.Version)
 	switch {

@@ -98,7 +98,6 @@ func (j *job) clear() {
 	}
 }
 
-// say prints a line of progress.
 func (j *job) say(what, format string, args ...any) {
 	fmt.Fprintf(j.Out, "%-10s %s\n", what, fmt.Sprintf(format, args...))
 }
@@ -131,7 +130,6 @@ func (j *job) foreign() error {
 	return nil
 }
 
-// edited refuses to touch a tree that somebody edited.
 func (j *job) edited() error {
 	if len(j.edits) > 0 && !j.Force {
 		return tree.EditedError(j.show(string(j.at)), j.edits)
@@ -256,7 +254,6 @@ func Undo(ctx context.Context, r Request) error {
 	return nil
 }
 
-// tellUndone says what became of go.mod and go.sum.
 func (j *job) tellUndone() {
 	for _, name := range []string{goMod, goSum} {
 		became := "your changes kept; go mod tidy drops what nothing needs now"

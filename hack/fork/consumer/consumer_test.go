@@ -5,11 +5,10 @@ package consumer
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -78,39 +77,26 @@ func force(r *Request) { r.Force = true }
 func with(ours fstest.MapFS) func(*Request) { return func(r *Request) { r.Ours = ours } }
 
 // template is a consumer with the fork in it, made once: a build takes seconds.
-var template struct {
-	sync.Once
-	dir string
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if err := os.RemoveAll(template.dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	os.Exit(code)
-}
+var template = fstest.MapFS{}
 
 // forked is a copy of the template. Nothing in it knows where it is.
 func forked(t *testing.T) string {
 	t.Helper()
-	template.Do(func() {
+	if len(template) == 0 {
 		made := forktest.Consumer(t)
 		into.must(t, made, nil)
-		temp, err := os.MkdirTemp("", "forked-")
-		if err == nil {
-			err = os.CopyFS(temp, os.DirFS(made))
-		}
+		err := fs.WalkDir(os.DirFS(made), ".", func(name string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() {
+				template[name] = &fstest.MapFile{Data: []byte(forktest.Text(t, made, name)), Mode: 0o644}
+			}
+			return err
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		template.dir = temp
-	})
-	if template.dir == "" {
-		t.Fatal("no forked consumer, see the first test")
 	}
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(template.dir)); err != nil {
+	if err := os.CopyFS(dir, template); err != nil {
 		t.Fatal(err)
 	}
 	return dir

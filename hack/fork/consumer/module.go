@@ -114,7 +114,6 @@ func openModule(ctx context.Context, shown string) (*module, error) {
 	return m, m.workspace(ctx, env.GOWORK)
 }
 
-// path is where a file of the consumer's is.
 func (m *module) path(name string) string { return filepath.Join(m.dir, filepath.FromSlash(name)) }
 
 // show names a path as the user would write it.
@@ -127,7 +126,6 @@ func relativeTo(dir, path string) string {
 	return filepath.ToSlash(path)
 }
 
-// read reads the go.mod in a folder.
 func (m *module) read(ctx context.Context, dir string) (mod modFile, err error) {
 	err = m.parse(ctx, &mod, "mod", "edit", "-json", filepath.Join(dir, goMod))
 	return mod, err
@@ -336,7 +334,6 @@ func (j *job) readFiles(ctx context.Context) (err error) {
 	return err
 }
 
-// editMod is what "go mod edit" makes of go.mod.
 func (j *job) editMod(ctx context.Context, flag string) ([]byte, error) {
 	return cli.Go(ctx, j.dir, j.env, io.Discard, "mod", "edit", "-print", flag)
 }

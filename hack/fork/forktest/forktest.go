@@ -12,7 +12,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -197,24 +196,4 @@ func Same(t *testing.T, before, after map[string]string) {
 			t.Errorf("%s should be as it was, %q, and is %q", name, was, is)
 		}
 	}
-}
-
-// Hosted makes the go command get a module of that host and owner from a git repository in a
-// folder, into a module cache of this test. All else it gets from the module cache of the machine
-// and, where that has it not, as before. Hosted returns the test's module cache.
-func Hosted(t *testing.T, repository, module string) (cache string) {
-	t.Helper()
-	env := strings.Fields(Run(t, repository, "go", "env", "GOMODCACHE", "GOPROXY"))
-	cache = t.TempDir()
-	for name, value := range map[string]string{
-		"GOMODCACHE": cache, "GOPRIVATE": path.Dir(module), "GOSUMDB": "off",
-		"GOPROXY": "file://" + filepath.ToSlash(filepath.Join(env[0], "cache", "download")) + "," + env[1],
-		"GOFLAGS": os.Getenv("GOFLAGS") + " -modcacherw", // so that it can be removed
-		// git takes the folder for the host.
-		"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "url.file://" + filepath.ToSlash(repository) + ".insteadOf",
-		"GIT_CONFIG_VALUE_0": "https://" + strings.TrimSuffix(module, ".git"),
-	} {
-		t.Setenv(name, value)
-	}
-	return cache
 }

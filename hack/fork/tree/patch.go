@@ -67,7 +67,6 @@ func Generate(version string, upstream Files, ours fs.FS) (Files, error) {
 //go:embed template
 var templates embed.FS
 
-// add adds the templates.
 func (d *draft) add() error {
 	for _, name := range added {
 		data, err := templates.ReadFile("template/" + path.Base(name) + ".txt")
@@ -102,9 +101,6 @@ func (d *draft) put(name string, data []byte) error {
 // Make takes a release from the module cache, as Folder does, and patches it. With
 // full, the tree keeps all of upstream's files; else it has what a program compiles.
 func Make(ctx context.Context, version string, sums []byte, ours fs.FS, full bool) (Files, error) {
-	if _, err := LineOf(version); err != nil {
-		return nil, err // before anything is downloaded
-	}
 	upstream, err := Upstream(ctx, version, sums)
 	if err != nil {
 		return nil, err
@@ -189,7 +185,6 @@ var edits = []edit{
 	{"pkg/handler/enqueue_owner.go", "\t\tmapper:    mapper,\n", "\t\tmapper:    following(mapper),\n"},
 }
 
-// edit edits upstream's files.
 func (d *draft) edit() error {
 	for _, e := range edits {
 		upstream, err := d.upstream(e.file)
@@ -244,7 +239,6 @@ var older = []struct{ before, file, old, with string }{
 		"WatchFunc: func(opts metav1.ListOptions) (watch.Interface, error) { return j.watch(j.g.ctx, opts) },\n}"},
 }
 
-// decorate places the files of fresh.
 func (d *draft) decorate() error {
 	for name, text := range d.fresh {
 		base, _, _ := strings.Cut(strings.TrimSuffix(name, ".go"), "_")
