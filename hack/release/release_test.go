@@ -118,7 +118,8 @@ func TestCommits(t *testing.T) {
 	}
 	readme := forktest.Text(t, o.repo, "README.md")
 	for _, part := range []string{
-		"\ngo get sigs.k8s.io/controller-runtime@v0.25.2 ", "\ngo mod edit -replace=sigs.k8s.io/controller-runtime=github.com/freshmapper/controller-runtime@v0.25.2-fresh.1\n",
+		"\ngo get sigs.k8s.io/controller-runtime@v0.25.2 ",
+		"\ngo mod edit -replace=sigs.k8s.io/controller-runtime=github.com/freshmapper/controller-runtime@v0.25.2-fresh.1\n",
 		"replace sigs.k8s.io/controller-runtime => github.com/freshmapper/controller-runtime v0.25.2-fresh.1\n",
 		"\n| controller-runtime | package | stock |", "\n| v0.25.2 | build and vet |", "\n| v0.25.2 | pkg/client/apiutil |",
 	} {
@@ -131,6 +132,10 @@ func TestCommits(t *testing.T) {
 	}
 	if tree.Exists(filepath.Join(o.repo, ".github")) {
 		t.Error("upstream's automation is in the fork")
+	}
+	rule := regexp.MustCompile(`regex:([^"]*)`).FindStringSubmatch(forktest.Text(t, "../../docs", "renovate.json"))
+	if versions := regexp.MustCompile(strings.ReplaceAll(rule[1], `\\`, `\`)); !versions.MatchString("v0.25.2-fresh.1") || versions.MatchString("v0.25.2") {
+		t.Errorf("by docs/renovate.json, %s, the tag is no version, or upstream's is one", versions)
 	}
 }
 
@@ -260,47 +265,6 @@ func TestFurtherReleaseInClone(t *testing.T) {
 	}
 	git(t, o.repo, "push -q --atomic --follow-tags --dry-run origin refs/heads/fresh-*")
 	forktest.Clean(t, o.repo)
-}
-
-// The rule for Renovate in docs/ can read the tags, and does not take upstream's versions for them.
-func TestRenovateRule(t *testing.T) {
-	rule := regexp.MustCompile(`"versioning": "regex:(.*)"`).FindStringSubmatch(forktest.Text(t, "../../docs", "renovate.json"))
-	if rule == nil {
-		t.Fatal("docs/renovate.json has no rule for versions")
-	}
-	versions := regexp.MustCompile(strings.ReplaceAll(rule[1], `\\`, `\`))
-	for version, want := range map[string]bool{"v0.25.2-fresh.1": true, "v0.25.2-fresh.12": true, "v0.25.2": false} {
-		if got := versions.MatchString(version); got != want {
-			t.Errorf("%s is a version to %s: %v, want %v", version, versions, got, want)
-		}
-	}
-}
-
-// "go run .../hack/fork@version" works without a checkout: nothing in go.mod
-// forbids it (a replace or an exclude would), and the sources are inside the tool.
-func TestRunAtVersion(t *testing.T) {
-	const version = "v0.99.0"
-	repository, root := filepath.Join(t.TempDir(), "freshmapper"), filepath.Join("..", "..")
-	for _, name := range strings.Fields(forktest.Run(t, root, "git", "ls-files", "--cached", "--others", "--exclude-standard")) {
-		if tree.Exists(filepath.Join(root, name)) { // else it was removed, and that is not yet committed
-			forktest.Write(t, repository, name, forktest.Text(t, root, name))
-		}
-	}
-	forktest.Run(t, repository, "git", "init", "-q")
-	forktest.Commit(t, repository)
-	forktest.Run(t, repository, "git", "tag", version)
-
-	hosted(t, repository, tree.Ours)
-	for flag, want := range map[string]string{
-		"fork@" + version + " -V":    "fork " + version + ", mapper ",
-		"fork@" + version + " -h":    "go run " + tree.Ours + "/hack/fork@" + version + " -into", // how to run it again
-		"release@" + version + " -h": "-repo DIR",
-	} {
-		args := append([]string{"run"}, strings.Fields(tree.Ours+"/hack/"+flag)...)
-		if said := forktest.Run(t, t.TempDir(), "go", args...); !strings.Contains(said, want) {
-			t.Errorf("go %q does not say %q, but\n%s", args, want, said)
-		}
-	}
 }
 
 // A program gets the real sources through a module proxy. The test checks what "go

@@ -3,10 +3,13 @@
 package consumer
 
 import (
+	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/freshmapper/freshmapper"
 	"github.com/freshmapper/freshmapper/hack/fork/forktest"
 	"github.com/freshmapper/freshmapper/hack/fork/tree"
 )
@@ -73,18 +76,6 @@ func TestAdvice(t *testing.T) {
 	const still = " still has lines for the tree; remove what nothing else needs:\n              "
 	undo.says(t, dir, nil, ".gitignore"+still+"!/third_party/\n              !/third_party/controller-runtime/\n",
 		".dockerignore"+still+"!third_party/controller-runtime/**\n", "Dockerfile"+still+"COPY third_party/ third_party/\n")
-}
-
-// What can't be looked at has no advice: the fork is in place.
-func TestAdviceWithoutGit(t *testing.T) {
-	dir := forked(t)
-	remove(t, dir, ".git")
-	forktest.Write(t, dir, ".gitignore", "third_party/\n")
-	forktest.Run(t, dir, "ln", "-s", "nowhere", "Dockerfile")
-	forktest.Run(t, dir, "ln", "-s", "nowhere", ".dockerignore")
-	if out := into.must(t, dir, nil); strings.Contains(out, "note: ") {
-		t.Errorf("advice outside of a checkout:\n%s", out)
-	}
 }
 
 // A repository like cert-manager's: commands with modules of their own.
@@ -214,4 +205,54 @@ func TestVendored(t *testing.T) {
 	remove(t, dir, "vendor")
 	undo.must(t, dir, nil) // of two updates
 	forktest.Clean(t, dir)
+}
+
+// A project as kubebuilder scaffolds it: its make targets write the same files
+// with the fork as without, and leave the tree alone. controller-gen walks every
+// go.mod below the project, so it sees the tree, too. What the advised lines let into an image
+// builds there.
+func TestKubebuilderProject(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles controller-gen and controller-runtime")
+	}
+	tools, real := t.TempDir(), func(r *Request) { r.Ours = freshmapper.Source }
+	for _, version := range []string{"v0.19.0", "v0.23.0"} {
+		t.Run("controller-gen "+version, func(t *testing.T) {
+			dir := t.TempDir()
+			for name, text := range tree.Archive(forktest.Text(t, "testdata", "kubebuilder.txt")) {
+				forktest.Write(t, dir, name, text)
+			}
+			forktest.Write(t, dir, goMod, "module example.com/widgets\n\ngo 1.26.0\n\nrequire "+tree.Module+" "+tree.Newest()+"\n")
+			forktest.Run(t, dir, "go", "mod", "tidy")
+			make := func() map[string]string {
+				forktest.Run(t, dir, "make", "manifests", "generate", "fmt", "vet", "CONTROLLER_TOOLS_VERSION="+version, "LOCALBIN="+tools)
+				forktest.Run(t, dir, "go", "build", "-o", os.DevNull, "./cmd")
+				files := forktest.Snapshot(t, dir)
+				maps.DeleteFunc(files, func(name, _ string) bool {
+					return strings.HasPrefix(name, "third_party") || name == goMod || name == goSum
+				})
+				return files
+			}
+			want := make()
+			const deepcopy = "api/v1/zz_generated.deepcopy.go"
+			for _, name := range []string{"config/crd/bases/shop.example.com_widgets.yaml", "config/rbac/role.yaml", "config/webhook/manifests.yaml", deepcopy} {
+				if want[name] == "" {
+					t.Errorf("make has not written %s", name)
+				}
+			}
+			into.says(t, dir, real, "!third_party/controller-runtime/**\n")
+			remove(t, dir, "config/crd/bases")
+			remove(t, dir, deepcopy)
+			forktest.Same(t, want, make())
+			check.must(t, dir, real)
+
+			rules, image := forktest.Text(t, dir, ".dockerignore")+"!third_party/controller-runtime/**\n", t.TempDir()
+			for name, what := range forktest.Snapshot(t, dir) {
+				if strings.HasPrefix(what, "-") && hiddenBy(rules, name) == 0 {
+					forktest.Write(t, image, name, forktest.Text(t, dir, name))
+				}
+			}
+			forktest.Run(t, image, "go", "build", "-o", os.DevNull, "./cmd")
+		})
+	}
 }

@@ -56,10 +56,7 @@ func TestUpgradeMovesRequirements(t *testing.T) {
 		t.Fatalf("go get has moved k8s.io:\n%s", mod)
 	}
 	check.fails(t, dir, nil, "is sigs.k8s.io/controller-runtime v0.24.1, but", "requires v0.25.2: run fork -into "+dir)
-	out := into.must(t, dir, nil)
-	if !strings.Contains(out, "moved      go.sum: ") || !strings.Contains(out, "moved      go.mod: ") {
-		t.Errorf("said\n%s", out)
-	}
+	out := into.says(t, dir, nil, "moved      go.sum: ", "moved      go.mod: ")
 	for _, line := range strings.Split(out, "\n") {
 		if len(line) > 200 && !strings.Contains(line, dir) {
 			t.Errorf("a line of %d bytes: %.80s…", len(line), line)
@@ -117,7 +114,7 @@ func TestCheckOfTag(t *testing.T) {
 	for sed, advised := range map[string]bool{"": true, ` | sed -E 's/^v?([0-9]+)\.([0-9]+).*/release-\1.\2/'`: false} {
 		forktest.Write(t, dir, "Makefile", "ENVTEST_VERSION ?= $(shell go list -m -f '{{if .Replace}}{{.Replace.Version}}{{end}}' "+tree.Module+sed+")\n")
 		if out := check.must(t, dir, nil); strings.Contains(out, "note: Makefile") != advised {
-			t.Errorf("with %q: said\n%s", sed, out)
+			t.Errorf("want advice for a Makefile with %q: %v, got\n%s", sed, advised, out)
 		}
 	}
 	into.fails(t, dir, nil, "which is a tagged fork: to have the tree", "(go mod edit -dropreplace="+tree.Module+")")

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -327,10 +328,8 @@ func TestInterruptedRun(t *testing.T) {
 			kill(t, dir)
 			undo.must(t, dir, nil)
 			forktest.Clean(t, dir)
-			for name := range forktest.Snapshot(t, dir) {
-				if strings.HasPrefix(name, "third_party") {
-					t.Errorf("%s is left", name)
-				}
+			if tree.Exists(filepath.Join(dir, "third_party")) {
+				t.Error("third_party is left after the undo")
 			}
 		})
 	}
@@ -359,50 +358,41 @@ func TestForce(t *testing.T) {
 // What the user has changed since stays, but for what the tool put there, and what stock needs.
 func TestUndoKeepsTheUsersChanges(t *testing.T) {
 	dir := forked(t)
-	original := committed(t, dir, "go.mod")
 	const mine = "\nretract v0.0.1 // mine\n"
-	forktest.Write(t, dir, "go.mod", forktest.Text(t, dir, "go.mod")+mine)
-	forktest.Write(t, dir, "go.sum", withoutLines(forktest.Text(t, dir, "go.sum"), "sigs.k8s.io/controller-runtime ")) // as go mod tidy does
+	appendMod(mine)(t, dir)
+	forktest.Write(t, dir, goSum, withoutLines(forktest.Text(t, dir, goSum), "sigs.k8s.io/controller-runtime ")) // as go mod tidy does
 	forktest.Write(t, dir, "third_party/other/x.txt", "")
 
 	undo.says(t, dir, nil, "go.mod     your changes kept")
-	if got := forktest.Text(t, dir, "go.mod"); got != original+mine {
-		t.Errorf("go.mod:\n%s", got)
+	if got, want := forktest.Text(t, dir, goMod), committed(t, dir, goMod)+mine; got != want {
+		t.Errorf("want in go.mod\n%s\ngot\n%s", want, got)
 	}
 	if status := forktest.Run(t, dir, "git", "status", "--porcelain", "-uall"); status != " M go.mod\n?? third_party/other/x.txt\n" {
-		t.Errorf("git status:\n%s", status)
+		t.Errorf("only go.mod and the user's file should differ from what was committed, but git status says\n%s", status)
 	}
 }
 
 // go.mod is replaced in one step, and never written: so it is whole whenever a run is killed.
 func TestGoModIsReplaced(t *testing.T) {
-	dir := forktest.Consumer(t)
-	was, linked, real := forktest.Text(t, dir, "go.mod"), filepath.Join(dir, "go.mod"), filepath.Join(t.TempDir(), "go.mod")
-	for _, err := range []error{os.Rename(linked, real), os.Symlink(real, linked), os.Link(real, real+".other"), os.Chmod(real, 0o640)} {
-		if err != nil {
-			t.Skip(err)
-		}
-	}
-	before := forktest.Snapshot(t, filepath.Dir(real))
+	dir, elsewhere := forktest.Consumer(t), t.TempDir()
+	real := filepath.Join(elsewhere, goMod)
+	forktest.Run(t, dir, "mv", goMod, real)
+	forktest.Run(t, dir, "ln", "-s", real, goMod)
+	forktest.Run(t, dir, "ln", real, real+".other")
+	before := forktest.Snapshot(t, elsewhere)
 	into.must(t, dir, nil)
-	if other := forktest.Text(t, filepath.Dir(real), "go.mod.other"); other != was {
-		t.Errorf("go.mod was written in place:\n%s", other)
+	if was, other := committed(t, dir, goMod), forktest.Text(t, elsewhere, "go.mod.other"); other != was {
+		t.Errorf("go.mod was written in place, as another name of the same file shows:\n%s", other)
 	}
 	undo.must(t, dir, nil)
-	forktest.Same(t, before, forktest.Snapshot(t, filepath.Dir(real)))
-	if to, err := os.Readlink(linked); to != real {
-		t.Errorf("go.mod leads to %q, %v", to, err)
+	forktest.Same(t, before, forktest.Snapshot(t, elsewhere))
+	if to, err := os.Readlink(filepath.Join(dir, goMod)); to != real {
+		t.Errorf("go.mod led to %s and leads to %q, %v", real, to, err)
 	}
 }
 
 func withoutLines(text, prefix string) string {
-	var kept strings.Builder
-	for _, line := range strings.SplitAfter(text, "\n") {
-		if !strings.HasPrefix(line, prefix) {
-			kept.WriteString(line)
-		}
-	}
-	return kept.String()
+	return regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(prefix)+`.*\n`).ReplaceAllString(text, "")
 }
 
 // Git on Windows writes CRLF unless it is told not to. In such a clone the tree is whole, and
@@ -425,7 +415,7 @@ func TestCloneWithOtherLineEnds(t *testing.T) {
 		}
 		undo.must(t, clone, nil)
 		if got := strings.ReplaceAll(forktest.Text(t, clone, "go.sum"), "\r\n", "\n"); got != sums {
-			t.Errorf("edited %v: go.sum has %d bytes, want %d:\n%s", edited, len(got), len(sums), got)
+			t.Errorf("go.sum, edited since: %v, should be\n%s\nand is\n%s", edited, sums, got)
 		}
 	}
 }
