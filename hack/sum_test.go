@@ -48,12 +48,9 @@ func TestSumSaysWhetherAllIsWell(t *testing.T) {
 				}
 			}
 			said, err := exec.Command("bash", "-euo", "pipefail", "-c", `source sum.sh; root=$1; sum_up "${@:2}"`, "-", root, dir, test.reason).Output()
-			last := test.want[len(test.want)-1]
-			if ok := err == nil; ok != (name == "well") || !strings.HasSuffix(string(said), "\n"+last+"\n") {
-				t.Errorf("want the last line %q, and success only if all is well; got success: %v, and\n%s", last, ok, said)
-			}
-			if !strings.Contains(string(said), test.want[0]) {
-				t.Errorf("no %q in\n%s", test.want[0], said)
+			first, last := test.want[0], test.want[len(test.want)-1]
+			if ok := err == nil; ok != (name == "well") || !strings.Contains(string(said), first) || !strings.HasSuffix(string(said), "\n"+last+"\n") {
+				t.Errorf("want %q, the last line %q, and success only if all is well; got success: %v, and\n%s", first, last, ok, said)
 			}
 		})
 	}

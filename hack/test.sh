@@ -51,8 +51,7 @@ not_run() {
 		both ways in with the lines between the oldest and the newest, and with the oldest Go, which also vets the root module (.github/workflows/nightly.yml)
 		each patch of the series for upstream by itself, kubebuilder's make targets, the release as a consumer's module (hack/test.sh -nightly)
 		the linter on nested modules, vet on forked trees (hack/test.sh -nightly)
-		fuzzing, other people's operators; the campaigns at length (hack/proof.sh)
-		the benchmarks (hack/bench.sh)
+		fuzzing, other people's operators; the campaigns at length (hack/proof.sh); the benchmarks (hack/bench.sh)
 		all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here (hack/test.sh -matrix)
 	END
 }
@@ -95,12 +94,6 @@ servers() {
 	latest=$("$root/hack/envtest.sh" latest) && legacy=$("$root/hack/envtest.sh" legacy) &&
 		"$root/hack/envtest.sh" legacy-store "$work/store" >"$work/store.env" &&
 		printf 'export KUBEBUILDER_ASSETS=%q\nlegacy=%q\n' "$latest" "$legacy" >>"$work/store.env" && mv "$work/store.env" "$work/env"
-}
-
-# gotestsum builds the program that runs go test.
-gotestsum() {
-	say 'gotestsum'
-	go -C "$root/hack/tools" build -o "$root/.cache/gotestsum" gotest.tools/gotestsum
 }
 
 # build writes the forked tree of a release, and compiles it. Examples are not linked: that
@@ -187,14 +180,16 @@ gotest() {
 matrix() { # FLAGS...
 	local status=0
 	start go -C "$root/hack/proof" test -count=1 -timeout 12h -v -run '^TestUpstream$' ./adopters -args -page "$work/page.md" "$@" >&2
-	finish || status=1
+	await
+	[[ -z $reason ]] || status=1
 	[[ -e $work/page.md ]] || exit 1
 	cat "$work/page.md"
 	(($#)) || cp "$work/page.md" "$root/hack/fork/MATRIX.md" # a page that says what failed is worth having, too
 	exit $status
 }
 
-# start starts a command in a process group of its own, and finish waits for all of these.
+# start starts a command in a process group of its own, and await waits for all of these. Parts
+# never fail; that they do is the reason why the run has ended early.
 start() {
 	set -m
 	"$@" </dev/null &
@@ -202,11 +197,10 @@ start() {
 	set +m
 }
 
-finish() {
-	local group status=0
-	for group in $groups; do wait "$group" || status=1; done
+await() {
+	local group
+	for group in $groups; do wait "$group" || reason='hack/test.sh BROKE'; done
 	groups=''
-	return $status
 }
 
 # end ends all groups, and waits before it kills: tests stop their API servers first.
@@ -223,10 +217,6 @@ end() {
 	done
 }
 
-# await waits for all that was started. Parts never fail; that they do is the reason why the run
-# has ended early.
-await() { finish || reason='hack/test.sh BROKE'; }
-
 # report prints what all parts came to, and then ends the script.
 report() {
 	local status=0
@@ -242,7 +232,7 @@ report() {
 }
 
 quick=false nightly=false only=''
-work=$(mktemp -d) groups='' count=0
+work=$(mktemp -d) groups='' count=0 reason=''
 trap 'end; chmod -R u+w "$work" && rm -rf "$work"' EXIT
 trap 'end; exit 130' INT TERM HUP
 # Tests that are interrupted leave folders. They build programs and trees in such folders: if
@@ -283,9 +273,9 @@ else
 	replays='^TestPlain$/^S2-cluster-namespaces$|^TestUnmanaged$/^NotFound-minute$'
 fi
 
-gotestsum
+say 'gotestsum'
+go -C "$root/hack/tools" build -o "$root/.cache/gotestsum" gotest.tools/gotestsum
 mkdir "$work/rows"
-reason=''
 trap 'end; reason=INTERRUPTED; report' INT TERM HUP
 if ! $quick; then
 	lane=a only='' start part 'API servers' servers

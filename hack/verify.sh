@@ -61,16 +61,9 @@ paths() {
 # actions finds those that are not pinned to a commit, with the version beside it.
 actions() { ! grep -H 'uses:' .github/workflows/*.yml | grep -vE 'uses: [a-z-]+/[a-z-]+@[0-9a-f]{40} # v[0-9.]+$'; }
 
-# modules compares those that Dependabot looks after with all but the root and those of fixed versions.
-modules() {
-	diff <(sed -n 's,^  - /,,p' .github/dependabot.yml | sort) \
-		<(list '*/go.mod' | tr '\0' '\n' | sed 's,/go.mod$,,' | grep -vxE 'hack/envtest/(latest|legacy)' | sort)
-}
-
 list '*.go' >"$files"
 check gofmt gofmt_
 check 'pinned actions' actions
-check 'dependabot.yml' modules
 list >"$files"
 check paths paths
 while IFS= read -r -d '' file; do check "$file" bash -n "$file"; done < <(list '*.sh' .ci/run)

@@ -61,7 +61,6 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main with its surroundings given, and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	all := tree.Lines[0].Minor + ".." + tree.Lines[len(tree.Lines)-1].Minor
 	o := options{ours: freshmapper.Source, matrix: freshmapper.Matrix, out: stdout}

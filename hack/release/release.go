@@ -263,16 +263,9 @@ func checkTip(ctx context.Context, dir, ref string) error {
 	return err
 }
 
-// A component is a module, in the words of CycloneDX.
-type component struct {
-	Type    string `json:"type"`
-	Name    string `json:"name"`
-	Version string `json:"version"`
-	PURL    string `json:"purl"`
-}
-
-func module(name, version string) component {
-	return component{"library", name, version, "pkg:golang/" + name + "@" + version}
+// component is a module, in the words of CycloneDX.
+func component(name, version string) map[string]string {
+	return map[string]string{"type": "library", "name": name, "version": version, "purl": "pkg:golang/" + name + "@" + version}
 }
 
 // bill is the SBOM of an edition, as CycloneDX: upstream's release, whose advisories are those
@@ -285,13 +278,13 @@ func (o options) bill(ctx context.Context, e *edition) ([]byte, error) {
 	if err := cli.Elsewhere(ctx, e.files["go.mod"], nil, &mod, "mod", "edit", "-json"); err != nil {
 		return nil, err
 	}
-	components := []component{module(tree.Module, e.version)}
+	components := []map[string]string{component(tree.Module, e.version)}
 	for _, r := range mod.Require {
-		components = append(components, module(r.Path, r.Version))
+		components = append(components, component(r.Path, r.Version))
 	}
 	return json.MarshalIndent(map[string]any{
 		"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
-		"metadata":   map[string]any{"timestamp": e.time, "component": module(o.module, e.tag)},
+		"metadata":   map[string]any{"timestamp": e.time, "component": component(o.module, e.tag)},
 		"components": components,
 	}, "", "  ")
 }

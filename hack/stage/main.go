@@ -56,7 +56,6 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main with its surroundings given, and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	var out, base, author string
 	flags := flag.NewFlagSet("stage", flag.ContinueOnError)

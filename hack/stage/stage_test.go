@@ -83,9 +83,6 @@ func patches(t *testing.T) []patchMail {
 // they run on real servers, with aggregated discovery and, from setup-envtest's store,
 // without.
 func TestEachPatchPasses(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles controller-runtime, and its tests, once for each patch")
-	}
 	packages := []string{"./pkg/client", "./pkg/client/apiutil"}
 	test := []string{"go", "test", "-trimpath", "-race", "-count=1", "-timeout=15m"}
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {

@@ -47,9 +47,6 @@ var (
 // A version with a new kind comes to a group that a program knows. Stock misses it: else
 // the others would show nothing.
 func TestWays(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles controller-runtime three times for each line")
-	}
 	for _, version := range strings.Split(*lines, ",") {
 		t.Run(version, func(t *testing.T) {
 			stock := program(t, version)

@@ -30,7 +30,6 @@ type Command struct {
 	Do    func(context.Context) error // is interrupted by a signal
 }
 
-// Run runs the command and returns its exit code.
 func (c Command) Run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -68,8 +68,8 @@ func (j *job) checkTree(ctx context.Context, version, dir string) error {
 	if !isDir(dir) {
 		return fmt.Errorf("%s is missing: commit it (does a .gitignore hide it?), or run %s", shown, fix)
 	}
-	j.at = tree.Place(dir)
-	err := j.look()
+	manifest, edits, err := tree.Open(dir)
+	j.at, j.manifest, j.edits = tree.Place(dir), manifest, edits
 	if j.manifest.Full() {
 		fix += " -full"
 	}

@@ -68,7 +68,7 @@ func begin(ctx context.Context, r Request) (*job, error) {
 	}
 	j.clear()
 	if tree.Exists(string(j.at)) {
-		err = j.look()
+		j.manifest, j.edits, err = tree.Open(string(j.at))
 	}
 	switch {
 	case errors.Is(err, tree.ErrNotOurs):
@@ -77,15 +77,6 @@ func begin(ctx context.Context, r Request) (*job, error) {
 		return nil, fmt.Errorf("%w (-force gives the tree up)", err)
 	}
 	return j, j.readFiles(ctx)
-}
-
-// look reads the tree's manifest, and compares the tree with it.
-func (j *job) look() error {
-	manifest, edits, err := tree.Open(string(j.at))
-	if err == nil {
-		j.manifest, j.edits = *manifest, edits
-	}
-	return err
 }
 
 // clear removes what a run leaves that has not come to its end, and the folder above the

@@ -82,14 +82,12 @@ func Program(t *testing.T, imported, statement string) string {
 	return dir
 }
 
-// Commit commits all there is in dir.
 func Commit(t *testing.T, dir string) {
 	t.Helper()
 	Run(t, dir, "git", "add", "-A")
 	Run(t, dir, "git", "-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q", "-m", "all", "--allow-empty")
 }
 
-// Write writes a file below dir.
 func Write(t *testing.T, dir, name, text string) {
 	t.Helper()
 	if err := tree.Write(dir, name, []byte(text)); err != nil {
@@ -97,7 +95,6 @@ func Write(t *testing.T, dir, name, text string) {
 	}
 }
 
-// Text reads a file below dir.
 func Text(t *testing.T, dir, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // A Place is where a tree is on disk. A tree is written to a scratch folder beside it, and
@@ -65,7 +64,6 @@ func (p Place) Put(m *Manifest) error {
 	return p.Clear()
 }
 
-// Remove removes the tree.
 func (p Place) Remove() error {
 	if err := errors.Join(p.Clear(), os.MkdirAll(p.Scratch(), 0o755), p.empty()); err != nil {
 		return fmt.Errorf("remove the tree: %w", err)
@@ -80,7 +78,6 @@ func (p Place) empty() error {
 	return os.Rename(string(p), filepath.Join(p.Scratch(), "old"))
 }
 
-// Clear removes the scratch folder.
 func (p Place) Clear() error { return os.RemoveAll(p.Scratch()) }
 
 const (
@@ -124,11 +121,11 @@ func (m *Manifest) Full() bool {
 }
 
 // Open reads the manifest of the tree in dir, and lists how the tree differs from it.
-func Open(dir string) (m *Manifest, edits []string, err error) {
+func Open(dir string) (m Manifest, edits []string, err error) {
 	name := filepath.Join(dir, Meta, manifestName)
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%s %w", dir, ErrNotOurs)
+		return m, nil, fmt.Errorf("%s %w", dir, ErrNotOurs)
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &m)
@@ -137,7 +134,7 @@ func Open(dir string) (m *Manifest, edits []string, err error) {
 		err = fmt.Errorf("it has format %d, this tool knows %d: use the release that wrote it", m.Format, manifestFormat)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read %s: %w", name, err)
+		return Manifest{}, nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	edits, err = m.Edits(dir)
 	return m, edits, err
@@ -175,14 +172,9 @@ func (m *Manifest) Edits(dir string) (edits []string, err error) {
 	return edits, nil
 }
 
-// EditedError refuses to touch a tree that somebody edited. It names up to
-// three files.
+// EditedError refuses to touch a tree that somebody edited.
 func EditedError(dir string, edits []string) error {
-	named := strings.Join(edits[:min(len(edits), 3)], ", ")
-	if more := len(edits) - 3; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Errorf("%s was edited by hand (%s): put it back, or give up the edits with -force", dir, named)
+	return fmt.Errorf("%s was edited by hand (files: %d, the first: %s): put it back, or give up the edits with -force", dir, len(edits), edits[0])
 }
 
 // Request asks for a tree that belongs to no consumer.
