@@ -254,6 +254,33 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
+// "go run .../hack/fork@version" works without a checkout: nothing in go.mod
+// forbids it (a replace or an exclude would), and the sources are inside the tool.
+func TestRunAtVersion(t *testing.T) {
+	const version = "v0.99.0"
+	repository, root := filepath.Join(t.TempDir(), "freshmapper"), filepath.Join("..", "..")
+	for _, name := range strings.Fields(forktest.Run(t, root, "git", "ls-files", "--cached", "--others", "--exclude-standard")) {
+		if tree.Exists(filepath.Join(root, name)) { // else it was removed, and that is not yet committed
+			forktest.Write(t, repository, name, forktest.Text(t, root, name))
+		}
+	}
+	forktest.Run(t, repository, "git", "init", "-q")
+	forktest.Commit(t, repository)
+	forktest.Run(t, repository, "git", "tag", version)
+
+	hosted(t, repository, tree.Ours)
+	for flag, want := range map[string]string{
+		"fork@" + version + " -V":    "fork " + version + ", mapper ",
+		"fork@" + version + " -h":    "go run " + tree.Ours + "/hack/fork@" + version + " -into", // how to run it again
+		"release@" + version + " -h": "-repo DIR",
+	} {
+		args := append([]string{"run"}, strings.Fields(tree.Ours+"/hack/"+flag)...)
+		if said := forktest.Run(t, t.TempDir(), "go", args...); !strings.Contains(said, want) {
+			t.Errorf("go %q does not say %q, but\n%s", args, want, said)
+		}
+	}
+}
+
 // A program gets the real sources through a module proxy. The test checks what "go
 // get" gets from the tag, what is built, and what is verified.
 func TestConsumed(t *testing.T) {
