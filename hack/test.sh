@@ -51,8 +51,7 @@ not_run() {
 		both ways in with the lines between the oldest and the newest, and with the oldest Go, which also vets the root module (.github/workflows/nightly.yml)
 		each patch of the series for upstream by itself, kubebuilder's make targets, the release as a consumer's module (hack/test.sh -nightly)
 		the linter on nested modules, vet on forked trees (hack/test.sh -nightly)
-		fuzzing, other people's operators; the campaigns at length (hack/proof.sh)
-		the benchmarks (hack/bench.sh)
+		fuzzing, other people's operators; the campaigns at length (hack/proof.sh); the benchmarks (hack/bench.sh)
 		all of upstream's tests on stock and fork of every line; its examples linked, which are only vetted here (hack/test.sh -matrix)
 	END
 }
@@ -97,19 +96,10 @@ servers() {
 		printf 'export KUBEBUILDER_ASSETS=%q\nlegacy=%q\n' "$latest" "$legacy" >>"$work/store.env" && mv "$work/store.env" "$work/env"
 }
 
-# gotestsum builds the program that runs go test.
-gotestsum() {
-	say 'gotestsum'
-	go -C "$root/hack/tools" build -o "$root/.cache/gotestsum" gotest.tools/gotestsum
-}
-
 # build writes the forked tree of a release, and compiles it. Examples are not linked: that
 # takes longer than all else.
 build() { # VERSION FOLDER
-	local stock same=pkg/client/apiutil/restmapper_test.go
 	go -C "$root" run ./hack/fork -o "$2" -version "$1" -full || return
-	stock=$(go -C "$root" mod download -json "sigs.k8s.io/controller-runtime@$1" | sed -n 's/^\t"Dir": "\(.*\)",*$/\1/p') || return
-	cmp "$stock/$same" "$2/$same" || return # upstream's own test
 	(cd "$2" && go build . ./pkg/... && go vet ./examples/... $vetted)
 }
 
@@ -190,14 +180,16 @@ gotest() {
 matrix() { # FLAGS...
 	local status=0
 	start go -C "$root/hack/proof" test -count=1 -timeout 12h -v -run '^TestUpstream$' ./adopters -args -page "$work/page.md" "$@" >&2
-	finish || status=1
+	await
+	[[ -z $reason ]] || status=1
 	[[ -e $work/page.md ]] || exit 1
 	cat "$work/page.md"
 	(($#)) || cp "$work/page.md" "$root/hack/fork/MATRIX.md" # a page that says what failed is worth having, too
 	exit $status
 }
 
-# start starts a command in a process group of its own, and finish waits for all of these.
+# start starts a command in a process group of its own, and await waits for all of these. Parts
+# never fail; that they do is the reason why the run has ended early.
 start() {
 	set -m
 	"$@" </dev/null &
@@ -205,11 +197,10 @@ start() {
 	set +m
 }
 
-finish() {
-	local group status=0
-	for group in $groups; do wait "$group" || status=1; done
+await() {
+	local group
+	for group in $groups; do wait "$group" || reason='hack/test.sh BROKE'; done
 	groups=''
-	return $status
 }
 
 # end ends all groups, and waits before it kills: tests stop their API servers first.
@@ -226,23 +217,22 @@ end() {
 	done
 }
 
-# report prints what all parts came to, and then ends the script. Its argument is the
-# reason why the run has ended early.
+# report prints what all parts came to, and then ends the script.
 report() {
 	local status=0
 	trap 'exit 130' INT TERM HUP
-	if [[ -e $work/results.table ]]; then cat "$work/results.table"; fi
+	[[ ! -e $work/results.table ]] || cat "$work/results.table"
 	printf '\nthe slowest tests:\n'
 	cat "$work"/rows/*.json 2>/dev/null | "$root/.cache/gotestsum" tool slowest --num 12 2>/dev/null || true
-	if $quick; then echo 'not run: what needs an API server (-quick)'; fi
-	if [[ -n $only ]]; then echo "not run: parts whose names do not match $only (-only)"; fi
+	! $quick || echo 'not run: what needs an API server (-quick)'
+	[[ -z $only ]] || echo "not run: parts whose names do not match $only (-only)"
 	not_run | { if $nightly; then grep -v -e '-nightly)$'; else cat; fi; } | sed 's/^/not run: /'
-	sum_up "$work/rows" "$@" || status=1
+	sum_up "$work/rows" "$reason" || status=1
 	exit $status
 }
 
 quick=false nightly=false only=''
-work=$(mktemp -d) groups='' count=0
+work=$(mktemp -d) groups='' count=0 reason=''
 trap 'end; chmod -R u+w "$work" && rm -rf "$work"' EXIT
 trap 'end; exit 130' INT TERM HUP
 # Tests that are interrupted leave folders. They build programs and trees in such folders: if
@@ -283,27 +273,22 @@ else
 	replays='^TestPlain$/^S2-cluster-namespaces$'
 fi
 
-gotestsum
+say 'gotestsum'
+go -C "$root/hack/tools" build -o "$root/.cache/gotestsum" gotest.tools/gotestsum
 mkdir "$work/rows"
-trap 'end; report INTERRUPTED' INT TERM HUP
-early=()
+trap 'end; reason=INTERRUPTED; report' INT TERM HUP
 if ! $quick; then
 	lane=a only='' start part 'API servers' servers
-	finish || early=('hack/test.sh BROKE')
-	if [[ -e $work/env ]]; then source "$work/env"; fi
+	await
+	[[ ! -e $work/env ]] || source "$work/env"
 fi
-if $quick; then
-	start untimed
-elif $nightly; then
-	start untimed
-	finish || early=('hack/test.sh BROKE')
-	start timed
-else # the timed parts wait most of the time, and what needs the processor has lower priority
-	nice='nice -n 10'
-	start untimed
-	nice=''
-	start timed
-fi
-finish || early=('hack/test.sh BROKE')
-if [[ -n $only ]] && ! ls "$work"/rows/[bc]* >/dev/null 2>&1; then early=("NO PART's name matches $only"); fi
-report ${early[@]+"${early[@]}"}
+# The timed parts wait most of the time, and what needs the processor has lower priority. By night
+# they run after it.
+$nightly || nice='nice -n 10'
+start untimed
+nice=''
+! $nightly || await
+$quick || start timed
+await
+if [[ -n $only ]] && ! ls "$work"/rows/[bc]* >/dev/null 2>&1; then reason="NO PART's name matches $only"; fi
+report
