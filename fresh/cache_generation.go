@@ -288,9 +288,13 @@ func (j *judge) list(ctx context.Context, opts metav1.ListOptions) (runtime.Obje
 	return found, err
 }
 
-// watch watches, unless the generation is retired.
+// watch watches, unless the generation is retired. A watch that begins with the objects is refused as by a server that
+// knows no such watches: one that has expired a reflector begins again at once, for as long as it has.
 func (j *judge) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	if j.g.retired.Load() {
+	switch retired := j.g.retired.Load(); {
+	case retired && opts.SendInitialEvents != nil:
+		return nil, apierrors.NewInvalid(j.g.k.gvk.GroupKind(), "", nil)
+	case retired:
 		return nil, j.expired()
 	}
 	watching, err := j.lw.WatchWithContext(ctx, opts)

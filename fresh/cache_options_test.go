@@ -4,17 +4,14 @@ package fresh_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,186 +20,181 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // While the new path can't be listed, the cache keeps what it had. A line says so once, and it heals.
 func TestPathThatCannotBeListed(t *testing.T) {
-	said.clear()
-	s := newMovingServer(t, inNamespaces)
-	c, m := s.caching(t, cache.Options{})
-	eventually(t, "the object", func() bool { return has(c, "ns") })
-	s.change(func() { s.refuses["list"] = http.StatusForbidden })
-	s.move(t, m, ofCluster)
-	eventually(t, "a line says so", func() bool { return said.count("cannot follow", "refused with 403", "ConfigMap") > 0 })
-	time.Sleep(3 * time.Second)
-	if n := said.count("cannot follow"); n != 1 || !has(c, "ns") || has(c, "") {
-		t.Errorf("%d lines; the old object: %t, the new one: %t", n, has(c, "ns"), has(c, ""))
-	}
-	s.change(func() { clear(s.refuses) })
-	eventually(t, "it heals", func() bool { return has(c, "") })
-}
-
-// A kind that can't be listed holds up nobody else. Who waits for it is told why.
-func TestKindThatCannotBeListed(t *testing.T) {
-	t.Parallel()
-	s := newMovingServer(t, inNamespaces)
-	c, _ := s.caching(t, cache.Options{})
-	eventually(t, "another kind", func() bool { return c.List(context.Background(), &corev1.SecretList{}) == nil })
-	s.change(func() { s.refuses["list"] = http.StatusForbidden })
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
-	got := make(chan error)
-	go func() { got <- c.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{}) }()
-	reads := 0
-	for ; ctx.Err() == nil; reads++ {
-		must(t, c.List(context.Background(), &corev1.SecretList{}))
-	}
-	if err := <-got; !apierrors.IsTimeout(err) || !strings.Contains(err.Error(), "refused with 403") || reads < 1000 {
-		t.Errorf("%v, after %d reads of another kind", err, reads)
-	}
-	informer, err := c.GetInformer(context.Background(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
-	must(t, err)
-	registered, err := informer.AddEventHandler(&tally{})
-	must(t, err)
-	time.Sleep(100 * time.Millisecond)
-	_, discovered := s.take()
-	began := time.Now()
-	must(t, errors.Join(informer.RemoveEventHandler(registered), c.RemoveInformer(context.Background(), &corev1.ConfigMap{})))
-	if _, more := s.take(); more > 0 || time.Since(began) > time.Second {
-		t.Errorf("to remove it took %v and %d reads of the served API (%d before)", time.Since(began), more, discovered)
-	}
-}
-
-// Where one of several namespaces can't be listed, events of the others go on, also after a move.
-func TestNamespaceThatCannotBeListed(t *testing.T) {
-	t.Parallel()
-	s := newMovingServer(t, inNamespaces)
-	c, m := s.caching(t, several())
-	informer, err := c.GetInformer(context.Background(), &corev1.ConfigMap{})
-	must(t, err)
-	h := &tally{}
-	_, err = informer.AddEventHandler(h)
-	must(t, err)
-	eventually(t, "told", func() bool { return h.keys() == "ns/n other/n" })
-	s.change(func() { s.refuses["list other"], s.refuses["watch other"] = http.StatusForbidden, http.StatusForbidden })
-	s.move(t, m, ofCluster)
-	eventually(t, "told again", func() bool { return h.keys() == "n" })
-	s.move(t, m, inNamespaces)
-	eventually(t, "told of the other namespace", func() bool { return h.keys() == "ns/n" })
-	s.change(func() { clear(s.refuses) })
-	eventually(t, "told in the end", func() bool { return h.keys() == "ns/n other/n" })
-	s.change(func() {
-		s.plural, s.refuses["list ns"], s.refuses["watch ns"] = "gizmos", http.StatusForbidden, http.StatusForbidden
+	virtual(t, func(t *testing.T) {
+		s := newMovingServer(t, inNamespaces)
+		c, m := s.caching(t, cache.Options{})
+		eventually(t, "the object", func() bool { return has(c, "ns") })
+		heal := s.SetFault(fakeapi.Objects("", "list"), fakeapi.Text(403, "refused"))
+		_ = said.take()
+		s.move(t, m, ofCluster)
+		time.Sleep(time.Minute)
+		if lines := said.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "ConfigMap") || !strings.Contains(lines[0], "refused") || !has(c, "ns") || has(c, "") {
+			t.Errorf("said %q, want one line with the kind and the reason; has the old object: %t, the new one: %t", lines, has(c, "ns"), has(c, ""))
+		}
+		heal()
+		eventually(t, "it heals", func() bool { return has(c, "") })
 	})
-	must(t, m.Refresh(context.Background(), ""))
-	time.Sleep(1500 * time.Millisecond)
-	if keys := h.keys(); keys != "ns/n other/n" {
-		t.Errorf("fewer namespaces can be listed than before, and it moves: told of %q", keys)
-	}
-	s.change(func() { clear(s.refuses) })
-	s.change(func() { s.uid = "2" })
-	eventually(t, "told of others of the same names", func() bool { log, _ := h.told(); return strings.Count(strings.Join(log, " "), "delete") >= 2 })
-	eventually(t, "and of all of them", func() bool { return h.keys() == "ns/n other/n" })
 }
 
-// Kinds of options may come late, in whatever scope, and go to the other one and back.
+// A kind that can't be listed holds up nobody else. Who waits for it is told why, also when its informer is removed, which
+// waits for nothing. Nobody makes another one.
+func TestKindThatCannotBeListed(t *testing.T) {
+	for name, await := range map[string]func(context.Context, cache.Cache) error{
+		"read": func(ctx context.Context, c cache.Cache) error {
+			return c.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{})
+		},
+		"informer": func(ctx context.Context, c cache.Cache) error {
+			_, err := c.GetInformer(ctx, &corev1.ConfigMap{})
+			return err
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			s := newMovingServer(t, inNamespaces)
+			c, _ := s.caching(t, cache.Options{})
+			s.SetFault(fakeapi.At("/api/v1/configmaps"), fakeapi.Text(403, "refused"))
+			other := func() {
+				if began := time.Now(); c.List(t.Context(), &corev1.SecretList{}) != nil || time.Since(began) > 0 {
+					t.Errorf("another kind took %v", time.Since(began))
+				}
+			}
+			must(t, c.List(t.Context(), &corev1.SecretList{}))
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			for why, ctx := range map[string]context.Context{"refused": ctx, "removed": t.Context()} {
+				ended := make(chan error, 1)
+				go func() { ended <- await(ctx, c) }()
+				time.Sleep(time.Second)
+				other()
+				if _, _ = s.take(); why == "removed" {
+					began := time.Now()
+					must(t, c.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
+					if _, reads := s.take(); time.Since(began) > 0 || reads > 0 {
+						t.Errorf("to remove the informer took %v and %d reads of the served API, want none", time.Since(began), reads)
+					}
+				}
+				if err := <-ended; !apierrors.IsTimeout(err) || !strings.Contains(err.Error(), why) {
+					t.Errorf("who waited got %v, want a timeout that says %q", err, why)
+				}
+			}
+			must(t, c.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
+			synctest.Wait()
+			_, _ = s.take()
+			time.Sleep(time.Hour)
+			if sent, _ := s.take(); len(sent) > 0 {
+				t.Errorf("sent %q after its informer was removed", sent)
+			}
+		})
+	}
+}
+
+// Where one of several namespaces can't be listed, events of the others go on, also after a move. A move to a path where fewer
+// can be listed than before waits until it can.
+func TestNamespaceThatCannotBeListed(t *testing.T) {
+	virtual(t, func(t *testing.T) {
+		s, h := newMovingServer(t, inNamespaces), &tally{}
+		c, m := s.caching(t, several())
+		handle(t, c, "typed", h)
+		h.expect(t, "at first", "ns/n other/n")
+		heal := s.SetFault(fakeapi.Objects("other"), fakeapi.Text(403, "refused"))
+		s.move(t, m, ofCluster)
+		h.expect(t, "cluster-wide", "n")
+		s.move(t, m, inNamespaces)
+		h.expect(t, "back, but for the other namespace", "ns/n")
+		heal()
+		h.expect(t, "in the end", "ns/n other/n")
+		heal = s.SetFault(fakeapi.Objects("ns"), fakeapi.Text(403, "refused"))
+		s.change(func() { s.plural, s.uid = "gizmos", "2" })
+		must(t, m.Refresh(t.Context(), ""))
+		_ = h.told()
+		time.Sleep(10 * time.Second)
+		if log := h.told(); len(log) > 0 {
+			t.Errorf("fewer namespaces can be listed than before, and it moves: told %q", log)
+		}
+		heal()
+		time.Sleep(2 * time.Minute)
+		h.expect(t, "others of the same names", "ns/n other/n")
+		if log := h.told(); len(log) != 4 {
+			t.Errorf("told %q, want two deletes and two adds", log)
+		}
+	})
+}
+
+// Kinds of options may come late, in whatever scope. One with namespaces of its own does not follow to the cluster, which is
+// said once, and is there when it is back.
 func TestByObject(t *testing.T) {
-	namespaces := cache.ByObject{Namespaces: map[string]cache.Config{"ns": {}}}
-	for _, scope := range []string{inNamespaces, ofCluster} {
-		s := newMovingServer(t, "")
-		c, m := s.caching(t, cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: namespaces}})
-		if err := c.Get(context.Background(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}); !meta.IsNoMatchError(err) {
-			t.Errorf("%s: before it comes: %v", scope, err)
-		}
-		s.move(t, m, scope)
-		_, _ = s.take()
-		eventually(t, "the object", func() bool { return has(c, map[string]string{inNamespaces: "ns"}[scope]) })
-		sent, _ := s.take()
-		want := map[string]string{inNamespaces: "GET /api/v1/namespaces/ns/configmaps", ofCluster: "GET /api/v1/configmaps"}[scope]
-		if sent = slices.Compact(sent); !slices.Equal(sent, []string{want}) {
-			t.Errorf("%s: sent %q", scope, sent)
-		}
+	options := func() cache.Options {
+		return cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{"ns": {}}}}}
 	}
-	said.clear()
-	s := newMovingServer(t, inNamespaces)
-	c, m := s.caching(t, cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: namespaces}})
-	eventually(t, "the object", func() bool { return has(c, "ns") })
-	s.move(t, m, ofCluster)
-	eventually(t, "a line says so", func() bool { return said.count("cannot follow", "ConfigMap", "Namespaces") > 0 })
-	if !has(c, "ns") || said.count("cannot follow") != 1 {
-		t.Errorf("the old object: %t, %d lines", has(c, "ns"), said.count("cannot follow"))
+	for scope, path := range map[string]string{inNamespaces: "/api/v1/namespaces/ns/configmaps", ofCluster: "/api/v1/configmaps"} {
+		bubble(t, "late, "+scope, func(t *testing.T) {
+			s := newMovingServer(t, "")
+			c, m := s.caching(t, options())
+			err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{})
+			if _, none := c.GetInformerForKind(t.Context(), configMap); !meta.IsNoMatchError(err) || !meta.IsNoMatchError(none) {
+				t.Errorf("before it comes: a read got %v and an informer %v, want NoMatch", err, none)
+			}
+			s.move(t, m, scope)
+			_, _ = s.take()
+			eventually(t, "the object", func() bool { return has(c, map[string]string{inNamespaces: "ns"}[scope]) })
+			if sent, _ := s.take(); !slices.Equal(slices.Compact(sent), []string{"GET " + path}) {
+				t.Errorf("sent %q, want lists and watches of %s", sent, path)
+			}
+		})
 	}
-	s.move(t, m, inNamespaces)
-	eventually(t, "the object is there", func() bool { return has(c, "ns") })
+	bubble(t, "there and back", func(t *testing.T) {
+		s := newMovingServer(t, inNamespaces)
+		c, m := s.caching(t, options())
+		eventually(t, "the object", func() bool { return has(c, "ns") })
+		_ = said.take()
+		s.move(t, m, ofCluster)
+		time.Sleep(time.Minute)
+		if lines := said.take("cannot follow"); len(lines) != 1 || !strings.Contains(lines[0], "ConfigMap") || !strings.Contains(lines[0], "Namespaces") || !has(c, "ns") {
+			t.Errorf("said %q, want one line with the kind and the option; has the old object: %t", lines, has(c, "ns"))
+		}
+		s.move(t, m, inNamespaces)
+		eventually(t, "the object is there", func() bool { return has(c, "ns") })
+	})
 }
 
 // Selectors, transforms and informers of the program's own stay. The store of what has moved is emptied.
 func TestOptionsOfTheCache(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	var mu sync.Mutex
-	var made []toolscache.SharedIndexInformer
-	var queries atomic.Int32
-	c, m := s.caching(t, cache.Options{
-		HTTPClient: &http.Client{Transport: seeing(func(req *http.Request) {
-			if req.URL.Query().Get("labelSelector") == "a=b" {
-				queries.Add(1)
-			}
-		})},
-		ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{"a": "b"}), Transform: func(obj any) (any, error) {
-			obj.(client.Object).SetAnnotations(map[string]string{"transformed": "yes"})
-			return obj, nil
-		}}},
-		NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, resync time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
-			mu.Lock()
-			defer mu.Unlock()
-			made = append(made, toolscache.NewSharedIndexInformer(lw, obj, resync, x))
-			return made[len(made)-1]
-		},
-	})
-	eventually(t, "the object", func() bool { return has(c, "ns") })
-	s.move(t, m, ofCluster)
-	got := &corev1.ConfigMap{}
-	eventually(t, "the cache follows", func() bool { return c.Get(context.Background(), client.ObjectKey{Name: "n"}, got) == nil })
-	mu.Lock()
-	defer mu.Unlock()
-	if got.Annotations["transformed"] != "yes" || len(made) != 2 {
-		t.Errorf("%v, %d informers", got.Annotations, len(made))
-	}
-	eventually(t, "the old store is empty", func() bool { return len(made[0].GetStore().List()) == 0 })
-}
-
-// said are the lines that were logged: controller-runtime takes one logger for a program.
-var said lines
-
-func TestMain(m *testing.M) {
-	log.SetLogger(funcr.New(func(_, args string) {
-		said.mu.Lock()
-		defer said.mu.Unlock()
-		said.all = append(said.all, args)
-	}, funcr.Options{}))
-	os.Exit(m.Run())
-}
-
-type lines struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (l *lines) clear() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = nil
-}
-
-// count counts the lines that have all these texts.
-func (l *lines) count(texts ...string) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, line := range l.all {
-		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
-			n++
+	virtual(t, func(t *testing.T) {
+		s := newMovingServer(t, inNamespaces)
+		var made []toolscache.SharedIndexInformer
+		var selected atomic.Int32
+		c, m := s.caching(t, cache.Options{
+			HTTPClient: &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
+				if req.URL.Query().Get("labelSelector") == "a=b" {
+					selected.Add(1)
+				}
+				return s.Server
+			})},
+			ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{"a": "b"}), Transform: func(obj any) (any, error) {
+				obj.(client.Object).SetAnnotations(map[string]string{"transformed": "yes"})
+				return obj, nil
+			}}},
+			NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, resync time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
+				made = append(made, toolscache.NewSharedIndexInformer(lw, obj, resync, x))
+				return made[len(made)-1]
+			},
+		})
+		eventually(t, "the object", func() bool { return has(c, "ns") })
+		before := selected.Load()
+		s.move(t, m, ofCluster)
+		got := &corev1.ConfigMap{}
+		eventually(t, "the cache follows", func() bool { return c.Get(t.Context(), client.ObjectKey{Name: "n"}, got) == nil })
+		time.Sleep(time.Minute)
+		if got.Annotations["transformed"] != "yes" || len(made) != 2 || before == 0 || selected.Load() == before {
+			t.Errorf("annotations %v, want that of the transform; %d informers, want 2; %d and then %d requests with the selector", got.Annotations, len(made), before, selected.Load())
 		}
-	}
-	return n
+		if old := made[0].GetStore().List(); len(old) > 0 {
+			t.Errorf("the old store has %d objects, want none", len(old))
+		}
+	})
 }

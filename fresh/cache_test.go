@@ -7,8 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,363 +20,295 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/restmapper"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
-
-// several are the options of a cache of two namespaces.
-func several() cache.Options {
-	return cache.Options{DefaultNamespaces: map[string]cache.Config{"ns": {}, "other": {}}}
-}
-
-// has reports whether a cache has the ConfigMap "n".
-func has(c client.Reader, namespace string) bool {
-	return c.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "n"}, &corev1.ConfigMap{}) == nil
-}
 
 // Caches follow a kind there and back, with their indexes and handlers. A watch that is
 // still open at the old path shows them the way. A cache of several namespaces sees nothing
 // of any other.
 func TestCachesFollow(t *testing.T) {
-	t.Parallel()
-	ctx, s := context.Background(), newMovingServer(t, ofCluster)
-	c := s.client(t, bare)
-	all, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper()})
-	some, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper(), DefaultNamespaces: map[string]cache.Config{"ns": {}, "more": {}}})
-	caches := []cache.Cache{all, some}
-	for _, cached := range caches {
-		must(t, cached.IndexField(ctx, &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
-	}
-	informer, err := caches[1].GetInformer(ctx, &corev1.ConfigMap{})
-	must(t, err)
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
-		if namespace := obj.(client.Object).GetNamespace(); namespace == "other" {
-			t.Error("an object in another namespace")
+	virtual(t, func(t *testing.T) {
+		s := newMovingServer(t, ofCluster)
+		c := s.client(t, nil)
+		all, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper()})
+		some, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper(), DefaultNamespaces: map[string]cache.Config{"ns": {}, "more": {}}})
+		caches := []cache.Cache{all, some}
+		for _, cached := range caches {
+			must(t, cached.IndexField(t.Context(), &corev1.ConfigMap{}, "name", func(obj client.Object) []string { return []string{obj.GetName()} }))
 		}
-	}})
-	must(t, err)
-	for n, test := range []struct {
-		scope, namespace string
-		objects          []int // in each of the caches
-	}{{ofCluster, "", []int{2, 1}}, {inNamespaces, "ns", []int{2, 2}}, {ofCluster, "", []int{1, 1}}} {
-		eventually(t, "the caches watch", func() bool { return s.watches.Load() > 1 })
-		s.change(func() { s.scope, s.watched = test.scope, s.object("other", "n")+strings.Repeat(" ", n) })
-		for i, cached := range caches {
-			eventually(t, fmt.Sprintf("step %d of cache %d", n, i), func() bool {
-				_ = caller{"typed", configMap}.requests()["Get"](c, test.namespace, "n") // for who sees nothing wrong at the path of all namespaces
-				list := &corev1.ConfigMapList{}
-				elsewhere := cached.Get(ctx, client.ObjectKey{Namespace: map[string]string{"": "ns"}[test.namespace], Name: "n"}, &corev1.ConfigMap{})
-				return (elsewhere == nil) == (test.scope == ofCluster) && cached.Get(ctx, client.ObjectKey{Namespace: test.namespace, Name: "n"}, &corev1.ConfigMap{}) == nil &&
-					cached.List(ctx, list, client.MatchingFields{"name": "n"}) == nil && len(list.Items) == test.objects[i]
-			})
+		handle(t, some, "typed", &tally{then: func(_ string, obj client.Object) {
+			if obj.GetNamespace() == "other" {
+				t.Error("a cache of other namespaces has told of an object in the namespace \"other\"")
+			}
+		}})
+		for n, test := range []struct {
+			scope, namespace, elsewhere string
+			objects                     []int // in each of the caches
+		}{{ofCluster, "", "ns", []int{2, 1}}, {inNamespaces, "ns", "", []int{2, 1}}, {ofCluster, "", "ns", []int{1, 1}}} {
+			eventually(t, "both caches watch", func() bool { return s.Watches("configmaps") > 1 })
+			s.change(func() { s.scope = test.scope })
+			must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: "other", Name: "n"}))
+			for i, cached := range caches {
+				eventually(t, fmt.Sprintf("step %d: cache %d has %d objects at the path of %s", n, i, test.objects[i], test.scope), func() bool {
+					_ = has(c, test.namespace) // for who sees nothing wrong at the path of all namespaces
+					list := &corev1.ConfigMapList{}
+					return has(cached, test.namespace) && has(cached, test.elsewhere) == (test.scope == ofCluster) &&
+						cached.List(t.Context(), list, client.MatchingFields{"name": "n"}) == nil && len(list.Items) == test.objects[i]
+				})
+			}
 		}
-	}
+	})
 }
 
 // In a cache of several namespaces a mapper of the program's own decides, and nothing else.
 func TestCacheWithAnotherMapper(t *testing.T) {
-	ctx, s := context.Background(), newMovingServer(t, inNamespaces)
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(s.config())))
+	s := newMovingServer(t, inNamespaces)
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(s.Config())))
 	c, _ := s.caching(t, cache.Options{Mapper: mapper, DefaultNamespaces: map[string]cache.Config{"ns": {}}})
-	must(t, c.List(ctx, &corev1.ConfigMapList{}))
+	must(t, c.List(t.Context(), &corev1.ConfigMapList{}))
 	s.change(func() { s.scope = ofCluster })
 	mapper.Reset()
-	must(t, c.Get(ctx, client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}))
+	must(t, c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}))
 }
 
-// An informer that is made while its kind goes is empty, and has the objects when the kind is
-// back. Nobody waits for an informer that cannot get any, whoever else found out that the kind is gone,
-// and whatever else of its group fails.
-func TestInformerOfAKindThatGoes(t *testing.T) {
-	t.Parallel()
-	for _, noticed := range []bool{false, true} {
-		s := newMovingServer(t, inNamespaces)
-		s.change(func() { s.sick = noticed })
-		c, get := s.client(t, bare), caller{"typed", configMap}.requests()["Get"]
-		cached, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper()})
-		found := func() bool {
-			return cached.Get(context.Background(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{}) == nil
-		}
-		eventually(t, "the object is in the cache", found)
-		s.change(func() { s.scope = "" })
-		must(t, cached.RemoveInformer(context.Background(), &corev1.ConfigMap{}))
-		if noticed {
-			_ = get(c, "ns", "n")
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		_, err := cached.GetInformer(ctx, &corev1.ConfigMap{})
-		if cancel(); err != nil && !meta.IsNoMatchError(err) {
-			t.Errorf("noticed: %t: %v", noticed, err)
-		}
-		s.change(func() { s.scope = inNamespaces })
-		eventually(t, "the object is there again", found)
+// Nobody waits for an informer of a kind that goes: it begins empty, whoever else found out that the kind is gone and
+// whatever else of its group fails, and has the objects when the kind is back. That costs few reads, also of many namespaces.
+func TestInformersOfAKindThatGoes(t *testing.T) {
+	many := cache.Options{DefaultNamespaces: map[string]cache.Config{"ns": {}}}
+	for n := range 20 {
+		many.DefaultNamespaces[fmt.Sprint("ns-", n)] = cache.Config{}
+	}
+	for name, test := range map[string]struct {
+		opts                   cache.Options
+		used, noticed, started bool // the kind by a client, that it has gone by the client, the cache before that
+	}{
+		"noticed": {cache.Options{}, true, true, true}, "not noticed": {cache.Options{}, true, false, true},
+		"before Start, many namespaces": {many, true, true, false}, "before Start, never used": {cache.Options{}, false, true, false},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			s := newMovingServer(t, inNamespaces)
+			if test.noticed {
+				s.PutVersion("", fakeapi.Version{Name: "v2", Stale: true})
+			}
+			c := s.client(t, nil)
+			test.opts.Mapper = c.RESTMapper()
+			cached, _ := s.unstarted(t, test.opts)
+			if test.started {
+				start(t, cached)
+			} else {
+				_, err := cached.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
+				must(t, err)
+			}
+			if test.used && !has(c, "ns") {
+				t.Fatal("the client has no object at first")
+			}
+			if test.started {
+				eventually(t, "the object", func() bool { return has(cached, "ns") })
+			}
+			s.change(func() { s.scope = "" })
+			if test.noticed {
+				_ = has(c, "ns")
+			}
+			_, _ = s.take()
+			if test.started {
+				must(t, cached.RemoveInformer(t.Context(), &corev1.ConfigMap{}))
+			} else {
+				start(t, cached)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if _, err := cached.GetInformer(ctx, &corev1.ConfigMap{}); err != nil && !meta.IsNoMatchError(err) || !cached.WaitForCacheSync(ctx) {
+				t.Errorf("the informer does not begin empty: %v", err)
+			}
+			time.Sleep(3 * time.Second)
+			if _, reads := s.take(); reads > 20 {
+				t.Errorf("%d reads of the served API in 3 seconds, want at most 20", reads)
+			}
+			s.change(func() { s.scope = inNamespaces })
+			eventually(t, "the object is there again", func() bool { return has(cached, "ns") })
+		})
 	}
 }
 
 // An informer of a kind that was gone, and is back, begins empty neither where the server cannot
 // list it, nor where the mapper has not noticed where it is.
 func TestInformerOfAKindThatIsBack(t *testing.T) {
-	t.Parallel()
 	for _, plural := range []string{"configmaps", "gizmos"} {
-		s := newMovingServer(t, inNamespaces)
-		mapper := s.mapper(t, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
-		c, get := s.client(t, func(meta.RESTMapper) meta.RESTMapper { return mapper }), caller{"typed", configMap}.requests()["Get"]
-		must(t, get(c, "ns", "n"))
-		s.change(func() { s.scope = "" })
-		for range 5 { // until the mapper may not confirm it once more
-			_ = get(c, "ns", "n")
-		}
-		_, _ = mapper.RESTMapping(configMap.GroupKind(), "v1") // keeps that it is gone
-		refuses := map[string]int{"configmaps": http.StatusServiceUnavailable}[plural]
-		s.change(func() { s.scope, s.plural, s.refuses["list"] = inNamespaces, plural, refuses })
-		cached, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper()})
-		cached.WaitForCacheSync(context.Background()) // it has started
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		_, err := cached.GetInformer(ctx, &corev1.ConfigMap{})
-		if cancel(); (err == nil) != (refuses == 0) {
-			t.Errorf("%s: %v", plural, err)
-		}
-		s.change(func() { clear(s.refuses) })
-		found := &corev1.ConfigMapList{}
-		must(t, cached.List(context.Background(), found))
-		if len(found.Items) != 2 {
-			t.Errorf("%s: %d objects in the cache, want 2", plural, len(found.Items))
-		}
-	}
-}
-
-// Likewise if its informers start after that, whether their client has used the kind or never. They
-// cost few reads.
-func TestInformersThatStartAfterTheirKind(t *testing.T) {
-	t.Parallel()
-	for _, used := range []bool{false, true} {
-		s := newMovingServer(t, inNamespaces)
-		c, get := s.client(t, bare), caller{"typed", configMap}.requests()["Get"]
-		namespaces := map[string]cache.Config{"ns": {}}
-		for n := range map[bool]int{true: 20}[used] {
-			namespaces[fmt.Sprint("ns-", n)] = cache.Config{}
-		}
-		cached, err := newCache(s.config(), cache.Options{HTTPClient: s.Client(), Mapper: c.RESTMapper(), DefaultNamespaces: namespaces})
-		must(t, err)
-		_, err = cached.GetInformer(context.Background(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
-		must(t, err)
-		if used {
-			must(t, get(c, "ns", "n"))
-		}
-		s.change(func() { s.scope = "" })
-		_ = get(c, "ns", "n")
-		_, _ = s.take()
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		go func() { _ = cached.Start(ctx) }()
-		if !cached.WaitForCacheSync(ctx) {
-			t.Errorf("used: %t: the informers do not begin empty", used)
-		}
-		time.Sleep(3 * time.Second)
-		if _, reads := s.take(); reads > 20 {
-			t.Errorf("used: %t: %d reads of the served API", used, reads)
-		}
-		s.change(func() { s.scope = inNamespaces })
-		eventually(t, "the object is there", func() bool {
-			return cached.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{}) == nil
+		bubble(t, plural, func(t *testing.T) {
+			s := newMovingServer(t, inNamespaces)
+			mapper := s.mapper(t, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Hour})
+			c := s.client(t, mapper)
+			must(t, c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{}))
+			s.change(func() { s.scope = "" })
+			for range 5 { // until the mapper may not confirm it once more
+				_ = has(c, "ns")
+			}
+			_, _ = mapper.RESTMapping(configMap.GroupKind(), "v1") // keeps that it is gone
+			s.change(func() { s.scope, s.plural = inNamespaces, plural })
+			if plural == "configmaps" {
+				s.SetFault(fakeapi.Objects("", "list"), fakeapi.Status(503, 0))
+			}
+			cached, _ := s.caching(t, cache.Options{Mapper: mapper})
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			if _, err := cached.GetInformer(ctx, &corev1.ConfigMap{}); (err == nil) != (plural == "gizmos") {
+				t.Errorf("an informer within 3 seconds: %v", err)
+			}
+			s.ClearFaults()
+			found := &corev1.ConfigMapList{}
+			if must(t, cached.List(t.Context(), found)); len(found.Items) != 2 {
+				t.Errorf("%d objects in the cache, want 2", len(found.Items))
+			}
 		})
 	}
 }
 
-// A removed informer leaves no goroutine, even if events come at that moment.
-func TestRemovedInformersEnd(t *testing.T) {
-	ctx, s := context.Background(), newMovingServer(t, ofCluster)
-	c, _ := s.caching(t, cache.Options{})
-	s.change(func() { s.floods, s.watched = true, s.object("", "n") })
-	before := wrapped() // other tests leave some
-	for range 60 {
-		_, err := c.GetInformer(ctx, &corev1.ConfigMap{})
-		must(t, err)
-		must(t, c.RemoveInformer(ctx, &corev1.ConfigMap{}))
-	}
-	eventually(t, "no goroutine of a watch is left", func() bool { return wrapped() <= before })
-}
-
-// wrapped counts the goroutines of watches around a watch.
-func wrapped() int {
-	stacks := make([]byte, 32<<20)
-	all := string(stacks[:runtime.Stack(stacks, true)])
-	return strings.Count(all, "filteredWatch).loop(") + strings.Count(all, "drained.Stop.func")
-}
-
-// Reads go on while a kind moves: none fails, and each finds the old objects or the new ones, whether informers
-// are made by reads or not.
+// Reads go on while a kind moves, and while the new list takes its time: none fails, and each finds the whole old set or the
+// whole new one, also of one namespace, whether informers are made by reads or not.
 func TestReadsDuringMoves(t *testing.T) {
-	t.Parallel()
 	for _, explicit := range []bool{false, true} {
 		for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
-			s := newMovingServer(t, inNamespaces)
-			opts.ReaderFailOnMissingInformer = explicit
-			c, m := s.caching(t, opts)
-			ctx, cancel := context.WithCancel(context.Background())
-			if explicit {
-				eventually(t, "the cache has started", func() bool {
-					var absent *cache.ErrResourceNotCached
-					return errors.As(c.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{}), &absent)
-				})
-				_, err := c.GetInformer(ctx, &corev1.ConfigMap{})
+			bubble(t, fmt.Sprintf("%s, informers are made by reads: %t", name, !explicit), func(t *testing.T) {
+				s := newMovingServer(t, inNamespaces)
+				s.change(func() { s.names = []string{"n", "m"} })
+				opts.ReaderFailOnMissingInformer = explicit
+				c, m := s.caching(t, opts)
+				one, err := newClient(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m, Cache: &client.CacheOptions{Reader: c}})
 				must(t, err)
-			}
-			eventually(t, "the list", func() bool { return c.List(ctx, &corev1.ConfigMapList{}) == nil })
-			var all sync.WaitGroup
-			for range 4 {
-				all.Add(1)
+				if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{}); explicit != errors.As(err, new(*cache.ErrResourceNotCached)) {
+					t.Errorf("without an informer: %v", err)
+				}
+				_, err = c.GetInformer(t.Context(), &corev1.ConfigMap{})
+				must(t, err)
+				s.SetFault(fakeapi.Objects("", "list"), fakeapi.Late(time.Second))
+				sizes, ended := [2]map[int]int{{}, {}}, make(chan struct{})
+				ctx, cancel := context.WithCancel(t.Context())
+				read := func() {
+					all, some := &corev1.ConfigMapList{}, &corev1.ConfigMapList{}
+					a := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{})
+					b := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{})
+					if known := b == nil || apierrors.IsNotFound(b) || strings.Contains(b.Error(), "unknown namespace"); a != nil && b != nil || !known {
+						t.Errorf("the object is at neither path: %v, %v", a, b)
+					}
+					must(t, errors.Join(c.List(t.Context(), all), newNamespaced(one, "ns").List(t.Context(), some),
+						newNamespaced(one, "ns").Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{})))
+					sizes[0][len(all.Items)]++
+					sizes[1][len(some.Items)]++
+				}
 				go func() {
-					defer all.Done()
-					for ctx.Err() == nil {
-						list := &corev1.ConfigMapList{}
-						a := c.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "n"}, &corev1.ConfigMap{})
-						b := c.Get(ctx, client.ObjectKey{Name: "n"}, &corev1.ConfigMap{})
-						err := c.List(ctx, list)
-						if known := b == nil || apierrors.IsNotFound(b) || strings.Contains(b.Error(), "unknown namespace"); ctx.Err() == nil && (a != nil && b != nil || !known || err != nil || len(list.Items) == 0) {
-							t.Errorf("%s, explicit: %t: %v, %v, %v, %d objects", name, explicit, a, b, err, len(list.Items))
-							return
-						}
+					defer close(ended)
+					for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+						read()
 					}
 				}()
-			}
-			for _, scope := range []string{ofCluster, inNamespaces, ofCluster} {
-				s.move(t, m, scope)
-				eventually(t, "the cache follows", func() bool { return has(c, "") == (scope == ofCluster) })
-			}
-			cancel()
-			all.Wait()
+				for _, scope := range []string{ofCluster, inNamespaces, ofCluster} {
+					s.move(t, m, scope)
+					eventually(t, "the cache follows", func() bool { return has(c, "") == (scope == ofCluster) })
+				}
+				cancel()
+				<-ended
+				if len(sizes[0]) != 2 || sizes[0][4] < 1000 || sizes[0][2] < 1000 || len(sizes[1]) != 1 || sizes[1][2] == 0 {
+					t.Errorf("lists by their length: %v, and of a namespace %v; want 4 or 2, many times each, and of a namespace 2", sizes[0], sizes[1])
+				}
+			})
 		}
 	}
 }
 
-// A list that takes its time is the whole old or the whole new set.
-func TestListsDuringASlowMove(t *testing.T) {
-	t.Parallel()
-	s := newMovingServer(t, inNamespaces)
-	s.names = nil
-	for i := range 50 {
-		s.names = append(s.names, fmt.Sprint("n", i))
-	}
-	c, m := s.caching(t, cache.Options{})
-	eventually(t, "the list", func() bool { return c.List(context.Background(), &corev1.ConfigMapList{}) == nil })
-	s.change(func() { s.slow = 2 * time.Second })
-	s.move(t, m, ofCluster)
-	sizes := map[int]bool{}
-	eventually(t, "the new set", func() bool {
-		list := &corev1.ConfigMapList{}
-		must(t, c.List(context.Background(), list))
-		sizes[len(list.Items)] = true
-		return len(list.Items) == 50
-	})
-	if len(sizes) != 2 || !sizes[100] {
-		t.Errorf("lists of these lengths: %v", sizes)
-	}
-}
-
-// A kind that is gone and back at the same path is listed as soon as the mapper knows it, each time.
+// A kind that is gone and back at the same path is listed as soon as the mapper knows it, each time, although a
+// reflector's pauses grow meanwhile.
 func TestKindThatIsRecreated(t *testing.T) {
-	t.Parallel()
-	s := newMovingServer(t, inNamespaces)
-	c, m := s.caching(t, cache.Options{})
-	informer, err := c.GetInformer(context.Background(), &corev1.ConfigMap{})
-	must(t, err)
-	h := &tally{}
-	_, err = informer.AddEventHandler(h)
-	must(t, err)
-	for n := range 6 {
-		eventually(t, fmt.Sprint("told of object ", n), func() bool { return strings.Contains(h.keys(), fmt.Sprint("ns/n", n)) == (n > 0) && h.keys() != "" })
-		s.move(t, m, "")
-		s.change(func() { s.names, s.uid = []string{fmt.Sprint("n", n+1)}, fmt.Sprint(n+2) })
-		time.Sleep(2 * time.Second) // a reflector's pauses grow meanwhile
-		began := time.Now()
-		s.move(t, m, inNamespaces)
-		eventually(t, "told of the new one", func() bool { return strings.Contains(h.keys(), fmt.Sprint("ns/n", n+1)) })
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("after %d recreations it took %v", n+1, took)
+	virtual(t, func(t *testing.T) {
+		s, h := newMovingServer(t, inNamespaces), &tally{}
+		c, m := s.caching(t, cache.Options{})
+		handle(t, c, "typed", h)
+		for n := range 6 {
+			s.move(t, m, "")
+			s.change(func() { s.names, s.uid = []string{fmt.Sprint("n", n)}, fmt.Sprint(n+2) })
+			time.Sleep(time.Minute)
+			s.move(t, m, inNamespaces)
+			time.Sleep(2 * time.Second)
+			if want := fmt.Sprintf("ns/n%d other/n%[1]d", n); h.keys() != want {
+				t.Errorf("2 seconds after recreation %d the handler has %q, want %q", n, h.keys(), want)
+			}
 		}
-	}
+	})
 }
 
-// A kind that flaps between replicas costs a new generation a second at most, each with one list. The reflector of
-// the present one lists again after each watch that the server has refused, as upstream's does.
+// A kind that flaps between replicas costs a new generation a second at most, each with one list, and one more of the
+// reflector of the present one, which lists again after each watch that the server has refused, as upstream's does.
 func TestKindThatFlaps(t *testing.T) {
-	t.Parallel()
-	s := newMovingServer(t, inNamespaces)
-	c, m := s.caching(t, cache.Options{})
-	eventually(t, "the object", func() bool { return has(c, "ns") })
-	before, began := s.listed(), time.Now()
-	for i := 0; time.Since(began) < 4*time.Second; i++ {
-		s.move(t, m, []string{ofCluster, inNamespaces}[i%2])
-		time.Sleep(50 * time.Millisecond)
-	}
-	s.move(t, m, ofCluster)
-	eventually(t, "the cluster-wide object", func() bool { return has(c, "") })
-	if lists, most := s.listed()-before, 2+2*int(time.Since(began)/time.Second); lists > most {
-		t.Errorf("%d lists, want at most %d", lists, most)
-	}
-}
-
-func (s *movingServer) listed() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lists
+	virtual(t, func(t *testing.T) {
+		s := newMovingServer(t, inNamespaces)
+		c, m := s.caching(t, cache.Options{})
+		eventually(t, "the object", func() bool { return has(c, "ns") })
+		_, _ = s.take()
+		began := time.Now()
+		for i := range 1200 {
+			s.move(t, m, []string{ofCluster, inNamespaces}[i%2])
+			time.Sleep(50 * time.Millisecond)
+		}
+		s.move(t, m, ofCluster)
+		eventually(t, "the cluster-wide object", func() bool { return has(c, "") })
+		lists := slices.DeleteFunc(s.TakeRequests(), func(r fakeapi.Request) bool { return r.Verb != "list" })
+		took := time.Since(began) + time.Second
+		if most := int(took/time.Second + took/(800*time.Millisecond)); len(lists) > most {
+			t.Errorf("%d lists in %v, want at most %d: one a second of new generations, and one in 0.8 seconds, its pause, of the reflector", len(lists), took, most)
+		}
+	})
 }
 
 // A mapper that nobody else uses is not asked by those who follow it: neither when nothing has changed, nor
 // after a reset.
 func TestFollowersAskNothing(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	c, m := s.caching(t, cache.Options{})
-	eventually(t, "the object", func() bool { return has(c, "ns") })
-	_, _ = s.take()
-	m.Reset()
-	m.ResetGroup("")
-	time.Sleep(500 * time.Millisecond)
-	if sent, reads := s.take(); len(sent)+reads > 0 {
-		t.Errorf("%d reads of the served API, sent %q", reads, sent)
-	}
+	virtual(t, func(t *testing.T) {
+		s := newMovingServer(t, inNamespaces)
+		c, m := s.caching(t, cache.Options{})
+		eventually(t, "the object", func() bool { return has(c, "ns") })
+		_, _ = s.take()
+		m.Reset()
+		m.ResetGroup("")
+		time.Sleep(time.Hour)
+		if sent, reads := s.take(); len(sent)+reads > 0 {
+			t.Errorf("%d reads of the served API in an hour, sent %q, want nothing", reads, sent)
+		}
+	})
 }
 
-// Everything at once, and then nothing is left.
+// Everything at once, while events come, and then nothing is left: a bubble ends when all of it has.
 func TestAllAtOnce(t *testing.T) {
-	before := runtime.NumGoroutine()
-	s := newMovingServer(t, inNamespaces)
-	s.change(func() { s.floods, s.watched = true, s.object("", "n") })
-	c, m := s.unstarted(t)
-	end := start(t, c)
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
-	defer cancel()
-	var all sync.WaitGroup
-	var field atomic.Int64
-	for range 6 {
-		all.Add(1)
-		go func() {
-			defer all.Done()
-			for ctx.Err() == nil {
-				anything(ctx, c, caller{sorts[rand.N(3)], configMap}.object("", ""), &field)
+	virtual(t, func(t *testing.T) {
+		s := newMovingServer(t, inNamespaces)
+		c, m := s.unstarted(t, cache.Options{})
+		end := start(t, c)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		var field atomic.Int64
+		again := func(f func(i int)) {
+			for i := 0; ctx.Err() == nil; i++ {
+				f(i)
+				time.Sleep(rand.N[time.Duration](10) * time.Millisecond) // so that several wake at once
 			}
-		}()
-	}
-	for i := 0; ctx.Err() == nil; i++ {
-		s.move(t, m, []string{ofCluster, inNamespaces, ""}[i%3])
-		time.Sleep(50 * time.Millisecond)
-	}
-	all.Wait()
-	s.change(func() { s.floods, s.watched = false, "" })
-	s.move(t, m, ofCluster)
-	eventually(t, "the object", func() bool {
-		one, done := context.WithTimeout(context.Background(), time.Second)
-		defer done()
-		return c.Get(one, client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}) == nil
+		}
+		var all sync.WaitGroup
+		for range 6 {
+			all.Go(func() {
+				again(func(int) { anything(ctx, c, caller{sorts[rand.N(3)], configMap}.object("", ""), &field) })
+			})
+		}
+		all.Go(func() {
+			again(func(int) { must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Name: "n", UID: "1"})) })
+		})
+		again(func(i int) { s.move(t, m, []string{ofCluster, inNamespaces, ""}[i/3%3]) })
+		all.Wait()
+		s.move(t, m, ofCluster)
+		eventually(t, "the object", func() bool { return has(c, "") })
+		end()
 	})
-	end()
-	s.CloseClientConnections()
-	s.Close()
-	eventually(t, fmt.Sprint("as many goroutines as before: ", before), func() bool { return runtime.NumGoroutine() <= before+3 })
 }
 
 // anything does one of the things that a program does with a cache.
@@ -402,37 +333,28 @@ func anything(ctx context.Context, c cache.Cache, obj client.Object, field *atom
 	}
 }
 
-func (s *movingServer) unstarted(t testing.TB) (cache.Cache, *apiutil.DynamicRESTMapper) {
-	m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
-	c, err := newCache(s.config(), cache.Options{HTTPClient: s.Client(), Mapper: m})
-	must(t, err)
-	return c, m
-}
-
 // What ends during a move ends, and what is removed then stays removed.
 func TestEndDuringAMove(t *testing.T) {
-	ctx, s := context.Background(), newMovingServer(t, inNamespaces)
-	m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
-	c, err := newCache(s.config(), cache.Options{HTTPClient: s.Client(), Mapper: m, ReaderFailOnMissingInformer: true})
-	must(t, err)
-	end := start(t, c)
-	c.WaitForCacheSync(ctx)
-	for _, sort := range []string{"typed", "metadata"} {
-		_, err := c.GetInformer(ctx, caller{sort, configMap}.object("", ""))
-		must(t, err)
-	}
-	s.change(func() { s.refuses["list"] = http.StatusServiceUnavailable }) // the next generation does not sync
-	s.move(t, m, ofCluster)
-	time.Sleep(300 * time.Millisecond)
-	must(t, c.RemoveInformer(ctx, caller{"metadata", configMap}.object("", "")))
-	s.change(func() { clear(s.refuses) })
-	eventually(t, "the cache follows", func() bool { return has(c, "") })
-	var absent *cache.ErrResourceNotCached
-	if err := c.Get(ctx, client.ObjectKey{Name: "n"}, caller{"metadata", configMap}.object("", "")); !errors.As(err, &absent) {
-		t.Errorf("removed, but: %v", err)
-	}
-	s.change(func() { s.refuses["list"] = http.StatusServiceUnavailable })
-	s.move(t, m, inNamespaces)
-	time.Sleep(300 * time.Millisecond)
-	end()
+	virtual(t, func(t *testing.T) {
+		s := newMovingServer(t, inNamespaces)
+		c, m := s.unstarted(t, cache.Options{ReaderFailOnMissingInformer: true})
+		end := start(t, c)
+		c.WaitForCacheSync(t.Context())
+		handle(t, c, "typed", &tally{})
+		handle(t, c, "metadata", &tally{})
+		heal := s.SetFault(fakeapi.Objects("", "list"), fakeapi.Status(503, 0)) // the next generation does not sync
+		s.move(t, m, ofCluster)
+		time.Sleep(300 * time.Millisecond)
+		must(t, c.RemoveInformer(t.Context(), caller{"metadata", configMap}.object("", "")))
+		heal()
+		eventually(t, "the cache follows", func() bool { return has(c, "") })
+		err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, caller{"metadata", configMap}.object("", ""))
+		if !errors.As(err, new(*cache.ErrResourceNotCached)) {
+			t.Errorf("the informer was removed, and a read got: %v", err)
+		}
+		s.SetFault(fakeapi.Objects("", "list"), fakeapi.Status(503, 0))
+		s.move(t, m, inNamespaces)
+		time.Sleep(300 * time.Millisecond)
+		end()
+	})
 }

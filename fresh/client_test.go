@@ -11,36 +11,28 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/freshmapper/freshmapper/apiutil"
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
-
-// honest is a mapper that says what it wraps.
-type honest struct{ meta.RESTMapper }
-
-func (h honest) Unwrap() meta.RESTMapper { return h.RESTMapper }
 
 // TestClientFollows: a read finds what has moved at the first try, and so does a write if
 // only the plural is another. All else has stock's error and is sent once. The next request
 // goes where a new client would send it, but for a write for a namespace of a kind that no
-// longer is in any.
+// longer is in any. No list of a namespace has what is in another.
 func TestClientFollows(t *testing.T) {
-	t.Parallel()
 	for name, test := range map[string]struct {
 		was, is, plural string
 		namespace, name string
@@ -58,7 +50,8 @@ func TestClientFollows(t *testing.T) {
 		for _, sort := range sorts {
 			for what, send := range (caller{sort, configMap}).requests() {
 				s := newMovingServer(t, test.was)
-				ours, stock := s.client(t, bare), s.client(t, asStock)
+				ours := s.client(t, nil)
+				stock := s.client(t, stale{s.mapper(t, apiutil.DynamicRESTMapperOptions{}), map[schema.GroupVersionKind]*meta.RESTMapping{}})
 				was := map[bool]string{true: "ns"}[test.was == inNamespaces]
 				must(t, errors.Join(send(ours, was, "n"), send(stock, was, "n")))
 				s.change(func() { s.scope, s.plural = test.is, test.plural })
@@ -68,7 +61,7 @@ func TestClientFollows(t *testing.T) {
 				err := send(ours, test.namespace, test.name)
 				sent, _ := s.take()
 				if test.is == inNamespaces && test.namespace == "" {
-					sent = slices.Compact(sent) // a client of metadata sends what others refuse to send
+					sent = slices.Compact(sent) // a client of metadata sends what others refuse to send, and a list has all
 				}
 				if test.heals == "all" || test.heals == "reads" && isRead(what) {
 					wantErr, wantSent = nil, sent[:min(2, len(sent))]
@@ -76,9 +69,9 @@ func TestClientFollows(t *testing.T) {
 				if fmt.Sprint(err) != fmt.Sprint(wantErr) || !slices.Equal(sent, wantSent) {
 					t.Errorf("%s: %s %s: %v after %q; want %v after %q", name, sort, what, err, sent, wantErr, wantSent)
 				}
-				heals := test.is != "" && (test.namespace != "") == (test.is == inNamespaces) || test.is == ofCluster && isRead(what)
+				heals := test.is != "" && (test.namespace != "") == (test.is == inNamespaces) || test.is == ofCluster && isRead(what) || what == "List" && test.is != ""
 				if err := send(ours, test.namespace, test.name); test.name == "n" && (err == nil) != heals {
-					t.Errorf("%s: %s %s: then %v", name, sort, what, err)
+					t.Errorf("%s: %s %s: the next one is answered: %t, want %t: %v", name, sort, what, err == nil, heals, err)
 				}
 			}
 		}
@@ -89,44 +82,42 @@ func TestClientFollows(t *testing.T) {
 // for anybody with the same mapper: not even the first write of a client, whether the mapper
 // has noticed the change or not. A write for no namespace goes where the kind is now.
 func TestFirstWriteStaysInItsNamespace(t *testing.T) {
-	t.Parallel()
-	ctx, requests := context.Background(), caller{"unstructured", configMap}.requests()
-	for how, use := range map[string]func(*movingServer, client.Client) error{
-		"request": func(_ *movingServer, c client.Client) error { return requests["Get"](c, "ns", "n") },
-		"lookup": func(_ *movingServer, c client.Client) error {
+	requests := caller{"unstructured", configMap}.requests()
+	for how, use := range map[string]func(*testing.T, *movingServer, client.Client) error{
+		"request": func(_ *testing.T, _ *movingServer, c client.Client) error { return requests["Get"](c, "ns", "n") },
+		"lookup": func(_ *testing.T, _ *movingServer, c client.Client) error {
 			_, err := c.IsObjectNamespaced(&corev1.ConfigMap{})
 			return err
 		},
-		"informer": func(s *movingServer, c client.Client) error {
+		"informer": func(t *testing.T, s *movingServer, c client.Client) error {
 			cached, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper()})
-			_, err := cached.GetInformer(ctx, &corev1.ConfigMap{})
+			_, err := cached.GetInformer(t.Context(), &corev1.ConfigMap{})
 			return err
 		},
 	} {
 		for what, write := range requests {
+			if isRead(what) || strings.HasPrefix(what, "Namespaced.") {
+				continue
+			}
 			for _, noticed := range []bool{true, false} {
-				if isRead(what) || strings.HasPrefix(what, "Namespaced.") {
-					continue
-				}
-				s := newMovingServer(t, inNamespaces)
-				first := s.sharing(t)
-				must(t, use(s, first))
-				s.change(func() { s.scope = ofCluster })
-				if noticed {
-					must(t, first.RESTMapper().(interface {
-						Refresh(context.Context, ...string) error
-					}).Refresh(ctx))
-				}
-				_ = s.clusterWide()
-				wrapped := s.client(t, func(meta.RESTMapper) meta.RESTMapper { return honest{first.RESTMapper()} })
-				for i, c := range []client.Client{first, wrapped, s.sharing(t)} {
-					if err, sent := write(c, "ns", "n"), s.clusterWide(); !apierrors.IsNotFound(err) || len(sent) > 0 {
-						t.Errorf("%s, noticed %t, client %d: %s: got %v after %q, want a 404", how, noticed, i, what, err, sent)
+				bubble(t, fmt.Sprintf("%s after a %s, noticed: %t", what, how, noticed), func(t *testing.T) {
+					s := newMovingServer(t, inNamespaces)
+					first := s.sharing(t)
+					must(t, use(t, s, first))
+					s.change(func() { s.scope = ofCluster })
+					if noticed {
+						refresh(t, first)
 					}
-					if err, sent := write(c, "", "n"), s.clusterWide(); err != nil || len(sent) != 1 {
-						t.Errorf("%s, noticed %t, client %d: %s without one: got %v after %q", how, noticed, i, what, err, sent)
+					_ = s.clusterWide()
+					for name, c := range map[string]client.Client{"the same": first, "a wrapped": s.client(t, honest{first.RESTMapper()}), "another": s.sharing(t)} {
+						if err, sent := write(c, "ns", "n"), s.clusterWide(); !apierrors.IsNotFound(err) || len(sent) > 0 {
+							t.Errorf("%s client, for a namespace: got %v after %q, want a 404 and nothing sent", name, err, sent)
+						}
+						if err, sent := write(c, "", "n"), s.clusterWide(); err != nil || len(sent) != 1 {
+							t.Errorf("%s client, for none: got %v after %q, want one write", name, err, sent)
+						}
 					}
-				}
+				})
 			}
 		}
 	}
@@ -140,307 +131,345 @@ func (s *movingServer) clusterWide() []string {
 	})
 }
 
-// changing is a mapper that learns of another scope between any two lookups.
-type changing struct {
+// learning is a mapper that says of some of its lookups, which it counts from 1, that ConfigMaps are cluster-wide.
+type learning struct {
 	honest
-	lookups atomic.Int32
+	lookups *atomic.Int32
+	cluster func(lookup int32) bool
 }
 
-func (m *changing) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+func (m learning) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	mapping, err := m.honest.RESTMapping(gk, versions...)
-	if err == nil && m.lookups.Add(1)%2 == 0 {
+	if err == nil && m.cluster(m.lookups.Add(1)) {
 		mapping.Scope = meta.RESTScopeRoot
 	}
 	return mapping, err
 }
 
-// A write is sent with the scope that it was judged by.
+// A write is sent with the scope that it was judged by, whenever the mapper learns of another one: so is the second
+// try of a write whose plural has changed.
 func TestWriteWhileTheScopeChanges(t *testing.T) {
-	for _, sort := range sorts {
-		for what, write := range (caller{sort, configMap}).requests() {
-			s := newMovingServer(t, inNamespaces)
-			c := s.client(t, func(m meta.RESTMapper) meta.RESTMapper { return &changing{honest: honest{m}} })
-			for range 4 {
+	for when, cluster := range map[string]func(first, lookup int32) bool{
+		"every other lookup":   func(_, lookup int32) bool { return lookup%2 == 0 },
+		"the first lookup on":  func(first, lookup int32) bool { return lookup >= first },
+		"the second lookup on": func(first, lookup int32) bool { return lookup >= first+1 },
+		"the third lookup on":  func(first, lookup int32) bool { return lookup >= first+2 },
+		"the fourth lookup on": func(first, lookup int32) bool { return lookup >= first+3 },
+	} {
+		for _, sort := range sorts {
+			for what, write := range (caller{sort, configMap}).requests() {
+				s, first := newMovingServer(t, inNamespaces), int32(1<<30)
+				m := learning{honest{s.mapper(t, apiutil.DynamicRESTMapperOptions{})}, &atomic.Int32{}, func(n int32) bool { return cluster(first, n) }}
+				c := s.client(t, m)
 				_ = write(c, "ns", "n")
-			}
-			if sent := s.clusterWide(); len(sent) > 0 {
-				t.Errorf("%s %s: sent %q", sort, what, sent)
+				s.change(func() { s.plural = "gizmos" })
+				first = m.lookups.Load() + 1
+				for range 3 {
+					_ = write(c, "ns", "n")
+				}
+				if sent := s.clusterWide(); len(sent) > 0 {
+					t.Errorf("%s %s while the mapper says cluster-wide from %s: sent %q", sort, what, when, sent)
+				}
 			}
 		}
 	}
 }
 
-// A client says NoMatch of a kind that it never had, though another had it.
-func TestKindThatANewClientNeverHad(t *testing.T) {
-	s, get := newMovingServer(t, inNamespaces), caller{"typed", configMap}.requests()["Get"]
-	old := s.sharing(t)
-	must(t, get(old, "ns", "n"))
-	s.change(func() { s.scope = "" })
-	for range 2 {
-		c := s.sharing(t)
-		for range 2 {
-			if err := get(c, "ns", "n"); !meta.IsNoMatchError(err) {
-				t.Errorf("got %v", err)
-			}
-		}
+// Nor does a write reach them that names its namespace otherwise: through two clients for namespaces, or in the object or
+// the selector of a DeleteAllOf.
+func TestWritesThatNameTheirNamespace(t *testing.T) {
+	s := newMovingServer(t, inNamespaces)
+	c, writes := s.client(t, nil), caller{"unstructured", configMap}.requests()
+	must(t, writes["Get"](c, "ns", "n"))
+	s.change(func() { s.scope = ofCluster })
+	refresh(t, c)
+	_ = s.clusterWide()
+	two := newNamespaced(newNamespaced(c, ""), "ns")
+	writes["the object names it"] = func(client.Client, string, string) error {
+		return c.DeleteAllOf(t.Context(), caller{"typed", configMap}.object("ns", ""))
 	}
-	if err := get(old, "ns", "n"); !apierrors.IsNotFound(err) {
-		t.Errorf("the other: %v", err)
+	writes["the selector names it"] = func(client.Client, string, string) error {
+		return c.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.MatchingFields{"metadata.namespace": "ns"})
+	}
+	for what, write := range writes {
+		if err, sent := write(two, "", "n"), s.clusterWide(); len(sent) > 0 {
+			t.Errorf("%s: %v after %q, want nothing sent", what, err, sent)
+		}
 	}
 }
 
-// If a kind is mapped as cluster-wide, the list of a namespace must not be the list of all
-// namespaces. What a list has from before says nothing about a watch.
-func TestListFollows(t *testing.T) {
-	ctx := context.Background()
+// What is listed or watched for a namespace, live or from a cache, is never what is in others, also while discovery
+// is behind, or cannot be read: that is an error then.
+func TestReadsOfANamespace(t *testing.T) {
+	for name, fault := range map[string]fakeapi.Fault{
+		"behind": fakeapi.Func("behind", func(req *http.Request) (*http.Response, error) {
+			return newMovingServer(t, ofCluster).Client().Transport.RoundTrip(req)
+		}),
+		"down": fakeapi.Status(503, 0),
+	} {
+		for _, sort := range sorts {
+			bubble(t, name+", "+sort, func(t *testing.T) {
+				s, list := newMovingServer(t, ofCluster), caller{sort, configMap}.list()
+				c := s.client(t, nil)
+				one := newNamespaced(c, "ns")
+				cached, _ := s.caching(t, cache.Options{Mapper: c.RESTMapper(), DefaultNamespaces: map[string]cache.Config{"ns": {}}})
+				must(t, c.List(t.Context(), list))
+				heal := s.SetFault(fakeapi.Discovery(), fault)
+				s.change(func() { s.scope = inNamespaces })
+				for what, err := range map[string]error{"by option": c.List(t.Context(), list, client.InNamespace("ns")), "by client": one.List(t.Context(), list)} {
+					if err == nil || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+						t.Errorf("the list %s: got %v, want an error that says why it cannot be told", what, err)
+					}
+				}
+				watching, err := c.Watch(t.Context(), list, client.InNamespace("ns"))
+				must(t, err)
+				for _, namespace := range []string{"ns", "other"} {
+					want := map[string]watch.EventType{"ns": watch.Added, "other": watch.Error}[namespace]
+					must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: namespace, Name: "n"}))
+					if event := <-watching.ResultChan(); event.Type != want {
+						t.Errorf("of an object in namespace %q the watch tells %v, want: %s", namespace, event, want)
+					}
+				}
+				if event, more := <-watching.ResultChan(); more {
+					t.Errorf("the watch goes on with %v", event)
+				}
+				short, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := cached.List(short, list); err == nil && meta.LenList(list) > 0 {
+					t.Errorf("the cache of a namespace has %d objects, want none", meta.LenList(list))
+				}
+				must(t, c.List(t.Context(), list)) // at either path it is the same
+				heal()
+				eventually(t, "the list of the namespace", func() bool {
+					return one.List(t.Context(), list) == nil && meta.LenList(list) == 1
+				})
+			})
+		}
+	}
+}
+
+// What a list has from before says nothing about a watch.
+func TestWatchIntoAnOldList(t *testing.T) {
 	for _, sort := range sorts {
-		s, list := newMovingServer(t, ofCluster), caller{sort, configMap}.list()
-		c := s.client(t, bare)
-		must(t, c.List(ctx, list))
-		s.change(func() { s.scope = inNamespaces })
-		_, _ = s.take()
-		err := c.List(ctx, list, client.InNamespace("ns"))
-		if sent, _ := s.take(); err != nil || meta.LenList(list) != 1 || !slices.Equal(sent, []string{"GET /api/v1/configmaps", "GET /api/v1/namespaces/ns/configmaps"}) {
-			t.Errorf("%s: %d objects, %v, sent %q", sort, meta.LenList(list), err, sent)
-		}
+		s, list := newMovingServer(t, inNamespaces), caller{sort, configMap}.list()
+		c := s.client(t, nil)
+		must(t, c.List(t.Context(), list))
 		s.change(func() { s.scope = ofCluster })
-		watching, err := c.Watch(ctx, list)
+		_, _ = s.take()
+		watching, err := c.Watch(t.Context(), list)
 		must(t, err)
 		watching.Stop()
 		if sent, _ := s.take(); len(sent) != 1 {
-			t.Errorf("%s: sent %q for a watch", sort, sent)
+			t.Errorf("%s: sent %q, want one watch", sort, sent)
 		}
 	}
 }
 
-// A kind that is gone costs few reads of the served API, however often it is asked for, also by what is made
-// later. The client gets the server's 404.
+// Of a kind that is gone a client gets the server's 404, and NoMatch if it never had the kind, though another had. However often
+// it is asked for, also by what is made later, that costs few reads: four to confirm, in four seconds, and one lookup.
 func TestKindThatIsGone(t *testing.T) {
-	ctx, s := context.Background(), newMovingServer(t, inNamespaces)
-	c := s.client(t, bare)
-	call := func(gone bool) {
-		for _, sort := range sorts {
-			with := caller{sort, configMap}
-			another := s.client(t, func(meta.RESTMapper) meta.RESTMapper { return c.RESTMapper() })
-			for _, err := range []error{
-				with.requests()["Get"](another, "ns", "n"), with.requests()["Namespaced.Delete"](c, "ns", "n"),
-				c.List(ctx, with.list()), newNamespaced(another, "ns").List(ctx, with.list()),
-			} {
-				if apierrors.IsNotFound(err) != gone || !gone && err != nil {
-					t.Errorf("gone: %t: %s: %v", gone, sort, err)
+	bubble(t, "one mapper", func(t *testing.T) {
+		s := newMovingServer(t, inNamespaces)
+		c := s.client(t, nil)
+		call := func(gone bool) {
+			for _, sort := range sorts {
+				with, another := caller{sort, configMap}, s.client(t, c.RESTMapper())
+				for _, err := range []error{
+					with.requests()["Get"](another, "ns", "n"), with.requests()["Namespaced.Delete"](c, "ns", "n"),
+					c.List(t.Context(), with.list()), newNamespaced(another, "ns").List(t.Context(), with.list()),
+				} {
+					if apierrors.IsNotFound(err) != gone || !gone && err != nil {
+						t.Errorf("gone: %t: %s: %v", gone, sort, err)
+					}
 				}
 			}
 		}
-	}
-	call(false)
-	s.change(func() { s.scope = "" })
-	_, _ = s.take()
-	for range 10 {
-		call(true)
-	}
-	if _, reads := s.take(); reads > 6 { // 4 to confirm, one lookup
-		t.Errorf("%d reads of the served API", reads)
-	}
-	if err := (caller{"metadata", configMap.GroupVersion().WithKind("Never")}).requests()["Get"](c, "ns", "n"); !meta.IsNoMatchError(err) {
-		t.Errorf("a kind that never was: %v", err)
-	}
+		call(false)
+		s.change(func() { s.scope = "" })
+		_, _ = s.take()
+		for range 10 {
+			call(true)
+		}
+		if _, reads := s.take(); reads > 6 { // the lookup is of two at a legacy server
+			t.Errorf("%d reads of the served API for 120 requests, want at most 6", reads)
+		}
+	})
+	bubble(t, "one fleet", func(t *testing.T) {
+		s, get := newMovingServer(t, inNamespaces), caller{"typed", configMap}.requests()["Get"]
+		old := s.sharing(t)
+		must(t, get(old, "ns", "n"))
+		s.change(func() { s.scope = "" })
+		for range 2 {
+			c := s.sharing(t)
+			for range 2 {
+				if err := get(c, "ns", "n"); !meta.IsNoMatchError(err) {
+					t.Errorf("a client that never had it got %v, want NoMatch", err)
+				}
+			}
+		}
+		if err := get(old, "ns", "n"); !apierrors.IsNotFound(err) {
+			t.Errorf("the one that had it got %v, want the server's 404", err)
+		}
+	})
 }
 
-// A kind that was gone is found where it is after a reset.
-func TestResetOfAKindThatIsBack(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	c, requests := s.client(t, bare), caller{"typed", configMap}.requests()
-	must(t, requests["Get"](c, "ns", "n"))
-	s.change(func() { s.scope = "" })
-	for range 5 { // until the mapper may not confirm it once more
-		_ = requests["Get"](c, "ns", "n")
+// After a reset a kind that was gone is looked up once, also while that cannot be read, and found where it is, although
+// its old path says only that there is no such object. So is one that a read from before the reset finds gone.
+func TestResetOfAKindThatWasGone(t *testing.T) {
+	requests := caller{"typed", configMap}.requests()
+	get := requests["Get"]
+	gone := func(t *testing.T) (*movingServer, client.Client) {
+		s := newMovingServer(t, inNamespaces)
+		c := s.client(t, nil)
+		must(t, get(c, "ns", "n"))
+		s.change(func() { s.scope = "" })
+		for range 5 { // until the mapper may not confirm it once more
+			_ = get(c, "ns", "n")
+		}
+		return s, c
 	}
-	s.change(func() { s.scope, s.plural = inNamespaces, "gizmos" })
-	meta.MaybeResetRESTMapper(c.RESTMapper())
-	for _, what := range []string{"Patch", "Get"} {
-		must(t, requests[what](c, "ns", "n"))
-	}
+	noSuchObject := func(s *movingServer) { s.SetFault(fakeapi.Objects("ns"), fakeapi.LostService("n")) }
+	bubble(t, "another plural", func(t *testing.T) {
+		s, c := gone(t)
+		s.change(func() { s.scope, s.plural = inNamespaces, "gizmos" })
+		meta.MaybeResetRESTMapper(c.RESTMapper())
+		must(t, errors.Join(requests["Patch"](c, "ns", "n"), get(c, "ns", "n")))
+	})
+	bubble(t, "an outage", func(t *testing.T) {
+		s, c := gone(t)
+		for _, discovery := range []fakeapi.Fault{fakeapi.Late(0), fakeapi.Status(503, 0)} {
+			s.SetFault(fakeapi.Discovery(), discovery)
+			meta.MaybeResetRESTMapper(c.RESTMapper())
+			_, _ = s.take()
+			for range 20 {
+				_ = get(c, "ns", "n")
+			}
+			if _, reads := s.take(); reads == 0 || reads > 5 {
+				t.Errorf("discovery: %s: %d reads of the served API for 20 requests, want 1 to 5", discovery, reads)
+			}
+		}
+		s.ClearFaults()
+		noSuchObject(s)
+		s.change(func() { s.scope = ofCluster })
+		eventually(t, "the kind is found", func() bool { return get(c, "ns", "n") == nil })
+	})
+	bubble(t, "an older read", func(t *testing.T) {
+		s := newMovingServer(t, inNamespaces)
+		c := s.client(t, nil)
+		must(t, get(c, "ns", "n"))
+		s.change(func() { s.scope = "" })
+		s.SetFault(fakeapi.Discovery(), fakeapi.Times(1, fakeapi.Late(time.Second)))
+		ended := make(chan error)
+		go func() { ended <- get(c, "ns", "n") }()
+		synctest.Wait()
+		s.change(func() { s.scope = ofCluster })
+		noSuchObject(s)
+		meta.MaybeResetRESTMapper(c.RESTMapper())
+		<-ended
+		must(t, get(c, "ns", "n"))
+	})
 }
 
-// No write for a kind that is gone reaches another kind that has its resource now, also while what is
-// served cannot be read. When the kind is back, it is written to, whether anything else tells the
-// mapper or not. Refused writes cost few reads.
+// Of a kind that is gone, and whose resource another kind has now, no write reaches that, also while what is served cannot
+// be read, and no Get returns anything of it. Refused requests cost few reads. When the kind is back, it is written to,
+// whether anything else tells the mapper or not.
 func TestKindThatIsReplaced(t *testing.T) {
 	for _, sort := range sorts {
 		for what, send := range (caller{sort, configMap}).requests() {
-			s := newMovingServer(t, inNamespaces)
-			c := s.client(t, bare)
-			must(t, send(c, "ns", "n"))
-			s.change(func() { s.kind = "Another" })
-			must(t, c.RESTMapper().(interface {
-				Refresh(context.Context, ...string) error
-			}).Refresh(context.Background(), ""))
-			for _, down := range []bool{true, false} {
-				s.change(func() { s.down = down })
-				_, _ = s.take()
-				err := send(c, "ns", "n")
-				if sent, _ := s.take(); !isRead(what) && len(sent) > 0 {
-					t.Errorf("%s %s: down: %t: %v after %q", sort, what, down, err, sent)
+			bubble(t, sort+" "+what, func(t *testing.T) {
+				s := newMovingServer(t, inNamespaces)
+				c := s.client(t, nil)
+				must(t, send(c, "ns", "n"))
+				s.change(func() { s.kind = "Another" })
+				refresh(t, c)
+				for _, discovery := range []fakeapi.Fault{fakeapi.Status(503, 0), fakeapi.Late(0)} {
+					s.SetFault(fakeapi.Discovery(), discovery)
+					_, _ = s.take()
+					var err error
+					for range 100 {
+						err = send(c, "ns", "n")
+					}
+					if sent, reads := s.take(); !isRead(what) && len(sent) > 0 || reads > 10 || err == nil && what != "List" {
+						t.Errorf("discovery: %s: after 100 requests: %v, %d reads of the served API (want at most 10), sent %q", discovery, err, reads, sent)
+					}
 				}
-			}
-			s.change(func() { s.kind = configMap.Kind })
-			if err := send(c, "ns", "n"); err != nil {
-				t.Errorf("%s %s: the kind is back: %v", sort, what, err)
-			}
+				s.ClearFaults()
+				s.change(func() { s.kind = configMap.Kind })
+				eventually(t, "the kind is back", func() bool { return send(c, "ns", "n") == nil })
+			})
 		}
 	}
+}
+
+// What says nothing about the path is passed on at once, also while discovery hangs. What a server answers for a moment that
+// lists a kind already, and begins to serve it, is passed on, too, and costs few reads of the served API. Then all is well.
+func TestErrorsArePassedOn(t *testing.T) {
+	for what, faults := range map[string][]fakeapi.Fault{
+		"Get":    {fakeapi.LostService("n"), fakeapi.StatusText(404), fakeapi.Status(503, 0), fakeapi.Status(409, 0), fakeapi.Status(403, 0)},
+		"Create": {fakeapi.NotFound(), fakeapi.Status(429, 0), fakeapi.Status(503, 0), fakeapi.Status(409, 0)},
+	} {
+		for _, fault := range faults {
+			bubble(t, what+" "+fault.String(), func(t *testing.T) {
+				s, send := newMovingServer(t, inNamespaces), caller{"unstructured", configMap}.requests()[what]
+				c, begins := s.client(t, nil), fault.String() == fakeapi.NotFound().String()
+				must(t, send(c, "ns", "n"))
+				if !begins {
+					s.SetFault(fakeapi.Discovery(), fakeapi.Timeout())
+				}
+				heal := s.SetFault(fakeapi.Objects(""), fault)
+				began, _ := time.Now(), s.TakeRequests()
+				for range 20 {
+					if err := send(c, "ns", "n"); err == nil || begins && !apierrors.IsNotFound(err) {
+						t.Errorf("got %v, want the server's error", err)
+					}
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("20 errors took %v: they waited for discovery, which hangs", took)
+				}
+				heal()
+				must(t, send(c, "ns", "n"))
+				if _, reads := s.take(); reads > 5 { // four confirm
+					t.Errorf("%d reads of the served API for 21 requests, want at most 5", reads)
+				}
+			})
+		}
+	}
+}
+
+// A namespace that the client for one puts into the context counts for that request, and not for what a wrapper of
+// the program asks for meanwhile.
+func TestNamespaceOfTheContext(t *testing.T) {
 	s := newMovingServer(t, inNamespaces)
-	c, send := s.client(t, bare), caller{"typed", configMap}.requests()["Patch"]
-	must(t, send(c, "ns", "n"))
-	s.change(func() { s.kind = "Another" })
-	must(t, c.RESTMapper().(interface {
-		Refresh(context.Context, ...string) error
-	}).Refresh(context.Background(), ""))
-	_, _ = s.take()
-	for range 100 {
-		_ = send(c, "ns", "n")
-	}
-	if sent, reads := s.take(); len(sent) > 0 || reads > 10 {
-		t.Errorf("100 writes: sent %q, %d reads of the served API", sent, reads)
-	}
-}
-
-// After a reset a kind that is gone is looked up once, also while that cannot be read. Once it can,
-// the kind is found soon, although its old path says only that there is no such object.
-func TestKindThatIsGoneAfterAReset(t *testing.T) {
-	t.Parallel()
-	s := newMovingServer(t, inNamespaces)
-	c, get := s.client(t, bare), caller{"typed", configMap}.requests()["Get"]
-	must(t, get(c, "ns", "n"))
-	s.change(func() { s.scope = "" })
-	for range 5 { // until the mapper may not confirm it once more
-		_ = get(c, "ns", "n")
-	}
-	for _, down := range []bool{false, true} {
-		s.change(func() { s.down = down })
-		meta.MaybeResetRESTMapper(c.RESTMapper())
-		_, _ = s.take()
-		for range 20 {
-			_ = get(c, "ns", "n")
+	cached, m := s.caching(t, cache.Options{})
+	for name, options := range map[string]*client.CacheOptions{"cached": {Reader: cached}, "live": nil} {
+		c, err := newWithWatch(s.Config(), client.Options{HTTPClient: s.Client(), Mapper: m, Cache: options})
+		must(t, err)
+		other, all := &corev1.ConfigMapList{}, &corev1.ConfigMapList{}
+		around := interceptor.NewClient(c, interceptor.Funcs{Get: func(ctx context.Context, inner client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			must(t, errors.Join(inner.List(ctx, other, client.InNamespace("other")), inner.List(ctx, all)))
+			return inner.Get(ctx, key, obj, opts...)
+		}})
+		must(t, newNamespaced(around, "ns").Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.ConfigMap{}))
+		if len(other.Items) != 1 || other.Items[0].Namespace != "other" || len(all.Items) != 2 {
+			t.Errorf("%s: %d objects in the other namespace, %d in all", name, len(other.Items), len(all.Items))
 		}
-		if _, reads := s.take(); reads == 0 || reads > 5 {
-			t.Errorf("down: %t: %d reads of the served API", down, reads)
-		}
-	}
-	s.change(func() { s.down, s.scope, s.named = false, ofCluster, true })
-	eventually(t, "the kind is found", func() bool { return get(c, "ns", "n") == nil })
-}
-
-// So is one that was found gone by a read from before the reset.
-func TestResetWhileAKindIsConfirmed(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	c, get := s.client(t, bare), caller{"typed", configMap}.requests()["Get"]
-	must(t, get(c, "ns", "n"))
-	s.change(func() { s.scope, s.late = "", 500*time.Millisecond })
-	ended := make(chan error)
-	go func() { ended <- get(c, "ns", "n") }()
-	time.Sleep(200 * time.Millisecond)
-	s.change(func() { s.scope, s.late, s.named = ofCluster, 0, true })
-	meta.MaybeResetRESTMapper(c.RESTMapper())
-	<-ended
-	must(t, get(c, "ns", "n"))
-}
-
-// While discovery hangs, what says nothing about the path comes at once.
-func TestErrorsDoNotWait(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	c, get := s.client(t, bare), caller{"typed", configMap}.requests()["Get"]
-	must(t, get(c, "ns", "n"))
-	s.change(func() { s.hangs = true })
-	began := time.Now()
-	for _, name := range []string{"absent", "gateway", "down", "changed", "absent"} {
-		if err := get(c, "ns", name); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-	if took := time.Since(began); took > 2*time.Second { // each would wait for so long
-		t.Errorf("it took %v", took)
-	}
-}
-
-// A list for a namespace never returns what is in others. If it cannot be found out where the kind is, it is an
-// error.
-func TestListOfANamespaceInAnOutage(t *testing.T) {
-	ctx := context.Background()
-	for _, sort := range sorts {
-		s, list := newMovingServer(t, ofCluster), caller{sort, configMap}.list()
-		c := s.client(t, bare)
-		must(t, c.List(ctx, list))
-		s.change(func() { s.scope, s.down = inNamespaces, true })
-		for name, err := range map[string]error{
-			"by option": c.List(ctx, list, client.InNamespace("ns")), "by client": newNamespaced(c, "ns").List(ctx, list),
-		} {
-			if err == nil || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-				t.Errorf("%s, %s: %v", sort, name, err)
-			}
-		}
-		must(t, c.List(ctx, list)) // at either path it is the same
-		s.change(func() { s.down = false })
-		eventually(t, "the list of the namespace", func() bool {
-			return newNamespaced(c, "ns").List(ctx, list) == nil && meta.LenList(list) == 1
-		})
-	}
-}
-
-// What a server that begins to serve a kind answers for a moment is passed on, and then all is well.
-func TestAnswersOfAKindThatBegins(t *testing.T) {
-	for _, code := range []int{http.StatusNotFound, http.StatusTooManyRequests, http.StatusServiceUnavailable} {
-		s := newMovingServer(t, inNamespaces)
-		c, create := s.client(t, bare), caller{"unstructured", configMap}.requests()["Create"]
-		s.change(func() { s.refuses[http.MethodPost] = code })
-		for range 20 {
-			if err := create(c, "ns", "n"); !strings.Contains(fmt.Sprint(err), fmt.Sprint("refused with ", code)) && code != http.StatusTooManyRequests {
-				t.Errorf("%d: %v", code, err)
-			}
-			if code == http.StatusTooManyRequests {
-				break // client-go repeats those itself
-			}
-		}
-		s.change(func() { clear(s.refuses) })
-		must(t, create(c, "ns", "n"))
-		if _, reads := s.take(); reads > 8 {
-			t.Errorf("%d: %d reads of the served API", code, reads)
-		}
-	}
-}
-
-// The handler of owners of a program that has only taken the provider asks the mapper for each event. Of a
-// kind that is gone that is a read each, or one in a NegativeTTL.
-func TestOwnersOfAKindThatIsGone(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	m := s.mapper(t, apiutil.DynamicRESTMapperOptions{NegativeTTL: time.Minute})
-	owners := handler.EnqueueRequestForOwner(scheme.Scheme, m, &corev1.ConfigMap{})
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	s.move(t, m, "")
-	_, _ = s.take()
-	for range 100 {
-		owners.Delete(context.Background(), event.DeleteEvent{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "n"}},
-		}}}, q)
-	}
-	if _, reads := s.take(); reads > 3 { // the document, and the version
-		t.Errorf("%d reads of the served API for 100 events", reads)
 	}
 }
 
 // A client has all that it was made with, and what wraps it adds its own, also after a move.
 func TestOptionsOfTheClient(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
 	for name, make := range map[string]func(*rest.Config, client.Options) (client.Client, error){
 		"client":     func(config *rest.Config, o client.Options) (client.Client, error) { return newClient(config, o) },
 		"with watch": func(config *rest.Config, o client.Options) (client.Client, error) { return newWithWatch(config, o) },
 	} {
-		config, dry := s.config(), true
+		s, dry := newMovingServer(t, inNamespaces), true
 		var queries []string
-		httpClient := &http.Client{Transport: seeing(func(req *http.Request) { queries = append(queries, req.URL.RawQuery) })}
-		s.change(func() { s.scope = inNamespaces })
-		m := s.mapper(t, apiutil.DynamicRESTMapperOptions{})
-		made, err := make(config, client.Options{HTTPClient: httpClient, Mapper: m, DryRun: &dry})
+		seeing := &http.Client{Transport: fakeapi.Balancer(func(req *http.Request) *fakeapi.Server {
+			queries = append(queries, req.URL.RawQuery)
+			return s.Server
+		})}
+		config, m := s.Config(), s.mapper(t, apiutil.DynamicRESTMapperOptions{})
+		made, err := make(config, client.Options{HTTPClient: seeing, Mapper: m, DryRun: &dry})
 		must(t, err)
 		config.Host, dry = "http://elsewhere.invalid", false                         // for the caller's next client
 		c := client.WithFieldValidation(client.WithFieldOwner(made, "me"), "Strict") // older releases have no such options
@@ -453,11 +482,4 @@ func TestOptionsOfTheClient(t *testing.T) {
 			}
 		}
 	}
-}
-
-type seeing func(*http.Request)
-
-func (see seeing) RoundTrip(req *http.Request) (*http.Response, error) {
-	see(req)
-	return http.DefaultTransport.RoundTrip(req)
 }

@@ -3,8 +3,9 @@
 package fresh_test
 
 import (
-	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,15 +14,20 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/freshmapper/freshmapper/internal/fakeapi"
 )
 
 // tally is a handler that keeps account of what it is told.
 type tally struct {
-	onAdd func(client.Object) // may be nil
+	then func(what string, obj client.Object) // is called in the end; may be nil
 
 	busy  atomic.Int32
 	mu    sync.Mutex
@@ -31,31 +37,28 @@ type tally struct {
 }
 
 func (h *tally) note(what string, obj any, initial bool) {
-	if h.busy.Add(1) > 1 {
-		h.mu.Lock()
-		h.wrong = append(h.wrong, "two calls at once")
-		h.mu.Unlock()
-	}
 	defer h.busy.Add(-1)
 	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = unknown.Obj
 	}
 	key, _ := toolscache.MetaNamespaceKeyFunc(obj)
+	said := strings.TrimSuffix(fmt.Sprintf("%s %s%s", what, key, map[bool]string{true: " initial"}[initial]), " ")
 	h.mu.Lock()
+	if h.busy.Add(1) > 1 {
+		said += " beside another call"
+	}
+	if h.log = append(h.log, said); h.has[key] == (what == "add") || h.busy.Load() > 1 {
+		h.wrong = append(h.wrong, said)
+	}
 	if h.has == nil {
 		h.has = map[string]bool{}
-	}
-	said := strings.TrimSuffix(fmt.Sprintf("%s %s%s", what, key, map[bool]string{true: " initial"}[initial]), " ")
-	h.log = append(h.log, said)
-	if h.has[key] == (what == "add") {
-		h.wrong = append(h.wrong, said)
 	}
 	if h.has[key] = true; what == "delete" {
 		delete(h.has, key)
 	}
 	h.mu.Unlock()
-	if what == "add" && h.onAdd != nil {
-		h.onAdd(obj.(client.Object))
+	if h.then != nil {
+		h.then(what, obj.(client.Object))
 	}
 }
 
@@ -67,75 +70,86 @@ func (h *tally) OnDelete(obj any)            { h.note("delete", obj, false) }
 func (h *tally) keys() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var all []string
-	for key := range h.has {
-		all = append(all, key)
-	}
-	slices.Sort(all)
-	return strings.Join(all, " ")
+	return strings.Join(slices.Sorted(maps.Keys(h.has)), " ")
 }
 
-// told returns what the handler was told since the last call, and what was wrong so far.
-func (h *tally) told() (log, wrong []string) {
+// told returns what the handler was told since the last call.
+func (h *tally) told() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	log, h.log = h.log, nil
-	return log, h.wrong
+	log := h.log
+	h.log = nil
+	return log
+}
+
+// expect waits until there are these objects and no others, by an account without an error.
+func (h *tally) expect(t testing.TB, when, want string) {
+	t.Helper()
+	for range 6000 {
+		if h.keys() == want {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if has := slices.Sorted(maps.Keys(h.has)); strings.Join(has, " ") != want || len(h.wrong) > 0 {
+		t.Fatalf("%s: the handler has %q, want %q; it was told %q, of which is wrong: %q", when, has, want, h.log, h.wrong)
+	}
+}
+
+// keysOf are those of the objects by the scope of their kind.
+var keysOf = map[string]string{inNamespaces: "ns/n other/n", ofCluster: "n"}
+
+// handle adds a handler to the informer of ConfigMaps of a sort.
+func handle(t testing.TB, c cache.Cache, sort string, h *tally) (cache.Informer, toolscache.ResourceEventHandlerRegistration) {
+	t.Helper()
+	informer, err := c.GetInformer(t.Context(), caller{sort, configMap}.object("", ""))
+	must(t, err)
+	registered, err := informer.AddEventHandler(h)
+	must(t, err)
+	return informer, registered
 }
 
 // Handlers of all sorts keep exact account through many moves, one call at a time. What they are told of is in
 // the cache, also by an index that was added to the informer.
 func TestHandlers(t *testing.T) {
-	t.Parallel()
 	for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
-		ctx, s := context.Background(), newMovingServer(t, inNamespaces)
-		c, m := s.caching(t, opts)
-		tallies, handles, informers := map[string]*tally{}, map[string]toolscache.ResourceEventHandlerRegistration{}, map[string]cache.Informer{}
 		for _, sort := range sorts {
-			var err error
-			informers[sort], err = c.GetInformer(ctx, caller{sort, configMap}.object("", ""))
-			must(t, err)
-			tallies[sort] = &tally{onAdd: func(obj client.Object) {
-				if err := c.Get(ctx, client.ObjectKeyFromObject(obj), caller{sort, configMap}.object("", "")); err != nil {
-					t.Errorf("%s, %s: told of %s/%s, and: %v", name, sort, obj.GetNamespace(), obj.GetName(), err)
-				}
-			}}
-			handles[sort], err = informers[sort].AddEventHandler(tallies[sort])
-			must(t, err)
-			must(t, informers[sort].AddIndexers(toolscache.Indexers{"own": func(obj any) ([]string, error) { return []string{obj.(client.Object).GetName()}, nil }}))
-		}
-		for n, scope := range []string{inNamespaces, ofCluster, inNamespaces, ofCluster} {
-			s.move(t, m, scope)
-			want := map[string]string{inNamespaces: "ns/n other/n", ofCluster: "n"}[scope]
-			for _, sort := range sorts {
-				h := tallies[sort]
-				eventually(t, fmt.Sprintf("%s, %s, %d: told of %s", name, sort, n, want), func() bool { return h.keys() == want })
-				eventually(t, fmt.Sprintf("%s, %s, %d: synced", name, sort, n), handles[sort].HasSynced)
-				if !informers[sort].HasSynced() || informers[sort].IsStopped() {
-					t.Errorf("%s, %s, %d: not synced", name, sort, n)
-				}
-				if shared, ok := informers[sort].(toolscache.SharedIndexInformer); ok {
-					if found, err := shared.GetIndexer().ByIndex("own", "n"); err != nil || len(found) != len(strings.Fields(want)) {
-						t.Errorf("%s, %s, %d: by index %v, %v", name, sort, n, found, err)
+			bubble(t, name+", "+sort, func(t *testing.T) {
+				s := newMovingServer(t, inNamespaces)
+				c, m := s.caching(t, opts)
+				h := &tally{then: func(what string, obj client.Object) {
+					if err := c.Get(t.Context(), client.ObjectKeyFromObject(obj), caller{sort, configMap}.object("", "")); what == "add" && err != nil {
+						t.Errorf("told of %s/%s, and: %v", obj.GetNamespace(), obj.GetName(), err)
 					}
-				} else if opts.DefaultNamespaces == nil {
-					t.Errorf("%s, %s: the informer is no SharedIndexInformer", name, sort)
+				}}
+				informer, registered := handle(t, c, sort, h)
+				must(t, informer.AddIndexers(toolscache.Indexers{"own": func(obj any) ([]string, error) { return []string{obj.(client.Object).GetName()}, nil }}))
+				for n, scope := range []string{inNamespaces, ofCluster, inNamespaces, ofCluster} {
+					s.move(t, m, scope)
+					h.expect(t, fmt.Sprintf("step %d, %s", n, scope), keysOf[scope])
+					eventually(t, "the handler is synced", registered.HasSynced)
+					if !informer.HasSynced() || informer.IsStopped() {
+						t.Errorf("step %d: the informer has synced: %t, is stopped: %t", n, informer.HasSynced(), informer.IsStopped())
+					}
+					if shared, ok := informer.(toolscache.SharedIndexInformer); ok {
+						if found, err := shared.GetIndexer().ByIndex("own", "n"); err != nil || len(found) != len(strings.Fields(keysOf[scope])) {
+							t.Errorf("step %d: by index %v, %v", n, found, err)
+						}
+					} else if opts.DefaultNamespaces == nil {
+						t.Error("the informer is no SharedIndexInformer")
+					}
 				}
-			}
-		}
-		for _, sort := range sorts {
-			must(t, informers[sort].RemoveEventHandler(handles[sort]))
-			if log, wrong := tallies[sort].told(); len(wrong) > 0 {
-				t.Errorf("%s, %s: %q in %q", name, sort, wrong, log)
-			}
-		}
-		s.move(t, m, inNamespaces)
-		eventually(t, "the cache follows", func() bool { return has(c, "ns") })
-		time.Sleep(100 * time.Millisecond)
-		for _, sort := range sorts {
-			if log, _ := tallies[sort].told(); len(log) > 0 {
-				t.Errorf("%s, %s: removed, and told %q", name, sort, log)
-			}
+				must(t, informer.RemoveEventHandler(registered))
+				_ = h.told()
+				s.move(t, m, inNamespaces)
+				eventually(t, "the cache follows", func() bool { return has(c, "ns") })
+				time.Sleep(time.Second)
+				if log := h.told(); len(log) > 0 {
+					t.Errorf("removed, and told %q", log)
+				}
+			})
 		}
 	}
 }
@@ -143,116 +157,111 @@ func TestHandlers(t *testing.T) {
 // What a handler is told of a move: an object that is still there is an update, another one of the same name a
 // delete and an add, and nothing is part of an initial list but the handler's own first.
 func TestWhatIsToldOfAMove(t *testing.T) {
-	t.Parallel()
-	s := newMovingServer(t, inNamespaces)
-	c, m := s.caching(t, cache.Options{})
-	informer, err := c.GetInformer(context.Background(), &corev1.ConfigMap{})
-	must(t, err)
-	h := &tally{}
-	_, err = informer.AddEventHandler(h)
-	must(t, err)
-	for _, step := range []struct {
-		change func()
-		want   []string
-	}{
-		{func() {}, []string{"add ns/n initial", "add other/n initial"}},
-		{func() { s.plural = "gizmos" }, []string{"update ns/n", "update other/n"}},
-		{func() { s.plural, s.uid = "widgets", "2" }, []string{"add ns/n", "add other/n", "delete ns/n", "delete other/n"}},
-		{func() { s.names = []string{"n", "m"} }, nil}, // nothing tells the cache
-		{func() { s.plural = "gadgets" }, []string{"add ns/m", "add other/m", "update ns/n", "update other/n"}},
-		{func() { s.scope = ofCluster }, []string{"add m", "add n", "delete ns/m", "delete ns/n", "delete other/m", "delete other/n"}},
-	} {
-		s.change(step.change)
-		must(t, m.Refresh(context.Background(), ""))
-		var log, wrong []string
-		eventually(t, fmt.Sprintf("told %q", step.want), func() bool {
-			more, bad := h.told()
-			log, wrong = append(log, more...), bad
-			return len(log) >= len(step.want)
-		})
-		slices.Sort(log)
-		if !slices.Equal(log, step.want) || len(wrong) > 0 {
-			t.Errorf("told %q (wrong: %q), want %q", log, wrong, step.want)
+	virtual(t, func(t *testing.T) {
+		s, h := newMovingServer(t, inNamespaces), &tally{}
+		c, m := s.caching(t, cache.Options{})
+		handle(t, c, "typed", h)
+		for n, step := range []struct {
+			change func()
+			want   []string
+		}{
+			{func() {}, []string{"add ns/n initial", "add other/n initial"}},
+			{func() { s.plural = "gizmos" }, []string{"update ns/n", "update other/n"}},
+			{func() { s.plural, s.uid = "widgets", "2" }, []string{"add ns/n", "add other/n", "delete ns/n", "delete other/n"}},
+			{func() { s.names = []string{"n", "m"} }, nil}, // nothing tells the cache
+			{func() { s.plural = "gadgets" }, []string{"add ns/m", "add other/m", "update ns/n", "update other/n"}},
+			{func() { s.scope = ofCluster }, []string{"add m", "add n", "delete ns/m", "delete ns/n", "delete other/m", "delete other/n"}},
+			{func() { must(t, s.Tell("DELETED", "gadgets", fakeapi.Object{Name: "m", UID: "2"})) }, []string{"delete m"}},
+		} {
+			s.change(step.change)
+			must(t, m.Refresh(t.Context(), ""))
+			time.Sleep(5 * time.Second)
+			if log := h.told(); !slices.Equal(slices.Sorted(slices.Values(log)), step.want) || len(h.wrong) > 0 {
+				t.Errorf("step %d: told %q, want %q; of all that was told is wrong: %q", n, log, step.want, h.wrong)
+			}
 		}
-	}
+	})
+}
+
+// counting counts the watches that a reflector asks for.
+type counting struct {
+	toolscache.ListerWatcher
+	watches *atomic.Int32
+}
+
+func (l counting) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+	l.watches.Add(1)
+	return l.ListerWatcher.Watch(opts) //nolint:staticcheck // Old releases have nothing else.
 }
 
 // A handler that is slow, or blocks, when its kind moves holds up no other, and is told exactly what it has not
-// been told.
+// been told. The reflector of where the kind was, which lasts as long, does not go round in circles. A handler holds a mutex
+// meanwhile, which stops virtual time: tests of such have none.
 func TestSlowHandlers(t *testing.T) {
-	s := newMovingServer(t, inNamespaces)
-	for i := range 20 {
-		s.names = append(s.names, fmt.Sprint("m", i))
-	}
-	c, m := s.caching(t, cache.Options{})
-	informer, err := c.GetInformer(context.Background(), &corev1.ConfigMap{})
-	must(t, err)
-	release := make(chan struct{})
-	stuck := &tally{onAdd: func(client.Object) { <-release }}
-	slow := &tally{onAdd: func(client.Object) { time.Sleep(20 * time.Millisecond) }}
+	s, release := newMovingServer(t, inNamespaces), make(chan struct{})
+	s.change(func() {
+		for i := range 20 {
+			s.names = append(s.names, fmt.Sprint("m", i))
+		}
+	})
+	var watches atomic.Int32
+	c, m := s.caching(t, cache.Options{NewInformer: func(lw toolscache.ListerWatcher, obj kruntime.Object, resync time.Duration, x toolscache.Indexers) toolscache.SharedIndexInformer {
+		return toolscache.NewSharedIndexInformer(counting{lw, &watches}, obj, resync, x)
+	}})
+	stuck := &tally{then: func(string, client.Object) { <-release }}
+	slow := &tally{then: func(string, client.Object) { time.Sleep(20 * time.Millisecond) }}
 	quick := &tally{}
 	for _, h := range []*tally{stuck, slow, quick} {
-		_, err = informer.AddEventHandler(h)
-		must(t, err)
+		handle(t, c, "typed", h)
 	}
-	eventually(t, "the quick one is told", func() bool { return len(strings.Fields(quick.keys())) == 42 })
+	eventually(t, "the quick one is told of 42 objects", func() bool { return len(strings.Fields(quick.keys())) == 42 })
 	s.change(func() { s.names = []string{"n"} })
 	s.move(t, m, ofCluster)
-	for name, h := range map[string]*tally{"quick": quick, "slow": slow} {
-		eventually(t, "the "+name+" one is told while another blocks", func() bool { return h.keys() == "n" })
-	}
+	quick.expect(t, "while another blocks", "n")
+	slow.expect(t, "while another blocks", "n")
+	time.Sleep(2 * time.Second) // after that long a reflector tries again
 	close(release)
-	eventually(t, "the stuck one is told", func() bool { return stuck.keys() == "n" })
-	for name, h := range map[string]*tally{"quick": quick, "slow": slow, "stuck": stuck} {
-		if log, wrong := h.told(); len(wrong) > 0 {
-			t.Errorf("%s: %q in %q", name, wrong, log)
-		}
+	stuck.expect(t, "when it goes on", "n")
+	if n := watches.Load(); n > 200 {
+		t.Errorf("two reflectors asked for %d watches, want a few, with pauses between them", n)
 	}
 }
 
 // A transform, an index and a handler may use the cache.
 func TestCallbacksMayUseTheCache(t *testing.T) {
-	t.Parallel()
-	ctx, s := context.Background(), newMovingServer(t, inNamespaces)
+	s := newMovingServer(t, inNamespaces)
 	var c cache.Cache
 	use := func() {
-		_ = c.List(ctx, &corev1.SecretList{})
-		_, _ = c.GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
-		_, _ = c.GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
+		_ = c.List(t.Context(), &corev1.SecretList{})
+		_, _ = c.GetInformer(t.Context(), &corev1.Secret{}, cache.BlockUntilSynced(false))
+		_, _ = c.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
 	}
-	var ready sync.WaitGroup
-	ready.Add(1)
-	c, m := s.caching(t, cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Transform: func(obj any) (any, error) {
-		ready.Wait()
+	index := func(obj client.Object) []string { use(); return []string{obj.GetName()} }
+	c, m := s.unstarted(t, cache.Options{ByObject: map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Transform: func(obj any) (any, error) {
 		use()
 		return obj, nil
 	}}}})
-	ready.Done()
-	must(t, c.IndexField(ctx, &corev1.ConfigMap{}, "name", func(obj client.Object) []string {
+	start(t, c)
+	must(t, c.IndexField(t.Context(), &corev1.ConfigMap{}, "name", index))
+	var informer cache.Informer
+	h := &tally{then: func(_ string, obj client.Object) {
 		use()
-		return []string{obj.GetName()}
-	}))
-	informer, err := c.GetInformer(ctx, &corev1.ConfigMap{})
-	must(t, err)
-	h := &tally{onAdd: func(obj client.Object) {
-		use()
-		_ = c.Get(ctx, client.ObjectKeyFromObject(obj), &corev1.ConfigMap{})
+		_ = c.Get(t.Context(), client.ObjectKeyFromObject(obj), &corev1.ConfigMap{})
 		_, _ = informer.AddEventHandler(&tally{})
 	}}
+	informer, err := c.GetInformer(t.Context(), &corev1.ConfigMap{})
+	must(t, err)
 	_, err = informer.AddEventHandler(h)
 	must(t, err)
-	for _, scope := range []string{ofCluster, inNamespaces, ofCluster} {
+	for n, scope := range []string{ofCluster, inNamespaces, ofCluster} {
 		s.move(t, m, scope)
-		for range 20 {
-			if _, err := informer.AddEventHandler(&tally{}); err != nil {
-				t.Error(err)
-			}
-			must(t, c.IndexField(ctx, &corev1.ConfigMap{}, fmt.Sprint(time.Now().UnixNano()), func(client.Object) []string { use(); return nil }))
+		for i := range 20 {
+			_, err := informer.AddEventHandler(&tally{})
+			must(t, errors.Join(err, c.IndexField(t.Context(), &corev1.ConfigMap{}, fmt.Sprint(n, i), index)))
 		}
-		want := map[string]string{inNamespaces: "ns/n other/n", ofCluster: "n"}[scope]
-		eventually(t, "told of "+want, func() bool { return h.keys() == want })
+		h.expect(t, scope, keysOf[scope])
 		list := &corev1.ConfigMapList{}
-		if err := c.List(ctx, list, client.MatchingFields{"name": "n"}); err != nil || len(list.Items) != len(strings.Fields(want)) {
+		if err := c.List(t.Context(), list, client.MatchingFields{"name": "n"}); err != nil || len(list.Items) != len(strings.Fields(keysOf[scope])) {
 			t.Errorf("%s: by index %d objects, %v", scope, len(list.Items), err)
 		}
 	}
@@ -261,62 +270,55 @@ func TestCallbacksMayUseTheCache(t *testing.T) {
 // A kind that moves before the cache starts, or before its first list succeeds, is found where it is, and all
 // that wait for it go on.
 func TestMoveBeforeTheFirstList(t *testing.T) {
-	t.Parallel()
 	for name, started := range map[string]bool{"before Start": false, "after Start": true} {
-		ctx, s := context.Background(), newMovingServer(t, inNamespaces)
-		s.change(func() { s.refuses["list"] = 503 })
-		c, m := s.unstarted(t)
-		if started {
-			start(t, c)
-		}
-		informer, err := c.GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
-		must(t, err)
-		h := &tally{}
-		handle, err := informer.AddEventHandler(h)
-		must(t, err)
-		time.Sleep(500 * time.Millisecond)
-		s.change(func() { clear(s.refuses) })
-		s.move(t, m, ofCluster)
-		if !started {
-			start(t, c)
-		}
-		if !c.WaitForCacheSync(ctx) {
-			t.Errorf("%s: the cache does not sync", name)
-		}
-		eventually(t, name+": told", func() bool { return h.keys() == "n" && handle.HasSynced() && informer.HasSynced() })
-		if log, wrong := h.told(); len(wrong) > 0 || log[0] != "add n initial" {
-			t.Errorf("%s: told %q (wrong: %q)", name, log, wrong)
-		}
+		bubble(t, name, func(t *testing.T) {
+			s, h := newMovingServer(t, inNamespaces), &tally{}
+			heal := s.SetFault(fakeapi.Objects("", "list"), fakeapi.Status(503, 0))
+			c, m := s.unstarted(t, cache.Options{})
+			if started {
+				start(t, c)
+			}
+			informer, err := c.GetInformer(t.Context(), &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
+			must(t, err)
+			handle, err := informer.AddEventHandler(h)
+			must(t, err)
+			time.Sleep(500 * time.Millisecond)
+			heal()
+			s.move(t, m, ofCluster)
+			if !started {
+				start(t, c)
+			}
+			if !c.WaitForCacheSync(t.Context()) {
+				t.Error("the cache does not sync")
+			}
+			h.expect(t, "in the end", "n")
+			eventually(t, "all are synced", func() bool { return handle.HasSynced() && informer.HasSynced() })
+			if log := h.told(); log[0] != "add n initial" {
+				t.Errorf("told %q, want first: add n initial", log)
+			}
+		})
 	}
 }
 
 // A client of upstream's that reads its own writes adds handlers through a view of the cache. When another client
 // takes its place, they are removed, and those of others stay.
 func TestViewsOfTheCache(t *testing.T) {
-	ctx, s := context.Background(), newMovingServer(t, inNamespaces)
-	c, m := s.caching(t, cache.Options{})
-	var tallies []*tally
-	var leave []func(schema.GroupVersionKind)
-	for range 2 {
-		view, l := c.(interface {
-			View() (client.Reader, func(schema.GroupVersionKind))
-		}).View()
-		i, err := view.(cache.Cache).GetInformer(ctx, &corev1.ConfigMap{})
-		must(t, err)
-		tallies, leave = append(tallies, &tally{}), append(leave, l)
-		_, err = i.AddEventHandler(tallies[len(tallies)-1])
-		must(t, err)
-	}
-	for _, h := range tallies {
-		eventually(t, "both are told", func() bool { return h.keys() != "" })
-	}
-	leave[0](configMap)
-	leave[1](configMap.GroupKind().WithVersion("v2"))
-	s.move(t, m, ofCluster)
-	eventually(t, "the one that stays is told", func() bool { return tallies[1].keys() == "n" })
-	if keys := tallies[0].keys(); keys == "n" {
-		t.Errorf("the one that has left is told, and has %q", keys)
-	}
+	virtual(t, func(t *testing.T) {
+		s := newMovingServer(t, inNamespaces)
+		c, m := s.caching(t, cache.Options{})
+		leaves, stays := &tally{}, &tally{}
+		for h, leave := range map[*tally]schema.GroupVersionKind{leaves: configMap, stays: configMap.GroupKind().WithVersion("v2")} {
+			view, end := c.(interface {
+				View() (client.Reader, func(schema.GroupVersionKind))
+			}).View()
+			handle(t, view.(cache.Cache), "typed", h)
+			h.expect(t, "at first", keysOf[inNamespaces])
+			end(leave)
+		}
+		s.move(t, m, ofCluster)
+		stays.expect(t, "the one that stays", "n")
+		leaves.expect(t, "the one that has left", keysOf[inNamespaces])
+	})
 }
 
 // forgets is what package latekinds asks of a cache whose informers stay right while their kind is absent.
@@ -325,35 +327,79 @@ type forgets interface{ ForgetKind(schema.GroupVersionKind) }
 // What a kind had that two reads have found absent is forgotten, and told to be gone. Nothing is while the kind is
 // served. What comes back is told as new, in any scope.
 func TestForgottenKind(t *testing.T) {
-	t.Parallel()
 	for name, opts := range map[string]cache.Options{"all": {}, "several": several()} {
-		s := newMovingServer(t, inNamespaces)
-		c, m := s.caching(t, opts)
-		informer, err := c.GetInformer(context.Background(), &corev1.ConfigMap{})
-		must(t, err)
-		h := &tally{}
-		_, err = informer.AddEventHandler(h)
-		must(t, err)
-		for n, scope := range []string{inNamespaces, ofCluster, inNamespaces, inNamespaces} {
-			s.move(t, m, scope)
-			want := map[string]string{inNamespaces: "ns/n other/n", ofCluster: "n"}[scope]
-			eventually(t, fmt.Sprintf("%s, %d: told of %s", name, n, want), func() bool { return h.keys() == want })
-			c.(forgets).ForgetKind(configMap)
-			c.(forgets).ForgetKind(configMap.GroupVersion().WithKind("Secret"))
-			if h.keys() != want {
-				t.Errorf("%s, %d: forgotten while it is served", name, n)
+		bubble(t, name, func(t *testing.T) {
+			s, h := newMovingServer(t, inNamespaces), &tally{}
+			c, m := s.caching(t, opts)
+			handle(t, c, "typed", h)
+			for n, scope := range []string{inNamespaces, ofCluster, inNamespaces, inNamespaces} {
+				s.move(t, m, scope)
+				h.expect(t, fmt.Sprintf("step %d", n), keysOf[scope])
+				c.(forgets).ForgetKind(configMap)
+				c.(forgets).ForgetKind(configMap.GroupVersion().WithKind("Secret"))
+				h.expect(t, "forgotten while it is served", keysOf[scope])
+				s.move(t, m, "")
+				c.(forgets).ForgetKind(configMap)
+				h.expect(t, fmt.Sprintf("step %d, all is gone", n), "")
+				list := &corev1.ConfigMapList{}
+				if must(t, c.List(t.Context(), list)); len(list.Items) > 0 {
+					t.Errorf("step %d: the cache still has %d objects", n, len(list.Items))
+				}
+				s.change(func() { s.uid += "0" })
 			}
-			s.move(t, m, "")
-			c.(forgets).ForgetKind(configMap)
-			eventually(t, fmt.Sprintf("%s, %d: told that all is gone", name, n), func() bool { return h.keys() == "" })
-			list := &corev1.ConfigMapList{}
-			if must(t, c.List(context.Background(), list)); len(list.Items) > 0 {
-				t.Errorf("%s, %d: the cache still has %d objects", name, n, len(list.Items))
-			}
-			s.change(func() { s.uid += "0" })
-		}
-		if log, wrong := h.told(); len(wrong) > 0 {
-			t.Errorf("%s: %q in %q", name, wrong, log)
-		}
+		})
 	}
+}
+
+// held is a tally that waits, at the first of what, until release is closed.
+func held(what string) (h *tally, waits, release chan struct{}) {
+	waits, release = make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() { close(waits) })
+	return &tally{then: func(told string, _ client.Object) {
+		if told == what {
+			first()
+			<-release
+		}
+	}}, waits, release
+}
+
+// What an informer has still to tell when its kind is forgotten must not bring objects back: an update that waits in its
+// buffer while the handler is busy with another.
+func TestForgottenObjectsStayForgotten(t *testing.T) {
+	s := newMovingServer(t, inNamespaces)
+	c, m := s.caching(t, cache.Options{})
+	h, waits, release := held("update")
+	handle(t, c, "typed", h)
+	h.expect(t, "at first", keysOf[inNamespaces])
+	for range 2 {
+		must(t, s.Tell("ADDED", "configmaps", fakeapi.Object{Namespace: "ns", Name: "n", UID: "1"}))
+	}
+	<-waits
+	s.move(t, m, "")
+	c.(forgets).ForgetKind(configMap)
+	close(release)
+	h.expect(t, "the kind is gone", "")
+	time.Sleep(time.Second)
+	h.expect(t, "a second later", "")
+}
+
+// The server fails while a handler is told that objects are gone: it is told of all.
+func TestKindThatIsForgottenInAnOutage(t *testing.T) {
+	s := newMovingServer(t, inNamespaces)
+	c, m := s.caching(t, cache.Options{})
+	h, waits, release := held("delete")
+	handle(t, c, "typed", h)
+	h.expect(t, "at first", keysOf[inNamespaces])
+	s.move(t, m, "")
+	c.(forgets).ForgetKind(configMap)
+	<-waits
+	heal := s.SetFault(fakeapi.Discovery(), fakeapi.Status(503, 0))
+	if err := m.Refresh(t.Context(), ""); err == nil {
+		t.Error("the outage is none")
+	}
+	close(release)
+	time.Sleep(time.Second)
+	heal()
+	must(t, m.Refresh(t.Context(), ""))
+	h.expect(t, "the kind is gone", "")
 }

@@ -104,12 +104,14 @@ build() { # VERSION FOLDER
 }
 
 # followed adds our tests of clients and caches that follow to a forked tree, where upstream's
-# constructors make them.
+# constructors make them, and where they may import our server.
 followed() { # FOLDER
-	local file to=$1/pkg/followed
+	local file to=$1/pkg/client/apiutil/followed
 	mkdir "$to" || return
 	for file in "$root"/fresh/{server,client,cache,cache_options,handler}_test.go; do
-		sed 's,^package fresh_test$,package followed_test,; s,github.com/freshmapper/freshmapper/apiutil,sigs.k8s.io/controller-runtime/pkg/client/apiutil,' \
+		sed 's,^package fresh_test$,package followed_test,
+			s,github.com/freshmapper/freshmapper/apiutil,sigs.k8s.io/controller-runtime/pkg/client/apiutil,
+			s,github.com/freshmapper/freshmapper/internal,sigs.k8s.io/controller-runtime/pkg/client/apiutil/internal,' \
 			"$file" >"$to/${file##*/}" || return
 	done
 	cat >"$to/ways_test.go" <<-'END'
@@ -137,10 +139,10 @@ upstream() { # FOLDER
 	followed "$1" || return
 	set -- "$1" $race -count=1 -timeout 15m
 	if $nightly; then
-		gotest "$@" ./pkg/client ./pkg/client/apiutil/... ./pkg/cache/... ./pkg/handler ./pkg/followed || status=1
+		gotest "$@" ./pkg/client ./pkg/client/apiutil/... ./pkg/cache/... ./pkg/handler || status=1
 	else
 		gotest "$@" ./pkg/client ./pkg/cache/internal ./pkg/handler || status=1
-		gotest "$@" -run "$followed" ./pkg/followed || status=1
+		gotest "$@" -run "$followed" ./pkg/client/apiutil/followed || status=1
 		gotest "$@" -skip '^TestSource$' ./pkg/cache || status=1
 		gotest "$@" -run "^($upstreams)$" ./pkg/client/apiutil || status=1
 	fi

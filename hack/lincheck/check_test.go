@@ -22,8 +22,6 @@ const (
 	RuleGroupReset  Rule = "ResetGroup without a live read"
 	RuleOutdated    Rule = "outdated"
 	RuleOrder       Rule = "left out a version"
-	RulePlace       Rule = "chosen by a place that nobody told"
-	RuleSame        Rule = "another answer to the same question"
 	RuleWait        Rule = "waits for what it does not need"
 	RuleWrong       Rule = "answers another question"
 	RuleError       Rule = "error without a fault"
@@ -51,7 +49,7 @@ func Check(h *History) []Violation {
 		case o.Panicked:
 			list = append(list, Violation{RulePanic, o, o.Err.Error()})
 		case o.lookup():
-			list = slices.Concat(list, v.checkAnswer(o), v.checkSame(o), v.checkWait(o))
+			list = slices.Concat(list, v.checkAnswer(o), v.checkWait(o))
 		}
 	}
 	return append(list, checkTruth(v)...)
@@ -62,19 +60,11 @@ func (v *view) checkAnswer(o *Op) []Violation {
 	case o.NoMatch:
 		return v.checkNoMatch(o)
 	case o.Err == nil:
-		return slices.Concat(v.checkFound(o), v.checkOrder(o), v.checkPlaces(o), v.checkHit(o))
+		return slices.Concat(v.checkFound(o), v.checkOrder(o), v.checkHit(o))
 	case !v.troubled(o) && !v.stillListed(o):
 		return []Violation{{RuleError, o, "nothing that it asks for was failing"}}
 	}
 	return nil
-}
-
-// stillListed reports whether a lookup met a 404 shortly after a failure: if the document that
-// decides still lists the version, being behind, what is known is served, or it is an error (R6).
-func (v *view) stillListed(o *Op) bool {
-	return (v.doubted(o.Call) || v.doubted(o.Return)) && slices.ContainsFunc(v.requests, func(r *Request) bool {
-		return r.Code == http.StatusNotFound && slices.Contains(o.groups(), r.Group) && overlaps(o, r.Start, r.End)
-	})
 }
 
 // checkHit checks that a lookup of one version which must be known takes no time.
@@ -87,20 +77,6 @@ func (v *view) checkHit(o *Op) []Violation {
 		return nil // when a reset is settled is the mapper's business
 	}
 	return []Violation{{RuleHit, o, fmt.Sprintf("it took %v", o.Return.At-o.Call.At)}}
-}
-
-// checkSame checks that the same question has the same answer again if no request began or
-// ended since.
-func (v *view) checkSame(o *Op) []Violation {
-	if o.Again == nil || o.answer() == o.Again.answer() {
-		return nil
-	}
-	within := func(s Stamp) bool { return o.Again.Call.before(s) && s.before(o.Return) }
-	reset := func(other *Op) bool { return !other.lookup() && within(other.Call) }
-	if slices.ContainsFunc(v.Requests, func(r *Request) bool { return within(r.Start) || within(r.End) }) || slices.ContainsFunc(v.Ops, reset) {
-		return nil
-	}
-	return []Violation{{RuleSame, o, "a moment before it was " + o.Again.answer()}}
 }
 
 // checkWait checks that at each moment of a lookup a request was under way that it may need,
@@ -149,4 +125,367 @@ func (v *view) settled(o *Op) bool {
 	return slices.ContainsFunc(v.requests, func(r *Request) bool {
 		return r.Doc && !r.failed() && reset.before(v.began[r]) && r.End.At < o.Call.At
 	})
+}
+
+// checkTruth checks that the history is linearizable: that every answer was true at one moment
+// of its time, of what was served or of what the document said. Changes are made in one instant,
+// and lookups change nothing, so each answer can be judged alone. It knows nothing of requests,
+// which makes it a second opinion on the proofs.
+func checkTruth(v *view) []Violation {
+	var list []Violation
+	for _, o := range v.Ops {
+		for _, group := range o.groups() {
+			if o.lookup() && !v.wasTrue(o, group) {
+				list = append(list, Violation{RuleTruth, o, "at no moment was this true of " + groupNames[group]})
+			}
+		}
+	}
+	return list
+}
+
+// wasTrue reports whether what an answer says of a group was true at one moment: of what was
+// found, since the last reset, because what is known may be as old as that.
+func (v *view) wasTrue(o *Op, group int) bool {
+	if o.NoMatch && !(v.Peer && group == groupBatch && v.troubled(o)) && !v.believesAGateway(o) {
+		return v.wasAbsent(o, group)
+	}
+	for _, f := range o.Found {
+		var from Stamp
+		if !v.troubled(o) && !v.stillListed(o) {
+			from = later(v.resets(o, f.Group))
+		}
+		if f.Group == group && !during(v.Worlds, from, o.Return, f.served) && !during(v.Docs, from, o.Return, f.served) {
+			return false
+		}
+	}
+	return true
+}
+
+// wasAbsent asks for each version alone: only a document shows all at once. Of versions that
+// are left for the next lookup nothing is asked.
+func (v *view) wasAbsent(o *Op, group int) bool {
+	p := proof{v, o, group, v.within(o)}
+	versions := o.versions()
+	if p.listIsLeft() {
+		versions = p.versionsRead()
+	}
+	for _, version := range versions {
+		absent := func(w World) bool { return !w[group][o.Name].in(version) }
+		said := func(w World) bool {
+			unlisted := !w.lists(group) && len(o.Versions) == 0
+			return absent(w) && (v.Replicas || unlisted || p.byDocument())
+		}
+		if !during(v.Worlds, o.Call, o.Return, absent) && !during(v.Docs, o.Call, o.Return, said) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkNoMatch checks every group that the lookup asks for: a read within the
+// lookup must have shown that the kind is not there.
+func (v *view) checkNoMatch(o *Op) []Violation {
+	var list []Violation
+	for _, group := range o.groups() {
+		if v.Peer && group == groupBatch && v.troubled(o) || v.believesAGateway(o) {
+			continue // without a document nobody knows of peers
+		}
+		p := proof{v, o, group, v.within(o)}
+		rule := RuleGroup
+		if len(o.Versions) > 0 {
+			rule = RuleVersion
+		}
+		if why := p.missing(); why != "" {
+			list = append(list, Violation{rule, o, why})
+		}
+	}
+	return list
+}
+
+// A proof holds the reads by which a lookup may say that a kind is not in a group.
+type proof struct {
+	*view
+	op    *Op
+	group int
+	reads []*Request
+}
+
+// missing returns what the proof lacks, or "" if it is complete.
+func (p proof) missing() string {
+	switch {
+	case p.byDocument() && p.document():
+		return ""
+	case p.liveGroupIsGone():
+		return ""
+	case len(p.op.Versions) > 0:
+		return p.missingVersions(p.op.versions())
+	case p.neverListed():
+		return ""
+	default:
+		return p.missingGroup()
+	}
+}
+
+// byDocument reports whether the document alone may be believed: by lookups that
+// search groups which they do not name, and by the first of all.
+func (p proof) byDocument() bool {
+	return groupNames[p.group] != p.op.Group || p.op.Call.before(p.read)
+}
+
+// document reports whether a document that was read does not have the kind; on a
+// legacy server, nor any of the versions that it lists.
+func (p proof) document() bool {
+	return p.any(func(r *Request) bool {
+		return r.Doc && !slices.ContainsFunc(p.op.versions(), func(version int) bool {
+			told := p.says(r, p.group, version, p.op.Name)
+			return told == present || told == unknown && !p.absentLive(version)
+		})
+	})
+}
+
+func (p proof) any(is func(*Request) bool) bool { return slices.ContainsFunc(p.reads, is) }
+
+func (p proof) absentLive(version int) bool {
+	return p.any(func(r *Request) bool { return r.live() && p.says(r, p.group, version, p.op.Name) == absent })
+}
+
+func (p proof) liveGroupIsGone() bool {
+	return p.any(func(r *Request) bool { return r.Group == p.group && r.Version < 0 && r.Code == 404 })
+}
+
+func (p proof) missingVersions(versions []int) string {
+	missing := filter(versions, func(version int) bool { return !p.absentLive(version) })
+	if len(missing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("no live read of %s %v within the lookup shows it absent", groupNames[p.group], namesOf(missing))
+}
+
+// neverListed reports whether the document that was read does not list the group
+// and the mapper may not have known it either.
+func (p proof) neverListed() bool {
+	return !p.knows() && p.any(func(r *Request) bool { return r.Doc && !r.World.lists(p.group) })
+}
+
+// knows reports whether the mapper must have known the group when the lookup
+// began: it was told of it, and has been told nothing else since, or at the same time.
+func (p proof) knows() bool {
+	sure := 0
+	var lost Stamp // when the last read ended that has told that it is gone
+	for _, r := range p.requests {
+		if r.failed() || r.live() && r.Group != p.group || !r.live() && !r.Doc || !r.End.before(p.op.Return) {
+			continue
+		}
+		before := p.previous[r]
+		switch served := r.Code != 404 && r.World.lists(p.group); {
+		case served && p.closed(r, p.op) && p.clean[p.period[r]] && lost.before(r.Start):
+			sure = p.period[r]
+		case !served && (r.live() || before != nil && before.World.lists(p.group)):
+			sure, lost = 0, r.End
+		}
+	}
+	return sure > 0
+}
+
+// missingGroup returns what the proof of a lookup without a version in a known
+// group lacks. It needs the list of the group and each of its versions. A kind that moves
+// from one version to another meanwhile may be absent from each of them when that is read.
+func (p proof) missingGroup() string {
+	if p.listIsLeft() {
+		return p.missingVersions(p.versionsRead())
+	}
+	why := "no live list of " + groupNames[p.group] + " within the lookup"
+	for _, r := range p.reads {
+		if r.Group == p.group && r.Version < 0 {
+			if why = p.missingVersions(r.World.versions(p.group)); why == "" {
+				break
+			}
+		}
+	}
+	return why
+}
+
+// listIsLeft reports whether the lookup has found a known version gone. That leaves the
+// list of the group for the next lookup without a version (rule R3 in DESIGN.md).
+func (p proof) listIsLeft() bool {
+	return len(p.op.Versions) == 0 && p.any(func(r *Request) bool {
+		return r.Group == p.group && r.Version >= 0 && r.Code == 404 && p.listedBefore(r)
+	})
+}
+
+// listedBefore reports whether the version that r is about had been listed or read before.
+func (p proof) listedBefore(r *Request) bool {
+	return slices.ContainsFunc(p.requests, func(told *Request) bool {
+		about := told.Doc || told.Group == p.group && (told.Version < 0 || told.Version == r.Version)
+		return about && !told.failed() && told.End.before(r.End) && told.World.has(p.group, r.Version)
+	})
+}
+
+// versionsRead lists the versions that were read live.
+func (p proof) versionsRead() []int {
+	return filter(allVersions, func(version int) bool {
+		return p.any(func(r *Request) bool { return r.Group == p.group && r.Version == version })
+	})
+}
+
+// checkFound checks that each mapping in an answer is one that the mapper was
+// told, by a read that nothing has outdated since.
+func (v *view) checkFound(o *Op) []Violation {
+	var list []Violation
+	for _, f := range o.Found {
+		if !slices.Contains(o.groups(), f.Group) || !slices.Contains(o.versions(), f.Version) || f.Kind != o.Name {
+			list = append(list, Violation{RuleWrong, o, fmt.Sprintf("%s was not asked for", f)})
+			continue
+		}
+		if rule, why := v.whyNot(o, f); why != "" {
+			list = append(list, Violation{rule, o, f.String() + " " + why})
+		}
+	}
+	return list
+}
+
+// whyNot looks for a read that an answer may come from. If there is none, it
+// returns what is wrong with the best read.
+func (v *view) whyNot(o *Op, f Found) (Rule, string) {
+	told := filter(v.requests, func(r *Request) bool { return r.End.before(o.Return) && v.shows(r, f) })
+	if len(told) == 0 {
+		return RuleNeverServed, "was told by no answer that had arrived"
+	}
+	all, one := v.resets(o, f.Group)
+	since := filter(told, func(r *Request) bool { return all.before(r.Start) })
+	later := filter(since, func(r *Request) bool { return one.before(r.Start) })
+	counting := filter(later, func(r *Request) bool { return v.counts(o, r, f.Group, all, one) })
+	switch excused := v.troubled(o) || v.stillListed(o); {
+	case excused: // the last good state is served, and a reset may be pending; but nothing that was outdated before
+	case len(later) == 0:
+		return RuleReset, fmt.Sprintf("was told by no answer since Reset (%d) and ResetGroup (%d)", all.Seq, one.Seq)
+	case len(counting) == 0:
+		return RuleGroupReset, fmt.Sprintf("was told by the document alone since ResetGroup (%d)", one.Seq)
+	default:
+		told = counting
+	}
+	reset := v.lastReset(o.Return)
+	for _, r := range told {
+		if v.outdatedBy(o, r, f, reset) == nil {
+			return "", ""
+		}
+	}
+	r := told[len(told)-1]
+	by := v.outdatedBy(o, r, f, reset)
+	return RuleOutdated, fmt.Sprintf("was told last by GET %s (since %d), which GET %s (since %d) had outdated before the lookup",
+		r.Path, r.Start.Seq, by.Path, by.Start.Seq)
+}
+
+// served reports whether a world has what was found.
+func (f Found) served(w World) bool { return f.matches(w[f.Group][f.Kind]) }
+
+func (f Found) matches(s State) bool {
+	return s.in(f.Version) && (!f.Scoped || s.Namespaced == f.Namespaced)
+}
+
+func (v *view) shows(r *Request, f Found) bool {
+	return v.says(r, f.Group, f.Version, f.Kind) == present && f.served(r.World)
+}
+
+// counts reports whether r, which began after the resets, settles a ResetGroup: r
+// must be a live read, or a document beside a live read. Without a Reset since
+// then, a document that is no news cannot replace what that live read found, but in a
+// built-in group, where it may tell what a peer serves. Beside another replica each document
+// may be news: it differs from the one before.
+func (v *view) counts(o *Op, r *Request, group int, all, one Stamp) bool {
+	if one == (Stamp{}) || r.live() {
+		return true
+	}
+	return (one.before(all) || builtIn(group) || v.Replicas || v.firstSeen(r, group, v.lastReset(o.Return)) == r) && v.readLive(group, one, o.Return)
+}
+
+// readLive reports whether a group was read live in a time.
+func (v *view) readLive(group int, from, until Stamp) bool {
+	return slices.ContainsFunc(v.requests, func(r *Request) bool {
+		return r.Group == group && !r.failed() && from.before(r.Start) && r.End.before(until)
+	})
+}
+
+// outdatedBy returns a read that outdates r for o, or nil. Such a read began after
+// r was known, told otherwise, and was known itself when o began. Four things are
+// no reason: a read before a Reset, even one during o, need not count any more; a
+// document, which may be behind, does not outdate a live read; and what has become
+// true again may be known from a document that was right all the time. And a 404 for a
+// built-in version is the document's to decide, which is read again after it (rule R6).
+func (v *view) outdatedBy(o *Op, r *Request, f Found, reset Stamp) *Request {
+	if r.Doc && !v.Legacy && builtIn(f.Group) {
+		return nil
+	}
+	seen := v.firstSeen(r, f.Group, reset)
+	for _, newer := range v.requests {
+		told := v.says(newer, f.Group, f.Version, f.Kind)
+		if v.period[newer] > v.period[seen] && told != unknown && !v.shows(newer, f) && v.binding(newer, o, f.Group, f.Version) && (newer.live() || !seen.live()) &&
+			reset.before(newer.Start) && !during(v.Worlds, newer.End, o.Return, f.served) {
+			return newer
+		}
+	}
+	return nil
+}
+
+// checkOrder checks that an answer leaves out no version that is known to serve the kind:
+// none at all from RESTMappings, and from other lookups none that comes before what was found,
+// in the order of the question, or in the server's.
+func (v *view) checkOrder(o *Op) []Violation {
+	if len(o.Found) == 0 || v.troubled(o) {
+		return nil
+	}
+	best := o.Found[0]
+	var list []Violation
+	for _, group := range o.groups() {
+		for _, version := range o.versions() {
+			had := slices.ContainsFunc(o.Found, func(f Found) bool { return f.Group == group && f.Version == version })
+			if had && o.Kind != OpMappings {
+				return list
+			}
+			first := o.Kind == OpMappings || len(o.Versions) > 0 && group == best.Group || v.listedBoth(o, group, version, best)
+			if !had && first && v.certain(o, group, version) {
+				list = append(list, Violation{RuleOrder, o, fmt.Sprintf("%s/%s serves the kind, as was known", groupNames[group], versionNames[version])})
+			}
+		}
+	}
+	return list
+}
+
+// listedBoth reports whether the last document or list that told of a version, before o
+// ended, told of another one as well, and so of their order. So must all since the document
+// first said so, and all of that busy period: which began last only the mapper knows.
+func (v *view) listedBoth(o *Op, group, version int, other Found) bool {
+	told := filter(v.requests, func(r *Request) bool {
+		list := r.live() && r.Version < 0 && r.Group == group && r.Group == other.Group
+		return (list || r.Doc) && !r.failed() && r.End.before(o.Return)
+	})
+	if len(told) == 0 {
+		return false
+	}
+	since := v.period[v.firstSeen(told[len(told)-1], group, Stamp{})]
+	return !slices.ContainsFunc(told, func(r *Request) bool {
+		both := r.World.has(group, version) && r.World.has(other.Group, other.Version)
+		return v.period[r] >= since && !(both && v.closed(r, o) && v.clean[v.period[r]])
+	})
+}
+
+// certain reports whether the mapper must have known, when o began and all the
+// time until it ended, that a version serves the kind: all reads have told so, or all since its own
+// path has, after a busy period in which another read had not.
+func (v *view) certain(o *Op, group, version int) bool {
+	all, one := v.resets(o, group)
+	sure, notBefore := false, -1
+	for _, r := range v.requests {
+		if r.Start.before(later(all, one)) || !r.End.before(o.Return) {
+			continue
+		}
+		switch v.says(r, group, version, o.Name) {
+		case present:
+			news := notBefore < 0 || r.live() && v.period[r] > notBefore
+			sure = sure || news && v.binding(r, o, group, version) && (r.live() || one == Stamp{})
+		case absent:
+			sure, notBefore = false, v.period[r]
+		}
+	}
+	return sure
 }

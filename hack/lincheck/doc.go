@@ -73,16 +73,10 @@
 //     may serve what was told before a reset, if nothing had outdated that (F6, R7). So it may
 //     while the document still lists what answers 404 in doubt; then it may be an error, too.
 //
-// The order is the server's (F5):
-//
-//   - If, by the rules above, all reads since the resets, or since its own path has told so,
-//     have told that a version serves the kind, RESTMappings must not leave it out, and a lookup of one answer must
-//     not pass over it: in the order of the question, or in the order in which the last
-//     document or list has told of both versions, or both groups.
-//   - Where a lookup chooses among versions or groups that it does not name, a list or a
-//     document has named each of those that serve the kind, or began after it was found, a group
-//     with whichever version: nobody else tells their places.
-//   - Asked again at once, before any request begins or ends, a question has the same answer.
+// The order is the server's (F5): if, by the rules above, all reads since the resets, or since its own
+// path has told so, have told that a version serves the kind, RESTMappings must not leave it out, and a
+// lookup of one answer must not pass over it: in the order of the question, or in the order in which the
+// last document or list has told of both versions, or both groups.
 //
 // Any other error needs a fault in the lookup's time, of the document, or of a version
 // that is asked for (F6). Nobody waits for what he does not need (F9): at each moment of a
@@ -90,14 +84,17 @@
 // the document if it was not read since a reset or the group is not known. A lookup of a
 // version that must be known takes no time as long as nothing was ever reset (F1).
 //
-// A second opinion knows nothing of requests (truth_test.go): the history has to be
+// A second opinion knows nothing of requests (checkTruth): the history has to be
 // linearizable. Changes are made in one instant and lookups change nothing, so an answer must
 // have been true at one moment: NoMatch within the lookup, what is found since the last reset.
 // How stale an answer may be depends on what was read when, which only the rules above know.
 //
 // # The checker itself
 //
-// Mutants (mutants_test.go) use the mapper wrongly, or spoil its answers, each so that it
+// Every rule is in check_test.go, what a read tells in reads_test.go, what there is to check in
+// history_test.go, and how it is made in run_test.go.
+//
+// Mutants (TestMutants) use the mapper wrongly, or spoil its answers, each so that it
 // breaks a rule, and must be caught. The rules hold for any mapper that publishes a read when
 // its flight ends. They do not cover the watch, Start and NegativeTTL.
 package lincheck

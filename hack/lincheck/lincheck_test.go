@@ -5,11 +5,16 @@ package lincheck
 import (
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,10 +25,8 @@ import (
 var (
 	histories = flag.Int("histories", 200, "random histories for each mode")
 	firstSeed = flag.Uint64("seed", 1, "seed of the first history; 0: a random one, as each night")
-	onlyRule  = flag.String("rule", "", "look for violations of this rule alone, by the beginning of its name in a report")
 	// More find more in a mapper whose steps race within one instant.
 	processors = flag.Int("processors", 1, "processors to run on; with one a seed nearly always gives the same history")
-	most       = flag.Int("most", 3, "violations that are shown with their timeline, for each mode")
 )
 
 // record makes one history in a bubble of its own.
@@ -68,7 +71,7 @@ func checkMany(t *testing.T, first uint64, legacy bool) {
 	for n := range *histories {
 		h := record(t, first+uint64(n), legacy, simply(perform))
 		sum.add(h)
-		violations := filter(Check(h), func(v Violation) bool { return strings.HasPrefix(string(v.Rule), *onlyRule) })
+		violations := Check(h)
 		if len(violations) == 0 {
 			continue
 		}
@@ -77,7 +80,7 @@ func checkMany(t *testing.T, first uint64, legacy bool) {
 			rules[v.Rule]++
 			t.Errorf("%s: %s", h, v)
 		}
-		if bad <= *most {
+		if bad <= 3 { // the others are often the same
 			t.Logf("%s\n%s", h, h.Timeline(violations[0].Op))
 			t.Logf("to see it again: cd hack/lincheck && go test -run TestHistories/%s . -seed %d -histories 1", h.mode(), h.Seed)
 		}
@@ -115,4 +118,239 @@ func (s *tally) add(h *History) {
 func (s tally) String() string {
 	return fmt.Sprintf("%d histories, %d with faults: %d lookups found something, %d ended in NoMatch and %d in an error; %d resets, %d requests",
 		s.histories, s.faulty, s.found, s.absent, s.failed, s.resets, s.requests)
+}
+
+// Timeline returns what a history has about the groups of op, in the order of time.
+func (h *History) Timeline(op *Op) string {
+	lines := map[Stamp]string{}
+	about := op.groups()
+	of := func(w World, is func(group int) bool) string {
+		groups := filter(about, is)
+		var said []string
+		for _, g := range groups {
+			said = append(said, w.groupString(g))
+		}
+		return strings.Join(said, " | ")
+	}
+	for what, changes := range map[string][]Change{"served": h.Worlds, "document": h.Docs} {
+		for i, c := range changes {
+			if text := of(c.World, func(g int) bool { return i == 0 || c.World[g] != changes[i-1].World[g] }); text != "" {
+				lines[c.Stamp] = "        " + what + "  " + text
+			}
+		}
+	}
+	for _, f := range h.Faults {
+		if f.Group == theDocument || slices.Contains(about, f.Group) {
+			lines[f.From], lines[f.Until] = "        fault begins: "+f.String(), "        fault ends: "+f.String()
+		}
+	}
+	for _, r := range h.Requests {
+		if r.live() && !slices.Contains(about, r.Group) {
+			continue
+		}
+		said := fmt.Sprintf("%d %s", r.Code, of(r.World, func(g int) bool { return r.Doc || r.Group == g }))
+		switch {
+		case r.Err != nil:
+			said = r.Err.Error()
+		case r.Fault != nil:
+			said = fmt.Sprintf("%d, fault %s", r.Code, r.Fault.Kind)
+		case r.Code == http.StatusNotFound:
+			said = "404"
+		}
+		lines[r.Start] = "      GET " + r.Path
+		lines[r.End] = fmt.Sprintf("      GET %s (since %d): %s", r.Path, r.Start.Seq, said)
+	}
+	for _, o := range h.Ops {
+		mark := map[bool]string{true: "  <===="}[o == op]
+		if !o.lookup() || slices.ContainsFunc(o.groups(), func(g int) bool { return slices.Contains(about, g) }) {
+			lines[o.Call] = fmt.Sprintf("client %d  %s%s", o.Client, o, mark)
+			lines[o.Return] = fmt.Sprintf("client %d  %s (since %d) = %s%s", o.Client, o, o.Call.Seq, o.answer(), mark)
+		}
+	}
+	delete(lines, Stamp{}) // of what has not ended
+	var text strings.Builder
+	for _, at := range slices.SortedFunc(maps.Keys(lines), func(a, b Stamp) int { return a.Seq - b.Seq }) {
+		fmt.Fprintf(&text, "%6d %12s  %s\n", at.Seq, at.At, lines[at])
+	}
+	return text.String()
+}
+
+// A mutant is the mapper, wrongly used, or with wrong answers. It makes a caller for each
+// history, in its bubble.
+type mutant struct {
+	name  string
+	rules []Rule // each has to be found broken
+	make  func() caller
+}
+
+var mutants = []mutant{
+	{"answers from 50 ms ago", []Rule{RuleVersion, RuleGroup, RuleTruth}, func() caller { return remembering(50*time.Millisecond, false) }},
+	{"absence is remembered", []Rule{RuleVersion, RuleTruth}, func() caller { return remembering(time.Hour, true) }},
+	{"a reset does nothing", []Rule{RuleReset}, simply(func(r *run, o *Op) {
+		if o.lookup() {
+			perform(r, o)
+		}
+	})},
+	{"an error is no match", []Rule{RuleVersion, RuleGroup, RuleTruth}, simply(func(r *run, o *Op) {
+		if perform(r, o); o.Err != nil {
+			o.NoMatch, o.Err = true, nil
+		}
+	})},
+	{"a failure brings back what was found before", []Rule{RuleOutdated}, func() caller {
+		var found sync.Map
+		return func(r *run, o *Op) {
+			if perform(r, o); len(o.Found) > 0 {
+				found.Store(o.String(), o.Found)
+			} else if before, ok := found.Load(o.String()); ok && o.Err != nil {
+				o.Found, o.Err = before.([]Found), nil
+			}
+		}
+	}},
+	{"an old document replaces what was read live", []Rule{RuleOutdated}, simply(func(r *run, o *Op) {
+		if o.Kind == OpKindFor {
+			r.mapper.Reset()
+		}
+		perform(r, o)
+	})},
+	{"the document alone says no match", []Rule{RuleGroup, RuleTruth}, simply(func(r *run, o *Op) {
+		if m, err := r.server.newMapper(); err == nil {
+			o.ask(m) // as the first lookup of all
+		}
+	})},
+	{"a document settles a reset of a group", []Rule{RuleGroupReset}, simply(func(r *run, o *Op) {
+		if o.Kind == OpResetGroup {
+			r.mapper.Reset()
+			return
+		}
+		perform(r, o)
+	})},
+	{"what is known is read again", []Rule{RuleHit}, simply(func(r *run, o *Op) {
+		if o.lookup() {
+			r.mapper.ResetGroup(o.Group)
+		}
+		perform(r, o)
+	})},
+	{"the 404 of a gateway is believed", []Rule{RuleVersion, RuleTruth}, simply(func(r *run, o *Op) {
+		if perform(r, o); o.Err != nil && strings.Contains(o.Err.Error(), "404") {
+			o.NoMatch, o.Err = true, nil
+		}
+	})},
+	{"a version that was found by its path is taken for the first", []Rule{RuleOrder, RuleTruth}, func() caller {
+		var found sync.Map
+		return func(r *run, o *Op) {
+			kind := fmt.Sprint(o.Group, o.Name)
+			if last, ok := found.Load(kind); ok && o.Kind == OpMapping && len(o.Versions) == 0 {
+				o.Found = last.([]Found)
+				return
+			}
+			if perform(r, o); o.Kind == OpMapping && len(o.Versions) == 1 && len(o.Found) > 0 {
+				found.Store(kind, o.Found)
+			}
+		}
+	}},
+	{"the last version is taken for the first", []Rule{RuleOrder}, simply(func(r *run, o *Op) {
+		kind := o.Kind
+		if kind == OpMapping {
+			o.Kind = OpMappings
+		}
+		if perform(r, o); kind == OpMapping && len(o.Found) > 0 {
+			o.Found = o.Found[len(o.Found)-1:]
+		}
+		o.Kind = kind
+	})},
+	{"any group is taken for the first", []Rule{RuleOrder}, simply(func(r *run, o *Op) {
+		group := o.Group
+		for _, g := range rand.Perm(len(groupNames)) {
+			if len(o.groups()) > 1 && slices.Contains(o.groups(), g) && o.Found == nil {
+				o.Group = groupNames[g]
+				perform(r, o)
+				o.Group, o.Found = group, filter(o.Found, func(f Found) bool { return f.Group == g })
+			}
+		}
+		if o.Found == nil {
+			perform(r, o)
+		}
+		o.NoMatch, o.Err = o.NoMatch && o.Found == nil, nil
+	})},
+	{"one lookup at a time", []Rule{RuleWait}, func() caller {
+		turn := make(chan struct{}, 1) // not a mutex, which would stop virtual time
+		return func(r *run, o *Op) {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			perform(r, o)
+		}
+	}},
+}
+
+func simply(c caller) func() caller { return func() caller { return c } }
+
+// remembering gives the answer that the same question had not long ago, or only NoMatch.
+func remembering(long time.Duration, onlyAbsence bool) caller {
+	type answer struct {
+		at time.Time
+		Op
+	}
+	var answers sync.Map
+	return func(r *run, o *Op) {
+		last, _ := answers.Load(o.String())
+		old, known := last.(answer)
+		if !known || time.Since(old.at) > long || onlyAbsence && !old.NoMatch {
+			perform(r, o)
+			old = answer{time.Now(), *o}
+			answers.Store(o.String(), old)
+		}
+		o.Found, o.NoMatch, o.Err = old.Found, old.NoMatch, old.Err
+	}
+}
+
+// mostHistories is how many histories are made with a mutant, of both modes together, until
+// each of its rules was found broken.
+const mostHistories = 1200
+
+// The checker has to catch the mutants, and nearly all of them beside two replicas of different
+// age, too.
+func TestMutants(t *testing.T) {
+	beside := 0
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			broken, replicas, missed := map[Rule]int{}, 0, m.rules
+			for seed := uint64(0); seed < mostHistories && (len(missed) > 0 || replicas == 0); seed++ {
+				h := record(t, seed, seed%2 == 0, m.make)
+				for _, v := range Check(h) {
+					broken[v.Rule]++
+					if h.Replicas {
+						replicas++
+					}
+				}
+				missed = filter(m.rules, func(rule Rule) bool { return broken[rule] == 0 })
+			}
+			t.Logf("found broken, %d times beside two replicas: %v", replicas, broken)
+			if len(missed) > 0 {
+				t.Errorf("not found broken: %q", missed)
+			}
+			beside += min(replicas, 1)
+		})
+	}
+	if beside < len(mutants)-2 {
+		t.Errorf("only %d of %d mutants were caught beside two replicas", beside, len(mutants))
+	}
+}
+
+// The rules that no mutant breaks.
+func TestOtherRules(t *testing.T) {
+	o := &Op{Kind: OpMapping, Group: "apps", Versions: []string{"v1"}, Call: Stamp{2, 0}, Return: Stamp{9, 1}}
+	h := &History{Ops: []*Op{o}, Worlds: []Change{{}}, Docs: []Change{{}}}
+	tests := map[Rule]func(){
+		RuleNeverServed: func() { o.Found = []Found{{Group: 3}} },
+		RuleWrong:       func() { o.Found = []Found{{Group: 0}} },
+		RuleError:       func() { o.Err = io.EOF },
+		RulePanic:       func() { o.Err, o.Panicked = io.EOF, true },
+	}
+	for rule, breakIt := range tests {
+		o.Found, o.Err, o.Panicked = nil, nil, false
+		breakIt()
+		if !slices.ContainsFunc(Check(h), func(v Violation) bool { return v.Rule == rule }) {
+			t.Errorf("not found broken: %s", rule)
+		}
+	}
 }

@@ -3,7 +3,9 @@
 package lincheck
 
 import (
+	"context"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -147,13 +149,7 @@ func faults(place int, noIDs bool) []fakeapi.Fault {
 func (r *run) client(n int, rnd *rand.Rand) {
 	for range opsPerClient {
 		r.wait(rnd, r.pace)
-		o := randomOp(n, rnd, r.history.Peer)
-		again := *o
-		r.call(o)
-		if o.lookup() && len(o.Versions) == 0 && rnd.IntN(3) == 0 {
-			again.Again = o
-			r.call(&again)
-		}
+		r.call(randomOp(n, rnd, r.history.Peer))
 	}
 }
 
@@ -253,4 +249,155 @@ func randomOp(client int, rnd *rand.Rand, peer bool) *Op {
 		}
 	}
 	return o
+}
+
+// server is an http.RoundTripper: two fake servers, one of which is behind, and what goes
+// wrong on the way. The one that is behind answers for the document. If there are two replicas,
+// either answers for everything.
+type server struct {
+	history   *History
+	latency   time.Duration // at most, on each way
+	slow      string        // a path that takes four times as long
+	live, doc *fakeapi.Server
+
+	mu     sync.Mutex // guards what is below
+	world  World
+	behind World             // what the document says
+	fault  *Fault            // that there is now, or nil
+	counts map[string]uint64 // requests for a path so far
+}
+
+func newServer(h *History, latency time.Duration, first World) *server {
+	s := &server{history: h, latency: latency, live: fakeapi.New(), doc: fakeapi.New(), counts: map[string]uint64{}}
+	forms := fakeapi.Aggregated()
+	if h.Legacy {
+		forms = fakeapi.Legacy()
+	}
+	forms.StatusNotFound = h.Seed%4 < 2
+	if h.NoIDs {
+		forms.AuditIDs = fakeapi.AuditNone
+	}
+	s.live.SetForms(forms)
+	s.doc.SetForms(forms)
+	s.change(first)
+	s.publish(first)
+	return s
+}
+
+// change replaces what is served live, and publish what the document says.
+func (s *server) change(w World)  { s.set(&s.world, s.live, &s.history.Worlds, w) }
+func (s *server) publish(w World) { s.set(&s.behind, s.doc, &s.history.Docs, w) }
+
+func (s *server) set(world *World, server *fakeapi.Server, changes *[]Change, w World) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*world = w
+	w.serveAt(server, server == s.doc)
+	s.history.note(func(now Stamp) { *changes = append(*changes, Change{now, w}) })
+}
+
+// fail begins a fault, of which there is one at a time, and returns what ends it.
+func (s *server) fail(group, version int, kind fakeapi.Fault) (heal func()) {
+	f := &Fault{Group: group, Version: version, Kind: kind}
+	meets := func(req *http.Request) bool { return f.meets(newRequest(req.URL.Path)) }
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.history.note(func(now Stamp) {
+		f.From = now
+		s.history.Faults = append(s.history.Faults, f)
+	})
+	s.fault = f
+	live, doc := s.live.SetFault(meets, kind), s.doc.SetFault(meets, kind)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.history.note(func(now Stamp) { f.Until = now })
+		s.fault = nil
+		live()
+		doc()
+	}
+}
+
+// RoundTrip answers with the truth of a moment between the request's two ways.
+func (s *server) RoundTrip(req *http.Request) (resp *http.Response, err error) {
+	r, rnd := s.arrive(req)
+	defer s.history.note(func(now Stamp) {
+		if r.End, r.Err = now, err; err == nil {
+			r.Code = resp.StatusCode
+		}
+	})
+	latency := s.latency
+	if r.Path == s.slow {
+		latency *= 4
+	}
+	if err := sleep(req.Context(), upTo(rnd, latency)); err != nil {
+		return nil, err
+	}
+	if resp, err = s.route(r, rnd).Client().Transport.RoundTrip(req); err != nil {
+		return nil, err
+	}
+	if err := sleep(req.Context(), upTo(rnd, latency)); err != nil {
+		_ = resp.Body.Close() // it is in memory
+		return nil, err
+	}
+	return resp, nil
+}
+
+func (s *server) arrive(req *http.Request) (*Request, *rand.Rand) {
+	r := newRequest(req.URL.Path)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts[r.Path]++
+	s.history.note(func(now Stamp) {
+		r.Start = now
+		s.history.Requests = append(s.history.Requests, r)
+	})
+	name := fnv.New64()
+	_, _ = name.Write([]byte(r.Path)) // which never fails
+	return r, rand.New(rand.NewPCG(s.history.Seed, name.Sum64()+s.counts[r.Path]))
+}
+
+// route picks who answers at this moment. What a server answers is decided when
+// it is asked, which is in the same instant of virtual time.
+func (s *server) route(r *Request, rnd *rand.Rand) *fakeapi.Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fault != nil && s.fault.meets(r) {
+		r.Fault = s.fault
+	}
+	behind := !r.live()
+	if s.history.Replicas {
+		behind = rnd.IntN(2) == 0
+	}
+	if behind {
+		r.World = s.behind
+		return s.doc
+	}
+	r.World = s.world
+	return s.live
+}
+
+func newRequest(path string) *Request {
+	r := &Request{Path: path, Group: -1, Version: -1, Doc: path == "/apis"}
+	parts := strings.Split(strings.TrimPrefix(path, "/apis/"), "/")
+	r.Group = slices.Index(groupNames[:], parts[0])
+	if len(parts) > 1 {
+		r.Version = slices.Index(versionNames[:], parts[1])
+	}
+	return r
+}
+
+func upTo(rnd *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(rnd.Int64N(int64(d)) + 1)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -19,6 +19,9 @@
 // behind, Boot makes it a server that has just started, and a Balancer puts several
 // different servers behind one address.
 //
+// It has objects, too, where a test gives a Resource some, for clients and caches: they can be read, listed and
+// watched. Writes are answered and change nothing. Faults of Objects are refusals by verb and namespace.
+//
 // Known differences from the real server: no YAML, CBOR or gzip, no access
 // control. A missing version of a group that is there is a 404 with a
 // metav1.Status, as for built-in groups; for custom ones the real server sends

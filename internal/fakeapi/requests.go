@@ -14,6 +14,9 @@ type Request struct {
 	Method, Host, Path                 string // Path has no query
 	Accept, IfNoneMatch, Authorization string
 
+	// Verb is what a request wants of objects, in RBAC's words, or "" if it is for what is served.
+	Verb string
+
 	// Code is the status of the answer, 0 if there is none.
 	Code int
 
@@ -77,6 +80,7 @@ func (s *Server) note(req *http.Request, fault *Fault) *record {
 		Method:        req.Method,
 		Host:          host(req),
 		Path:          req.URL.Path,
+		Verb:          verbOf(req),
 		Accept:        req.Header.Get("Accept"),
 		IfNoneMatch:   req.Header.Get("If-None-Match"),
 		Authorization: req.Header.Get("Authorization"),
@@ -99,7 +103,7 @@ func (s *Server) complete(r *record, resp *http.Response) {
 		return
 	}
 	r.request.Form = strconv.Itoa(resp.StatusCode)
-	if f, ok := parseForm(resp.Header.Get("Content-Type")); ok && resp.StatusCode == http.StatusOK {
+	if f, ok := parseForm(resp.Header.Get("Content-Type")); ok && resp.StatusCode == http.StatusOK && r.request.Verb == "" {
 		r.request.Form = f.String()
 	}
 }

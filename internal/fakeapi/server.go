@@ -19,6 +19,7 @@ type Server struct {
 	latency  time.Duration
 	rules    []*rule // the newest last
 	requests []*record
+	watches  []*watch // some of them may have ended
 }
 
 // New makes a server that sends the forms of Aggregated. The slices inside groups belong
@@ -153,6 +154,11 @@ func (s *Server) answer(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	s.complete(r, resp)
+	if w, ok := resp.Body.(*watch); ok {
+		s.mu.Lock()
+		s.watches = append(s.open(), w)
+		s.mu.Unlock()
+	}
 	resp.Request = req
 	resp.Body = countingBody{resp.Body, &r.read}
 	return resp, nil

@@ -42,6 +42,7 @@ type Resource struct {
 	ShortNames, Categories []string
 	Verbs                  []string // defaults to those of a custom resource
 	Subresources           []string // such as "status"; "scale" is of kind autoscaling/v1 Scale
+	Objects                []Object
 
 	// NoKind makes a parent that exists only for its subresources. Its aggregated entry
 	// has no responseKind, and legacy lists do not have it.
@@ -146,7 +147,11 @@ func (w *world) answer(req *http.Request) (*http.Response, error) {
 	if req.URL.Path == readyPath {
 		return textResponse(http.StatusOK, "ok"), nil
 	}
+	a, isObject := parseAddress(req.URL.Path)
 	t, ok := parsePath(req.URL.Path)
+	if isObject {
+		t, ok = a.target, true
+	}
 	if !ok || !w.hasGroup(t) {
 		return w.notFound()
 	}
@@ -157,6 +162,8 @@ func (w *world) answer(req *http.Request) (*http.Response, error) {
 			return statusResponse(http.StatusNotFound, 0)
 		case version.Stale:
 			return textResponse(http.StatusServiceUnavailable, "service unavailable\n"), nil
+		case isObject:
+			return w.answerObjects(req, a)
 		}
 	}
 	f, ok := w.forms.negotiate(req.Header.Get("Accept"), t.root())

@@ -46,18 +46,18 @@ func TestDoubtOf(t *testing.T) {
 }
 
 func TestDoubtOfList(t *testing.T) {
-	for _, inNamespace := range []bool{true, false} {
-		scope, item := meta.RESTScope(meta.RESTScopeRoot), metav1.PartialObjectMetadata{}
-		if inNamespace {
-			scope, item.Namespace = meta.RESTScopeNamespace, "ns"
-		}
-		fits := &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{item}}
-		item.Namespace = map[bool]string{false: "ns"}[inNamespace]
-		other := &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{item}}
-		used := &meta.RESTMapping{Scope: scope}
-		if fit, not, empty := follow.DoubtOfList(used, fits, nil), follow.DoubtOfList(used, other, nil),
-			follow.DoubtOfList(used, &metav1.PartialObjectMetadataList{}, nil); fit != follow.None || not != follow.Contradiction || empty != follow.None {
-			t.Errorf("in a namespace: %t: %v, %v, %v", inNamespace, fit, not, empty)
+	for scope, fits := range map[meta.RESTScope]string{meta.RESTScopeRoot: "", meta.RESTScopeNamespace: "ns"} {
+		for _, namespace := range []string{"", "ns"} {
+			list, want := &metav1.PartialObjectMetadataList{}, follow.None
+			if got := follow.DoubtOfList(&meta.RESTMapping{Scope: scope}, list, nil); got != want {
+				t.Errorf("scope %s, an empty list: %v, want %v", scope.Name(), got, want)
+			}
+			if list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}}; namespace != fits {
+				want = follow.Contradiction
+			}
+			if got := follow.DoubtOfList(&meta.RESTMapping{Scope: scope}, list, nil); got != want {
+				t.Errorf("scope %s, an object in namespace %q: %v, want %v", scope.Name(), namespace, got, want)
+			}
 		}
 	}
 }
