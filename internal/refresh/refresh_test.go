@@ -49,32 +49,24 @@ func (r *recorder) refresh(ctx context.Context) error {
 	return nil
 }
 
-func (r *recorder) fail(fails bool) {
+func (r *recorder) heal() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.fails = fails
-}
-
-func (r *recorder) count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.starts)
+	r.fails = false
 }
 
 // since returns how long after start each refresh after the first one began.
-func (r *recorder) since(start time.Time) []time.Duration {
+func (r *recorder) since(start time.Time) (all []time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var all []time.Duration
 	for _, s := range r.starts[1:] {
 		all = append(all, s.Sub(start))
 	}
 	return all
 }
 
-// inLoop runs the loop in a bubble while test rings. It begins when the first
-// refresh is over.
-func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *testing.T, bell *Doorbell)) {
+// inLoop runs the loop in a bubble while test rings. test begins an hour after the first refresh.
+func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *testing.T, bell *Doorbell, start time.Time)) {
 	t.Helper()
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	synctest.Test(t, func(t *testing.T) {
@@ -86,16 +78,30 @@ func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *test
 		}()
 		time.Sleep(r.takes)
 		synctest.Wait()
-		if n := r.count(); n != 1 {
-			t.Errorf("%d refreshes at the beginning", n)
+		if more := r.since(time.Now()); len(more) > 0 {
+			t.Errorf("nobody has rung, and there were %d refreshes beside the first", len(more))
 		}
-		test(t, bell)
+		if interval == forever && !r.fails {
+			time.Sleep(time.Hour)
+		}
+		test(t, bell, time.Now())
 		cancel()
 		<-ended
 		if r.twice {
-			t.Error("two refreshes at once")
+			t.Error("two refreshes ran at once")
 		}
 	})
+}
+
+// wantTimes compares the times of refreshes with the first moments at which they
+// may have begun; those that were rung for may be late by spread.
+func wantTimes(t *testing.T, got []time.Duration, want ...time.Duration) {
+	t.Helper()
+	if !slices.EqualFunc(got, want, func(got, want time.Duration) bool {
+		return got > want-2*time.Millisecond && got <= want+spread
+	}) {
+		t.Errorf("after the first ring, refreshes began after %v; want %v, and each %v later at most", got, want, spread)
+	}
 }
 
 // A ring is answered 200 ms later, or up to 1.1 s after that, and once for several; the answer
@@ -107,85 +113,19 @@ func TestRingIsAnsweredOnceAndSoon(t *testing.T) {
 		"during a refresh": {3 * time.Second, time.Second, 3*time.Second + settle},
 		"later":            {0, 10 * time.Second, 10*time.Second + settle},
 	} {
-		r := &recorder{takes: test.takes}
-		inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
-			time.Sleep(time.Hour)
-			start := time.Now()
-			bell.Ring()
-			answered := awaitRefresh(r)
-			time.Sleep(test.pause)
-			bell.Ring()
-			bell.Ring()
-			time.Sleep(time.Hour)
-			t.Log(name)
-			wantTimes(t, r.since(start), settle, answered+test.answer)
-		})
-	}
-}
-
-// awaitRefresh waits for the next refresh and returns how long that took.
-func awaitRefresh(r *recorder) time.Duration {
-	start := time.Now()
-	for n := r.count(); r.count() == n; {
-		time.Sleep(time.Millisecond)
-	}
-	return time.Since(start)
-}
-
-// wantTimes compares the times of refreshes with the first moments at which they
-// may have begun; those that were rung for may be late by spread.
-func wantTimes(t *testing.T, got []time.Duration, want ...time.Duration) {
-	t.Helper()
-	if !slices.EqualFunc(got, want, func(got, want time.Duration) bool {
-		return got > want-2*time.Millisecond && got <= want+spread
-	}) {
-		t.Errorf("refreshes after %v; want %v, and %v later at most", got, want, spread)
-	}
-}
-
-// Whatever rings, and whenever: events, their echoes, the interval and watches that open again
-// do not make two refreshes within a second, and the last ring is answered. A failure is tried
-// again a tenth sooner at most.
-func TestRefreshesKeepTheirDistance(t *testing.T) {
-	for name, test := range map[string]struct {
-		recorder        *recorder
-		interval, pause time.Duration // pause is the longest between two rings
-	}{
-		"now and then":     {&recorder{}, forever, 3 * time.Second},
-		"with an interval": {&recorder{}, time.Minute, 3 * time.Second},
-		"a burst":          {&recorder{}, forever, 240 * time.Millisecond},
-		"slow":             {&recorder{takes: 400 * time.Millisecond}, forever, 240 * time.Millisecond},
-		"slower":           {&recorder{takes: 5 * time.Second}, forever, 240 * time.Millisecond},
-		"failing":          {&recorder{fails: true}, forever, 240 * time.Millisecond},
-	} {
 		t.Run(name, func(t *testing.T) {
-			r := test.recorder
-			least := spacing
-			if r.fails {
-				least = firstBackoff * 9 / 10
-			}
-			inLoop(t, test.interval, r, func(t *testing.T, bell *Doorbell) {
-				start := time.Now()
-				for range 500 {
-					if test.pause > spacing && rand.IntN(2) == 0 {
-						bell.RingEvent()
-					} else {
-						bell.Ring() // without an echo that would answer the last one
-					}
-					time.Sleep(rand.N(test.pause))
+			r := &recorder{takes: test.takes}
+			inLoop(t, forever, r, func(t *testing.T, bell *Doorbell, start time.Time) {
+				bell.Ring()
+				for len(r.since(start)) == 0 {
+					time.Sleep(time.Millisecond)
 				}
-				last := time.Since(start)
-				r.fail(false)
-				time.Sleep(15 * time.Second)
-				times := r.since(start)
-				for i := 1; i < len(times); i++ {
-					if gap := times[i] - times[i-1]; gap < least {
-						t.Errorf("%v between two refreshes, the second after %v; want at least %v", gap, times[i], least)
-					}
-				}
-				if n := len(times); n < 5 || test.pause > spacing && n < 200 || times[n-1] < last-test.pause {
-					t.Errorf("%d refreshes for 500 rings, the last after %v; the last ring was after %v", n, times[n-1], last)
-				}
+				answered := time.Since(start)
+				time.Sleep(test.pause)
+				bell.Ring()
+				bell.Ring()
+				time.Sleep(time.Hour)
+				wantTimes(t, r.since(start), settle, answered+test.answer)
 			})
 		})
 	}
@@ -195,9 +135,7 @@ func TestRefreshesKeepTheirDistance(t *testing.T) {
 // more than a minute. A ring of no event has no echoes, and takes none from an event.
 func TestEventIsAnsweredAgainForAMinute(t *testing.T) {
 	r := &recorder{}
-	inLoop(t, forever, r, func(t *testing.T, bell *Doorbell) {
-		time.Sleep(time.Hour)
-		start := time.Now()
+	inLoop(t, forever, r, func(t *testing.T, bell *Doorbell, start time.Time) {
 		var want []time.Duration
 		for _, ring := range []struct {
 			at   time.Duration
@@ -219,4 +157,52 @@ func TestEventIsAnsweredAgainForAMinute(t *testing.T) {
 		slices.Sort(want)
 		wantTimes(t, r.since(start), want...)
 	})
+}
+
+// Whatever rings, and whenever: events, their echoes, the interval and watches that open again
+// do not make two refreshes within a second, and the last ring is answered. A failure is tried
+// again a tenth sooner at most.
+func TestRefreshesKeepTheirDistance(t *testing.T) {
+	for name, test := range map[string]struct {
+		recorder        *recorder
+		interval, pause time.Duration // pause is the longest between two rings
+	}{
+		"now and then":     {&recorder{}, forever, 3 * time.Second},
+		"with an interval": {&recorder{}, time.Minute, 3 * time.Second},
+		"a burst":          {&recorder{}, forever, 240 * time.Millisecond},
+		"slow":             {&recorder{takes: 400 * time.Millisecond}, forever, 240 * time.Millisecond},
+		"slower":           {&recorder{takes: 5 * time.Second}, forever, 240 * time.Millisecond},
+		"failing":          {&recorder{fails: true}, forever, 240 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, least := test.recorder, spacing
+			if r.fails {
+				least = firstBackoff * 9 / 10
+			}
+			inLoop(t, test.interval, r, func(t *testing.T, bell *Doorbell, start time.Time) {
+				for range 500 {
+					if test.pause > spacing && rand.IntN(2) == 0 {
+						bell.RingEvent()
+					} else {
+						bell.Ring() // without an echo that would answer the last one
+					}
+					time.Sleep(rand.N(test.pause))
+				}
+				last := time.Since(start)
+				r.heal()
+				time.Sleep(15 * time.Second)
+				times := r.since(start)
+				for i := 1; i < len(times); i++ {
+					if gap := times[i] - times[i-1]; gap < least {
+						t.Errorf("%v between two refreshes, the second after %v; want at least %v", gap, times[i], least)
+					}
+				}
+				if n := len(times); n < 5 || test.pause > spacing && n < 200 {
+					t.Errorf("%d refreshes for 500 rings up to %v apart: some were not answered", n, test.pause)
+				} else if times[n-1] < last-test.pause {
+					t.Errorf("the last refresh began after %v, and the last ring came after %v: it is not answered", times[n-1], last)
+				}
+			})
+		})
+	}
 }
