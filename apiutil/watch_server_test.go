@@ -91,7 +91,7 @@ func (l *watchedList) happen(what string, args []string) {
 func (l *watchedList) tell(event, name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.events = append(l.events, eventLine(event, name, l.version()+1))
+	l.events = append(l.events, fmt.Sprintf(`{"type":%q,"object":{"metadata":{"name":%q,"resourceVersion":"%d"}}}`+"\n", event, name, l.version()+1))
 	l.wake()
 }
 
@@ -134,32 +134,26 @@ func (l *watchedList) watches() int {
 	return l.open
 }
 
-// verbOf returns "list" or "watch".
-func verbOf(req *http.Request) string {
-	if req.URL.Query().Get("watch") != "" {
-		return "watch"
-	}
-	return "list"
-}
-
 func (l *watchedList) answer(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	verb := verbOf(req)
+	verb := "list"
+	if req.URL.Query().Has("watch") {
+		verb = "watch"
+	}
 	l.requests[verb]++
 	if !strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata") {
 		return jsonAnswer(req, http.StatusNotAcceptable, nil), nil // this server has no more than metadata
 	}
-	if l.fail.ends && verb == "watch" {
+	switch {
+	case l.fail.ends && verb == "watch":
 		return jsonAnswer(req, http.StatusOK, []byte(`{"type":"ERROR","object":{"kind":"Status","code":500}}`)), nil
-	}
-	if l.fail != (listFailure{}) && !l.fail.ends && (l.fail.verb == "" || l.fail.verb == verb) {
+	case l.fail != (listFailure{}) && !l.fail.ends && (l.fail.verb == "" || l.fail.verb == verb):
 		return l.fail.answer(req, verb)
-	}
-	if verb == "list" { // the mapper reads no object
+	case verb == "list": // the mapper reads no object
 		return jsonAnswer(req, http.StatusOK, fmt.Appendf(nil, `{"kind":"PartialObjectMetadataList","metadata":{"resourceVersion":"%d"},"items":[]}`, l.version())), nil
 	}
 	return l.watch(req), nil
@@ -232,10 +226,6 @@ func (b *watchBody) Close() error {
 		b.list.open--
 	})
 	return b.PipeReader.Close()
-}
-
-func eventLine(event, name string, version int) string {
-	return fmt.Sprintf(`{"type":%q,"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":%q,"resourceVersion":"%d"}}}`+"\n", event, name, version)
 }
 
 func jsonAnswer(req *http.Request, code int, body []byte) *http.Response {
