@@ -63,7 +63,7 @@ func (s *storyStage) upset(name string, args []string) error {
 	case "speak":
 		forms := map[string]fakeapi.Forms{
 			"protobuf": fakeapi.Aggregated(), "JSON": {V2: true, ETag: true}, "protobuf-without-ETag": {V2: true, Protobuf: true},
-			"JSON-without-ETag": {V2: true}, "v2beta1": fakeapi.V2Beta1Only(),
+			"JSON-without-ETag": {V2: true}, "v2beta1": fakeapi.V2Beta1Only(), "legacy": fakeapi.Legacy(),
 		}[args[0]]
 		forms.StatusNotFound = s.forms.StatusNotFound
 		s.server.SetForms(forms)

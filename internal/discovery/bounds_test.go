@@ -117,23 +117,14 @@ func TestLargeServersAreRead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
-	_, server := newServer(fakeapi.Typical(1, 2, 30)[1:]...)
-	forms := strings.Split(acceptBulk, ",")
-	inJSON := body(t, server, "/apis", forms[1])
-	item := string(inJSON[bytes.Index(inJSON, []byte(`"items":[`))+len(`"items":[`) : bytes.LastIndexByte(inJSON, ']')])
-	list := new(wire).field(body(t, server, "/apis", forms[0])[len(protobufMagic):], unknownRaw)
-	name := func(i int) string { return fmt.Sprintf("g%04d", i) } // as long as the one group's name, so that the lengths are still right
-	var many message
-	for i := range 1000 {
-		many = append(many, bytes.ReplaceAll(list, []byte("g0001"), []byte(name(i)))...)
-	}
-	for form, data := range map[string][]byte{
-		"JSON":     aggregatedJSON(repeat(1000, func(i int) string { return strings.ReplaceAll(item, "g0001", name(i)) })),
-		"protobuf": aggregatedProtobuf(many),
-	} {
-		doc, err := decodeBulk(data, namedPath)
-		if err != nil || len(doc.groups) != 1000 || len(doc.groups[999].Versions()) != 2 {
-			t.Errorf("1,000 groups of two versions in %s, %d MiB: %v", form, len(data)>>20, err)
+	server, via := newServer(fakeapi.Typical(1000, 2, 30)...)
+	for _, forms := range []fakeapi.Forms{fakeapi.Aggregated(), {V2: true}} {
+		server.SetForms(forms)
+		c := newClient(t, via)
+		c.options.MaxResponseBytes = 64 << 20
+		doc, err := c.Document(context.Background())
+		if err != nil || len(doc.Groups()) != 1001 || len(doc.Groups()[1000].Versions()) != 2 {
+			t.Errorf("1,000 groups of two versions, %s: %v", server.Requests()[0], err)
 		}
 	}
 }
