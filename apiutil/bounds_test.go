@@ -212,31 +212,6 @@ func TestRetryAfterIsReportedAndNotAwaited(t *testing.T) {
 	}
 }
 
-// A request has RequestTimeout, and a lookup waits only mostPatient for the next one in a
-// group that has not answered. Versions that do not answer, here two in each of two groups,
-// keep no others from being read.
-func TestRequestsEndByTheirTimeout(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := fakeapi.New(fakeapi.Typical(50, 2, 1)...)
-		server.SetForms(fakeapi.Legacy())
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 7 * time.Second})
-		server.SetFault(fakeapi.Under("/apis/g0001.example.com"), fakeapi.Timeout())
-		server.SetFault(fakeapi.Under("/apis/g0002.example.com"), fakeapi.Timeout())
-		start := time.Now()
-		_, err := m.KindFor(schema.GroupVersionResource{Resource: "absents"})
-		if took := time.Since(start); took != 7*time.Second+mostPatient {
-			t.Errorf("a lookup took %v; want RequestTimeout for the first version of a group and %v for its second", took, mostPatient)
-		}
-		if !errors.Is(err, context.DeadlineExceeded) || meta.IsNoMatchError(err) {
-			t.Errorf("got %v; want DeadlineExceeded, and no NoMatch", err)
-		}
-		server.ClearFaults()
-		if _, err := m.KindFor(schema.GroupVersionResource{Resource: "kind0050as"}); err != nil {
-			t.Errorf("healed: %v", err)
-		}
-	})
-}
-
 // A rate limit of the rest.Config counts for discovery, too.
 func TestRateLimitOfTheConfigHolds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 
 	"github.com/freshmapper/freshmapper/apiutil"
 	"github.com/freshmapper/freshmapper/internal/fakeapi"
@@ -376,71 +374,4 @@ func TestLongMessageKeepsTheType(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The path says of which version a list is (R1). Extension servers answer at each version of their
-// group with a list that names one of them (kubevirt#10899).
-func TestListThatClaimsAnotherVersion(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-		claiming := func(version string) fakeapi.Version {
-			v := fakeVersion(version, "Thing")
-			v.Claims = "claims.example.com/v1alpha3"
-			return v
-		}
-		server.Put(fakeGroup("claims.example.com", claiming("v1"), claiming("v1alpha3")))
-		thing := schema.GroupVersionKind{Group: "claims.example.com", Version: "v1", Kind: "Thing"}
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-		for _, when := range []string{"at first", "after a reset", "after a reset of the group"} {
-			switch when {
-			case "after a reset":
-				m.Reset()
-			case "after a reset of the group":
-				m.ResetGroup(thing.Group)
-			}
-			for _, form := range lookupForms(thing) {
-				if form.version != "" || !slices.Contains([]string{"kinds", "kinds-of", "resources"}, form.what) { // both versions have it
-					form.wantAnswer(t, m, when)
-				}
-			}
-			wantServed(t, m, schema.GroupVersionKind{Group: "claims.example.com", Version: "v1alpha3", Kind: "Thing"})
-			if _, err := m.ResourceFor(schema.GroupVersionResource{Resource: "absents"}); !meta.IsNoMatchError(err) {
-				t.Errorf("%s, what no group serves: %v; want NoMatch", when, err)
-			}
-		}
-		if err, failed := m.Refresh(context.Background(), thing.Group), m.Status().FailedGroupVersions; err != nil || len(failed) > 0 {
-			t.Errorf("a refresh of the group: %v, failed %v; want no failure", err, failed)
-		}
-	})
-}
-
-// A server may have the core group alone, and an empty list of others is then no error. Nor is
-// an empty list of core versions, if there are others.
-func TestServerWithOneHalfOnly(t *testing.T) {
-	for _, half := range []struct{ empty, named string }{{"/apis", ""}, {"/api", "example.com"}} {
-		eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-			server.SetGroups(fakeGroup(half.named, fakeVersion("v1", "Foo")))
-			server.SetFault(fakeapi.At(half.empty), fakeapi.EmptyGroupList())
-			foo := schema.GroupVersionKind{Group: half.named, Version: "v1", Kind: "Foo"}
-			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
-			if err := m.Refresh(context.Background()); err != nil {
-				t.Errorf("Refresh: %v", err)
-			}
-			for _, form := range lookupForms(foo) {
-				form.wantAnswer(t, m, "an empty list at "+half.empty)
-			}
-			if _, err := m.ResourceFor(schema.GroupVersionResource{Resource: "absents"}); !meta.IsNoMatchError(err) {
-				t.Errorf("what no group serves: %v; want NoMatch", err)
-			}
-			wantAbsent(t, m, newKind, otherKind)
-			groups, _, err := apiutil.NewCachedDiscovery(m, discovery.NewDiscoveryClientForConfigOrDie(server.Config())).ServerGroupsAndResources()
-			if err != nil || len(groups) != 1 || groups[0].Name != half.named {
-				t.Errorf("the cached discovery has %v, %v; want the group %q", groups, err, half.named)
-			}
-			server.SetFault(fakeapi.All(), fakeapi.EmptyGroupList())
-			if err := m.Refresh(context.Background()); err == nil {
-				t.Error("both lists are empty, and that is no error")
-			}
-			wantServed(t, m, foo)
-		})
-	}
 }

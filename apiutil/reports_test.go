@@ -69,43 +69,6 @@ func TestHealthzSaysSinceWhenAndWhy(t *testing.T) {
 	}
 }
 
-// A failure after an idle time longer than UnhealthyAfter begins a new row: nobody knows what was in
-// between. An outage under use is one row, whatever the pauses of the mapper's own.
-func TestHealthzAfterIdleTime(t *testing.T) {
-	for idle, options := range map[time.Duration]apiutil.DynamicRESTMapperOptions{
-		3 * time.Minute:                {},
-		4 * time.Minute:                {MaxAge: -1, RequestTimeout: time.Second, UnhealthyAfter: 200 * time.Second},
-		400 * time.Second:              {MaxAge: time.Minute},
-		time.Minute:                    {MaxAge: -1, RequestTimeout: time.Second, UnhealthyAfter: 10 * time.Second},
-		10*time.Hour + 1:               {MaxAge: 4 * time.Hour},
-		2*time.Minute + 20*time.Second: {UnhealthyAfter: time.Second},
-	} {
-		eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-			m := newMapper(t, server, options)
-			wantServed(t, m, fooKind)
-			server.SetFault(fakeapi.All(), fakeapi.Refused())
-			for range 3 {
-				if m.Refresh(t.Context()) == nil {
-					t.Error("a refresh succeeded while no connection does")
-				}
-				synctest.Wait()
-				s := m.Status()
-				if err := m.Healthz(nil); err != nil || s.ConsecutiveFailures != 1 || time.Since(s.UnhealthySince) > time.Second {
-					t.Errorf("a failure %v after the last one: %v, failure %d since %v; want healthy, and a new row", idle, err, s.ConsecutiveFailures, time.Since(s.UnhealthySince))
-				}
-				time.Sleep(idle)
-			}
-			limit := max(options.UnhealthyAfter, 2*time.Minute) + 4*max(options.MaxAge, 30*time.Second) + time.Minute
-			for start := time.Now(); options.MaxAge >= 0 && m.Healthz(nil) == nil; time.Sleep(time.Second) {
-				wantServed(t, m, fooKind)
-				if time.Since(start) > limit {
-					t.Fatalf("an outage of %v under use is healthy: %+v", limit, m.Status())
-				}
-			}
-		})
-	}
-}
-
 // recordedMetrics keeps its calls, one line each.
 type recordedMetrics struct {
 	mu       sync.Mutex
