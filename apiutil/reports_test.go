@@ -38,30 +38,29 @@ func statusText(m *apiutil.DynamicRESTMapper, start time.Time) string {
 		s.Groups, s.Kinds, s.ConsecutiveFailures, s.LastError != nil, at(s.LastAttempt), at(s.LastSuccess), at(s.UnhealthySince), len(s.FailedGroupVersions), s.Watching)
 }
 
-// Healthz fails once reads of the document have failed for longer than UnhealthyAfter, and
-// says since when and why.
+// Healthz fails once another failure shows that reads of the document have failed for longer than
+// UnhealthyAfter, which is 2 minutes by default, and says since when and why.
 func TestHealthzSaysSinceWhenAndWhy(t *testing.T) {
 	for opt, after := range map[time.Duration]time.Duration{0: 2 * time.Minute, time.Second: time.Second, 10 * time.Minute: 10 * time.Minute} {
-		eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: opt, RefreshInterval: time.Minute})
-			defer startMapper(t, m)()
+		inBubble(t, func(t *testing.T) {
+			server := newServer(fakeapi.Aggregated())
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{UnhealthyAfter: opt, MaxAge: time.Hour})
 			server.SetFault(fakeapi.All(), fakeapi.Status(503, 0))
-			for m.Status().ConsecutiveFailures == 0 {
-				time.Sleep(time.Second)
+			time.Sleep(time.Hour)
+			since := time.Now()
+			for _, at := range []time.Duration{0, after, after + 1} {
+				time.Sleep(at - time.Since(since))
+				err, failed := m.Healthz(&http.Request{}), m.Refresh(t.Context())
+				if err != nil || failed == nil {
+					t.Errorf("failures for less than %v: %v; want none before another refresh than %v has failed", after, err, failed)
+				}
 			}
-			since := m.Status().UnhealthySince
-			time.Sleep(time.Until(since.Add(after)))
-			if err := m.Healthz(nil); err != nil {
-				t.Errorf("failures for %v: %v; want none before %v have passed", time.Since(since), err, after)
-			}
-			// Only another failure shows that the server still fails: after 2 minutes at most.
-			time.Sleep(133 * time.Second)
-			err := m.Healthz(&http.Request{})
+			err := m.Healthz(nil)
 			if err == nil || !errors.Is(err, m.Status().LastError) || strings.Contains(err.Error(), fakeapi.Token) {
-				t.Fatalf("failures for %v: %v; want the last error, and no token", time.Since(since), err)
+				t.Errorf("failures for more than %v: %v; want the last error, and no token", after, err)
 			}
-			for _, want := range []string{since.UTC().Format(time.RFC3339), "503", "/api", "in a row"} {
-				if !strings.Contains(err.Error(), want) {
+			for _, want := range []string{since.UTC().Format(time.RFC3339), "503", "/api", "3 times in a row"} {
+				if !strings.Contains(fmt.Sprint(err), want) {
 					t.Errorf("no %q in: %v", want, err)
 				}
 			}
