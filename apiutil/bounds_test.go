@@ -212,14 +212,20 @@ func TestRetryAfterIsReportedAndNotAwaited(t *testing.T) {
 	}
 }
 
-// A rate limit of the rest.Config counts for discovery, too.
+// A rate limit of the rest.Config counts for discovery, too. What it does not send is no failure of the server.
 func TestRateLimitOfTheConfigHolds(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
 		cfg := server.Config()
-		cfg.QPS, cfg.Burst = 0.5, 1
-		m, start := must(apiutil.NewDynamicRESTMapper(cfg, server.Client())), time.Now()
-		wantServed(t, m, fooKind)
+		cfg.QPS, cfg.Burst = 0.01, 1
+		m := must(apiutil.NewDynamicRESTMapperWithOptions(cfg, server.Client(), apiutil.DynamicRESTMapperOptions{RequestTimeout: time.Minute}))
+		err := m.Refresh(context.Background())
+		if n, s := len(server.TakeRequests()), m.Status(); err == nil || n != 1 || s.ConsecutiveFailures != 0 || s.LastError != nil {
+			t.Errorf("one request in 100 seconds is allowed, a minute is: %v, %d requests, %+v; want an error, one, and no failure", err, n, s)
+		}
+		cfg.QPS = 0.5
+		start := time.Now()
+		wantServed(t, must(apiutil.NewDynamicRESTMapper(cfg, server.Client())), fooKind)
 		if took := time.Since(start); took != 2*time.Second {
 			t.Errorf("two requests took %v; want 2s at 0.5 a second", took)
 		}

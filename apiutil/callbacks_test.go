@@ -112,10 +112,11 @@ func (noMiss) Miss(string) {}
 // do not pile up, and do not hold what was known at each of them.
 func TestReportThatHangs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		const reads, kinds = 64, 4000
+		const reads, kinds, most = 64, 4000, 1024 // most is how many calls wait
+		calls := 0
 		server := newServer(fakeapi.Aggregated())
 		hang := make(chan struct{})
-		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: noMiss{func() { <-hang }}, RefreshInterval: time.Hour})
+		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Metrics: noMiss{func() { calls++; <-hang }}, RefreshInterval: time.Hour})
 		stop := startMapper(t, m)
 		start := time.Now()
 		heap := func(first, n int) (bytes uint64) {
@@ -145,13 +146,41 @@ func TestReportThatHangs(t *testing.T) {
 		if now := goroutines(); now > before {
 			t.Errorf("%d goroutines after %d reads, %d after %d more", before, reads/4, now, reads)
 		}
+		for range most {
+			wantAbsent(t, m, lateKind)
+		}
 		stop()
 		if took := time.Since(start); took > 0 {
 			t.Errorf("the reads, lookups and the end of Start took %v; want none to wait for the report", took)
 		}
 		close(hang)
-		runtime.KeepAlive(m)
+		synctest.Wait()
+		if calls > 3*most || calls < most {
+			t.Errorf("%d calls were made; want the latest %d reports, of one or two calls each, and the one that hung", calls, most)
+		}
 	})
+}
+
+// A callback that panics, or ends its goroutine as t.FailNow does, ends none of those behind it. A panic is
+// reported.
+func TestCallbackThatPanics(t *testing.T) {
+	for name, fail := range map[string]func(){"panic": func() { panic("broken") }, "Goexit": runtime.Goexit} {
+		panics := countPanics(t)
+		inBubble(t, func(t *testing.T) {
+			calls := 0
+			m := newMapper(t, newServer(fakeapi.Aggregated()), apiutil.DynamicRESTMapperOptions{Metrics: noMiss{func() { calls++; fail() }}})
+			for i := range 3 {
+				readAll(t, m)
+				synctest.Wait()
+				if want := 3 * (i + 1); calls != want {
+					t.Errorf("%s: %d calls after %d reads of the document; want %d: each time two requests, and a report that ends in its first call", name, calls, i+1, want)
+				}
+			}
+		})
+		if reported, want := panics.Load(), map[string]int32{"panic": 9}[name]; reported != want {
+			t.Errorf("%s: %d panics were reported; want %d", name, reported, want)
+		}
+	}
 }
 
 // brokenBody panics when it is read.
