@@ -227,54 +227,41 @@ func TestNoDocumentCostsMinutes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")
 	}
+	each := func(format string) func(i int) string { // %[1]d is the number
+		return func(i int) string { return fmt.Sprintf(format, i) }
+	}
+	const group, groupEnd = `{"metadata":{"name":"g"},"versions":[`, `]}`
 	rows := func(resource func(i int) string) func(n int) string {
 		return func(n int) string {
-			return `{"metadata":{"name":"g"},"versions":[{"version":"v1","resources":[` + repeat(n, resource) + `]}]}`
+			return group + `{"version":"v1","resources":[` + repeat(n, resource) + `]}` + groupEnd
 		}
 	}
+	groups := func(g func(i int) string) func(n int) string { return func(n int) string { return repeat(n, g) } }
 	caseOf := func(i int) string { // one of many spellings of the same kind
 		kind := []byte("abcdefghijklmnopqrst")
 		for bit := range kind {
-			if i>>bit&1 == 1 {
-				kind[bit] -= 'a' - 'A'
-			}
+			kind[bit] -= byte(i>>bit&1) * ('a' - 'A')
 		}
-		return string(kind)
+		return fmt.Sprintf(`{"resource":"r%d","singularResource":"s%[1]d","responseKind":{"kind":"%s"}}`, i, kind)
 	}
 	for name, items := range map[string]func(n int) string{
-		"kinds that clash in lower case": rows(func(i int) string {
-			return fmt.Sprintf(`{"resource":"r%d","singularResource":"s%d","responseKind":{"kind":"%s"}}`, i, i, caseOf(i))
-		}),
-		"one singular name": rows(func(i int) string {
-			return fmt.Sprintf(`{"resource":"r%d","singularResource":"s","responseKind":{"kind":"K%d"}}`, i, i)
-		}),
+		"kinds that clash in lower case": rows(caseOf),
+		"one singular name":              rows(each(`{"resource":"r%d","singularResource":"s","responseKind":{"kind":"K%[1]d"}}`)),
 		"names of lists": rows(func(i int) string {
-			return fmt.Sprintf(`{"resource":"k%dlists","singularResource":"k%dlist","responseKind":{"kind":"K%d"}}`, i, i+1, i)
+			return fmt.Sprintf(`{"resource":"k%dlists","singularResource":"k%dlist","responseKind":{"kind":"K%[1]d"}}`, i, i+1)
 		}),
 		"lists of lists": rows(func(i int) string {
 			return fmt.Sprintf(`{"resource":"r%d","responseKind":{"kind":"K%s"}}`, i, strings.Repeat("List", i%60))
 		}),
-		"versions": func(n int) string {
-			return `{"metadata":{"name":"g"},"versions":[` + repeat(n, func(i int) string { return fmt.Sprintf(`{"version":"v%d","freshness":"Stale"}`, i) }) + `]}`
-		},
-		"one group": func(n int) string {
-			return repeat(n, func(i int) string {
-				return fmt.Sprintf(`{"metadata":{"name":"g"},"versions":[{"version":"v%d"},{"version":"w%d"}]}`, i, i)
-			})
-		},
-		"names in names": func(n int) string {
-			return repeat(n, func(i int) string {
-				return fmt.Sprintf(`{"metadata":{"name":"%s%d"}}`, strings.Repeat("x", i%200), i/200)
-			})
-		},
+		"versions":  func(n int) string { return group + repeat(n, each(`{"version":"v%d","freshness":"Stale"}`)) + groupEnd },
+		"one group": groups(each(group + `{"version":"v%d"},{"version":"w%[1]d"}` + groupEnd)),
+		"names in names": groups(func(i int) string {
+			return fmt.Sprintf(`{"metadata":{"name":"%s%d"}}`, strings.Repeat("x", i%200), i/200)
+		}),
 		"long names": func(n int) string {
-			return fmt.Sprintf(`{"metadata":{"name":"%s"}},`, strings.Repeat("x", 1<<20)) + repeat(n, func(i int) string { return fmt.Sprintf(`{"metadata":{"name":"g%d"}}`, i) })
+			return `{"metadata":{"name":"` + strings.Repeat("x", 1<<20) + `"}},` + repeat(n, each(`{"metadata":{"name":"g%d"}}`))
 		},
-		"groups of one table": func(n int) string {
-			return repeat(n, func(i int) string {
-				return fmt.Sprintf(`{"metadata":{"name":"g%d"},"versions":[{"version":"v1","resources":[{"resource":"rs","responseKind":{"kind":"R"}}]}]}`, i)
-			})
-		},
+		"groups of one table": groups(each(`{"metadata":{"name":"g%d"},"versions":[{"version":"v1","resources":[{"resource":"rs","responseKind":{"kind":"R"}}]}]}`)),
 	} {
 		began := time.Now()
 		doc, err := decodeBulk(aggregatedJSON(items(30_000)), namedPath)

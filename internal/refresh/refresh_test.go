@@ -9,7 +9,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,52 +20,37 @@ import (
 // A recorder is a refresh that notes when it was called. A call lasts for takes, and
 // fails while fails is set.
 type recorder struct {
-	takes time.Duration
-
-	mu     sync.Mutex
-	fails  bool
-	starts []time.Time
-	now    int // calls under way
-	twice  bool
+	takes  time.Duration
+	fails  atomic.Bool
+	starts []time.Time // read it after synctest.Wait
+	now    atomic.Int32
+	twice  atomic.Bool // two calls were under way at once
 }
 
 func (r *recorder) refresh(ctx context.Context) error {
-	r.mu.Lock()
+	r.twice.Store(r.now.Add(1) > 1 || r.twice.Load())
+	defer r.now.Add(-1)
 	r.starts = append(r.starts, time.Now())
-	r.now++
-	r.twice = r.twice || r.now > 1
-	fails := r.fails
-	r.mu.Unlock()
 	select {
 	case <-time.After(r.takes):
 	case <-ctx.Done():
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.now--
-	if fails {
+	if r.fails.Load() {
 		return errors.New("failing")
 	}
 	return nil
 }
 
-func (r *recorder) heal() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.fails = false
-}
-
 // since returns how long after start each refresh after the first one began.
 func (r *recorder) since(start time.Time) (all []time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	synctest.Wait()
 	for _, s := range r.starts[1:] {
 		all = append(all, s.Sub(start))
 	}
 	return all
 }
 
-// inLoop runs the loop in a bubble while test rings. test begins an hour after the first refresh.
+// inLoop runs the loop in a bubble while test rings, after the first refresh.
 func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *testing.T, bell *Doorbell, start time.Time)) {
 	t.Helper()
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
@@ -76,18 +61,17 @@ func inLoop(t *testing.T, interval time.Duration, r *recorder, test func(t *test
 			defer close(ended)
 			loop(ctx, interval, bell, r.refresh)
 		}()
-		time.Sleep(r.takes)
-		synctest.Wait()
-		if more := r.since(time.Now()); len(more) > 0 {
-			t.Errorf("nobody has rung, and there were %d refreshes beside the first", len(more))
-		}
-		if interval == forever && !r.fails {
+		time.Sleep(r.takes + time.Nanosecond)
+		if interval == forever && !r.fails.Load() {
 			time.Sleep(time.Hour)
+		}
+		if early := r.since(time.Now()); len(early) > 0 {
+			t.Errorf("nobody has rung, and there were %d refreshes beside the first", len(early))
 		}
 		test(t, bell, time.Now())
 		cancel()
 		<-ended
-		if r.twice {
+		if r.twice.Load() {
 			t.Error("two refreshes ran at once")
 		}
 	})
@@ -131,54 +115,27 @@ func TestRingIsAnsweredOnceAndSoon(t *testing.T) {
 	}
 }
 
-// The document may show the change of an event late: each event is answered again for
-// more than a minute. A ring of no event has no echoes, and takes none from an event.
-func TestEventIsAnsweredAgainForAMinute(t *testing.T) {
-	r := &recorder{}
-	inLoop(t, forever, r, func(t *testing.T, bell *Doorbell, start time.Time) {
-		var want []time.Duration
-		for _, ring := range []struct {
-			at   time.Duration
-			ring func()
-			want []time.Duration
-		}{
-			{0, bell.RingEvent, []time.Duration{0, 2, 8, 20, 70}},
-			{5 * time.Second, bell.Ring, []time.Duration{0}},
-			{15 * time.Second, bell.RingEvent, []time.Duration{0, 2, 8, 20, 70}},
-			{50 * time.Second, bell.Ring, []time.Duration{0}},
-		} {
-			time.Sleep(ring.at - time.Since(start))
-			ring.ring()
-			for _, seconds := range ring.want {
-				want = append(want, ring.at+settle+seconds*time.Second)
-			}
-		}
-		time.Sleep(time.Hour)
-		slices.Sort(want)
-		wantTimes(t, r.since(start), want...)
-	})
-}
-
 // Whatever rings, and whenever: events, their echoes, the interval and watches that open again
 // do not make two refreshes within a second, and the last ring is answered. A failure is tried
 // again a tenth sooner at most.
 func TestRefreshesKeepTheirDistance(t *testing.T) {
 	for name, test := range map[string]struct {
-		recorder        *recorder
-		interval, pause time.Duration // pause is the longest between two rings
+		takes, interval, pause time.Duration // pause is the longest between two rings
+		fails                  bool
 	}{
-		"now and then":     {&recorder{}, forever, 3 * time.Second},
-		"with an interval": {&recorder{}, time.Minute, 3 * time.Second},
-		"a burst":          {&recorder{}, forever, 240 * time.Millisecond},
-		"slow":             {&recorder{takes: 400 * time.Millisecond}, forever, 240 * time.Millisecond},
-		"slower":           {&recorder{takes: 5 * time.Second}, forever, 240 * time.Millisecond},
-		"failing":          {&recorder{fails: true}, forever, 240 * time.Millisecond},
+		"now and then":     {0, forever, 3 * time.Second, false},
+		"with an interval": {0, time.Minute, 3 * time.Second, false},
+		"a burst":          {0, forever, 240 * time.Millisecond, false},
+		"slow":             {400 * time.Millisecond, forever, 240 * time.Millisecond, false},
+		"slower":           {5 * time.Second, forever, 240 * time.Millisecond, false},
+		"failing":          {0, forever, 240 * time.Millisecond, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, least := test.recorder, spacing
-			if r.fails {
+			r, least := &recorder{takes: test.takes}, spacing
+			if test.fails {
 				least = firstBackoff * 9 / 10
 			}
+			r.fails.Store(test.fails)
 			inLoop(t, test.interval, r, func(t *testing.T, bell *Doorbell, start time.Time) {
 				for range 500 {
 					if test.pause > spacing && rand.IntN(2) == 0 {
@@ -189,7 +146,7 @@ func TestRefreshesKeepTheirDistance(t *testing.T) {
 					time.Sleep(rand.N(test.pause))
 				}
 				last := time.Since(start)
-				r.heal()
+				r.fails.Store(false)
 				time.Sleep(15 * time.Second)
 				times := r.since(start)
 				for i := 1; i < len(times); i++ {

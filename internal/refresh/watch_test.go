@@ -219,22 +219,17 @@ func TestWatchesTakeLittleMemory(t *testing.T) {
 		"a list beyond it":        {lists: items(8 << 20), watches: []answer{{}}},
 		"events":                  {watches: []answer{{body: strings.Repeat(added, 64<<20/len(added)), end: io.EOF}}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			live, all := heap()
-			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
-				time.Sleep(10 * time.Second)
-				liveNow, allNow := heap()
-				lists, watches := api.count()
-				if liveNow-live > 1<<20 {
-					t.Errorf("%d bytes are kept; want less than 1 MiB: no part of an object is", liveNow-live)
-				}
-				if name != "events" && allNow-all > int64(12*lists*(2<<20)) {
-					t.Errorf("%d bytes were allocated for %d lists; want 12 times the bound of 2 MiB for each at most", allNow-all, lists)
-				}
-				if w.Watching() == (name == "a list beyond it") || watches > 1 {
-					t.Errorf("watching: %v, after %d watches; a list beyond the bound is refused, the others are followed by one watch", w.Watching(), watches)
-				}
-			})
+		live, all := heap()
+		whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+			time.Sleep(10 * time.Second)
+			liveNow, allNow := heap()
+			lists, watches := api.count()
+			if most := int64(12 * lists * (2 << 20)); liveNow-live > 1<<20 || name != "events" && allNow-all > most {
+				t.Errorf("%s: %d bytes are kept, %d were allocated; want less than 1 MiB, and %d (12 times the bound of 2 MiB for each list)", name, liveNow-live, allNow-all, most)
+			}
+			if w.Watching() == (name == "a list beyond it") || watches > 1 {
+				t.Errorf("%s: watching: %v, after %d watches; a list beyond the bound is refused, the others are followed by one watch", name, w.Watching(), watches)
+			}
 		})
 	}
 }
