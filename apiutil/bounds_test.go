@@ -13,6 +13,7 @@ import (
 	"math"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -144,7 +145,7 @@ func TestRetryAfterIsObeyedAtFirst(t *testing.T) {
 		at       string        // the path that is busy, with all below it
 		deadline time.Duration // of the caller; 0: none
 		took     time.Duration
-		requests int
+		requests int    // at least; of a failure, exactly
 		fails    string // text of the error; empty: the kind is found
 	}{
 		{name: "busy once", fault: fakeapi.Times(1, fakeapi.Status(503, 1)), took: time.Second, requests: 3},
@@ -157,24 +158,22 @@ func TestRetryAfterIsObeyedAtFirst(t *testing.T) {
 		{name: "not allowed", fault: fakeapi.Status(403, 1), requests: 1, fails: "403"},
 		{name: "the caller has no time", fault: fakeapi.Status(503, 1), deadline: time.Second / 2, took: time.Second / 2, requests: 1, fails: "deadline"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			eachServer(t, func(t *testing.T, server *fakeapi.Server) {
-				m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Second})
-				server.SetFault(fakeapi.Under(test.at), test.fault)
-				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(test.deadline, time.Hour))
-				defer cancel()
-				start := time.Now()
-				_, err := m.KindForWithContext(ctx, schema.GroupVersionResource{Resource: "pods"})
-				if took := time.Since(start); took != test.took {
-					t.Errorf("took %v, want %v", took, test.took)
-				}
-				if n := len(server.TakeRequests()); n < test.requests || n > test.requests && test.fails != "" { // a legacy server gets more
-					t.Errorf("%d requests, want %d: one for each answer, and the document at /api and /apis", n, test.requests)
-				}
-				if (err != nil) != (test.fails != "") || meta.IsNoMatchError(err) || err != nil && !strings.Contains(err.Error(), test.fails) {
-					t.Errorf("got %v, want %q", err, test.fails)
-				}
-			})
+		eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{RequestTimeout: 10 * time.Second})
+			server.SetFault(fakeapi.Under(test.at), test.fault)
+			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(test.deadline, time.Hour))
+			defer cancel()
+			start := time.Now()
+			_, err := m.KindForWithContext(ctx, schema.GroupVersionResource{Resource: "pods"})
+			if took := time.Since(start); took != test.took {
+				t.Errorf("%s: took %v, want %v", test.name, took, test.took)
+			}
+			if requests := server.TakeRequests(); len(requests) < test.requests || len(requests) > test.requests && test.fails != "" {
+				t.Errorf("%s: %d requests, want %d, one for each answer that says to come back, then the document: %v", test.name, len(requests), test.requests, requests)
+			}
+			if (err != nil) != (test.fails != "") || meta.IsNoMatchError(err) || err != nil && !strings.Contains(err.Error(), test.fails) {
+				t.Errorf("%s: got %v; want an error with %q that is no NoMatch, or none if that is empty", test.name, err, test.fails)
+			}
 		})
 	}
 }
@@ -182,32 +181,27 @@ func TestRetryAfterIsObeyedAtFirst(t *testing.T) {
 // Later the mapper reports a Retry-After and does not wait: client-go would sleep inside the
 // request, while others wait for it. The next lookup asks at once.
 func TestRetryAfterIsReportedAndNotAwaited(t *testing.T) {
-	for _, test := range []struct {
-		code, after int // after is in seconds; 0: the server does not say when
-		text        string
-	}{
-		{429, 3, "429 Too Many Requests"}, {503, 5, "503 Service Unavailable"}, {429, 0, "429 Too Many Requests"},
-	} {
+	for text, after := range map[string]int{"429 Too Many Requests": 3, "503 Service Unavailable": 5, "500 Internal Server Error": 0} { // seconds; 0: it does not say when
 		inBubble(t, func(t *testing.T) {
 			server := newServer(fakeapi.Aggregated())
 			m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{})
 			readAll(t, m)
 			serve(server, newKind)
-			server.SetFault(fakeapi.All(), fakeapi.Times(1, fakeapi.Status(test.code, test.after)))
-			server.TakeRequests()
+			code, _ := strconv.Atoi(text[:3])
+			server.SetFault(fakeapi.All(), fakeapi.Times(1, fakeapi.Status(code, after)))
 			start := time.Now()
 			err := lookUp(m, newKind)
-			if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), test.text) ||
-				test.after > 0 && !strings.Contains(err.Error(), fmt.Sprintf("%d seconds", test.after)) {
-				t.Errorf("got %v; want an error with %q and %d seconds", err, test.text, test.after)
+			if err == nil || meta.IsNoMatchError(err) || !strings.Contains(err.Error(), text) || after > 0 && !strings.Contains(err.Error(), fmt.Sprintf("%d seconds", after)) {
+				t.Errorf("got %v; want an error with %q and %d seconds", err, text, after)
 			}
-			if after, said := apierrors.SuggestsClientDelay(err); after != test.after || said != (test.after > 0) {
-				t.Errorf("the error says to come back after %d seconds (%t), the server said %d", after, said, test.after)
+			if seconds, said := apierrors.SuggestsClientDelay(err); seconds != after || said != (after > 0) {
+				t.Errorf("the error says to come back after %d seconds (%t), the server said %d", seconds, said, after)
 			}
 			wantServed(t, m, newKind)
-			if requests, took := server.TakeRequests(), time.Since(start); len(requests) != 2 || took != 0 {
-				t.Errorf("two lookups took %v and these requests: %v; want one for each, and no wait", took, requests)
+			if took := time.Since(start); took != 0 {
+				t.Errorf("two lookups took %v; want none to wait", took)
 			}
+			wantRequests(t, server, "two lookups, after the document", "/api 200", "/apis 200", fmt.Sprint("/apis/new.example.com/v1 ", code), "/apis/new.example.com/v1 200")
 		})
 	}
 }
@@ -323,7 +317,7 @@ func TestLongNamesAreNotKept(t *testing.T) {
 	})
 }
 
-// The memory of absences is bounded.
+// The memory of absences is bounded, and keeps the latest.
 func TestNegativeTTLOfManyNames(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newServer(fakeapi.Aggregated())
@@ -332,8 +326,7 @@ func TestNegativeTTLOfManyNames(t *testing.T) {
 			wantAbsent(t, m, fooKind.GroupVersion().WithKind(fmt.Sprint("Absent", n)))
 		}
 		server.TakeRequests()
-		wantAbsent(t, m, newKind)
-		wantAbsent(t, m, newKind)
-		wantRequests(t, server, "after ten thousand", "/apis/new.example.com/v1 404")
+		wantAbsent(t, m, newKind, newKind)
+		wantRequests(t, server, "the same twice, after ten thousand", "/apis/new.example.com/v1 404")
 	})
 }

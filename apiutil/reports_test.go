@@ -143,8 +143,9 @@ func TestMetricsBehindPrefix(t *testing.T) {
 
 // If very much has changed, the line names a part of it.
 func TestLogOfManyChanges(t *testing.T) {
-	eachServer(t, func(t *testing.T, server *fakeapi.Server) {
+	inBubble(t, func(t *testing.T) {
 		log, logger := newTestLog()
+		server := newServer(fakeapi.Aggregated())
 		m := newMapper(t, server, apiutil.DynamicRESTMapperOptions{Logger: logger})
 		readAll(t, m)
 		server.SetGroups(fakeapi.Typical(500, 1, 5)...)
@@ -152,22 +153,14 @@ func TestLogOfManyChanges(t *testing.T) {
 		synctest.Wait()
 		lines := log.take("INFO")
 		wantLine(t, []string{strings.Join(lines, "\n")}, "g0001.example.com/v1", "and more", `"other.example.com/v1.Other"`)
-		for _, line := range lines {
-			if len(line) > 2000 {
-				t.Errorf("a line of %d bytes; want 2000 at most: %s", len(line), line)
-			}
+		if n := slices.IndexFunc(lines, func(line string) bool { return len(line) > 2000 }); n >= 0 {
+			t.Errorf("a line of %d bytes; want 2000 at most: %s", len(lines[n]), lines[n])
 		}
 	})
 }
 
 func withoutVerbose(lines []string) []string {
-	var rest []string
-	for _, line := range lines {
-		if !strings.HasPrefix(line, "V") {
-			rest = append(rest, line)
-		}
-	}
-	return rest
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return strings.HasPrefix(line, "V") })
 }
 
 func TestStatusAsJSON(t *testing.T) {
@@ -182,12 +175,10 @@ func TestStatusAsJSON(t *testing.T) {
 			FailedGroupVersions: map[schema.GroupVersion]error{{Group: "apps", Version: "v1"}: errors.New("down"), {Version: "v1"}: errors.New("gone")},
 		},
 	} {
-		got, err := json.Marshal(status)
-		if err != nil || string(got) != want {
-			t.Errorf("error %v\ngot  %s\nwant %s", err, got, want)
-		}
-		if pointed, err := json.Marshal(&status); err != nil || string(pointed) != want {
-			t.Errorf("of a pointer: %v, %s", err, pointed)
+		for _, status := range []any{status, &status} {
+			if got, err := json.Marshal(status); err != nil || string(got) != want {
+				t.Errorf("error %v\ngot  %s\nwant %s", err, got, want)
+			}
 		}
 	}
 }
@@ -224,11 +215,10 @@ type debugJSON struct {
 
 // debugLine is a line of any message.
 type debugLine struct {
-	Time, Reason, Group, Version, Duration, Error string
-	Versions                                      []string
-	Kind, Resource                                string
-	Generation                                    uint64
-	Added, Removed, Changed                       []string
+	Time, Reason, Group, Version, Error string
+	Versions, Changed                   []string
+	Kind, Resource                      string
+	Generation                          uint64
 }
 
 // The messages of its log.
@@ -243,7 +233,7 @@ func debugData(t *testing.T, h http.Handler) debugJSON {
 	synctest.Wait()
 	w := debugGet(t, h, "/debug/restmapper?format=json", "text/html")
 	if got := w.Header().Get("Content-Type"); got != "application/json" {
-		t.Errorf("Content-Type %q", got)
+		t.Errorf("Content-Type %q; want JSON", got)
 	}
 	var data debugJSON
 	if err := json.Unmarshal(w.Body.Bytes(), &data); err != nil {
