@@ -109,14 +109,8 @@ func TestWatcherTriesAgain(t *testing.T) {
 			}
 			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
 				time.Sleep(40 * time.Second)
-				if asked := api.asked(); asked != asks {
-					t.Errorf("the watcher asked for %s; want %s", asked, asks)
-				}
-				if !w.Watching() {
-					t.Error("40 seconds after that answer no watch is open")
-				}
-				if rung := w.rings(); rung != rings {
-					t.Errorf("the bell was rung %s; want %s", rung, rings)
+				if asked, rung := api.asked(), w.rings(); asked != asks || rung != rings || !w.Watching() {
+					t.Errorf("after 40 seconds it has asked for %s, and rung %s, watching %v; want %s, %s, true", asked, rung, w.Watching(), asks, rings)
 				}
 				lines := w.logged()
 				if len(lines) > 1 || (len(lines) > 0) != (tt.logs != "") || !strings.Contains(strings.Join(lines, ""), tt.logs) {
@@ -141,30 +135,24 @@ func TestWatcherIsNoStorm(t *testing.T) {
 		"refused":               {err: syscall.ECONNREFUSED},
 		"refused, with a wish":  {code: 429, end: io.EOF},
 	} {
-		t.Run(name, func(t *testing.T) {
-			api := &watchAPI{watches: []answer{watch}}
-			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
-				time.Sleep(10 * time.Second)
-				if _, n := api.count(); n < 3 || n > 6 {
-					t.Errorf("%d watches in the first 10 seconds; want 3 to 6: the pauses grow from half a second", n)
-				}
-				time.Sleep(10 * time.Minute)
-				lists, watches := api.count()
-				w.rings()
-				time.Sleep(time.Minute)
-				if rings := w.rings(); rings == "an event" && watch.body != added {
-					t.Error("rung as for an event: its echoes cost more requests than it")
-				}
-				if watches < 20 || watches > 50 || lists > watches+1 {
-					t.Errorf("%d watches and %d lists in 10 minutes; want 20 to 50 watches, as pauses grow to 8 to 32 seconds, and a list for each at most", watches, lists)
-				}
-				if w.Watching() {
-					t.Error("watching between two watches")
-				}
-				if lines := w.logged(); len(lines) != 1 {
-					t.Errorf("logged %q; want one line", lines)
-				}
-			})
+		api := &watchAPI{watches: []answer{watch}}
+		whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+			time.Sleep(10 * time.Second)
+			if _, n := api.count(); n < 3 || n > 6 {
+				t.Errorf("%s: %d watches in the first 10 seconds; want 3 to 6: the pauses grow from half a second", name, n)
+			}
+			time.Sleep(10 * time.Minute)
+			if lists, watches := api.count(); watches < 20 || watches > 50 || lists > watches+1 {
+				t.Errorf("%s: %d watches and %d lists in 10 minutes; want 20 to 50 watches, as pauses grow to 8 to 32 seconds, and a list for each at most", name, watches, lists)
+			}
+			w.rings()
+			time.Sleep(time.Minute)
+			if rings := w.rings(); rings == "an event" && watch.body != added {
+				t.Errorf("%s: rung as for an event: its echoes cost more requests than it", name)
+			}
+			if lines := w.logged(); len(lines) != 1 || w.Watching() {
+				t.Errorf("%s: logged %q, watching between two watches %v; want one line, and not", name, lines, w.Watching())
+			}
 		})
 	}
 }
@@ -174,28 +162,21 @@ func TestWatcherIsNoStorm(t *testing.T) {
 // server ended it, and rings nobody.
 func TestWatchesLastForMinutes(t *testing.T) {
 	for name, watch := range map[string]answer{"ended": {body: bookmark, end: io.EOF, lasts: true}, "silent": {body: bookmark}} {
-		t.Run(name, func(t *testing.T) {
-			api := &watchAPI{watches: []answer{watch}}
-			whileWatching(t, api, func(t *testing.T, w *watcherTest) {
-				w.rings()
-				time.Sleep(10*time.Minute + 31*time.Second)
-				seen := api.seen()
-				asked, _ := strconv.Atoi(seen[1].query.Get("timeoutSeconds"))
-				late := seen[2].at.Sub(seen[1].at).Round(time.Second) - time.Duration(asked)*time.Second
-				if asked < 300 || asked > 600 || seen[2].what != "watch from 9" {
-					t.Errorf("a watch of %d seconds, then a %s; want one of 300 to 600, then a watch from 9", asked, seen[2].what)
-				}
-				if late < 0 || late > 31*time.Second || late > 0 && name == "ended" {
-					t.Errorf("the next watch began %v after the time of the last one; want at once if the server has ended it, else within 31s", late)
-				}
-				time.Sleep(24 * time.Hour)
-				if lists, watches := api.count(); watches < 130 || watches > 290 || lists != 1 || w.rings() != "not" {
-					t.Errorf("%d watches and %d lists in a day; want 130 to 290 of 5 to 10 minutes, one list, and no ring", watches, lists)
-				}
-				if lines := w.logged(); len(lines) != 0 {
-					t.Errorf("logged %q", lines)
-				}
-			})
+		api := &watchAPI{watches: []answer{watch}}
+		whileWatching(t, api, func(t *testing.T, w *watcherTest) {
+			w.rings()
+			time.Sleep(10*time.Minute + 31*time.Second)
+			seen := api.seen()
+			asked, _ := strconv.Atoi(seen[1].query.Get("timeoutSeconds"))
+			late := seen[2].at.Sub(seen[1].at).Round(time.Second) - time.Duration(asked)*time.Second
+			if asked < 300 || asked > 600 || seen[2].what != "watch from 9" || late < 0 || late > 31*time.Second || late > 0 && name == "ended" {
+				t.Errorf("%s: a watch of %d seconds, then %v later a %s; want 300 to 600, and a watch from 9 at once if the server has ended it, else within 31s", name, asked, late, seen[2].what)
+			}
+			time.Sleep(24 * time.Hour)
+			lists, watches := api.count()
+			if lines, rings := w.logged(), w.rings(); watches < 130 || watches > 290 || lists != 1 || rings != "not" || len(lines) > 0 {
+				t.Errorf("%s: %d watches and %d lists in a day, rung %s, logged %q; want 130 to 290 of 5 to 10 minutes, one list, no ring and no line", name, watches, lists, rings, lines)
+			}
 		})
 	}
 }
