@@ -101,8 +101,9 @@ func TestArgumentsAndAnswersBelongToTheCaller(t *testing.T) {
 		mappings, _ := m.RESTMappings(schema.GroupKind{Group: "example.com", Kind: "Foo"}, versions...)
 		kinds, _ := m.KindsFor(all)
 		resources, _ := m.ResourcesFor(all)
+		best, _ := m.ResourceFor(all)
 		if len(mappings) != 2 || len(kinds) != 2 || len(resources) != 2 ||
-			mappings[0].Resource.Resource != "foos" || kinds[0].Kind != "Foo" || resources[0].Resource != "foos" {
+			mappings[0].Resource.Resource != "foos" || kinds[0].Kind != "Foo" || resources[0].Resource != "foos" || best != resources[0] {
 			t.Fatalf("%v, %v, %v; want Foo and foos in two versions", mappings, kinds, resources)
 		}
 		versions[0], *mappings[0], mappings[1] = "v9", meta.RESTMapping{}, nil
