@@ -9,6 +9,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -20,17 +21,21 @@ import (
 // A recorder is a refresh that notes when it was called. A call lasts for takes, and
 // fails while fails is set.
 type recorder struct {
-	takes  time.Duration
-	fails  atomic.Bool
-	starts []time.Time // read it after synctest.Wait
-	now    atomic.Int32
-	twice  atomic.Bool // two calls were under way at once
+	takes time.Duration
+	fails atomic.Bool
+	now   atomic.Int32
+	twice atomic.Bool // two calls were under way at once
+
+	mu     sync.Mutex
+	starts []time.Time
 }
 
 func (r *recorder) refresh(ctx context.Context) error {
 	r.twice.Store(r.now.Add(1) > 1 || r.twice.Load())
 	defer r.now.Add(-1)
+	r.mu.Lock()
 	r.starts = append(r.starts, time.Now())
+	r.mu.Unlock()
 	select {
 	case <-time.After(r.takes):
 	case <-ctx.Done():
@@ -44,6 +49,8 @@ func (r *recorder) refresh(ctx context.Context) error {
 // since returns how long after start each refresh after the first one began.
 func (r *recorder) since(start time.Time) (all []time.Duration) {
 	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, s := range r.starts[1:] {
 		all = append(all, s.Sub(start))
 	}
