@@ -147,6 +147,17 @@ func TestLongTextsCostLittle(t *testing.T) {
 	}
 }
 
+// A group has at most as many versions as the bound, and one that stands for the others.
+func TestVersionsOfAGroupAreBounded(t *testing.T) {
+	group := `{"metadata":{"name":"g"},"name":"g","versions":[` + repeat(100, func(i int) string { return fmt.Sprintf(`{"version":"v%d"}`, i) }) + `]}`
+	for form, body := range map[string][]byte{"aggregated": aggregatedJSON(group), "listed": []byte(`{"kind":"APIGroupList","groups":[` + group + `]}`)} {
+		doc, err := decodeBulk(body, namedPath)
+		if err != nil || len(doc.groups[0].Versions()) != maxVersions+1 {
+			t.Errorf("%s: 100 versions, %v; want that %d are read, and one for the others", form, err, maxVersions)
+		}
+	}
+}
+
 // Verbs that are none cost no kind and little memory, wherever they stand.
 func TestMalformedVerbsCostNothing(t *testing.T) {
 	const most = maxElements - 1
