@@ -56,32 +56,32 @@ not_run() {
 	END
 }
 
-# untimed are the parts without a limit for their time. Each row has a name, and then a folder
+# without_servers are the parts that need none. Each row has a name, and then a folder
 # and arguments for go test, or another command.
-untimed() {
+without_servers() {
 	lane=b
 	if $nightly; then
-		part 'library, -race' gotest . -timeout 60m -race "${library[@]}"
+		part 'library, -race' gotest . -race "${library[@]}"
 	else
-		part 'library, -race' gotest . -timeout 60m -race -skip "^($longest)$" "${library[@]}"
-		part 'library, its longest tests' gotest . -timeout 60m -run "^($longest)$" "${library[@]}"
+		part 'library, -race' gotest . -race -skip "^($longest)$" "${library[@]}"
+		part 'library, its longest tests' gotest . -run "^($longest)$" "${library[@]}"
 	fi
 	part 'random histories' gotest hack/lincheck -count=1 . -seed 1
-	part 'tools in hack' gotest . $race -timeout 60m -skip "$skipped" ./hack/ways ./hack/... # the longest first
+	part 'tools in hack' gotest . $race -skip "$skipped" ./hack/ways ./hack/... # the longest first
 	part 'proofs' gotest hack/proof -count=1 -skip "$unproven" ./...
 	part "the benchmarks' own tests" gotest hack/bench -run '^TestSameAnswers$' .
 	part "the examples' own tests" gotest testdata/consumers -tags stock ./... # unforked, they take the way for stock
 	part 'late kinds and metrics' gotest hack/e2e $race github.com/freshmapper/freshmapper/manager/...
-	part 'clients and caches that follow, -race' gotest hack/e2e -race -timeout 20m github.com/freshmapper/freshmapper/fresh/...
-	part 'the same with the oldest controller-runtime' gotest fresh -timeout 20m -run "$followed" ./...
-	part 'verify' $nice "$root/hack/verify.sh" $lint
+	part 'clients and caches that follow, -race' gotest hack/e2e -race github.com/freshmapper/freshmapper/fresh/...
+	part 'the same with the oldest controller-runtime' gotest fresh -run "$followed" ./...
+	part 'verify' "$root/hack/verify.sh" $lint
 }
 
-# timed are the parts that measure how long something takes, or whose tests expect answers in time.
-timed() {
+# with_servers are the parts that need an API server.
+with_servers() {
 	local version
 	lane=c
-	FRESHMAPPER_E2E_RESULTS=$work/results part 'replays on an API server' gotest hack/e2e $race -count=1 -timeout 30m -parallel 4 -skip "$replays" ./...
+	FRESHMAPPER_E2E_RESULTS=$work/results part 'replays on an API server' gotest hack/e2e $race -count=1 -parallel 4 -skip "$replays" ./...
 	for version in $forked; do
 		part "the forked $version, built" build "$version" "$work/$version"
 		part "upstream's tests in the forked $version" upstream "$work/$version"
@@ -137,7 +137,7 @@ upstream() { # FOLDER
 	local status=0 name
 	grep -q DownloadBinaryAssets "$1/pkg/client/apiutil/restmapper_test.go" || local -x KUBEBUILDER_ASSETS=$legacy
 	followed "$1" || return
-	set -- "$1" $race -count=1 -timeout 15m
+	set -- "$1" $race -count=1
 	if $nightly; then
 		gotest "$@" ./pkg/client ./pkg/client/apiutil/... ./pkg/cache/... ./pkg/handler || status=1
 	else
@@ -174,8 +174,8 @@ gotest() {
 	[[ $dir == /* ]] || dir=$root/$dir
 	runs=$((runs + 1))
 	shift
-	(cd "$dir" && $nice "$root/.cache/gotestsum" --format standard-quiet --hide-summary skipped \
-		--ignore-non-json-output-lines --jsonfile "$row.$runs.json" -- "$@")
+	(cd "$dir" && "$root/.cache/gotestsum" --format standard-quiet --hide-summary skipped \
+		--ignore-non-json-output-lines --jsonfile "$row.$runs.json" -- -timeout 60m "$@") # that only ends what hangs
 }
 
 # matrix compares stock and fork by upstream's tests. With flags its page is only printed.
@@ -267,7 +267,7 @@ done
 releases=$(sed -n 's/.*Newest: *"\(v[^"]*\)".*/\1/p' "$root/hack/fork/tree/lines.go")
 forked=${releases##*$'\n'}
 library=(. ./apiutil/... ./internal/...)
-followed=. skipped='^$' unproven="^($proof)$" replays='^$' lint='' vetted='' race='' nice='' legacy=''
+followed=. skipped='^$' unproven="^($proof)$" replays='^$' lint='' vetted='' race='' legacy=''
 if $nightly; then
 	race=-race forked+=" ${releases%%$'\n'*}" vetted='./pkg/client/... ./pkg/cache/... ./pkg/handler ./pkg/metrics/...'
 else
@@ -284,13 +284,9 @@ if ! $quick; then
 	await
 	[[ ! -e $work/env ]] || source "$work/env"
 fi
-# The timed parts wait most of the time, and what needs the processor has lower priority. By night
-# they run after it.
-$nightly || nice='nice -n 10'
-start untimed
-nice=''
+start without_servers
 ! $nightly || await
-$quick || start timed
+$quick || start with_servers # these wait most of the time
 await
 if [[ -n $only ]] && ! ls "$work"/rows/[bc]* >/dev/null 2>&1; then reason="NO PART's name matches $only"; fi
 report
